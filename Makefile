@@ -1,0 +1,56 @@
+# Every target makes its own virtual environment first; the second time that costs nothing.
+#   make quickstart   a federation learns digits, in a minute
+#   make check        everything that must hold: format, lint, types, tests (the same in CI)
+#   make test         the default test suite (WORKERS=0 to run it in one process; ARGS="-k name" to choose)
+#   make bench        the benchmarks
+PYTHON ?= python3
+VENV ?= .venv
+WORKERS ?= 2
+ARGS ?=
+BIN := $(VENV)/bin
+RUN := $(BIN)/polyrhythm run
+QUICKSTART := --clients 20 --partition "dirichlet(alpha=0.3)" --method "fedavg(cohort=10)" --rounds 30 --seed 0
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+
+.PHONY: quickstart test check style types bench format clean
+
+quickstart: $(VENV)/.user
+	@echo '$$ polyrhythm run --data digits $(QUICKSTART)'
+	@$(RUN) --data digits $(QUICKSTART)
+	@echo
+	@echo 'The same on Fashion-MNIST:'
+	@echo '$$ $(RUN) --data fashion-mnist $(QUICKSTART)'
+
+test: $(VENV)/.developer
+	$(BIN)/python -m pytest --numprocesses $(WORKERS) $(ARGS)
+
+check: style types test
+
+style: $(VENV)/.developer
+	$(BIN)/ruff format --check
+	$(BIN)/ruff check
+
+types: $(VENV)/.developer
+	$(BIN)/mypy
+
+format: $(VENV)/.developer
+	$(BIN)/ruff format
+	$(BIN)/ruff check --fix
+
+bench: $(VENV)/.developer
+	@set -e; for file in benchmarks/*.py; do echo "== $$file"; $(BIN)/python $$file; done
+
+clean:
+	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis
+
+$(BIN)/python:
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=python3.12")'
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.user: pyproject.toml constraints.txt | $(BIN)/python
+	$(INSTALL) --editable .
+	@touch $@
+
+$(VENV)/.developer: pyproject.toml constraints.txt | $(BIN)/python
+	$(INSTALL) --editable '.[dev]'
+	@touch $@ $(VENV)/.user

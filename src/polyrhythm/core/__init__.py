@@ -1,0 +1,1 @@
+"""The two pure cores: `client.work` and `server.receive`."""

@@ -1,0 +1,289 @@
+"""The client: the only local training loop.
+
+`work` is a pure function of its arguments: the state and the assignment are not changed, every random draw is named by
+client and visit, and no clock, device list or global generator is read. The engine is scratch.
+
+A client's new state is provisional until the server has accepted the report. The next assignment names the last visit
+that was accepted, and the client goes on from the state of that visit.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import final
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from polyrhythm.core.interfaces import ClientData, Engine
+from polyrhythm.errors import UserError
+from polyrhythm.optimisers import carry, clip_
+from polyrhythm.recipe import Recipe
+from polyrhythm.slots.correction import Correction, chain
+from polyrhythm.slots.mechanism import Model, Outcome, Setup, Visit
+from polyrhythm.slots.work import Plan
+from polyrhythm.streams import seeded_torch, torch_generator
+from polyrhythm.vectors import Segment
+from polyrhythm.wires import Assignment, Report, State
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class ClientState:
+    """What a client remembers from one visit to the next.
+
+    Args:
+        parts: the mechanisms' states, by key; a missing one has not begun.
+        cursor: (number of the pass, place in it), for work that goes on through the data.
+        optimiser: momentum or moments, if they are kept.
+        previous: the last local model, if a mechanism asks for it.
+    """
+
+    parts: Mapping[str, State] = field(default_factory=dict)
+    cursor: tuple[int, int] = (0, 0)
+    optimiser: State = field(default_factory=dict)
+    previous: Model | None = None
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Memory:
+    """A client's state after its last accepted visit, and after a later visit that may yet be accepted."""
+
+    accepted: ClientState = ClientState()
+    provisional: ClientState | None = None
+    visit: int = -1
+
+    def at(self, accepted_visit: int) -> ClientState:
+        """The state to start from, given the last visit that the server accepted."""
+        if self.provisional is not None and self.visit == accepted_visit:
+            return self.provisional
+        return self.accepted
+
+    def then(self, start: ClientState, state: ClientState, visit: int) -> Memory:
+        """The memory after a visit that started from `start` and ended in `state`."""
+        return Memory(accepted=start, provisional=state, visit=visit)
+
+
+def work(
+    recipe: Recipe, setup: Setup, state: ClientState, assignment: Assignment, data: ClientData, engine: Engine
+) -> tuple[ClientState, Report]:
+    """Carries out one assignment.
+
+    Args:
+        recipe: the method; must be the one the assignment was made for.
+        setup: what is fixed for the run.
+        state: the client's state after its last accepted visit.
+        assignment: what to do.
+        data: the client's samples.
+        engine: computes gradients.
+
+    Returns:
+        The client's new, provisional state (the same one after measuring), and its report.
+
+    Raises:
+        UserError: the assignment was made for another recipe.
+    """
+    if assignment.recipe != recipe.digest:
+        raise UserError(
+            f"client {assignment.client} has recipe {recipe.digest[:12]}, its work is for {assignment.recipe[:12]}",
+            expected="the same recipe at the server and at every client",
+            why="a client that follows another method would send updates that mean something else",
+            fix="start server and clients from the same experiment file and version",
+        )
+    if assignment.kind == "measure":
+        return state, _measure(assignment, data, engine)
+    return _Training(recipe, setup, state, assignment, data, engine).run()
+
+
+def _measure(assignment: Assignment, data: ClientData, engine: Engine) -> Report:
+    model = Model(weights=assignment.weights, buffers=assignment.buffers)
+    return _report(assignment, len(data), measures=engine.evaluate(model, data), forward_samples=len(data))
+
+
+def _report(assignment: Assignment, held: int, **rest: object) -> Report:
+    make = functools.partial(
+        Report,
+        dispatch=assignment.dispatch,
+        client=assignment.client,
+        visit=assignment.visit,
+        version=assignment.version,
+        kind=assignment.kind,
+        recipe=assignment.recipe,
+        held=held,
+    )
+    return make(**{"update": None, **rest})  # type: ignore[arg-type]
+
+
+@final
+class _Training:
+    """One training visit."""
+
+    def __init__(
+        self,
+        recipe: Recipe,
+        setup: Setup,
+        state: ClientState,
+        assignment: Assignment,
+        data: ClientData,
+        engine: Engine,
+    ) -> None:
+        self.recipe, self.setup, self.state, self.assignment = recipe, setup, state, assignment
+        self.data, self.engine = data, engine
+        held = len(data)
+        batch = min(recipe.batch or held, held) or 1
+        self.visit = Visit(
+            seed=setup.seed,
+            client=assignment.client,
+            visit=assignment.visit,
+            version=assignment.version,
+            horizon=assignment.horizon,
+            held=held,
+            batch=batch,
+            epoch_steps=len(cut(held, batch, recipe.drop_last, engine.single_sample_fails)),
+        )
+        self.parts = {
+            key: state.parts[key] if key in state.parts else mechanism.client_start(setup)
+            for key, mechanism in recipe.mechanisms()
+        }
+
+    def run(self) -> tuple[ClientState, Report]:
+        plan = self.recipe.work.plan(self.visit) if self.visit.epoch_steps else Plan(steps=0)
+        received = Model(weights=self.assignment.weights, buffers=self.assignment.buffers)
+        alone = self.recipe.regime == "local" and self.state.previous is not None
+        start = self.state.previous if alone and self.state.previous is not None else received
+        self.engine.open(received, start, self.state.previous)
+        pushes = []
+        terms: list[Correction] = []
+        for key, mechanism in self.recipe.mechanisms():
+            if isinstance(mechanism, Correction):
+                push = mechanism.push(self.setup, self.parts[key], self.assignment.briefs.get(key, {}))
+                pushes += [push] if push is not None else []
+                terms += [mechanism] if mechanism.layers is not None else []
+        push = chain(pushes)
+        optimiser = self.recipe.optimiser
+        moments = carry(self.state.optimiser, self.engine.weights, optimiser)
+        scratch = torch.empty_like(self.engine.weights)
+        rates: list[float] = []
+        losses = torch.zeros((), dtype=torch.float64)
+        samples = 0
+        cursor = self.state.cursor
+        augment = None
+        if self.data.augmented:
+            augment = torch_generator(self.visit.seed, "augment", self.visit.client, self.visit.visit)
+        weights, gradient = self.engine.weights, self.engine.gradient
+        with seeded_torch(self.visit.seed, "network", self.visit.client, self.visit.visit):
+            for positions, after in self._batches(plan):
+                inputs, targets = self.data.batch(positions, augment)
+                loss, unused = self.engine.compute(inputs, targets, terms)
+                kept = _keep(unused, weights, moments)
+                if optimiser.clip is not None:
+                    clip_(gradient, optimiser.clip)
+                if push is not None:
+                    torch.sub(weights, received.weights, out=scratch)
+                    gradient.add_(scratch, alpha=push.pull)
+                    if push.shift is not None:
+                        gradient.add_(push.shift)
+                rate = self._rate(len(rates), plan.steps)
+                optimiser.step_(weights, gradient, rate, moments)
+                for part, before in kept:
+                    part.copy_(before)
+                self.engine.stepped()
+                losses += loss.double() * len(positions)
+                samples += len(positions)
+                cursor = after
+                rates.append(rate)
+        update = weights - start.weights
+        pull = push.pull if push is not None else 0.0
+        outcome = Outcome(
+            received=received.weights, update=update, steps=len(rates), travel=optimiser.travel(rates, pull)
+        )
+        buffers = self.engine.buffers()
+        parts, extras = {}, {}
+        for key, mechanism in self.recipe.mechanisms():
+            brief = self.assignment.briefs.get(key, {})
+            parts[key], extras[key] = mechanism.finish(self.setup, self.parts[key], brief, outcome)
+        state = ClientState(
+            parts={k: s for k, s in parts.items() if s},
+            cursor=cursor,
+            optimiser=moments if optimiser.keep_state else {},
+            previous=Model(weights=weights.clone(), buffers=buffers) if "previous" in self.recipe.needs() else None,
+        )
+        report = _report(
+            self.assignment,
+            self.visit.held,
+            update=update,
+            buffers=buffers,
+            steps=len(rates),
+            samples=samples,
+            forward_samples=self.engine.forward_samples,
+            rate=rates[0] if rates else 0.0,
+            travel=outcome.travel,
+            pull=pull,
+            loss=losses.item() / samples if samples else None,
+            extras={k: e for k, e in extras.items() if e},
+        )
+        return state, report
+
+    def _rate(self, step: int, steps: int) -> float:
+        schedule = self.recipe.schedule
+        if schedule.unit == "step":
+            factor = schedule.factor(step, steps)
+        else:
+            factor = schedule.factor(self.visit.version, self.visit.horizon)
+        return self.recipe.optimiser.lr * factor
+
+    def _batches(self, plan: Plan) -> Iterator[tuple[np.ndarray, tuple[int, int]]]:
+        """Batches of positions for the plan, each with the cursor after it."""
+        number, place = self.state.cursor if plan.continues else (0, 0)
+        done = 0
+        while done < plan.steps:
+            name = ("pass", number) if plan.continues else ("visit", self.visit.visit, number)
+            order = self.recipe.order.one_pass(self.visit, name)
+            pieces = cut(len(order), self.visit.batch, self.recipe.drop_last, self.engine.single_sample_fails)
+            if not pieces:
+                return  # nothing in this pass can be trained on, so nothing ever will
+            for i in range(place, min(len(pieces), place + plan.steps - done)):
+                done += 1
+                after = (number, i + 1) if i + 1 < len(pieces) else (number + 1, 0)
+                yield order[pieces[i]], after if plan.continues else self.state.cursor
+            number, place = number + 1, 0
+
+
+def cut(held: int, batch: int, drop_last: bool, fold_single: bool) -> list[slice]:
+    """A pass over `held` samples as slices of `batch`.
+
+    The last one is shorter, or left out with `drop_last`, but never the only one: a client with less than a batch
+    trains on what it has. With `fold_single` (BatchNorm cannot train on one sample) a last slice of one joins the slice
+    before it; a client that holds a single sample then has no slice at all.
+
+    >>> cut(5, 2, False, False)
+    [slice(0, 2, None), slice(2, 4, None), slice(4, 5, None)]
+    >>> cut(5, 2, False, True)
+    [slice(0, 2, None), slice(2, 5, None)]
+    """
+    slices = [slice(i, min(i + batch, held)) for i in range(0, held, batch)]
+    if drop_last and len(slices) > 1 and held % batch:
+        slices.pop()
+    if fold_single and slices and slices[-1].stop - slices[-1].start == 1:
+        last = slices.pop()
+        if slices:
+            slices[-1] = slice(slices[-1].start, last.stop)
+    return slices
+
+
+def _keep(
+    unused: tuple[Segment, ...], weights: Tensor, moments: Mapping[str, Tensor | int]
+) -> list[tuple[Tensor, Tensor]]:
+    """Parts that a step must leave as they are, each with a copy: what belongs to parameters without a gradient.
+
+    torch.optim passes such parameters over altogether: no weight decay, no momentum.
+    """
+    if not unused:
+        return []
+    vectors = [weights, *(m for m in moments.values() if isinstance(m, Tensor))]
+    parts = [v.narrow(0, s.offset, s.size) for v in vectors for s in unused]
+    return [(part, part.clone()) for part in parts]

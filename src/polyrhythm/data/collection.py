@@ -1,0 +1,101 @@
+"""A data set as a whole: training and test samples, before they are split over clients."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal, final
+
+import numpy as np
+import torch
+
+from polyrhythm.data.samples import Samples
+from polyrhythm.errors import UserError
+
+Task = Literal["classification", "multilabel", "next_character", "regression"]
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Collection:
+    """A data set: train and test samples, what their targets mean, and keys that may define natural clients.
+
+    Args:
+        name: short name, shown in plans and figures.
+        task: "classification", "multilabel", "next_character" or "regression".
+        classes: the original labels as text, in order of class number; () for regression.
+        train: what clients learn from.
+        test: what the global model is tested on; never trained or chosen on.
+        columns: keys of the training samples, each [n] ints or strings, e.g. {"writer": ...}.
+        test_columns: the same keys of the test samples, where they are known.
+        ordered_by: name of a column within which samples follow one another in time (windows over a text, which
+            overlap). Hold-outs then take the end of each of its groups instead of samples at random, or they would
+            share text with the training samples. "" if samples are independent.
+        reference: who made the data.
+        notes: what the loader did that a reader of the results should know.
+
+    Raises:
+        UserError: the parts do not go together, e.g. a label without a class.
+    """
+
+    name: str
+    task: Task
+    classes: tuple[str, ...]
+    train: Samples
+    test: Samples
+    columns: Mapping[str, np.ndarray] = field(default_factory=dict)
+    test_columns: Mapping[str, np.ndarray] = field(default_factory=dict)
+    ordered_by: str = ""
+    reference: str = ""
+    notes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.train.shape != self.test.shape:
+            raise self._mismatch(
+                f"training inputs of shape {self.train.shape}, test inputs of shape {self.test.shape}", "one shape"
+            )
+        for part, samples, columns in (
+            ("train", self.train, self.columns),
+            ("test", self.test, self.test_columns),
+        ):
+            self._check_targets(part, samples)
+            for name, values in columns.items():
+                if len(values) != len(samples):
+                    raise self._mismatch(
+                        f"column {name!r} with {len(values):,} values for {len(samples):,} {part} samples",
+                        "one value for each sample",
+                    )
+
+    @property
+    def outputs(self) -> int:
+        """How many numbers a model of this data must give for a sample."""
+        if self.classes:
+            return len(self.classes)
+        targets = self.train.targets
+        return 1 if targets.dim() == 1 else int(targets.shape[1])
+
+    def _check_targets(self, part: str, samples: Samples) -> None:
+        targets = samples.targets
+        if self.task in ("classification", "next_character"):
+            low, high = (int(targets.min()), int(targets.max())) if len(targets) else (0, 0)
+            if targets.dim() != 1 or targets.dtype != torch.int64 or low < 0 or high >= len(self.classes):
+                raise self._mismatch(
+                    f"{part} targets {low} to {high} of {targets.dtype} and shape {tuple(targets.shape)}",
+                    f"class numbers 0 to {len(self.classes) - 1}, int64, one a sample",
+                )
+        elif self.task == "multilabel":
+            if targets.shape != (len(samples), len(self.classes)) or targets.dtype != torch.float32:
+                raise self._mismatch(
+                    f"{part} targets of {targets.dtype} and shape {tuple(targets.shape)}",
+                    f"float32 [{len(samples)}, {len(self.classes)}], 1 for each tag that a sample has",
+                )
+        elif targets.dtype != torch.float32 or not bool(torch.isfinite(targets).all()):
+            raise self._mismatch(f"{part} targets of {targets.dtype} with missing values", "finite float32 numbers")
+
+    def _mismatch(self, found: str, expected: str) -> UserError:
+        return UserError(
+            f"{self.name}: {found}",
+            expected=expected,
+            why="the model, the loss and the metrics are built from these",
+            fix="correct the data, or give a `dataset(..., adapt=...)` that does",
+        )

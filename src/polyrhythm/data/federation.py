@@ -1,0 +1,215 @@
+"""A federation: a data set, who holds which samples, and what was held out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal, final
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from polyrhythm.data.collection import Collection, Task
+from polyrhythm.data.holdout import check_share, held_out
+from polyrhythm.data.partitions import ByColumn, Partition, View
+from polyrhythm.data.samples import Samples, Selected
+from polyrhythm.errors import UserError
+from polyrhythm.streams import stream
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Shares:
+    """Which of some samples each client holds: one index tensor, cut into clients. A hundred thousand are cheap.
+
+    Args:
+        samples: what the indices point into.
+        order: int64, the indices of all clients one after another.
+        sizes: [clients] int64.
+        offsets: [clients + 1] int64, where each client begins in `order`.
+    """
+
+    samples: Samples
+    order: Tensor
+    sizes: np.ndarray
+    offsets: np.ndarray
+
+    @classmethod
+    def of(cls, samples: Samples, order: np.ndarray, sizes: np.ndarray) -> Shares:
+        """Builds shares from indices in client order and the number of each client."""
+        offsets = np.concatenate([[0], np.cumsum(sizes)])
+        return cls(
+            samples=samples,
+            order=torch.from_numpy(np.ascontiguousarray(order, dtype=np.int64)),
+            sizes=np.asarray(sizes, dtype=np.int64),
+            offsets=offsets,
+        )
+
+    def indices(self, client: int) -> Tensor:
+        """int64 [n_client], a view."""
+        return self.order[self.offsets[client] : self.offsets[client + 1]]
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Federation:
+    """What a run uses: the data, split.
+
+    Args:
+        name: of the data set.
+        task: as in `Collection`.
+        classes: original labels as text, in order of class number.
+        shares: the training samples of each client.
+        test: what the global model is tested on.
+        validation: held out of training, for choosing (best model, sweeps, pruning); None if not asked for.
+        local_tests: test samples of each client, None if not asked for.
+        names: a name for each client where the data has one, else ().
+        partition: the partition as plain data.
+        notes: what differs from what a reader may expect: relaxed, repaired, unused, empty.
+    """
+
+    name: str
+    task: Task
+    classes: tuple[str, ...]
+    shares: Shares
+    test: Samples
+    validation: Samples | None
+    local_tests: Shares | None
+    names: tuple[str, ...]
+    partition: Mapping[str, object]
+    notes: tuple[str, ...]
+
+    @property
+    def train(self) -> Samples:
+        """All training samples, shared by all clients; indices of clients point into it."""
+        return self.shares.samples
+
+    @property
+    def clients(self) -> int:
+        """How many clients there are, empty ones included."""
+        return len(self.shares.sizes)
+
+    @property
+    def sizes(self) -> np.ndarray:
+        """[clients] int64, training samples of each client."""
+        return self.shares.sizes
+
+    @property
+    def outputs(self) -> int:
+        """How many numbers a model must give for a sample."""
+        targets = self.train.targets
+        return len(self.classes) or (1 if targets.dim() == 1 else int(targets.shape[1]))
+
+    def indices(self, client: int) -> Tensor:
+        """The training samples of one client, int64, a view."""
+        return self.shares.indices(client)
+
+    def histogram(self) -> np.ndarray:
+        """How many samples of each class (or tag) each client holds, [clients, C] int64; C = 0 for regression."""
+        owner = np.repeat(np.arange(self.clients), self.sizes)
+        targets = self.train.targets.index_select(0, self.shares.order)
+        number = len(self.classes)
+        if self.task == "multilabel":
+            rows, tags = np.nonzero(targets.numpy())
+            cells = owner[rows] * number + tags
+        elif number:
+            cells = owner * number + targets.numpy()
+        else:
+            cells = np.zeros(0, dtype=np.int64)
+        return np.bincount(cells, minlength=self.clients * number).reshape(self.clients, number).astype(np.int64)
+
+
+def federate(
+    collection: Collection,
+    partition: Partition,
+    clients: int | None,
+    seed: int,
+    *,
+    validation: float = 0.0,
+    local_test: float | Literal["natural"] = 0.0,
+) -> Federation:
+    """Splits a data set over clients.
+
+    Samples for validation leave the training samples first, then the partition deals out the rest, then each client's
+    own test samples leave its share. The test set is never touched.
+
+    Args:
+        collection: the data set.
+        partition: who gets which samples.
+        clients: how many; None takes as many as the partition has parts (natural clients).
+        seed: names the partition's and the hold-outs' random streams.
+        validation: share of the training samples to hold out, spread over the classes, 0 <= share < 1.
+        local_test: share of each client's samples to hold out as its own test; or "natural": with `by_column`, the
+            test samples that carry the client's own value in that column.
+
+    Raises:
+        UserError: something impossible was asked for.
+    """
+    check_share("validation", validation)
+    targets = collection.train.targets.numpy()
+    labels = targets if collection.task in ("classification", "next_character") else None
+    ordered = bool(collection.ordered_by)
+
+    groups = np.zeros(len(targets), dtype=np.int64)
+    if ordered:
+        groups = np.unique(collection.columns[collection.ordered_by], return_inverse=True)[1].reshape(-1)
+    chosen = held_out(groups, labels, validation, stream(seed, "split", "validation"), ordered=ordered)
+    free = np.flatnonzero(~chosen)
+    view = View(
+        targets=targets[free],
+        labelled=labels is not None,
+        columns={name: values[free] for name, values in collection.columns.items()},
+    )
+    split = partition.split(view, clients, seed)
+    order, sizes = free[split.order], split.sizes
+
+    notes = [*collection.notes, *split.notes]
+    local = None
+    if local_test == "natural":
+        local = _natural_tests(collection, partition, split.names)
+    elif isinstance(local_test, str):
+        raise _no_such_test(local_test)
+    elif local_test:
+        check_share("local_test", local_test)
+        owner = np.repeat(np.arange(len(sizes)), sizes)
+        own = held_out(
+            owner, None if labels is None else labels[order], local_test, stream(seed, "split", "local"), ordered=ordered
+        )
+        local = Shares.of(collection.train, order[own], np.bincount(owner[own], minlength=len(sizes)))
+        order, sizes = order[~own], np.bincount(owner[~own], minlength=len(sizes))
+    if local is not None and (without := int(np.count_nonzero(local.sizes == 0))):
+        notes.append(f"{without:,} of {len(sizes):,} clients have no test samples of their own")
+    if empty := int(np.count_nonzero(sizes == 0)):
+        notes.append(f"{empty:,} of {len(sizes):,} clients hold no samples and are never invited")
+    return Federation(
+        name=collection.name,
+        task=collection.task,
+        classes=collection.classes,
+        shares=Shares.of(collection.train, order, sizes),
+        test=collection.test,
+        validation=Selected(collection.train, torch.from_numpy(np.flatnonzero(chosen))) if validation else None,
+        local_tests=local,
+        names=split.names,
+        partition=partition.describe(),
+        notes=tuple(notes),
+    )
+
+
+def _natural_tests(collection: Collection, partition: Partition, names: tuple[str, ...]) -> Shares:
+    if not isinstance(partition, ByColumn) or partition.column not in collection.test_columns:
+        raise _no_such_test("natural")
+    values = np.array([str(v) for v in collection.test_columns[partition.column]])
+    places = {name: client for client, name in enumerate(names)}
+    owner = np.array([places.get(value, -1) for value in values], dtype=np.int64)
+    order = np.argsort(owner, kind="stable")[np.count_nonzero(owner < 0) :]
+    return Shares.of(collection.test, order, np.bincount(owner[owner >= 0], minlength=len(names)))
+
+
+def _no_such_test(found: str) -> UserError:
+    return UserError(
+        f"local_test = {found!r}",
+        expected='a share such as 0.2, or "natural" with by_column and a test set that has the same column',
+        why="a client's own test samples must come from somewhere",
+        fix="local_test=0.2 holds a fifth of each client's training samples out",
+    )

@@ -1,0 +1,314 @@
+"""Samples: inputs and targets held once in memory and shared by every client, read in batches by index."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
+from typing import Any, Protocol, cast, final
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from polyrhythm.data.transforms import Augmentation, Transform, apply
+from polyrhythm.errors import UserError
+from polyrhythm.streams import seeded_torch
+
+# A set that would need more memory than this as float32 stays as it came and is transformed batch by batch instead:
+# the same values, a little slower. 1 GiB: CIFAR-10 and Fashion-MNIST are held as floats, Tiny-ImageNet as bytes.
+HELD_AS_FLOAT = 2**30
+
+
+class Samples(Protocol):
+    """What a run reads: batches of transformed inputs with their targets.
+
+    Attributes:
+        shape: shape of one transformed input, without the batch axis.
+        targets: all targets: [n] int64 class numbers, [n, C] float32 multi-hot, or [n] or [n, d] float32.
+        augmented: True if `batch` draws when it is given a generator.
+    """
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+
+    @property
+    def targets(self) -> Tensor: ...
+
+    @property
+    def augmented(self) -> bool: ...
+
+    def __len__(self) -> int: ...
+
+    def batch(self, indices: Tensor, generator: torch.Generator | None = None) -> tuple[Tensor, Tensor]:
+        """Reads some samples.
+
+        Args:
+            indices: int64 [B].
+            generator: draws the augmentation; None reads without augmentation (tests, scores, measurements).
+
+        Returns:
+            Inputs [B, *shape] and targets [B, ...], both freshly allocated.
+        """
+        ...
+
+
+@final
+class ArraySamples:
+    """Samples held as two tensors.
+
+    Without augmentation the transforms are applied once, here. With augmentation they are applied at each access,
+    after the augmentation, so that a crop pads with raw black pixels as the papers' pipelines do.
+
+    Args:
+        inputs: [n, ...], one row a sample.
+        targets: [n] or [n, C], already class numbers or floats.
+        transforms: deterministic, applied in this order.
+        augmentations: random, applied before the transforms when a batch is read with a generator.
+    """
+
+    def __init__(
+        self,
+        inputs: Tensor,
+        targets: Tensor,
+        *,
+        transforms: Sequence[Transform] = (),
+        augmentations: Sequence[Augmentation] = (),
+    ) -> None:
+        check_lengths(len(inputs), len(targets))
+        self.shape: tuple[int, ...] = tuple(apply(transforms, inputs[:1]).shape[1:])
+        self.targets = targets
+        self._augmentations = tuple(augmentations)
+        as_floats = 4 * len(inputs) * int(np.prod(self.shape))
+        if augmentations or as_floats > HELD_AS_FLOAT:
+            self.inputs, self._transforms = inputs, tuple(transforms)
+        else:
+            self.inputs, self._transforms = apply(transforms, inputs), ()
+
+    @property
+    def augmented(self) -> bool:
+        return bool(self._augmentations)
+
+    def __len__(self) -> int:
+        return len(self.targets)
+
+    def batch(self, indices: Tensor, generator: torch.Generator | None = None) -> tuple[Tensor, Tensor]:
+        inputs = self.inputs.index_select(0, indices)
+        if generator is not None:
+            for augmentation in self._augmentations:
+                inputs = augmentation(inputs, generator)
+        return apply(self._transforms, inputs), self.targets.index_select(0, indices)
+
+
+@final
+class WindowSamples:
+    """Windows over one long sequence: `length` symbols in, the next symbol as the target. The text is held once.
+
+    Args:
+        codes: [T] uint8 or int64, the symbols.
+        starts: [n] int64, where each window begins; `starts + length` must be inside the text.
+        length: symbols a window.
+    """
+
+    augmented = False
+
+    def __init__(self, codes: Tensor, starts: Tensor, length: int) -> None:
+        self.shape: tuple[int, ...] = (length,)
+        self._codes, self._starts = codes, starts
+        self._steps = torch.arange(length)
+        self.targets = codes.index_select(0, starts + length).to(torch.int64)
+
+    def __len__(self) -> int:
+        return len(self._starts)
+
+    def batch(self, indices: Tensor, generator: torch.Generator | None = None) -> tuple[Tensor, Tensor]:
+        places = self._starts.index_select(0, indices)[:, None] + self._steps  # [B, length]
+        inputs = self._codes.take(places).to(torch.int64)
+        return inputs, self.targets.index_select(0, indices)
+
+
+@final
+class BagSamples:
+    """Bags of words: each input is the mean of the one-hot vectors of a text's known words, made when it is read.
+
+    Ten thousand words a sample would need 40 kB each if they were held densely.
+
+    Args:
+        words: [T] int64, word numbers of all texts one after another.
+        offsets: [n + 1] int64, text i holds words[offsets[i] : offsets[i + 1]]; a text without known words is all zero.
+        targets: [n, C] float32 multi-hot.
+        vocabulary: number of words.
+    """
+
+    augmented = False
+
+    def __init__(self, words: Tensor, offsets: Tensor, targets: Tensor, vocabulary: int) -> None:
+        check_lengths(len(offsets) - 1, len(targets))
+        self.shape: tuple[int, ...] = (vocabulary,)
+        self.targets = targets
+        self._words, self._offsets = words, offsets
+
+    def __len__(self) -> int:
+        return len(self.targets)
+
+    def batch(self, indices: Tensor, generator: torch.Generator | None = None) -> tuple[Tensor, Tensor]:
+        begins = self._offsets.index_select(0, indices)
+        counts = self._offsets.index_select(0, indices + 1) - begins
+        rows = torch.repeat_interleave(torch.arange(len(indices)), counts)
+        # Position of each word inside its own text, added to where that text begins.
+        inside = torch.arange(len(rows)) - (counts.cumsum(0) - counts).index_select(0, rows)
+        words = self._words.index_select(0, begins.index_select(0, rows) + inside)
+        inputs = torch.zeros(len(indices), *self.shape)
+        inputs.index_put_((rows, words), 1.0 / counts.index_select(0, rows), accumulate=True)
+        return inputs, self.targets.index_select(0, indices)
+
+
+@final
+class DatasetSamples:
+    """Any torch `Dataset` with a length, read item by item at each access.
+
+    The dataset is checked on one sample when this is built. Its targets are read once: from its `targets`, `labels`
+    or `tensors` where they agree with the first item, otherwise by going through all items.
+
+    Args:
+        dataset: maps 0 .. n - 1 to (input, target).
+        adapt: turns an item of another form into (input, target).
+        encode: turns raw targets [n] or [n, C] into the tensor a run uses (class numbers); identity if None.
+        augmented: True if the dataset's own transforms draw from torch's default generator. Each batch then runs with
+            that generator forked and seeded, so a run stays repeatable; without a generator every item always gives
+            the same draw.
+
+    Raises:
+        UserError: the first sample is not an (input, target) pair of tensors, arrays or numbers.
+    """
+
+    def __init__(
+        self,
+        dataset: Any,
+        *,
+        adapt: Callable[[Any], tuple[Any, Any]] | None = None,
+        encode: Callable[[np.ndarray], Tensor] | None = None,
+        augmented: bool = False,
+        raw_targets: np.ndarray | None = None,
+    ) -> None:
+        check_dataset(dataset)
+        self._dataset, self._adapt = dataset, adapt
+        self.augmented = augmented
+        first, _ = self._item(0)
+        self.shape: tuple[int, ...] = tuple(first.shape)
+        raw = self.read_targets(dataset, adapt) if raw_targets is None else raw_targets
+        self.targets = encode(raw) if encode is not None else torch.from_numpy(raw)
+
+    def __len__(self) -> int:
+        return len(self.targets)
+
+    def batch(self, indices: Tensor, generator: torch.Generator | None = None) -> tuple[Tensor, Tensor]:
+        drawn = generator is not None and self.augmented
+        seed = int(torch.randint(2**62, (), generator=generator)) if drawn else 0
+        inputs = []
+        for place, index in enumerate(indices.tolist()):
+            with seeded_torch(seed, "augment", place if drawn else index) if self.augmented else nullcontext():
+                item, _ = self._item(index)
+            if tuple(item.shape) != self.shape:
+                raise _not_usable(
+                    f"sample {index} has shape {tuple(item.shape)}, sample 0 has {self.shape}",
+                    "inputs of one shape",
+                    "add a transform that resizes or crops, or `adapt=` a function that does",
+                )
+            inputs.append(item)
+        stacked = torch.stack(inputs) if inputs else torch.zeros(0, *self.shape)
+        return stacked, self.targets.index_select(0, indices)
+
+    def _item(self, index: int) -> tuple[Tensor, Any]:
+        return as_pair(self._dataset[index], self._adapt)
+
+    @staticmethod
+    def read_targets(dataset: Any, adapt: Callable[[Any], tuple[Any, Any]] | None = None) -> np.ndarray:
+        """All raw targets of a dataset, [n] or [n, C]."""
+        check_dataset(dataset)
+        first = as_pair(dataset[0], adapt)[1]
+        tensors = getattr(dataset, "tensors", (None, None))
+        for kept in (getattr(dataset, "targets", None), getattr(dataset, "labels", None), tensors[-1]):
+            if kept is None or callable(kept):
+                continue
+            targets = np.asarray(kept)
+            if len(targets) == len(dataset) and np.array_equal(targets[0], np.asarray(first)):
+                return targets
+        return np.stack([np.asarray(as_pair(dataset[i], adapt)[1]) for i in range(len(dataset))])
+
+
+@final
+class Selected:
+    """Some samples of another set, by index: the hold-outs. Nothing is copied.
+
+    Args:
+        samples: where they are held.
+        indices: int64 [n], which of them.
+    """
+
+    def __init__(self, samples: Samples, indices: Tensor) -> None:
+        self._samples, self._indices = samples, indices
+        self.shape: tuple[int, ...] = samples.shape
+        self.targets = samples.targets.index_select(0, indices)
+
+    @property
+    def augmented(self) -> bool:
+        return self._samples.augmented
+
+    def __len__(self) -> int:
+        return len(self._indices)
+
+    def batch(self, indices: Tensor, generator: torch.Generator | None = None) -> tuple[Tensor, Tensor]:
+        return self._samples.batch(self._indices.index_select(0, indices), generator)
+
+
+def check_lengths(inputs: int, targets: int) -> None:
+    """Refuses inputs and targets that do not go together, and empty sets."""
+    if inputs != targets or inputs == 0:
+        raise UserError(
+            f"{inputs:,} inputs and {targets:,} targets",
+            expected="as many inputs as targets, and at least one",
+            why="each sample is one input with one target",
+            fix="check that both come from the same file and that nothing was cut off",
+        )
+
+
+def check_dataset(dataset: Any) -> None:
+    """Refuses objects that are no map-style dataset (iterable ones, samplers, loaders)."""
+    if not (hasattr(dataset, "__getitem__") and hasattr(dataset, "__len__")):
+        raise _not_usable(
+            f"an object of type {type(dataset).__name__}",
+            "a dataset with __len__ and __getitem__",
+            "give the map-style dataset itself (not a sampler, loader or iterable dataset); "
+            "an iterable one can be read into a list of (input, target) first",
+        )
+    check_lengths(len(dataset), len(dataset))
+
+
+def as_pair(item: Any, adapt: Callable[[Any], tuple[Any, Any]] | None) -> tuple[Tensor, Any]:
+    """One item of a dataset as (input tensor, target)."""
+    if adapt is not None:
+        item = adapt(item)
+    if isinstance(item, Mapping) or not isinstance(item, (tuple, list)) or len(item) != 2:
+        what = f"a mapping with keys {sorted(map(str, item))}" if isinstance(item, Mapping) else type(item).__name__
+        if isinstance(item, (tuple, list)):
+            what = f"{len(item)} values"
+        raise _not_usable(
+            f"a sample that is {what}",
+            "an (input, target) pair",
+            "give `adapt=`, a function that turns one such sample into (input, target), "
+            "e.g. adapt=lambda item: (item['image'], item['label'])",
+        )
+    value, target = item
+    if isinstance(value, Tensor):
+        return value, target
+    if isinstance(value, (np.ndarray, np.generic, int, float)):
+        return torch.as_tensor(cast(Any, value)), target
+    raise _not_usable(
+        f"an input of type {type(value).__name__}",
+        "a tensor, an array or a number",
+        "give the dataset a transform that makes tensors, or `adapt=` a function that does",
+    )
+
+
+def _not_usable(found: str, expected: str, fix: str) -> UserError:
+    return UserError(found, expected=expected, why="samples are stacked into batches by their index", fix=fix)

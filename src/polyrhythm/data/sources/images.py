@@ -1,0 +1,98 @@
+"""What all image sources share: byte images become a collection with named scaling, padding and augmentation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+import numpy as np
+import torch
+
+from polyrhythm.data.collection import Collection
+from polyrhythm.data.labels import as_text, classes_of, encode
+from polyrhythm.data.samples import ArraySamples
+from polyrhythm.data.transforms import Augmentation, Normalise, Pad, RandomCrop, RandomFlip, ToFloat, Transform
+from polyrhythm.errors import UserError, unknown
+
+ImageScaling = Literal["unit", "half", "standard", "train"]
+Statistics = tuple[tuple[float, ...], tuple[float, ...]]
+
+
+def image_transforms(
+    scaling: str, *, pad: int = 0, white: float = 255.0, standard: Statistics | None = None, train: np.ndarray | None = None
+) -> tuple[Transform, ...]:
+    """The transforms of an image source.
+
+    Args:
+        scaling: "unit" gives [0, 1]; "half" (x - 0.5) / 0.5, so [-1, 1]; "standard" the data set's published channel
+            mean and standard deviation; "train" the same computed from the training images.
+        pad: pixels of black added on each side before scaling.
+        white: the largest stored number.
+        standard: published (means, standard deviations) of the channels, if there are any.
+        train: training images [n, channels, height, width], for "train".
+    """
+    known = ["unit", "half", *(["standard"] if standard else []), *(["train"] if train is not None else [])]
+    if scaling not in known:
+        raise unknown("scaling", scaling, known)
+    steps: list[Transform] = [Pad(amount=pad)] if pad else []
+    steps.append(ToFloat(scale=white))
+    if scaling == "half":
+        steps.append(Normalise(mean=(0.5,), std=(0.5,)))
+    elif scaling == "standard" and standard:
+        steps.append(Normalise(mean=standard[0], std=standard[1]))
+    elif scaling == "train" and train is not None:
+        axes = (0, *range(2, train.ndim))
+        mean, std = train.mean(axis=axes) / white, train.std(axis=axes) / white
+        steps.append(Normalise(mean=tuple(mean.tolist()), std=tuple(np.where(std > 0, std, 1.0).tolist())))
+    return tuple(steps)
+
+
+def channels_first(images: np.ndarray, where: str) -> np.ndarray:
+    """[n, H, W] or [n, H, W, 1 or 3] or [n, 1 or 3, H, W] as [n, channels, H, W]."""
+    if images.ndim == 3:
+        return images[:, None]
+    if images.ndim == 4 and images.shape[1] in (1, 3):
+        return images
+    if images.ndim == 4 and images.shape[3] in (1, 3):
+        return np.ascontiguousarray(images.transpose(0, 3, 1, 2))
+    raise UserError(
+        f"{where}: images of shape {images.shape}",
+        expected="[n, height, width], [n, height, width, 1 or 3] or [n, 1 or 3, height, width]",
+        why="models read images as [channels, height, width]",
+        fix="reshape the array",
+    )
+
+
+def image_collection(
+    name: str,
+    train: tuple[np.ndarray, np.ndarray],
+    test: tuple[np.ndarray, np.ndarray],
+    *,
+    transforms: Sequence[Transform],
+    augment: bool = False,
+    classes: Sequence[object] | None = None,
+    class_names: Sequence[str] | None = None,
+    columns: Mapping[str, np.ndarray] | None = None,
+    test_columns: Mapping[str, np.ndarray] | None = None,
+    reference: str = "",
+    notes: tuple[str, ...] = (),
+) -> Collection:
+    """Builds a classification collection from images [n, channels, H, W] and labels [n].
+
+    `classes` are the label values in class order (default: all that occur, sorted); `class_names` how to show them.
+    """
+    known = np.asarray(classes) if classes is not None else classes_of(train[1], test[1])
+    augmentations: tuple[Augmentation, ...] = (RandomCrop(padding=4), RandomFlip()) if augment else ()
+    return Collection(
+        name=name,
+        task="classification",
+        classes=tuple(class_names) if class_names is not None else tuple(as_text(c) for c in known),
+        train=ArraySamples(
+            torch.from_numpy(train[0]), encode(train[1], known), transforms=transforms, augmentations=augmentations
+        ),
+        test=ArraySamples(torch.from_numpy(test[0]), encode(test[1], known), transforms=transforms),
+        columns=dict(columns or {}),
+        test_columns=dict(test_columns or {}),
+        reference=reference,
+        notes=notes,
+    )

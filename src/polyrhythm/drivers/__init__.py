@@ -1,0 +1,1 @@
+"""I/O and time. Drivers carry out what the cores decide and decide nothing themselves."""

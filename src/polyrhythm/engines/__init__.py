@@ -1,0 +1,1 @@
+"""How local steps are computed. Engines do arithmetic and decide nothing."""

@@ -1,0 +1,244 @@
+"""A recipe: one answer to each of the seven questions, plus the local optimiser. A paper is a recipe.
+
+Recipes are built by piping parts onto a paper: `fedprox(mu=0.01) | server_adam(lr=0.01)`. A part takes the place of the
+earlier part of a single-choice slot and says so; corrections chain; scales multiply. What cannot work together is
+refused when it is put together.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import hashlib
+import itertools
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Literal, final
+
+from polyrhythm.errors import UserError
+from polyrhythm.optimisers import LocalOptimiser, LocalSgd
+from polyrhythm.schedules import Constant, Schedule
+from polyrhythm.settings import Count, Settings, canonical_json
+from polyrhythm.slots.correction import ControlVariates, Correction, DynamicRegularisation, VarianceReduction
+from polyrhythm.slots.mechanism import Mechanism, Need
+from polyrhythm.slots.order import Order, Shuffled
+from polyrhythm.slots.participation import Participation, Uniform
+from polyrhythm.slots.release import ReleasePolicy, WhenAll
+from polyrhythm.slots.server_step import ServerStep, Sgd
+from polyrhythm.slots.weighing import BySamples, Scaling, Sharing
+from polyrhythm.slots.work import Epochs, Work
+
+_NOT_DIGESTED = {"digest": False}
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Recipe(Settings):
+    """A federated-learning method.
+
+    Args:
+        title: what people call it; changes nothing.
+        participation: who is invited.
+        work: how much a client does.
+        order: which samples, in which order.
+        corrections: in which direction; they chain.
+        sharing: how much an update counts, normalised.
+        scalings: by how much updates are scaled; they multiply.
+        release: when the server steps.
+        server_step: how it steps.
+        optimiser: the local optimiser.
+        schedule: of the local learning rate.
+        batch: samples per local step; None is all of a client's samples.
+        drop_last: whether the last, short batch of a pass is left out. A client with less than one batch keeps it.
+        regime: "federated"; or one of the two bounds: "centralised" (one client holds all the data) and "local" (nobody
+            exchanges anything).
+        notices: what was replaced while the recipe was built; changes nothing.
+
+    Raises:
+        UserError: two parts that cannot work together, with the reason and what to use instead.
+    """
+
+    title: str = field(default="recipe", metadata=_NOT_DIGESTED)
+    participation: Participation = Uniform()
+    work: Work = Epochs()
+    order: Order = Shuffled()
+    corrections: tuple[Correction, ...] = ()
+    sharing: Sharing = BySamples()
+    scalings: tuple[Scaling, ...] = ()
+    release: ReleasePolicy = WhenAll()
+    server_step: ServerStep = Sgd()
+    optimiser: LocalOptimiser = LocalSgd()
+    schedule: Schedule = Constant()
+    batch: Count | None = 32
+    drop_last: bool = False
+    regime: Literal["federated", "centralised", "local"] = "federated"
+    notices: tuple[str, ...] = field(default=(), metadata=_NOT_DIGESTED)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for rule in _RULES:
+            rule(self)
+
+    def __or__(self, part: object) -> Recipe:
+        """This recipe with one more part."""
+        if isinstance(part, Recipe):
+            raise UserError(
+                f"a whole recipe ({part.title}) on the right of a pipe",
+                expected="one part, such as prox(mu=0.01) or server_adam(lr=0.01)",
+                why="a recipe answers every question, so nothing of what stands on the left would remain",
+                fix=f"start from {part.title} and pipe the parts of {self.title} onto it",
+            )
+        title = f"{self.title} | {part.label()}" if isinstance(part, Settings) else self.title
+        if isinstance(part, Correction):
+            return dataclasses.replace(self, corrections=(*self.corrections, part), title=title)
+        if isinstance(part, Scaling):
+            return dataclasses.replace(self, scalings=(*self.scalings, part), title=title)
+        for name, base in _SINGLE.items():
+            if isinstance(part, base):
+                return self._replace(name, part, title)
+        raise UserError(
+            f"{part!r} on the right of a pipe",
+            expected="a part of a recipe: a mechanism of one of the seven slots, a local optimiser or a schedule",
+            why="only parts answer one of a recipe's questions",
+            fix="see `polyrhythm methods` for the names of all parts",
+        )
+
+    def _replace(self, name: str, part: Settings, title: str) -> Recipe:
+        before = getattr(self, name)
+        if isinstance(part, Mechanism):
+            part = part.over(before)
+        notices = self.notices
+        if before not in (part, _DEFAULTS[name]):
+            notices = (*notices, f"{part.label()} takes the place of {before.label()} ({name.replace('_', ' ')})")
+        change: dict[str, Any] = {name: part, "notices": notices, "title": title}
+        return dataclasses.replace(self, **change)
+
+    def mechanisms(self) -> tuple[tuple[str, Mechanism], ...]:
+        """Every mechanism with its key, in slot order; the key names its states, briefs and extras."""
+        return self._keyed
+
+    @functools.cached_property
+    def _keyed(self) -> tuple[tuple[str, Mechanism], ...]:
+        slots: tuple[Mechanism, ...] = (
+            self.participation,
+            self.work,
+            self.order,
+            *self.corrections,
+            self.sharing,
+            *self.scalings,
+            self.release,
+            self.server_step,
+        )
+        keyed: dict[str, Mechanism] = {}
+        for part in itertools.chain.from_iterable(m.parts() for m in slots):
+            key, number = part.label(), 2
+            while key in keyed:
+                key, number = f"{part.label()}#{number}", number + 1
+            keyed[key] = part
+        return tuple(keyed.items())
+
+    def key_of(self, mechanism: Mechanism) -> str:
+        """The key of one of this recipe's own mechanisms."""
+        return next(key for key, own in self.mechanisms() if own is mechanism)
+
+    def needs(self) -> frozenset[Need]:
+        """What the parts ask of the cores, together."""
+        asked: set[Need] = set()
+        for _, mechanism in self.mechanisms():
+            asked |= mechanism.needs()
+        if self.schedule.needs_horizon:
+            asked.add("horizon")
+        if self.regime == "local":
+            asked.add("previous")
+        return frozenset(asked)
+
+    @functools.cached_property
+    def digest(self) -> str:
+        """SHA-256 over every setting that can change a number; the same for the same method, however it was built."""
+        return hashlib.sha256(canonical_json(self.describe()).encode()).hexdigest()
+
+
+_SINGLE: dict[str, type[Settings]] = {
+    "participation": Participation,
+    "work": Work,
+    "order": Order,
+    "sharing": Sharing,
+    "release": ReleasePolicy,
+    "server_step": ServerStep,
+    "optimiser": LocalOptimiser,
+    "schedule": Schedule,
+}
+
+
+def _one_memory_of_drift(recipe: Recipe) -> None:
+    memories = [
+        c for c in recipe.corrections if isinstance(c, (ControlVariates, VarianceReduction, DynamicRegularisation))
+    ]
+    if len(memories) > 1:
+        first, second = memories[0].label(), memories[1].label()
+        raise UserError(
+            f"{first} and {second} in one recipe",
+            expected="at most one of control_variates, variance_reduction and dynamic_regularisation",
+            why="each learns the client's drift from the path it took, and would take the other's correction for drift",
+            fix=f"keep {first} or {second}",
+        )
+
+
+def _travel_is_exact(recipe: Recipe) -> None:
+    needing = [m.label() for _, m in recipe.mechanisms() if "travel" in m.needs()]
+    if not needing:
+        return
+    optimiser = recipe.optimiser
+    if not optimiser.linear:
+        raise UserError(
+            f"{needing[0]} with {optimiser.label()}",
+            expected="plain or momentum SGD as the local optimiser",
+            why=f"{needing[0]} divides by the effective sum of local steps, which Adam's path does not have",
+            fix="use optimiser='sgd', or a method without it (fedprox, moon, feddyn, fedadam) with local Adam",
+        )
+    if optimiser.keep_state and isinstance(optimiser, LocalSgd) and optimiser.momentum:
+        raise UserError(
+            f"{needing[0]} with momentum kept over visits (keep_state=true)",
+            expected="momentum that starts afresh with every visit",
+            why="the path of a visit would depend on gradients of earlier ones, so no sum of steps divides it exactly",
+            fix="set keep_state=false or momentum=0",
+        )
+
+
+def _no_scaling_twice(recipe: Recipe) -> None:
+    labels = [s.label() for s in recipe.scalings]
+    for label in labels:
+        if labels.count(label) > 1:
+            raise UserError(
+                f"{label} twice in one recipe",
+                expected="each scaling once",
+                why="scales multiply, so its effect would be squared",
+                fix=f"leave one {label} out",
+            )
+
+
+def _local_regime_shares_nothing(recipe: Recipe) -> None:
+    if recipe.regime != "local":
+        return
+    shared = [
+        m.label()
+        for _, m in recipe.mechanisms()
+        if isinstance(m, (ControlVariates, VarianceReduction, DynamicRegularisation, Scaling))
+        or (isinstance(m, ServerStep) and m != Sgd())
+    ]
+    if shared:
+        raise UserError(
+            f"{shared[0]} in a recipe where nothing is exchanged",
+            expected="only what a client does on its own",
+            why="in local_only there is no release, so nothing would ever come of it",
+            fix=f"leave {shared[0]} out, or start from fedavg",
+        )
+
+
+_RULES: tuple[Callable[[Recipe], None], ...] = (
+    _one_memory_of_drift,
+    _travel_is_exact,
+    _no_scaling_twice,
+    _local_regime_shares_nothing,
+)
+_DEFAULTS = {f.name: f.default for f in dataclasses.fields(Recipe)}

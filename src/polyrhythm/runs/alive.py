@@ -1,0 +1,45 @@
+"""Tells a run that is going on from one whose process was killed.
+
+A process holds a lock on a file in the run's folder for as long as it lives; the system drops the lock however the
+process ends, SIGKILL included. Where the system has no such locks (Windows) a killed run keeps its status "running".
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import IO
+
+if sys.platform != "win32":
+    import fcntl
+
+_FILE = "running.lock"
+
+
+def hold(folder: Path) -> IO[bytes]:
+    """Marks the run of a folder as going on until `release`, or until this process ends."""
+    file = (folder / _FILE).open("wb")
+    if sys.platform != "win32":
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    return file
+
+
+def release(folder: Path, file: IO[bytes]) -> None:
+    """Ends the mark."""
+    file.close()
+    (folder / _FILE).unlink(missing_ok=True)
+
+
+def is_alive(folder: Path) -> bool:
+    """Whether the process that records the run of a folder still lives."""
+    path = folder / _FILE
+    if sys.platform == "win32":
+        return path.exists()
+    try:
+        with path.open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True
+    return False

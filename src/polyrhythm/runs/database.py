@@ -1,0 +1,337 @@
+"""The run database: one SQLite file per output folder, written by its runs and read by anybody at any time.
+
+In WAL mode a reader never waits for a writer, nor a writer for a reader; with `synchronous=NORMAL` a killed process
+loses nothing that was committed (a power cut may lose the last commits, but never damages the file).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import sqlite3
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Literal, final
+
+from polyrhythm.errors import RunFailed, UserError
+from polyrhythm.runs.plain import to_json
+from polyrhythm.runs.records import VersionRecord, VisitRecord
+
+FILE = "runs.sqlite"
+_APPLICATION = 0x504F4C59  # "POLY": tells our files from anybody else's
+_SCHEMA_VERSION = 1
+_SCHEMA = """
+CREATE TABLE runs (
+    number INTEGER PRIMARY KEY, run_id TEXT NOT NULL UNIQUE, name TEXT NOT NULL,
+    status TEXT NOT NULL, reason TEXT NOT NULL DEFAULT '', started TEXT NOT NULL, ended TEXT,
+    seed INTEGER NOT NULL, rounds INTEGER, headline TEXT NOT NULL,
+    recipe TEXT NOT NULL, recipe_digest TEXT NOT NULL, parameters INTEGER NOT NULL, clients INTEGER NOT NULL,
+    config TEXT NOT NULL, config_digest TEXT NOT NULL, notices TEXT NOT NULL,
+    libraries TEXT NOT NULL, machine TEXT NOT NULL, summary TEXT
+);
+CREATE TABLE versions (
+    run INTEGER NOT NULL REFERENCES runs (number), version INTEGER NOT NULL,
+    time REAL, wall REAL, cohort INTEGER, accepted INTEGER, dropped INTEGER, rate REAL, train_loss REAL,
+    test TEXT, validation TEXT, train TEXT, clients TEXT,
+    client_updates INTEGER, local_steps INTEGER, samples INTEGER, flops INTEGER, bytes_up INTEGER, bytes_down INTEGER,
+    note TEXT, measures TEXT,
+    PRIMARY KEY (run, version)
+) WITHOUT ROWID;
+CREATE TABLE visits (
+    run INTEGER NOT NULL REFERENCES runs (number), dispatch INTEGER NOT NULL,
+    client INTEGER, version INTEGER, visit INTEGER, status TEXT, reason TEXT,
+    steps INTEGER, epochs REAL, samples INTEGER, held INTEGER, forward_samples INTEGER, loss REAL, update_norm REAL,
+    bytes_down INTEGER, bytes_up INTEGER, flops INTEGER, started REAL, finished REAL, measures TEXT,
+    PRIMARY KEY (run, dispatch)
+) WITHOUT ROWID;
+CREATE INDEX visits_of_client ON visits (run, client);
+"""
+Table = Literal["versions", "visits"]
+_RECORDS: dict[Table, type[VersionRecord] | type[VisitRecord]] = {"versions": VersionRecord, "visits": VisitRecord}
+COLUMNS = {table: [f.name for f in dataclasses.fields(record)] for table, record in _RECORDS.items()}
+# Replacing makes writing the same rows twice harmless: after Ctrl-C between a commit and forgetting what was committed.
+_INSERT = {
+    table: f"INSERT OR REPLACE INTO {table} (run, {', '.join(names)}) VALUES (?{', ?' * len(names)})"
+    for table, names in COLUMNS.items()
+}
+_JSON = {"test", "validation", "train", "clients", "measures", "config", "notices", "libraries", "machine", "summary"}
+_END = "UPDATE runs SET status = ?, reason = ?, ended = ?, summary = ? WHERE number = ?"
+_HALF_A_SECOND = 0.5
+_QUICK = 0.02  # seconds; a commit takes 0.1 ms, nothing beside a version slower than this
+
+
+@final
+class Writer:
+    """Writes one run. Rows are committed per version; quick versions share a transaction each half second.
+
+    Args:
+        folder: the output folder; made if missing.
+        patience: seconds to wait for another process that holds the database.
+
+    Raises:
+        UserError: the folder or the database cannot be written, is locked, damaged, or somebody else's.
+    """
+
+    def __init__(self, folder: Path, *, patience: float = 5.0) -> None:
+        self._path = folder / FILE
+        self._run: int | None = None
+        self._pending: dict[Table, list[tuple[Any, ...]]] = {"versions": [], "visits": []}
+        self._ending: tuple[Any, ...] | None = None
+        self._committed = self._heard = time.monotonic()
+        with _explained(self._path):
+            folder.mkdir(parents=True, exist_ok=True)
+            # The driver may tell its observers from another thread than the one that made them.
+            self._connection = sqlite3.connect(
+                self._path, timeout=patience, isolation_level=None, check_same_thread=False
+            )
+        try:
+            with _explained(self._path):
+                self._prepare(patience)
+        except BaseException:
+            self._connection.close()
+            raise
+
+    def _prepare(self, patience: float) -> None:
+        if not _is_empty(self._connection):
+            _check_schema(self._connection, self._path)
+        _switch_to_wal(self._connection, patience)
+        self._connection.execute("PRAGMA synchronous = NORMAL")
+        with self._transaction():
+            # Asked inside the transaction: two runs may start in an empty folder at the same moment.
+            if not _pragma(self._connection, "user_version"):
+                for statement in _SCHEMA.split(";"):
+                    self._connection.execute(statement)
+                self._connection.execute(f"PRAGMA application_id = {_APPLICATION}")
+                self._connection.execute(f"PRAGMA user_version = {_SCHEMA_VERSION}")
+
+    def start(self, row: Mapping[str, Any]) -> None:
+        """Writes the row of a new run, by column.
+
+        Raises:
+            UserError: the database is locked, damaged or cannot be written.
+        """
+        insert = f"INSERT INTO runs ({', '.join(row)}) VALUES ({', '.join('?' * len(row))})"
+        with _explained(self._path), self._transaction():
+            self._run = self._connection.execute(insert, [_cell(value) for value in row.values()]).lastrowid
+
+    def add(self, record: VisitRecord | VersionRecord) -> bool:
+        """Takes a row, and commits what is waiting if it is time. Says whether it was."""
+        table: Table = "versions" if isinstance(record, VersionRecord) else "visits"
+        row = (self._run, *(_cell(getattr(record, name)) for name in COLUMNS[table]))
+        self._pending[table].append(row)
+        now = time.monotonic()
+        due = now - self._committed >= _HALF_A_SECOND
+        if table == "versions":
+            due = due or now - self._heard >= _QUICK
+            self._heard = now
+        if due:
+            self.commit()
+        return due
+
+    def commit(self, *, patience: float = 1.0) -> bool:
+        """Commits what is waiting. False if another process holds the database; the rows are kept for next time.
+
+        Raises:
+            RunFailed: the database can no longer be written.
+        """
+        if not any(self._pending.values()) and self._ending is None:
+            return True
+        try:
+            self._connection.execute(f"PRAGMA busy_timeout = {int(patience * 1000)}")
+            with self._transaction():
+                for table, rows in self._pending.items():
+                    self._connection.executemany(_INSERT[table], rows)
+                if self._ending is not None:
+                    self._connection.execute(_END, self._ending)
+        except sqlite3.Error as error:
+            if _is_busy(error):
+                return False
+            raise RunFailed(
+                f"the run database {self._path} can no longer be written ({error}); what was committed is kept"
+            ) from error
+        for rows in self._pending.values():
+            rows.clear()
+        self._committed = time.monotonic()
+        return True
+
+    def finish(
+        self, *, status: str, reason: str, ended: str, summary: Mapping[str, Any], patience: float = 30.0
+    ) -> None:
+        """Commits everything, closes the run's row and the database.
+
+        Raises:
+            RunFailed: the database stayed locked or can no longer be written.
+        """
+        self._ending = (status, reason, ended, to_json(summary), self._run)
+        try:
+            if not self.commit(patience=patience):
+                raise RunFailed(f"the run database {self._path} stayed locked: the last rows are not in it")
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        """Closes the database. What is not committed is lost."""
+        self._connection.close()
+
+    @contextlib.contextmanager
+    def _transaction(self) -> Iterator[None]:
+        # Ctrl-C may have come between a BEGIN and its block.
+        if self._connection.in_transaction:
+            self._connection.execute("ROLLBACK")
+        # IMMEDIATE takes the write lock at once, so that waiting for it happens here and never half-way.
+        self._connection.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+            self._connection.execute("COMMIT")
+        except BaseException:
+            # A full disk makes SQLite roll back by itself.
+            if self._connection.in_transaction:
+                self._connection.execute("ROLLBACK")
+            raise
+
+
+def read_runs(folder: Path, run_id: str | None = None) -> list[dict[str, Any]]:
+    """The rows of a folder's runs, oldest first; or of the one with this id.
+
+    Raises:
+        UserError: there is no run database, or it cannot be read.
+    """
+    return _read(folder, "SELECT * FROM runs WHERE run_id = coalesce(?, run_id) ORDER BY number", (run_id,))
+
+
+def read_records(folder: Path, table: Table, run_number: int) -> list[dict[str, Any]]:
+    """The rows of one run's versions or visits, in order.
+
+    Raises:
+        UserError: there is no run database, or it cannot be read.
+    """
+    order = "version" if table == "versions" else "dispatch"
+    select = f"SELECT {', '.join(COLUMNS[table])} FROM {table} WHERE run = ? ORDER BY {order}"
+    return _read(folder, select, (run_number,))
+
+
+def _read(folder: Path, query: str, values: tuple[Any, ...]) -> list[dict[str, Any]]:
+    path = folder / FILE
+    if not path.is_file():
+        raise UserError(
+            f"no run database in {folder}",
+            expected=f"a file {path}, which every run writes",
+            why="without it there are no runs to show",
+            fix="give the output folder of your runs (--out FOLDER), or run something first",
+        )
+    with _explained(path), contextlib.closing(_reader(path)) as connection:
+        if _is_empty(connection):  # its first run is just starting
+            return []
+        _check_schema(connection, path)
+        connection.row_factory = sqlite3.Row
+        return [_decoded(row) for row in connection.execute(query, values)]
+
+
+def _reader(path: Path) -> sqlite3.Connection:
+    """A read-only connection, also where nothing may be written (an archive): there SQLite needs to be told so."""
+    connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=5.0)
+    try:
+        _pragma(connection, "user_version")
+    except sqlite3.OperationalError as error:
+        connection.close()
+        if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_CANTOPEN or path.with_name(f"{FILE}-wal").exists():
+            raise
+        connection = sqlite3.connect(f"{path.absolute().as_uri()}?immutable=1", uri=True)
+    return connection
+
+
+def _check_schema(connection: sqlite3.Connection, path: Path) -> None:
+    if _pragma(connection, "application_id") != _APPLICATION:
+        raise UserError(
+            f"{path} is a database, but not of runs",
+            expected="a run database, or no file of that name",
+            why="writing into somebody else's database would spoil it",
+            fix="give another output folder (--out FOLDER)",
+        )
+    schema = _pragma(connection, "user_version")
+    if schema != _SCHEMA_VERSION:
+        raise UserError(
+            f"{path} has schema {schema}",
+            expected=f"schema {_SCHEMA_VERSION}, which this version of polyrhythm writes",
+            why="its columns may mean something else",
+            fix="use the version of polyrhythm that wrote it, or another output folder (--out FOLDER)",
+        )
+
+
+def _is_empty(connection: sqlite3.Connection) -> bool:
+    return not connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+
+
+def _pragma(connection: sqlite3.Connection, name: str) -> int:
+    return int(connection.execute(f"PRAGMA {name}").fetchone()[0])
+
+
+def _switch_to_wal(connection: sqlite3.Connection, patience: float) -> None:
+    # SQLite does not wait by itself when another process makes the same switch.
+    end = time.monotonic() + patience
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+        except sqlite3.OperationalError as error:
+            if not _is_busy(error) or time.monotonic() > end:
+                raise
+            time.sleep(0.01)
+        else:
+            return
+
+
+def _is_busy(error: sqlite3.Error) -> bool:
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
+
+
+@contextlib.contextmanager
+def _explained(path: Path) -> Iterator[None]:
+    """Turns what SQLite or the file system refuses into an error that says what to do."""
+    try:
+        yield
+    except OSError as error:
+        raise _not_writable(path.parent, error.strerror or str(error)) from error
+    except sqlite3.DatabaseError as error:
+        code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+        if _is_busy(error):
+            raise UserError(
+                f"{path} is locked by another process",
+                expected="a run database that this process may write",
+                why="the run could not be recorded",
+                fix="end the process that holds it (often a database browser), or use another folder (--out FOLDER)",
+            ) from error
+        if code in {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}:
+            raise UserError(
+                f"{path} is damaged ({error})",
+                expected="an SQLite database",
+                why="rows in it cannot be trusted",
+                fix="move it away (the weights in folders beside it are whole), or use another folder (--out FOLDER)",
+            ) from error
+        raise _not_writable(path, str(error)) from error
+
+
+def _not_writable(path: Path, reason: str) -> UserError:
+    return UserError(
+        f"{path} cannot be used: {reason}",
+        expected="a folder in which files can be read and written",
+        why="the run could not be recorded",
+        fix="correct its permissions, free space, or use another folder (--out FOLDER)",
+    )
+
+
+def _decoded(row: sqlite3.Row) -> dict[str, Any]:
+    return {
+        name: json.loads(row[name]) if name in _JSON and row[name] is not None else row[name]
+        for name in row.keys()  # noqa: SIM118
+    }
+
+
+def _cell(value: Any) -> Any:
+    """A value as SQLite keeps it: mappings and lists as JSON, NumPy's and torch's numbers as Python's."""
+    if isinstance(value, (Mapping, list, tuple)):
+        return to_json(value)
+    number = value.item() if hasattr(value, "item") else value
+    # Beyond 64 bits only the size matters, and a float has it.
+    return float(number) if isinstance(number, int) and abs(number) >= 2**63 else number

@@ -1,0 +1,44 @@
+"""Where a run ran: what a reader needs to tell two numbers apart that should have been equal."""
+
+from __future__ import annotations
+
+import os
+import platform
+from importlib import metadata
+from pathlib import Path
+
+
+def library_versions() -> dict[str, str]:
+    """Versions of Python and of the libraries that decide numbers."""
+    libraries = {"python": platform.python_version()}
+    for name in ("polyrhythm", "torch", "numpy"):
+        try:
+            libraries[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            libraries[name] = "not installed as a package"
+    return libraries
+
+
+def machine() -> dict[str, str | int]:
+    """The processor, its cores that this process may use, the threads of one torch operation, the system."""
+    import torch
+
+    # Only Linux can say which cores are this process's own.
+    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return {
+        "cpu": _processor(),
+        "cores": usable,
+        "threads": torch.get_num_threads(),
+        "accelerator": torch.cuda.get_device_name() if torch.cuda.is_available() else "none",
+        "system": platform.platform(terse=True),
+    }
+
+
+def _processor() -> str:
+    information = Path("/proc/cpuinfo")
+    if information.exists():
+        for line in information.read_text().splitlines():
+            name, _, value = line.partition(":")
+            if name.strip() == "model name":
+                return value.strip()
+    return platform.processor() or platform.machine()

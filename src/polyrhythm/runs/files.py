@@ -1,0 +1,43 @@
+"""Files that are either there and whole, or not there."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Writes a file so that a crash at any moment leaves the old one or the new one, never a part."""
+    unfinished = path.with_name(f".{path.name}.unfinished")
+    try:
+        with unfinished.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        unfinished.replace(path)
+    except BaseException:
+        unfinished.unlink(missing_ok=True)
+        raise
+    _sync_folder(path.parent)
+
+
+def safetensors_bytes(state: Mapping[str, Tensor], about: Mapping[str, str]) -> bytes:
+    """A state dict as a safetensors file. Names that share memory are written one by one, so each loads by its name."""
+    from safetensors.torch import save
+
+    return save({name: tensor.detach().cpu().contiguous().clone() for name, tensor in state.items()}, dict(about))
+
+
+def _sync_folder(folder: Path) -> None:
+    # The new name is on disk only when the folder is. Windows cannot open folders and does not need it.
+    if os.name == "posix":
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)

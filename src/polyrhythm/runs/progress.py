@@ -1,0 +1,68 @@
+"""The observer that shows how a run goes while it goes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, final
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from polyrhythm.runs.records import ModelView, Plan, RunStatus, VersionRecord, VisitRecord
+
+
+@final
+class LiveProgress:
+    """One line in the terminal: round, loss, accuracy, client updates, time left. Silent when output goes elsewhere.
+
+    Args:
+        console: where to draw; standard output by default.
+    """
+
+    def __init__(self, console: Console | None = None) -> None:
+        self._console = console or Console()
+        self._progress: Progress | None = None
+        self._task = TaskID(0)
+        self._headline = ""
+        self._shown: dict[str, str] = {}
+
+    def begin(self, plan: Plan) -> None:
+        """Draws the line, if somebody can see it."""
+        if not self._console.is_terminal or self._console.is_dumb_terminal:
+            return
+        self._headline = plan.headline
+        self._shown = {"loss": "–", "score": "–", "updates": "0"}
+        label = plan.headline.replace("_", " ")
+        self._progress = Progress(
+            TextColumn("round {task.completed:.0f}" + ("/{task.total:.0f}" if plan.rounds else "")),
+            BarColumn(bar_width=None),
+            TextColumn("loss {task.fields[shown][loss]}"),
+            TextColumn(label + " [bold]{task.fields[shown][score]}[/]"),
+            TextColumn("{task.fields[shown][updates]} client updates"),
+            TimeRemainingColumn(compact=True) if plan.rounds else TimeElapsedColumn(),
+            console=self._console,
+            transient=True,
+            refresh_per_second=8,
+        )
+        self._task = self._progress.add_task("run", total=plan.rounds, shown=self._shown)
+        self._progress.start()
+
+    def visit(self, record: VisitRecord) -> None:
+        """A visit changes nothing in the line."""
+
+    def version(self, record: VersionRecord, model: ModelView) -> None:
+        """Moves the line on."""
+        if self._progress is None:
+            return
+        if record.test is not None and self._headline in record.test:
+            self._shown["score"] = f"{record.test[self._headline]:.4f}"
+        if record.train_loss is not None:
+            self._shown["loss"] = f"{record.train_loss:.4f}"
+        self._shown["updates"] = f"{record.client_updates:,}"
+        self._progress.update(self._task, completed=record.version, shown=self._shown)
+
+    def end(self, status: RunStatus, reason: str, summary: Mapping[str, Any]) -> None:
+        """Takes the line away, so that the result stands alone."""
+        if self._progress is not None:
+            self._progress.stop()
+            self._progress = None

@@ -1,0 +1,187 @@
+"""The observer that keeps a run: its rows in the database, its weights as files."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+import time
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import IO, Any, final
+
+from polyrhythm.errors import RunFailed, UserError
+from polyrhythm.runs import alive
+from polyrhythm.runs.database import Writer
+from polyrhythm.runs.environment import library_versions, machine
+from polyrhythm.runs.files import safetensors_bytes, write_whole
+from polyrhythm.runs.records import ModelView, Plan, RunStatus, VersionRecord, VisitRecord
+from polyrhythm.runs.summary import Best
+from polyrhythm.settings import canonical_json
+
+_LETTERS = "23456789abcdefghjkmnpqrstuvwxyz"  # in order, and none that look alike
+
+
+@final
+class Recorder:
+    """Records a run in a folder: a row in `runs.sqlite`, and `<run_id>/final.safetensors` and `best.safetensors`.
+
+    The best version is chosen by validation data if there are any, otherwise by the test set; the file says which.
+    What a kill can lose is the last half second of quick versions.
+
+    Args:
+        folder: the output folder, shared by any number of runs; made if missing.
+    """
+
+    def __init__(self, folder: Path | str = "runs") -> None:
+        self.folder = Path(folder)
+        self.run_id = ""
+        """Set by `begin`: the time of the start (UTC) and four characters that keep it unique."""
+        self._writer: Writer | None = None
+        self._lock: IO[bytes] | None = None
+        self._best = Best("")
+        self._best_file: bytes | None = None
+        self._headline = ""
+        self._model: ModelView | None = None
+        self._version = 0
+
+    @property
+    def path(self) -> Path:
+        """The folder of this run's own files."""
+        return self.folder / self.run_id
+
+    def begin(self, plan: Plan) -> None:
+        """Opens the record.
+
+        Raises:
+            UserError: the folder or its database cannot be written, is locked or damaged.
+        """
+        self._headline = plan.headline
+        self._best = Best(plan.headline)
+        writer = Writer(self.folder)
+        try:
+            self.run_id = self._new_folder()
+            # Locked before its row is there, so that nobody takes it for a killed run.
+            self._lock = alive.hold(self.path)
+            writer.start({"run_id": self.run_id, **_row(plan)})
+        except BaseException:
+            writer.close()
+            if self._lock is not None:
+                alive.release(self.path, self._lock)
+                self.path.rmdir()
+            raise
+        self._writer = writer
+
+    def _new_folder(self) -> str:
+        while True:
+            run_id = _new_id()
+            try:
+                (self.folder / run_id).mkdir()
+            except FileExistsError:
+                continue
+            except OSError as error:
+                raise UserError(
+                    f"{self.folder} cannot be written: {error.strerror or error}",
+                    expected="an output folder in which files can be made",
+                    why="the weights could not be kept",
+                    fix="correct its permissions, free space, or use another folder (--out FOLDER)",
+                ) from error
+            return run_id
+
+    def visit(self, record: VisitRecord) -> None:
+        """Keeps a visit."""
+        self._opened().add(record)
+
+    def version(self, record: VersionRecord, model: ModelView) -> None:
+        """Keeps a version, and its weights if it is the best so far.
+
+        Raises:
+            RunFailed: the record can no longer be written.
+        """
+        self._model, self._version = model, record.version
+        if self._best.improves(record):
+            # As bytes, since the driver may go on to change the tensors; on disk at the next commit.
+            self._best_file = safetensors_bytes(model(), self._about_best())
+        if self._opened().add(record):
+            self._write_best()
+
+    def end(self, status: RunStatus, reason: str, summary: Mapping[str, Any]) -> None:
+        """Writes the final weights, then the last rows and the summary. After a refused `begin` it does nothing.
+
+        Raises:
+            RunFailed: the record can no longer be written.
+        """
+        if self._writer is None:
+            return
+        try:
+            self._write_best()
+            if self._model is not None:
+                about = {"run_id": self.run_id, "version": str(self._version)}
+                self._write("final.safetensors", safetensors_bytes(self._model(), about))
+        except RunFailed as error:
+            status, reason = "failed", str(error)
+            raise
+        finally:
+            writer, self._writer, self._model = self._writer, None, None
+            writer.finish(status=status, reason=reason, ended=_now(), summary={"run_id": self.run_id, **summary})
+            if self._lock is not None:
+                alive.release(self.path, self._lock)
+
+    def _opened(self) -> Writer:
+        if self._writer is None:
+            raise RunFailed("a recorder was told of a visit or version before `begin` or after `end`")
+        return self._writer
+
+    def _about_best(self) -> dict[str, str]:
+        return {
+            "run_id": self.run_id,
+            "version": str(self._best.version),
+            "chosen_by": f"{self._best.chosen_by} {self._headline}",
+        }
+
+    def _write_best(self) -> None:
+        if self._best_file is not None:
+            self._write("best.safetensors", self._best_file)
+            self._best_file = None
+
+    def _write(self, name: str, content: bytes) -> None:
+        try:
+            write_whole(self.path / name, content)
+        except OSError as error:
+            raise RunFailed(
+                f"{self.path / name} cannot be written ({error.strerror or error}); what was recorded before is kept"
+            ) from error
+
+
+def _row(plan: Plan) -> dict[str, Any]:
+    return {
+        "name": plan.name,
+        "status": "running",
+        "started": _now(),
+        "seed": plan.seed,
+        "rounds": plan.rounds,
+        "headline": plan.headline,
+        "recipe": plan.recipe,
+        "recipe_digest": plan.recipe_digest,
+        "parameters": plan.parameters,
+        "clients": plan.clients,
+        "config": plan.config,
+        "config_digest": hashlib.sha256(canonical_json(plan.config).encode()).hexdigest(),
+        "notices": plan.notices,
+        "libraries": library_versions(),
+        "machine": machine(),
+    }
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="milliseconds")
+
+
+def _new_id() -> str:
+    """Such as `20260301-142530-7kx3`: the time in UTC, two characters of its thousandths, two of chance."""
+    milliseconds = time.time_ns() // 1_000_000
+    base = len(_LETTERS)
+    step = milliseconds % 1000 * base**2 // 1000  # sorts two runs of one second; 961 steps
+    moment = datetime.fromtimestamp(milliseconds // 1000, UTC).strftime("%Y%m%d-%H%M%S")
+    chance = "".join(secrets.choice(_LETTERS) for _ in range(2))
+    return f"{moment}-{_LETTERS[step // base]}{_LETTERS[step % base]}{chance}"

@@ -1,0 +1,162 @@
+"""What a run tells its observers: a plan, then one record per client visit and per server version."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, Protocol, final
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+VisitStatus = Literal["trained", "measured", "skipped", "dropped", "lost"]
+RunStatus = Literal["finished", "stopped", "failed"]
+"""How a run ended: as planned, on Ctrl-C, or with an error."""
+
+ModelView = Callable[[], Mapping[str, "Tensor"]]
+"""Gives a version's full state dict by name, as `nn.Module.load_state_dict` takes it; valid until the next version."""
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """Everything known before round 1.
+
+    Args:
+        name: what the user calls the run; need not be unique.
+        config: the resolved configuration as plain data.
+        recipe: the method, as text.
+        recipe_digest: of the recipe, as stamped on every assignment.
+        seed: of the experiment.
+        rounds: how many versions there will be; None if the run stops on something else.
+        notices: deviations and substitutions that the user must know of.
+        headline: the metric that `accuracy` stands for, such as "accuracy", "recall_at_5" or "r2"; higher is better.
+        parameters: trainable weights of the model.
+        clients: clients in the federation.
+    """
+
+    name: str
+    config: Mapping[str, Any]
+    recipe: str
+    recipe_digest: str
+    seed: int
+    rounds: int | None
+    notices: tuple[str, ...]
+    headline: str
+    parameters: int
+    clients: int
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class VisitRecord:
+    """One client visit.
+
+    Args:
+        dispatch: the server's running number of the assignment; unique in a run.
+        client: whose visit.
+        version: the server version that the client was sent.
+        visit: the client's own counter.
+        status: "trained", "measured" (forward passes only), "skipped" (no training, by plan), "dropped" (report
+            refused) or "lost" (no report).
+        reason: why it was dropped or lost.
+        steps: optimiser steps truly taken.
+        epochs: passes over the client's samples truly made.
+        samples: samples trained on, counted as often as they were used.
+        held: samples that the client holds.
+        forward_samples: samples of extra forward passes (frozen models, scores).
+        loss: mean training loss over the samples trained on.
+        update_norm: Euclidean length of the update.
+        bytes_down, bytes_up: what travelled.
+        flops: floating-point operations on the client.
+        started, finished: virtual seconds.
+        measures: what mechanisms recorded.
+    """
+
+    dispatch: int
+    client: int
+    version: int
+    visit: int
+    status: VisitStatus
+    reason: str = ""
+    steps: int = 0
+    epochs: float = 0.0
+    samples: int = 0
+    held: int = 0
+    forward_samples: int = 0
+    loss: float | None = None
+    update_norm: float | None = None
+    bytes_down: int = 0
+    bytes_up: int = 0
+    flops: int = 0
+    started: float = 0.0
+    finished: float = 0.0
+    measures: Mapping[str, float] = field(default_factory=dict)
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class VersionRecord:
+    """One server version; version 0 is the initial model.
+
+    Args:
+        version: its number.
+        time: virtual seconds since the start.
+        wall: wall-clock seconds since the start.
+        cohort: clients invited for it.
+        accepted: reports that made it.
+        dropped: reports refused or lost.
+        rate: the local learning rate used.
+        train_loss: mean loss during local training, over the visits of this version, weighted by samples.
+        test: the global model on the test set, such as {"loss": ..., "accuracy": ...}; None when not evaluated.
+        validation: the same on the data held out for choosing.
+        train: the same on a sample of all clients' training data.
+        clients: the global model on the clients' own test sets, pooled and as the mean over clients.
+        client_updates: visits that trained, since the start. It and what follows are cumulative.
+        local_steps: optimiser steps.
+        samples: samples trained on.
+        flops: floating-point operations.
+        bytes_up, bytes_down: what travelled.
+        note: for example why the version changed nothing.
+        measures: what mechanisms recorded.
+    """
+
+    version: int
+    time: float
+    wall: float
+    cohort: int
+    accepted: int
+    dropped: int
+    rate: float | None
+    train_loss: float | None
+    test: Mapping[str, float] | None
+    validation: Mapping[str, float] | None
+    train: Mapping[str, float] | None
+    clients: Mapping[str, float] | None
+    client_updates: int
+    local_steps: int
+    samples: int
+    flops: int
+    bytes_up: int
+    bytes_down: int
+    note: str = ""
+    measures: Mapping[str, float] = field(default_factory=dict)
+
+
+class Observer(Protocol):
+    """Whoever wants to know how a run goes. It is told, and steers nothing.
+
+    `begin` comes first, and may raise a UserError to stop the run before any work. `end` comes last, whatever happens.
+    """
+
+    def begin(self, plan: Plan) -> None:
+        """The run is about to start."""
+
+    def visit(self, record: VisitRecord) -> None:
+        """A client visit is over."""
+
+    def version(self, record: VersionRecord, model: ModelView) -> None:
+        """The server made a version. `model` is called only when the weights are wanted."""
+
+    def end(self, status: RunStatus, reason: str, summary: Mapping[str, Any]) -> None:
+        """The run is over."""

@@ -1,0 +1,254 @@
+"""A recorded run, to look at: while it goes on, or years later."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, final
+
+from polyrhythm.errors import UserError, unknown
+from polyrhythm.runs import alive
+from polyrhythm.runs.curves import Curves
+from polyrhythm.runs.database import COLUMNS, Table, read_records, read_runs
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from rich.table import Table as RichTable
+    from torch import Tensor
+
+# `train_loss` is the loss of local models while they train, so the global model's on training data needs another name.
+_PREFIXES = {
+    "test": "test",
+    "validation": "validation",
+    "train": "global_train",
+    "clients": "clients",
+    "measures": "measures",
+}
+_SHOWN = (
+    *("rounds", "final_accuracy", "best_accuracy", "best_by", "last20_mean", "last20_sd"),
+    *("client_updates", "local_steps", "samples", "bytes_up", "bytes_down", "wall_seconds", "digest"),
+)
+
+
+@final
+class Run:
+    """One run of an output folder. Reads the record anew at each use, so a run that goes on shows what it has.
+
+        run = Run.open("20260301-1425", "runs")   # an id, its unique beginning, or a name
+        run.history["test_accuracy"].max()
+        run.plot.accuracy(save="accuracy.png")
+        model.load_state_dict(run.weights("best"))
+
+    Args:
+        folder: the output folder.
+        row: of the run, as `read_runs` gives it.
+    """
+
+    def __init__(self, folder: Path, row: dict[str, Any]) -> None:
+        self.folder = folder
+        self._known = row
+
+    @property
+    def _row(self) -> dict[str, Any]:
+        if self._known["status"] == "running":
+            self._known = read_runs(self.folder, self._known["run_id"])[0]
+        return self._known
+
+    @classmethod
+    def open(cls, reference: str, folder: Path | str = "runs") -> Run:
+        """Finds a run by its id, its name, or a beginning of its id that no other run shares.
+
+        Raises:
+            UserError: no run fits, or several do.
+        """
+        folder = Path(folder)
+        rows = read_runs(folder)
+        for fits in (
+            [row for row in rows if row["run_id"] == reference],
+            [row for row in rows if row["name"] == reference],
+            [row for row in rows if reference and row["run_id"].startswith(reference)],
+        ):
+            if len(fits) == 1:
+                return cls(folder, fits[0])
+            if fits:
+                raise UserError(
+                    f"{reference!r} fits {len(fits)} runs in {folder}: {', '.join(row['run_id'] for row in fits)}",
+                    expected="a name, id or beginning of an id that one run has",
+                    why="the runs are different experiments",
+                    fix=f"give one of these ids; the newest is {fits[-1]['run_id']}",
+                )
+        raise unknown("run", reference, [row["run_id"] for row in rows], where=str(folder))
+
+    @property
+    def id(self) -> str:
+        """The run's id: sorts by time of start."""
+        return str(self._row["run_id"])
+
+    @property
+    def name(self) -> str:
+        """What the user called it."""
+        return str(self._row["name"])
+
+    @property
+    def path(self) -> Path:
+        """The folder of the run's own files."""
+        return self.folder / self.id
+
+    @property
+    def status(self) -> Literal["running", "finished", "stopped", "failed", "killed"]:
+        """How it stands. "killed": its process ended without a word, and what it had committed is here."""
+        # In this order: a run writes its end before it lets go of its lock.
+        alive_now = alive.is_alive(self.path)
+        status: Literal["running", "finished", "stopped", "failed"] = self._row["status"]
+        return "killed" if status == "running" and not alive_now else status
+
+    @property
+    def reason(self) -> str:
+        """Why it stopped or failed."""
+        return str(self._row["reason"])
+
+    @property
+    def started(self) -> str:
+        """When it started: ISO 8601, UTC."""
+        return str(self._row["started"])
+
+    @property
+    def ended(self) -> str | None:
+        """When it ended: ISO 8601, UTC."""
+        return None if self._row["ended"] is None else str(self._row["ended"])
+
+    @property
+    def headline(self) -> str:
+        """The metric that "accuracy" stands for in the summary."""
+        return str(self._row["headline"])
+
+    @property
+    def recipe(self) -> str:
+        """The method, as text."""
+        return str(self._row["recipe"])
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """The resolved configuration."""
+        return dict(self._row["config"])
+
+    @property
+    def notices(self) -> tuple[str, ...]:
+        """Deviations and substitutions that the run announced."""
+        return tuple(self._row["notices"])
+
+    @property
+    def libraries(self) -> dict[str, str]:
+        """Versions of Python and of the libraries that decide numbers."""
+        return dict(self._row["libraries"])
+
+    @property
+    def machine(self) -> dict[str, Any]:
+        """Where it ran."""
+        return dict(self._row["machine"])
+
+    @property
+    def summary(self) -> dict[str, Any]:
+        """The fields of the `--json` line; empty until the run has ended."""
+        return dict(self._row["summary"] or {})
+
+    @property
+    def history(self) -> pd.DataFrame:
+        """One row per version. Metrics are columns such as `test_accuracy`, `validation_loss`, `clients_accuracy_mean`.
+
+        `train_loss` is the loss of the local models while they train; `global_train_loss`, the global model's on a
+        sample of all training data. The counters are cumulative.
+        """
+        return self._frame("versions").set_index("version")
+
+    @property
+    def visits(self) -> pd.DataFrame:
+        """One row per client visit, by dispatch number; what mechanisms recorded is in columns `measures_...`."""
+        return self._frame("visits").set_index("dispatch")
+
+    @property
+    def plot(self) -> Curves:
+        """The basic curves, as Altair charts."""
+        return Curves(read_records(self.folder, "versions", self._row["number"]), self.headline, self.name or self.id)
+
+    def weights(self, which: Literal["final", "best"] = "final") -> dict[str, Tensor]:
+        """The model of the last or of the best version, as a state dict.
+
+        Raises:
+            UserError: there is no such file, for example since the run was killed, or it is damaged.
+        """
+        path = self.path / f"{which}.safetensors"
+        from safetensors import SafetensorError
+        from safetensors.torch import load_file
+
+        try:
+            # Cloned, since what safetensors maps need not lie on the borders that fast kernels expect.
+            return {name: tensor.clone() for name, tensor in load_file(path).items()}
+        except (FileNotFoundError, SafetensorError) as error:
+            missing = isinstance(error, FileNotFoundError)
+            raise UserError(
+                f"{path} {'does not exist' if missing else f'is damaged ({error})'}",
+                expected="weights that the run wrote",
+                why=f"the run is {self.status}; final weights are written when a run ends, best ones as it goes",
+                fix="ask for the other one of final and best, or run again",
+            ) from error
+
+    def _frame(self, table: Table) -> pd.DataFrame:
+        import pandas as pd
+
+        rows = [_flat(row) for row in read_records(self.folder, table, self._row["number"])]
+        return pd.DataFrame(rows, columns=None if rows else [c for c in COLUMNS[table] if c not in _PREFIXES])
+
+    def __rich__(self) -> RichTable:
+        from rich.table import Table as RichTable
+
+        table = RichTable(title=f"{self.id} {self.name}".strip(), show_header=False, title_justify="left")
+        table.add_column(style="dim")
+        table.add_column(overflow="fold")
+        summary = self.summary
+        shown = {name.replace("_", " "): _short(summary[name]) for name in _SHOWN if summary.get(name) is not None}
+        weights = ", ".join(sorted(file.stem for file in self.path.glob("*.safetensors")))
+        lines = {
+            "status": f"{self.status}: {self.reason}" if self.reason else self.status,
+            "method": self.recipe,
+            "started": self.started,
+            **shown,
+            "weights": weights or "none yet",
+        }
+        for label, value in lines.items():
+            table.add_row(label, value)
+        return table
+
+    def __repr__(self) -> str:
+        from rich.console import Console
+
+        console = Console(file=io.StringIO(), width=100, color_system=None, legacy_windows=False)
+        with console.capture() as captured:
+            console.print(self)
+        return captured.get().rstrip()
+
+
+def all_runs(folder: Path | str = "runs") -> list[Run]:
+    """The runs of an output folder, oldest first.
+
+    Raises:
+        UserError: there is no run database, or it cannot be read.
+    """
+    folder = Path(folder)
+    return [Run(folder, row) for row in read_runs(folder)]
+
+
+def _flat(row: dict[str, Any]) -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for name, value in row.items():
+        if name in _PREFIXES:
+            flat |= {f"{_PREFIXES[name]}_{key}": number for key, number in (value or {}).items()}
+        else:
+            flat[name] = value
+    return flat
+
+
+def _short(value: object) -> str:
+    if isinstance(value, float):
+        return f"{value:.4f}"
+    return f"{value:,}" if isinstance(value, int) else str(value)

@@ -1,0 +1,123 @@
+"""One line that says how a run went."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections import deque
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Literal, final
+
+from polyrhythm.runs.records import Plan, VersionRecord
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+_WINDOW = 20
+
+
+@final
+class Best:
+    """Keeps the best version so far: by validation data if there are any, and only without them by the test set.
+
+    A version chosen by the test set is no fair estimate of anything (it is the maximum of many noisy numbers), so
+    `chosen_by` goes wherever the choice goes. Of equal scores the earliest wins; a score that is not finite never does.
+    """
+
+    def __init__(self, headline: str) -> None:
+        self._headline = headline
+        self._score = -math.inf
+        self.chosen_by: Literal["validation", "test"] | None = None
+        self.version: int | None = None
+        self.test: float | None = None
+
+    def improves(self, record: VersionRecord) -> bool:
+        """Takes a version into account and says whether it is the new best."""
+        judge: Literal["validation", "test"] = "test" if record.validation is None else "validation"
+        if self.chosen_by == "validation" and judge == "test":
+            return False
+        score = _score(record.test if judge == "test" else record.validation, self._headline)
+        if score is None or (judge == self.chosen_by and score <= self._score):
+            return False
+        self._score, self.chosen_by, self.version = score, judge, record.version
+        self.test = _score(record.test, self._headline)
+        return True
+
+
+@final
+class Summary:
+    """Adds up the records of one run into the fields of its `--json` line.
+
+    Args:
+        plan: of the run.
+    """
+
+    def __init__(self, plan: Plan) -> None:
+        self._headline = plan.headline
+        self._best = Best(plan.headline)
+        self._scores: deque[float] = deque(maxlen=_WINDOW)
+        self._final: float | None = None
+        self._last: VersionRecord | None = None
+
+    def add(self, record: VersionRecord) -> None:
+        """Takes one version into account. Versions come in order."""
+        self._last = record
+        self._best.improves(record)
+        if record.test is None:
+            return
+        self._final = _score(record.test, self._headline)
+        if record.version > 0:  # the initial model is no result of the method
+            self._scores.append(math.nan if self._final is None else self._final)
+
+    def fields(self, *, digest: str, wall_seconds: float) -> dict[str, Any]:
+        """The summary so far.
+
+        Returns:
+            `final_accuracy`: the last evaluated version on the test set. `best_accuracy`: the test result of the
+            version that `best_by` chose ("validation", or "test": then it is no headline). `last20_mean`, `last20_sd`:
+            mean and population standard deviation over the last 20 evaluated versions, or as many as there are, the
+            initial model apart. "Accuracy" is the metric named in `headline`. Then the totals, and `digest`.
+        """
+        last, scores = self._last, self._scores
+        mean = math.fsum(scores) / len(scores) if scores else None
+        spread = None if mean is None else math.sqrt(math.fsum((s - mean) ** 2 for s in scores) / len(scores))
+        return {
+            "rounds": last.version if last else 0,
+            "headline": self._headline,
+            "final_accuracy": self._final,
+            "best_accuracy": self._best.test,
+            "best_by": self._best.chosen_by,
+            "best_version": self._best.version,
+            "last20_mean": mean,
+            "last20_sd": spread,
+            "client_updates": last.client_updates if last else 0,
+            "local_steps": last.local_steps if last else 0,
+            "samples": last.samples if last else 0,
+            "flops": last.flops if last else 0,
+            "bytes_up": last.bytes_up if last else 0,
+            "bytes_down": last.bytes_down if last else 0,
+            "virtual_seconds": last.time if last else 0.0,
+            "wall_seconds": wall_seconds,
+            "digest": digest,
+        }
+
+
+def model_digest(state: Mapping[str, Tensor]) -> str:
+    """SHA-256 of a model: names, types, shapes and every bit of its weights and buffers, in order of name.
+
+    Equal digests mean bit-equal models; -0.0 and 0.0 are not bit-equal.
+    """
+    import torch
+
+    total = hashlib.sha256()
+    for name in sorted(state):
+        tensor = state[name].detach().cpu().contiguous()
+        total.update(f"{name}|{tensor.dtype}|{tuple(tensor.shape)}|".encode())
+        # NumPy has no bfloat16, so look at the bytes; a 0-d tensor has no last dimension to reinterpret.
+        total.update(tensor.reshape(-1).view(torch.uint8).numpy().tobytes())
+    return total.hexdigest()
+
+
+def _score(metrics: Mapping[str, float] | None, headline: str) -> float | None:
+    value = None if metrics is None else metrics.get(headline)
+    return value if value is not None and math.isfinite(value) else None

@@ -1,0 +1,174 @@
+"""The life cycle that the mechanisms of all seven slots share.
+
+Rules:
+
+- A mechanism is a frozen value. What it remembers lies in two states, one at the server and one at each client, which
+  it never changes in place: every hook returns the new state.
+- Hooks have neutral defaults, so a mechanism writes only those that its equations need.
+- Vectors are [..., P] and hooks are written elementwise over them.
+
+The order of a version: `brief` for every client invited; at the client `finish` after training; `before_step` once the
+release is complete; the server step; `after_step`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal, final
+
+import torch
+from torch import Tensor
+
+from polyrhythm.settings import Settings
+from polyrhythm.vectors import Buffers
+from polyrhythm.wires import Report, State
+
+Need = Literal["previous", "travel", "horizon"]
+"""What a mechanism asks of the cores:
+
+- "previous": the client's last local model, stored once for all who ask;
+- "travel": an exact `Report.travel`, so no local Adam and no local state kept over visits;
+- "horizon": the number of versions, known before the run starts.
+"""
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Setup:
+    """What is fixed for a whole run.
+
+    Args:
+        size: P, elements of a vector, padding included.
+        dtype: of the vectors.
+        population: N, the clients that the federation declares.
+        horizon: number of versions, if known.
+        seed: the experiment's seed.
+    """
+
+    size: int
+    dtype: torch.dtype
+    population: int
+    horizon: int | None
+    seed: int
+
+    def zeros(self, *, wide: bool = False) -> Tensor:
+        """A zero vector [P]; wide: float32 where the model has half precision, for sums over many versions."""
+        half = self.dtype in (torch.float16, torch.bfloat16)
+        return torch.zeros(self.size, dtype=torch.float32 if wide and half else self.dtype)
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """What a client knows when it has trained: received weights w0 [P], update w_K - w0 [P], steps, travel."""
+
+    received: Tensor
+    update: Tensor
+    steps: int
+    travel: float
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Release:
+    """The updates that one server step is made of, in dispatch order.
+
+    Args:
+        version: the server's version before the step.
+        reports: one per update.
+        shares: one per update, summing to 1.
+        scales: one per update, not normalised.
+        weights: the server's weights before the step, [P].
+    """
+
+    version: int
+    reports: tuple[Report, ...]
+    shares: tuple[float, ...]
+    scales: tuple[float, ...]
+    weights: Tensor
+
+    def updates(self) -> list[Tensor]:
+        """The update vectors, in dispatch order."""
+        return [r.update for r in self.reports if r.update is not None]
+
+    def extras(self, key: str) -> list[State]:
+        """What the mechanism under `key` sent up with each report, in dispatch order."""
+        return [r.extras.get(key, {}) for r in self.reports]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mechanism(Settings):
+    """Base of every mechanism: all hooks neutral."""
+
+    def needs(self) -> frozenset[Need]:
+        """What this mechanism asks of the cores."""
+        return frozenset()
+
+    def parts(self) -> tuple[Mechanism, ...]:
+        """This mechanism, then those it wraps, from the outside in."""
+        return (self,)
+
+    def over(self, earlier: Mechanism) -> Mechanism:
+        """What this part becomes when piped over an earlier part of its slot: itself, unless it builds on that one."""
+        return self
+
+    def server_start(self, setup: Setup) -> State:
+        """The server's state before the first version."""
+        return {}
+
+    def brief(self, setup: Setup, state: State, client: int) -> State:
+        """What is sent down to one client beside the weights."""
+        return {}
+
+    def before_step(self, setup: Setup, state: State, release: Release, mean: Tensor) -> tuple[State, Tensor]:
+        """May change the mean update [P] that the server step is about to take."""
+        return state, mean
+
+    def after_step(self, setup: Setup, state: State, release: Release) -> State:
+        """May learn from the release once the server has stepped."""
+        return state
+
+    def client_start(self, setup: Setup) -> State:
+        """A client's state before its first visit."""
+        return {}
+
+    def finish(self, setup: Setup, state: State, brief: State, outcome: Outcome) -> tuple[State, State]:
+        """After training, at the client: the new client state, and what is sent up beside the update."""
+        return state, {}
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Visit:
+    """What a client knows when a training visit begins.
+
+    Args:
+        seed: the experiment's seed.
+        client, visit, version, horizon: of the assignment.
+        held: n_i, samples held.
+        batch: samples in a full batch.
+        epoch_steps: steps in one pass over the client's samples.
+    """
+
+    seed: int
+    client: int
+    visit: int
+    version: int
+    horizon: int | None
+    held: int
+    batch: int
+    epoch_steps: int
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Model:
+    """Weights and buffers of one frozen model."""
+
+    weights: Tensor
+    buffers: Buffers
+
+
+States = Mapping[str, State]
+"""States, briefs or extras of all mechanisms, by key."""

@@ -1,0 +1,319 @@
+"""Any module's trainable parameters as one contiguous vector, and back.
+
+Every model-sized thing (weights, gradient, update, control variate, moment) is one 1-D tensor with a shared `Layout`.
+Rules of this file:
+
+- Each parameter's segment starts on a 64-byte boundary and the gaps are zero: some BLAS calls give other bits for
+  data off a 16-byte boundary, so padding is what makes "the same weights" mean the same bits.
+- A parameter that the module holds twice (tied weights) has one segment.
+- Frozen parameters are not in the vector; they stay in the module and never travel.
+- Buffers (BatchNorm statistics, counters) travel beside the vector, each in its own dtype.
+- If all trainable parameters share one dtype, so does the vector and the parameters are views into it. If they do not,
+  the vector has the smallest dtype that holds all of them exactly and the odd ones are copied at every step.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import final
+
+import torch
+from torch import Tensor, nn
+
+from polyrhythm.errors import UserError
+
+ALIGNMENT = 64  # bytes
+
+Buffers = tuple[Tensor, ...]
+
+
+@final
+@dataclass(frozen=True)
+class Segment:
+    """Where one parameter lies in the vector. Offset and size count elements; dtype is the module's own."""
+
+    name: str
+    shape: tuple[int, ...]
+    offset: int
+    size: int
+    dtype: torch.dtype
+
+    def of(self, vector: Tensor) -> Tensor:
+        """This parameter's part of a vector [..., P], as a view [..., *shape]."""
+        part = vector.narrow(-1, self.offset, self.size)
+        return part.view(*vector.shape[:-1], *self.shape)
+
+
+@final
+@dataclass(frozen=True)
+class Slot:
+    """One buffer that travels beside the vector."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: torch.dtype
+
+
+@final
+@dataclass(frozen=True)
+class Layout:
+    """The map between a module's names and one vector of `size` elements, padding included."""
+
+    segments: tuple[Segment, ...]
+    buffers: tuple[Slot, ...]
+    dtype: torch.dtype
+    size: int
+
+    @property
+    def parameters(self) -> int:
+        """How many trainable numbers there are, without padding."""
+        return sum(s.size for s in self.segments)
+
+    @property
+    def vector_bytes(self) -> int:
+        """What one vector costs on the wire: its parameters in the module's own dtypes, without padding."""
+        return sum(s.size * s.dtype.itemsize for s in self.segments)
+
+    def zeros(self) -> Tensor:
+        """A zero vector [P]."""
+        return torch.zeros(self.size, dtype=self.dtype)
+
+    def named(self, vector: Tensor) -> dict[str, Tensor]:
+        """The vector's parts by parameter name, as views in the vector's dtype."""
+        return {s.name: s.of(vector) for s in self.segments}
+
+    def name_at(self, position: int) -> str:
+        """The name of the parameter that element `position` belongs to."""
+        for segment in self.segments:
+            if segment.offset <= position < segment.offset + segment.size:
+                return segment.name
+        return "padding"
+
+
+@final
+class FlatModel:
+    """A private copy of a module whose trainable parameters are views into `weights` and grads into `gradient`.
+
+    Args:
+        module: any module with at least one trainable floating-point parameter. It is copied, never changed.
+
+    Raises:
+        UserError: nothing to train, lazy or complex parameters, or parameters that overlap in memory without being
+            the same.
+    """
+
+    def __init__(self, module: nn.Module) -> None:
+        import copy
+
+        self.module = copy.deepcopy(module)
+        named = _trainable(self.module)
+        self._parameters = [p for _, p in named]
+        self.layout = _layout(self.module, named)
+        self.weights = self.layout.zeros()  # [P]
+        self.gradient = self.layout.zeros()  # [P]
+        self._gradient_views = [s.of(self.gradient) for s in self.layout.segments]
+        self._foreign: list[tuple[nn.Parameter, Tensor]] = []
+        for parameter, segment in zip(self._parameters, self.layout.segments, strict=True):
+            view = segment.of(self.weights)
+            view.copy_(parameter.detach())
+            if segment.dtype == self.layout.dtype:
+                parameter.data = view
+                parameter.grad = segment.of(self.gradient)
+            else:
+                parameter.data = parameter.detach().clone()  # leaves storage that a parameter might share
+                self._foreign.append((parameter, view))
+        self._travelling = [b for _, b, travels in _buffers(self.module) if travels]
+        # What does not travel must not leak from one client's visit into the next.
+        self._resident = [(b, b.detach().clone()) for _, b, travels in _buffers(self.module) if not travels]
+
+    def load(self, weights: Tensor, buffers: Buffers) -> None:
+        """Copies weights [P] and buffers in; buffers that do not travel return to their first values."""
+        self.weights.copy_(weights)
+        for mine, other in zip(self._travelling, buffers, strict=True):
+            mine.copy_(other)
+        for mine, first in self._resident:
+            mine.copy_(first)
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Writes the vector into parameters of another dtype; nothing to do where all share one."""
+        for parameter, view in self._foreign:
+            parameter.data.copy_(view)
+
+    def buffers(self) -> Buffers:
+        """A copy of the travelling buffers, in layout order."""
+        return tuple(b.detach().clone() for b in self._travelling)
+
+    def backward(self, loss: Tensor) -> tuple[Segment, ...]:
+        """Fills `gradient` from a scalar loss; gives the segments that the loss does not depend on, left at zero."""
+        gradients = torch.autograd.grad(loss, self._parameters, allow_unused=True)
+        if all(g is not None and not g.is_sparse for g in gradients):
+            torch._foreach_copy_(self._gradient_views, gradients)
+            return ()
+        unused: list[Segment] = []
+        for segment, view, gradient in zip(self.layout.segments, self._gradient_views, gradients, strict=True):
+            if gradient is None:
+                view.zero_()
+                unused.append(segment)
+            else:
+                view.copy_(gradient.to_dense() if gradient.is_sparse else gradient)
+        return tuple(unused)
+
+    def state(self) -> dict[str, Tensor]:
+        """A copy of the module's whole state dict: trainable, frozen and tied parameters, and buffers."""
+        return {name: tensor.detach().clone() for name, tensor in self.module.state_dict().items()}
+
+
+def _trainable(module: nn.Module) -> list[tuple[str, nn.Parameter]]:
+    named = [(n, p) for n, p in module.named_parameters() if p.requires_grad]  # each tied parameter once
+    where = type(module).__name__
+    lazy = [n for n, p in module.named_parameters() if isinstance(p, nn.parameter.UninitializedParameter)]
+    if lazy:
+        raise UserError(
+            f"{where}: parameter {lazy[0]!r} has no shape yet",
+            expected="a model whose parameters all exist",
+            why="the weights are laid out once, before the first client trains",
+            fix="run one batch through the model (lazy layers take their shape then), and give that model",
+        )
+    if not named:
+        raise UserError(
+            f"{where}: no parameter that requires a gradient",
+            expected="at least one trainable parameter",
+            why="there is nothing for the clients to learn",
+            fix="unfreeze what should be trained: parameter.requires_grad_(True)",
+        )
+    odd = [(n, p.dtype) for n, p in named if not p.dtype.is_floating_point]
+    if odd:
+        raise UserError(
+            f"{where}: parameter {odd[0][0]!r} has dtype {odd[0][1]}",
+            expected="real floating-point parameters (float16, bfloat16, float32, float64)",
+            why="updates are averaged and stepped as one real vector",
+            fix="store such a parameter as two real ones, or freeze it",
+        )
+    _refuse_overlap(where, named)
+    return named
+
+
+def _refuse_overlap(where: str, named: Sequence[tuple[str, nn.Parameter]]) -> None:
+    spans = sorted(
+        (p.data_ptr(), p.data_ptr() + p.numel() * p.element_size(), n)
+        for n, p in named
+        if p.numel() and p.is_contiguous()
+    )
+    for (_, end, first), (start, _, second) in itertools.pairwise(spans):
+        if start < end:
+            raise UserError(
+                f"{where}: parameters {first!r} and {second!r} share memory but are two Parameter objects",
+                expected="tied weights that are one Parameter object under two names",
+                why="two objects would be sent, stepped and decayed twice, and the tie would break",
+                fix=f"assign the same object: module.{second} = module.{first}",
+            )
+
+
+def _layout(module: nn.Module, named: Sequence[tuple[str, nn.Parameter]]) -> Layout:
+    dtypes = [p.dtype for _, p in named]
+    dtype = dtypes[0]
+    for other in dtypes[1:]:
+        dtype = torch.promote_types(dtype, other)  # float16 with bfloat16 gives float32: both fit exactly
+    step = ALIGNMENT // dtype.itemsize
+    offset, segments = 0, []
+    for name, parameter in named:
+        segments.append(Segment(name, tuple(parameter.shape), offset, parameter.numel(), parameter.dtype))
+        offset += -(-parameter.numel() // step) * step
+    slots = tuple(Slot(n, tuple(b.shape), b.dtype) for n, b, travels in _buffers(module) if travels)
+    return Layout(tuple(segments), slots, dtype, offset)
+
+
+def _buffers(module: nn.Module) -> Iterator[tuple[str, Tensor, bool]]:
+    """Every distinct buffer with its name and whether it travels (persistent buffers do)."""
+    seen: set[int] = set()
+    for prefix, child in module.named_modules():
+        for name, buffer in child.named_buffers(recurse=False):
+            if id(buffer) not in seen:
+                seen.add(id(buffer))
+                yield f"{prefix}.{name}".lstrip("."), buffer, name not in child._non_persistent_buffers_set
+
+
+def weighted_sum(vectors: Iterable[Tensor], weights: Sequence[float]) -> Tensor:
+    """Sum of weights[i] * vectors[i] over a fixed tree: the same bits whoever adds which block, in memory O(log n).
+
+    The tree is left-complete over positions: every aligned block of 2**k neighbours is summed on its own. Half
+    precision is summed in float32. The inputs are not changed.
+
+    Args:
+        vectors: n tensors of one shape and dtype.
+        weights: n numbers.
+
+    Returns:
+        A new tensor, float32 for half-precision inputs, otherwise of the inputs' dtype.
+    """
+    stack: list[tuple[int, Tensor]] = []  # (leaves in the block, its sum), blocks growing towards the bottom
+    for vector, weight in zip(vectors, weights, strict=True):
+        wide = vector.float() if vector.dtype in (torch.float16, torch.bfloat16) else vector
+        block = (1, wide * weight)
+        while stack and stack[-1][0] == block[0]:
+            leaves, total = stack.pop()
+            block = (2 * leaves, total.add_(block[1]))
+        stack.append(block)
+    if not stack:
+        raise ValueError("weighted_sum of nothing")
+    _, total = stack.pop()
+    while stack:
+        total = stack.pop()[1].add_(total)
+    return total
+
+
+def combine_buffers(layout: Layout, many: Sequence[Buffers], shares: Sequence[float]) -> Buffers:
+    """One set of buffers from several: floats averaged by share, integer counters by maximum, booleans must agree.
+
+    Args:
+        layout: names the buffers.
+        many: the clients' buffers, in layout order; at least one.
+        shares: one per client, summing to 1.
+
+    Raises:
+        UserError: clients disagree on a boolean buffer.
+    """
+    combined = []
+    for slot, tensors in zip(layout.buffers, zip(*many, strict=True), strict=True):
+        if slot.dtype.is_floating_point or slot.dtype.is_complex:
+            combined.append(weighted_sum(tensors, shares).to(slot.dtype))
+        elif slot.dtype == torch.bool:
+            if any(not torch.equal(tensors[0], t) for t in tensors[1:]):
+                raise UserError(
+                    f"clients disagree on the boolean buffer {slot.name!r}",
+                    expected="the same mask from every client",
+                    why="there is no mean of masks",
+                    fix="keep the mask fixed during training, or register it with persistent=False, to stay local",
+                )
+            combined.append(tensors[0].clone())
+        else:
+            largest = tensors[0].clone()
+            for tensor in tensors[1:]:
+                torch.maximum(largest, tensor, out=largest)
+            combined.append(largest)
+    return tuple(combined)
+
+
+def first_non_finite(layout: Layout, vector: Tensor) -> str | None:
+    """The name of the first parameter with a NaN or an infinity in a vector, or None. One read of the vector."""
+    # A sum over finite float32 may overflow, so a non-finite sum only raises the suspicion.
+    if bool(torch.isfinite(vector.sum())):
+        return None
+    bad = (~torch.isfinite(vector)).nonzero()
+    return layout.name_at(int(bad[0])) if len(bad) else None
+
+
+def bytes_of(value: object) -> int:
+    """What a value costs on the wire: tensors by element, numbers 8 bytes, text by its length; containers add up."""
+    if isinstance(value, Tensor):
+        return value.numel() * value.element_size()
+    if isinstance(value, str):
+        return len(value.encode())
+    if isinstance(value, Mapping):
+        return sum(bytes_of(v) for v in value.values())
+    if isinstance(value, (list, tuple)):
+        return sum(bytes_of(v) for v in value)
+    return 0 if value is None else 8

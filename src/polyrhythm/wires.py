@@ -1,0 +1,165 @@
+"""What travels between server and clients, and what the server hears: plain, frozen values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, Protocol, final
+
+import numpy as np
+from torch import Tensor
+
+from polyrhythm.vectors import Buffers
+
+State = Mapping[str, Any]
+"""A mechanism's state, brief or extra: tensors, numbers, strings, lists and dicts of them. Never changed in place."""
+
+Kind = Literal["train", "measure"]
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Assignment:
+    """One piece of work for one client.
+
+    Args:
+        dispatch: the server's running number of this assignment; orders everything that could otherwise tie.
+        client: whose.
+        visit: how many training assignments this client had before: names its random draws.
+        accepted: the last visit of this client that the server accepted, -1 for none. The client's state of any later
+            visit was never accepted and is dropped.
+        kind: "train", or "measure": forward passes at the given version, which touch no client state.
+        version: the server version that the weights are.
+        horizon: how many versions the run will have, None if nobody knows (then no part may need it).
+        weights: [P].
+        buffers: beside the weights.
+        briefs: what each mechanism sends down, by key.
+        recipe: digest of the recipe; a client with another one must refuse.
+    """
+
+    dispatch: int
+    client: int
+    visit: int
+    accepted: int
+    kind: Kind
+    version: int
+    horizon: int | None
+    weights: Tensor
+    buffers: Buffers
+    briefs: Mapping[str, State]
+    recipe: str
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Report:
+    """A client's answer.
+
+    Args:
+        dispatch, client, visit, version, kind, recipe: of the assignment it answers.
+        held: n_i, the samples that the client holds.
+        update: w_K - w_0, [P]; None from a measuring visit.
+        buffers: after training, in layout order; empty from a measuring visit.
+        steps: optimiser steps truly taken.
+        samples: samples trained on, counted as often as they were used.
+        forward_samples: samples of extra forward passes, over all frozen models.
+        rate: the local learning rate of the first step.
+        travel: how far a constant gradient of one would have moved every weight: eta * a_i in FedNova's letters.
+            Covers momentum, proximal pull, weight decay and schedules (K * eta for plain SGD).
+        pull: total strength of the pull towards w0 during the visit.
+        loss: mean training loss over the samples trained on, None without steps.
+        extras: what each mechanism sends up, by key.
+        measures: named numbers for the record, and the results of a measuring visit.
+        duration: virtual seconds from dispatch to arrival; the driver fills it in.
+    """
+
+    dispatch: int
+    client: int
+    visit: int
+    version: int
+    kind: Kind
+    recipe: str
+    held: int
+    update: Tensor | None
+    buffers: Buffers = ()
+    steps: int = 0
+    samples: int = 0
+    forward_samples: int = 0
+    rate: float = 0.0
+    travel: float = 0.0
+    pull: float = 0.0
+    loss: float | None = None
+    extras: Mapping[str, State] = field(default_factory=dict)
+    measures: Mapping[str, float] = field(default_factory=dict)
+    duration: float = 0.0
+
+    def lasting(self, seconds: float) -> Report:
+        """The same report with its duration."""
+        return replace(self, duration=seconds)
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Lost:
+    """An assignment that will never be answered, and why."""
+
+    dispatch: int
+    reason: str
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Arrived:
+    """A client that was away is back and asks for work."""
+
+    client: int
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Timer:
+    """The wake-up that the server asked for; `time` in virtual seconds."""
+
+    time: float
+
+
+Event = Report | Lost | Arrived | Timer
+
+
+class Roster(Protocol):
+    """All that the server sees of who is there. Answers are logged by the driver, so that a replay sees the same."""
+
+    @property
+    def population(self) -> int:
+        """How many clients the federation declares, present or not."""
+
+    @property
+    def eligible(self) -> int:
+        """How many clients may ever be invited: those that hold data."""
+
+    def draw(self, count: int, generator: np.random.Generator, exclude: frozenset[int]) -> tuple[int, ...]:
+        """Up to `count` distinct present clients, drawn uniformly in O(count), none of them in `exclude`.
+
+        A smaller count with an equal generator gives a prefix.
+        """
+
+    def present(self, clients: tuple[int, ...]) -> tuple[int, ...]:
+        """Those of the named clients that are present, in the order given."""
+
+    def all(self) -> tuple[int, ...]:
+        """Every eligible client, in order. O(population): only for policies that must see everybody."""
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Facts:
+    """What a weighing may know of one update in a release."""
+
+    dispatch: int
+    client: int
+    held: int
+    steps: int
+    travel: float
+    pull: float
+    rate: float
+    staleness: int

@@ -1,0 +1,190 @@
+"""Who may import whom, who may draw random numbers, and what a bare import costs."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).parents[1] / "src" / "polyrhythm"
+FILES = sorted(SOURCE.rglob("*.py"))
+SLOTS_MAY_IMPORT = {"slots", "vectors", "streams", "wires", "settings", "errors"}
+CORES_MAY_NOT_IMPORT = {"papers", "models", "fleet", "engines", "drivers", "runs", "report", "reproduce", "cli"}
+ONLY_IN = {"ray": "drivers/on_ray", "flwr": "drivers/on_flower"}
+
+# Draws from torch's or NumPy's global generator, unless a generator is handed over.
+TORCH_DRAWS = {
+    *("rand", "randn", "randint", "randperm", "rand_like", "randn_like", "randint_like"),
+    *("normal", "bernoulli", "multinomial", "poisson"),
+}
+TENSOR_DRAWS = {
+    *("normal_", "uniform_", "random_", "bernoulli_", "exponential_", "geometric_", "cauchy_", "log_normal_"),
+    "bernoulli",
+}
+TORCH_SEEDS = {
+    "manual_seed",
+    "manual_seed_all",
+    "seed",
+    "seed_all",
+    "set_rng_state",
+    "fork_rng",
+    "default_generator",
+    "Generator",
+}
+NUMPY_TYPES = {"Generator", "BitGenerator", "SeedSequence"}
+
+
+def place(file: Path) -> str:
+    """A file's place in the package, such as `slots/work`."""
+    return file.relative_to(SOURCE).with_suffix("").as_posix()
+
+
+def imports(tree: ast.AST, package: str) -> Iterator[str]:
+    """Every module that a file of `package` imports, anywhere in it, with its full dotted name."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            parents = package.split(".")[: 1 - node.level or None] if node.level else []
+            base = ".".join([*parents, *([node.module] if node.module else [])])
+            # `from polyrhythm import drivers` imports a module too, so each name counts as one.
+            yield base
+            yield from (f"{base}.{alias.name}" for alias in node.names)
+
+
+def imported(file: Path) -> set[str]:
+    package = ".".join(["polyrhythm", *file.relative_to(SOURCE).parent.parts])
+    return set(imports(ast.parse(file.read_text()), package))
+
+
+def parts(file: Path) -> set[str]:
+    """The top-level parts of polyrhythm that a file imports, such as `{"slots", "errors"}`."""
+    return {name.split(".")[1] for name in imported(file) if name.startswith("polyrhythm.")}
+
+
+def dotted(node: ast.expr) -> str:
+    if isinstance(node, ast.Attribute):
+        return f"{dotted(node.value)}.{node.attr}"
+    return node.id if isinstance(node, ast.Name) else "?"
+
+
+def global_draws(source: str) -> list[str]:
+    """What in a source text touches a global generator, or makes or seeds one: `line: name`."""
+    found = []
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, (ast.Import, ast.ImportFrom)):
+            names = [a.name for a in node.names] if isinstance(node, ast.Import) else [node.module or ""]
+            found += [f"{node.lineno}: {name}" for name in names if name in {"random", "numpy.random"}]
+        elif isinstance(node, ast.Attribute):
+            name = dotted(node)
+            of_torch = name.startswith("torch.") and node.attr in TORCH_SEEDS
+            of_numpy = name.startswith(("np.random.", "numpy.random.")) and node.attr not in NUMPY_TYPES
+            # The type torch.Generator may be named anywhere; calling it makes one.
+            if (of_torch and node.attr != "Generator") or of_numpy:
+                found.append(f"{node.lineno}: {name}")
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            name, given = dotted(node.func), any(k.arg == "generator" for k in node.keywords)
+            draws = TORCH_DRAWS if name.startswith("torch.") else TENSOR_DRAWS
+            if name == "torch.Generator" or (node.func.attr in draws and not given and ".init." not in name):
+                # torch.nn.init draws inside seeded_torch, which is how models are initialised.
+                found.append(f"{node.lineno}: {name}")
+    return found
+
+
+def run_python(code: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize("file", [f for f in FILES if place(f).startswith("slots/")], ids=place)
+def test_slots_import_only_what_both_ends_share(file: Path) -> None:
+    assert parts(file) <= SLOTS_MAY_IMPORT
+
+
+@pytest.mark.parametrize("file", [f for f in FILES if place(f).startswith("core/")], ids=place)
+def test_cores_import_nothing_that_does_work_in_the_world(file: Path) -> None:
+    assert not parts(file) & CORES_MAY_NOT_IMPORT
+
+
+@pytest.mark.parametrize("library", ONLY_IN)
+def test_a_deployment_library_is_imported_in_one_place(library: str) -> None:
+    users = {place(f) for f in FILES if any(n.split(".")[0] == library for n in imported(f))}
+    assert all(user.startswith(ONLY_IN[library]) for user in users)
+
+
+@pytest.mark.parametrize("file", [f for f in FILES if place(f) != "streams"], ids=place)
+def test_no_module_touches_a_global_generator(file: Path) -> None:
+    assert global_draws(file.read_text()) == []
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import random",
+        "from random import choice",
+        "import numpy as np\nnp.random.seed(0)",
+        "import numpy as np\nrng = np.random.default_rng(3)",
+        "from numpy.random import default_rng",
+        "import torch\ntorch.manual_seed(0)",
+        "import torch\ntorch.cuda.manual_seed_all(0)",
+        "import torch\ng = torch.Generator()",
+        "import torch\ntorch.randperm(4)",
+        "import torch\nw = torch.empty(3)\nw.normal_()",
+        "import torch\nwith torch.random.fork_rng(): pass",
+    ],
+)
+def test_the_generator_check_finds(source: str) -> None:
+    assert global_draws(source)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import torch\ntorch.randperm(4, generator=g)",
+        "import torch\ndef f(g: torch.Generator) -> None: ...",
+        "import numpy as np\ndef f(g: np.random.Generator) -> None: g.normal()",
+        "from torch import nn\nnn.init.normal_(w)",
+    ],
+)
+def test_the_generator_check_allows(source: str) -> None:
+    assert not global_draws(source)
+
+
+def test_the_import_reader_sees_every_form() -> None:
+    tree = ast.parse(
+        "from polyrhythm import drivers\nfrom ..core import client\ndef f():\n    import polyrhythm.cli as c"
+    )
+    assert {"polyrhythm.drivers", "polyrhythm.core.client", "polyrhythm.cli"} <= set(imports(tree, "polyrhythm.slots"))
+
+
+def test_importing_polyrhythm_is_light() -> None:
+    code = "import polyrhythm, sys; print(sorted({'ray', 'flwr', 'torch', 'pandas', 'altair'} & set(sys.modules)))"
+    done = run_python(code)
+    assert (done.returncode, done.stdout.strip()) == (0, "[]"), done.stderr
+
+
+HELP = """
+import sys
+sys.argv = ["polyrhythm", "--help"]
+from polyrhythm.cli import main
+try:
+    main()
+finally:
+    print("torch" in sys.modules, file=sys.stderr)
+"""
+
+
+def test_help_answers_at_once_without_torch() -> None:
+    best = float("inf")
+    for _ in range(3):
+        start = time.perf_counter()
+        done = run_python(HELP)
+        best = min(best, time.perf_counter() - start)
+        assert done.returncode == 0, done.stderr
+        assert "Usage" in done.stdout
+        assert done.stderr.strip() == "False"
+    assert best < 0.5
