@@ -1,0 +1,116 @@
+"""Polyrhythm: federated learning where every client keeps its own tempo.
+
+    import polyrhythm as pr
+
+    federation = pr.federate(pr.data.digits(), pr.data.Dirichlet(alpha=0.3), clients=20, seed=0)
+    recipe = pr.fedprox(mu=0.01, cohort=10) | pr.server_adam(lr=0.03)
+    run = pr.run(pr.Experiment(federation=federation, model="mlp", recipe=recipe, rounds=30))
+
+Names are imported when they are first used, so that `import polyrhythm` costs nothing.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+from typing import TYPE_CHECKING, Any
+
+# Before the first BLAS call of the process: without it MKL picks its kernels by memory alignment, and equal weights at
+# another address give other bits. Setting the variable yourself overrides this.
+os.environ.setdefault("MKL_CBWR", "AUTO,STRICT")
+
+__version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from polyrhythm import data as data
+    from polyrhythm import models as models
+    from polyrhythm import parts as parts
+    from polyrhythm.data import federate as federate
+    from polyrhythm.errors import PolyrhythmError as PolyrhythmError
+    from polyrhythm.errors import RunFailed as RunFailed
+    from polyrhythm.errors import UserError as UserError
+    from polyrhythm.experiment import Evaluation as Evaluation
+    from polyrhythm.experiment import Experiment as Experiment
+    from polyrhythm.experiment import Until as Until
+    from polyrhythm.fleet import UniformFleet as UniformFleet
+    from polyrhythm.papers import centralised as centralised
+    from polyrhythm.papers import fedadagrad as fedadagrad
+    from polyrhythm.papers import fedadam as fedadam
+    from polyrhythm.papers import fedams as fedams
+    from polyrhythm.papers import fedavg as fedavg
+    from polyrhythm.papers import fedavgm as fedavgm
+    from polyrhythm.papers import feddyn as feddyn
+    from polyrhythm.papers import fednova as fednova
+    from polyrhythm.papers import fedprox as fedprox
+    from polyrhythm.papers import fedyogi as fedyogi
+    from polyrhythm.papers import local_only as local_only
+    from polyrhythm.papers import moon as moon
+    from polyrhythm.papers import scaffold as scaffold
+    from polyrhythm.papers import vrl_sgd as vrl_sgd
+    from polyrhythm.parts import by_samples as by_samples
+    from polyrhythm.parts import constant as constant
+    from polyrhythm.parts import control_variates as control_variates
+    from polyrhythm.parts import cosine as cosine
+    from polyrhythm.parts import dynamic_regularisation as dynamic_regularisation
+    from polyrhythm.parts import epochs as epochs
+    from polyrhythm.parts import equal as equal
+    from polyrhythm.parts import exponential as exponential
+    from polyrhythm.parts import local_adam as local_adam
+    from polyrhythm.parts import local_sgd as local_sgd
+    from polyrhythm.parts import model_contrast as model_contrast
+    from polyrhythm.parts import normalised_averaging as normalised_averaging
+    from polyrhythm.parts import power as power
+    from polyrhythm.parts import prox as prox
+    from polyrhythm.parts import server_adagrad as server_adagrad
+    from polyrhythm.parts import server_adam as server_adam
+    from polyrhythm.parts import server_amsgrad as server_amsgrad
+    from polyrhythm.parts import server_momentum as server_momentum
+    from polyrhythm.parts import server_sgd as server_sgd
+    from polyrhythm.parts import server_yogi as server_yogi
+    from polyrhythm.parts import shuffled as shuffled
+    from polyrhythm.parts import step_decay as step_decay
+    from polyrhythm.parts import steps as steps
+    from polyrhythm.parts import sweep as sweep
+    from polyrhythm.parts import uniform as uniform
+    from polyrhythm.parts import variance_reduction as variance_reduction
+    from polyrhythm.parts import when_all as when_all
+    from polyrhythm.recipe import Recipe as Recipe
+    from polyrhythm.runs import Run as Run
+    from polyrhythm.session import run as run
+
+_HOMES = {
+    "polyrhythm.errors": "PolyrhythmError RunFailed UserError",
+    "polyrhythm.data": "federate",
+    "polyrhythm.experiment": "Evaluation Experiment Until",
+    "polyrhythm.fleet": "UniformFleet",
+    "polyrhythm.recipe": "Recipe",
+    "polyrhythm.runs": "Run",
+    "polyrhythm.session": "run",
+    "polyrhythm.papers": (
+        "centralised fedadagrad fedadam fedams fedavg fedavgm feddyn fednova fedprox fedyogi local_only moon scaffold "
+        "vrl_sgd"
+    ),
+    "polyrhythm.parts": (
+        "by_samples constant control_variates cosine dynamic_regularisation epochs equal exponential local_adam "
+        "local_sgd model_contrast normalised_averaging power prox server_adagrad server_adam server_amsgrad "
+        "server_momentum server_sgd server_yogi shuffled step_decay steps sweep uniform variance_reduction when_all"
+    ),
+}
+_HOME = {name: home for home, names in _HOMES.items() for name in names.split()}
+_MODULES = ("data", "models", "parts")
+
+__all__ = sorted([*_HOME, *_MODULES])
+
+
+def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return importlib.import_module(f"polyrhythm.{name}")
+    if name in _HOME:
+        value = getattr(importlib.import_module(_HOME[name]), name)
+        globals()[name] = value
+        return value
+    raise AttributeError(f"module 'polyrhythm' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]

@@ -27,7 +27,7 @@ class UserError(PolyrhythmError):
         super().__init__(f"{found}\n  expected: {expected}\n  because:  {why}\n  do:       {fix}")
 
     def __reduce__(self) -> tuple[object, ...]:
-        return _restore, (self.found, self.expected, self.why, self.fix)
+        return _restore, (self.found, self.expected, self.why, self.fix), self.__dict__  # which holds the notes
 
 
 @final

@@ -113,6 +113,9 @@ class LocalAdam(LocalOptimiser):
         epsilon: added to the root of the second moment.
         decoupled: applies weight decay to the weights (AdamW) instead of the gradient.
 
+    Raises:
+        UserError: when a visit starts, if epsilon is zero in the model's precision.
+
     Reference: Kingma and Ba, "Adam", ICLR 2015, Algorithm 1; Loshchilov and Hutter, "Decoupled Weight Decay
     Regularization", ICLR 2019, Algorithm 2.
     """
@@ -124,14 +127,22 @@ class LocalAdam(LocalOptimiser):
     decoupled: bool = False
 
     def start(self, like: Tensor) -> dict[str, Tensor | int]:
+        if not torch.full((), self.epsilon, dtype=like.dtype):
+            raise UserError(
+                f"local_adam: epsilon = {self.epsilon:g} with {like.dtype} weights",
+                expected="an epsilon that is not zero in the model's precision",
+                why="Adam would divide zero by zero wherever a gradient is zero",
+                fix="set epsilon=1e-4 (LocalAdam), or train in bfloat16 or float32",
+            )
         return {"first": torch.zeros_like(like), "second": torch.zeros_like(like), "steps": 0}
 
     def step_(self, weights: Tensor, gradient: Tensor, rate: float, state: dict[str, Tensor | int]) -> None:
         first, second, steps = state["first"], state["second"], state["steps"]
         assert isinstance(first, Tensor)
         assert isinstance(second, Tensor)
-        assert isinstance(steps, int)
-        steps = state["steps"] = steps + 1
+        # One number, or [P] once a parameter was left out of a step: torch.optim counts for each parameter.
+        steps += 1  # in place if it is a tensor, so that the count of what is left out can be put back
+        state["steps"] = steps
         if self.weight_decay:
             if self.decoupled:
                 weights.mul_(1 - rate * self.weight_decay)
@@ -140,7 +151,10 @@ class LocalAdam(LocalOptimiser):
         first.lerp_(gradient, 1 - self.beta1)
         second.mul_(self.beta2).addcmul_(gradient, gradient, value=1 - self.beta2)
         denominator = (second.sqrt() / (1 - self.beta2**steps) ** 0.5).add_(self.epsilon)
-        weights.addcdiv_(first, denominator, value=-rate / (1 - self.beta1**steps))
+        if isinstance(steps, Tensor):
+            weights.addcdiv_(first, denominator.mul_(1 - self.beta1**steps), value=-rate)
+        else:
+            weights.addcdiv_(first, denominator, value=-rate / (1 - self.beta1**steps))
 
 
 def clip_(gradient: Tensor, largest: float) -> None:

@@ -111,12 +111,3 @@ class Power(Schedule):
 
     def factor(self, at: int, end: int | None) -> float:
         return float((1 + self.alpha * at) ** -self.power)
-
-
-SCHEDULES: dict[str, type[Schedule]] = {
-    "constant": Constant,
-    "step": StepDecay,
-    "exponential": Exponential,
-    "cosine": Cosine,
-    "power": Power,
-}

@@ -100,14 +100,13 @@ class FlatModel:
         module: any module with at least one trainable floating-point parameter. It is copied, never changed.
 
     Raises:
-        UserError: nothing to train, lazy or complex parameters, or parameters that overlap in memory without being
-            the same.
+        UserError: nothing to train, lazy or complex parameters, parameters that overlap in memory without being the
+            same, or a module that cannot be copied.
     """
 
     def __init__(self, module: nn.Module) -> None:
-        import copy
-
-        self.module = copy.deepcopy(module)
+        _check(module)  # before the copy, which takes apart what shares memory
+        self.module = _copy(module)
         named = _trainable(self.module)
         self._parameters = [p for _, p in named]
         self.layout = _layout(self.module, named)
@@ -124,17 +123,25 @@ class FlatModel:
             else:
                 parameter.data = parameter.detach().clone()  # leaves storage that a parameter might share
                 self._foreign.append((parameter, view))
-        self._travelling = [b for _, b, travels in _buffers(self.module) if travels]
+        places = list(_buffers(self.module))
+        self._travelling = [p for p in places if p.travels]
         # What does not travel must not leak from one client's visit into the next.
-        self._resident = [(b, b.detach().clone()) for _, b, travels in _buffers(self.module) if not travels]
+        self._resident = [(p, p.tensor.detach().clone()) for p in places if not p.travels]
+
+    def twin(self) -> FlatModel:
+        """Another private copy, with the first values of the buffers that do not travel."""
+        other = FlatModel(self.module)
+        firsts = [first.clone() for _, first in self._resident]
+        other._resident = [(place, first) for (place, _), first in zip(other._resident, firsts, strict=True)]
+        return other
 
     def load(self, weights: Tensor, buffers: Buffers) -> None:
         """Copies weights [P] and buffers in; buffers that do not travel return to their first values."""
         self.weights.copy_(weights)
-        for mine, other in zip(self._travelling, buffers, strict=True):
-            mine.copy_(other)
-        for mine, first in self._resident:
-            mine.copy_(first)
+        for place, other in zip(self._travelling, buffers, strict=True):
+            place.put(other)
+        for place, first in self._resident:
+            place.put(first)
         self.refresh()
 
     def refresh(self) -> None:
@@ -144,7 +151,7 @@ class FlatModel:
 
     def buffers(self) -> Buffers:
         """A copy of the travelling buffers, in layout order."""
-        return tuple(b.detach().clone() for b in self._travelling)
+        return tuple(p.now().detach().clone() for p in self._travelling)
 
     def backward(self, loss: Tensor) -> tuple[Segment, ...]:
         """Fills `gradient` from a scalar loss; gives the segments that the loss does not depend on, left at zero."""
@@ -167,7 +174,26 @@ class FlatModel:
 
 
 def _trainable(module: nn.Module) -> list[tuple[str, nn.Parameter]]:
-    named = [(n, p) for n, p in module.named_parameters() if p.requires_grad]  # each tied parameter once
+    return [(n, p) for n, p in module.named_parameters() if p.requires_grad]  # each tied parameter once
+
+
+def _copy(module: nn.Module) -> nn.Module:
+    import copy
+
+    try:
+        return copy.deepcopy(module)
+    except Exception as error:
+        raise UserError(
+            f"{type(module).__name__} cannot be copied: {error}",
+            expected="a module that copy.deepcopy can copy",
+            why="training must leave the module you gave as it is",
+            fix="give it before its first forward pass if it keeps activations as attributes; use "
+            "torch.nn.utils.parametrizations in place of the old weight_norm",
+        ) from error
+
+
+def _check(module: nn.Module) -> None:
+    named = _trainable(module)
     where = type(module).__name__
     lazy = [n for n, p in module.named_parameters() if isinstance(p, nn.parameter.UninitializedParameter)]
     if lazy:
@@ -193,15 +219,10 @@ def _trainable(module: nn.Module) -> list[tuple[str, nn.Parameter]]:
             fix="store such a parameter as two real ones, or freeze it",
         )
     _refuse_overlap(where, named)
-    return named
 
 
 def _refuse_overlap(where: str, named: Sequence[tuple[str, nn.Parameter]]) -> None:
-    spans = sorted(
-        (p.data_ptr(), p.data_ptr() + p.numel() * p.element_size(), n)
-        for n, p in named
-        if p.numel() and p.is_contiguous()
-    )
+    spans = sorted((p.data_ptr(), p.data_ptr() + _reach(p), n) for n, p in named if p.numel())
     for (_, end, first), (start, _, second) in itertools.pairwise(spans):
         if start < end:
             raise UserError(
@@ -210,6 +231,12 @@ def _refuse_overlap(where: str, named: Sequence[tuple[str, nn.Parameter]]) -> No
                 why="two objects would be sent, stepped and decayed twice, and the tie would break",
                 fix=f"assign the same object: module.{second} = module.{first}",
             )
+
+
+def _reach(tensor: Tensor) -> int:
+    """Bytes from a tensor's first element to the end of its last one in memory, whatever its strides."""
+    last = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
+    return (last + 1) * tensor.element_size()
 
 
 def _layout(module: nn.Module, named: Sequence[tuple[str, nn.Parameter]]) -> Layout:
@@ -222,18 +249,38 @@ def _layout(module: nn.Module, named: Sequence[tuple[str, nn.Parameter]]) -> Lay
     for name, parameter in named:
         segments.append(Segment(name, tuple(parameter.shape), offset, parameter.numel(), parameter.dtype))
         offset += -(-parameter.numel() // step) * step
-    slots = tuple(Slot(n, tuple(b.shape), b.dtype) for n, b, travels in _buffers(module) if travels)
+    slots = tuple(Slot(p.path, tuple(p.tensor.shape), p.tensor.dtype) for p in _buffers(module) if p.travels)
     return Layout(tuple(segments), slots, dtype, offset)
 
 
-def _buffers(module: nn.Module) -> Iterator[tuple[str, Tensor, bool]]:
-    """Every distinct buffer with its name and whether it travels (persistent buffers do)."""
+@final
+@dataclass(frozen=True)
+class _Place:
+    """Where a module keeps a buffer: a forward pass may change the tensor, or put another one in its place."""
+
+    path: str
+    owner: nn.Module
+    name: str
+    tensor: Tensor
+    travels: bool
+
+    def now(self) -> Tensor:
+        return self.owner.get_buffer(self.name)
+
+    def put(self, value: Tensor) -> None:
+        self.tensor.copy_(value)
+        self.owner._buffers[self.name] = self.tensor
+
+
+def _buffers(module: nn.Module) -> Iterator[_Place]:
+    """Every distinct buffer, once; persistent ones travel."""
     seen: set[int] = set()
     for prefix, child in module.named_modules():
         for name, buffer in child.named_buffers(recurse=False):
             if id(buffer) not in seen:
                 seen.add(id(buffer))
-                yield f"{prefix}.{name}".lstrip("."), buffer, name not in child._non_persistent_buffers_set
+                travels = name not in child._non_persistent_buffers_set
+                yield _Place(f"{prefix}.{name}".lstrip("."), child, name, buffer, travels)
 
 
 def weighted_sum(vectors: Iterable[Tensor], weights: Sequence[float]) -> Tensor:
@@ -306,14 +353,19 @@ def first_non_finite(layout: Layout, vector: Tensor) -> str | None:
     return layout.name_at(int(bad[0])) if len(bad) else None
 
 
-def bytes_of(value: object) -> int:
-    """What a value costs on the wire: tensors by element, numbers 8 bytes, text by its length; containers add up."""
+def bytes_of(value: object, layout: Layout) -> int:
+    """What a value costs on the wire: tensors by element, numbers 8 bytes, text by its length; containers add up.
+
+    A vector of the layout costs its parameters only: padding need not travel.
+    """
     if isinstance(value, Tensor):
+        if value.shape == (layout.size,) and value.dtype == layout.dtype:
+            return layout.vector_bytes
         return value.numel() * value.element_size()
     if isinstance(value, str):
         return len(value.encode())
     if isinstance(value, Mapping):
-        return sum(bytes_of(v) for v in value.values())
+        return sum(bytes_of(v, layout) for v in value.values())
     if isinstance(value, (list, tuple)):
-        return sum(bytes_of(v) for v in value)
+        return sum(bytes_of(v, layout) for v in value)
     return 0 if value is None else 8

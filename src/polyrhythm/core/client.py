@@ -276,14 +276,18 @@ def cut(held: int, batch: int, drop_last: bool, fold_single: bool) -> list[slice
 
 
 def _keep(
-    unused: tuple[Segment, ...], weights: Tensor, moments: Mapping[str, Tensor | int]
+    unused: tuple[Segment, ...], weights: Tensor, moments: dict[str, Tensor | int]
 ) -> list[tuple[Tensor, Tensor]]:
     """Parts that a step must leave as they are, each with a copy: what belongs to parameters without a gradient.
 
-    torch.optim passes such parameters over altogether: no weight decay, no momentum.
+    torch.optim passes such parameters over altogether: no weight decay, no momentum, no count of the step. So a count
+    that all weights shared until now becomes one for each.
     """
     if not unused:
         return []
+    for name, value in moments.items():
+        if not isinstance(value, Tensor):
+            moments[name] = torch.full(weights.shape, value, dtype=torch.promote_types(weights.dtype, torch.float32))
     vectors = [weights, *(m for m in moments.values() if isinstance(m, Tensor))]
     parts = [v.narrow(0, s.offset, s.size) for v in vectors for s in unused]
     return [(part, part.clone()) for part in parts]

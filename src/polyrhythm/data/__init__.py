@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from polyrhythm.data.collection import Collection
 from polyrhythm.data.federation import Federation, Shares, federate
+from polyrhythm.data.keys import Keys
 from polyrhythm.data.partitions import (
     PARTITIONS,
     ByColumn,
@@ -21,13 +22,74 @@ from polyrhythm.data.partitions import (
     Split,
     View,
 )
+from polyrhythm.data.picture import Summary, draw, label_chart, summary, summary_table
 from polyrhythm.data.samples import ArraySamples, BagSamples, DatasetSamples, Samples, Selected, WindowSamples
+from polyrhythm.data.sources.cifar import cifar10, cifar100
 from polyrhythm.data.sources.digits import digits
+from polyrhythm.data.sources.hub import hub
 from polyrhythm.data.sources.idx import fashion_mnist, mnist
 from polyrhythm.data.sources.memory import arrays, dataset
+from polyrhythm.data.sources.npz import npz
+from polyrhythm.data.sources.shakespeare import shakespeare
+from polyrhythm.data.sources.table import table
+from polyrhythm.data.sources.tags import stackoverflow_tags
+from polyrhythm.data.sources.tiny_imagenet import tiny_imagenet
 
 SOURCES: dict[str, Callable[..., Collection]] = {
     "digits": digits,
     "fashion-mnist": fashion_mnist,
     "mnist": mnist,
+    "cifar10": cifar10,
+    "cifar100": cifar100,
+    "tiny-imagenet": tiny_imagenet,
+    "shakespeare": shakespeare,
+    "stackoverflow-tags": stackoverflow_tags,
+    "table": table,
+    "npz": npz,
+    "hub": hub,
 }
+
+__all__ = [
+    "PARTITIONS",
+    "SOURCES",
+    "ArraySamples",
+    "BagSamples",
+    "ByColumn",
+    "ClassesPerClient",
+    "Collection",
+    "DatasetSamples",
+    "Dirichlet",
+    "DirichletPerClient",
+    "Federation",
+    "Iid",
+    "IidFraction",
+    "Keys",
+    "Partition",
+    "QuantitySkew",
+    "Samples",
+    "Selected",
+    "Shards",
+    "Shares",
+    "Split",
+    "Summary",
+    "View",
+    "WindowSamples",
+    "arrays",
+    "cifar10",
+    "cifar100",
+    "dataset",
+    "digits",
+    "draw",
+    "fashion_mnist",
+    "federate",
+    "hub",
+    "label_chart",
+    "mnist",
+    "npz",
+    "shakespeare",
+    "stackoverflow_tags",
+    "summary",
+    "summary_table",
+    "table",
+    "tiny_imagenet",
+]

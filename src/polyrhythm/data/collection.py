@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, final
 
-import numpy as np
 import torch
 
+from polyrhythm.data.keys import Columns
 from polyrhythm.data.samples import Samples
 from polyrhythm.errors import UserError
 
@@ -26,7 +25,7 @@ class Collection:
         classes: the original labels as text, in order of class number; () for regression.
         train: what clients learn from.
         test: what the global model is tested on; never trained or chosen on.
-        columns: keys of the training samples, each [n] ints or strings, e.g. {"writer": ...}.
+        columns: keys of the training samples, e.g. {"writer": Keys.of(writers)}, each [n].
         test_columns: the same keys of the test samples, where they are known.
         ordered_by: name of a column within which samples follow one another in time (windows over a text, which
             overlap). Hold-outs then take the end of each of its groups instead of samples at random, or they would
@@ -43,8 +42,8 @@ class Collection:
     classes: tuple[str, ...]
     train: Samples
     test: Samples
-    columns: Mapping[str, np.ndarray] = field(default_factory=dict)
-    test_columns: Mapping[str, np.ndarray] = field(default_factory=dict)
+    columns: Columns = field(default_factory=dict)
+    test_columns: Columns = field(default_factory=dict)
     ordered_by: str = ""
     reference: str = ""
     notes: tuple[str, ...] = ()

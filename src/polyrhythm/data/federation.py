@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, final
 
@@ -12,6 +11,8 @@ from torch import Tensor
 
 from polyrhythm.data.collection import Collection, Task
 from polyrhythm.data.holdout import check_share, held_out
+from polyrhythm.data.keys import columns_at
+from polyrhythm.data.labels import as_text
 from polyrhythm.data.partitions import ByColumn, Partition, View
 from polyrhythm.data.samples import Samples, Selected
 from polyrhythm.errors import UserError
@@ -65,7 +66,7 @@ class Federation:
         validation: held out of training, for choosing (best model, sweeps, pruning); None if not asked for.
         local_tests: test samples of each client, None if not asked for.
         names: a name for each client where the data has one, else ().
-        partition: the partition as plain data.
+        partition: who got which samples.
         notes: what differs from what a reader may expect: relaxed, repaired, unused, empty.
     """
 
@@ -77,7 +78,7 @@ class Federation:
     validation: Samples | None
     local_tests: Shares | None
     names: tuple[str, ...]
-    partition: Mapping[str, object]
+    partition: Partition
     notes: tuple[str, ...]
 
     @property
@@ -153,13 +154,13 @@ def federate(
 
     groups = np.zeros(len(targets), dtype=np.int64)
     if ordered:
-        groups = np.unique(collection.columns[collection.ordered_by], return_inverse=True)[1].reshape(-1)
+        groups = collection.columns[collection.ordered_by].codes
     chosen = held_out(groups, labels, validation, stream(seed, "split", "validation"), ordered=ordered)
     free = np.flatnonzero(~chosen)
     view = View(
         targets=targets[free],
         labelled=labels is not None,
-        columns={name: values[free] for name, values in collection.columns.items()},
+        columns=columns_at(collection.columns, free),
     )
     split = partition.split(view, clients, seed)
     order, sizes = free[split.order], split.sizes
@@ -174,7 +175,11 @@ def federate(
         check_share("local_test", local_test)
         owner = np.repeat(np.arange(len(sizes)), sizes)
         own = held_out(
-            owner, None if labels is None else labels[order], local_test, stream(seed, "split", "local"), ordered=ordered
+            owner,
+            None if labels is None else labels[order],
+            local_test,
+            stream(seed, "split", "local"),
+            ordered=ordered,
         )
         local = Shares.of(collection.train, order[own], np.bincount(owner[own], minlength=len(sizes)))
         order, sizes = order[~own], np.bincount(owner[~own], minlength=len(sizes))
@@ -191,7 +196,7 @@ def federate(
         validation=Selected(collection.train, torch.from_numpy(np.flatnonzero(chosen))) if validation else None,
         local_tests=local,
         names=split.names,
-        partition=partition.describe(),
+        partition=partition,
         notes=tuple(notes),
     )
 
@@ -199,9 +204,9 @@ def federate(
 def _natural_tests(collection: Collection, partition: Partition, names: tuple[str, ...]) -> Shares:
     if not isinstance(partition, ByColumn) or partition.column not in collection.test_columns:
         raise _no_such_test("natural")
-    values = np.array([str(v) for v in collection.test_columns[partition.column]])
+    keys = collection.test_columns[partition.column]
     places = {name: client for client, name in enumerate(names)}
-    owner = np.array([places.get(value, -1) for value in values], dtype=np.int64)
+    owner = np.array([places.get(as_text(value), -1) for value in keys.values], dtype=np.int64)[keys.codes]
     order = np.argsort(owner, kind="stable")[np.count_nonzero(owner < 0) :]
     return Shares.of(collection.test, order, np.bincount(owner[owner >= 0], minlength=len(names)))
 

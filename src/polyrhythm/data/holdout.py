@@ -45,12 +45,12 @@ def held_out(
     offset = np.repeat(random.random(len(values)) if len(values) > 1 else np.full(1, 0.5), sizes)
     size = np.repeat(sizes, sizes)
     taken = np.floor(size * share + offset)
-    taken = np.minimum(taken, size - 1)
     if ordered:
-        marked = rank >= size - taken
+        marked = rank >= size - np.minimum(taken, size - 1)
     else:
         # Sample r is taken where the running share passes a whole number: evenly spread over the sorted classes.
-        marked = (np.floor((rank + 1) * share + offset) > np.floor(rank * share + offset)) & (taken > 0)
+        marked = np.floor((rank + 1) * share + offset) > np.floor(rank * share + offset)
+        marked &= (taken < size) | (rank < size - 1)
     out = np.zeros(len(groups), dtype=bool)
     out[order] = marked
     return out

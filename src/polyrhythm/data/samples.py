@@ -82,7 +82,7 @@ class ArraySamples:
         if augmentations or as_floats > HELD_AS_FLOAT:
             self.inputs, self._transforms = inputs, tuple(transforms)
         else:
-            self.inputs, self._transforms = apply(transforms, inputs), ()
+            self.inputs, self._transforms = _applied(transforms, inputs, self.shape), ()
 
     @property
     def augmented(self) -> bool:
@@ -158,7 +158,8 @@ class BagSamples:
         inside = torch.arange(len(rows)) - (counts.cumsum(0) - counts).index_select(0, rows)
         words = self._words.index_select(0, begins.index_select(0, rows) + inside)
         inputs = torch.zeros(len(indices), *self.shape)
-        inputs.index_put_((rows, words), 1.0 / counts.index_select(0, rows), accumulate=True)
+        cells = rows * self.shape[0] + words
+        inputs.view(-1).scatter_add_(0, cells, 1.0 / counts.index_select(0, rows))
         return inputs, self.targets.index_select(0, indices)
 
 
@@ -259,6 +260,17 @@ class Selected:
 
     def batch(self, indices: Tensor, generator: torch.Generator | None = None) -> tuple[Tensor, Tensor]:
         return self._samples.batch(self._indices.index_select(0, indices), generator)
+
+
+def _applied(transforms: Sequence[Transform], inputs: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """Transforms all inputs in blocks that fit the cache and are too small for torch to start threads for."""
+    if not transforms:
+        return inputs
+    block = max(1, 2**15 // max(int(np.prod(shape)), 1))
+    whole = torch.empty(len(inputs), *shape, dtype=apply(transforms, inputs[:1]).dtype)
+    for begin in range(0, len(inputs), block):
+        whole[begin : begin + block] = apply(transforms, inputs[begin : begin + block])
+    return whole
 
 
 def check_lengths(inputs: int, targets: int) -> None:

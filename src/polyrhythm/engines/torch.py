@@ -33,7 +33,9 @@ class TorchEngine:
     def __init__(self, module: nn.Module, task: Task) -> None:
         self._flat = FlatModel(module)
         self._task = task
-        self._frozen: dict[Which, FlatModel] = {}
+        # Made now, since a module that is in training may hold what cannot be copied.
+        self._frozen: dict[Which, FlatModel] = {"received": self._flat.twin()}
+        self._frozen["received"].module.eval()
         self._models: dict[Which, Model] = {}
         self._loaded: set[Which] = set()
         self.forward_samples = 0
@@ -129,7 +131,7 @@ class TorchEngine:
 
     def _frozen_model(self, which: Which) -> FlatModel:
         if which not in self._frozen:
-            self._frozen[which] = FlatModel(self._flat.module)
+            self._frozen[which] = self._frozen["received"].twin()
             self._frozen[which].module.eval()
         return self._frozen[which]
 

@@ -19,8 +19,8 @@ class Common(TypedDict, total=False):
     cohort: clients per version (10).
     epochs: passes over a client's samples per visit (2); fractions allowed. Give `epochs` or `steps`.
     steps: optimiser steps per visit, going on through the data from visit to visit.
-    batch: samples per step (20); None for all of a client's samples.
-    lr: local learning rate (0.05; 0.001 for Adam).
+    batch: samples per step (10); None for all of a client's samples.
+    lr: local learning rate (0.1; 0.001 for Adam).
     momentum: local momentum (0).
     nesterov: Nesterov's form of it (False).
     weight_decay: local L2 strength (0).
@@ -48,7 +48,7 @@ class Common(TypedDict, total=False):
 
 Preset = Literal["paper"] | None
 
-DEFAULTS = Common(cohort=10, epochs=2.0, batch=20)
+DEFAULTS = Common(cohort=10, epochs=2.0, batch=10)
 
 
 def recipe(title: str, common: Common, *, preset: Preset = None, paper: Common | None = None, **slots: Any) -> Recipe:
@@ -119,7 +119,7 @@ def _optimiser(title: str, given: Mapping[str, Any]) -> LocalOptimiser:
     names = ("lr", "weight_decay", "clip", "keep_state", "momentum", "nesterov")
     settings = {name: given[name] for name in names if name in given}
     if kind == "sgd":
-        return LocalSgd(**{"lr": 0.05} | settings)
+        return LocalSgd(**{"lr": 0.1} | settings)
     foreign = [name for name in ("momentum", "nesterov") if settings.pop(name, None)]
     if foreign:
         raise UserError(

@@ -124,7 +124,7 @@ def save_chart(chart: alt.TopLevelMixin, path: Path | str) -> None:
         )
     try:
         # inline: a page that loads its scripts from elsewhere is blank without a network.
-        chart.save(str(path), inline=True) if ending == ".html" else chart.save(str(path), scale_factor=2)
+        chart.save(str(path), inline=ending == ".html", scale_factor=2 if ending == ".png" else 1)
     except OSError as error:
         raise UserError(
             f"{path} cannot be written: {error.strerror or error}",

@@ -59,6 +59,7 @@ _INSERT = {
 _JSON = {"test", "validation", "train", "clients", "measures", "config", "notices", "libraries", "machine", "summary"}
 _END = "UPDATE runs SET status = ?, reason = ?, ended = ?, summary = ? WHERE number = ?"
 _HALF_A_SECOND = 0.5
+_LAST_PATIENCE = 30.0  # seconds to wait for a lock when a run ends
 _QUICK = 0.02  # seconds; a commit takes 0.1 ms, nothing beside a version slower than this
 
 
@@ -156,9 +157,7 @@ class Writer:
         self._committed = time.monotonic()
         return True
 
-    def finish(
-        self, *, status: str, reason: str, ended: str, summary: Mapping[str, Any], patience: float = 30.0
-    ) -> None:
+    def finish(self, *, status: str, reason: str, ended: str, summary: Mapping[str, Any]) -> None:
         """Commits everything, closes the run's row and the database.
 
         Raises:
@@ -166,7 +165,7 @@ class Writer:
         """
         self._ending = (status, reason, ended, to_json(summary), self._run)
         try:
-            if not self.commit(patience=patience):
+            if not self.commit(patience=_LAST_PATIENCE):
                 raise RunFailed(f"the run database {self._path} stayed locked: the last rows are not in it")
         finally:
             self.close()
@@ -236,7 +235,8 @@ def _reader(path: Path) -> sqlite3.Connection:
         _pragma(connection, "user_version")
     except sqlite3.OperationalError as error:
         connection.close()
-        if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_CANTOPEN or path.with_name(f"{FILE}-wal").exists():
+        refused = error.sqlite_errorcode & 0xFF in {sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY}
+        if not refused or path.with_name(f"{FILE}-wal").exists():
             raise
         connection = sqlite3.connect(f"{path.absolute().as_uri()}?immutable=1", uri=True)
     return connection
@@ -322,9 +322,10 @@ def _not_writable(path: Path, reason: str) -> UserError:
 
 
 def _decoded(row: sqlite3.Row) -> dict[str, Any]:
+    # `clients` is a number in a run's row and a mapping in a version's.
     return {
-        name: json.loads(row[name]) if name in _JSON and row[name] is not None else row[name]
-        for name in row.keys()  # noqa: SIM118
+        name: json.loads(value) if name in _JSON and isinstance(value, str) else value
+        for name, value in zip(row.keys(), row, strict=True)
     }
 
 

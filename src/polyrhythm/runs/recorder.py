@@ -123,9 +123,11 @@ class Recorder:
             raise
         finally:
             writer, self._writer, self._model = self._writer, None, None
-            writer.finish(status=status, reason=reason, ended=_now(), summary={"run_id": self.run_id, **summary})
-            if self._lock is not None:
-                alive.release(self.path, self._lock)
+            try:
+                writer.finish(status=status, reason=reason, ended=_now(), summary={"run_id": self.run_id, **summary})
+            finally:
+                if self._lock is not None:
+                    alive.release(self.path, self._lock)
 
     def _opened(self) -> Writer:
         if self._writer is None:

@@ -167,6 +167,16 @@ class Run:
         return self._frame("visits").set_index("dispatch")
 
     @property
+    def scores(self) -> list[tuple[int, float]]:
+        """The headline metric on the test set: (version, value) of every version that was evaluated."""
+        found = []
+        for row in read_records(self.folder, "versions", self._row["number"]):
+            value = (row["test"] or {}).get(self.headline)
+            if value is not None:
+                found.append((int(row["version"]), float(value)))
+        return found
+
+    @property
     def plot(self) -> Curves:
         """The basic curves, as Altair charts."""
         return Curves(read_records(self.folder, "versions", self._row["number"]), self.headline, self.name or self.id)

@@ -22,6 +22,10 @@ from polyrhythm.wires import State
 class ServerStep(Mechanism):
     """Base: from weights [P] and mean update [P] to new weights [P], with a state of its own."""
 
+    @classmethod
+    def label(cls) -> str:
+        return f"server_{cls.__name__.lower()}"
+
     def step(self, setup: Setup, state: State, weights: Tensor, mean: Tensor) -> tuple[State, Tensor]:
         """The new state and the new weights; the inputs are not changed."""
         raise NotImplementedError

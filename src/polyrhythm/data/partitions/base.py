@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import functools
 from abc import abstractmethod
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import final
 
 import numpy as np
 
+from polyrhythm.data.keys import Columns, Keys
 from polyrhythm.data.labels import by_first_appearance
 from polyrhythm.errors import UserError, unknown
 from polyrhythm.settings import Count, Settings
@@ -33,7 +33,7 @@ class View:
 
     targets: np.ndarray
     labelled: bool
-    columns: Mapping[str, np.ndarray] = field(default_factory=dict)
+    columns: Columns = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.targets)
@@ -45,7 +45,7 @@ class View:
             UserError: there is no such column, or the targets are not one class a sample.
         """
         if by:
-            return np.unique(self.column(by, who), return_inverse=True)[1].reshape(-1).astype(np.int64)
+            return self.column(by, who).codes
         if not self.labelled:
             keys = ", ".join(f"{who}(by={name!r})" for name in sorted(self.columns))
             raise UserError(
@@ -57,7 +57,7 @@ class View:
             )
         return self.targets.astype(np.int64)
 
-    def column(self, name: str, who: str) -> np.ndarray:
+    def column(self, name: str, who: str) -> Keys:
         """A key of the samples, [n]."""
         if name not in self.columns:
             raise unknown("column", name, self.columns, where=who)
@@ -120,6 +120,12 @@ class Partition(Settings):
 
     parts: Count | None = None
 
+    @final
+    def text(self) -> str:
+        """The partition as one would write it, e.g. "dirichlet(alpha=0.3)": settings at their defaults left out."""
+        given = [(f.name, getattr(self, f.name)) for f in fields(self) if getattr(self, f.name) != f.default]
+        return f"{self.label()}({', '.join(f'{name}={value!r}' for name, value in given)})"
+
     @abstractmethod
     def deal(self, view: View, parts: int, seed: int) -> Deal:
         """Gives every sample a part. `parts` is the number wanted; natural partitions answer with their own."""
@@ -154,7 +160,7 @@ class Partition(Settings):
             new[chosen] = np.arange(used)
             owner = new[owner]
             names = tuple(names[i] for i in chosen) if names else ()
-            left = 1.0 - np.count_nonzero(owner >= 0) / max(np.count_nonzero(deal.owner >= 0), 1)
+            left = 1.0 - float((owner >= 0).sum()) / max(int((deal.owner >= 0).sum()), 1)
             notes.append(f"{used:,} of {deal.parts:,} parts are used; {left:.1%} of the training samples are not")
         order = np.argsort(owner, kind="stable")[np.count_nonzero(owner < 0) :]
         sizes = np.bincount(owner[owner >= 0], minlength=used).astype(np.int64)

@@ -130,6 +130,7 @@ class DirichletPerClient(Partition):
 
 
 def _normalised(shares: np.ndarray, allowed: np.ndarray) -> np.ndarray:
-    total = shares.sum()
+    total = float(shares.sum())
     # With a tiny alpha all shares of the parts still allowed can be exactly 0: spread evenly over those.
-    return shares / total if total > 0 else allowed / allowed.sum()
+    spread: np.ndarray = shares / total if total > 0 else allowed / allowed.sum()
+    return spread

@@ -33,7 +33,7 @@ class IidFraction(Partition):
 
     Of each class, `share` goes to a pool that is dealt out evenly at random. What is left is sorted by class and cut
     into equal blocks, one a part. share = 1 is IID in distribution; share = 0 is one contiguous block of labels each.
-    Sizes differ by two at most. Blocks follow the class order, so this is unchanged only under relabellings that keep it.
+    Sizes differ by two at most. Blocks follow the class order, so only relabellings that keep it change nothing.
 
     Args:
         share: of every class, 0 to 1.

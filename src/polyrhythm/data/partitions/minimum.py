@@ -48,7 +48,7 @@ def until_large_enough(
     wanted = min(DEFAULT, samples // (10 * parts)) if min_size is None else min_size
     if wanted * parts > samples:
         raise UserError(
-            f"{what}: {parts:,} parts of at least {wanted:,} need {wanted * parts:,} samples, but there are {samples:,}",
+            f"{what}: {parts:,} parts of at least {wanted:,} samples need {wanted * parts:,}, there are {samples:,}",
             expected=f"at most {samples // max(wanted, 1):,} parts, or min_size of at most {samples // parts:,}",
             why="samples are handed out once",
             fix=f"min_size={samples // parts // 10} or fewer clients",
@@ -78,9 +78,7 @@ def until_large_enough(
     return Deal(owner=owner, parts=parts, notes=(note,))
 
 
-def _repaired(
-    owner: np.ndarray, parts: int, wanted: int, random: np.random.Generator
-) -> tuple[np.ndarray, int, int]:
+def _repaired(owner: np.ndarray, parts: int, wanted: int, random: np.random.Generator) -> tuple[np.ndarray, int, int]:
     """Cuts the largest parts down to one level, just low enough to fill the short ones up to `wanted`."""
     sizes = np.bincount(owner, minlength=parts)
     short = np.maximum(wanted - sizes, 0)

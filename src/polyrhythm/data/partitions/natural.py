@@ -35,9 +35,8 @@ class ByColumn(Partition):
     min_size: Count = 1
 
     def deal(self, view: View, parts: int, seed: int) -> Deal:
-        values, group, sizes = np.unique(
-            view.column(self.column, self.label()), return_inverse=True, return_counts=True
-        )
+        keys = view.column(self.column, self.label())
+        sizes = np.bincount(keys.codes, minlength=len(keys.values))
         kept = sizes >= self.min_size
         if not kept.any() or self.parts not in (None, int(kept.sum())):
             raise UserError(
@@ -48,13 +47,14 @@ class ByColumn(Partition):
                 fix="leave parts out, and give a min_size that some values reach",
             )
         number = np.where(kept, np.cumsum(kept) - 1, -1)
-        owner = number[group.reshape(-1)].astype(np.int64)
+        owner = number[keys.codes].astype(np.int64)
         notes = []
-        if not kept.all():
-            lost = int(sizes[~kept].sum())
+        few = (sizes > 0) & ~kept
+        if few.any():
+            lost = int(sizes[few].sum())
             notes.append(
-                f"{int((~kept).sum()):,} values of {self.column!r} with fewer than {self.min_size:,} samples "
+                f"{int(few.sum()):,} values of {self.column!r} with fewer than {self.min_size:,} samples "
                 f"are left out ({lost:,} samples)"
             )
-        names = tuple(as_text(value) for value in values[kept])
+        names = tuple(as_text(value) for value in keys.values[kept])
         return Deal(owner=owner, parts=len(names), names=names, notes=tuple(notes))

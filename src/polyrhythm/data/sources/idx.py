@@ -39,7 +39,9 @@ MNIST_STATISTICS: Statistics = ((0.1307,), (0.3081,))
 FASHION_STATISTICS: Statistics = ((0.2860,), (0.3530,))
 
 
-def mnist(folder: str | Path | None = None, *, scaling: str = "half", pad: int = 0, augment: bool = False) -> Collection:
+def mnist(
+    folder: str | Path | None = None, *, scaling: str = "half", pad: int = 0, augment: bool = False
+) -> Collection:
     """70,000 handwritten digits of 28 x 28 pixels, 10 classes; 60,000 to train, 10,000 to test.
 
     Args:
@@ -97,7 +99,9 @@ def read_idx(path: Path) -> np.ndarray:
     """
     raw = content(path)
     if len(raw) < 4 or raw[:3] != b"\x00\x00\x08" or not 1 <= raw[3] <= 4:
-        raise corrupt(path, f"begins with {raw[:4].hex() or 'nothing'}", "an IDX file of bytes: 000008 and the number of axes")
+        raise corrupt(
+            path, f"begins with {raw[:4].hex() or 'nothing'}", "an IDX file of bytes: 000008 and the number of axes"
+        )
     axes, begin = raw[3], 4 + 4 * raw[3]
     if len(raw) < begin:
         raise corrupt(path, f"ends after {len(raw):,} bytes, inside its header")

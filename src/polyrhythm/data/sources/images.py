@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
@@ -19,7 +19,12 @@ Statistics = tuple[tuple[float, ...], tuple[float, ...]]
 
 
 def image_transforms(
-    scaling: str, *, pad: int = 0, white: float = 255.0, standard: Statistics | None = None, train: np.ndarray | None = None
+    scaling: str,
+    *,
+    pad: int = 0,
+    white: float = 255.0,
+    standard: Statistics | None = None,
+    train: np.ndarray | None = None,
 ) -> tuple[Transform, ...]:
     """The transforms of an image source.
 
@@ -72,8 +77,6 @@ def image_collection(
     augment: bool = False,
     classes: Sequence[object] | None = None,
     class_names: Sequence[str] | None = None,
-    columns: Mapping[str, np.ndarray] | None = None,
-    test_columns: Mapping[str, np.ndarray] | None = None,
     reference: str = "",
     notes: tuple[str, ...] = (),
 ) -> Collection:
@@ -91,8 +94,6 @@ def image_collection(
             torch.from_numpy(train[0]), encode(train[1], known), transforms=transforms, augmentations=augmentations
         ),
         test=ArraySamples(torch.from_numpy(test[0]), encode(test[1], known), transforms=transforms),
-        columns=dict(columns or {}),
-        test_columns=dict(test_columns or {}),
         reference=reference,
         notes=notes,
     )

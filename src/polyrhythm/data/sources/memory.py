@@ -11,6 +11,7 @@ from torch import Tensor
 
 from polyrhythm.data.collection import Collection, Task
 from polyrhythm.data.holdout import check_share, held_out
+from polyrhythm.data.keys import Keys, columns_at, columns_of
 from polyrhythm.data.labels import as_text, classes_of, encode
 from polyrhythm.data.samples import ArraySamples, DatasetSamples, check_lengths
 from polyrhythm.data.transforms import Augmentation, Normalise, RandomCrop, RandomFlip, ToFloat, Transform
@@ -67,8 +68,7 @@ def arrays(
     """
     x, y = _inputs(inputs), _targets(targets)
     check_lengths(len(x), len(y))
-    keys = {key: np.asarray(values) for key, values in (columns or {}).items()}
-    test_keys = {key: np.asarray(values) for key, values in (test_columns or {}).items()}
+    keys, test_keys = columns_of(columns), columns_of(test_columns)
     if isinstance(test, tuple):
         tx, ty = _inputs(test[0]), _targets(test[1])
         check_lengths(len(tx), len(ty))
@@ -79,7 +79,7 @@ def arrays(
         if not out.any():
             raise _no_test(f"test = {test!r} of {len(y):,} samples")
         x, tx, y, ty = x[~out], x[out], y[~out], y[out]
-        keys, test_keys = {k: v[~out] for k, v in keys.items()}, {k: v[out] for k, v in keys.items()}
+        keys, test_keys = columns_at(keys, ~out), columns_at(keys, out)
     meaning = meaning_of(y, ty, task=task, classes=classes)
     transforms = _scaling(scaling, x)
     augmentations: tuple[Augmentation, ...] = (RandomCrop(padding=4), RandomFlip()) if augment else ()
@@ -89,9 +89,7 @@ def arrays(
         name=name,
         task=meaning.task,
         classes=meaning.classes,
-        train=ArraySamples(
-            torch.from_numpy(x), meaning.encode(y), transforms=transforms, augmentations=augmentations
-        ),
+        train=ArraySamples(torch.from_numpy(x), meaning.encode(y), transforms=transforms, augmentations=augmentations),
         test=ArraySamples(torch.from_numpy(tx), meaning.encode(ty), transforms=transforms),
         columns=keys | _bands(y, meaning.task, y),
         test_columns=test_keys | _bands(y, meaning.task, ty),
@@ -132,8 +130,7 @@ def dataset(
     """
     raw, raw_test = DatasetSamples.read_targets(train, adapt), DatasetSamples.read_targets(test, adapt)
     meaning = meaning_of(raw, raw_test, task=task, classes=classes)
-    keys = {key: np.asarray(values) for key, values in (columns or {}).items()}
-    test_keys = {key: np.asarray(values) for key, values in (test_columns or {}).items()}
+    keys, test_keys = columns_of(columns), columns_of(test_columns)
     return Collection(
         name=name,
         task=meaning.task,
@@ -158,9 +155,11 @@ def meaning_of(
     if kind not in ("classification", "multilabel", "regression"):
         raise unknown("task", kind, ["classification", "multilabel", "regression"])
     if kind == "regression":
+        if train.dtype.kind not in "buif" or train.ndim > 2:
+            raise _unfit(kind, train, "numbers, [n] or [n, d]")
         return Meaning("regression", (), lambda raw: torch.from_numpy(_floats(raw)))
     if kind == "multilabel":
-        if train.ndim != 2 or train.shape[1:] != test.shape[1:]:
+        if train.ndim != 2 or train.dtype.kind not in "buif" or train.shape[1:] != test.shape[1:]:
             raise _unfit(kind, train, "0/1 tags [n, C]")
         names = classes if classes is not None else range(train.shape[1])
         return Meaning("multilabel", tuple(as_text(c) for c in names), lambda raw: torch.from_numpy(_floats(raw)))
@@ -221,19 +220,22 @@ def _scaling(scaling: str, train: np.ndarray) -> tuple[Transform, ...]:
     if scaling == "train":
         axes = (0, *range(2, train.ndim))
         scale = 255.0 if train.dtype == np.uint8 else 1.0
-        mean, std = np.atleast_1d(train.mean(axis=axes, dtype=np.float64)), np.atleast_1d(train.std(axis=axes, dtype=np.float64))
+        mean, std = (
+            np.atleast_1d(train.mean(axis=axes, dtype=np.float64)),
+            np.atleast_1d(train.std(axis=axes, dtype=np.float64)),
+        )
         # A constant feature has std 0: divided by 1 it becomes all 0 in place of NaN.
         std = np.where(std > 1e-12 * np.maximum(np.abs(mean), 1.0), std, scale)
         steps = (*steps, Normalise(mean=tuple((mean / scale).tolist()), std=tuple((std / scale).tolist())))
     return steps
 
 
-def _bands(train: np.ndarray, task: str, targets: np.ndarray) -> dict[str, np.ndarray]:
+def _bands(train: np.ndarray, task: str, targets: np.ndarray) -> dict[str, Keys]:
     """Ten bands of equal counts for single regression targets, so that label partitions can go by="target_band"."""
     if task != "regression" or train.ndim != 1:
         return {}
     edges = np.quantile(train.astype(np.float64), np.linspace(0.1, 0.9, 9))
-    return {"target_band": np.searchsorted(edges, targets, side="right")}
+    return {"target_band": Keys(np.arange(10), np.searchsorted(edges, targets, side="right").astype(np.int64))}
 
 
 def _unfit(task: str, targets: np.ndarray, expected: str) -> UserError:

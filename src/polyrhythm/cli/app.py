@@ -1,0 +1,188 @@
+"""The commands. Everything heavy is imported inside them, so that `--help` answers at once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from polyrhythm.cli.guard import guarded
+
+app = typer.Typer(
+    name="polyrhythm",
+    help="Federated learning where every client keeps its own tempo.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+data_app = typer.Typer(help="Data sets: list them, or look at how one is split over clients.", rich_markup_mode=None)
+app.add_typer(data_app, name="data", invoke_without_command=True)
+
+Out = Annotated[str | None, typer.Option("--out", help="Folder of the record.  [default: runs]", show_default=False)]
+Json = Annotated[bool, typer.Option("--json", help="Print one line of JSON instead.")]
+Data = Annotated[str | None, typer.Option("--data", help="Data set, see `polyrhythm data`.  [default: digits]")]
+Clients = Annotated[int | None, typer.Option("--clients", help="How many clients.  [default: 20]")]
+Partition = Annotated[
+    str | None,
+    typer.Option("--partition", help="Who holds what, see `polyrhythm partitions`.  [default: dirichlet(alpha=0.3)]"),
+]
+Seed = Annotated[int | None, typer.Option("--seed", help="Decides every random draw.  [default: 0]")]
+Validation = Annotated[float | None, typer.Option("--validation", help="Share of training data held out to choose by.")]
+LocalTest = Annotated[
+    str | None,
+    typer.Option("--local-test", help='Share of each client\'s samples held out as its own test, or "natural".'),
+]
+
+
+@app.callback(invoke_without_command=True)
+def _root(
+    context: typer.Context,
+    version: Annotated[bool, typer.Option("--version", help="Print the version and stop.")] = False,
+) -> None:
+    if version:
+        from polyrhythm import __version__
+
+        typer.echo(f"polyrhythm {__version__}")
+        raise typer.Exit
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+
+
+@app.command()
+@guarded
+def run(
+    experiment: Annotated[Path | None, typer.Argument(help="An experiment file in TOML; options win over it.")] = None,
+    data: Data = None,
+    clients: Clients = None,
+    partition: Partition = None,
+    model: Annotated[str | None, typer.Option("--model", help="See `polyrhythm models`.  [default: mlp]")] = None,
+    method: Annotated[
+        str | None,
+        typer.Option("--method", help="A recipe and parts, see `polyrhythm methods`.  [default: fedavg]"),
+    ] = None,
+    fleet: Annotated[str | None, typer.Option("--fleet", help="The devices.  [default: uniform]")] = None,
+    rounds: Annotated[int | None, typer.Option("--rounds", help="Versions to make.  [default: 30]")] = None,
+    until: Annotated[
+        str | None, typer.Option("--until", help="End earlier: accuracy=0.9, time=3600 (virtual s), updates=1000.")
+    ] = None,
+    seed: Seed = None,
+    seeds: Annotated[str | None, typer.Option("--seeds", help="One run for each: 0-2, or 0,3,5.")] = None,
+    init: Annotated[str | None, typer.Option("--init", help="Initial weights, a safetensors file.")] = None,
+    validation: Validation = None,
+    local_test: LocalTest = None,
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", help="Any key: --set evaluation.every=5. May be repeated.")
+    ] = None,
+    out: Out = None,
+    name: Annotated[str | None, typer.Option("--name", help="What you call the run.")] = None,
+    json: Json = False,
+) -> None:
+    """Run an experiment and keep its record."""
+    from polyrhythm.cli.configuration import configure
+    from polyrhythm.cli.running import run_all
+
+    options: dict[str, Any] = {
+        "data": data,
+        "clients": clients,
+        "partition": partition,
+        "model": model,
+        "method": method,
+        "fleet": fleet,
+        "rounds": rounds,
+        "until": until,
+        "seed": seed,
+        "seeds": seeds,
+        "init": init,
+        "validation": validation,
+        "local_test": local_test,
+        "out": out,
+        "name": name,
+    }
+    run_all(configure(experiment, options, settings or []), as_json=json)
+
+
+@app.command()
+@guarded
+def show(
+    reference: Annotated[str, typer.Argument(metavar="RUN", help="A run's id, its beginning, or its name.")],
+    out: Out = None,
+    json: Json = False,
+) -> None:
+    """Show one run: what it was, how it went, its curve."""
+    from polyrhythm.cli.showing import show_run
+
+    show_run(reference, out or "runs", as_json=json)
+
+
+@app.command()
+@guarded
+def runs(out: Out = None, json: Json = False) -> None:
+    """List the runs of a folder, oldest first."""
+    from polyrhythm.cli.showing import list_runs
+
+    list_runs(out or "runs", as_json=json)
+
+
+@app.command()
+@guarded
+def methods() -> None:
+    """List recipes, and the parts that can be piped onto them."""
+    from polyrhythm.cli.showing import list_methods
+
+    list_methods()
+
+
+@app.command()
+@guarded
+def models() -> None:
+    """List models."""
+    from polyrhythm.cli.showing import list_models
+
+    list_models()
+
+
+@app.command()
+@guarded
+def partitions() -> None:
+    """List the ways of splitting data over clients."""
+    from polyrhythm.cli.showing import list_partitions
+
+    list_partitions()
+
+
+@data_app.callback(invoke_without_command=True)
+@guarded
+def data_list(context: typer.Context) -> None:
+    """List data sets; `polyrhythm data show` shows how one is split over clients."""
+    if context.invoked_subcommand is None:
+        from polyrhythm.cli.showing import list_sources
+
+        list_sources()
+
+
+@data_app.command("show")
+@guarded
+def data_show(
+    data: Data = None,
+    clients: Clients = None,
+    partition: Partition = None,
+    seed: Seed = None,
+    validation: Validation = None,
+    local_test: LocalTest = None,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="Draw the labels into a .png or .html.")] = None,
+) -> None:
+    """Show who holds what: sizes, classes, entropy, and the label picture."""
+    from polyrhythm.cli.configuration import configure
+    from polyrhythm.cli.showing import show_data
+
+    options = {
+        "data": data,
+        "clients": clients,
+        "partition": partition,
+        "seed": seed,
+        "validation": validation,
+        "local_test": local_test,
+    }
+    show_data(configure(None, options, []), output)

@@ -1,0 +1,166 @@
+"""From names to things: recipes, parts, partitions, models, data and fleets. The only place where names are text."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from polyrhythm import papers, parts
+from polyrhythm.cli.expressions import Call, parse_call, parse_pipeline
+from polyrhythm.data import PARTITIONS, SOURCES, Collection, Partition
+from polyrhythm.errors import UserError, unknown
+from polyrhythm.fleet import Fleet, UniformFleet
+from polyrhythm.models.catalogue import MODELS, Builder, find
+from polyrhythm.models.projection import with_projection
+from polyrhythm.recipe import Recipe
+from polyrhythm.schedules import Schedule
+from polyrhythm.settings import Settings
+
+RECIPES: Mapping[str, Callable[..., Recipe]] = {
+    name: getattr(papers, name) for name in papers.__all__ if inspect.isfunction(getattr(papers, name))
+}
+PARTS: Mapping[str, type[Settings]] = {name: getattr(parts, name) for name in parts.__all__}
+FLEETS: Mapping[str, type[Fleet]] = {"uniform": UniformFleet}
+
+
+def recipe(text: str) -> Recipe:
+    """A recipe from `recipe | part | part`.
+
+    Raises:
+        UserError: an unknown name or setting, or parts that cannot work together.
+    """
+    first, *rest = parse_pipeline(text)
+    name = _key(first.name)
+    if name not in RECIPES:
+        if name in PARTS:
+            raise UserError(
+                f"{text!r} begins with a part, {first.name}",
+                expected=f"a recipe first: {', '.join(sorted(RECIPES))}",
+                why="a part answers one question; a recipe answers all of them",
+                fix=f'write "fedavg | {text}"',
+            )
+        raise unknown("recipe", first.name, RECIPES)
+    made: Recipe = _make(first, RECIPES[name], _value)
+    for call in rest:
+        made = made | _part(call)
+    return made
+
+
+def _part(call: Call) -> object:
+    name = _key(call.name)
+    if name in RECIPES:
+        return _make(call, RECIPES[name], _value)  # the pipe refuses it, and says why
+    if name not in PARTS:
+        raise unknown("part", call.name, PARTS)
+    return _make(call, PARTS[name], _value)
+
+
+def partition(text: str) -> Partition:
+    """A partition from its name and settings."""
+    call = parse_call(text)
+    known = {_key(name): made for name, made in PARTITIONS.items()}
+    if _key(call.name) not in known:
+        raise unknown("partition", call.name, PARTITIONS)
+    made: Partition = _make(call, known[_key(call.name)], _plain)
+    return made
+
+
+def source(text: str) -> Collection:
+    """A data set from its name and settings; this loads it."""
+    call = parse_call(text)
+    known = {_key(name): made for name, made in SOURCES.items()}
+    if _key(call.name) not in known:
+        raise unknown("data set", call.name, SOURCES)
+    made: Collection = _make(call, known[_key(call.name)], _plain)
+    return made
+
+
+def model(text: str) -> Builder:
+    """A model builder from its name or import path and settings."""
+    return _model(parse_call(text))
+
+
+def _model(call: Call) -> Builder:
+    if _key(call.name) == "with_projection":
+        inner, *more = call.positional or (None,)
+        if not isinstance(inner, Call) or more:
+            raise UserError(
+                f"{call}",
+                expected="the model that gets a projection head, as in with_projection(lenet5, size=256)",
+                why="the head is put on a model",
+                fix="write that model first inside the brackets",
+            )
+        return with_projection(_model(inner), **_settings(call, with_projection, _plain, skip=1))
+    _no_positional(call)
+    known = {_key(name): name for name in MODELS}
+    builder = find(call.name if ":" in call.name else known.get(_key(call.name), call.name))
+    return functools.partial(builder, **{k: _plain(v) for k, v in call.named.items()}) if call.named else builder
+
+
+def fleet(text: str) -> Fleet:
+    """A fleet from its name and settings."""
+    call = parse_call(text)
+    if _key(call.name) not in FLEETS:
+        raise unknown("fleet", call.name, FLEETS)
+    made: Fleet = _make(call, FLEETS[_key(call.name)], _plain)
+    return made
+
+
+def _make(call: Call, make: Callable[..., Any], convert: Callable[[Any], Any]) -> Any:
+    return make(**_settings(call, make, convert))
+
+
+def _settings(call: Call, make: Callable[..., Any], convert: Callable[[Any], Any], skip: int = 0) -> dict[str, Any]:
+    """The settings of a call, checked against what it takes."""
+    if not skip:
+        _no_positional(call)
+    parameters = list(inspect.signature(make).parameters.values())[skip:]
+    known = {p.name: p for p in parameters if p.kind is not p.VAR_KEYWORD}
+    names = [*known, *(papers.Common.__annotations__ if len(known) < len(parameters) else ())]
+    for name in call.named:
+        if name not in names:
+            raise unknown("setting", name, names, where=call.name)
+    missing = [name for name, p in known.items() if p.default is p.empty and name not in call.named]
+    if missing:
+        raise UserError(
+            f"{call.name} without {missing[0]}",
+            expected=f"{call.name}({', '.join(f'{name}=…' for name in missing)})",
+            why=f"{missing[0]} has no default",
+            fix=f"give {missing[0]} a value",
+        )
+    return {name: convert(value) for name, value in call.named.items()}
+
+
+def _no_positional(call: Call) -> None:
+    if call.positional:
+        raise UserError(
+            f"{call}: {call.positional[0]!s} has no name",
+            expected="settings as name=value",
+            why="which setting it belongs to would be a guess",
+            fix=f"write {call.name}(name={call.positional[0]!s})",
+        )
+
+
+def _value(value: Any) -> Any:
+    """A setting of a recipe or a part: a bare name is text, and a name that is a schedule is that schedule."""
+    if isinstance(value, Call):
+        kind = PARTS.get(_key(value.name))
+        if kind is not None and issubclass(kind, Schedule):
+            return _make(value, kind, _plain)
+    return _plain(value)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return tuple(_plain(v) for v in value)
+    if not isinstance(value, Call):
+        return value
+    if value.positional or value.named:
+        raise unknown("name", value.name, [name for name, made in PARTS.items() if issubclass(made, Schedule)])
+    return value.name
+
+
+def _key(name: str) -> str:
+    return name.replace("-", "_")

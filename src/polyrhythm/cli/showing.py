@@ -1,0 +1,151 @@
+"""The commands that only look: runs, names, and who holds what."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from polyrhythm.cli import names
+from polyrhythm.cli.configuration import Configuration
+from polyrhythm.cli.running import draw_scores
+from polyrhythm.data import PARTITIONS, SOURCES, federate
+from polyrhythm.data.picture import draw, summary, summary_table
+from polyrhythm.models.catalogue import MODELS
+from polyrhythm.models.projection import with_projection
+from polyrhythm.papers import Common
+from polyrhythm.runs import Run, all_runs
+from polyrhythm.runs.plain import to_json
+
+
+def show_run(reference: str, out: str, *, as_json: bool) -> None:
+    """One run of a folder."""
+    run = Run.open(reference, out)
+    if as_json:
+        print(to_json({"run_id": run.id, "status": run.status, "reason": run.reason, **run.summary}))
+        return
+    console = Console()
+    console.print(run)
+    for notice in run.notices:
+        console.print(f"note: {notice}", style="yellow", highlight=False)
+    draw_scores(console, run)
+
+
+def list_runs(out: str, *, as_json: bool) -> None:
+    """All runs of a folder."""
+    found = all_runs(out)
+    if as_json:
+        for run in found:
+            print(to_json({"run_id": run.id, "name": run.name, "status": run.status, **run.summary}))
+        return
+    table = Table(title=f"runs in {out}", title_justify="left")
+    for column in ("run", "name", "method", "status", "rounds", "final", "last 20"):
+        table.add_column(
+            column, overflow="fold", justify="right" if column in ("rounds", "final", "last 20") else "left"
+        )
+    for run in found:
+        results = run.summary
+        table.add_row(
+            run.id,
+            run.name,
+            run.recipe,
+            run.status,
+            str(results.get("rounds", "–")),
+            _number(results.get("final_accuracy")),
+            _number(results.get("last20_mean")),
+        )
+    Console().print(table)
+
+
+def list_methods() -> None:
+    """Recipes, and the parts that can be piped onto them."""
+    console = Console()
+    _list(console, "Recipes", ((name, _settings(make), make) for name, make in sorted(names.RECIPES.items())))
+    console.print(f"Every recipe also takes {', '.join(Common.__annotations__)}.\n", highlight=False)
+    _list(console, "Parts", ((name, _settings(made), made) for name, made in sorted(names.PARTS.items())))
+    console.print('For example: --method "fedprox(mu=0.01, cohort=10) | server_adam(lr=0.03)"', highlight=False)
+
+
+def list_models() -> None:
+    """Models by name."""
+    console = Console()
+    _list(console, "Models", ((name, _settings(make), make) for name, make in MODELS.items()))
+    _list(console, "Around a model", [("with-projection", "model, hidden=none, size=256", with_projection)])
+    console.print("Or your own, by import path: --model my_package.my_module:MyModel", highlight=False)
+
+
+def list_partitions() -> None:
+    """Partitions by name."""
+    _list(Console(), "Partitions", ((name, _settings(made), made) for name, made in PARTITIONS.items()))
+
+
+def list_sources() -> None:
+    """Data sets by name."""
+    console = Console()
+    _list(console, "Data sets", ((name, _settings(make), make) for name, make in SOURCES.items()))
+    console.print('For example: --data "fashion-mnist(pad=2)"; see `polyrhythm data show --help`.', highlight=False)
+
+
+def show_data(configuration: Configuration, output: Path | None) -> None:
+    """A data set split over clients."""
+    federation = federate(
+        names.source(configuration.data),
+        names.partition(configuration.partition),
+        configuration.clients,
+        configuration.seed,
+        validation=configuration.validation,
+        local_test=configuration.local_test,
+    )
+    console = Console()
+    console.print(summary_table(summary(federation)))
+    if output is not None:
+        console.print(f"drawn into {draw(federation, output)}", highlight=False)
+
+
+def _list(console: Console, title: str, entries: Iterable[tuple[str, str, Callable[..., Any]]]) -> None:
+    console.print(f"[bold]{title}[/]")
+    for name, settings, thing in entries:
+        heading = Text(f"  {name}", style="bold cyan").append(f"({settings})" if settings else "", style="not bold")
+        console.print(heading, soft_wrap=False)
+        console.print(Padding(Text(_help(thing)), (0, 0, 0, 6)))
+        if reference := _reference(thing):
+            console.print(Padding(Text(reference, style="dim"), (0, 0, 0, 6)))
+    console.print()
+
+
+def _help(thing: Callable[..., Any]) -> str:
+    return (inspect.getdoc(thing) or "").partition("\n\n")[0].replace("\n", " ")
+
+
+def _reference(thing: Callable[..., Any]) -> str:
+    for paragraph in (inspect.getdoc(thing) or "").split("\n\n"):
+        if paragraph.startswith("Reference: "):
+            return " ".join(paragraph.removeprefix("Reference: ").split())
+    return ""
+
+
+def _settings(make: Callable[..., Any]) -> str:
+    """What something takes, with defaults, beyond what the data decide or all recipes share."""
+    hidden = {"shape", "outputs"}
+    parameters = inspect.signature(make).parameters.values()
+    return ", ".join(
+        p.name if p.default is p.empty else f"{p.name}={_text(p.default)}"
+        for p in parameters
+        if p.name not in hidden and p.kind is not p.VAR_KEYWORD
+    )
+
+
+def _text(value: object) -> str:
+    if isinstance(value, tuple):
+        return f"[{', '.join(_text(v) for v in value)}]"
+    return str(value).lower() if isinstance(value, bool) or value is None else str(value)
+
+
+def _number(value: object) -> str:
+    return f"{value:.4f}" if isinstance(value, float) else "–"

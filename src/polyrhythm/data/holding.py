@@ -1,0 +1,39 @@
+"""Some samples as one client sees them: by positions of its own."""
+
+from __future__ import annotations
+
+from typing import final
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from polyrhythm.data.samples import Samples
+
+
+@final
+class Holding:
+    """The samples that one client holds; nothing is copied.
+
+    Args:
+        samples: shared by all clients.
+        indices: int64 [n], which of them; None for all.
+    """
+
+    def __init__(self, samples: Samples, indices: Tensor | None = None) -> None:
+        self._samples, self._indices = samples, indices
+
+    def __len__(self) -> int:
+        return len(self._samples) if self._indices is None else len(self._indices)
+
+    @property
+    def augmented(self) -> bool:
+        """Whether a batch draws from the generator."""
+        return self._samples.augmented
+
+    def batch(self, positions: np.ndarray, generator: torch.Generator | None) -> tuple[Tensor, Tensor]:
+        """Inputs [B, ...] and targets [B, ...] at the given positions."""
+        where = torch.from_numpy(np.ascontiguousarray(positions))
+        if self._indices is not None:
+            where = self._indices.index_select(0, where)
+        return self._samples.batch(where, generator)

@@ -1,0 +1,221 @@
+"""What a federation looks like: a summary in numbers and the label picture."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, final
+
+import numpy as np
+
+from polyrhythm.data.federation import Federation
+from polyrhythm.errors import UserError
+
+if TYPE_CHECKING:
+    import altair as alt
+    from rich.table import Table
+
+MOST_CLIENTS = 100
+MOST_CLASSES = 40
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Summary:
+    """A federation in numbers. Three numbers are smallest, median and largest over the clients that hold samples.
+
+    Args:
+        name: of the data set.
+        task: as in `Collection`.
+        partition: as one would write it.
+        clients: how many, empty ones included.
+        empty: clients without samples.
+        train: training samples in all.
+        validation: samples held out for choosing.
+        test: samples of the test set.
+        sizes: samples a client.
+        classes: number of classes in all.
+        held: distinct classes a client.
+        entropy: bits of a client's label distribution.
+        entropy_all: bits of the label distribution of all clients together.
+        distance: mean total-variation distance of a client's label distribution from that of all, weighted by samples;
+            0 is IID, close to 1 is one rare class each.
+        notes: what differs from what a reader may expect.
+    """
+
+    name: str
+    task: str
+    partition: str
+    clients: int
+    empty: int
+    train: int
+    validation: int
+    test: int
+    sizes: tuple[int, float, int]
+    classes: int
+    held: tuple[int, float, int]
+    entropy: tuple[float, float, float]
+    entropy_all: float
+    distance: float
+    notes: tuple[str, ...]
+
+
+def summary(federation: Federation) -> Summary:
+    """Counts sizes, classes and entropy of a federation."""
+    counts = federation.histogram()
+    filled = federation.sizes > 0
+    sizes = federation.sizes[filled] if filled.any() else np.zeros(1, dtype=np.int64)
+    labels = counts[filled] if filled.any() else counts[:1]
+    total = labels.sum(axis=1, keepdims=True)  # equals the sizes, except where a sample has several tags
+    mixes = labels / np.maximum(total, 1)
+    overall = labels.sum(axis=0) / max(int(labels.sum()), 1)
+    distances = 0.5 * np.abs(mixes - overall).sum(axis=1)
+    return Summary(
+        name=federation.name,
+        task=federation.task,
+        partition=federation.partition.text(),
+        clients=federation.clients,
+        empty=int((~filled).sum()),
+        train=int(federation.sizes.sum()),
+        validation=len(federation.validation) if federation.validation is not None else 0,
+        test=len(federation.test),
+        sizes=_three(sizes, int),
+        classes=counts.shape[1],
+        held=_three((labels > 0).sum(axis=1), int),
+        entropy=_three(_entropy(mixes), float),
+        entropy_all=float(_entropy(overall[None])[0]),
+        distance=float(np.average(distances, weights=sizes)) if sizes.any() and labels.size else 0.0,
+        notes=federation.notes,
+    )
+
+
+def summary_table(found: Summary) -> Table:
+    """The summary as a Rich table of two columns."""
+    from rich.table import Table
+
+    table = Table(
+        show_header=False, title=f"{found.name}, {found.partition}, {found.clients:,} clients", title_justify="left"
+    )
+    table.add_column(no_wrap=True)
+    table.add_column()
+    table.add_row("samples", f"{found.train:,} train, {found.validation:,} validation, {found.test:,} test")
+    table.add_row("empty clients", f"{found.empty:,}")
+    rows: list[tuple[str, tuple[Any, Any, Any], str]] = [("samples a client", found.sizes, ",g")]
+    if found.classes:
+        rows.append((f"{_kind(found.task)} a client (of {found.classes:,})", found.held, ",g"))
+        rows.append((f"label entropy (of {found.entropy_all:.2f} bits)", found.entropy, ".2f"))
+    for label, (low, middle, high), form in rows:
+        table.add_row(label, f"smallest {low:{form}}, median {middle:{form}}, largest {high:{form}}")
+    if found.classes:
+        table.add_row("distance from IID", f"{found.distance:.3f} (mean total variation; 0 is IID)")
+    for note in found.notes:
+        table.add_row("note", note)
+    return table
+
+
+def label_chart(federation: Federation) -> alt.Chart:
+    """The label picture: one bubble for each client and class, its area the number of samples.
+
+    More than 100 clients or 40 classes are thinned: evenly spread clients, the most frequent classes; the title says
+    so. Without classes the sizes are drawn as bars.
+    """
+    import altair as alt
+
+    counts = federation.histogram()
+    shown = np.unique(np.linspace(0, federation.clients - 1, min(federation.clients, MOST_CLIENTS)).astype(int))
+    names = [federation.names[i] if federation.names else str(i) for i in shown]
+    few = f"{len(shown):,} of {federation.clients:,} clients" if len(shown) < federation.clients else (
+        f"{federation.clients:,} clients"
+    )  # fmt: skip
+    title = f"{federation.name}: {federation.partition.text()}, {few}"
+    width = float(np.clip(14 * len(shown), 200, 1100))
+    x = alt.X("client:N", sort=None, title="client", axis=alt.Axis(labelOverlap=True, labelAngle=0, ticks=False))
+    if not federation.classes:
+        rows: list[dict[str, Any]] = [
+            {"client": n, "samples": int(federation.sizes[i])} for n, i in zip(names, shown, strict=True)
+        ]
+        bars = alt.Chart(alt.InlineData(values=rows), title=title).mark_bar(color=_BLUE)
+        drawn: alt.Chart = bars.encode(x=x, y=alt.Y("samples:Q", title="samples")).properties(width=width, height=240)
+        return drawn
+    frequent = np.sort(np.argsort(-counts.sum(axis=0), kind="stable")[:MOST_CLASSES])
+    if len(frequent) < len(federation.classes):
+        title += f", the {len(frequent)} most frequent of {len(federation.classes):,} {_kind(federation.task)}"
+    rows = [
+        {"client": name, "class": _visible(federation.classes[c]), "samples": int(counts[i, c])}
+        for name, i in zip(names, shown, strict=True)
+        for c in frequent
+        if counts[i, c]
+    ]
+    step = 22 if len(frequent) <= 20 else 14
+    diameter = min(width / len(shown), step)
+    size = alt.Size(
+        "samples:Q",
+        title="samples",
+        scale=alt.Scale(type="linear", domainMin=0, range=[0, max(0.9 * diameter, 3) ** 2]),
+        legend=alt.Legend(tickCount=4, symbolFillColor=_BLUE, symbolStrokeWidth=0),
+    )
+    bubbles = alt.Chart(alt.InlineData(values=rows), title=title).mark_circle(color=_BLUE, opacity=0.9)
+    labels = [_visible(federation.classes[c]) for c in frequent]
+    picture: alt.Chart = bubbles.encode(
+        x=x.scale(domain=names),
+        y=alt.Y("class:N", sort=labels, title="tag" if federation.task == "multilabel" else "class").scale(
+            domain=labels
+        ),
+        size=size,
+        tooltip=["client:N", "class:N", "samples:Q"],
+    ).properties(width=width, height=step * len(frequent))
+    return picture
+
+
+def draw(federation: Federation, path: str | Path) -> Path:
+    """Draws the label picture into a file: .png, .svg, .pdf, or .html that needs no connection.
+
+    Raises:
+        UserError: another ending, or a folder that cannot be written to.
+    """
+    target = Path(path)
+    suffix = target.suffix.lower()
+    if suffix not in (".png", ".svg", ".pdf", ".html"):
+        raise UserError(
+            f"a picture named {target.name!r}",
+            expected="a name ending in .png, .svg, .pdf or .html",
+            why="the ending says what to draw",
+            fix=f"{target.stem or 'labels'}.png",
+        )
+    chart = label_chart(federation).configure_view(stroke=None).configure_axis(grid=True, gridColor="#eeeeee")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if suffix == ".html":
+            chart.save(target, inline=True)
+        else:
+            chart.save(target, **({"scale_factor": 2} if suffix == ".png" else {}))
+    except OSError as error:
+        raise UserError(
+            f"cannot write {target}: {error.strerror or error}",
+            expected="a folder that can be written to",
+            why="the picture is a file",
+            fix="give another path",
+        ) from None
+    return target
+
+
+_BLUE = "#3b6fb6"
+
+
+def _entropy(mixes: np.ndarray) -> np.ndarray:
+    """Bits of each row of shares [n, C]."""
+    logs: np.ndarray = np.log2(mixes, out=np.zeros_like(mixes), where=mixes > 0)
+    bits: np.ndarray = np.abs((mixes * logs).sum(axis=1))  # abs, not a minus sign: no -0.0 for a single class
+    return bits
+
+
+def _three(values: np.ndarray, kind: type) -> Any:
+    return kind(values.min()), float(np.median(values)), kind(values.max())
+
+
+def _kind(task: str) -> str:
+    return "tags" if task == "multilabel" else "classes"
+
+
+def _visible(label: str) -> str:
+    return {" ": "␣", "\n": "↵", "": "(none)"}.get(label, label)

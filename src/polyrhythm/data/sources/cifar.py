@@ -1,0 +1,180 @@
+"""CIFAR-10 and CIFAR-100: the official Python archives, unpacked or not, or one `.npz` file."""
+
+from __future__ import annotations
+
+import tarfile
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from polyrhythm.data.collection import Collection
+from polyrhythm.data.sources.files import Download, cache_folder, content, corrupt, existing, fetched, located
+from polyrhythm.data.sources.images import Statistics, channels_first, image_collection, image_transforms
+from polyrhythm.data.sources.npz import read_npz
+from polyrhythm.data.sources.pickles import unpickled
+from polyrhythm.errors import unknown
+
+REFERENCE = 'Krizhevsky, "Learning Multiple Layers of Features from Tiny Images", 2009'
+CIFAR10 = Download(
+    "cifar-10-python.tar.gz",
+    ("https://www.cs.toronto.edu/~kriz/cifar-10-python.tar.gz",),
+    "6d958be074577803d12ecdefd02955f39262c83c16fe9348329d7fe0b5c001ce",
+)
+CIFAR100 = Download(
+    "cifar-100-python.tar.gz",
+    ("https://www.cs.toronto.edu/~kriz/cifar-100-python.tar.gz",),
+    "85cd44d02ba6437773c5bbd22e183051d648de2e7d6b014e1ef29b855ba677a7",
+)
+STATISTICS10: Statistics = ((0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616))
+STATISTICS100: Statistics = ((0.5071, 0.4865, 0.4409), (0.2673, 0.2564, 0.2762))
+CLASSES10 = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
+
+Parts = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
+Reader = Callable[[str], tuple[bytes, Path]]
+
+
+def cifar10(
+    folder: str | Path | None = None, *, scaling: str = "standard", pad: int = 0, augment: bool = False
+) -> Collection:
+    """60,000 colour pictures of 32 x 32 pixels, 10 classes; 50,000 to train, 10,000 to test.
+
+    Args:
+        folder: the unpacked archive (or the folder that holds it), cifar-10-python.tar.gz, or an .npz file with
+            x_train, y_train, x_test, y_test; else the cache is looked into, then the archive is downloaded.
+        scaling: "standard" the published channel mean and standard deviation, "half" [-1, 1], "unit" [0, 1].
+        pad: pixels of black added on each side.
+        augment: random crop (4 pixels) and flip in training.
+
+    Reference: Krizhevsky, "Learning Multiple Layers of Features from Tiny Images", 2009.
+    """
+    batches = ("data_batch_1", "data_batch_2", "data_batch_3", "data_batch_4", "data_batch_5")
+    (x, y, tx, ty), names = _load(
+        folder, CIFAR10, "cifar-10-batches-py", batches, "test_batch", "labels", ("batches.meta", "label_names")
+    )
+    return image_collection(
+        "cifar10",
+        (x, y),
+        (tx, ty),
+        transforms=image_transforms(scaling, pad=pad, standard=STATISTICS10),
+        augment=augment,
+        classes=range(10),
+        class_names=names or CLASSES10,
+        reference=REFERENCE,
+    )
+
+
+def cifar100(
+    folder: str | Path | None = None,
+    *,
+    labels: str = "fine",
+    scaling: str = "standard",
+    pad: int = 0,
+    augment: bool = False,
+) -> Collection:
+    """60,000 colour pictures of 32 x 32 pixels, 100 classes (or 20 coarse ones); 50,000 to train, 10,000 to test.
+
+    Args:
+        folder: the unpacked archive (or the folder that holds it), cifar-100-python.tar.gz, or an .npz file with
+            x_train, y_train, x_test, y_test; else the cache is looked into, then the archive is downloaded.
+        labels: "fine" (100 classes) or "coarse" (20 classes).
+        scaling: "standard" the published channel mean and standard deviation, "half" [-1, 1], "unit" [0, 1].
+        pad: pixels of black added on each side.
+        augment: random crop (4 pixels) and flip in training.
+
+    Reference: Krizhevsky, "Learning Multiple Layers of Features from Tiny Images", 2009.
+    """
+    number = {"fine": 100, "coarse": 20}
+    if labels not in number:
+        raise unknown("labels", labels, number, where="cifar100")
+    (x, y, tx, ty), names = _load(
+        folder, CIFAR100, "cifar-100-python", ("train",), "test", f"{labels}_labels", ("meta", f"{labels}_label_names")
+    )
+    return image_collection(
+        "cifar100",
+        (x, y),
+        (tx, ty),
+        transforms=image_transforms(scaling, pad=pad, standard=STATISTICS100),
+        augment=augment,
+        classes=range(number[labels]),
+        class_names=names or [str(i) for i in range(number[labels])],
+        reference=REFERENCE,
+    )
+
+
+def _load(
+    folder: str | Path | None,
+    download: Download,
+    inside: str,
+    batches: tuple[str, ...],
+    test: str,
+    key: str,
+    meta: tuple[str, str],
+) -> tuple[Parts, list[str]]:
+    place = (
+        None if folder is None else existing(folder, what=f"a folder with {inside}, {download.name}, or an .npz file")
+    )
+    if place is not None and place.is_file() and place.suffix == ".npz":
+        found = read_npz(place)
+        return (
+            channels_first(found.x_train, str(place)),
+            found.y_train.astype(np.int64),
+            channels_first(found.x_test, str(place)),
+            found.y_test.astype(np.int64),
+        ), []
+    read = _reader(place, download, inside, test)
+    train = [_batch(*read(name), key) for name in batches]
+    x, y = np.concatenate([images for images, _ in train]), np.concatenate([labels for _, labels in train])
+    tx, ty = _batch(*read(test), key)
+    names = _field(unpickled(*read(meta[0])), meta[1], read(meta[0])[1])
+    return (x, y, tx, ty), [n.decode() if isinstance(n, bytes) else str(n) for n in names]
+
+
+def _reader(place: Path | None, download: Download, inside: str, probe: str) -> Reader:
+    """How to read one file of the archive by its name."""
+    folders = [place] if place is not None else [cache_folder("cifar")]
+    unpacked = next((f for root in folders for f in (root, root / inside) if (f / probe).is_file()), None)
+    if unpacked is not None:
+        return lambda name: (content(unpacked / name), unpacked / name)
+    archive = place if place is not None and place.is_file() else located([download.name], folders)
+    if archive is None and place is not None:
+        raise corrupt(place, f"holds neither {inside} nor {download.name}", f"the official archive {download.name}")
+    archive = archive or fetched(download, cache_folder("cifar"), data=download.name.split("-python")[0])
+    members = _members(archive)
+
+    def read(name: str) -> tuple[bytes, Path]:
+        if name not in members:
+            raise corrupt(archive, f"has no {name}", f"the official archive {download.name}")
+        return members[name], archive / name
+
+    return read
+
+
+def _members(archive: Path) -> dict[str, bytes]:
+    try:
+        with tarfile.open(archive) as tar:
+            opened = [(Path(member.name).name, tar.extractfile(member)) for member in tar if member.isfile()]
+            return {name: file.read() for name, file in opened if file is not None}
+    except (tarfile.TarError, EOFError, OSError, zlib.error) as error:
+        raise corrupt(archive, f"cannot be unpacked ({error})") from None
+
+
+def _batch(raw: bytes, path: Path, key: str) -> tuple[np.ndarray, np.ndarray]:
+    batch = unpickled(raw, path)
+    images, labels = _field(batch, "data", path), np.asarray(_field(batch, key, path))
+    if not isinstance(images, np.ndarray) or images.dtype != np.uint8 or images.shape != (len(labels), 3072):
+        raise corrupt(
+            path, f"images of shape {np.shape(images)} with {len(labels)} labels", "bytes [n, 3072], n labels"
+        )
+    return images.reshape(-1, 3, 32, 32), labels.astype(np.int64)
+
+
+def _field(fields: Any, name: str, path: Path) -> Any:
+    """A field of an archive's dict, whose keys are bytes if Python 2 wrote it."""
+    if isinstance(fields, dict):
+        for key in (name, name.encode()):
+            if key in fields:
+                return fields[key]
+    raise corrupt(path, f"has no field {name!r}", "a batch of the official archive")

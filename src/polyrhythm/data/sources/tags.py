@@ -1,0 +1,133 @@
+"""Tag prediction from short texts: bags of words in, several tags out."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from polyrhythm.data.collection import Collection
+from polyrhythm.data.holdout import check_share, held_out
+from polyrhythm.data.keys import Keys
+from polyrhythm.data.samples import BagSamples
+from polyrhythm.data.sources.files import content, corrupt, existing
+from polyrhythm.errors import UserError
+from polyrhythm.streams import stream
+
+REFERENCE = 'Reddi et al., "Adaptive Federated Optimization", ICLR 2021 (tag prediction)'
+# Words keep the signs that tell languages apart: c++, c#, asp.net, node.js, objective-c.
+_WORD = re.compile(r"[a-z0-9](?:[a-z0-9+#.\-]*[a-z0-9+#])?")
+
+
+def stackoverflow_tags(
+    path: str | Path,
+    *,
+    words: int = 10_000,
+    tags: int = 500,
+    test: str | Path | float = 0.2,
+    name: str = "stackoverflow-tags",
+) -> Collection:
+    """Questions with several tags: the mean of one-hot words in, one output a tag.
+
+    Reads one JSON object a line (.jsonl or .jsonl.gz) with "title", "tags" (a list, or text with | between) and, if
+    there, "body" or "text" (joined to the title) and "user". Lines without tags (answers) are skipped. Words and tags
+    are the most frequent of the training lines. Columns: "first_tag" (the line's most frequent tag, to make clients
+    with `dirichlet(by="first_tag")`) and, if every line has one, "user" and "site".
+
+    Args:
+        path: the file.
+        words: size of the vocabulary; other words are dropped.
+        tags: number of tags; other tags are dropped, and a question left without any stays as one with no tag.
+        test: a second file, or the share of lines to hold out, the same for every seed.
+        name: of the collection.
+
+    Raises:
+        UserError: a damaged file, or no line with title and tags.
+
+    Reference: Reddi et al., "Adaptive Federated Optimization", ICLR 2021.
+    """
+    if words < 1 or tags < 1:
+        raise UserError(
+            f"stackoverflow-tags: words={words}, tags={tags}",
+            expected="both at least 1",
+            why="they are the model's inputs and outputs",
+            fix="words=10000, tags=500 are the paper's",
+        )
+    lines = _lines(existing(path, what="a .jsonl or .jsonl.gz file"))
+    if isinstance(test, (str, Path)):
+        train, tested = lines, _lines(existing(test, what="a .jsonl or .jsonl.gz file"))
+    else:
+        check_share("test", test)
+        out = held_out(np.zeros(len(lines), dtype=np.int64), None, test, stream(0, "split", "tags"))
+        train = [line for line, held in zip(lines, out, strict=True) if not held]
+        tested = [line for line, held in zip(lines, out, strict=True) if held]
+        if not tested:
+            raise UserError(
+                f"test = {test!r} of {len(lines):,} lines",
+                expected="at least one test line",
+                why="the model is tested on lines that nobody trained on",
+                fix="a larger share, e.g. test=0.2, or a file of its own",
+            )
+    vocabulary = _most_frequent((word for line in train for word in line["words"]), words)
+    kept = _most_frequent((tag for line in train for tag in line["tags"]), tags)
+    return Collection(
+        name=name,
+        task="multilabel",
+        classes=tuple(kept),
+        train=_samples(train, vocabulary, kept),
+        test=_samples(tested, vocabulary, kept),
+        columns=_columns(train, kept),
+        test_columns=_columns(tested, kept),
+        reference=REFERENCE,
+    )
+
+
+def _lines(path: Path) -> list[dict[str, Any]]:
+    lines = []
+    for number, raw in enumerate(content(path).splitlines(), start=1):
+        if not raw.strip():
+            continue
+        try:
+            line = json.loads(raw)
+        except ValueError as error:
+            raise corrupt(path, f"line {number} is not JSON ({error})") from None
+        if not isinstance(line, dict) or not line.get("tags"):
+            continue
+        text = " ".join(str(line[key]) for key in ("title", "body", "text") if line.get(key))
+        tags = line["tags"].split("|") if isinstance(line["tags"], str) else [str(tag) for tag in line["tags"]]
+        keys = {key: line.get(key) for key in ("user", "site")}
+        lines.append({"words": _WORD.findall(text.lower()), "tags": list(dict.fromkeys(tags)), **keys})
+    if not lines:
+        raise corrupt(path, "has no line with tags", 'lines like {"title": "...", "tags": ["...", "..."]}')
+    return lines
+
+
+def _most_frequent(items: Iterable[str], number: int) -> dict[str, int]:
+    """The `number` most frequent items with their places; ties in order of the alphabet."""
+    ranked = sorted(Counter(items).items(), key=lambda pair: (-pair[1], pair[0]))
+    return {item: place for place, (item, _) in enumerate(ranked[:number])}
+
+
+def _samples(lines: Sequence[dict[str, Any]], vocabulary: dict[str, int], tags: dict[str, int]) -> BagSamples:
+    known = [[vocabulary[word] for word in line["words"] if word in vocabulary] for line in lines]
+    targets = np.zeros((len(lines), len(tags)), dtype=np.float32)
+    for row, line in zip(targets, lines, strict=True):
+        row[[tags[tag] for tag in line["tags"] if tag in tags]] = 1.0
+    offsets = np.concatenate([[0], np.cumsum([len(k) for k in known])])
+    flat = np.array([word for k in known for word in k], dtype=np.int64)
+    return BagSamples(torch.from_numpy(flat), torch.from_numpy(offsets), torch.from_numpy(targets), len(vocabulary))
+
+
+def _columns(lines: Sequence[dict[str, Any]], tags: dict[str, int]) -> dict[str, Keys]:
+    first = [min(line["tags"], key=lambda tag: tags.get(tag, len(tags))) for line in lines]
+    columns = {"first_tag": Keys.of([tag if tag in tags else "" for tag in first])}
+    for key in ("user", "site"):
+        if all(line[key] is not None for line in lines):
+            columns[key] = Keys.of([str(line[key]) for line in lines])
+    return columns

@@ -1,0 +1,259 @@
+"""An experiment: data x model x fleet x recipe, a seed, and when to stop. Everything is checked before round 1."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, final
+
+import numpy as np
+import torch
+from torch import nn
+
+from polyrhythm.data.federation import Federation, Shares
+from polyrhythm.data.holding import Holding
+from polyrhythm.engines.torch import TorchEngine
+from polyrhythm.errors import UserError
+from polyrhythm.fleet import Fleet, UniformFleet
+from polyrhythm.models.building import build
+from polyrhythm.models.catalogue import Builder
+from polyrhythm.models.probing import output_shape
+from polyrhythm.models.representation import locate
+from polyrhythm.models.weights import load_weights
+from polyrhythm.recipe import Recipe
+from polyrhythm.settings import Count, NonNegative, Settings
+from polyrhythm.slots.mechanism import Setup
+from polyrhythm.streams import seeded_torch
+from polyrhythm.tasks import Task, task
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Until(Settings):
+    """Stops a run once something is reached, at the end of the version that reaches it.
+
+    Args:
+        accuracy: the task's headline metric, on the validation data if there are any, otherwise on the test set.
+        time: virtual seconds.
+        updates: client visits that were accepted.
+    """
+
+    accuracy: float | None = None
+    time: NonNegative | None = None
+    updates: Count | None = None
+
+    @property
+    def anything(self) -> bool:
+        """Whether there is a condition at all."""
+        return any(value is not None for value in (self.accuracy, self.time, self.updates))
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Evaluation(Settings):
+    """What is measured of the global model, and how often. Changes no weight.
+
+    Args:
+        every: versions between evaluations; the first and the last are always evaluated.
+        train_samples: how many training samples, drawn once over all clients, the global model is also measured on; 0
+            for none.
+    """
+
+    every: Count = 1
+    train_samples: int = 0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.train_samples < 0:
+            raise UserError(
+                f"evaluation: train_samples = {self.train_samples}",
+                expected="a number of samples, 0 or more",
+                why="so many training samples would be measured after every evaluated version",
+                fix="train_samples=1000, or 0 for none",
+            )
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Experiment:
+    """One run, described in full.
+
+    Args:
+        federation: the data and who holds it.
+        model: a name such as "lenet5", a builder called with (shape, outputs), or a module, which is copied.
+        recipe: the method.
+        fleet: the devices.
+        rounds: versions to make; None to run until `until`.
+        until: an earlier end.
+        seed: decides every random draw of the run.
+        evaluation: what is measured.
+        initial: a safetensors file with the initial weights, by name; None for the model's own.
+        name: what you call the run.
+        config: the experiment as it was written, for the record; made from the parts if None.
+
+    Raises:
+        UserError: anything that can be known to be wrong before the first round.
+    """
+
+    federation: Federation
+    model: str | Builder | nn.Module
+    recipe: Recipe
+    fleet: Fleet = field(default_factory=UniformFleet)
+    rounds: int | None = None
+    until: Until = field(default_factory=Until)
+    seed: int = 0
+    evaluation: Evaluation = field(default_factory=Evaluation)
+    initial: Path | str | None = None
+    name: str = ""
+    config: Mapping[str, Any] | None = None
+
+    def __post_init__(self) -> None:
+        _check_end(self)
+        _check_seed(self.seed)
+        if self.recipe.regime == "centralised":
+            object.__setattr__(self, "federation", _pooled(self.federation))
+        if not self.federation.sizes.any():
+            raise UserError(
+                f"{self.federation.name}: none of {self.federation.clients} clients holds a sample",
+                expected="at least one client with data",
+                why="there would be nobody to invite",
+                fix="hold out less for tests and validation, or use another partition",
+            )
+
+    @functools.cached_property
+    def task(self) -> Task:
+        """What the model is asked to do."""
+        return task(self.federation.task)
+
+    @functools.cached_property
+    def engine(self) -> TorchEngine:
+        """The engine, with the initial model in it; checked against the data, the task and the recipe."""
+        module = self._module()
+        samples = self.federation.train
+        few = torch.arange(min(2, len(samples)))
+        shape = output_shape(module, samples.batch(few)[0])
+        self.task.check(shape, samples.targets)
+        self.task.check(shape, self.federation.test.targets)
+        for correction in self.recipe.corrections:
+            for layer in correction.layers or ():
+                locate(module, layer)
+        engine = TorchEngine(module, self.task)
+        if engine.single_sample_fails and self.recipe.batch == 1:
+            raise UserError(
+                "batch=1 with a model that has BatchNorm",
+                expected="a batch of at least 2",
+                why="BatchNorm cannot train on one sample: it has no variance",
+                fix="use a larger batch, or a model with GroupNorm",
+            )
+        return engine
+
+    def _module(self) -> nn.Module:
+        if isinstance(self.model, nn.Module):
+            module = self.model
+        else:
+            with seeded_torch(self.seed, "init"):
+                module = build(self.model, self.federation.train.shape, self.federation.outputs)
+        if self.initial is not None:
+            module = load_weights(module, Path(self.initial))
+        return module
+
+    @functools.cached_property
+    def setup(self) -> Setup:
+        """What the cores need to know of the whole run."""
+        layout = self.engine.layout
+        return Setup(
+            size=layout.size,
+            dtype=layout.dtype,
+            population=self.federation.clients,
+            horizon=self.rounds,
+            seed=self.seed,
+        )
+
+    def data_of(self, client: int) -> Holding:
+        """One client's training samples."""
+        return Holding(self.federation.train, self.federation.indices(client))
+
+    def eligible(self) -> np.ndarray:
+        """The clients that hold data, in order, int64."""
+        return np.flatnonzero(self.federation.sizes)
+
+    def notices(self) -> tuple[str, ...]:
+        """What a reader of the results should know."""
+        notes = [*self.federation.notes, *self.recipe.notices]
+        asked, there = self.recipe.participation.size, len(self.eligible())
+        if asked > there:
+            notes.append(f"cohort {asked}, but {there} clients hold data: all of them take part in every version")
+        return tuple(notes)
+
+    def describe(self) -> dict[str, Any]:
+        """The experiment as plain data."""
+        if self.config is not None:
+            return dict(self.config)
+        return {
+            "data": self.federation.name,
+            "clients": self.federation.clients,
+            "partition": self.federation.partition.describe(),
+            "model": self.model if isinstance(self.model, str) else _name_of(self.model),
+            "method": self.recipe.describe(),
+            "fleet": self.fleet.describe(),
+            "rounds": self.rounds,
+            "until": self.until.describe(),
+            "seed": self.seed,
+            "evaluation": self.evaluation.describe(),
+            "initial": None if self.initial is None else str(self.initial),
+        }
+
+
+def _name_of(model: Builder | nn.Module) -> str:
+    kind = type(model) if isinstance(model, nn.Module) else model
+    return f"{getattr(kind, '__module__', '?')}:{getattr(kind, '__qualname__', repr(kind))}"
+
+
+def _check_end(experiment: Experiment) -> None:
+    rounds, recipe = experiment.rounds, experiment.recipe
+    if rounds is None and not experiment.until.anything:
+        raise UserError(
+            "no end: neither rounds nor until",
+            expected="rounds=30, or until accuracy, time or updates",
+            why="the run would go on for ever",
+            fix="give rounds=30",
+        )
+    if rounds is not None and (isinstance(rounds, bool) or not isinstance(rounds, int) or rounds < 1):
+        raise UserError(
+            f"rounds = {rounds!r}",
+            expected="a whole number, 1 or more",
+            why="a run makes so many versions",
+            fix="give rounds=30",
+        )
+    if rounds is None and "horizon" in recipe.needs():
+        raise UserError(
+            f"{recipe.title} without rounds",
+            expected="the number of rounds",
+            why="a schedule of this recipe follows the whole length of the run, which must be known from the start",
+            fix="give rounds as well; until still ends the run earlier",
+        )
+
+
+def _check_seed(seed: int) -> None:
+    if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
+        raise UserError(
+            f"seed = {seed!r}",
+            expected="a whole number, 0 or more",
+            why="it names every random draw of the run",
+            fix="give seed=0",
+        )
+
+
+def _pooled(federation: Federation) -> Federation:
+    """All the clients' samples in the hands of one."""
+    order = federation.shares.order.numpy()
+    return dataclasses.replace(
+        federation,
+        shares=Shares.of(federation.train, order, np.array([len(order)])),
+        local_tests=None,
+        names=(),
+        notes=(*federation.notes, f"centralised: the samples of {federation.clients} clients are one client's"),
+    )

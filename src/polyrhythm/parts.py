@@ -1,0 +1,59 @@
+"""Every part that can be piped onto a recipe, under the name it has in TOML and on the command line."""
+
+from polyrhythm.optimisers import LocalAdam as local_adam
+from polyrhythm.optimisers import LocalSgd as local_sgd
+from polyrhythm.schedules import Constant as constant
+from polyrhythm.schedules import Cosine as cosine
+from polyrhythm.schedules import Exponential as exponential
+from polyrhythm.schedules import Power as power
+from polyrhythm.schedules import StepDecay as step_decay
+from polyrhythm.slots.correction import ControlVariates as control_variates
+from polyrhythm.slots.correction import DynamicRegularisation as dynamic_regularisation
+from polyrhythm.slots.correction import ModelContrast as model_contrast
+from polyrhythm.slots.correction import Prox as prox
+from polyrhythm.slots.correction import VarianceReduction as variance_reduction
+from polyrhythm.slots.order import Shuffled as shuffled
+from polyrhythm.slots.participation import Sweep as sweep
+from polyrhythm.slots.participation import Uniform as uniform
+from polyrhythm.slots.release import WhenAll as when_all
+from polyrhythm.slots.server_step import Adagrad as server_adagrad
+from polyrhythm.slots.server_step import Adam as server_adam
+from polyrhythm.slots.server_step import AMSGrad as server_amsgrad
+from polyrhythm.slots.server_step import Momentum as server_momentum
+from polyrhythm.slots.server_step import Sgd as server_sgd
+from polyrhythm.slots.server_step import Yogi as server_yogi
+from polyrhythm.slots.weighing import BySamples as by_samples
+from polyrhythm.slots.weighing import Equal as equal
+from polyrhythm.slots.weighing import NormalisedAveraging as normalised_averaging
+from polyrhythm.slots.work import Epochs as epochs
+from polyrhythm.slots.work import Steps as steps
+
+__all__ = [
+    "by_samples",
+    "constant",
+    "control_variates",
+    "cosine",
+    "dynamic_regularisation",
+    "epochs",
+    "equal",
+    "exponential",
+    "local_adam",
+    "local_sgd",
+    "model_contrast",
+    "normalised_averaging",
+    "power",
+    "prox",
+    "server_adagrad",
+    "server_adam",
+    "server_amsgrad",
+    "server_momentum",
+    "server_sgd",
+    "server_yogi",
+    "shuffled",
+    "step_decay",
+    "steps",
+    "sweep",
+    "uniform",
+    "variance_reduction",
+    "when_all",
+]

@@ -1,0 +1,287 @@
+"""Carries out an experiment and tells observers how it goes. Observers and evaluation change no weight."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import math
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, final
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from polyrhythm.core.server import Record, ServerState
+from polyrhythm.drivers.inline import InlineDriver, Moment
+from polyrhythm.drivers.roster import OpenRoster
+from polyrhythm.evaluation import Evaluator, Metrics, averaged
+from polyrhythm.experiment import Experiment
+from polyrhythm.flops import Cost, count
+from polyrhythm.runs.recorder import Recorder
+from polyrhythm.runs.records import Observer, Plan, RunStatus, VersionRecord, VisitRecord, VisitStatus
+from polyrhythm.runs.run import Run
+from polyrhythm.runs.summary import Summary, model_digest
+from polyrhythm.slots.mechanism import Model
+from polyrhythm.vectors import bytes_of
+from polyrhythm.wires import Assignment, Report
+
+
+def run(experiment: Experiment, *, out: Path | str = "runs", observers: Sequence[Observer] = ()) -> Run:
+    """Carries out an experiment and keeps its record.
+
+    Ctrl-C stops it at the next step and keeps what there is.
+
+    Args:
+        experiment: what to do.
+        out: the folder of the record, shared by any number of runs.
+        observers: whoever else wants to know how it goes.
+
+    Returns:
+        The recorded run.
+
+    Raises:
+        UserError: something is wrong that can be known before the first round.
+        RunFailed: the run could not go on; what it had is recorded.
+    """
+    recorder = Recorder(out)
+    carry_out(experiment, [recorder, *observers])
+    return Run.open(recorder.run_id, out)
+
+
+def carry_out(experiment: Experiment, observers: Sequence[Observer]) -> dict[str, Any]:
+    """Carries out an experiment and gives its summary; keeping a record is the observers' business.
+
+    Raises:
+        UserError: something is wrong that can be known before the first round.
+        RunFailed: the run could not go on.
+    """
+    with _one_thread():
+        session = _Session(experiment, observers)
+        status: RunStatus = "failed"
+        reason = ""
+        begun: list[Observer] = []
+        try:
+            for observer in observers:
+                begun.append(observer)
+                observer.begin(session.plan)
+            reason = session.go()
+            status = "finished"
+        except KeyboardInterrupt:
+            status, reason = "stopped", "stopped by Ctrl-C"
+        except BaseException as error:
+            reason = str(error) or type(error).__name__
+            raise
+        finally:
+            summary = session.summary()
+            with contextlib.ExitStack() as ends:  # everybody hears of the end, even if one of them fails
+                for observer in reversed(begun):
+                    ends.callback(observer.end, status, reason, summary)
+        return {"status": status, "reason": reason, **summary}
+
+
+@contextlib.contextmanager
+def _one_thread() -> Iterator[None]:
+    """Client work and measuring run with one thread everywhere, since the number of threads changes bits."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+@final
+@dataclass
+class _Totals:
+    """What has been counted since the start."""
+
+    updates: int = 0
+    steps: int = 0
+    samples: int = 0
+    flops: int = 0
+    up: int = 0
+    down: int = 0
+
+    def add(self, record: VisitRecord) -> None:
+        self.updates += record.status == "trained"
+        self.steps += record.steps
+        self.samples += record.samples
+        self.flops += record.flops
+        self.up += record.bytes_up
+        self.down += record.bytes_down
+
+
+@final
+class _Session:
+    """One run in progress."""
+
+    def __init__(self, experiment: Experiment, observers: Sequence[Observer]) -> None:
+        self.experiment, self.observers = experiment, observers
+        self.engine = experiment.engine
+        self.initial = self.engine.initial()
+        self.evaluator = Evaluator(experiment, self.engine)
+        roster = OpenRoster(experiment.federation.clients, experiment.eligible().tolist())
+        self.driver = InlineDriver(
+            experiment.recipe, experiment.setup, self.engine, experiment.data_of, experiment.fleet, roster
+        )
+        self.plan = Plan(
+            name=experiment.name,
+            config=experiment.describe(),
+            recipe=experiment.recipe.title,
+            recipe_digest=experiment.recipe.digest,
+            seed=experiment.seed,
+            rounds=experiment.rounds,
+            notices=experiment.notices(),
+            headline=experiment.task.headline,
+            parameters=self.engine.layout.parameters,
+            clients=experiment.federation.clients,
+        )
+        self.totals = _Totals()
+        self.server: ServerState | None = None
+        self._summary = Summary(self.plan)
+        self._started = time.perf_counter()
+
+    def go(self) -> str:
+        """The whole run; gives the reason why it ended."""
+        for moment in self.driver.moments(self.initial):
+            self.server = moment.turn.state
+            if moment.report is not None and moment.assignment is not None:
+                record = self._visit(moment, moment.assignment, moment.report)
+                self.totals.add(record)
+                for observer in self.observers:
+                    observer.visit(record)
+            if moment.report is None or moment.turn.released is not None:
+                reason = self._end_without_looking(moment)
+                version = self._version(moment, evaluate=bool(reason))
+                self._summary.add(version)
+                for observer in self.observers:
+                    observer.version(version, self._state_dict)
+                reason = reason or self._good_enough(version)
+                if reason:
+                    return reason
+        return "all rounds made"
+
+    def summary(self) -> dict[str, Any]:
+        """The summary so far."""
+        return self._summary.fields(digest=self._digest(), wall_seconds=time.perf_counter() - self._started)
+
+    def _visit(self, moment: Moment, assignment: Assignment, report: Report) -> VisitRecord:
+        verdict, layout = moment.turn.verdict, self.engine.layout
+        accepted = verdict is None or verdict.accepted
+        beside = sum(b.numel() * b.element_size() for b in assignment.buffers)
+        model_up = 0 if report.update is None else layout.vector_bytes + beside
+        done: VisitStatus = "trained" if assignment.kind == "train" else "measured"
+        return VisitRecord(
+            dispatch=report.dispatch,
+            client=report.client,
+            version=report.version,
+            visit=report.visit,
+            status=done if accepted else "dropped",
+            reason="" if verdict is None else verdict.reason,
+            steps=report.steps,
+            epochs=report.samples / report.held if report.held else 0.0,
+            samples=report.samples,
+            held=report.held,
+            forward_samples=report.forward_samples,
+            loss=report.loss,
+            update_norm=None if report.update is None else float(torch.linalg.vector_norm(report.update)),
+            bytes_down=layout.vector_bytes + beside + bytes_of(assignment.briefs, layout),
+            bytes_up=model_up + bytes_of(report.extras, layout),
+            flops=report.samples * self._cost.training + report.forward_samples * self._cost.forward,
+            started=moment.time - report.duration,
+            finished=moment.time,
+            measures=report.measures,
+        )
+
+    def _version(self, moment: Moment, *, evaluate: bool) -> VersionRecord:
+        state, released = moment.turn.state, moment.turn.released
+        reports = released.release.reports if released is not None and released.release is not None else ()
+        refused = released.refused if released is not None else ()
+        every = self.experiment.evaluation.every
+        look = evaluate or state.version % every == 0
+        totals = self.totals
+        return VersionRecord(
+            version=state.version,
+            time=moment.time,
+            wall=time.perf_counter() - self._started,
+            cohort=len(reports) + len(refused),
+            accepted=len(reports),
+            dropped=len(refused),
+            rate=reports[0].rate if reports else None,
+            train_loss=_mean_loss(reports),
+            test=self._measure(self.evaluator.test) if look else None,
+            validation=self._measure(self.evaluator.validation) if look else None,
+            train=self._measure(self.evaluator.train) if look else None,
+            clients=self._measure(self.evaluator.clients) if look else None,
+            client_updates=totals.updates,
+            local_steps=totals.steps,
+            samples=totals.samples,
+            flops=totals.flops,
+            bytes_up=totals.up,
+            bytes_down=totals.down,
+            note=released.note if released is not None else "",
+        )
+
+    def _end_without_looking(self, moment: Moment) -> str:
+        """Why the run ends with this version, whatever its model can do; empty if it goes on."""
+        until, version = self.experiment.until, moment.turn.state.version
+        if version == 0:
+            return ""
+        if version == self.experiment.rounds:
+            return "all rounds made"
+        if until.time is not None and moment.time >= until.time:
+            return f"{until.time:g} virtual seconds have passed"
+        if until.updates is not None and self.totals.updates >= until.updates:
+            return f"{self.totals.updates} client updates were made"
+        return ""
+
+    def _good_enough(self, version: VersionRecord) -> str:
+        goal, headline = self.experiment.until.accuracy, self.plan.headline
+        judged = version.test if version.validation is None else version.validation
+        if goal is None or judged is None or judged[headline] < goal:
+            return ""
+        return f"{headline} {judged[headline]:.4f} has reached {goal:g}"
+
+    def _measure(self, measure: Callable[[Model], Metrics | None]) -> Metrics | None:
+        if self.experiment.recipe.regime == "local":
+            return averaged(measure, self._local_models())
+        return measure(self._global_model())
+
+    def _global_model(self) -> Model:
+        if self.server is None:
+            return self.initial
+        return Model(weights=self.server.weights, buffers=self.server.buffers)
+
+    def _local_models(self) -> Iterator[Model]:
+        """Every client's own model, the initial one where it has not trained."""
+        records = {} if self.server is None else self.server.clients
+        for client in self.experiment.eligible().tolist():
+            state = self.driver.state_of(client, records.get(client, Record()).accepted)
+            yield self.initial if state.previous is None else state.previous
+
+    def _state_dict(self) -> dict[str, Tensor]:
+        return self.engine.state_of(self._global_model())
+
+    def _digest(self) -> str:
+        """SHA-256 of the global model, or of all clients' models where there is none."""
+        if self.experiment.recipe.regime != "local":
+            return model_digest(self._state_dict())
+        models = enumerate(self._local_models())
+        return model_digest({f"{i}.{n}": t for i, m in models for n, t in self.engine.state_of(m).items()})
+
+    @functools.cached_property
+    def _cost(self) -> Cost:
+        samples = self.experiment.federation.train
+        inputs, targets = samples.batch(torch.from_numpy(np.arange(min(2, len(samples)))))
+        return count(self.engine.module, inputs, lambda outputs: self.experiment.task.loss(outputs, targets))
+
+
+def _mean_loss(reports: Sequence[Report]) -> float | None:
+    """Mean loss during local training, weighted by the samples trained on."""
+    heard = [(r.loss, r.samples) for r in reports if r.loss is not None and r.samples]
+    total = sum(samples for _, samples in heard)
+    return math.fsum(loss * samples for loss, samples in heard) / total if total else None

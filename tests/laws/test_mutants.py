@@ -1,0 +1,43 @@
+"""Every law is broken by each of its mutants, and every test in this folder is a law."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+
+import pytest
+from hypothesis import Phase, given, settings
+
+from .law import LAWS
+
+FILES = sorted(path.stem for path in Path(__file__).parent.glob("test_*.py") if path.stem != Path(__file__).stem)
+MODULES = [importlib.import_module(f".{stem}", __package__) for stem in FILES]
+MUTANTS = [
+    pytest.param(module.__name__, law, mutant, id=f"{law.removeprefix('test_')}-{mutant}")
+    for module in MODULES
+    for (owner, law), known in list(LAWS.items())
+    if owner == module.__name__
+    for mutant in known.broken_by
+]
+
+
+@pytest.mark.parametrize(("module", "name", "mutant"), MUTANTS)
+def test_the_mutant_breaks_the_law(module: str, name: str, mutant: str) -> None:
+    law = LAWS[module, name]
+    search = law.check
+    if law.strategies:
+        once = settings(
+            max_examples=60, phases=[Phase.generate], database=None, derandomize=True, report_multiple_bugs=False
+        )
+        search = once(given(**law.strategies)(law.check))
+    with pytest.MonkeyPatch.context() as patch:
+        law.broken_by[mutant](patch)
+        with pytest.raises(AssertionError):
+            search()
+
+
+@pytest.mark.parametrize("module", MODULES, ids=FILES)
+def test_every_test_is_a_law(module: object) -> None:
+    tests = {name for name in vars(module) if name.startswith("test_")}
+    assert tests
+    assert tests == {name for owner, name in LAWS if owner == getattr(module, "__name__", "")}

@@ -1,0 +1,290 @@
+"""A tiny federation with data that differ from client to client, and two ways to run a recipe on it."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, final
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from polyrhythm.core.client import ClientState, Memory, work
+from polyrhythm.core.server import Released, ServerState, Turn, begin, receive
+from polyrhythm.drivers.inline import InlineDriver
+from polyrhythm.drivers.roster import OpenRoster
+from polyrhythm.engines.torch import TorchEngine
+from polyrhythm.fleet import UniformFleet
+from polyrhythm.recipe import Recipe
+from polyrhythm.slots.mechanism import Setup
+from polyrhythm.streams import seeded_torch
+from polyrhythm.tasks import task
+from polyrhythm.wires import Assignment, Event, Report
+
+torch.set_num_threads(1)
+
+FEATURES, CLASSES, HIDDEN = 4, 3, 5
+
+NETS: dict[str, Callable[[], nn.Module]] = {
+    "logistic": lambda: nn.Linear(FEATURES, CLASSES),
+    "perceptron": lambda: nn.Sequential(nn.Linear(FEATURES, HIDDEN), nn.Tanh(), nn.Linear(HIDDEN, CLASSES)),
+    "batchnorm": lambda: nn.Sequential(
+        nn.Linear(FEATURES, HIDDEN), nn.BatchNorm1d(HIDDEN), nn.ReLU(), nn.Linear(HIDDEN, CLASSES)
+    ),
+    "dropout": lambda: nn.Sequential(
+        nn.Linear(FEATURES, HIDDEN), nn.Dropout(0.4), nn.ReLU(), nn.Linear(HIDDEN, CLASSES)
+    ),
+}
+
+
+@final
+class Shard:
+    """One client's samples; remembers the positions that were asked for."""
+
+    augmented = False
+
+    def __init__(self, inputs: Tensor, targets: Tensor) -> None:
+        self.inputs, self.targets = inputs, targets
+        self.seen: list[list[int]] = []
+
+    def __len__(self) -> int:
+        return len(self.targets)
+
+    def batch(self, positions: np.ndarray, generator: torch.Generator | None) -> tuple[Tensor, Tensor]:
+        self.seen.append(positions.tolist())
+        where = torch.as_tensor(positions)
+        return self.inputs[where], self.targets[where]
+
+
+@functools.cache
+def _net(name: str, dtype: torch.dtype) -> nn.Module:
+    with seeded_torch(0, "init", name):
+        return NETS[name]().to(dtype)
+
+
+@functools.cache
+def _samples(sizes: tuple[int, ...], seed: int, dtype: torch.dtype) -> tuple[tuple[Tensor, Tensor], ...]:
+    rng = np.random.default_rng(seed)
+    centres = rng.normal(scale=1.5, size=(CLASSES, FEATURES))
+    clients = []
+    for size in sizes:
+        targets = rng.choice(CLASSES, size=size, p=rng.dirichlet([0.5] * CLASSES))
+        shift = rng.normal(scale=0.5, size=FEATURES)
+        inputs = centres[targets] + shift + rng.normal(size=(size, FEATURES))
+        clients.append((torch.as_tensor(inputs, dtype=dtype), torch.as_tensor(targets)))
+    return tuple(clients)
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Federation:
+    """A model and what each client holds.
+
+    Args:
+        sizes: samples of each client.
+        net: one of `NETS`.
+        dtype: of the model and the inputs.
+        seed: the experiment's seed; the data do not depend on it.
+        eligible: who may be invited; None for all.
+    """
+
+    sizes: tuple[int, ...] = (5, 12, 7, 9)
+    net: str = "perceptron"
+    dtype: torch.dtype = torch.float32
+    seed: int = 0
+    eligible: tuple[int, ...] | None = None
+
+    def module(self) -> nn.Module:
+        """The initial model, to look at and not to change."""
+        return _net(self.net, self.dtype)
+
+    def shards(self) -> tuple[Shard, ...]:
+        return tuple(Shard(*samples) for samples in _samples(self.sizes, 7, self.dtype))
+
+    def engine(self) -> TorchEngine:
+        return TorchEngine(self.module(), task("classification"))
+
+    def roster(self) -> OpenRoster:
+        return OpenRoster(len(self.sizes), self.eligible or range(len(self.sizes)))
+
+    def setup(self, versions: int | None) -> Setup:
+        layout = self.engine().layout
+        return Setup(
+            size=layout.size, dtype=layout.dtype, population=len(self.sizes), horizon=versions, seed=self.seed
+        )
+
+
+@final
+@dataclass(kw_only=True)
+class Run:
+    """All that happened in a run, in the order it happened.
+
+    Args:
+        states: the server's state at every version, from 0 on.
+        released: what each version from 1 on was made of.
+        turns: every answer of the server.
+        assignments, reports: by dispatch number, as the clients made them.
+        clients: the states of the clients that had a visit accepted, after their last one.
+        batches: positions of every batch, by dispatch number.
+        starts, ends, accepted: a client's state before and after a visit, and whether the server took the report, by
+            dispatch number; only from `play`.
+    """
+
+    states: list[ServerState] = field(default_factory=list)
+    released: list[Released] = field(default_factory=list)
+    turns: list[Turn] = field(default_factory=list)
+    assignments: dict[int, Assignment] = field(default_factory=dict)
+    reports: dict[int, Report] = field(default_factory=dict)
+    clients: dict[int, ClientState] = field(default_factory=dict)
+    batches: dict[int, list[list[int]]] = field(default_factory=dict)
+    starts: dict[int, ClientState] = field(default_factory=dict)
+    ends: dict[int, ClientState] = field(default_factory=dict)
+    accepted: dict[int, bool] = field(default_factory=dict)
+
+    @property
+    def weights(self) -> Tensor:
+        """The final weights [P]."""
+        return self.states[-1].weights
+
+    def visits(self, client: int) -> list[int]:
+        """The dispatch numbers of one client's visits, in order."""
+        return [d for d, a in self.assignments.items() if a.client == client]
+
+    def _heard(self, turn: Turn) -> None:
+        self.turns.append(turn)
+        if turn.released is not None:
+            self.states.append(turn.state)
+            self.released.append(turn.released)
+
+
+def run(recipe: Recipe, federation: Federation, *, versions: int = 3) -> Run:
+    """The recipe on the in-line driver, for so many versions."""
+    engine, shards = federation.engine(), federation.shards()
+    setup = federation.setup(versions)
+    driver = InlineDriver(recipe, setup, engine, shards.__getitem__, UniformFleet(), federation.roster())
+    story = Run()
+    for moment in driver.moments(engine.initial()):
+        if moment.assignment is None:
+            story.states.append(moment.turn.state)
+        else:
+            assert moment.report is not None
+            story.assignments[moment.assignment.dispatch] = moment.assignment
+            story.reports[moment.assignment.dispatch] = moment.report
+        story._heard(moment.turn)
+    story.clients = {
+        client: driver.state_of(client, record.accepted)
+        for client, record in story.states[-1].clients.items()
+        if record.accepted >= 0
+    }
+    _deal_out(story, shards)
+    return story
+
+
+Arrival = Callable[[Sequence[Assignment]], Sequence[Assignment]]
+Happening = Callable[[Assignment, Report], Event]
+
+
+def play(
+    recipe: Recipe,
+    federation: Federation,
+    *,
+    versions: int = 3,
+    arrival: Arrival = lambda invited: invited,
+    happening: Happening = lambda assignment, report: report,
+) -> Run:
+    """The recipe without a driver, so that a law decides who answers when, and what the server hears.
+
+    Args:
+        recipe: what to run.
+        federation: on whom.
+        versions: for how long.
+        arrival: the order in which the clients of a version work and answer.
+        happening: what becomes of a report.
+    """
+    engine, shards = federation.engine(), federation.shards()
+    setup, roster = federation.setup(versions), federation.roster()
+    initial = engine.initial()
+    turn = begin(recipe, setup, initial.weights, initial.buffers, roster)
+    story, memories = Run(states=[turn.state], turns=[turn]), dict[int, Memory]()
+    while turn.assignments:
+        for assignment in arrival(turn.assignments):
+            client = assignment.client
+            memory = memories.get(client, Memory())
+            start = memory.at(assignment.accepted)
+            state, report = work(recipe, setup, start, assignment, shards[client], engine)
+            memories[client] = memory.then(start, state, assignment.visit)
+            story.assignments[assignment.dispatch], story.reports[assignment.dispatch] = assignment, report
+            turn = receive(recipe, setup, engine.layout, turn.state, happening(assignment, report), roster)
+            story._heard(turn)
+            assert turn.verdict is not None
+            story.starts[assignment.dispatch], story.ends[assignment.dispatch] = start, state
+            story.accepted[assignment.dispatch] = turn.verdict.accepted
+    story.clients = {
+        client: memories[client].at(record.accepted)
+        for client, record in turn.state.clients.items()
+        if record.accepted >= 0
+    }
+    _deal_out(story, shards)
+    return story
+
+
+def _deal_out(story: Run, shards: Sequence[Shard]) -> None:
+    """Sorts by dispatch, and gives every visit its batches: each client's were logged in the order of its visits."""
+    story.assignments = dict(sorted(story.assignments.items()))
+    story.reports = dict(sorted(story.reports.items()))
+    for client, shard in enumerate(shards):
+        rest = iter(shard.seen)
+        for dispatch in story.visits(client):
+            story.batches[dispatch] = [next(rest) for _ in range(story.reports[dispatch].steps)]
+
+
+def same(one: Any, other: Any) -> bool:
+    """Whether two values are equal to the last bit, however deep: tensors with dtype, states, reports, turns."""
+    if isinstance(one, Tensor):
+        if not isinstance(other, Tensor) or (one.dtype, one.shape) != (other.dtype, other.shape):
+            return False
+        return bool(((one == other) | ((one != one) & (other != other))).all())  # NaN is the same as NaN
+    if dataclasses.is_dataclass(one):
+        return type(one) is type(other) and all(
+            same(getattr(one, f.name), getattr(other, f.name)) for f in dataclasses.fields(one)
+        )
+    if isinstance(one, Mapping):
+        return one.keys() == other.keys() and all(same(v, other[k]) for k, v in one.items())
+    if isinstance(one, (list, tuple)):
+        return len(one) == len(other) and all(map(same, one, other))
+    return bool(one == other)
+
+
+def copied(value: Any) -> Any:
+    """A copy of a value down to its tensors, to compare with later."""
+    if isinstance(value, Tensor):
+        return value.clone()
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return dataclasses.replace(value, **{f.name: copied(getattr(value, f.name)) for f in dataclasses.fields(value)})
+    if isinstance(value, Mapping):
+        return {k: copied(v) for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return type(value)(copied(v) for v in value)
+    return value
+
+
+def alike(one: Run, other: Run) -> bool:
+    """Whether two runs gave the same models at every version and the same updates, to the last bit."""
+    return (
+        [(s.version, len(s.weights)) for s in one.states] == [(s.version, len(s.weights)) for s in other.states]
+        and all(same((a.weights, a.buffers), (b.weights, b.buffers)) for a, b in zip(one.states, other.states, strict=True))
+        and one.reports.keys() == other.reports.keys()
+        and all(
+            same((a.client, a.update, a.buffers, a.steps, a.loss), (b.client, b.update, b.buffers, b.steps, b.loss))
+            for a, b in zip(one.reports.values(), other.reports.values(), strict=True)
+        )
+    )
+
+
+def near(one: Tensor, other: Tensor, tolerance: float = 1e-6) -> bool:
+    """Whether two tensors agree to a tolerance, relative to the larger of 1 and the largest entry."""
+    scale = max(1.0, float(other.abs().max())) if other.numel() else 1.0
+    return bool(((one.double() - other.double()).abs() <= tolerance * scale).all())
