@@ -43,7 +43,7 @@ class Segment:
     def of(self, vector: Tensor) -> Tensor:
         """This parameter's part of a vector [..., P], as a view [..., *shape]."""
         part = vector.narrow(-1, self.offset, self.size)
-        return part.view(*vector.shape[:-1], *self.shape)
+        return part.view((*vector.shape[:-1], *self.shape))
 
 
 @final

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Callable
+from typing import cast
 
 import numpy as np
 import pytest
@@ -26,7 +27,10 @@ from polyrhythm.data import (
     View,
 )
 from polyrhythm.data.labels import classes_of, encode
+from polyrhythm.data.partitions.base import whole
+from polyrhythm.data.partitions.minimum import _repaired
 from polyrhythm.errors import UserError
+from polyrhythm.streams import stream
 
 # One of each, lenient enough to succeed on any small data.
 EVERY: list[Partition] = [
@@ -252,6 +256,35 @@ def test_the_quick_start_split_works_for_every_seed() -> None:
         Dirichlet(alpha=0.3).split(view(y), 20, seed)
 
 
+def test_a_repair_takes_from_the_largest_only() -> None:
+    owner = np.repeat([0, 1], [10, 6])
+    for seed in range(10):
+        repaired, moved, filled = _repaired(owner, 3, 2, stream(seed, "partition"))
+        assert (np.bincount(repaired).tolist(), moved, filled) == ([8, 6, 2], 2, 1)
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=8), st.integers(0, 50), st.integers(0, 5))
+def test_whole_counts_sum_up_and_stay_within_one_of_their_share(raw: list[float], samples: int, seed: int) -> None:
+    shares = (np.array(raw) + 1e-9) / (np.array(raw) + 1e-9).sum()
+    counts = whole(shares, samples, stream(seed, "partition"))
+    assert counts.sum() == samples
+    assert np.abs(counts - shares * samples).max() < 1 + 1e-6
+
+
+def test_left_over_samples_favour_nobody() -> None:
+    counts = [whole(np.full(4, 0.25), 1, stream(seed, "partition")) for seed in range(400)]
+    assert np.abs(np.mean(counts, axis=0) - 0.25).max() < 0.08
+
+
+def test_shares_that_sum_to_a_little_less_than_one_lose_nothing() -> None:
+    class Zero:
+        def random(self) -> float:
+            return 0.0
+
+    assert np.cumsum(np.full(10, 0.1))[-1] < 1
+    assert whole(np.full(10, 0.1), 10, cast(np.random.Generator, Zero())).sum() == 10
+
+
 # Shards.
 
 
@@ -369,6 +402,15 @@ def test_a_column_gives_natural_clients() -> None:
     split = ByColumn(column="writer").split(view([0] * 6, writer=writers), None, 0)
     assert split.names == ("w1", "w2", "w3")
     assert [split.indices(c).tolist() for c in range(3)] == [[1, 4], [3], [0, 2, 5]]
+
+
+def test_natural_clients_are_drawn_at_random_with_their_names() -> None:
+    writers = np.arange(200) % 40
+    drawn = [ByColumn(column="w").split(view([0] * 200, w=writers), 5, seed) for seed in range(3)]
+    assert len({split.names for split in drawn}) == 3
+    for split in drawn:
+        for client, name in enumerate(split.names):
+            assert set(writers[split.indices(client)]) == {int(name)}
 
 
 def test_small_values_of_a_column_are_left_out_and_counted() -> None:

@@ -617,7 +617,8 @@ def hub_package(splits: dict[str, dict[str, Any]]) -> types.ModuleType:
             self.columns, self.column_names = columns, list(columns)
 
         def __getitem__(self, name: str) -> list[Any]:
-            return self.columns[name]
+            rows: list[Any] = self.columns[name]
+            return rows
 
     module = types.ModuleType("datasets")
 

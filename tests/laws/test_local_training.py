@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any, Unpack
 
 import torch
+from hypothesis import assume
 from hypothesis import strategies as st
 from torch import Tensor
 
@@ -64,6 +65,8 @@ def _forgets(state: Any, like: Tensor, optimiser: LocalOptimiser) -> Any:
     },
 )
 def test_one_client_is_centralised_training(trial: Trial, size: int) -> None:
+    # A bias before BatchNorm has a gradient of rounding errors, which Adam would blow up to full steps.
+    assume(trial.federation.net != "batchnorm" or "optimiser" not in trial.common)
     federation = Federation(sizes=(size,), net=trial.federation.net, dtype=torch.float64)
     settings = in_double(trial).common | Common(keep_state=True)
     settings.pop("cohort")
@@ -221,6 +224,7 @@ def test_fednova_is_its_algorithm(trial: Trial) -> None:
     },
 )
 def test_local_only_clients_train_as_if_each_were_alone(trial: Trial) -> None:
+    assume(trial.federation.net != "batchnorm" or "optimiser" not in trial.common)
     trial = in_double(trial, cohort=len(trial.federation.sizes))
     together = run(local_only(**trial.common), trial.federation)
     assert all(same(state.weights, together.states[0].weights) for state in together.states)

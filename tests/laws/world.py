@@ -41,6 +41,33 @@ NETS: dict[str, Callable[[], nn.Module]] = {
 
 
 @final
+class Odd(nn.Module):
+    """Everything that a plain net has not: frozen, tied and unused parameters, and buffers of every kind."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.frozen = nn.Linear(FEATURES, FEATURES).requires_grad_(False)
+        self.first, self.second = nn.Linear(FEATURES, FEATURES), nn.Linear(FEATURES, FEATURES)
+        self.second.weight = self.first.weight
+        self.head, self.unused = nn.Linear(FEATURES, CLASSES), nn.Linear(FEATURES, CLASSES)
+        self.register_buffer("passes", torch.tensor(0))
+        self.register_buffer("mean", torch.tensor(0.0))
+        self.register_buffer("mask", torch.tensor([True, False, True]))
+        self.register_buffer("table", torch.arange(6, dtype=torch.int8).view(2, 3))
+        self.register_buffer("empty", torch.zeros(0))
+        self.register_buffer("local", torch.zeros(2), persistent=False)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        if self.training:
+            self.passes += 1
+            self.mean.lerp_(inputs.detach().mean(), 0.5)
+            self.local += 1
+        hidden = torch.tanh(self.first(torch.tanh(self.frozen(inputs)))) + self.local.sum()
+        outputs: Tensor = self.head(torch.tanh(self.second(hidden)))
+        return outputs
+
+
+@final
 class Shard:
     """One client's samples; remembers the positions that were asked for."""
 
@@ -62,7 +89,7 @@ class Shard:
 @functools.cache
 def _net(name: str, dtype: torch.dtype) -> nn.Module:
     with seeded_torch(0, "init", name):
-        return NETS[name]().to(dtype)
+        return (Odd() if name == "odd" else NETS[name]()).to(dtype)
 
 
 @functools.cache
@@ -85,7 +112,7 @@ class Federation:
 
     Args:
         sizes: samples of each client.
-        net: one of `NETS`.
+        net: one of `NETS`, or "odd".
         dtype: of the model and the inputs.
         seed: the experiment's seed; the data do not depend on it.
         eligible: who may be invited; None for all.
@@ -194,6 +221,7 @@ def play(
     versions: int = 3,
     arrival: Arrival = lambda invited: invited,
     happening: Happening = lambda assignment, report: report,
+    apart: bool = False,
 ) -> Run:
     """The recipe without a driver, so that a law decides who answers when, and what the server hears.
 
@@ -203,6 +231,7 @@ def play(
         versions: for how long.
         arrival: the order in which the clients of a version work and answer.
         happening: what becomes of a report.
+        apart: whether every visit has an engine of its own, as if in another process.
     """
     engine, shards = federation.engine(), federation.shards()
     setup, roster = federation.setup(versions), federation.roster()
@@ -214,6 +243,7 @@ def play(
             client = assignment.client
             memory = memories.get(client, Memory())
             start = memory.at(assignment.accepted)
+            engine = federation.engine() if apart else engine
             state, report = work(recipe, setup, start, assignment, shards[client], engine)
             memories[client] = memory.then(start, state, assignment.visit)
             story.assignments[assignment.dispatch], story.reports[assignment.dispatch] = assignment, report

@@ -101,7 +101,7 @@ def test_a_step_follows_the_gradient_of_the_published_loss(
         torch.testing.assert_close(moved[name], -0.1 * parameter.grad, rtol=1e-9, atol=1e-12)
     assert reports[1].loss == pytest.approx(loss.item(), rel=1e-12), "the loss on record is the task's"
     assert reports[1].forward_samples == 2 * 12
-    assert [r.forward_samples for r in reports][0] == 0
+    assert reports[0].forward_samples == 0
     # One training pass and nothing else has moved the running statistics.
     for slot, buffer in zip(engine.layout.buffers, reports[1].buffers, strict=True):
         torch.testing.assert_close(buffer, current.get_buffer(slot.name), rtol=1e-12, atol=0)

@@ -22,7 +22,7 @@ from polyrhythm.core.interfaces import ClientData, Engine
 from polyrhythm.errors import UserError
 from polyrhythm.optimisers import carry, clip_
 from polyrhythm.recipe import Recipe
-from polyrhythm.slots.correction import Correction, chain
+from polyrhythm.slots.correction import Correction, Push, chain
 from polyrhythm.slots.mechanism import Model, Outcome, Setup, Visit
 from polyrhythm.slots.work import Plan
 from polyrhythm.streams import seeded_torch, torch_generator
@@ -119,6 +119,17 @@ def _report(assignment: Assignment, held: int, **rest: object) -> Report:
 
 
 @final
+@dataclass(frozen=True, kw_only=True)
+class _Path:
+    """The steps of a visit: their rates, the samples they used, the mean loss, and where the data cursor ended."""
+
+    rates: list[float]
+    samples: int
+    loss: float | None
+    cursor: tuple[int, int]
+
+
+@final
 class _Training:
     """One training visit."""
 
@@ -151,82 +162,91 @@ class _Training:
         }
 
     def run(self) -> tuple[ClientState, Report]:
-        plan = self.recipe.work.plan(self.visit) if self.visit.epoch_steps else Plan(steps=0)
         received = Model(weights=self.assignment.weights, buffers=self.assignment.buffers)
-        alone = self.recipe.regime == "local" and self.state.previous is not None
-        start = self.state.previous if alone and self.state.previous is not None else received
+        start = received
+        if self.recipe.regime == "local" and self.state.previous is not None:
+            start = self.state.previous
         self.engine.open(received, start, self.state.previous)
-        pushes = []
-        terms: list[Correction] = []
-        for key, mechanism in self.recipe.mechanisms():
-            if isinstance(mechanism, Correction):
-                push = mechanism.push(self.setup, self.parts[key], self.assignment.briefs.get(key, {}))
-                pushes += [push] if push is not None else []
-                terms += [mechanism] if mechanism.layers is not None else []
-        push = chain(pushes)
-        optimiser = self.recipe.optimiser
-        moments = carry(self.state.optimiser, self.engine.weights, optimiser)
-        scratch = torch.empty_like(self.engine.weights)
-        rates: list[float] = []
-        losses = torch.zeros((), dtype=torch.float64)
-        samples = 0
-        cursor = self.state.cursor
-        augment = None
-        if self.data.augmented:
-            augment = torch_generator(self.visit.seed, "augment", self.visit.client, self.visit.visit)
-        weights, gradient = self.engine.weights, self.engine.gradient
-        with seeded_torch(self.visit.seed, "network", self.visit.client, self.visit.visit):
-            for positions, after in self._batches(plan):
-                inputs, targets = self.data.batch(positions, augment)
-                loss, unused = self.engine.compute(inputs, targets, terms)
-                kept = _keep(unused, weights, moments)
-                if optimiser.clip is not None:
-                    clip_(gradient, optimiser.clip)
-                if push is not None:
-                    torch.sub(weights, received.weights, out=scratch)
-                    gradient.add_(scratch, alpha=push.pull)
-                    if push.shift is not None:
-                        gradient.add_(push.shift)
-                rate = self._rate(len(rates), plan.steps)
-                optimiser.step_(weights, gradient, rate, moments)
-                for part, before in kept:
-                    part.copy_(before)
-                self.engine.stepped()
-                losses += loss.double() * len(positions)
-                samples += len(positions)
-                cursor = after
-                rates.append(rate)
-        update = weights - start.weights
+        push, terms = self._corrections()
+        moments = carry(self.state.optimiser, self.engine.weights, self.recipe.optimiser)
+        path = self._train(received, push, terms, moments)
         pull = push.pull if push is not None else 0.0
         outcome = Outcome(
-            received=received.weights, update=update, steps=len(rates), travel=optimiser.travel(rates, pull)
+            received=received.weights,
+            update=self.engine.weights - start.weights,
+            steps=len(path.rates),
+            travel=self.recipe.optimiser.travel(path.rates, pull),
         )
-        buffers = self.engine.buffers()
+        trained = Model(weights=self.engine.weights.clone(), buffers=self.engine.buffers())
         parts, extras = {}, {}
         for key, mechanism in self.recipe.mechanisms():
-            brief = self.assignment.briefs.get(key, {})
-            parts[key], extras[key] = mechanism.finish(self.setup, self.parts[key], brief, outcome)
+            parts[key], extras[key] = mechanism.finish(self.setup, self.parts[key], self._brief(key), outcome)
         state = ClientState(
             parts={k: s for k, s in parts.items() if s},
-            cursor=cursor,
-            optimiser=moments if optimiser.keep_state else {},
-            previous=Model(weights=weights.clone(), buffers=buffers) if "previous" in self.recipe.needs() else None,
+            cursor=path.cursor,
+            optimiser=moments if self.recipe.optimiser.keep_state else {},
+            previous=trained if "previous" in self.recipe.needs() else None,
         )
         report = _report(
             self.assignment,
             self.visit.held,
-            update=update,
-            buffers=buffers,
-            steps=len(rates),
-            samples=samples,
+            update=outcome.update,
+            buffers=trained.buffers,
+            steps=outcome.steps,
+            samples=path.samples,
             forward_samples=self.engine.forward_samples,
-            rate=rates[0] if rates else 0.0,
+            rate=path.rates[0] if path.rates else 0.0,
             travel=outcome.travel,
             pull=pull,
-            loss=losses.item() / samples if samples else None,
+            loss=path.loss,
             extras={k: e for k, e in extras.items() if e},
         )
         return state, report
+
+    def _brief(self, key: str) -> State:
+        return self.assignment.briefs.get(key, {})
+
+    def _corrections(self) -> tuple[Push | None, list[Correction]]:
+        """The affine corrections as one push, and those that add a loss term."""
+        corrections = [(k, m) for k, m in self.recipe.mechanisms() if isinstance(m, Correction)]
+        pushes = [m.push(self.setup, self.parts[k], self._brief(k)) for k, m in corrections]
+        return chain([p for p in pushes if p is not None]), [m for _, m in corrections if m.layers is not None]
+
+    def _train(
+        self, received: Model, push: Push | None, terms: list[Correction], moments: dict[str, Tensor | int]
+    ) -> _Path:
+        """Takes the steps of the plan, in the engine's weights and in `moments`."""
+        plan = self.recipe.work.plan(self.visit) if self.visit.epoch_steps else Plan(steps=0)
+        optimiser, engine = self.recipe.optimiser, self.engine
+        weights, gradient = engine.weights, engine.gradient
+        away = torch.empty_like(weights)
+        names = (self.visit.client, self.visit.visit)
+        augment = torch_generator(self.visit.seed, "augment", *names) if self.data.augmented else None
+        losses = torch.zeros((), dtype=torch.float64)
+        samples, cursor = 0, self.state.cursor
+        rates: list[float] = []
+        with seeded_torch(self.visit.seed, "network", *names):
+            for positions, after in self._batches(plan):
+                inputs, targets = self.data.batch(positions, augment)
+                loss, unused = engine.compute(inputs, targets, terms)
+                untouched = _keep(unused, weights, moments)
+                if optimiser.clip is not None:
+                    clip_(gradient, optimiser.clip)
+                if push is not None:
+                    # The difference first: at w = w0 it is exactly zero, so the first step is FedAvg's.
+                    torch.sub(weights, received.weights, out=away)
+                    gradient.add_(away, alpha=push.pull)
+                    if push.shift is not None:
+                        gradient.add_(push.shift)
+                rates.append(self._rate(len(rates), plan.steps))
+                optimiser.step_(weights, gradient, rates[-1], moments)
+                for part, before in untouched:
+                    part.copy_(before)
+                engine.stepped()
+                losses += loss.double() * len(positions)
+                samples += len(positions)
+                cursor = after
+        return _Path(rates=rates, samples=samples, loss=losses.item() / samples if samples else None, cursor=cursor)
 
     def _rate(self, step: int, steps: int) -> float:
         schedule = self.recipe.schedule

@@ -1,0 +1,395 @@
+"""The server's books: what arrives wrong, late, twice or not at all changes nothing but itself."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, final
+
+import torch
+from hypothesis import strategies as st
+from torch import Tensor
+
+from polyrhythm.core import server
+from polyrhythm.core.client import ClientState, Memory, work
+from polyrhythm.core.server import Record, Turn, begin, receive
+from polyrhythm.errors import RunFailed
+from polyrhythm.papers import Common, fedavg
+from polyrhythm.recipe import Recipe
+from polyrhythm.slots.correction import ControlVariates, ModelContrast, VarianceReduction
+from polyrhythm.slots.server_step import Adam
+from polyrhythm.slots.weighing import Sharing
+from polyrhythm.wires import Arrived, Assignment, Event, Facts, Lost, Report, Timer
+
+from .law import Mutation, law, swap
+from .trials import Misfortune, Trial, arrivals, misfortunes, shuffled, trials
+from .world import Federation, alike, copied, play, run, same
+
+PARTS = (ControlVariates(), ModelContrast(layer="logits"), Adam())
+
+
+def _as_they_come(vectors: Any, weights: Any) -> torch.Tensor:
+    total, *rest = [v * w for v, w in zip(vectors, weights, strict=True)]
+    for vector in rest:
+        total = total + vector
+    return total
+
+
+def _in_order_of_arrival(reports: Any, key: Any) -> list[Report]:
+    return list(reports)
+
+
+@law(
+    trial=trials(everybody=True),
+    order=arrivals(),
+    parts=st.sampled_from((PARTS, (VarianceReduction(),))),
+    examples=12,
+    broken_by={
+        "summed in order of arrival": lambda patch: patch.setattr(server, "sorted", _in_order_of_arrival, raising=False),
+    },
+)
+def test_reports_may_arrive_in_any_order(trial: Trial, order: int, parts: Any) -> None:
+    recipe = trial.recipe(*parts)
+    straight, mixed = run(recipe, trial.federation), play(
+        recipe, trial.federation, arrival=lambda invited: shuffled(order, invited)
+    )
+    assert alike(straight, mixed)
+    assert same(straight.states[-1], mixed.states[-1])
+    assert same(straight.clients, mixed.clients)
+
+
+def _forgetful(recipe: Any, layout: Any, state: Any, report: Report) -> Any:
+    after, verdict = _TAKE(recipe, layout, state, report)
+    return replace(after, clients={**after.clients, report.client: Record(begun=report.visit + 1)}), verdict
+
+
+_TAKE = server._take
+
+
+@law(
+    trial=trials(travels=False),
+    happening=misfortunes(),
+    examples=12,
+    broken_by={
+        "states of refused visits kept": swap(
+            Memory, "at", lambda self, accepted: self.accepted if self.provisional is None else self.provisional
+        ),
+        "acceptance not written down": swap(server, "_take", _forgetful),
+    },
+)
+def test_a_refused_visit_leaves_nothing_at_its_client(trial: Trial, happening: Misfortune) -> None:
+    steps = Common(**{k: v for k, v in trial.common.items() if k != "epochs"}) | Common(steps=2, keep_state=True)  # type: ignore[typeddict-item]
+    trial = Trial(federation=trial.federation, common=steps)
+    story = play(trial.recipe(ModelContrast(layer="logits")), trial.federation, versions=5, happening=happening)
+    last: dict[int, ClientState] = {}
+    for dispatch, assignment in story.assignments.items():
+        assert same(story.starts[dispatch], last.get(assignment.client, ClientState()))
+        if story.accepted[dispatch]:
+            last[assignment.client] = story.ends[dispatch]
+
+
+Tell = Callable[[Turn, Event], Turn]
+
+
+def begun(recipe: Recipe, federation: Federation, versions: int = 3) -> tuple[list[Report], Turn, Tell]:
+    """The honest reports of the first version, the first turn, and the server as a function of a turn and an event."""
+    story = play(recipe, federation, versions=1)
+    setup, layout, roster = federation.setup(versions), federation.engine().layout, federation.roster()
+    initial = story.states[0]
+    first = begin(recipe, setup, initial.weights, initial.buffers, roster)
+    # A schedule may look at the horizon, so the work is done for this one.
+    shards = federation.shards()
+    reports = [
+        work(recipe, setup, ClientState(), a, shards[a.client], federation.engine())[1] for a in first.assignments
+    ]
+    return reports, first, lambda turn, event: receive(recipe, setup, layout, turn.state, event, roster)
+
+
+def tell_all(tell: Tell, turn: Turn, events: Sequence[Event]) -> Turn:
+    for event in events:
+        turn = tell(turn, event)
+    return turn
+
+
+def failure(action: Callable[[], object]) -> str:
+    """The words of the RunFailed that an action ends with; empty if it does not."""
+    try:
+        action()
+    except RunFailed as error:
+        return str(error)
+    return ""
+
+
+def _spoil(tensor: Tensor | None, position: int, value: float) -> Tensor:
+    assert tensor is not None
+    other = tensor.clone()
+    other.view(-1)[position] = value
+    return other
+
+
+Spoiler = Callable[[Report, float], Report]
+BATCHNORM = Federation(net="batchnorm")
+HEAD = next(s.offset for s in BATCHNORM.engine().layout.segments if s.name == "3.weight")
+SPOILERS: dict[str, Spoiler] = {
+    "the update of 3.weight": lambda r, value: replace(r, update=_spoil(r.update, HEAD + 2, value)),
+    "the buffer 1.running_var": lambda r, value: replace(
+        r, buffers=(r.buffers[0], _spoil(r.buffers[1], 0, value), *r.buffers[2:])
+    ),
+    "control_variates's change": lambda r, value: replace(
+        r, extras={"control_variates": {"change": _spoil(r.extras["control_variates"]["change"], 3, value)}}
+    ),
+}
+NOT_NUMBERS = st.sampled_from((float("nan"), float("inf"), -float("inf")))
+
+
+def _blind_to(**hidden: Any) -> Mutation:
+    return swap(
+        server,
+        "_fault",
+        lambda recipe, layout, flight, report: _FAULT(
+            recipe, layout, flight, replace(report, **{k: make(report) for k, make in hidden.items()})
+        ),
+    )
+
+
+_FAULT = server._fault
+BLIND = {
+    "NaN updates": swap(server, "first_non_finite", lambda layout, vector: None),
+    "NaN buffers": _blind_to(buffers=lambda r: tuple(torch.zeros_like(b) for b in r.buffers)),
+    "NaN extras": _blind_to(extras=lambda r: {}),
+}
+
+
+@law(
+    where=st.sampled_from(list(SPOILERS)),
+    value=NOT_NUMBERS,
+    which=st.integers(0, 3),
+    examples=12,
+    broken_by=BLIND,
+)
+def test_what_is_no_number_is_dropped_by_name_and_the_rest_renormalised(where: str, value: float, which: int) -> None:
+    recipe = fedavg(cohort=4, epochs=1) | ControlVariates()
+    reports, first, tell = begun(recipe, BATCHNORM)
+    bad = reports[which]
+    others = [r for r in reports if r is not bad]
+    turn = tell(first, SPOILERS[where](bad, value))
+    assert turn.verdict is not None
+    assert not turn.verdict.accepted
+    assert where in turn.verdict.reason
+    refused = tell_all(tell, turn, others)
+    assert refused.released is not None
+    assert refused.released.release is not None
+    assert refused.released.refused == ((bad.client, turn.verdict.reason),)
+    assert refused.released.release.reports == tuple(others)
+    total = sum(r.held for r in others)
+    assert all(
+        math.isclose(share, r.held / total)
+        for share, r in zip(refused.released.release.shares, others, strict=True)
+    )
+    lost = tell_all(tell, tell(first, Lost(dispatch=bad.dispatch, reason="away")), others)
+    assert same(refused.state, lost.state)
+    assert bool(torch.isfinite(refused.state.weights).all())
+
+
+@law(
+    where=st.sampled_from(list(SPOILERS)),
+    value=NOT_NUMBERS,
+    broken_by=BLIND | {"skipped in silence": swap(server, "_fault", lambda *given: "something is wrong")},
+)
+def test_if_all_are_bad_the_run_stops_with_the_last_good_model(where: str, value: float) -> None:
+    recipe = fedavg(cohort=4, epochs=1) | ControlVariates()
+    reports, first, tell = begun(recipe, BATCHNORM)
+    *early, last = (SPOILERS[where](r, value) for r in reports)
+    turn = tell_all(tell, first, early)
+    kept = copied(turn.state)
+    words = failure(lambda: tell(turn, last))
+    assert "version 1" in words
+    assert where in words
+    assert f"client {reports[0].client}" in words
+    assert same(turn.state, kept)
+    assert same((turn.state.weights, turn.state.buffers), (first.state.weights, first.state.buffers))
+
+
+def _lands_anyway(recipe: Any, layout: Any, state: Any, report: Report) -> Any:
+    after, verdict = _TAKE(recipe, layout, state, report)
+    return replace(after, refused=(*after.refused, (report.client, "?"))), verdict
+
+
+def _takes_by_client(recipe: Any, layout: Any, state: Any, report: Report) -> Any:
+    flight = state.flights.get(report.dispatch)
+    if flight is not None:
+        report = replace(report, client=flight.client, visit=flight.visit, version=flight.version)
+    return _TAKE(recipe, layout, state, report)
+
+
+STRANGERS: dict[str, Callable[[Report], Event]] = {
+    "twice": lambda r: r,
+    "never asked for": lambda r: replace(r, dispatch=999),
+    "from another client": lambda r: replace(r, dispatch=r.dispatch + 1),
+    "lost after it came": lambda r: Lost(dispatch=r.dispatch, reason="too late"),
+    "lost, never asked for": lambda r: Lost(dispatch=999, reason="?"),
+}
+
+
+@law(
+    stranger=st.sampled_from(list(STRANGERS)),
+    at=st.integers(1, 4),
+    versions=st.integers(1, 2),
+    examples=20,
+    broken_by={
+        "written down": swap(server, "_take", _lands_anyway),
+        "dispatch numbers are enough": swap(server, "_take", _takes_by_client),
+        "every event may release": lambda patch: patch.setattr(
+            type(fedavg().release), "ready", lambda self, waiting, in_flight: True
+        ),
+    },
+)
+def test_a_report_that_nobody_waits_for_changes_nothing(stranger: str, at: int, versions: int) -> None:
+    recipe = fedavg(cohort=4, epochs=1)
+    reports, first, tell = begun(recipe, BATCHNORM, versions)
+    turn = tell_all(tell, first, reports[:at])  # with all four, the version is released; with one version, the run over
+    kept = copied(turn.state)
+    after = tell(turn, STRANGERS[stranger](reports[at - 1]))
+    assert same(turn.state, kept)
+    assert same(after.state, kept)
+    assert (after.assignments, after.released) == ((), None)
+    assert after.verdict is not None
+    assert not after.verdict.accepted
+    rest = tell_all(tell, after, reports[at:])
+    assert same(rest.state, tell_all(tell, first, reports).state)
+
+
+FAULTY: dict[str, Callable[[Report], Report]] = {
+    "another recipe": lambda r: replace(r, recipe="0" * 64),
+    "too short": lambda r: replace(r, update=r.update[1:] if r.update is not None else None),
+    "another dtype": lambda r: replace(r, update=r.update.double() if r.update is not None else None),
+    "no update": lambda r: replace(r, update=None),
+    "no buffers": lambda r: replace(r, buffers=()),
+    "buffers of another shape": lambda r: replace(r, buffers=tuple(b.reshape(1, -1) for b in r.buffers)),
+    "buffers of another dtype": lambda r: replace(r, buffers=tuple(b.double() for b in r.buffers)),
+    "a negative number of samples": lambda r: replace(r, held=-3),
+    "no step": lambda r: replace(r, steps=0),
+}
+
+
+def _only_if(condition: Callable[[str], bool]) -> Mutation:
+    def fault(*given: Any) -> str:
+        words = _FAULT(*given)
+        return words if condition(words) else ""
+
+    return swap(server, "_fault", fault)
+
+
+@law(
+    fault=st.sampled_from(list(FAULTY)),
+    which=st.integers(0, 3),
+    examples=30,
+    broken_by={
+        "any recipe": _only_if(lambda words: "recipe" not in words),
+        "no samples, less than none": _only_if(lambda words: "samples" not in words),
+        "the update of another model": _only_if(lambda words: "layout" not in words),
+    },
+)
+def test_a_faulty_report_is_as_good_as_lost(fault: str, which: int) -> None:
+    recipe = fedavg(cohort=4, epochs=1)
+    reports, first, tell = begun(recipe, BATCHNORM)
+    turn = tell(first, FAULTY[fault](reports[which]))
+    assert turn.verdict is not None
+    assert turn.verdict.reason
+    assert not turn.verdict.accepted
+    lost = tell(first, Lost(dispatch=reports[which].dispatch, reason=turn.verdict.reason))
+    assert same(turn.state, lost.state)
+    assert turn.state.refused == ((reports[which].client, turn.verdict.reason),)
+    rest = [r for i, r in enumerate(reports) if i != which]
+    assert same(tell_all(tell, turn, rest).state, tell_all(tell, lost, rest).state)
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Nobody(Sharing):
+    """Gives no update any weight."""
+
+    def claims(self, facts: Sequence[Facts]) -> list[float]:
+        return [0.0 for _ in facts]
+
+
+def _stands_still(*given: Any) -> Any:
+    state, released = _STEP(*given)
+    return replace(state, version=state.version - 1), released
+
+
+_STEP = server._step
+
+
+@law(
+    trial=trials(nets=("batchnorm",)),
+    lost=st.booleans(),
+    broken_by={
+        "counts as no version": swap(server, "_step", _stands_still),
+        "shares of nothing": swap(server, "shares", lambda claims: [1 / max(1, len(claims)) for _ in claims]),
+    },
+)
+def test_a_version_without_any_weight_is_skipped_and_said(trial: Trial, lost: bool) -> None:
+    recipe = trial.recipe(Adam(), ControlVariates(), *([] if lost else [Nobody()]))
+
+    def happening(assignment: Assignment, report: Report) -> Event:
+        return Lost(dispatch=report.dispatch, reason="a storm") if lost else report
+
+    story = play(recipe, trial.federation, versions=2, happening=happening)
+    assert [state.version for state in story.states] == [0, 1, 2]
+    assert {a.version for a in story.assignments.values()} == {0, 1}
+    before = story.states[0]
+    for state, released in zip(story.states[1:], story.released, strict=True):
+        assert released.release is None
+        assert ("a storm" if lost else "weight") in released.note
+        assert same((state.weights, state.buffers, state.parts), (before.weights, before.buffers, before.parts))
+
+
+@law(
+    event=st.sampled_from((Arrived(client=0), Timer(time=1.0))),
+    broken_by={
+        "every event may release": lambda patch: patch.setattr(
+            type(fedavg().release), "ready", lambda self, waiting, in_flight: True
+        )
+    },
+)
+def test_nothing_is_released_before_everybody_is_heard(event: Event) -> None:
+    reports, first, tell = begun(fedavg(cohort=4, epochs=1), BATCHNORM)
+    for at in range(4):
+        turn = tell_all(tell, first, reports[:at])
+        assert turn.released is None
+        assert same(tell(turn, event).state, turn.state)
+    assert tell_all(tell, first, reports).released is not None
+
+
+def _starts_over(*given: Any) -> Any:
+    state, assignments = _INVITE(*given)
+    return replace(state, dispatched=0), assignments
+
+
+_INVITE = server._invite
+
+
+@law(
+    trial=trials(),
+    happening=misfortunes(),
+    broken_by={
+        "dispatch numbers start over": swap(server, "_invite", _starts_over),
+        "acceptance not written down": swap(server, "_take", _forgetful),
+    },
+)
+def test_assignments_are_numbered_and_know_the_last_accepted_visit(trial: Trial, happening: Misfortune) -> None:
+    story = play(trial.recipe(), trial.federation, versions=4, happening=happening)
+    assert list(story.assignments) == list(range(len(story.assignments)))
+    assert len(story.states) == 5
+    visits, accepted = Counter[int](), dict[int, int]()
+    for dispatch, assignment in story.assignments.items():
+        assert assignment.visit == visits[assignment.client]
+        assert assignment.accepted == accepted.get(assignment.client, -1)
+        assert assignment.recipe == trial.recipe().digest
+        assert same(assignment.weights, story.states[assignment.version].weights)
+        visits[assignment.client] += 1
+        if story.accepted[dispatch]:
+            accepted[assignment.client] = assignment.visit
