@@ -33,12 +33,22 @@ if TYPE_CHECKING:
     from polyrhythm.experiment import Experiment as Experiment
     from polyrhythm.experiment import Until as Until
     from polyrhythm.fleet import UniformFleet as UniformFleet
+    from polyrhythm.papers import alt as alt
+    from polyrhythm.papers import cc_fedadagrad as cc_fedadagrad
+    from polyrhythm.papers import cc_fedadam as cc_fedadam
+    from polyrhythm.papers import cc_fedams as cc_fedams
+    from polyrhythm.papers import cc_fedavg as cc_fedavg
+    from polyrhythm.papers import cc_fedsgd as cc_fedsgd
+    from polyrhythm.papers import cc_fedyogi as cc_fedyogi
+    from polyrhythm.papers import ccfl as ccfl
     from polyrhythm.papers import centralised as centralised
+    from polyrhythm.papers import curriculum_fl as curriculum_fl
     from polyrhythm.papers import fedadagrad as fedadagrad
     from polyrhythm.papers import fedadam as fedadam
     from polyrhythm.papers import fedams as fedams
     from polyrhythm.papers import fedavg as fedavg
     from polyrhythm.papers import fedavgm as fedavgm
+    from polyrhythm.papers import fedcl as fedcl
     from polyrhythm.papers import feddyn as feddyn
     from polyrhythm.papers import fednova as fednova
     from polyrhythm.papers import fedprox as fedprox
@@ -47,10 +57,15 @@ if TYPE_CHECKING:
     from polyrhythm.papers import moon as moon
     from polyrhythm.papers import scaffold as scaffold
     from polyrhythm.papers import vrl_sgd as vrl_sgd
+    from polyrhythm.parts import budget_steps as budget_steps
+    from polyrhythm.parts import buffer as buffer
     from polyrhythm.parts import by_samples as by_samples
+    from polyrhythm.parts import client_curriculum as client_curriculum
     from polyrhythm.parts import constant as constant
     from polyrhythm.parts import control_variates as control_variates
     from polyrhythm.parts import cosine as cosine
+    from polyrhythm.parts import critical_periods as critical_periods
+    from polyrhythm.parts import curriculum as curriculum
     from polyrhythm.parts import dynamic_regularisation as dynamic_regularisation
     from polyrhythm.parts import epochs as epochs
     from polyrhythm.parts import equal as equal
@@ -59,8 +74,12 @@ if TYPE_CHECKING:
     from polyrhythm.parts import local_sgd as local_sgd
     from polyrhythm.parts import model_contrast as model_contrast
     from polyrhythm.parts import normalised_averaging as normalised_averaging
+    from polyrhythm.parts import per_step as per_step
     from polyrhythm.parts import power as power
     from polyrhythm.parts import prox as prox
+    from polyrhythm.parts import random_epochs as random_epochs
+    from polyrhythm.parts import random_resize as random_resize
+    from polyrhythm.parts import sampled_staleness as sampled_staleness
     from polyrhythm.parts import server_adagrad as server_adagrad
     from polyrhythm.parts import server_adam as server_adam
     from polyrhythm.parts import server_amsgrad as server_amsgrad
@@ -68,8 +87,12 @@ if TYPE_CHECKING:
     from polyrhythm.parts import server_sgd as server_sgd
     from polyrhythm.parts import server_yogi as server_yogi
     from polyrhythm.parts import shuffled as shuffled
+    from polyrhythm.parts import skip_and_estimate as skip_and_estimate
+    from polyrhythm.parts import skip_and_resend_model as skip_and_resend_model
+    from polyrhythm.parts import skip_silently as skip_silently
     from polyrhythm.parts import step_decay as step_decay
     from polyrhythm.parts import steps as steps
+    from polyrhythm.parts import stop_on_drift as stop_on_drift
     from polyrhythm.parts import sweep as sweep
     from polyrhythm.parts import uniform as uniform
     from polyrhythm.parts import variance_reduction as variance_reduction
@@ -87,13 +110,17 @@ _HOMES = {
     "polyrhythm.runs": "Run",
     "polyrhythm.session": "run",
     "polyrhythm.papers": (
-        "centralised fedadagrad fedadam fedams fedavg fedavgm feddyn fednova fedprox fedyogi local_only moon scaffold "
+        "alt cc_fedadagrad cc_fedadam cc_fedams cc_fedavg cc_fedsgd cc_fedyogi ccfl centralised curriculum_fl "
+        "fedadagrad fedadam fedams fedavg fedavgm fedcl feddyn fednova fedprox fedyogi local_only moon scaffold "
         "vrl_sgd"
     ),
     "polyrhythm.parts": (
-        "by_samples constant control_variates cosine dynamic_regularisation epochs equal exponential local_adam "
-        "local_sgd model_contrast normalised_averaging power prox server_adagrad server_adam server_amsgrad "
-        "server_momentum server_sgd server_yogi shuffled step_decay steps sweep uniform variance_reduction when_all"
+        "budget_steps buffer by_samples client_curriculum constant control_variates cosine critical_periods "
+        "curriculum dynamic_regularisation epochs equal exponential local_adam local_sgd model_contrast "
+        "normalised_averaging per_step power prox random_epochs random_resize sampled_staleness server_adagrad "
+        "server_adam server_amsgrad server_momentum server_sgd server_yogi shuffled skip_and_estimate "
+        "skip_and_resend_model skip_silently step_decay steps stop_on_drift sweep uniform variance_reduction "
+        "when_all"
     ),
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names.split()}

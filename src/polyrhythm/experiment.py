@@ -170,6 +170,7 @@ class Experiment:
             population=self.federation.clients,
             horizon=self.rounds,
             seed=self.seed,
+            budgets=self.fleet.budgets,
         )
 
     def data_of(self, client: int) -> Holding:

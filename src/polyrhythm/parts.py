@@ -7,14 +7,19 @@ from polyrhythm.schedules import Cosine as cosine
 from polyrhythm.schedules import Exponential as exponential
 from polyrhythm.schedules import Power as power
 from polyrhythm.schedules import StepDecay as step_decay
+from polyrhythm.slots.client_curriculum import ClientCurriculum as client_curriculum
 from polyrhythm.slots.correction import ControlVariates as control_variates
 from polyrhythm.slots.correction import DynamicRegularisation as dynamic_regularisation
 from polyrhythm.slots.correction import ModelContrast as model_contrast
 from polyrhythm.slots.correction import Prox as prox
 from polyrhythm.slots.correction import VarianceReduction as variance_reduction
+from polyrhythm.slots.critical import CriticalPeriods as critical_periods
+from polyrhythm.slots.critical import RandomResize as random_resize
+from polyrhythm.slots.order import Curriculum as curriculum
 from polyrhythm.slots.order import Shuffled as shuffled
 from polyrhythm.slots.participation import Sweep as sweep
 from polyrhythm.slots.participation import Uniform as uniform
+from polyrhythm.slots.release import Buffer as buffer
 from polyrhythm.slots.release import WhenAll as when_all
 from polyrhythm.slots.server_step import Adagrad as server_adagrad
 from polyrhythm.slots.server_step import Adam as server_adam
@@ -22,17 +27,30 @@ from polyrhythm.slots.server_step import AMSGrad as server_amsgrad
 from polyrhythm.slots.server_step import Momentum as server_momentum
 from polyrhythm.slots.server_step import Sgd as server_sgd
 from polyrhythm.slots.server_step import Yogi as server_yogi
+from polyrhythm.slots.skipping import BudgetSteps as budget_steps
+from polyrhythm.slots.skipping import SkipAndEstimate as skip_and_estimate
+from polyrhythm.slots.skipping import SkipAndResendModel as skip_and_resend_model
+from polyrhythm.slots.skipping import SkipSilently as skip_silently
+from polyrhythm.slots.staleness import SampledStaleness as sampled_staleness
+from polyrhythm.slots.stopping import StopOnDrift as stop_on_drift
 from polyrhythm.slots.weighing import BySamples as by_samples
 from polyrhythm.slots.weighing import Equal as equal
 from polyrhythm.slots.weighing import NormalisedAveraging as normalised_averaging
+from polyrhythm.slots.weighing import PerStep as per_step
 from polyrhythm.slots.work import Epochs as epochs
+from polyrhythm.slots.work import RandomEpochs as random_epochs
 from polyrhythm.slots.work import Steps as steps
 
 __all__ = [
+    "budget_steps",
+    "buffer",
     "by_samples",
+    "client_curriculum",
     "constant",
     "control_variates",
     "cosine",
+    "critical_periods",
+    "curriculum",
     "dynamic_regularisation",
     "epochs",
     "equal",
@@ -41,8 +59,12 @@ __all__ = [
     "local_sgd",
     "model_contrast",
     "normalised_averaging",
+    "per_step",
     "power",
     "prox",
+    "random_epochs",
+    "random_resize",
+    "sampled_staleness",
     "server_adagrad",
     "server_adam",
     "server_amsgrad",
@@ -50,8 +72,12 @@ __all__ = [
     "server_sgd",
     "server_yogi",
     "shuffled",
+    "skip_and_estimate",
+    "skip_and_resend_model",
+    "skip_silently",
     "step_decay",
     "steps",
+    "stop_on_drift",
     "sweep",
     "uniform",
     "variance_reduction",

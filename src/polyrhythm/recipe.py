@@ -20,12 +20,16 @@ from polyrhythm.optimisers import LocalOptimiser, LocalSgd
 from polyrhythm.schedules import Constant, Schedule
 from polyrhythm.settings import Count, Settings, canonical_json
 from polyrhythm.slots.correction import ControlVariates, Correction, DynamicRegularisation, VarianceReduction
+from polyrhythm.slots.critical import CriticalPeriods, RandomResize
 from polyrhythm.slots.mechanism import Mechanism, Need
 from polyrhythm.slots.order import Order, Shuffled
 from polyrhythm.slots.participation import Participation, Uniform
 from polyrhythm.slots.release import ReleasePolicy, WhenAll
 from polyrhythm.slots.server_step import ServerStep, Sgd
-from polyrhythm.slots.weighing import BySamples, Scaling, Sharing
+from polyrhythm.slots.skipping import BudgetSteps, SkipAndResendModel, Skipping
+from polyrhythm.slots.staleness import SampledStaleness
+from polyrhythm.slots.stopping import StopOnDrift
+from polyrhythm.slots.weighing import BySamples, PerStep, Scaling, Sharing
 from polyrhythm.slots.work import Epochs, Work
 
 _NOT_DIGESTED = {"digest": False}
@@ -108,7 +112,8 @@ class Recipe(Settings):
         if isinstance(part, Mechanism):
             part = part.over(before)
         notices = self.notices
-        if before not in (part, _DEFAULTS[name]):
+        around = isinstance(part, Mechanism) and any(p is before for p in part.parts())
+        if before not in (part, _DEFAULTS[name]) and not around:
             notices = (*notices, f"{part.label()} takes the place of {before.label()} ({name.replace('_', ' ')})")
         change: dict[str, Any] = {name: part, "notices": notices, "title": title}
         return dataclasses.replace(self, **change)
@@ -130,12 +135,16 @@ class Recipe(Settings):
             self.server_step,
         )
         keyed: dict[str, Mechanism] = {}
-        for part in itertools.chain.from_iterable(m.parts() for m in slots):
+        for part in slots:
             key, number = part.label(), 2
             while key in keyed:
                 key, number = f"{part.label()}#{number}", number + 1
             keyed[key] = part
         return tuple(keyed.items())
+
+    def parts(self) -> tuple[Mechanism, ...]:
+        """Every mechanism and all that they wrap."""
+        return tuple(itertools.chain.from_iterable(m.parts() for _, m in self.mechanisms()))
 
     def key_of(self, mechanism: Mechanism) -> str:
         """The key of one of this recipe's own mechanisms."""
@@ -143,8 +152,12 @@ class Recipe(Settings):
 
     def needs(self) -> frozenset[Need]:
         """What the parts ask of the cores, together."""
+        return self._needs
+
+    @functools.cached_property
+    def _needs(self) -> frozenset[Need]:
         asked: set[Need] = set()
-        for _, mechanism in self.mechanisms():
+        for mechanism in self.parts():
             asked |= mechanism.needs()
         if self.schedule.needs_horizon:
             asked.add("horizon")
@@ -185,7 +198,7 @@ def _one_memory_of_drift(recipe: Recipe) -> None:
 
 
 def _travel_is_exact(recipe: Recipe) -> None:
-    needing = [m.label() for _, m in recipe.mechanisms() if "travel" in m.needs()]
+    needing = [m.label() for m in recipe.parts() if "travel" in m.needs()]
     if not needing:
         return
     optimiser = recipe.optimiser
@@ -222,7 +235,7 @@ def _local_regime_shares_nothing(recipe: Recipe) -> None:
         return
     shared = [
         m.label()
-        for _, m in recipe.mechanisms()
+        for m in recipe.parts()
         if isinstance(m, (ControlVariates, VarianceReduction, DynamicRegularisation, Scaling))
         or (isinstance(m, ServerStep) and m != Sgd())
     ]
@@ -235,10 +248,48 @@ def _local_regime_shares_nothing(recipe: Recipe) -> None:
         )
 
 
+def _one_policy_of_a_kind(recipe: Recipe) -> None:
+    """Policies around others that decide the same thing."""
+    kinds: tuple[tuple[type[Mechanism], str], ...] = (
+        (Skipping, "whether a client skips"),
+        (StopOnDrift, "when a client stops"),
+        (BudgetSteps, "by how much steps are cut"),
+        (CriticalPeriods, "how large the cohort is"),
+        (RandomResize, "how large the cohort is"),
+        (SampledStaleness, "which version a client works on"),
+    )
+    decided: dict[str, str] = {}
+    for part in recipe.parts():
+        for kind, what in kinds:
+            if isinstance(part, kind):
+                if what in decided:
+                    raise UserError(
+                        f"{decided[what]} and {part.label()} in one recipe",
+                        expected=f"one part that decides {what}",
+                        why="they would contradict each other",
+                        fix=f"leave {decided[what]} or {part.label()} out",
+                    )
+                decided[what] = part.label()
+
+
+def _last_model_has_no_steps(recipe: Recipe) -> None:
+    if any(isinstance(p, SkipAndResendModel) for p in recipe.parts()) and any(
+        isinstance(s, PerStep) for s in recipe.scalings
+    ):
+        raise UserError(
+            "per_step with skip_and_resend_model",
+            expected="skip_and_estimate, whose movement remembers its steps",
+            why="the way from the received model to a client's old one was not made in a number of local steps",
+            fix="use skip_and_estimate or skip_silently, or leave per_step out",
+        )
+
+
 _RULES: tuple[Callable[[Recipe], None], ...] = (
     _one_memory_of_drift,
     _travel_is_exact,
     _no_scaling_twice,
     _local_regime_shares_nothing,
+    _one_policy_of_a_kind,
+    _last_model_has_no_steps,
 )
 _DEFAULTS = {f.name: f.default for f in dataclasses.fields(Recipe)}

@@ -26,7 +26,7 @@ from polyrhythm.runs.records import Observer, Plan, RunStatus, VersionRecord, Vi
 from polyrhythm.runs.run import Run
 from polyrhythm.runs.summary import Summary, model_digest
 from polyrhythm.slots.mechanism import Model
-from polyrhythm.vectors import bytes_of
+from polyrhythm.vectors import Layout, bytes_of
 from polyrhythm.wires import Assignment, Report
 
 
@@ -173,16 +173,16 @@ class _Session:
         verdict, layout = moment.turn.verdict, self.engine.layout
         accepted = verdict is None or verdict.accepted
         beside = sum(b.numel() * b.element_size() for b in assignment.buffers)
-        model_up = 0 if report.update is None else layout.vector_bytes + beside
-        done: VisitStatus = "trained" if assignment.kind == "train" else "measured"
+        done: VisitStatus = "measured" if report.kind == "measure" else "trained" if report.fresh else "skipped"
+        reason = "" if verdict is None else verdict.reason
         return VisitRecord(
             dispatch=report.dispatch,
             client=report.client,
             version=report.version,
             visit=report.visit,
             status=done if accepted else "dropped",
-            reason="" if verdict is None else verdict.reason,
-            steps=report.steps,
+            reason=reason or _SUBSTITUTES[report.substitute].format(age=report.age),
+            steps=report.steps if report.fresh else 0,
             epochs=report.samples / report.held if report.held else 0.0,
             samples=report.samples,
             held=report.held,
@@ -190,11 +190,12 @@ class _Session:
             loss=report.loss,
             update_norm=None if report.update is None else float(torch.linalg.vector_norm(report.update)),
             bytes_down=layout.vector_bytes + beside + bytes_of(assignment.briefs, layout),
-            bytes_up=model_up + bytes_of(report.extras, layout),
-            flops=report.samples * self._cost.training + report.forward_samples * self._cost.forward,
+            bytes_up=_sent(layout, report),
+            flops=(report.samples + report.gradient_samples) * self._cost.training
+            + report.forward_samples * self._cost.forward,
             started=moment.time - report.duration,
             finished=moment.time,
-            measures=report.measures,
+            measures={**report.measures, "age": report.age} if report.substitute else report.measures,
         )
 
     def _version(self, moment: Moment, *, evaluate: bool) -> VersionRecord:
@@ -224,7 +225,14 @@ class _Session:
             bytes_up=totals.up,
             bytes_down=totals.down,
             note=released.note if released is not None else "",
+            measures=self._measures(state),
         )
+
+    def _measures(self, state: ServerState) -> dict[str, float]:
+        found: dict[str, float] = {}
+        for key, mechanism in self.experiment.recipe.mechanisms():
+            found |= mechanism.measures(state.parts[key])
+        return found
 
     def _end_without_looking(self, moment: Moment) -> str:
         """Why the run ends with this version, whatever its model can do; empty if it goes on."""
@@ -278,6 +286,24 @@ class _Session:
         samples = self.experiment.federation.train
         inputs, targets = samples.batch(torch.from_numpy(np.arange(min(2, len(samples)))))
         return count(self.engine.module, inputs, lambda outputs: self.experiment.task.loss(outputs, targets))
+
+
+_SUBSTITUTES = {
+    "": "",
+    "movement": "its movement of {age} versions ago was used",
+    "model": "its model of {age} versions ago was used",
+    "silence": "silent",
+}
+
+
+def _sent(layout: Layout, report: Report) -> int:
+    """What a report costs on the wire, in bytes; a bare word that a client skips is one."""
+    if report.kind == "measure":
+        return bytes_of(report.measures, layout)
+    if report.update is None:
+        return 1
+    beside = sum(b.numel() * b.element_size() for b in report.buffers)
+    return layout.vector_bytes + beside + bytes_of(report.extras, layout)
 
 
 def _mean_loss(reports: Sequence[Report]) -> float | None:

@@ -16,6 +16,9 @@ State = Mapping[str, Any]
 
 Kind = Literal["train", "measure"]
 
+Substitute = Literal["", "movement", "model", "silence"]
+"""What a client sent instead of training: its last movement, its last local model, or nothing; "" if it trained."""
+
 
 @final
 @dataclass(frozen=True, kw_only=True)
@@ -58,11 +61,14 @@ class Report:
     Args:
         dispatch, client, visit, version, kind, recipe: of the assignment it answers.
         held: n_i, the samples that the client holds.
-        update: w_K - w_0, [P]; None from a measuring visit.
-        buffers: after training, in layout order; empty from a measuring visit.
+        update: w_K - w_0, [P]; None from a measuring visit, from a silent one, and where the server keeps the movement.
+        buffers: after training, in layout order; empty from a visit that did not train.
+        substitute: what was sent instead of training; what follows then describes the visit that it stems from.
+        age: versions since that visit; 0 if this one trained.
         steps: optimiser steps truly taken.
         samples: samples trained on, counted as often as they were used.
         forward_samples: samples of extra forward passes, over all frozen models.
+        gradient_samples: samples of extra gradients (Fisher trace).
         rate: the local learning rate of the first step.
         travel: how far a constant gradient of one would have moved every weight: eta * a_i in FedNova's letters.
             Covers momentum, proximal pull, weight decay and schedules (K * eta for plain SGD).
@@ -85,6 +91,9 @@ class Report:
     steps: int = 0
     samples: int = 0
     forward_samples: int = 0
+    gradient_samples: int = 0
+    substitute: Substitute = ""
+    age: int = 0
     rate: float = 0.0
     travel: float = 0.0
     pull: float = 0.0
@@ -92,6 +101,11 @@ class Report:
     extras: Mapping[str, State] = field(default_factory=dict)
     measures: Mapping[str, float] = field(default_factory=dict)
     duration: float = 0.0
+
+    @property
+    def fresh(self) -> bool:
+        """Whether this visit trained."""
+        return self.kind == "train" and not self.substitute
 
     def lasting(self, seconds: float) -> Report:
         """The same report with its duration."""
@@ -148,6 +162,15 @@ class Roster(Protocol):
 
     def all(self) -> tuple[int, ...]:
         """Every eligible client, in order. O(population): only for policies that must see everybody."""
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Model:
+    """Weights and buffers of one frozen model."""
+
+    weights: Tensor
+    buffers: Buffers
 
 
 @final

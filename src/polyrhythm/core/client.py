@@ -18,13 +18,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from polyrhythm.core.interfaces import ClientData, Engine
+from polyrhythm.core.interfaces import ClientData, Computed, Engine, Opening
 from polyrhythm.errors import UserError
 from polyrhythm.optimisers import carry, clip_
 from polyrhythm.recipe import Recipe
 from polyrhythm.slots.correction import Correction, Push, chain
-from polyrhythm.slots.mechanism import Model, Outcome, Setup, Visit
-from polyrhythm.slots.work import Plan
+from polyrhythm.slots.mechanism import Model, Need, Outcome, Setup, Visit
+from polyrhythm.slots.order import Progress
+from polyrhythm.slots.work import Instead, Plan, Stop
 from polyrhythm.streams import seeded_torch, torch_generator
 from polyrhythm.vectors import Segment
 from polyrhythm.wires import Assignment, Report, State
@@ -119,14 +120,59 @@ def _report(assignment: Assignment, held: int, **rest: object) -> Report:
 
 
 @final
-@dataclass(frozen=True, kw_only=True)
+@dataclass(kw_only=True)
 class _Path:
-    """The steps of a visit: their rates, the samples they used, the mean loss, and where the data cursor ended."""
+    """The steps of a visit so far: their rates, the samples they used, where the data cursor is, what was measured."""
 
-    rates: list[float]
-    samples: int
-    loss: float | None
     cursor: tuple[int, int]
+    rates: list[float] = field(default_factory=list)
+    samples: int = 0
+    gradient_samples: int = 0
+    measures: Mapping[str, float] = field(default_factory=dict)
+    _losses: Tensor = field(default_factory=lambda: torch.zeros((), dtype=torch.float64))
+
+    def add(self, rate: float, loss: Tensor, samples: int, cursor: tuple[int, int]) -> None:
+        self.rates.append(rate)
+        self._losses += loss.double() * samples
+        self.samples += samples
+        self.cursor = cursor
+
+    @property
+    def loss(self) -> float | None:
+        return self._losses.item() / self.samples if self.samples else None
+
+
+@final
+class _Watch:
+    """What is measured at each step, on tensors, so that nothing waits for a number before it is needed."""
+
+    def __init__(self, needs: frozenset[Need], stop: Stop | None) -> None:
+        self._squares = torch.zeros((), dtype=torch.float64) if "gradient_square" in needs else None
+        self._stop = stop
+        self._reached = torch.zeros((), dtype=torch.bool)
+        self._similarity = torch.zeros((), dtype=torch.float64)
+        self.fisher: float | None = None
+
+    def look(self, gradient: Tensor, computed: Computed) -> None:
+        if self._squares is not None:
+            self._squares += torch.linalg.vector_norm(gradient, dtype=torch.float64).square()
+        if self._stop is not None and computed.pair is not None:
+            similarities = self._stop.similarity(*computed.pair)
+            self._reached |= self._stop.reached(similarities)
+            self._similarity += similarities.double().mean()
+
+    def says_stop(self) -> bool:
+        return self._stop is not None and bool(self._reached)
+
+    def measures(self, steps: int) -> dict[str, float]:
+        found: dict[str, float] = {}
+        if self._squares is not None and steps:
+            found["gradient_square"] = self._squares.item() / steps
+        if self.fisher is not None:
+            found["fisher"] = self.fisher
+        if self._stop is not None and steps:
+            found |= {"threshold": self._stop.threshold, "similarity": self._similarity.item() / steps}
+        return found
 
 
 @final
@@ -162,20 +208,37 @@ class _Training:
         }
 
     def run(self) -> tuple[ClientState, Report]:
+        plan = Plan(steps=0)
+        if self.visit.epoch_steps:
+            key = self.recipe.key_of(self.recipe.work)
+            plan = self.recipe.work.plan(self.setup, self.visit, self.parts[key], self._brief(key))
         received = Model(weights=self.assignment.weights, buffers=self.assignment.buffers)
+        if plan.instead is not None:
+            return self.state, self._substitute(plan.instead, received)
         start = received
         if self.recipe.regime == "local" and self.state.previous is not None:
             start = self.state.previous
-        self.engine.open(received, start, self.state.previous)
+        self.engine.open(
+            Opening(
+                data=self.data,
+                start=start,
+                received=received,
+                previous=self.state.previous,
+                reuse=not self.data.augmented and plan.steps >= self.visit.epoch_steps,
+            )
+        )
         push, terms = self._corrections()
         moments = carry(self.state.optimiser, self.engine.weights, self.recipe.optimiser)
-        path = self._train(received, push, terms, moments)
+        path = self._train(plan, received, push, terms, moments)
         pull = push.pull if push is not None else 0.0
         outcome = Outcome(
+            version=self.visit.version,
             received=received.weights,
             update=self.engine.weights - start.weights,
             steps=len(path.rates),
             travel=self.recipe.optimiser.travel(path.rates, pull),
+            pull=pull,
+            rate=path.rates[0] if path.rates else 0.0,
         )
         trained = Model(weights=self.engine.weights.clone(), buffers=self.engine.buffers())
         parts, extras = {}, {}
@@ -195,16 +258,35 @@ class _Training:
             steps=outcome.steps,
             samples=path.samples,
             forward_samples=self.engine.forward_samples,
-            rate=path.rates[0] if path.rates else 0.0,
+            gradient_samples=path.gradient_samples,
+            rate=outcome.rate,
             travel=outcome.travel,
             pull=pull,
             loss=path.loss,
             extras={k: e for k, e in extras.items() if e},
+            measures=path.measures,
         )
         return state, report
 
     def _brief(self, key: str) -> State:
         return self.assignment.briefs.get(key, {})
+
+    def _substitute(self, instead: Instead, received: Model) -> Report:
+        """What a visit that does not train sends."""
+        update = instead.update
+        if instead.kind == "model" and self.state.previous is not None:
+            update = self.state.previous.weights - received.weights
+        return _report(
+            self.assignment,
+            self.visit.held,
+            update=update,
+            substitute=instead.kind,
+            age=instead.age,
+            steps=instead.steps,
+            travel=instead.travel,
+            pull=instead.pull,
+            rate=instead.rate,
+        )
 
     def _corrections(self) -> tuple[Push | None, list[Correction]]:
         """The affine corrections as one push, and those that add a loss term."""
@@ -213,40 +295,48 @@ class _Training:
         return chain([p for p in pushes if p is not None]), [m for _, m in corrections if m.layers is not None]
 
     def _train(
-        self, received: Model, push: Push | None, terms: list[Correction], moments: dict[str, Tensor | int]
+        self,
+        plan: Plan,
+        received: Model,
+        push: Push | None,
+        terms: list[Correction],
+        moments: dict[str, Tensor | int],
     ) -> _Path:
         """Takes the steps of the plan, in the engine's weights and in `moments`."""
-        plan = self.recipe.work.plan(self.visit) if self.visit.epoch_steps else Plan(steps=0)
         optimiser, engine = self.recipe.optimiser, self.engine
         weights, gradient = engine.weights, engine.gradient
         away = torch.empty_like(weights)
         names = (self.visit.client, self.visit.visit)
         augment = torch_generator(self.visit.seed, "augment", *names) if self.data.augmented else None
-        losses = torch.zeros((), dtype=torch.float64)
-        samples, cursor = 0, self.state.cursor
-        rates: list[float] = []
+        watch = _Watch(self.recipe.needs(), plan.stop)
+        path = _Path(cursor=self.state.cursor)
+        if "fisher" in self.recipe.needs() and plan.steps:
+            watch.fisher = engine.fisher(received, self.data)
+            path.gradient_samples = self.visit.held
         with seeded_torch(self.visit.seed, "network", *names):
             for positions, after in self._batches(plan):
                 inputs, targets = self.data.batch(positions, augment)
-                loss, unused = engine.compute(inputs, targets, terms)
-                untouched = _keep(unused, weights, moments)
+                computed = engine.compute(inputs, targets, positions, terms, plan.stop.layer if plan.stop else None)
+                untouched = _keep(computed.unused, weights, moments)
                 if optimiser.clip is not None:
                     clip_(gradient, optimiser.clip)
+                watch.look(gradient, computed)
                 if push is not None:
                     # The difference first: at w = w0 it is exactly zero, so the first step is FedAvg's.
                     torch.sub(weights, received.weights, out=away)
                     gradient.add_(away, alpha=push.pull)
                     if push.shift is not None:
                         gradient.add_(push.shift)
-                rates.append(self._rate(len(rates), plan.steps))
-                optimiser.step_(weights, gradient, rates[-1], moments)
+                rate = self._rate(len(path.rates), plan.steps)
+                optimiser.step_(weights, gradient, rate, moments)
                 for part, before in untouched:
                     part.copy_(before)
                 engine.stepped()
-                losses += loss.double() * len(positions)
-                samples += len(positions)
-                cursor = after
-        return _Path(rates=rates, samples=samples, loss=losses.item() / samples if samples else None, cursor=cursor)
+                path.add(rate, computed.loss, len(positions), after)
+                if len(path.rates) % self.visit.epoch_steps == 0 and watch.says_stop():
+                    break
+        path.measures = watch.measures(len(path.rates))
+        return path
 
     def _rate(self, step: int, steps: int) -> float:
         schedule = self.recipe.schedule
@@ -260,9 +350,11 @@ class _Training:
         """Batches of positions for the plan, each with the cursor after it."""
         number, place = self.state.cursor if plan.continues else (0, 0)
         done = 0
+        ranking = self.recipe.order.rank(self.visit, self.engine.lens()) if plan.steps else None
         while done < plan.steps:
             name = ("pass", number) if plan.continues else ("visit", self.visit.visit, number)
-            order = self.recipe.order.one_pass(self.visit, name)
+            progress = Progress(step=done, steps=plan.steps)
+            order = self.recipe.order.one_pass(self.visit, name, ranking, progress)
             pieces = cut(len(order), self.visit.batch, self.recipe.drop_last, self.engine.single_sample_fails)
             if not pieces:
                 return  # nothing in this pass can be trained on, so nothing ever will

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Protocol
+from dataclasses import dataclass
+from typing import Protocol, final
 
 import numpy as np
 import torch
@@ -11,6 +12,7 @@ from torch import Tensor
 
 from polyrhythm.slots.correction import Correction
 from polyrhythm.slots.mechanism import Model
+from polyrhythm.slots.order import Lens
 from polyrhythm.vectors import Buffers, Layout, Segment
 
 
@@ -26,11 +28,52 @@ class ClientData(Protocol):
     def augmented(self) -> bool:
         """Whether a batch draws from the generator."""
 
+    def fixed(self, name: str) -> np.ndarray:
+        """A score that the experiment holds for each of the client's samples, float [n]."""
+
+
+@final
+@dataclass(frozen=True)
+class Computed:
+    """What one batch gave.
+
+    Args:
+        loss: the task's mean loss, detached.
+        unused: the segments that have no gradient.
+        pair: representations of the batch under the current and the received model in eval mode, each [B, F]; None if
+            nobody asked.
+    """
+
+    loss: Tensor
+    unused: tuple[Segment, ...]
+    pair: tuple[Tensor, Tensor] | None = None
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Opening:
+    """What an engine is told when a training visit begins.
+
+    Args:
+        data: the client's samples.
+        start: where training starts: the received model, or the client's own where nothing is exchanged.
+        received: what the server sent.
+        previous: the client's last local model, if it is kept.
+        reuse: whether frozen models' outputs will be asked for more often than once per sample and may be computed for
+            all samples at once: true if nothing augments them and the visit makes at least one pass.
+    """
+
+    data: ClientData
+    start: Model
+    received: Model
+    previous: Model | None
+    reuse: bool
+
 
 class Engine(Protocol):
     """Computes gradients of one model at a time. Weights and gradient are scratch that the client core steps in place.
 
-    Everything between `open` and `close` belongs to one visit.
+    Everything from one `open` to the next belongs to one visit.
     """
 
     @property
@@ -52,13 +95,25 @@ class Engine(Protocol):
     def forward_samples(self) -> int:
         """Samples of extra forward passes since `open`."""
 
-    def open(self, received: Model, start: Model, previous: Model | None) -> None:
-        """Starts a visit at `start`; `received` and `previous` are what loss terms may compare with."""
+    def open(self, visit: Opening) -> None:
+        """Starts a visit."""
 
     def compute(
-        self, inputs: Tensor, targets: Tensor, terms: Sequence[Correction]
-    ) -> tuple[Tensor, tuple[Segment, ...]]:
-        """Fills `gradient` for one batch; gives the task's mean loss, detached, and the segments without a gradient."""
+        self,
+        inputs: Tensor,
+        targets: Tensor,
+        positions: np.ndarray,
+        terms: Sequence[Correction] = (),
+        watch: str | None = None,
+    ) -> Computed:
+        """Fills `gradient` for one batch.
+
+        Args:
+            inputs, targets: the batch.
+            positions: whose they are, among the client's samples.
+            terms: corrections that add a loss term.
+            watch: the representation to give a pair of; None for none.
+        """
 
     def stepped(self) -> None:
         """Must be called when the weights have been changed."""
@@ -68,3 +123,9 @@ class Engine(Protocol):
 
     def evaluate(self, model: Model, data: ClientData, positions: np.ndarray | None = None) -> Mapping[str, float]:
         """The task's metrics in eval mode over all of a client's samples, or those at `positions`; draws nothing."""
+
+    def lens(self) -> Lens:
+        """The visit's samples under its frozen models."""
+
+    def fisher(self, model: Model, data: ClientData) -> float:
+        """Mean over a client's samples of the squared norm of that sample's gradient, in eval mode."""

@@ -17,9 +17,10 @@ from torch import Tensor
 from polyrhythm.errors import RunFailed
 from polyrhythm.recipe import Recipe
 from polyrhythm.slots.mechanism import Release, Setup
+from polyrhythm.slots.participation import Call
 from polyrhythm.slots.weighing import shares
 from polyrhythm.vectors import Buffers, Layout, combine_buffers, first_non_finite, weighted_sum
-from polyrhythm.wires import Arrived, Assignment, Event, Facts, Lost, Report, Roster, State, Timer
+from polyrhythm.wires import Arrived, Assignment, Event, Facts, Kind, Lost, Model, Report, Roster, State, Timer
 
 _NOT_FINITE = "not a finite number"
 
@@ -30,6 +31,7 @@ class Flight:
     """An assignment that is neither answered nor lost."""
 
     client: int
+    kind: Kind
     visit: int
     version: int
 
@@ -149,13 +151,20 @@ def receive(recipe: Recipe, setup: Setup, layout: Layout, state: ServerState, ev
     Raises:
         RunFailed: every update of a version had to be dropped.
     """
+    measuring = _measuring(state)
     if isinstance(event, Report):
-        state, verdict = _take(recipe, layout, state, event)
+        state, verdict = _take(recipe, setup, layout, state, event)
     elif isinstance(event, Lost):
         state, verdict = _lose(state, event)
     else:
         assert isinstance(event, (Arrived, Timer))
         verdict = None
+    if measuring:
+        # Somebody waits for what is being measured before anybody is invited to train.
+        if _measuring(state):
+            return Turn(state=state, verdict=verdict)
+        state, assignments = _invite(recipe, setup, state, roster)
+        return Turn(state=state, assignments=assignments, verdict=verdict)
     if not recipe.release.ready(waiting=len(state.waiting), in_flight=len(state.flights)):
         return Turn(state=state, verdict=verdict)
     state, released = _step(recipe, setup, layout, state)
@@ -165,29 +174,43 @@ def receive(recipe: Recipe, setup: Setup, layout: Layout, state: ServerState, ev
     return Turn(state=state, assignments=assignments, released=released, verdict=verdict)
 
 
+def _measuring(state: ServerState) -> bool:
+    return any(f.kind == "measure" for f in state.flights.values())
+
+
 def _invite(
     recipe: Recipe, setup: Setup, state: ServerState, roster: Roster
 ) -> tuple[ServerState, tuple[Assignment, ...]]:
     key = recipe.key_of(recipe.participation)
-    busy = frozenset(f.client for f in state.flights.values())
-    part, invited = recipe.participation.invite(setup, state.parts[key], state.version, roster, busy)
+    call = Call(
+        version=state.version,
+        weights=state.weights,
+        buffers=state.buffers,
+        roster=roster,
+        busy=frozenset(f.client for f in state.flights.values()),
+    )
+    part, invitations = recipe.participation.invite(setup, state.parts[key], call)
     flights, clients, assignments = dict(state.flights), dict(state.clients), []
-    for number, client in enumerate(invited, start=state.dispatched):
-        record = clients.get(client, Record())
-        flights[number] = Flight(client=client, visit=record.begun, version=state.version)
-        clients[client] = replace(record, begun=record.begun + 1)
-        briefs = {k: m.brief(setup, state.parts[k], client) for k, m in recipe.mechanisms()}
+    for number, invitation in enumerate(invitations, start=state.dispatched):
+        client, record = invitation.client, clients.get(invitation.client, Record())
+        version = state.version if invitation.version is None else invitation.version
+        model = invitation.model or Model(weights=state.weights, buffers=state.buffers)
+        flights[number] = Flight(client=client, kind=invitation.kind, visit=record.begun, version=version)
+        briefs: dict[str, State] = {}
+        if invitation.kind == "train":
+            clients[client] = replace(record, begun=record.begun + 1)
+            briefs = {k: m.brief(setup, state.parts[k], client) for k, m in recipe.mechanisms()}
         assignments.append(
             Assignment(
                 dispatch=number,
                 client=client,
                 visit=record.begun,
                 accepted=record.accepted,
-                kind="train",
-                version=state.version,
+                kind=invitation.kind,
+                version=version,
                 horizon=setup.horizon,
-                weights=state.weights,
-                buffers=state.buffers,
+                weights=model.weights,
+                buffers=model.buffers,
                 briefs={k: b for k, b in briefs.items() if b},
                 recipe=recipe.digest,
             )
@@ -202,19 +225,40 @@ def _invite(
     return state, tuple(assignments)
 
 
-def _take(recipe: Recipe, layout: Layout, state: ServerState, report: Report) -> tuple[ServerState, Verdict]:
+def _take(
+    recipe: Recipe, setup: Setup, layout: Layout, state: ServerState, report: Report
+) -> tuple[ServerState, Verdict]:
     flight = state.flights.get(report.dispatch)
     if flight is None:
         # Answered already, given up, or never asked for: the books must not change.
         return state, Verdict(dispatch=report.dispatch, accepted=False, reason="nobody waits for this report")
-    reason = _fault(recipe, layout, flight, report)
     state = _land(state, report.dispatch)
+    reason = _stranger(recipe, flight, report)
+    if not reason and flight.kind == "measure":
+        return _measured(recipe, setup, state, report), Verdict(dispatch=report.dispatch, accepted=True)
+    if not reason and report.substitute == "silence":
+        return state, Verdict(dispatch=report.dispatch, accepted=True)
+    if not reason and report.substitute:
+        for key, mechanism in recipe.mechanisms():
+            report = mechanism.fill(setup, state.parts[key], report)
+    reason = reason or _fault(layout, report)
     if reason:
         refused = (*state.refused, (flight.client, reason))
         return replace(state, refused=refused), Verdict(dispatch=report.dispatch, accepted=False, reason=reason)
     record = replace(state.clients[flight.client], accepted=flight.visit)
-    state = replace(state, waiting=(*state.waiting, report), clients={**state.clients, flight.client: record})
+    state = replace(
+        state,
+        waiting=(*state.waiting, report),
+        clients={**state.clients, flight.client: record},
+        parts={k: m.accept(setup, state.parts[k], report) for k, m in recipe.mechanisms()},
+    )
     return state, Verdict(dispatch=report.dispatch, accepted=True)
+
+
+def _measured(recipe: Recipe, setup: Setup, state: ServerState, report: Report) -> ServerState:
+    key = recipe.key_of(recipe.participation)
+    part = recipe.participation.measured(setup, state.parts[key], report)
+    return replace(state, parts={**state.parts, key: part})
 
 
 def _lose(state: ServerState, lost: Lost) -> tuple[ServerState, Verdict]:
@@ -230,15 +274,21 @@ def _land(state: ServerState, dispatch: int) -> ServerState:
     return replace(state, flights={d: f for d, f in state.flights.items() if d != dispatch})
 
 
-def _fault(recipe: Recipe, layout: Layout, flight: Flight, report: Report) -> str:
-    """What is wrong with a report, in words; empty if nothing is."""
-    if (report.client, report.visit, report.version) != (flight.client, flight.visit, flight.version):
+def _stranger(recipe: Recipe, flight: Flight, report: Report) -> str:
+    """Why a report is not the answer to its assignment; empty if it is."""
+    asked = (flight.client, flight.kind, flight.visit, flight.version)
+    if (report.client, report.kind, report.visit, report.version) != asked:
         return "the report answers another assignment"
-    if report.recipe != recipe.digest:
-        return "the report comes from another recipe"
+    return "" if report.recipe == recipe.digest else "the report comes from another recipe"
+
+
+def _fault(layout: Layout, report: Report) -> str:
+    """What is wrong with an update, in words; empty if nothing is."""
     update = report.update
     if update is None or update.shape != (layout.size,) or update.dtype != layout.dtype:
         return "the update does not have the model's layout"
+    if len(report.buffers) != (len(layout.buffers) if report.fresh else 0):
+        return "the buffers are not the model's"
     if report.held < 0:
         return f"the client reports {report.held} samples"
     if report.steps == 0:
@@ -246,7 +296,7 @@ def _fault(recipe: Recipe, layout: Layout, flight: Flight, report: Report) -> st
     name = first_non_finite(layout, update)
     if name:
         return f"{_NOT_FINITE} in the update of {name}"
-    for slot, buffer in zip(layout.buffers, report.buffers, strict=True):
+    for slot, buffer in zip(layout.buffers, report.buffers, strict=False):
         if buffer.is_floating_point() and not bool(torch.isfinite(buffer).all()):
             return f"{_NOT_FINITE} in the buffer {slot.name}"
     for key, extra in report.extras.items():
@@ -267,7 +317,9 @@ def _step(recipe: Recipe, setup: Setup, layout: Layout, state: ServerState) -> t
                 f"version {state.version + 1}: every update had to be dropped ({_reasons(state.refused)}). "
                 "The last good model is kept. Training diverges: lower the learning rate, or set clip=10"
             )
-        note = "no report has any weight" if reports else f"nobody reported ({_reasons(state.refused)})"
+        note = "no report has any weight"
+        if not reports:
+            note = f"nobody reported ({_reasons(state.refused)})" if state.refused else "everybody was silent"
         return settled, Released(version=settled.version, release=None, refused=state.refused, note=note)
     scales = [1.0] * len(reports)
     for scaling in recipe.scalings:
@@ -318,8 +370,10 @@ def _facts(version: int, report: Report) -> Facts:
 
 
 def _buffers(layout: Layout, state: ServerState, reports: tuple[Report, ...]) -> Buffers:
-    """Buffers averaged by samples, whatever weighs the updates: they are statistics of the data."""
-    if not layout.buffers:
-        return state.buffers
-    held = shares([float(r.held) for r in reports])
-    return state.buffers if held is None else combine_buffers(layout, [r.buffers for r in reports], held)
+    """Buffers averaged by samples, whatever weighs the updates: they are statistics of the data.
+
+    Clients that did not train have none to offer.
+    """
+    fresh = [r for r in reports if r.fresh]
+    held = shares([float(r.held) for r in fresh]) if layout.buffers and fresh else None
+    return state.buffers if held is None else combine_buffers(layout, [r.buffers for r in fresh], held)

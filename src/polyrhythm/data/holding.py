@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import final
 
 import numpy as np
@@ -18,10 +19,13 @@ class Holding:
     Args:
         samples: shared by all clients.
         indices: int64 [n], which of them; None for all.
+        scores: named numbers, one for each of the shared samples.
     """
 
-    def __init__(self, samples: Samples, indices: Tensor | None = None) -> None:
-        self._samples, self._indices = samples, indices
+    def __init__(
+        self, samples: Samples, indices: Tensor | None = None, scores: Mapping[str, np.ndarray] | None = None
+    ) -> None:
+        self._samples, self._indices, self._scores = samples, indices, scores or {}
 
     def __len__(self) -> int:
         return len(self._samples) if self._indices is None else len(self._indices)
@@ -30,6 +34,11 @@ class Holding:
     def augmented(self) -> bool:
         """Whether a batch draws from the generator."""
         return self._samples.augmented
+
+    def fixed(self, name: str) -> np.ndarray:
+        """A score that the experiment holds for each sample, float [n]."""
+        scores = self._scores[name]
+        return scores if self._indices is None else scores[self._indices.numpy()]
 
     def batch(self, positions: np.ndarray, generator: torch.Generator | None) -> tuple[Tensor, Tensor]:
         """Inputs [B, ...] and targets [B, ...] at the given positions."""

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Sequence
-from typing import final
+from collections.abc import Iterator, Sequence
+from typing import Literal, final
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from polyrhythm.core.interfaces import ClientData
+from polyrhythm.core.interfaces import ClientData, Computed, Opening
+from polyrhythm.engines.fisher import fisher_sum
 from polyrhythm.models.representation import locate
 from polyrhythm.slots.correction import Correction, Which
 from polyrhythm.slots.mechanism import Model
 from polyrhythm.tasks import Tally, Task
-from polyrhythm.vectors import Buffers, FlatModel, Layout, Segment
+from polyrhythm.vectors import Buffers, FlatModel, Layout
 
 EVALUATION_BATCH = 1000
 
@@ -38,6 +39,8 @@ class TorchEngine:
         self._frozen["received"].module.eval()
         self._models: dict[Which, Model] = {}
         self._loaded: set[Which] = set()
+        self._visit: Opening | None = None
+        self._frozen_features: dict[tuple[Which, str], Tensor] = {}
         self.forward_samples = 0
 
     @property
@@ -56,6 +59,21 @@ class TorchEngine:
     def single_sample_fails(self) -> bool:
         return any(isinstance(m, nn.modules.batchnorm._BatchNorm) for m in self._flat.module.modules())
 
+    @functools.cached_property
+    def one_mode(self) -> bool:
+        """Whether the module surely computes the same in training and in eval mode."""
+        return all(_same_in_both_modes(m) for m in self._flat.module.modules())
+
+    def features_now(self, layer: str, inputs: Tensor) -> Tensor:
+        """The representation under the model in training, but in eval mode and without a gradient."""
+        self.forward_samples += len(inputs)
+        self._flat.module.eval()
+        try:
+            with torch.no_grad():
+                return locate(self._flat.module, layer)(inputs)[1]
+        finally:
+            self._flat.module.train()
+
     def initial(self) -> Model:
         """The module's own weights and buffers, as it was given. Only before the first visit."""
         return Model(weights=self.weights.clone(), buffers=self._flat.buffers())
@@ -67,28 +85,37 @@ class TorchEngine:
         flat.load(model.weights, model.buffers)
         return flat.state()
 
-    def open(self, received: Model, start: Model, previous: Model | None) -> None:
-        self._models = {"received": received}
-        if previous is not None:
-            self._models["previous"] = previous
+    def open(self, visit: Opening) -> None:
+        self._visit = visit
+        self._models = {"received": visit.received}
+        if visit.previous is not None:
+            self._models["previous"] = visit.previous
         self._loaded.clear()
+        self._frozen_features.clear()
         self.forward_samples = 0
-        self._flat.load(start.weights, start.buffers)
+        self._flat.load(visit.start.weights, visit.start.buffers)
         self._flat.module.train()
 
     def compute(
-        self, inputs: Tensor, targets: Tensor, terms: Sequence[Correction]
-    ) -> tuple[Tensor, tuple[Segment, ...]]:
-        if not terms:
+        self,
+        inputs: Tensor,
+        targets: Tensor,
+        positions: np.ndarray,
+        terms: Sequence[Correction] = (),
+        watch: str | None = None,
+    ) -> Computed:
+        if not terms and watch is None:
             loss = self._task.loss(self._flat.module(inputs), targets)
-            return loss.detach(), self._flat.backward(loss)
-        view = _View(self, inputs, frozenset(name for term in terms for name in term.layers or ()))
+            return Computed(loss.detach(), self._flat.backward(loss))
+        layers = {name for term in terms for name in term.layers or ()}
+        view = _View(self, inputs, positions, layers | ({watch} if watch is not None and self.one_mode else set()))
+        pair = None if watch is None else (view.judged(watch), view.features("received", watch))
         loss = self._task.loss(view.outputs, targets)
         total = loss
         for term in terms:
             extra = term.term(view)
             total = total if extra is None else total + extra
-        return loss.detach(), self._flat.backward(total)
+        return Computed(loss.detach(), self._flat.backward(total), pair)
 
     def stepped(self) -> None:
         self._flat.refresh()
@@ -120,9 +147,39 @@ class TorchEngine:
             self._loaded.add(which)
         return flat.module
 
+    def frozen_features(self, which: Which, layer: str, inputs: Tensor, positions: np.ndarray) -> Tensor:
+        """Representation of a batch under a frozen model; from all samples at once where the visit reuses it."""
+        visit = self._visit
+        if visit is None or not visit.reuse:
+            self.forward_samples += len(inputs)
+            with torch.no_grad():
+                return locate(self.frozen(which), layer)(inputs)[1]
+        key = (which, layer)
+        if key not in self._frozen_features:
+            tap = locate(self.frozen(which), layer)
+            with torch.no_grad():
+                pieces = [tap(batch)[1] for batch, _ in _batches(visit.data)]
+            self._frozen_features[key] = torch.cat(pieces)
+            self.forward_samples += len(visit.data)
+        return self._frozen_features[key].index_select(0, torch.from_numpy(np.ascontiguousarray(positions)))
+
     def has(self, which: Which) -> bool:
         """Whether this visit has such a model."""
         return which in self._models
+
+    def lens(self) -> _Lens:
+        if self._visit is None:
+            raise RuntimeError("a lens belongs to a visit: open one first")
+        return _Lens(self, self._task, self._visit.data)
+
+    def fisher(self, model: Model, data: ClientData, chunk: int | None = 32) -> float:
+        flat = self._frozen_model("received")
+        self._loaded.discard("received")
+        flat.load(model.weights, model.buffers)
+        total = 0.0
+        for inputs, targets in _batches(data, chunk or len(data)):
+            total += fisher_sum(flat, self._task, inputs, targets)
+        return total / len(data)
 
     @property
     def module(self) -> nn.Module:
@@ -136,12 +193,27 @@ class TorchEngine:
         return self._frozen[which]
 
 
+def _same_in_both_modes(module: nn.Module) -> bool:
+    """True for layers known to ignore the mode; anybody's own layer may look at it."""
+    home = type(module).__module__
+    if not home.startswith(("torch.nn.", "polyrhythm.models.")):
+        return False
+    by_mode = (nn.modules.dropout._DropoutNd, nn.modules.batchnorm._NormBase, nn.RNNBase, nn.MultiheadAttention)
+    return not isinstance(module, by_mode) or (isinstance(module, nn.RNNBase) and not module.dropout)
+
+
+def _batches(data: ClientData, size: int = EVALUATION_BATCH) -> Iterator[tuple[Tensor, Tensor]]:
+    """All of a client's samples in order, without augmentation."""
+    for i in range(0, len(data), size):
+        yield data.batch(np.arange(i, min(i + size, len(data))), None)
+
+
 @final
 class _View:
     """One batch under up to three models; what is asked for twice is computed once."""
 
-    def __init__(self, engine: TorchEngine, inputs: Tensor, layers: frozenset[str]) -> None:
-        self._engine, self._inputs = engine, inputs
+    def __init__(self, engine: TorchEngine, inputs: Tensor, positions: np.ndarray, layers: set[str]) -> None:
+        self._engine, self._inputs, self._positions = engine, inputs, positions
         with contextlib.ExitStack() as taps:
             read = {layer: taps.enter_context(locate(engine.module, layer).watch()) for layer in sorted(layers)}
             self.outputs: Tensor = engine.module(inputs)
@@ -156,7 +228,50 @@ class _View:
     def features(self, which: Which, layer: str) -> Tensor:
         key = (which, layer)
         if key not in self._features:
-            with torch.no_grad():
-                _, self._features[key] = locate(self._engine.frozen(which), layer)(self._inputs)
-            self._engine.forward_samples += len(self._inputs)
+            self._features[key] = self._engine.frozen_features(which, layer, self._inputs, self._positions)
         return self._features[key]
+
+    def judged(self, layer: str) -> Tensor:
+        """The current model's representation in eval mode, without a gradient."""
+        if ("current", layer) in self._features and self._engine.one_mode:
+            return self._features["current", layer].detach()
+        return self._engine.features_now(layer, self._inputs)
+
+
+@final
+class _Lens:
+    """A visit's samples under its frozen models, each computed once."""
+
+    def __init__(self, engine: TorchEngine, task: Task, data: ClientData) -> None:
+        self._engine, self._task, self._data = engine, task, data
+        self._outputs: dict[Which, Tensor] = {}
+
+    @property
+    def has_previous(self) -> bool:
+        return self._engine.has("previous")
+
+    def losses(self, which: Literal["received", "previous"]) -> np.ndarray:
+        outputs = self._under(which)
+        with torch.no_grad():
+            return self._task.losses(outputs, self._targets()).double().numpy()
+
+    def predictions(self, which: Literal["received", "previous"]) -> np.ndarray:
+        outputs = self._under(which)
+        return (outputs[:, -1] if outputs.dim() == 3 else outputs).argmax(dim=-1).numpy()
+
+    def targets(self) -> np.ndarray:
+        return self._targets().numpy()
+
+    def fixed(self, name: str) -> np.ndarray:
+        return self._data.fixed(name)
+
+    def _targets(self) -> Tensor:
+        return torch.cat([targets for _, targets in _batches(self._data)])
+
+    def _under(self, which: Which) -> Tensor:
+        if which not in self._outputs:
+            module = self._engine.frozen(which)
+            with torch.no_grad():
+                self._outputs[which] = torch.cat([module(inputs) for inputs, _ in _batches(self._data)])
+            self._engine.forward_samples += len(self._data)
+        return self._outputs[which]

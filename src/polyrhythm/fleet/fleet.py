@@ -6,12 +6,20 @@ from dataclasses import dataclass
 from typing import final
 
 from polyrhythm.settings import NonNegative, Settings
+from polyrhythm.slots.budgets import Budgets
 from polyrhythm.wires import Report
 
 
 @dataclass(frozen=True, kw_only=True)
 class Fleet(Settings):
-    """Base: what the devices are like. Deterministic: the same visit always takes the same time."""
+    """Base: what the devices are like. Deterministic: the same visit always takes the same time.
+
+    Args:
+        budgets: the share of its visits in which each client can afford to train, for recipes that skip; None where
+            the fleet says nothing about it.
+    """
+
+    budgets: Budgets | None = None
 
     def duration(self, report: Report) -> float:
         """Virtual seconds between an assignment and the arrival of its report, from the work that was really done."""
@@ -30,4 +38,5 @@ class UniformFleet(Fleet):
     seconds_per_sample: NonNegative = 0.001
 
     def duration(self, report: Report) -> float:
-        return self.seconds_per_sample * (report.samples + report.forward_samples / 3)
+        trained = report.samples + report.gradient_samples
+        return self.seconds_per_sample * (trained + report.forward_samples / 3)

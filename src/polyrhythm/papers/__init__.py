@@ -1,8 +1,13 @@
 """One file per paper: citation and recipe."""
 
+from polyrhythm.papers.alt import alt
 from polyrhythm.papers.bounds import centralised, local_only
+from polyrhythm.papers.ccfl import ccfl
+from polyrhythm.papers.client_centric import cc_fedadagrad, cc_fedadam, cc_fedams, cc_fedavg, cc_fedsgd, cc_fedyogi
 from polyrhythm.papers.common import Common
+from polyrhythm.papers.curriculum_fl import curriculum_fl
 from polyrhythm.papers.fedavg import fedavg
+from polyrhythm.papers.fedcl import fedcl
 from polyrhythm.papers.feddyn import feddyn
 from polyrhythm.papers.fednova import fednova
 from polyrhythm.papers.fedopt import fedadagrad, fedadam, fedams, fedavgm, fedyogi
@@ -13,12 +18,22 @@ from polyrhythm.papers.vrl_sgd import vrl_sgd
 
 __all__ = [
     "Common",
+    "alt",
+    "cc_fedadagrad",
+    "cc_fedadam",
+    "cc_fedams",
+    "cc_fedavg",
+    "cc_fedsgd",
+    "cc_fedyogi",
+    "ccfl",
     "centralised",
+    "curriculum_fl",
     "fedadagrad",
     "fedadam",
     "fedams",
     "fedavg",
     "fedavgm",
+    "fedcl",
     "feddyn",
     "fednova",
     "fedprox",

@@ -176,10 +176,10 @@ class VarianceReduction(Correction):
         return Push(shift=-brief["drift"] if "drift" in brief else setup.zeros())
 
     def after_step(self, setup: Setup, state: State, release: Release) -> State:
-        trained = [r for r in release.reports if r.update is not None and r.steps > 0]
+        trained = [r for r in release.fresh if r.update is not None and r.steps > 0]
         if not trained:
             return state
-        mean = weighted_sum(release.updates(), [1 / len(trained)] * len(trained))
+        mean = weighted_sum([r.update for r in trained if r.update is not None], [1 / len(trained)] * len(trained))
         drift = dict(state["drift"])
         for report in trained:
             assert report.update is not None
@@ -222,7 +222,9 @@ class DynamicRegularisation(Correction):
         return {"dual": torch.add(state["dual"], outcome.update, alpha=-self.alpha)}, {}
 
     def before_step(self, setup: Setup, state: State, release: Release, mean: Tensor) -> tuple[State, Tensor]:
-        updates = release.updates()
+        updates = [r.update for r in release.fresh if r.update is not None]
+        if not updates:
+            return state, torch.add(mean, state["h"], alpha=-1 / self.alpha)
         step = weighted_sum(updates, [-self.alpha / setup.population] * len(updates))
         h = state["h"] + step
         return {"h": h}, torch.add(mean, h, alpha=-1 / self.alpha)

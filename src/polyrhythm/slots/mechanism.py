@@ -7,8 +7,8 @@ Rules:
 - Hooks have neutral defaults, so a mechanism writes only those that its equations need.
 - Vectors are [..., P] and hooks are written elementwise over them.
 
-The order of a version: `brief` for every client invited; at the client `finish` after training; `before_step` once the
-release is complete; the server step; `after_step`.
+The order of a version: `brief` for every client invited; at the client `finish` after training; for each report `fill`
+and, if it is accepted, `accept`; `before_step` once the release is complete; the server step; `after_step`.
 """
 
 from __future__ import annotations
@@ -21,15 +21,17 @@ import torch
 from torch import Tensor
 
 from polyrhythm.settings import Settings
-from polyrhythm.vectors import Buffers
-from polyrhythm.wires import Report, State
+from polyrhythm.slots.budgets import Budgets
+from polyrhythm.wires import Model, Report, State
 
-Need = Literal["previous", "travel", "horizon"]
+Need = Literal["previous", "travel", "horizon", "gradient_square", "fisher"]
 """What a mechanism asks of the cores:
 
 - "previous": the client's last local model, stored once for all who ask;
 - "travel": an exact `Report.travel`, so no local Adam and no local state kept over visits;
-- "horizon": the number of versions, known before the run starts.
+- "horizon": the number of versions, known before the run starts;
+- "gradient_square": the mean squared norm of the clipped gradients of a visit, as a measure of its report;
+- "fisher": the trace of the empirical Fisher information at the received model, as a measure of the report.
 """
 
 
@@ -44,6 +46,7 @@ class Setup:
         population: N, the clients that the federation declares.
         horizon: number of versions, if known.
         seed: the experiment's seed.
+        budgets: how much each client can afford, where the fleet says so.
     """
 
     size: int
@@ -51,6 +54,7 @@ class Setup:
     population: int
     horizon: int | None
     seed: int
+    budgets: Budgets | None = None
 
     def zeros(self, *, wide: bool = False) -> Tensor:
         """A zero vector [P]; wide: float32 where the model has half precision, for sums over many versions."""
@@ -61,12 +65,22 @@ class Setup:
 @final
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """What a client knows when it has trained: received weights w0 [P], update w_K - w0 [P], steps, travel."""
+    """What a client knows when it has trained.
 
+    Args:
+        version: of the received weights.
+        received: w0, [P].
+        update: w_K - w0, [P].
+        steps, travel, pull, rate: as in `Report`.
+    """
+
+    version: int
     received: Tensor
     update: Tensor
     steps: int
     travel: float
+    pull: float
+    rate: float
 
 
 @final
@@ -87,6 +101,11 @@ class Release:
     shares: tuple[float, ...]
     scales: tuple[float, ...]
     weights: Tensor
+
+    @property
+    def fresh(self) -> tuple[Report, ...]:
+        """The reports of visits that trained."""
+        return tuple(r for r in self.reports if r.fresh)
 
     def updates(self) -> list[Tensor]:
         """The update vectors, in dispatch order."""
@@ -121,6 +140,14 @@ class Mechanism(Settings):
         """What is sent down to one client beside the weights."""
         return {}
 
+    def fill(self, setup: Setup, state: State, report: Report) -> Report:
+        """May complete a report of a client that did not train, before it is checked."""
+        return report
+
+    def accept(self, setup: Setup, state: State, report: Report) -> State:
+        """May learn from a report once it has been checked and accepted."""
+        return state
+
     def before_step(self, setup: Setup, state: State, release: Release, mean: Tensor) -> tuple[State, Tensor]:
         """May change the mean update [P] that the server step is about to take."""
         return state, mean
@@ -128,6 +155,10 @@ class Mechanism(Settings):
     def after_step(self, setup: Setup, state: State, release: Release) -> State:
         """May learn from the release once the server has stepped."""
         return state
+
+    def measures(self, state: State) -> Mapping[str, float]:
+        """Named numbers for the record of a version, from the server's state."""
+        return {}
 
     def client_start(self, setup: Setup) -> State:
         """A client's state before its first visit."""
@@ -161,14 +192,7 @@ class Visit:
     epoch_steps: int
 
 
-@final
-@dataclass(frozen=True, kw_only=True)
-class Model:
-    """Weights and buffers of one frozen model."""
-
-    weights: Tensor
-    buffers: Buffers
-
+__all__ = ["Mechanism", "Model", "Need", "Outcome", "Release", "Setup", "States", "Visit"]
 
 States = Mapping[str, State]
 """States, briefs or extras of all mechanisms, by key."""

@@ -1,31 +1,79 @@
-"""Who is invited now?"""
+"""Who is invited now, and on which version?"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import final
 
+from torch import Tensor
+
 from polyrhythm.settings import Count
-from polyrhythm.slots.mechanism import Mechanism, Setup
+from polyrhythm.slots.mechanism import Mechanism, Release, Setup
 from polyrhythm.streams import stream
-from polyrhythm.wires import Roster, State
+from polyrhythm.vectors import Buffers
+from polyrhythm.wires import Kind, Model, Report, Roster, State
 
 DEFAULT_COHORT = 10
 
 
+@final
+@dataclass(frozen=True, kw_only=True)
+class Call:
+    """What a participation may look at when it is asked for invitations.
+
+    Args:
+        version: the server's version.
+        weights, buffers: of that version.
+        roster: who is there.
+        busy: clients with an assignment in flight: never invited.
+        count: how many to invite at most, decided by a policy around this one; None for the policy's own size.
+    """
+
+    version: int
+    weights: Tensor
+    buffers: Buffers
+    roster: Roster
+    busy: frozenset[int] = frozenset()
+    count: int | None = None
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Invitation:
+    """One client to send work to.
+
+    Args:
+        client: whom.
+        kind: "train", or "measure".
+        version: of `model`; None for the server's current version.
+        model: an older version to work on; None for the current one.
+    """
+
+    client: int
+    kind: Kind = "train"
+    version: int | None = None
+    model: Model | None = None
+
+
+Invitations = tuple[Invitation, ...]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Participation(Mechanism):
-    """Base: invites nobody. Called once per version, and by rolling releases whenever a place is free."""
+    """Base. Asked once per version, again when clients it had measured have all answered."""
 
-    def invite(
-        self, setup: Setup, state: State, version: int, roster: Roster, busy: frozenset[int]
-    ) -> tuple[State, tuple[int, ...]]:
-        """The clients to invite on `version`, distinct and none of them in `busy` (never two visits in flight)."""
-        return state, ()
+    def invite(self, setup: Setup, state: State, call: Call) -> tuple[State, Invitations]:
+        """Distinct clients, none of them busy."""
+        raise NotImplementedError
+
+    def measured(self, setup: Setup, state: State, report: Report) -> State:
+        """May learn from a measuring visit."""
+        return state
 
     @property
     def size(self) -> int:
-        """How many clients one version invites at most."""
+        """How many clients one version invites, as far as the settings say."""
         raise NotImplementedError
 
 
@@ -46,17 +94,17 @@ class Uniform(Participation):
 
     cohort: Count | None = None
 
-    def invite(
-        self, setup: Setup, state: State, version: int, roster: Roster, busy: frozenset[int]
-    ) -> tuple[State, tuple[int, ...]]:
-        return state, roster.draw(self.size, stream(setup.seed, "cohort", version), busy)
+    def invite(self, setup: Setup, state: State, call: Call) -> tuple[State, Invitations]:
+        count = self.size if call.count is None else call.count
+        drawn = call.roster.draw(count, stream(setup.seed, "cohort", call.version), call.busy)
+        return state, tuple(Invitation(client=c) for c in drawn)
 
     @property
     def size(self) -> int:
         return self.cohort or DEFAULT_COHORT
 
     def over(self, earlier: Mechanism) -> Mechanism:
-        return _inherit(self, earlier)
+        return rebased(self, earlier)
 
 
 @final
@@ -79,28 +127,68 @@ class Sweep(Participation):
     def server_start(self, setup: Setup) -> State:
         return {"sweep": 0, "rest": []}
 
-    def invite(
-        self, setup: Setup, state: State, version: int, roster: Roster, busy: frozenset[int]
-    ) -> tuple[State, tuple[int, ...]]:
+    def invite(self, setup: Setup, state: State, call: Call) -> tuple[State, Invitations]:
         sweep, rest = state["sweep"], state["rest"]
         if not rest:
-            everybody = roster.all()
+            everybody = call.roster.all()
             order = stream(setup.seed, "cohort", "sweep", sweep).permutation(len(everybody))
             rest = [everybody[i] for i in order]
             sweep += 1
-        present = roster.present(tuple(c for c in rest if c not in busy))[: self.size]
+        count = self.size if call.count is None else call.count
+        present = call.roster.present(tuple(c for c in rest if c not in call.busy))[:count]
         invited = frozenset(present)
-        return {"sweep": sweep, "rest": [c for c in rest if c not in invited]}, present
+        left = [c for c in rest if c not in invited]
+        return {"sweep": sweep, "rest": left}, tuple(Invitation(client=c) for c in present)
 
     @property
     def size(self) -> int:
         return self.cohort or DEFAULT_COHORT
 
     def over(self, earlier: Mechanism) -> Mechanism:
-        return _inherit(self, earlier)
+        return rebased(self, earlier)
 
 
-def _inherit(part: Uniform | Sweep, earlier: Mechanism) -> Mechanism:
-    if part.cohort is not None or not isinstance(earlier, Participation):
-        return part
-    return replace(part, cohort=earlier.size)
+@dataclass(frozen=True, kw_only=True)
+class Around(Participation):
+    """Base of policies around another one. Their own state stands beside the inner policy's, which is under "inner".
+
+    Args:
+        inner: the policy around which this one stands; set by the pipe.
+    """
+
+    inner: Participation = Uniform()
+
+    def over(self, earlier: Mechanism) -> Mechanism:
+        return replace(self, inner=earlier) if isinstance(earlier, Participation) else self
+
+    def parts(self) -> tuple[Mechanism, ...]:
+        return (self, *self.inner.parts())
+
+    @property
+    def size(self) -> int:
+        return self.inner.size
+
+    def server_start(self, setup: Setup) -> State:
+        return {"inner": self.inner.server_start(setup)}
+
+    def invite(self, setup: Setup, state: State, call: Call) -> tuple[State, Invitations]:
+        inner, invitations = self.inner.invite(setup, state["inner"], call)
+        return {**state, "inner": inner}, invitations
+
+    def measured(self, setup: Setup, state: State, report: Report) -> State:
+        return {**state, "inner": self.inner.measured(setup, state["inner"], report)}
+
+    def after_step(self, setup: Setup, state: State, release: Release) -> State:
+        return {**state, "inner": self.inner.after_step(setup, state["inner"], release)}
+
+    def measures(self, state: State) -> Mapping[str, float]:
+        return self.inner.measures(state["inner"])
+
+
+def rebased(base: Participation, earlier: Mechanism) -> Participation:
+    """A base policy in the place of the earlier one's base: policies around that stay, and it inherits the cohort."""
+    if isinstance(earlier, Around):
+        return replace(earlier, inner=rebased(base, earlier.inner))
+    if isinstance(earlier, Participation) and getattr(base, "cohort", 0) is None:
+        return replace(base, cohort=earlier.size)  # type: ignore[call-arg]
+    return base

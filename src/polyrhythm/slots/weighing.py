@@ -94,3 +94,30 @@ class NormalisedAveraging(Scaling):
         else:
             effective = math.fsum(s * t for s, t in zip(shares, travels, strict=True))
         return [effective / t if t > 0 else 0.0 for t in travels]
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class PerStep(Scaling):
+    """Divides every update by the work behind it, so that a client counts by its direction per step.
+
+    divide = "none" is exactly no scaling. With "steps", an update is as small as one step, and the server's learning
+    rate must make up for it. No state.
+
+    Args:
+        divide: "steps": by K_i, the steps truly taken (the paper); "travel": by the effective sum of their rates, which
+            gives the mean gradient; "none".
+
+    Reference: "Client-Centric Federated Adaptive Optimization", 2025, Algorithm 1 and appendix A(a).
+    """
+
+    divide: Literal["steps", "travel", "none"] = "steps"
+
+    def needs(self) -> frozenset[Need]:
+        return frozenset({"travel"}) if self.divide == "travel" else frozenset()
+
+    def scales(self, facts: Sequence[Facts], shares: Sequence[float]) -> list[float]:
+        if self.divide == "none":
+            return [1.0] * len(facts)
+        by = [float(f.steps) if self.divide == "steps" else f.travel for f in facts]
+        return [1 / b if b > 0 else 0.0 for b in by]

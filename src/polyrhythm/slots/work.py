@@ -1,13 +1,57 @@
-"""How much does a client do?"""
+"""How much does a client do, or what is sent instead?"""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import final
+from dataclasses import dataclass, replace
+from typing import Literal, Protocol, final
 
+from torch import Tensor
+
+from polyrhythm.errors import UserError
 from polyrhythm.settings import Count, Positive
-from polyrhythm.slots.mechanism import Mechanism, Visit
+from polyrhythm.slots.mechanism import Mechanism, Outcome, Setup, Visit
+from polyrhythm.streams import stream
+from polyrhythm.wires import State, Substitute
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Instead:
+    """What a client sends instead of training.
+
+    Args:
+        kind: "movement", "model" or "silence".
+        update: the movement, [P]; None where the server keeps it, and for a model, which the client core subtracts.
+        steps, travel, pull, rate: of the visit that it stems from.
+        age: versions since then.
+    """
+
+    kind: Substitute
+    update: Tensor | None = None
+    steps: int = 0
+    travel: float = 0.0
+    pull: float = 0.0
+    rate: float = 0.0
+    age: int = 0
+
+
+class Stop(Protocol):
+    """Ends a visit early: looks at every batch before its step; the running epoch always finishes."""
+
+    @property
+    def layer(self) -> str:
+        """The representation that is compared."""
+
+    def similarity(self, current: Tensor, received: Tensor) -> Tensor:
+        """How alike the representations [B, F] of a batch's samples are, [B]."""
+
+    def reached(self, similarities: Tensor) -> Tensor:
+        """Whether a batch with these similarities [B] says stop, bool []."""
+
+    @property
+    def threshold(self) -> float:
+        """For the record."""
 
 
 @final
@@ -16,21 +60,30 @@ class Plan:
     """What a visit is going to do.
 
     Args:
-        steps: optimiser steps.
+        steps: optimiser steps at most.
         continues: whether the passes over the data go on where the last visit stopped, instead of starting afresh.
+        stop: ends the visit after the epoch in which a batch says so; None to do all steps.
+        instead: what is sent instead of training; None to train.
     """
 
     steps: int
     continues: bool = False
+    stop: Stop | None = None
+    instead: Instead | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Work(Mechanism):
     """Base: what a visit does, decided before it starts."""
 
-    def plan(self, visit: Visit) -> Plan:
+    def plan(self, setup: Setup, visit: Visit, state: State, brief: State) -> Plan:
         """The plan of one training visit."""
         raise NotImplementedError
+
+
+def rebased(base: Work, earlier: Mechanism) -> Work:
+    """A base in the place of the earlier one's base; policies around that stay."""
+    return replace(earlier, inner=rebased(base, earlier.inner)) if isinstance(earlier, Around) else base
 
 
 @final
@@ -43,12 +96,19 @@ class Epochs(Work):
 
     Args:
         epochs: passes per visit, > 0; 0.5 is half a pass.
+        rule: "passes"; or "code": floor(n_i / batch) + 1 steps per epoch, as the curriculum paper's program counts
+            them, which is one more where the batch divides n_i.
     """
 
     epochs: Positive = 1.0
+    rule: Literal["passes", "code"] = "passes"
 
-    def plan(self, visit: Visit) -> Plan:
-        return Plan(steps=max(1, math.floor(self.epochs * visit.epoch_steps + 0.5)))
+    def plan(self, setup: Setup, visit: Visit, state: State, brief: State) -> Plan:
+        per_epoch = visit.epoch_steps if self.rule == "passes" else visit.held // visit.batch + 1
+        return Plan(steps=max(1, math.floor(self.epochs * per_epoch + 0.5)))
+
+    def over(self, earlier: Mechanism) -> Mechanism:
+        return rebased(self, earlier)
 
 
 @final
@@ -66,5 +126,78 @@ class Steps(Work):
 
     steps: Count = 1
 
-    def plan(self, visit: Visit) -> Plan:
+    def plan(self, setup: Setup, visit: Visit, state: State, brief: State) -> Plan:
         return Plan(steps=self.steps, continues=True)
+
+    def over(self, earlier: Mechanism) -> Mechanism:
+        return rebased(self, earlier)
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class RandomEpochs(Work):
+    """A number of epochs drawn anew for every client and visit, uniform on epochs - spread ... epochs + spread.
+
+    spread = 0 is exactly `Epochs`. No state.
+
+    Args:
+        epochs: the middle.
+        spread: how far it varies, less than `epochs`.
+
+    Reference: "Client-Centric Federated Adaptive Optimization", 2025, section 5: {1, ..., 5}.
+    """
+
+    epochs: Count = 3
+    spread: int = 2
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0 <= self.spread < self.epochs:
+            raise UserError(
+                f"random_epochs: epochs={self.epochs}, spread={self.spread}",
+                expected="a spread of 0 or more, and less than epochs",
+                why="every visit makes at least one epoch",
+                fix=f"spread={max(self.epochs - 1, 0)} or less",
+            )
+
+    def plan(self, setup: Setup, visit: Visit, state: State, brief: State) -> Plan:
+        drawn = stream(visit.seed, "work", "epochs", visit.client, visit.visit)
+        epochs = int(drawn.integers(self.epochs - self.spread, self.epochs + self.spread, endpoint=True))
+        return Epochs(epochs=epochs).plan(setup, visit, state, brief)
+
+    def over(self, earlier: Mechanism) -> Mechanism:
+        return rebased(self, earlier)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Around(Work):
+    """Base of policies around another one. Each changes another part of the plan, so their order does not matter.
+
+    Args:
+        inner: the policy around which this one stands; set by the pipe.
+    """
+
+    inner: Work = Epochs()
+
+    def over(self, earlier: Mechanism) -> Mechanism:
+        return replace(self, inner=earlier) if isinstance(earlier, Work) else self
+
+    def parts(self) -> tuple[Mechanism, ...]:
+        return (self, *self.inner.parts())
+
+    def plan(self, setup: Setup, visit: Visit, state: State, brief: State) -> Plan:
+        return self.inner.plan(setup, visit, state.get("inner", {}), brief.get("inner", {}))
+
+    def server_start(self, setup: Setup) -> State:
+        return {"inner": self.inner.server_start(setup)}
+
+    def client_start(self, setup: Setup) -> State:
+        return {"inner": self.inner.client_start(setup)}
+
+    def brief(self, setup: Setup, state: State, client: int) -> State:
+        inner = self.inner.brief(setup, state["inner"], client)
+        return {"inner": inner} if inner else {}
+
+    def finish(self, setup: Setup, state: State, brief: State, outcome: Outcome) -> tuple[State, State]:
+        inner, extra = self.inner.finish(setup, state["inner"], brief.get("inner", {}), outcome)
+        return {**state, "inner": inner}, {"inner": extra} if extra else {}

@@ -1,0 +1,101 @@
+"""Which clients are easy? The curriculum over clients."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal, final
+
+from polyrhythm.settings import Count
+from polyrhythm.slots.mechanism import Mechanism, Need, Release, Setup
+from polyrhythm.slots.pacing import Pacing
+from polyrhythm.slots.participation import DEFAULT_COHORT, Call, Invitation, Invitations, Participation, rebased
+from polyrhythm.streams import stream
+from polyrhythm.wires import Report, State
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class ClientCurriculum(Participation):
+    """Easy clients first: a pool of the g(u) easiest clients, taken in shuffled mini-batches of one cohort each.
+
+    When the pool is used up, all clients are scored by the mean loss of the current model on their data, ordered, and
+    the first g(u) make the next pool; u counts client updates, out of cohort * rounds. The last cohort of a pool is
+    short if the cohort does not divide it.
+
+    Scores come from measuring visits to everybody at each refill (the paper), or from the loss that clients last
+    reported while they trained, which costs nothing. A client that cannot be reached keeps its score; one without a
+    score counts as hardest.
+
+    There is no neutral value: with order="random" and a pacing of b = 1 every client takes part once per pool, as with
+    `Sweep`, whose law it keeps. Server state: the scores and the pool, O(population).
+
+    Args:
+        cohort: clients per version; None for that of the participation it takes the place of.
+        pacing: g, over client updates.
+        order: "curriculum" (easy first), "anti", "random".
+        scores: "measured" or "reported".
+
+    Reference: "When do curricula work in federated learning?", ICCV 2023, section 5 and the authors' scheduler.
+    """
+
+    cohort: Count | None = None
+    pacing: Pacing = field(default_factory=Pacing)
+    order: Literal["curriculum", "anti", "random"] = "curriculum"
+    scores: Literal["measured", "reported"] = "measured"
+
+    def needs(self) -> frozenset[Need]:
+        return frozenset({"horizon"})
+
+    def over(self, earlier: Mechanism) -> Mechanism:
+        return rebased(self, earlier)
+
+    @property
+    def size(self) -> int:
+        return self.cohort or DEFAULT_COHORT
+
+    def server_start(self, setup: Setup) -> State:
+        return {"scores": {}, "pool": [], "refills": 0, "updates": 0, "asked": False}
+
+    def invite(self, setup: Setup, state: State, call: Call) -> tuple[State, Invitations]:
+        if not state["pool"]:
+            measured = self.scores == "measured" and self.order != "random"
+            if measured and not state["asked"]:
+                everybody = call.roster.present(tuple(c for c in call.roster.all() if c not in call.busy))
+                asked = tuple(Invitation(client=c, kind="measure") for c in everybody)
+                if asked:
+                    return {**state, "asked": True}, asked
+            state = self._refill(setup, state, call)
+        count = self.size if call.count is None else call.count
+        present = call.roster.present(tuple(c for c in state["pool"] if c not in call.busy))[:count]
+        taken = frozenset(present)
+        left = [c for c in state["pool"] if c not in taken]
+        # Those who are away would keep a used-up pool open for ever.
+        pool = left if present else []
+        return {**state, "pool": pool}, tuple(Invitation(client=c) for c in present)
+
+    def _refill(self, setup: Setup, state: State, call: Call) -> State:
+        everybody = call.roster.all()
+        generator = stream(setup.seed, "cohort", "pool", state["refills"])
+        chance = [everybody[i] for i in generator.permutation(len(everybody))]
+        ordered = chance
+        if self.order != "random":
+            sign = 1.0 if self.order == "curriculum" else -1.0
+            unknown = float("inf")
+            ordered = sorted(chance, key=lambda c: sign * state["scores"].get(c, unknown))
+        total = self.size * (setup.horizon or 1)
+        pool = ordered[: self.pacing.count(len(ordered), state["updates"], total)]
+        shuffled = [pool[i] for i in generator.permutation(len(pool))]
+        return {**state, "pool": shuffled, "refills": state["refills"] + 1, "asked": False}
+
+    def measured(self, setup: Setup, state: State, report: Report) -> State:
+        return {**state, "scores": {**state["scores"], report.client: report.measures["loss"]}}
+
+    def after_step(self, setup: Setup, state: State, release: Release) -> State:
+        scores = state["scores"]
+        if self.scores == "reported":
+            scores = {**scores, **{r.client: r.loss for r in release.fresh if r.loss is not None}}
+        return {**state, "scores": scores, "updates": state["updates"] + len(release.reports)}
+
+    def measures(self, state: State) -> Mapping[str, float]:
+        return {"pool": float(len(state["pool"]))}

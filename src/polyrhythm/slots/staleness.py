@@ -1,0 +1,47 @@
+"""Staleness without a clock: every invited client works on one of the last models, drawn by chance."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import final
+
+from polyrhythm.settings import Count
+from polyrhythm.slots.mechanism import Setup
+from polyrhythm.slots.participation import Around, Call, Invitations
+from polyrhythm.streams import stream
+from polyrhythm.wires import Model, State
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class SampledStaleness(Around):
+    """Each invitation is for one of the last `max_delay` models, drawn uniformly among those that exist.
+
+    How the client-centric paper simulates asynchrony: no event clock, delays in {0, ..., max_delay - 1}.
+    max_delay = 1 is exactly the inner policy. Server state: the last max_delay models.
+
+    Args:
+        max_delay: how many models back a client may work on.
+
+    Reference: "Client-Centric Federated Adaptive Optimization", 2025, section 5.
+    """
+
+    max_delay: Count = 5
+
+    def server_start(self, setup: Setup) -> State:
+        return {**super().server_start(setup), "models": []}
+
+    def invite(self, setup: Setup, state: State, call: Call) -> tuple[State, Invitations]:
+        models = state["models"]
+        if not models or models[-1][0] < call.version:
+            current = Model(weights=call.weights, buffers=call.buffers)
+            models = [*models, (call.version, current)][-self.max_delay :]
+        state, invitations = super().invite(setup, {**state, "models": models}, call)
+        delayed = []
+        for invitation in invitations:
+            if invitation.kind == "train":
+                drawn = stream(setup.seed, "delay", call.version, invitation.client).integers(len(models))
+                version, model = models[-1 - int(drawn)]
+                invitation = replace(invitation, version=version, model=model)
+            delayed.append(invitation)
+        return state, tuple(delayed)

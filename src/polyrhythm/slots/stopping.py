@@ -1,0 +1,102 @@
+"""ALT: a client stops its local epochs when its representation has drifted from the received model's."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Literal, final
+
+import torch
+from torch import Tensor
+
+from polyrhythm.settings import Count
+from polyrhythm.slots.mechanism import Need, Setup, Visit
+from polyrhythm.slots.work import Around, Plan
+from polyrhythm.wires import State
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Drift:
+    """The rule of one visit: stop once a batch's similarity falls below the threshold."""
+
+    layer: str
+    threshold: float
+    batch: str
+    k: int
+
+    def similarity(self, current: Tensor, received: Tensor) -> Tensor:
+        """Cosines in [-1, 1]; 1 where both are zero, as dead units leave them, and 0 where one is. Never NaN."""
+        lengths = torch.linalg.vector_norm(current, dim=1) * torch.linalg.vector_norm(received, dim=1)
+        both_zero = (current == 0).all(dim=1) & (received == 0).all(dim=1)
+        cosine = (current * received).sum(dim=1) / lengths.clamp(min=torch.finfo(current.dtype).tiny)
+        return torch.where(both_zero, torch.ones_like(cosine), cosine.clamp(-1.0, 1.0))
+
+    def reached(self, similarities: Tensor) -> Tensor:
+        return self._describe(similarities) < self.threshold
+
+    def _describe(self, similarities: Tensor) -> Tensor:
+        k = min(self.k, len(similarities))
+        if self.batch == "mean":
+            return similarities.mean()
+        if self.batch in ("min", "min_k"):
+            return similarities.kthvalue(k if self.batch == "min_k" else 1).values
+        if self.batch in ("max", "max_k"):
+            place = len(similarities) - (k if self.batch == "max_k" else 1) + 1
+            return similarities.kthvalue(place).values
+        # "sample": below if fewer than half of the samples are at or above the threshold.
+        return torch.quantile(similarities, 0.5, interpolation="higher")
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class StopOnDrift(Around):
+    """Ends a visit after the epoch in which the local representation has left the received model's.
+
+    Before each step, the cosine between the representation of the batch's samples under the evolving local model and
+    under the received one is compared with T_h(r) = a + b * r / R, where r = 1 ... R is the version. The running epoch
+    finishes, no new one begins; there is at least one. The threshold rises, so clients do less the further the
+    federation has come.
+
+    Neutral value: a = -1 with b = 0: no cosine is below -1, so nothing is ever stopped, exactly. For one assignment, a
+    higher threshold never runs more epochs. No state. One forward pass of the received model per sample (once per
+    visit, where nothing augments the samples), and one more of the local model where it has dropout or BatchNorm:
+    similarity is judged in eval mode.
+
+    Args:
+        a: threshold at the start.
+        b: what it gains over the run; 0 for a constant one. Needs the number of rounds.
+        representation: "projection" (else "features"), "features", "logits", or the name of a submodule.
+        batch: how a batch's cosines become one: "mean", "min", "max", "min_k" and "max_k" (the k-th smallest or
+            largest), "sample" (stop if fewer than half of the samples are at or above the threshold).
+        k: for "min_k" and "max_k".
+        endpoints: "paper": r = 1 ... R over R; "code": 0 ... R-1 over R-1.
+
+    Departures: the authors' code lets the local model judge in training mode, and its "sample" drops samples from the
+    step. Its shipped configurations use "min".
+
+    Reference: "Adaptive Local Training in Federated Learning" (ALT), 2025.
+    """
+
+    a: float = 0.1
+    b: float = 0.8
+    representation: str = "projection"
+    batch: Literal["mean", "min", "max", "min_k", "max_k", "sample"] = "mean"
+    k: Count = 2
+    endpoints: Literal["paper", "code"] = "paper"
+
+    def needs(self) -> frozenset[Need]:
+        return frozenset({"horizon"}) if self.b else frozenset()
+
+    def plan(self, setup: Setup, visit: Visit, state: State, brief: State) -> Plan:
+        inner = super().plan(setup, visit, state, brief)
+        rule = Drift(layer=self.representation, threshold=self.threshold(visit), batch=self.batch, k=self.k)
+        return replace(inner, stop=rule)
+
+    def threshold(self, visit: Visit) -> float:
+        """T_h of a visit's version."""
+        if not self.b:
+            return self.a
+        horizon = visit.horizon or 1
+        if self.endpoints == "code":
+            return self.a + self.b * visit.version / max(horizon - 1, 1)
+        return self.a + self.b * (visit.version + 1) / horizon
