@@ -149,6 +149,7 @@ def receive(recipe: Recipe, setup: Setup, layout: Layout, state: ServerState, ev
     Raises:
         RunFailed: every update of a version had to be dropped.
     """
+    before, over = state, setup.horizon is not None and state.version >= setup.horizon
     if isinstance(event, Report):
         state, verdict = _take(recipe, layout, state, event)
     elif isinstance(event, Lost):
@@ -156,7 +157,9 @@ def receive(recipe: Recipe, setup: Setup, layout: Layout, state: ServerState, ev
     else:
         assert isinstance(event, (Arrived, Timer))
         verdict = None
-    if not recipe.release.ready(waiting=len(state.waiting), in_flight=len(state.flights)):
+    # What nobody waits for makes nothing ready, not even where nobody is left to wait for.
+    unasked = verdict is not None and state is before
+    if over or unasked or not recipe.release.ready(waiting=len(state.waiting), in_flight=len(state.flights)):
         return Turn(state=state, verdict=verdict)
     state, released = _step(recipe, setup, layout, state)
     if setup.horizon is not None and state.version >= setup.horizon:
@@ -204,10 +207,11 @@ def _invite(
 
 def _take(recipe: Recipe, layout: Layout, state: ServerState, report: Report) -> tuple[ServerState, Verdict]:
     flight = state.flights.get(report.dispatch)
-    if flight is None:
-        # Answered already, given up, or never asked for: the books must not change.
+    if flight is None or (report.client, report.visit, report.version) != (flight.client, flight.visit, flight.version):
+        # Answered already, given up, or never asked of this client: the books must not change, least of all the entry
+        # of a client whose honest report is still to come.
         return state, Verdict(dispatch=report.dispatch, accepted=False, reason="nobody waits for this report")
-    reason = _fault(recipe, layout, flight, report)
+    reason = _fault(recipe, layout, report)
     state = _land(state, report.dispatch)
     if reason:
         refused = (*state.refused, (flight.client, reason))
@@ -230,15 +234,15 @@ def _land(state: ServerState, dispatch: int) -> ServerState:
     return replace(state, flights={d: f for d, f in state.flights.items() if d != dispatch})
 
 
-def _fault(recipe: Recipe, layout: Layout, flight: Flight, report: Report) -> str:
+def _fault(recipe: Recipe, layout: Layout, report: Report) -> str:
     """What is wrong with a report, in words; empty if nothing is."""
-    if (report.client, report.visit, report.version) != (flight.client, flight.visit, flight.version):
-        return "the report answers another assignment"
     if report.recipe != recipe.digest:
         return "the report comes from another recipe"
     update = report.update
     if update is None or update.shape != (layout.size,) or update.dtype != layout.dtype:
         return "the update does not have the model's layout"
+    if [(tuple(b.shape), b.dtype) for b in report.buffers] != [(slot.shape, slot.dtype) for slot in layout.buffers]:
+        return "the buffers do not have the model's layout"
     if report.held < 0:
         return f"the client reports {report.held} samples"
     if report.steps == 0:
