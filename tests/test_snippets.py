@@ -66,7 +66,7 @@ def test_python_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     for block in blocks(page.read_text()):
         if block.language == "python":
             # Blank lines in front, so that a traceback points into the page.
-            exec(compile("\n" * (block.line - 1) + block.text, str(page), "exec"), names)
+            exec(compile("\n" * (block.line - 1) + block.text, str(page), "exec", dont_inherit=True), names)
 
 
 @pytest.mark.parametrize("arguments", COMMANDS)

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from collections import Counter
+from typing import Any
 
 import numpy as np
 import pytest
@@ -66,7 +67,9 @@ def test_seed_and_client_do_not_add_up() -> None:
 
 
 def test_numpys_integers_name_the_same_stream() -> None:
-    assert torch_seed(np.int64(3), "order", np.int32(7)) == torch_seed(3, "order", 7)
+    seed: Any = np.int64(3)
+    client: Any = np.int32(7)
+    assert torch_seed(seed, "order", client) == torch_seed(3, "order", 7)
 
 
 def test_draws_are_what_they_always_were() -> None:
@@ -130,7 +133,7 @@ def test_draws_do_not_depend_on_the_process() -> None:
 
 def order(client: int, visit: int, epoch: int, seed: int = 0) -> list[int]:
     where = Visit(seed=seed, client=client, visit=visit, version=0, horizon=None, held=30, batch=1, epoch_steps=30)
-    return Shuffled().one_pass(where, ("visit", visit, epoch)).tolist()
+    return [int(position) for position in Shuffled().one_pass(where, ("visit", visit, epoch))]
 
 
 def test_orders_differ_by_visit_pass_client_and_seed_and_repeat_by_run() -> None:

@@ -15,7 +15,7 @@ from polyrhythm.slots.mechanism import Model
 
 from .hand import Term, buffers_of, flat, loaded, optimiser_of, train
 from .trials import Trial
-from .world import Federation, near, play
+from .world import near, play
 
 EXACT = 1e-10  # double precision, so that only a difference in meaning shows
 

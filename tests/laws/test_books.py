@@ -27,14 +27,14 @@ from .law import Mutation, law, swap
 from .trials import Misfortune, Trial, arrivals, misfortunes, shuffled, trials
 from .world import Federation, alike, copied, play, run, same
 
+# What mutants wrap.
+_TAKE = server._take
+_FAULT = server._fault
+_LOSE = server._lose
+_STEP = server._step
+_INVITE = server._invite
+
 PARTS = (ControlVariates(), ModelContrast(layer="logits"), Adam())
-
-
-def _as_they_come(vectors: Any, weights: Any) -> torch.Tensor:
-    total, *rest = [v * w for v, w in zip(vectors, weights, strict=True)]
-    for vector in rest:
-        total = total + vector
-    return total
 
 
 def _in_order_of_arrival(reports: Any, key: Any) -> list[Report]:
@@ -47,13 +47,16 @@ def _in_order_of_arrival(reports: Any, key: Any) -> list[Report]:
     parts=st.sampled_from((PARTS, (VarianceReduction(),))),
     examples=12,
     broken_by={
-        "summed in order of arrival": lambda patch: patch.setattr(server, "sorted", _in_order_of_arrival, raising=False),
+        "summed in order of arrival": lambda patch: patch.setattr(
+            server, "sorted", _in_order_of_arrival, raising=False
+        ),
     },
 )
 def test_reports_may_arrive_in_any_order(trial: Trial, order: int, parts: Any) -> None:
     recipe = trial.recipe(*parts)
-    straight, mixed = run(recipe, trial.federation), play(
-        recipe, trial.federation, arrival=lambda invited: shuffled(order, invited)
+    straight, mixed = (
+        run(recipe, trial.federation),
+        play(recipe, trial.federation, arrival=lambda invited: shuffled(order, invited)),
     )
     assert alike(straight, mixed)
     assert same(straight.states[-1], mixed.states[-1])
@@ -63,9 +66,6 @@ def test_reports_may_arrive_in_any_order(trial: Trial, order: int, parts: Any) -
 def _forgetful(recipe: Any, layout: Any, state: Any, report: Report) -> Any:
     after, verdict = _TAKE(recipe, layout, state, report)
     return replace(after, clients={**after.clients, report.client: Record(begun=report.visit + 1)}), verdict
-
-
-_TAKE = server._take
 
 
 @law(
@@ -148,13 +148,12 @@ def _blind_to(**hidden: Any) -> Mutation:
     return swap(
         server,
         "_fault",
-        lambda recipe, layout, flight, report: _FAULT(
-            recipe, layout, flight, replace(report, **{k: make(report) for k, make in hidden.items()})
+        lambda recipe, layout, report: _FAULT(
+            recipe, layout, replace(report, **{k: make(report) for k, make in hidden.items()})
         ),
     )
 
 
-_FAULT = server._fault
 BLIND = {
     "NaN updates": swap(server, "first_non_finite", lambda layout, vector: None),
     "NaN buffers": _blind_to(buffers=lambda r: tuple(torch.zeros_like(b) for b in r.buffers)),
@@ -185,8 +184,7 @@ def test_what_is_no_number_is_dropped_by_name_and_the_rest_renormalised(where: s
     assert refused.released.release.reports == tuple(others)
     total = sum(r.held for r in others)
     assert all(
-        math.isclose(share, r.held / total)
-        for share, r in zip(refused.released.release.shares, others, strict=True)
+        math.isclose(share, r.held / total) for share, r in zip(refused.released.release.shares, others, strict=True)
     )
     lost = tell_all(tell, tell(first, Lost(dispatch=bad.dispatch, reason="away")), others)
     assert same(refused.state, lost.state)
@@ -241,9 +239,6 @@ STRANGERS: dict[str, Callable[[Report], Event]] = {
     broken_by={
         "written down": swap(server, "_take", _lands_anyway),
         "dispatch numbers are enough": swap(server, "_take", _takes_by_client),
-        "every event may release": lambda patch: patch.setattr(
-            type(fedavg().release), "ready", lambda self, waiting, in_flight: True
-        ),
     },
 )
 def test_a_report_that_nobody_waits_for_changes_nothing(stranger: str, at: int, versions: int) -> None:
@@ -259,6 +254,26 @@ def test_a_report_that_nobody_waits_for_changes_nothing(stranger: str, at: int, 
     assert not after.verdict.accepted
     rest = tell_all(tell, after, reports[at:])
     assert same(rest.state, tell_all(tell, first, reports).state)
+
+
+def _taken_for_news(state: Any, lost: Lost) -> Any:
+    after, verdict = _LOSE(state, lost)
+    return copied(after), verdict
+
+
+@law(
+    stranger=st.sampled_from(list(STRANGERS)),
+    examples=10,
+    broken_by={"taken for news": swap(server, "_lose", _taken_for_news)},
+)
+def test_a_report_that_nobody_waits_for_makes_no_version_while_nobody_is_there(stranger: str) -> None:
+    recipe = fedavg(cohort=4, epochs=1)
+    (report, *_), _, _ = begun(recipe, BATCHNORM)
+    _, deserted, tell = begun(recipe, replace(BATCHNORM, eligible=()))
+    assert deserted.assignments == ()
+    after = tell(deserted, STRANGERS[stranger](report))
+    assert same(after.state, deserted.state)
+    assert (after.assignments, after.released) == ((), None)
 
 
 FAULTY: dict[str, Callable[[Report], Report]] = {
@@ -320,9 +335,6 @@ def _stands_still(*given: Any) -> Any:
     return replace(state, version=state.version - 1), released
 
 
-_STEP = server._step
-
-
 @law(
     trial=trials(nets=("batchnorm",)),
     lost=st.booleans(),
@@ -347,29 +359,28 @@ def test_a_version_without_any_weight_is_skipped_and_said(trial: Trial, lost: bo
         assert same((state.weights, state.buffers, state.parts), (before.weights, before.buffers, before.parts))
 
 
+EVER_READY: Mutation = swap(type(fedavg().release), "ready", lambda self, waiting, in_flight: True)
+
+
 @law(
     event=st.sampled_from((Arrived(client=0), Timer(time=1.0))),
-    broken_by={
-        "every event may release": lambda patch: patch.setattr(
-            type(fedavg().release), "ready", lambda self, waiting, in_flight: True
-        )
-    },
+    broken_by={"every event may release": EVER_READY},
 )
-def test_nothing_is_released_before_everybody_is_heard(event: Event) -> None:
-    reports, first, tell = begun(fedavg(cohort=4, epochs=1), BATCHNORM)
+def test_nothing_is_released_before_everybody_is_heard_or_after_the_end(event: Event) -> None:
+    reports, first, tell = begun(fedavg(cohort=4, epochs=1), BATCHNORM, versions=1)
     for at in range(4):
         turn = tell_all(tell, first, reports[:at])
         assert turn.released is None
         assert same(tell(turn, event).state, turn.state)
-    assert tell_all(tell, first, reports).released is not None
+    end = tell_all(tell, first, reports)
+    assert end.released is not None
+    assert (end.state.version, end.assignments) == (1, ())
+    assert same(tell(end, event), replace(end, released=None, verdict=None))
 
 
 def _starts_over(*given: Any) -> Any:
     state, assignments = _INVITE(*given)
     return replace(state, dispatched=0), assignments
-
-
-_INVITE = server._invite
 
 
 @law(

@@ -34,6 +34,13 @@ from .law import Mutation, law, swap
 from .trials import Misfortune, Trial, misfortunes, trials
 from .world import Federation, near, play, run, same
 
+# What mutants wrap.
+_AFTER_STEP = ControlVariates.after_step
+_VRL_AFTER = VarianceReduction.after_step
+_BEFORE_STEP = DynamicRegularisation.before_step
+_TERM = ModelContrast.term
+_TRAVEL = LocalSgd.travel
+
 VERSIONS = st.integers(1, 5)
 
 provisional_states_count: Mutation = swap(
@@ -62,9 +69,6 @@ def test_prox_bounds_the_distance(trial: Trial, mu: float, bound: float) -> None
 
 def _over_the_cohort(self: Any, setup: Any, state: Any, release: Release) -> Any:
     return _AFTER_STEP(self, replace(setup, population=len(release.reports)), state, release)
-
-
-_AFTER_STEP = ControlVariates.after_step
 
 
 @law(
@@ -100,9 +104,6 @@ def forget_the_absent(self: VarianceReduction, setup: Any, state: Any, release: 
     after = _VRL_AFTER(self, setup, state, release)
     present = {report.client for report in release.reports}
     return {"drift": {c: d for c, d in after["drift"].items() if c in present}}
-
-
-_VRL_AFTER = VarianceReduction.after_step
 
 
 @law(
@@ -199,9 +200,6 @@ def test_feddyns_h_is_the_mean_of_all_clients_duals(trial: Trial, happening: Mis
         assert near(after.weights, mean - after.parts[key]["h"] / alpha, 1e-5)
 
 
-_BEFORE_STEP = DynamicRegularisation.before_step
-
-
 @dataclass
 class Views:
     """Representations that a law made up."""
@@ -235,9 +233,7 @@ def _cosine(one: list[float], other: list[float]) -> float:
             "term",
             lambda self, view: _TERM(self, replace(view, received=view.previous, previous=view.received)),
         ),
-        "a sum over the batch": swap(
-            ModelContrast, "term", lambda self, view: _TERM(self, view) * len(view.current)
-        ),
+        "a sum over the batch": swap(ModelContrast, "term", lambda self, view: _TERM(self, view) * len(view.current)),
     },
 )
 def test_the_contrast_is_equation_3(
@@ -252,9 +248,6 @@ def test_the_contrast_is_equation_3(
     term = ModelContrast(mu=mu, temperature=temperature).term(views)  # type: ignore[arg-type]
     assert term is not None
     assert math.isclose(float(term), mu * sum(terms) / 3, rel_tol=1e-9)
-
-
-_TERM = ModelContrast.term
 
 
 @law(
@@ -284,7 +277,6 @@ def test_travel_is_the_way_under_a_constant_gradient(
         assert math.isclose(optimiser.travel(rates, pull), sum(rates), rel_tol=1e-12)
 
 
-_TRAVEL = LocalSgd.travel
 ACTIVE: tuple[Settings, ...] = (
     Prox(mu=0.5),
     ControlVariates(),
@@ -308,7 +300,9 @@ ACTIVE: tuple[Settings, ...] = (
         "no correction is applied": lambda patch: (
             patch.setattr(client, "chain", lambda pushes: None),
             patch.setattr(ModelContrast, "term", lambda self, view: None),
-            patch.setattr(DynamicRegularisation, "before_step", lambda self, setup, state, release, mean: (state, mean)),
+            patch.setattr(
+                DynamicRegularisation, "before_step", lambda self, setup, state, release, mean: (state, mean)
+            ),
         ),
     },
 )

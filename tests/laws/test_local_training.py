@@ -28,10 +28,18 @@ from polyrhythm.slots.weighing import Equal, NormalisedAveraging
 from polyrhythm.vectors import FlatModel
 
 from .hand import buffers_of, flat, loaded, optimiser_of, train
-from .methods import FedDyn, FedNova, FedProx, Moon, Scaffold, VrlSgd, follow
 from .law import law, swap
+from .methods import FedDyn, FedNova, FedProx, Moon, Scaffold, VrlSgd, follow
 from .trials import Trial, trials
 from .world import Federation, near, run, same
+
+# What mutants wrap.
+_FINISH = ControlVariates.finish
+_AFTER = ControlVariates.after_step
+_TERM = ModelContrast.term
+_FROZEN = TorchEngine.frozen
+_OPEN = TorchEngine.open
+_BUFFERS = FlatModel.buffers
 
 DETERMINISTIC = ("logistic", "perceptron", "batchnorm")  # dropout draws from a stream that a loop by hand has not
 EXACT = 1e-10  # double precision, so that only a difference in meaning shows
@@ -85,7 +93,6 @@ def _pull_elsewhere(self: Prox, setup: Any, state: Any, brief: Any) -> Push:
     return Push(shift=setup.zeros() + self.mu)
 
 
-_BUFFERS = FlatModel.buffers
 METHODS = trials(nets=DETERMINISTIC)
 
 
@@ -105,14 +112,8 @@ def _in_epochs(self: ControlVariates, setup: Any, state: Any, brief: Any, outcom
     return _FINISH(self, setup, state, brief, replace(outcome, travel=outcome.travel / outcome.steps))
 
 
-_FINISH = ControlVariates.finish
-
-
 def _over_the_cohort(self: ControlVariates, setup: Any, state: Any, release: Any) -> Any:
     return _AFTER(self, replace(setup, population=len(release.reports)), state, release)
-
-
-_AFTER = ControlVariates.after_step
 
 
 @law(
@@ -163,9 +164,7 @@ def test_vrl_sgd_is_its_algorithm(trial: Trial) -> None:
             "push",
             lambda self, setup, state, brief: Push(pull=self.alpha, shift=state["dual"]),
         ),
-        "no pull": swap(
-            DynamicRegularisation, "push", lambda self, setup, state, brief: Push(shift=-state["dual"])
-        ),
+        "no pull": swap(DynamicRegularisation, "push", lambda self, setup, state, brief: Push(shift=-state["dual"])),
     },
 )
 def test_feddyn_is_its_algorithm(trial: Trial) -> None:
@@ -175,9 +174,6 @@ def test_feddyn_is_its_algorithm(trial: Trial) -> None:
 
 def _unheated(self: ModelContrast, view: Any) -> Tensor | None:
     return _TERM(replace(self, temperature=1.0), view)
-
-
-_TERM = ModelContrast.term
 
 
 @law(
@@ -193,9 +189,6 @@ _TERM = ModelContrast.term
 def test_moon_is_its_loss(trial: Trial) -> None:
     trial = in_double(trial, clip=None, batch=4)
     follow(trial, Moon(2.0, 0.4), ModelContrast(mu=2.0, temperature=0.4, layer="logits"))
-
-
-_FROZEN = TorchEngine.frozen
 
 
 def _negated(term: Tensor | None) -> Tensor | None:
@@ -228,10 +221,7 @@ def test_local_only_clients_train_as_if_each_were_alone(trial: Trial) -> None:
     trial = in_double(trial, cohort=len(trial.federation.sizes))
     together = run(local_only(**trial.common), trial.federation)
     assert all(same(state.weights, together.states[0].weights) for state in together.states)
-    for client, state in together.clients.items():
-        alone = run(trial.recipe(), replace(trial.federation, eligible=(client,)))
+    for number, state in together.clients.items():
+        alone = run(trial.recipe(), replace(trial.federation, eligible=(number,)))
         assert state.previous is not None
         assert near(state.previous.weights, alone.weights, EXACT)
-
-
-_OPEN = TorchEngine.open

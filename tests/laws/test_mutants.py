@@ -27,7 +27,7 @@ def test_the_mutant_breaks_the_law(module: str, name: str, mutant: str) -> None:
     search = law.check
     if law.strategies:
         once = settings(
-            max_examples=60, phases=[Phase.generate], database=None, derandomize=True, report_multiple_bugs=False
+            max_examples=200, phases=[Phase.generate], database=None, derandomize=True, report_multiple_bugs=False
         )
         search = once(given(**law.strategies)(law.check))
     with pytest.MonkeyPatch.context() as patch:

@@ -14,9 +14,13 @@ from polyrhythm.papers import Common, fedavg
 from polyrhythm.slots import participation
 from polyrhythm.slots.mechanism import Setup
 from polyrhythm.slots.participation import Participation, Sweep, Uniform
+from polyrhythm.streams import stream
 
 from .law import law, swap
 from .world import Federation, run
+
+# What mutants wrap.
+_INVITE = Sweep.invite
 
 
 def setup(population: int, seed: int) -> Setup:
@@ -32,7 +36,7 @@ def _with_replacement(self: OpenRoster, count: int, generator: np.random.Generat
 
 
 def _seeded_by_size(self: Uniform, s: Setup, state: Any, version: int, roster: OpenRoster, busy: frozenset[int]) -> Any:
-    return state, roster.draw(self.size, participation.stream(s.seed, "cohort", version, self.size), busy)
+    return state, roster.draw(self.size, stream(s.seed, "cohort", version, self.size), busy)
 
 
 def _first_come(self: Uniform, s: Setup, state: Any, version: int, roster: OpenRoster, busy: frozenset[int]) -> Any:
@@ -83,9 +87,7 @@ def test_cohorts_of_runs_are_nested_too(cohort: int, seed: int) -> None:
     federation = replace(Federation(sizes=(2, 2, 2, 2, 2)), seed=seed)
     small, large = (run(fedavg(**Common(cohort=size, epochs=0.5)), federation) for size in (cohort, cohort + 1))
     for version in range(3):
-        few, many = (
-            [a.client for a in story.assignments.values() if a.version == version] for story in (small, large)
-        )
+        few, many = ([a.client for a in story.assignments.values() if a.version == version] for story in (small, large))
         assert few == many[:cohort]
 
 
@@ -97,7 +99,10 @@ def test_cohorts_of_runs_are_nested_too(cohort: int, seed: int) -> None:
         "the same draw every time": swap(
             Uniform,
             "invite",
-            lambda self, s, state, version, roster, busy: (state, roster.draw(self.size, np.random.default_rng(3), busy)),
+            lambda self, s, state, version, roster, busy: (
+                state,
+                roster.draw(self.size, np.random.default_rng(3), busy),
+            ),
         ),
     },
 )
@@ -118,9 +123,6 @@ def _drops_the_rest(self: Sweep, s: Setup, state: Any, version: int, roster: Ope
     return {**after, "rest": after["rest"][self.size :]}, invited
 
 
-_INVITE = Sweep.invite
-
-
 @law(
     population=st.integers(1, 20),
     cohort=st.integers(1, 7),
@@ -135,9 +137,7 @@ _INVITE = Sweep.invite
                 s, state, version, roster, busy
             ),
         ),
-        "every sweep the same": swap(
-            participation, "stream", lambda seed, *names: np.random.default_rng(seed)
-        ),
+        "every sweep the same": swap(participation, "stream", lambda seed, *names: np.random.default_rng(seed)),
     },
 )
 def test_a_sweep_visits_everybody_exactly_once(population: int, cohort: int, seed: int) -> None:

@@ -19,6 +19,11 @@ from .law import law, swap
 from .trials import Misfortune, Trial, misfortunes, trials
 from .world import Run, near, play, run, same
 
+# What mutants wrap.
+_SCALES = NormalisedAveraging.scales
+_BUFFERS = server._buffers
+_FAULT = server._fault
+
 SHARINGS: tuple[Sharing, ...] = (BySamples(), Equal())
 
 
@@ -91,9 +96,7 @@ def test_shares_are_proportional_to_what_they_claim(given_facts: list[Facts]) ->
 )
 def test_more_steps_do_not_give_a_direction_more_weight(given_facts: list[Facts], which: int, times: int) -> None:
     one = given_facts[which % len(given_facts)]
-    longer = [
-        replace(f, steps=f.steps * times, travel=f.travel * times) if f is one else f for f in given_facts
-    ]
+    longer = [replace(f, steps=f.steps * times, travel=f.travel * times) if f is one else f for f in given_facts]
     for those in (given_facts, longer):
         weights = shares(BySamples().claims(those))
         assert weights is not None
@@ -101,9 +104,6 @@ def test_more_steps_do_not_give_a_direction_more_weight(given_facts: list[Facts]
         # An update is travel times a direction, so this is what multiplies each direction.
         pulls = [w * s * f.travel for w, s, f in zip(weights, scales, those, strict=True)]
         assert all(math.isclose(p / math.fsum(pulls), w) for p, w in zip(pulls, weights, strict=True))
-
-
-_SCALES = NormalisedAveraging.scales
 
 
 def _without_scales(**given: Any) -> Release:
@@ -128,11 +128,8 @@ def test_a_fednova_step_is_one_common_way_along_the_mean_direction(trial: Trial)
         assert all(math.isclose(s * t, way) for s, t in zip(release.scales, travels, strict=True))
 
 
-def _accept_the_idle(recipe: Any, layout: Any, flight: Any, report: Report) -> str:
-    return _FAULT(recipe, layout, flight, replace(report, steps=1))
-
-
-_FAULT = server._fault
+def _accept_the_idle(recipe: Any, layout: Any, report: Report) -> str:
+    return _FAULT(recipe, layout, replace(report, steps=1))
 
 
 @law(
@@ -145,7 +142,7 @@ def test_a_client_without_a_step_has_no_influence(trial: Trial, sharing: Sharing
     federation = replace(trial.federation, sizes=(*trial.federation.sizes, 0))
     idle = len(federation.sizes) - 1
     common = trial.common | {"cohort": len(federation.sizes)}
-    trial = Trial(federation=federation, common=common)  # type: ignore[arg-type]
+    trial = Trial(federation=federation, common=common)
     recipe = trial.recipe(sharing, *([NormalisedAveraging()] if scaled else []))
 
     def absent(assignment: Assignment, report: Report) -> Event:
@@ -190,6 +187,3 @@ def test_buffers_are_averaged_by_samples_in_every_method(trial: Trial, sharing: 
             else:
                 assert int(buffer) == max(int(b) for b in theirs)
             assert (buffer.dtype, buffer.shape) == (theirs[0].dtype, theirs[0].shape)
-
-
-_BUFFERS = server._buffers

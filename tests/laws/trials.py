@@ -99,7 +99,7 @@ _SEEDS = st.integers(0, 3)
 
 @final
 class Misfortune:
-    """Loses some reports, or fills them with NaN, by dispatch number; the first of each version always arrives whole."""
+    """Loses reports, or fills them with NaN, by dispatch number; the first of each version always arrives whole."""
 
     def __init__(self, fates: Sequence[str]) -> None:
         self.fates = fates

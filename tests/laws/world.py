@@ -50,6 +50,9 @@ class Odd(nn.Module):
         self.first, self.second = nn.Linear(FEATURES, FEATURES), nn.Linear(FEATURES, FEATURES)
         self.second.weight = self.first.weight
         self.head, self.unused = nn.Linear(FEATURES, CLASSES), nn.Linear(FEATURES, CLASSES)
+        self.passes: Tensor
+        self.mean: Tensor
+        self.local: Tensor
         self.register_buffer("passes", torch.tensor(0))
         self.register_buffer("mean", torch.tensor(0.0))
         self.register_buffer("mask", torch.tensor([True, False, True]))
@@ -105,7 +108,6 @@ def _samples(sizes: tuple[int, ...], seed: int, dtype: torch.dtype) -> tuple[tup
     return tuple(clients)
 
 
-@final
 @dataclass(frozen=True, kw_only=True)
 class Federation:
     """A model and what each client holds.
@@ -135,13 +137,12 @@ class Federation:
         return TorchEngine(self.module(), task("classification"))
 
     def roster(self) -> OpenRoster:
-        return OpenRoster(len(self.sizes), self.eligible or range(len(self.sizes)))
+        everybody = range(len(self.sizes))
+        return OpenRoster(len(self.sizes), everybody if self.eligible is None else self.eligible)
 
     def setup(self, versions: int | None) -> Setup:
         layout = self.engine().layout
-        return Setup(
-            size=layout.size, dtype=layout.dtype, population=len(self.sizes), horizon=versions, seed=self.seed
-        )
+        return Setup(size=layout.size, dtype=layout.dtype, population=len(self.sizes), horizon=versions, seed=self.seed)
 
 
 @final
@@ -239,6 +240,8 @@ def play(
     turn = begin(recipe, setup, initial.weights, initial.buffers, roster)
     story, memories = Run(states=[turn.state], turns=[turn]), dict[int, Memory]()
     while turn.assignments:
+        assert len(story.states) <= versions
+        assert len(story.turns) <= 2 * versions * len(federation.sizes)  # a mutant may never come to its horizon
         for assignment in arrival(turn.assignments):
             client = assignment.client
             memory = memories.get(client, Memory())
@@ -305,7 +308,9 @@ def alike(one: Run, other: Run) -> bool:
     """Whether two runs gave the same models at every version and the same updates, to the last bit."""
     return (
         [(s.version, len(s.weights)) for s in one.states] == [(s.version, len(s.weights)) for s in other.states]
-        and all(same((a.weights, a.buffers), (b.weights, b.buffers)) for a, b in zip(one.states, other.states, strict=True))
+        and all(
+            same((a.weights, a.buffers), (b.weights, b.buffers)) for a, b in zip(one.states, other.states, strict=True)
+        )
         and one.reports.keys() == other.reports.keys()
         and all(
             same((a.client, a.update, a.buffers, a.steps, a.loss), (b.client, b.update, b.buffers, b.steps, b.loss))

@@ -98,7 +98,8 @@ class Client:
     copies: int
 
     def gradient(self, weights: np.ndarray) -> np.ndarray:
-        return self.curvature * (weights - self.optimum) + self.slope
+        gradient: np.ndarray = self.curvature * (weights - self.optimum) + self.slope
+        return gradient
 
     def held(self) -> Held:
         row = torch.from_numpy(np.concatenate([self.curvature, self.optimum, self.slope]))

@@ -52,7 +52,7 @@ def test_path_and_duals(
 
 def test_it_finds_the_optimum_of_the_mean_loss_where_fedavg_does_not(bowls: Bowls, clients: list[Any]) -> None:
     optimum = sum(c.curvature * c.optimum - c.slope for c in clients) / sum(c.curvature for c in clients)
-    settings = {"cohort": 5, "epochs": 4, "batch": 1, "lr": 0.1}
+    settings: dict[str, Any] = {"cohort": 5, "epochs": 4, "batch": 1, "lr": 0.1}
     ends = [
         bowls(recipe, clients, START, rounds=60)[-1].weights
         for recipe in (feddyn(alpha=1.0, **settings), fedavg(**settings))

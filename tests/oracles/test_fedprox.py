@@ -31,7 +31,7 @@ def test_visits_end_where_the_closed_form_says(bowls: Bowls, clients: list[Any],
 
 
 def test_the_pull_starts_with_the_second_step(bowls: Bowls, clients: list[Any]) -> None:
-    settings = {"cohort": 5, "batch": None, "lr": 0.05}
+    settings: dict[str, Any] = {"cohort": 5, "batch": None, "lr": 0.05}
     for epochs, same in ((1, True), (2, False)):
         pulled, free = (
             bowls(recipe, clients, START, rounds=1)[0].state.weights
@@ -41,7 +41,7 @@ def test_the_pull_starts_with_the_second_step(bowls: Bowls, clients: list[Any]) 
 
 
 def test_pulls_add_up(bowls: Bowls, clients: list[Any]) -> None:
-    settings = {"cohort": 5, "epochs": 2, "batch": 1}
+    settings: dict[str, Any] = {"cohort": 5, "epochs": 2, "batch": 1}
     one, two = (
         bowls(recipe, clients, START, rounds=2)[-1].weights
         for recipe in (fedprox(mu=0.75, **settings), fedprox(mu=0.5, **settings) | Prox(mu=0.25))

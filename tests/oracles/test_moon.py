@@ -93,7 +93,7 @@ def test_a_step_follows_the_gradient_of_the_published_loss(
     similar = torch.exp(nn.functional.cosine_similarity(z, z_near) / temperature)
     unlike = torch.exp(nn.functional.cosine_similarity(z, z_far) / temperature)
     contrast = -torch.log(similar / (similar + unlike)).mean()
-    (loss + mu * contrast).backward()
+    torch.autograd.backward(loss + mu * contrast)
 
     moved = engine.layout.named(reports[1].update)
     for name, parameter in current.named_parameters():

@@ -107,7 +107,7 @@ def test_corrections_cancel_when_everybody_takes_part(bowls: Bowls, clients: lis
 
 def test_it_finds_the_optimum_of_the_mean_loss_where_fedavg_does_not(bowls: Bowls, clients: list[Any]) -> None:
     optimum = sum(c.curvature * c.optimum - c.slope for c in clients) / sum(c.curvature for c in clients)
-    settings = {"cohort": 5, "epochs": 3, "batch": 1, "lr": 0.05}
+    settings: dict[str, Any] = {"cohort": 5, "epochs": 3, "batch": 1, "lr": 0.05}
     ends = [
         bowls(recipe, clients, START, rounds=60)[-1].weights for recipe in (scaffold(**settings), fedavg(**settings))
     ]

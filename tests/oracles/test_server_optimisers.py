@@ -109,12 +109,17 @@ PUBLISHED: dict[str, type[Adaptive]] = {"Adagrad": Adagrad, "Adam": Adam, "Yogi"
 @pytest.mark.parametrize("initial", [0.0, 1e-6])
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
 def test_defaults_are_the_published_formulas(name: str, epsilon: float, initial: float, dtype: torch.dtype) -> None:
-    settings = {"lr": 0.1, "beta1": 0.0 if name == "Adagrad" else 0.9, "epsilon": epsilon, "initial": initial}
+    settings: dict[str, Any] = {
+        "lr": 0.1,
+        "beta1": 0.0 if name == "Adagrad" else 0.9,
+        "epsilon": epsilon,
+        "initial": initial,
+    }
     settings |= {} if name == "Adagrad" else {"beta2": 0.9}
     means = updates(dtype)
     path, states = follow(PUBLISHED[name](**settings), means)
     expected = by_hand(name, settings, means.double().numpy())
-    close = {"rtol": 1e-11, "atol": 1e-11} if dtype == torch.float64 else {"rtol": 1e-4, "atol": 1e-4}
+    close: dict[str, Any] = {"rtol": 1e-11, "atol": 1e-11} if dtype == torch.float64 else {"rtol": 1e-4, "atol": 1e-4}
     for weights, right in zip(path, expected, strict=True):
         torch.testing.assert_close(weights.double(), torch.from_numpy(right), **close)
         assert weights[STILL] == STILL + 1, "a coordinate without update must stay where it is"
@@ -195,6 +200,7 @@ def test_what_never_shrinks(deltas: list[float], beta2: float) -> None:
 def test_half_precision_models_keep_single_precision_moments(rule: ServerStep, half: torch.dtype) -> None:
     setup = Setup(size=2, dtype=half, population=1, horizon=None, seed=0)
     weights, state = torch.ones(2, dtype=half), rule.server_start(setup)
+    assert all(value.dtype == torch.float32 for value in state.values() if isinstance(value, Tensor))
     state, stepped = rule.step(setup, state, weights, torch.tensor([1e-4, -1e-4]))
     moments = {name: value for name, value in state.items() if isinstance(value, Tensor)}
     assert moments

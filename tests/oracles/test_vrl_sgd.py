@@ -81,7 +81,7 @@ def test_a_first_drift_is_the_clients_mean_gradient_less_everybodys(bowls: Bowls
 
 def test_it_finds_the_optimum_of_the_mean_loss_where_fedavg_does_not(bowls: Bowls, equal_clients: list[Any]) -> None:
     optimum = sum(c.curvature * c.optimum - c.slope for c in equal_clients) / sum(c.curvature for c in equal_clients)
-    settings = {"cohort": 5, "epochs": 3, "batch": 1, "lr": 0.05}
+    settings: dict[str, Any] = {"cohort": 5, "epochs": 3, "batch": 1, "lr": 0.05}
     ends = [
         bowls(recipe, equal_clients, START, rounds=60)[-1].weights
         for recipe in (vrl_sgd(**settings), fedavg(**settings))

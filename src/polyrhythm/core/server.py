@@ -35,6 +35,15 @@ class Flight:
     visit: int
     version: int
 
+    def answered_by(self, report: Report) -> bool:
+        """Whether a report is about this assignment."""
+        return (report.client, report.kind, report.visit, report.version) == (
+            self.client,
+            self.kind,
+            self.visit,
+            self.version,
+        )
+
 
 @final
 @dataclass(frozen=True, kw_only=True)
@@ -151,6 +160,7 @@ def receive(recipe: Recipe, setup: Setup, layout: Layout, state: ServerState, ev
     Raises:
         RunFailed: every update of a version had to be dropped.
     """
+    before, over = state, setup.horizon is not None and state.version >= setup.horizon
     measuring = _measuring(state)
     if isinstance(event, Report):
         state, verdict = _take(recipe, setup, layout, state, event)
@@ -159,6 +169,10 @@ def receive(recipe: Recipe, setup: Setup, layout: Layout, state: ServerState, ev
     else:
         assert isinstance(event, (Arrived, Timer))
         verdict = None
+    # What nobody waits for makes nothing ready, not even where nobody is left to wait for.
+    unasked = verdict is not None and state is before
+    if over or unasked:
+        return Turn(state=state, verdict=verdict)
     if measuring:
         # Somebody waits for what is being measured before anybody is invited to train.
         if _measuring(state):
@@ -229,11 +243,12 @@ def _take(
     recipe: Recipe, setup: Setup, layout: Layout, state: ServerState, report: Report
 ) -> tuple[ServerState, Verdict]:
     flight = state.flights.get(report.dispatch)
-    if flight is None:
-        # Answered already, given up, or never asked for: the books must not change.
+    if flight is None or not flight.answered_by(report):
+        # Answered already, given up, or never asked of this client: the books must not change, least of all the entry
+        # of a client whose honest report is still to come.
         return state, Verdict(dispatch=report.dispatch, accepted=False, reason="nobody waits for this report")
     state = _land(state, report.dispatch)
-    reason = _stranger(recipe, flight, report)
+    reason = "" if report.recipe == recipe.digest else "the report comes from another recipe"
     if not reason and flight.kind == "measure":
         return _measured(recipe, setup, state, report), Verdict(dispatch=report.dispatch, accepted=True)
     if not reason and report.substitute == "silence":
@@ -274,21 +289,15 @@ def _land(state: ServerState, dispatch: int) -> ServerState:
     return replace(state, flights={d: f for d, f in state.flights.items() if d != dispatch})
 
 
-def _stranger(recipe: Recipe, flight: Flight, report: Report) -> str:
-    """Why a report is not the answer to its assignment; empty if it is."""
-    asked = (flight.client, flight.kind, flight.visit, flight.version)
-    if (report.client, report.kind, report.visit, report.version) != asked:
-        return "the report answers another assignment"
-    return "" if report.recipe == recipe.digest else "the report comes from another recipe"
-
-
 def _fault(layout: Layout, report: Report) -> str:
     """What is wrong with an update, in words; empty if nothing is."""
     update = report.update
     if update is None or update.shape != (layout.size,) or update.dtype != layout.dtype:
         return "the update does not have the model's layout"
-    if len(report.buffers) != (len(layout.buffers) if report.fresh else 0):
-        return "the buffers are not the model's"
+    # A client that did not train has no buffers to offer.
+    expected = [(slot.shape, slot.dtype) for slot in layout.buffers] if report.fresh else []
+    if [(tuple(b.shape), b.dtype) for b in report.buffers] != expected:
+        return "the buffers do not have the model's layout"
     if report.held < 0:
         return f"the client reports {report.held} samples"
     if report.steps == 0:

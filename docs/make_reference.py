@@ -1,0 +1,518 @@
+"""Writes docs/reference.md from the docstrings, signatures and command line of the package itself.
+
+python docs/make_reference.py
+
+A test compares the file with what this gives, so run it whenever a public name, setting or docstring has changed.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import sqlite3
+import tempfile
+import types
+import typing
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import typer
+from annotated_types import Ge, Gt, Le, Lt
+from pydantic import BaseModel
+
+from polyrhythm import Evaluation, Experiment, Run, Until, data, federate, models, papers, run
+from polyrhythm.cli import expressions, names
+from polyrhythm.cli.app import app
+from polyrhythm.cli.configuration import Configuration, EvaluationSettings, UntilSettings
+from polyrhythm.data.partitions import Partition
+from polyrhythm.errors import RunFailed, UserError
+from polyrhythm.models.catalogue import MODELS
+from polyrhythm.models.projection import with_projection
+from polyrhythm.optimisers import LocalOptimiser
+from polyrhythm.recipe import Recipe
+from polyrhythm.runs.database import Writer
+from polyrhythm.runs.records import Plan, VersionRecord, VisitRecord
+from polyrhythm.runs.summary import Summary
+from polyrhythm.schedules import Schedule
+from polyrhythm.settings import Settings
+from polyrhythm.slots.correction import Correction
+from polyrhythm.slots.order import Order
+from polyrhythm.slots.participation import Participation
+from polyrhythm.slots.release import ReleasePolicy
+from polyrhythm.slots.server_step import ServerStep
+from polyrhythm.slots.weighing import Scaling, Sharing
+from polyrhythm.slots.work import Work
+from polyrhythm.tasks import TASKS
+
+PAGE = Path(__file__).with_name("reference.md")
+
+INTRODUCTION = """\
+# Reference
+
+Made from the package by `docs/make_reference.py`; a test holds it to the code. For a first run see
+[start](start.md), for how things fit together [concepts](concepts.md).
+
+Letters in formulas: w a client's weights, w0 the weights it received, w_K those after its K local steps, update =
+w_K − w0, D the mean update of a release, x the server's weights, P the number of trainable weights, N the clients of
+the federation, n_i the samples of client i. "None" in a table is written `none` in text and `None` in Python.
+"""
+
+SLOTS: Sequence[tuple[str, str, tuple[type[Settings], ...]]] = (
+    ("Participation", "Who is invited now?", (Participation,)),
+    ("Work", "How much does a client do?", (Work,)),
+    ("Order", "Which samples, in which order?", (Order,)),
+    ("Correction", "In which direction does a client train? Corrections chain.", (Correction,)),
+    ("Weighing", "How much does an update count? One part gives the shares, scales multiply.", (Sharing, Scaling)),
+    ("Release", "When does the server step, and on what?", (ReleasePolicy,)),
+    ("Server step", "How does the server step on the mean update D?", (ServerStep,)),
+    ("Local optimiser", "Beside the seven slots: how a client steps along its gradients.", (LocalOptimiser,)),
+    ("Schedule", "Beside the seven slots: a factor on the local learning rate.", (Schedule,)),
+)
+
+SUMMARY_FIELDS = {
+    "run_id": "the run's id; sorts by time of start",
+    "status": '"finished", "stopped" (Ctrl-C) or "failed"',
+    "reason": "why it ended",
+    "rounds": "versions made",
+    "headline": 'the metric that "accuracy" stands for below: accuracy, recall_at_5 or r2',
+    "final_accuracy": "of the last evaluated version, on the test set",
+    "best_accuracy": "on the test set, of the version that `best_by` chose",
+    "best_by": '"validation", or "test" where nothing was held out: then it is the best of many and no fair estimate',
+    "best_version": "that version",
+    "last20_mean": "mean over the last 20 evaluated versions, or as many as there are, without the initial model",
+    "last20_sd": "population standard deviation over the same versions",
+    "client_updates": "visits that trained and were accepted",
+    "local_steps": "optimiser steps at the clients",
+    "samples": "samples trained on, counted as often as they were used",
+    "flops": "floating-point operations at the clients (matrix products and convolutions, as torch counts them)",
+    "bytes_up": "sent by clients",
+    "bytes_down": "sent to clients",
+    "virtual_seconds": "time in the simulated federation",
+    "wall_seconds": "time it took here",
+    "digest": "SHA-256 over the final model's names, types, shapes and bits; equal digests are bit-equal models",
+}
+
+RUN_COLUMNS = {
+    "number": "primary key; what `run` in the other tables refers to",
+    "run_id": "the run's id",
+    "name": "what you called it",
+    "status": "running, finished, stopped or failed",
+    "reason": "why it ended",
+    "started": "ISO 8601, UTC",
+    "ended": "ISO 8601, UTC",
+    "seed": "of the experiment",
+    "rounds": "versions planned",
+    "headline": "as in the summary",
+    "recipe": "the method, as text",
+    "recipe_digest": "SHA-256 of every setting of the method that can change a number",
+    "parameters": "trainable weights of the model",
+    "clients": "in the federation",
+    "config": "JSON: the resolved configuration",
+    "config_digest": "SHA-256 of it",
+    "notices": "JSON list: what a reader of the results should know",
+    "libraries": "JSON: versions of Python and of the libraries that decide numbers",
+    "machine": "JSON: where it ran",
+    "summary": "JSON: the fields of the summary, once it has ended",
+}
+
+
+class Doc(NamedTuple):
+    """A docstring, taken apart."""
+
+    text: tuple[str, ...]  # paragraphs
+    args: dict[str, str]
+    returns: str
+    raises: Mapping[str, str]
+    source: str
+
+
+def page() -> str:
+    """The whole page."""
+    sections = (INTRODUCTION, *_command_line(), *_recipes(), *_parts(), *_data(), *_models(), *_record(), *_python())
+    return "\n\n".join(section.strip() for section in sections if section) + "\n"
+
+
+def parsed(thing: Any) -> Doc:
+    """The docstring of a class or function; its arguments include those of the classes it inherits from."""
+    args: dict[str, str] = {}
+    for parent in reversed(thing.__mro__ if inspect.isclass(thing) else ()):
+        if parent is not object and parent.__doc__:
+            args |= _split(inspect.cleandoc(parent.__doc__)).args
+    own = _split(inspect.cleandoc(thing.__doc__ or ""))
+    return own._replace(args=args | own.args)
+
+
+def _split(docstring: str) -> Doc:
+    text: list[str] = []
+    args: dict[str, str] = {}
+    raises: dict[str, str] = {}
+    found = {"Returns": "", "Reference": ""}
+    for block in docstring.split("\n\n"):
+        head, _, rest = block.partition(":")
+        if block.startswith(">>>"):
+            continue
+        if head in ("Args", "Attributes"):
+            args |= _items(rest)
+        elif head == "Raises":
+            raises = _items(rest)
+        elif head in found:
+            found[head] = _line(rest)
+        elif block.startswith("    "):
+            text.append("```text\n" + inspect.cleandoc(block) + "\n```")
+        elif block.startswith("- "):
+            text.append("\n".join(f"- {_line(item)}" for item in block.removeprefix("- ").split("\n- ")))
+        else:
+            text.append(_line(block))
+    return Doc(tuple(text), args, found["Returns"], raises, found["Reference"])
+
+
+def _items(block: str) -> dict[str, str]:
+    """`name: text` entries, each with its continuation lines."""
+    items: dict[str, str] = {}
+    key = ""
+    for line in inspect.cleandoc(block).splitlines():
+        if line.startswith(" "):
+            items[key] += " " + line.strip()
+        else:
+            key, _, text = line.partition(":")
+            items[key] = text.strip()
+    return {name.strip(): text for key, text in items.items() for name in key.split(",")}
+
+
+def _line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def entry(title: str, thing: Any, *, skip: Iterable[str] = (), level: int = 3, extra: str = "") -> str:
+    """One named thing: what it is, its settings, what it refuses, its source."""
+    doc = parsed(thing)
+    lines = [f"{'#' * level} {title}", *doc.text]
+    if extra:
+        lines.append(extra)
+    if table := settings_table(thing, doc.args, frozenset(skip)):
+        lines.append(table)
+    if doc.returns:
+        lines.append(f"Returns: {doc.returns}")
+    for error, reason in doc.raises.items():
+        lines.append(f"{'Refuses' if error == 'UserError' else 'Fails'} (`{error}`): {reason}")
+    if doc.source:
+        lines.append(f"Source: {doc.source}")
+    return "\n\n".join(lines)
+
+
+def settings_table(thing: Any, meanings: Mapping[str, str], skip: frozenset[str]) -> str:
+    """The settings of a class or function; empty if there are none."""
+    hints = typing.get_type_hints(thing.__init__ if _is_plain_class(thing) else thing, include_extras=True)
+    rows = []
+    for parameter in inspect.signature(thing).parameters.values():
+        if parameter.name in skip or parameter.kind is parameter.VAR_KEYWORD:
+            continue
+        default = "" if parameter.default is parameter.empty else f"`{_default(thing, parameter)}`"
+        allowed = _allowed(hints.get(parameter.name))
+        rows.append((f"`{parameter.name}`", default, allowed, meanings.get(parameter.name, "")))
+    return table(("setting", "default", "takes", "meaning"), rows)
+
+
+def _default(thing: Any, parameter: inspect.Parameter) -> str:
+    for field in dataclasses.fields(thing) if dataclasses.is_dataclass(thing) else ():
+        if field.name == parameter.name and field.default_factory is not dataclasses.MISSING:
+            made = field.default_factory()
+            return f"{type(made).__name__}()" if isinstance(made, Settings) else repr(made)
+    return _value(parameter.default)
+
+
+def _is_plain_class(thing: Any) -> bool:
+    return inspect.isclass(thing) and not dataclasses.is_dataclass(thing)
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A Markdown table; empty without rows."""
+    if not rows:
+        return ""
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
+
+
+def _value(value: object) -> str:
+    if isinstance(value, Settings):
+        given = [(f.name, getattr(value, f.name)) for f in dataclasses.fields(value)]
+        changed = [f"{name}={_value(v)}" for name, v in given if v != _default_of(value, name)]
+        return f"{value.label()}({', '.join(changed)})" if changed else value.label()
+    if isinstance(value, bool) or value is None:
+        return str(value).lower()
+    if isinstance(value, tuple):
+        return f"[{', '.join(_value(v) for v in value)}]"
+    return '""' if value == "" else str(value)
+
+
+def _default_of(part: Settings, name: str) -> object:
+    return next(f.default for f in dataclasses.fields(part) if f.name == name)
+
+
+def _allowed(hint: Any) -> str:
+    """What a type hint takes, in words."""
+    origin = typing.get_origin(hint)
+    if origin is typing.Annotated:
+        kind, *bounds = typing.get_args(hint)
+        return f"{_allowed(kind)} {_bounds(bounds)}".strip()
+    if origin is typing.Literal:
+        return ", ".join(str(choice) for choice in typing.get_args(hint))
+    if origin in (typing.Union, types.UnionType):
+        kinds = [_allowed(kind) for kind in typing.get_args(hint) if kind is not type(None)]
+        return " or ".join([*dict.fromkeys(filter(None, kinds)), *(["none"] if type(None) in hint.__args__ else [])])
+    if origin in (tuple, Sequence):
+        return f"list of {_allowed(typing.get_args(hint)[0])}".removesuffix(" of ")
+    if inspect.isclass(hint) and issubclass(hint, Settings):
+        return f"`{hint.__name__}`"
+    words = {float: "number", int: "whole number", str: "text", bool: "true, false", Path: "path"}
+    return words.get(hint, "")
+
+
+def _bounds(bounds: Sequence[object]) -> str:
+    signs = {Gt: ("> ", "gt"), Ge: ("≥ ", "ge"), Lt: ("< ", "lt"), Le: ("≤ ", "le")}
+    said = []
+    for bound in bounds:
+        sign, attribute = signs[type(bound)]
+        said.append(f"{sign}{getattr(bound, attribute):g}")
+    return ", ".join(said)
+
+
+def _command_line() -> Iterator[str]:
+    yield "## Command line"
+    yield (
+        "Exit codes: 0 done; 1 a run failed, and what it had is kept; 2 something that you can mend; 130 stopped by "
+        "Ctrl-C. In a pipe nothing moves and nothing is coloured."
+    )
+    commands = dict(_commands(app, "polyrhythm"))
+    for path, callback in commands.items():
+        yield f"### {path}\n\n{_line(callback.__doc__ or '')}"
+        yield table(("option", "meaning"), [(name, text) for _, name, text in _options(callback)])
+    yield "## Experiment file"
+    yield (
+        "TOML. Each key but `evaluation` is also an option of `polyrhythm run`, which wins over the file; "
+        "`--set key=value` wins over both and reaches every key, as in `--set evaluation.every=5`. An unknown key is "
+        "an error. `method` may be a list: the parts of a pipe. Where the default is none, the value follows from "
+        "other keys: 20 clients, or all there are with `by_column`; 30 rounds, or no limit with `until`; the model "
+        "that fits the data set, which is `char-lstm` for shakespeare, `multilabel-logistic` for stackoverflow-tags "
+        "and otherwise `mlp`."
+    )
+    helps = {key: text.split(" [default")[0] for key, _, text in _options(commands["polyrhythm run"])}
+    rows: list[tuple[str, str, str]] = []
+    for key, field in Configuration.model_fields.items():
+        if key in _NESTED:
+            model, described = _NESTED[key]
+            meanings = parsed(described).args
+            for name, inner in model.model_fields.items():
+                rows.append((f"`{key}.{name}`", f"`{_value(inner.default)}`", meanings[name]))
+        else:
+            rows.append((f"`{key}`", f"`{_value(field.default)}`", helps[key]))
+    yield table(("key", "default", "meaning"), rows)
+    yield "### The language of names"
+    yield from _split(inspect.cleandoc(expressions.__doc__ or "")).text
+
+
+_NESTED: Mapping[str, tuple[type[BaseModel], type[Settings]]] = {
+    "until": (UntilSettings, Until),
+    "evaluation": (EvaluationSettings, Evaluation),
+}
+
+
+def _commands(group: typer.Typer, path: str) -> Iterator[tuple[str, Callable[..., Any]]]:
+    for command in group.registered_commands:
+        if command.callback is not None:
+            yield f"{path} {command.name or command.callback.__name__}", command.callback
+    for inner in group.registered_groups:
+        if inner.typer_instance is not None and inner.typer_instance.registered_callback is not None:
+            if inner.typer_instance.registered_callback.callback is not None:
+                yield f"{path} {inner.name}", inner.typer_instance.registered_callback.callback
+            yield from _commands(inner.typer_instance, f"{path} {inner.name}")
+
+
+def _options(callback: Callable[..., Any]) -> Iterator[tuple[str, str, str]]:
+    """(key, name as it is written, meaning), from the annotations: what `--help` prints differs between versions."""
+    for key, hint in typing.get_type_hints(callback, include_extras=True).items():
+        for said in getattr(hint, "__metadata__", ()):
+            # In an annotation typer keeps the first name where the default would stand otherwise.
+            names = [f"`{name}`" for name in (said.default, *(said.param_decls or ())) if isinstance(name, str)]
+            yield key, ", ".join(names) or f"`{said.metavar or key.upper()}`", _line(said.help or "")
+
+
+def _recipes() -> Iterator[str]:
+    yield "## Recipes"
+    yield (
+        "A recipe answers all seven questions. Every recipe takes the common settings, with the same defaults, and any "
+        'part below can be piped onto it. `preset="paper"` puts the paper\'s own settings under those you give.'
+    )
+    yield "### Common settings"
+    common = _items("\n".join(inspect.cleandoc(papers.Common.__doc__ or "").split("\n\n")[1:]))
+    yield table(("setting", "meaning (default)"), [(f"`{name}`", text) for name, text in common.items()])
+    modules: dict[str, list[str]] = {}
+    for name, make in names.RECIPES.items():
+        modules.setdefault(make.__module__, []).append(name)
+    for members in modules.values():
+        source = inspect.getmodule(names.RECIPES[members[0]])
+        cited = _split(inspect.cleandoc((source and source.__doc__) or "")).text[1:]
+        for name in members:
+            yield entry(name, names.RECIPES[name], skip=("common",), extra=_in_parts(name))
+        yield from (f"Source: {paragraph}" for paragraph in cited)
+
+
+def _in_parts(name: str) -> str:
+    """The recipe as parts on FedAvg, checked to be the same method to the last digit."""
+    made: Recipe = names.RECIPES[name]()
+    if name == "fedavg" or made.regime != "federated":
+        return ""
+    base: Recipe = names.RECIPES["fedavg"]()
+    parts: list[Settings] = []
+    for field in ("participation", "work", "order", "corrections", "sharing", "scalings", "release", "server_step"):
+        value = getattr(made, field)
+        if value != getattr(base, field):
+            parts += value if isinstance(value, tuple) else [value]
+    text = " | ".join(["fedavg", *(_value(part) for part in parts)])
+    assert names.recipe(text).digest == made.digest, f"{name} is not {text}"
+    return f"By default the same as `{text}`."
+
+
+def _parts() -> Iterator[str]:
+    yield "## Parts"
+    yield (
+        "What stands on the right of a pipe. A part takes the place of the one before it in its slot, and the run says "
+        "so; corrections chain, scales multiply."
+    )
+    for title, question, bases in SLOTS:
+        yield f"### {title}\n\n{question}"
+        for name, part in sorted(names.PARTS.items()):
+            if issubclass(part, bases):
+                yield entry(name, part, level=4)
+
+
+def _data() -> Iterator[str]:
+    yield "## Data sets"
+    yield (
+        "By name on the command line and in files, and as functions of `polyrhythm.data` (with underscores). Downloads "
+        "are checked by SHA-256 and kept in `$POLYRHYTHM_CACHE`, or `~/.cache/polyrhythm`."
+    )
+    for name, source in data.SOURCES.items():
+        yield entry(name, source)
+    yield "## Partitions"
+    parts = parsed(Partition).args["parts"]
+    yield f"Who holds which samples. Every partition also takes `parts`: {parts}"
+    for name, partition in data.PARTITIONS.items():
+        yield entry(name, partition, skip=("parts",))
+
+
+def _models() -> Iterator[str]:
+    yield "## Models"
+    yield "By name, by import path (`package.module:Name`), or in Python any builder or module."
+    for name, builder in MODELS.items():
+        yield entry(name, builder, skip=("shape", "outputs"))
+    yield entry("with-projection", with_projection, skip=("builder",))
+    yield "## Tasks"
+    yield (
+        "The task follows from the data's targets. Metrics are pooled over samples, never a mean over batches. A run "
+        "takes the mean over labels and recall at 5 for `multilabel`."
+    )
+    for name, task in TASKS.items():
+        yield entry(name, task, skip=[field.name for field in dataclasses.fields(task)])
+    yield "## Fleets"
+    for name, fleet in names.FLEETS.items():
+        yield entry(name, fleet)
+
+
+def _record() -> Iterator[str]:
+    yield "## The record"
+    yield (
+        "An output folder (`--out`, by default `runs`) holds `runs.sqlite` and a folder for each run with "
+        "`final.safetensors` and `best.safetensors`, which any torch user can load by name. The database may be read "
+        "by anybody at any time, also while a run goes on."
+    )
+    yield "### Summary: the line of `--json`"
+    found = {"run_id", "status", "reason", *_summary().fields(digest="", wall_seconds=0.0)}
+    _same(found, SUMMARY_FIELDS, "the summary")
+    yield table(("field", "meaning"), [(f"`{name}`", text) for name, text in SUMMARY_FIELDS.items()])
+    records: dict[str, Mapping[str, str]] = {
+        "runs": RUN_COLUMNS,
+        "versions": {"run": "the run's number"} | dict(parsed(VersionRecord).args),
+        "visits": {"run": "the run's number"} | dict(parsed(VisitRecord).args),
+    }
+    for name, columns in _columns().items():
+        _same(columns, records[name], f"the table {name}")
+        yield f"### Table `{name}`"
+        yield table(("column", "meaning"), [(f"`{column}`", records[name][column]) for column in columns])
+
+
+def _summary() -> Summary:
+    nothing: dict[str, Any] = {f.name: "" for f in dataclasses.fields(Plan)}
+    return Summary(Plan(**nothing))
+
+
+def _columns() -> dict[str, list[str]]:
+    """The columns of each table of a fresh database."""
+    with tempfile.TemporaryDirectory() as folder:
+        Writer(Path(folder)).close()
+        database = sqlite3.connect(Path(folder) / "runs.sqlite")
+        tables = [row[0] for row in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+        columns = {t: [row[1] for row in database.execute(f"PRAGMA table_info({t})")] for t in tables}
+        database.close()
+    return columns
+
+
+def _same(found: Iterable[str], described: Iterable[str], what: str) -> None:
+    if odd := set(found) ^ set(described):
+        raise SystemExit(f"{what}: {', '.join(sorted(odd))} exist or are described, but not both")
+
+
+def _python() -> Iterator[str]:
+    yield "## Python"
+    yield (
+        "`import polyrhythm as pr` gives everything above: recipes and parts by their names, `pr.data`, `pr.models`; "
+        "and what follows. Settings are keyword-only and checked when they are given."
+    )
+    yield entry("pr.federate", federate)
+    yield entry("pr.Experiment", Experiment)
+    yield entry("pr.Until", Until)
+    yield entry("pr.Evaluation", Evaluation)
+    yield entry("pr.run", run)
+    yield entry("pr.Recipe", Recipe)
+    yield entry("pr.Run", Run, skip=("folder", "row"))
+    yield table(("member", "meaning"), list(_members(Run)))
+    yield entry("pr.data.arrays", data.arrays)
+    yield entry("pr.data.dataset", data.dataset)
+    yield entry("pr.data.Collection", data.Collection)
+    for error in (UserError, RunFailed):
+        yield f"### pr.{error.__name__}\n\n{parsed(error).text[0]}"
+    for module in (data, models):
+        yield f"### More in pr.{module.__name__.rpartition('.')[2]}"
+        yield table(("name", "meaning"), list(_others(module)))
+
+
+def _others(module: types.ModuleType) -> Iterator[tuple[str, str]]:
+    """The public names of a module that have no entry of their own, each with the first line about it."""
+    partitions = {kind.__name__ for kind in data.PARTITIONS.values()}
+    sources = {source.__name__ for source in data.SOURCES.values()}
+    told = {"Collection", "arrays", "dataset", "federate", "with_projection"} | partitions | sources
+    for name in module.__all__:
+        if name not in told and callable(thing := getattr(module, name)) and thing.__doc__:
+            yield f"`{name}`", _split(inspect.cleandoc(thing.__doc__)).text[0]
+
+
+def _members(kind: type) -> Iterator[tuple[str, str]]:
+    for name, member in vars(kind).items():
+        if name.startswith("_"):
+            continue
+        if isinstance(member, property):
+            yield f"`{name}`", " ".join(_split(inspect.cleandoc(member.__doc__ or "")).text)
+        else:
+            function: Callable[..., Any] = getattr(kind, name)
+            yield f"`{name}{_call(function)}`", _split(inspect.cleandoc(function.__doc__ or "")).text[0]
+
+
+def _call(function: Callable[..., Any]) -> str:
+    given = [p for p in inspect.signature(function).parameters.values() if p.name != "self"]
+    return f"({', '.join(p.name if p.default is p.empty else f'{p.name}={p.default!r}' for p in given)})"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")
+    print(f"{PAGE} written")

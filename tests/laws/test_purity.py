@@ -1,0 +1,182 @@
+"""The cores are functions: what they are given is as it was, to the last bit, and the same goes in and comes out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from hypothesis import strategies as st
+from torch import Tensor
+
+from polyrhythm.core import client, server
+from polyrhythm.core.client import ClientState, Memory, work
+from polyrhythm.core.server import begin, receive
+from polyrhythm.optimisers import LocalOptimiser, LocalSgd
+from polyrhythm.papers import Common, fedavg
+from polyrhythm.settings import Settings
+from polyrhythm.slots.correction import ControlVariates, DynamicRegularisation, ModelContrast, Prox, VarianceReduction
+from polyrhythm.slots.mechanism import Model
+from polyrhythm.slots.participation import Sweep
+from polyrhythm.slots.server_step import Adagrad, AMSGrad, Momentum, Sgd, Yogi
+from polyrhythm.slots.weighing import Equal, NormalisedAveraging
+from polyrhythm.streams import stream
+from polyrhythm.vectors import FlatModel
+from polyrhythm.wires import Event
+
+from .law import law, swap
+from .trials import Misfortune, Trial, misfortunes, trials
+from .world import Federation, copied, same
+
+# What mutants wrap.
+_BATCHES = client._Training._batches
+_MEASURE = client._measure
+
+MIXES: tuple[tuple[Settings, ...], ...] = (
+    (Sweep(), ControlVariates(), Prox(mu=0.1), NormalisedAveraging(), Momentum()),
+    (VarianceReduction(), ModelContrast(layer="logits"), AMSGrad()),
+    (Equal(), DynamicRegularisation(), Sgd(lr=0.5)),
+    (ModelContrast(layer="features"), Yogi()),
+    (ControlVariates(), Adagrad()),
+)
+
+
+def _steps_in_place(self: Sgd, setup: Any, state: Any, weights: Tensor, mean: Tensor) -> Any:
+    return state, weights.add_(mean, alpha=self.lr)
+
+
+def _duals_in_place(self: DynamicRegularisation, setup: Any, state: Any, brief: Any, outcome: Any) -> Any:
+    state["dual"].add_(outcome.update, alpha=-self.alpha)
+    return state, {}
+
+
+def _carried_as_it_is(state: Any, like: Tensor, optimiser: LocalOptimiser) -> Any:
+    return state if optimiser.keep_state and state else optimiser.start(like)
+
+
+def _scaled_in_place(vectors: Sequence[Tensor], weights: Sequence[float]) -> Tensor:
+    vectors = [v.mul_(w) for v, w in zip(vectors, weights, strict=True)]
+    return torch.stack(vectors).sum(0)
+
+
+def _shuffled_in_place(self: Sweep, setup: Any, state: Any, version: int, roster: Any, busy: Any) -> Any:
+    if not state["rest"]:
+        state["rest"].extend(roster.all())
+        stream(setup.seed, "cohort", version).shuffle(state["rest"])
+    invited = tuple(state["rest"][: self.size])
+    del state["rest"][: self.size]
+    return state, invited
+
+
+@law(
+    trial=trials(),
+    parts=st.sampled_from(MIXES),
+    keep=st.booleans(),
+    happening=misfortunes(),
+    examples=12,
+    broken_by={
+        "the server steps in place": swap(Sgd, "step", _steps_in_place),
+        "the mean is made in place": swap(server, "weighted_sum", _scaled_in_place),
+        "duals change in place": swap(DynamicRegularisation, "finish", _duals_in_place),
+        "kept momentum changes in place": swap(client, "carry", _carried_as_it_is),
+        "the sweep's list changes in place": swap(Sweep, "invite", _shuffled_in_place),
+        "the engine trains the received weights": swap(
+            FlatModel, "load", lambda self, weights, buffers: setattr(self, "weights", weights)
+        ),
+    },
+)
+def test_the_cores_leave_what_they_are_given_as_it_was(
+    trial: Trial, parts: tuple[Settings, ...], keep: bool, happening: Misfortune
+) -> None:
+    federation = trial.federation
+    linear = all("travel" not in part.needs() for part in parts)  # type: ignore[attr-defined]
+    common = trial.common | Common(keep_state=keep and linear, momentum=0.9 if keep else 0.0, nesterov=False)
+    recipe = Trial(federation=federation, common=common).recipe(*parts)
+    engine, setup, roster, shards = federation.engine(), federation.setup(4), federation.roster(), federation.shards()
+    layout, initial, memories = engine.layout, engine.initial(), dict[int, Memory]()
+    before: Any = copied(initial)
+    turn = begin(recipe, setup, initial.weights, initial.buffers, roster)
+    assert same(initial, before)
+    while turn.assignments:
+        for assignment in turn.assignments:
+            memory = memories.get(assignment.client, Memory())
+            start = memory.at(assignment.accepted)
+            before = copied((start, assignment))
+            state, report = work(recipe, setup, start, assignment, shards[assignment.client], engine)
+            assert same((start, assignment), before)
+            memories[assignment.client] = memory.then(start, state, assignment.visit)
+            event: Event = happening(assignment, report)
+            before = copied((turn.state, event, state))
+            previous, turn = turn, receive(recipe, setup, layout, turn.state, event, roster)
+            assert same((previous.state, event, state), before)
+            assert same((state, report), (memories[assignment.client].provisional, report))
+
+
+def _counts(self: Any, plan: Any) -> Any:
+    SEEN.append(1)
+    return _BATCHES(self, plan) if len(SEEN) % 2 else list(_BATCHES(self, plan))[::-1]
+
+
+SEEN: list[int] = []
+
+
+@law(
+    trial=trials(),
+    parts=st.sampled_from(MIXES),
+    broken_by={"depends on how often it was called": swap(client._Training, "_batches", _counts)},
+)
+def test_the_same_goes_in_and_the_same_comes_out(trial: Trial, parts: tuple[Settings, ...]) -> None:
+    recipe, federation = trial.recipe(*parts), trial.federation
+    engine, setup, roster, shards = federation.engine(), federation.setup(2), federation.roster(), federation.shards()
+    initial = engine.initial()
+    turn, again = (begin(recipe, setup, initial.weights, initial.buffers, roster) for _ in range(2))
+    assert same(turn, again)
+    while turn.assignments:
+        for assignment in turn.assignments:
+            one, other = (
+                work(recipe, setup, ClientState(), assignment, shards[assignment.client], engine) for _ in range(2)
+            )
+            assert same(one, other)
+            turn, again = (receive(recipe, setup, engine.layout, turn.state, one[1], roster) for _ in range(2))
+            assert same(turn, again)
+
+
+@law(
+    net=st.sampled_from(("perceptron", "batchnorm", "dropout", "odd")),
+    broken_by={
+        "a measurement trains": swap(
+            client, "_measure", lambda assignment, data, engine: _train_instead(assignment, data, engine)
+        ),
+        "measured in training mode": swap(torch.nn.Module, "eval", lambda self: self),
+    },
+)
+def test_a_measurement_touches_nothing_and_repeats(net: str) -> None:
+    import dataclasses
+
+    recipe, federation = fedavg(cohort=4), Federation(net=net)
+    engine, setup, shards = federation.engine(), federation.setup(1), federation.shards()
+    initial = engine.initial()
+    turn = begin(recipe, setup, initial.weights, initial.buffers, federation.roster())
+    for assignment in turn.assignments:
+        shard, measuring = shards[assignment.client], dataclasses.replace(assignment, kind="measure")
+        trained, _ = work(recipe, setup, ClientState(), assignment, shard, engine)
+        state, first = work(recipe, setup, trained, measuring, shard, engine)
+        _, second = work(recipe, setup, ClientState(), measuring, shard, engine)
+        assert same(state, trained)
+        assert same(first, second)
+        assert first.update is None
+        assert same((measuring.weights, measuring.buffers), (initial.weights, initial.buffers))
+        model = Model(weights=initial.weights, buffers=initial.buffers)
+        assert same(first.measures, federation.engine().evaluate(model, shard))
+
+
+def _train_instead(assignment: Any, data: Any, engine: Any) -> Any:
+    engine.open(Model(weights=assignment.weights, buffers=assignment.buffers), _model(assignment), None)
+    engine.compute(*data.batch(torch.arange(len(data)).numpy(), None), ())
+    LocalSgd(lr=0.1).step_(engine.weights, engine.gradient, 0.1, {})
+    assignment.weights.copy_(engine.weights)
+    return _MEASURE(assignment, data, engine)
+
+
+def _model(assignment: Any) -> Model:
+    return Model(weights=assignment.weights, buffers=assignment.buffers)

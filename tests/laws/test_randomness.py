@@ -1,0 +1,176 @@
+"""Where chance comes from: the seed alone. No global generator is touched, and nothing that ran before matters."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from hypothesis import strategies as st
+
+from polyrhythm.core import client
+from polyrhythm.engines.torch import TorchEngine
+from polyrhythm.papers import Common, fedavg
+from polyrhythm.settings import Settings
+from polyrhythm.slots.correction import ControlVariates, ModelContrast
+from polyrhythm.slots.order import Shuffled
+from polyrhythm.slots.participation import Sweep
+from polyrhythm.slots.server_step import Adam
+from polyrhythm.vectors import FlatModel
+
+from .law import Mutation, law, swap
+from .trials import Trial, arrivals, shuffled, trials
+from .world import Federation, Shard, alike, play, run, same
+
+# What mutants wrap.
+_OPEN = TorchEngine.open
+_SEEDED = client.seeded_torch
+
+PARTS = st.sampled_from(((), (Sweep(), ControlVariates()), (ModelContrast(layer="logits"), Adam())))
+
+
+def _numpy_order(self: Shuffled, visit: Any, name: Any) -> np.ndarray:
+    return np.random.permutation(visit.held)
+
+
+def _python_order(self: Shuffled, visit: Any, name: Any) -> np.ndarray:
+    return np.array(random.sample(range(visit.held), visit.held))
+
+
+class _Unseeded:
+    def __init__(self, *names: object) -> None: ...
+    def __enter__(self) -> None: ...
+    def __exit__(self, *error: object) -> None: ...
+
+
+unseeded: Mutation = swap(client, "seeded_torch", _Unseeded)
+
+
+@law(
+    trial=trials(travels=False),
+    parts=PARTS,
+    broken_by={
+        "NumPy's generator": swap(Shuffled, "one_pass", _numpy_order),
+        "Python's generator": swap(Shuffled, "one_pass", _python_order),
+        "dropout from torch's generator": unseeded,
+    },
+)
+def test_no_global_generator_is_touched(trial: Trial, parts: tuple[Settings, ...]) -> None:
+    if "optimiser" in trial.common or trial.common["keep_state"]:
+        parts = parts[2:]
+    before = torch.get_rng_state().clone(), random.getstate(), np.random.get_state()
+    run(trial.recipe(*parts), trial.federation)
+    after = torch.get_rng_state(), random.getstate(), np.random.get_state()
+    assert torch.equal(before[0], after[0])
+    assert before[1] == after[1]
+    assert all(np.array_equal(a, b) for a, b in zip(before[2], after[2], strict=True))
+
+
+@law(
+    trial=trials(),
+    parts=PARTS,
+    other=trials(),
+    broken_by={
+        "dropout from torch's generator": unseeded,
+    },
+)
+def test_a_run_does_not_depend_on_what_ran_before(trial: Trial, parts: tuple[Settings, ...], other: Trial) -> None:
+    recipe = trial.recipe(*parts)
+    first = run(recipe, trial.federation)
+    run(other.recipe(), other.federation)
+    torch.rand(3)
+    np.random.random()
+    random.random()
+    second = run(recipe, trial.federation)
+    assert alike(first, second)
+    assert same(first.states, second.states)
+    assert same(first.clients, second.clients)
+
+
+def _not_loaded(self: FlatModel, weights: Any, buffers: Any) -> None:
+    self.weights.copy_(weights)
+    self.refresh()
+
+
+def _keeps_its_model(self: TorchEngine, received: Any, start: Any, previous: Any) -> None:
+    loaded = set(self._loaded)
+    _OPEN(self, received, start, previous)
+    self._loaded |= loaded
+
+
+@law(
+    trial=trials(nets=("batchnorm", "dropout")),
+    odd=st.sampled_from((False, False, True)),
+    parts=PARTS,
+    order=arrivals(),
+    broken_by={
+        "buffers leak into the next visit": swap(FlatModel, "load", _not_loaded),
+        "frozen models outlive their visit": swap(TorchEngine, "open", _keeps_its_model),
+        "dropout from torch's generator": unseeded,
+    },
+)
+def test_a_shared_engine_is_as_good_as_one_for_every_visit(
+    trial: Trial, odd: bool, parts: tuple[Settings, ...], order: int
+) -> None:
+    federation = replace(trial.federation, net="odd") if odd else trial.federation
+    shared = run(trial.recipe(*parts), federation)
+    apart = play(trial.recipe(*parts), federation, apart=True, arrival=lambda invited: shuffled(order, invited))
+    assert alike(shared, apart)
+    assert same(shared.clients, apart.clients)
+
+
+def _in_eval_mode(self: TorchEngine, received: Any, start: Any, previous: Any) -> None:
+    _OPEN(self, received, start, previous)
+    self.module.eval()
+
+
+def _one_stream(seed: int, purpose: Any, *names: Any) -> Any:
+    return _SEEDED(seed, purpose)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Clones(Federation):
+    """A federation in which all samples of all clients are one and the same."""
+
+    def shards(self) -> tuple[Shard, ...]:
+        first = Federation.shards(self)[0]
+        return tuple(Shard(first.inputs[:1].expand(n, -1), first.targets[:1].expand(n)) for n in self.sizes)
+
+
+@law(
+    epochs=st.sampled_from((1.0, 2.0)),
+    seeds=st.permutations((0, 1, 2)),
+    broken_by={
+        "no dropout in training": swap(TorchEngine, "open", _in_eval_mode),
+        "one mask for all": swap(client, "seeded_torch", _one_stream),
+    },
+)
+def test_dropout_repeats_by_run_and_differs_by_client_and_visit(epochs: float, seeds: list[int]) -> None:
+    # One sample, over and over: visits of one version that start from one model differ in nothing but their masks.
+    recipe = fedavg(**Common(cohort=2, epochs=epochs, batch=None, lr=1e-6))
+    story, again, other = (
+        run(recipe, Clones(net="dropout", sizes=(60, 60), seed=s)) for s in (*seeds[:1] * 2, seeds[1])
+    )
+    assert alike(story, again)
+    losses = [report.loss for one in (story, other) for report in one.reports.values()]
+    assert len(set(losses)) == len(losses)
+
+
+@law(
+    trial=trials(nets=("perceptron",)),
+    broken_by={
+        "the seed goes nowhere": lambda patch: (
+            patch.setattr(Shuffled, "one_pass", lambda self, visit, name: np.arange(visit.held)),
+            patch.setattr(Sweep, "invite", lambda self, s, state, v, roster, busy: (state, roster.all()[: self.size])),
+        ),
+    },
+)
+def test_another_seed_is_another_run_on_the_same_data(trial: Trial) -> None:
+    common = trial.common | Common(batch=2, drop_last=False)
+    recipe = Trial(federation=trial.federation, common=common).recipe(Sweep())
+    one, other = (run(recipe, replace(trial.federation, seed=seed)) for seed in (10, 11))
+    assert one.batches != other.batches
+    assert same(one.states[0].weights, other.states[0].weights)
+    assert not same(one.weights, other.weights)

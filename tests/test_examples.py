@@ -1,0 +1,147 @@
+"""The examples run as they are, and the README says one experiment in three ways."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import shlex
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any, NoReturn
+
+import pytest
+
+import polyrhythm as pr
+
+ROOT = Path(__file__).parents[1]
+EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+@pytest.fixture
+def load(monkeypatch: pytest.MonkeyPatch) -> Callable[[Path], ModuleType]:
+    """Imports a file as a module of its own; known to `sys.modules`, where annotations are looked up."""
+
+    def loaded(path: Path) -> ModuleType:
+        spec = importlib.util.spec_from_file_location(f"example_{path.stem}", path)
+        assert spec is not None
+        assert spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        monkeypatch.setitem(sys.modules, spec.name, module)
+        spec.loader.exec_module(module)
+        return module
+
+    return loaded
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
+def test_it_runs(
+    example: Path,
+    load: Callable[[Path], ModuleType],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """In an empty folder, with few rounds."""
+    monkeypatch.chdir(tmp_path)
+    load(example).main(rounds=2)
+    assert capsys.readouterr().out.strip()
+    assert (tmp_path / "runs" / "runs.sqlite").exists()
+
+
+def test_the_comparison_names_every_curve(load: Callable[[Path], ModuleType], tmp_path: Path) -> None:
+    draw = load(ROOT / "examples" / "compare.py").draw
+    points = [{"round": r, "accuracy": 0.5, "method": m} for m in ("a", "b", "c") for r in (0, 1)]
+    draw(points, ["a", "b", "c"], str(tmp_path / "curves.svg"))
+    drawn = (tmp_path / "curves.svg").read_text()
+    assert all(f">{name}</text>" in drawn for name in "abc")
+
+
+def test_the_mechanism_obeys_its_laws(load: Callable[[Path], ModuleType]) -> None:
+    """Off it is exactly nothing, on it is something, and it refuses what its equation does not cover."""
+    from polyrhythm.session import carry_out
+
+    part = load(ROOT / "examples" / "own_mechanism.py").SharedDirection
+    federation = pr.federate(pr.data.digits(), pr.data.Dirichlet(alpha=0.1), clients=5, seed=0)
+
+    def digest(recipe: pr.Recipe) -> Any:
+        experiment = pr.Experiment(federation=federation, model="logistic", recipe=recipe, rounds=2)
+        return carry_out(experiment, [])["digest"]
+
+    plain = pr.fedavg(cohort=3)
+    assert digest(plain | part(strength=0.0)) == digest(plain)
+    assert digest(plain | part(strength=0.5)) != digest(plain)
+    with pytest.raises(pr.UserError, match="local_adam"):
+        pr.fedavg(optimiser="adam") | part()
+
+
+def blocks(page: Path, language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+
+
+class Begun(Exception):
+    """Raised where a run would begin."""
+
+
+def in_python(monkeypatch: pytest.MonkeyPatch) -> pr.Experiment:
+    seen: list[pr.Experiment] = []
+
+    def begin(experiment: pr.Experiment) -> NoReturn:
+        seen.append(experiment)
+        raise Begun
+
+    monkeypatch.setattr(pr, "run", begin)
+    with pytest.raises(Begun):
+        exec(blocks(ROOT / "README.md", "python")[0], {})
+    return seen[0]
+
+
+def on_the_command_line(monkeypatch: pytest.MonkeyPatch) -> pr.Experiment:
+    from polyrhythm.cli import assembly, main, running
+
+    seen: list[Any] = []
+    monkeypatch.setattr(running, "run_all", lambda configuration, *, as_json: seen.append(configuration))
+    console = "\n".join(blocks(ROOT / "README.md", "console")).replace("\\\n", " ").splitlines()
+    line = next(line for line in console if line.startswith("$ polyrhythm run --"))
+    monkeypatch.setattr(sys, "argv", shlex.split(line)[1:])
+    with pytest.raises(SystemExit):
+        main()
+    return next(assembly.assemble(seen[0]))
+
+
+def in_toml(folder: Path) -> pr.Experiment:
+    from polyrhythm.cli import assembly, configuration
+
+    file = folder / "experiment.toml"
+    file.write_text(blocks(ROOT / "README.md", "toml")[0])
+    return next(assembly.assemble(configuration.configure(file, {}, [])))
+
+
+def test_the_readme_says_one_experiment_in_three_ways(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = in_python(monkeypatch)
+    for other in (on_the_command_line(monkeypatch), in_toml(tmp_path)):
+        assert other.recipe.digest == first.recipe.digest
+        assert other.federation.partition == first.federation.partition
+        assert other.federation.sizes.tolist() == first.federation.sizes.tolist()
+        assert other.engine.initial().weights.equal(first.engine.initial().weights)
+        assert (other.rounds, other.seed, other.name) == (first.rounds, first.seed, first.name)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.stem)
+def test_every_experiment_file_is_taken(page: Path, tmp_path: Path) -> None:
+    from polyrhythm.cli import configuration, names
+
+    for number, text in enumerate(blocks(page, "toml")):
+        file = tmp_path / f"{number}.toml"
+        file.write_text(text)
+        experiment = configuration.configure(file, {}, [])
+        names.recipe(experiment.method)
+        names.partition(experiment.partition)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.stem)
+def test_links_between_pages_lead_somewhere(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text()):
+        assert (page.parent / target).exists(), target
