@@ -73,8 +73,8 @@ class Layout:
 
     @property
     def vector_bytes(self) -> int:
-        """What one vector costs on the wire: its parameters in the module's own dtypes, without padding."""
-        return sum(s.size * s.dtype.itemsize for s in self.segments)
+        """What one vector costs on the wire: its elements in the vector's dtype, without padding."""
+        return self.parameters * self.dtype.itemsize
 
     def zeros(self) -> Tensor:
         """A zero vector [P]."""
@@ -310,6 +310,32 @@ def weighted_sum(vectors: Iterable[Tensor], weights: Sequence[float]) -> Tensor:
     while stack:
         total = stack.pop()[1].add_(total)
     return total
+
+
+Spans = tuple[tuple[int, int], ...]
+"""Parts of a vector, each as (offset, size)."""
+
+
+def clear_(vector: Tensor, spans: Spans) -> Tensor:
+    """Sets parts of a vector [P] to zero, in place, and gives the vector."""
+    for offset, size in spans:
+        vector.narrow(0, offset, size).zero_()
+    return vector
+
+
+def mean_of_moved(updates: Sequence[Tensor], idle: Sequence[Spans]) -> Tensor:
+    """The plain mean of updates [P], each parameter over those that moved it; zero where none did.
+
+    Args:
+        updates: at least one.
+        idle: of each update, the parts that it never stepped.
+    """
+    mean = weighted_sum(updates, [1 / len(updates)] * len(updates))
+    for span in sorted({span for spans in idle for span in spans}):
+        moved = [u.narrow(0, *span) for u, spans in zip(updates, idle, strict=True) if span not in spans]
+        if moved:
+            mean.narrow(0, *span).copy_(weighted_sum(moved, [1 / len(moved)] * len(moved)))
+    return mean
 
 
 def combine_buffers(layout: Layout, many: Sequence[Buffers], shares: Sequence[float]) -> Buffers:

@@ -9,7 +9,7 @@ from typing import Any, Literal, Protocol, final
 import numpy as np
 from torch import Tensor
 
-from polyrhythm.vectors import Buffers
+from polyrhythm.vectors import Buffers, Spans
 
 State = Mapping[str, Any]
 """A mechanism's state, brief or extra: tensors, numbers, strings, lists and dicts of them. Never changed in place."""
@@ -73,6 +73,7 @@ class Report:
         travel: how far a constant gradient of one would have moved every weight: eta * a_i in FedNova's letters.
             Covers momentum, proximal pull, weight decay and schedules (K * eta for plain SGD).
         pull: total strength of the pull towards w0 during the visit.
+        idle: the parts of the update that no step touched, since the loss never depended on those parameters.
         loss: mean training loss over the samples trained on, None without steps.
         extras: what each mechanism sends up, by key.
         measures: named numbers for the record, and the results of a measuring visit.
@@ -97,6 +98,7 @@ class Report:
     rate: float = 0.0
     travel: float = 0.0
     pull: float = 0.0
+    idle: Spans = ()
     loss: float | None = None
     extras: Mapping[str, State] = field(default_factory=dict)
     measures: Mapping[str, float] = field(default_factory=dict)

@@ -27,7 +27,7 @@ from polyrhythm.slots.mechanism import Model, Need, Outcome, Setup, Visit
 from polyrhythm.slots.order import Progress
 from polyrhythm.slots.work import Instead, Plan, Stop
 from polyrhythm.streams import seeded_torch, torch_generator
-from polyrhythm.vectors import Segment
+from polyrhythm.vectors import Segment, Spans
 from polyrhythm.wires import Assignment, Report, State
 
 
@@ -129,13 +129,21 @@ class _Path:
     samples: int = 0
     gradient_samples: int = 0
     measures: Mapping[str, float] = field(default_factory=dict)
+    _unused: set[tuple[int, int]] = field(default_factory=set)
     _losses: Tensor = field(default_factory=lambda: torch.zeros((), dtype=torch.float64))
 
-    def add(self, rate: float, loss: Tensor, samples: int, cursor: tuple[int, int]) -> None:
+    def add(self, rate: float, computed: Computed, samples: int, cursor: tuple[int, int]) -> None:
+        unused = {(s.offset, s.size) for s in computed.unused}
+        self._unused = unused if not self.rates else self._unused & unused
         self.rates.append(rate)
-        self._losses += loss.double() * samples
+        self._losses += computed.loss.double() * samples
         self.samples += samples
         self.cursor = cursor
+
+    @property
+    def idle(self) -> Spans:
+        """The parts of the vector that no step touched."""
+        return tuple(sorted(self._unused))
 
     @property
     def loss(self) -> float | None:
@@ -229,16 +237,17 @@ class _Training:
         )
         push, terms = self._corrections()
         moments = carry(self.state.optimiser, self.engine.weights, self.recipe.optimiser)
-        path = self._train(plan, received, push, terms, moments)
+        path = self._train(plan, received, start, push, terms, moments)
         pull = push.pull if push is not None else 0.0
         outcome = Outcome(
             version=self.visit.version,
-            received=received.weights,
+            received=start.weights,
             update=self.engine.weights - start.weights,
             steps=len(path.rates),
             travel=self.recipe.optimiser.travel(path.rates, pull),
             pull=pull,
             rate=path.rates[0] if path.rates else 0.0,
+            idle=path.idle,
         )
         trained = Model(weights=self.engine.weights.clone(), buffers=self.engine.buffers())
         parts, extras = {}, {}
@@ -262,6 +271,7 @@ class _Training:
             rate=outcome.rate,
             travel=outcome.travel,
             pull=pull,
+            idle=outcome.idle,
             loss=path.loss,
             extras={k: e for k, e in extras.items() if e},
             measures=path.measures,
@@ -298,6 +308,7 @@ class _Training:
         self,
         plan: Plan,
         received: Model,
+        start: Model,
         push: Push | None,
         terms: list[Correction],
         moments: dict[str, Tensor | int],
@@ -323,7 +334,7 @@ class _Training:
                 watch.look(gradient, computed)
                 if push is not None:
                     # The difference first: at w = w0 it is exactly zero, so the first step is FedAvg's.
-                    torch.sub(weights, received.weights, out=away)
+                    torch.sub(weights, start.weights, out=away)
                     gradient.add_(away, alpha=push.pull)
                     if push.shift is not None:
                         gradient.add_(push.shift)
@@ -332,7 +343,7 @@ class _Training:
                 for part, before in untouched:
                     part.copy_(before)
                 engine.stepped()
-                path.add(rate, computed.loss, len(positions), after)
+                path.add(rate, computed, len(positions), after)
                 if len(path.rates) % self.visit.epoch_steps == 0 and watch.says_stop():
                     break
         path.measures = watch.measures(len(path.rates))

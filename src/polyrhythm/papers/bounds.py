@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Unpack
 
+from polyrhythm.errors import UserError
 from polyrhythm.papers.common import Common, recipe
 from polyrhythm.recipe import Recipe
 from polyrhythm.slots.participation import Uniform
@@ -13,11 +14,21 @@ def centralised(**common: Unpack[Common]) -> Recipe:
     """Centralised training: one client holds all the data. What federated learning is measured against.
 
     Optimiser state is kept from version to version unless `keep_state=False`, so this is plain training cut into
-    versions. `cohort` has no meaning here.
+    versions.
 
     Args:
-        common: settings of every recipe, see `Common`.
+        common: settings of every recipe, see `Common`, but no `cohort`.
+
+    Raises:
+        UserError: a cohort was given.
     """
+    if "cohort" in common:
+        raise UserError(
+            f"centralised: cohort={common['cohort']}",
+            expected="no cohort",
+            why="there is one client, which holds all the data",
+            fix="leave cohort out",
+        )
     kept = Common(keep_state=True)
     kept.update(common)
     return recipe("centralised", kept, participation=Uniform(cohort=1), regime="centralised")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Literal, TypedDict, cast
 
 from polyrhythm.errors import UserError, unknown
@@ -92,7 +92,7 @@ def recipe(title: str, common: Common, *, preset: Preset = None, paper: Common |
     return Recipe(
         title=title,
         work=_work(settings),
-        optimiser=_optimiser(title, given),
+        optimiser=_optimiser(title, given, common),
         schedule=settings.get("schedule", Constant()),
         batch=settings["batch"],
         drop_last=settings.get("drop_last", False),
@@ -111,7 +111,8 @@ def _work(settings: Common) -> Work:
     return Steps(steps=settings["steps"]) if "steps" in settings else Epochs(epochs=settings["epochs"])
 
 
-def _optimiser(title: str, given: Mapping[str, Any]) -> LocalOptimiser:
+def _optimiser(title: str, given: Mapping[str, Any], asked: Collection[str]) -> LocalOptimiser:
+    """From all settings given, some by a preset; `asked` are those that the caller gave."""
     kind = given.get("optimiser", "sgd")
     classes = {"sgd": LocalSgd, "adam": LocalAdam, "adamw": LocalAdam}
     if kind not in classes:
@@ -120,7 +121,7 @@ def _optimiser(title: str, given: Mapping[str, Any]) -> LocalOptimiser:
     settings = {name: given[name] for name in names if name in given}
     if kind == "sgd":
         return LocalSgd(**{"lr": 0.1} | settings)
-    foreign = [name for name in ("momentum", "nesterov") if settings.pop(name, None)]
+    foreign = [name for name in ("momentum", "nesterov") if settings.pop(name, None) and name in asked]
     if foreign:
         raise UserError(
             f"{title}: {foreign[0]} with optimiser={kind!r}",

@@ -17,7 +17,7 @@ from torch.nn import functional
 
 from polyrhythm.settings import NonNegative, Positive
 from polyrhythm.slots.mechanism import Mechanism, Need, Outcome, Release, Setup
-from polyrhythm.vectors import weighted_sum
+from polyrhythm.vectors import clear_, mean_of_moved, weighted_sum
 from polyrhythm.wires import State
 
 
@@ -108,7 +108,8 @@ class ControlVariates(Correction):
     Neutral situation: the first version, where c and every c_i are zero: exactly no correction. One vector of server
     state, one per client that has trained; one extra vector down and one up.
 
-    Departures: K counts the steps truly taken. Local Adam and optimiser state kept over visits are refused, since
+    Departures: K counts the steps truly taken. A parameter that a client never steps, because its loss does not depend
+    on it, keeps its c_i. Local Adam and optimiser state kept over visits are refused, since
     (w0 - w_K) / travel would then be no gradient.
 
     Reference: Karimireddy et al., "SCAFFOLD: Stochastic Controlled Averaging for Federated Learning", ICML 2020,
@@ -134,6 +135,8 @@ class ControlVariates(Correction):
         if outcome.steps == 0:
             return state, {}
         change = torch.add(outcome.update / -outcome.travel, brief["control"], alpha=-1)
+        # What the client never stepped shows no gradient, not a gradient of zero.
+        clear_(change, outcome.idle)
         return {"control": state["control"] + change}, {"change": change}
 
     def after_step(self, setup: Setup, state: State, release: Release) -> State:
@@ -156,7 +159,7 @@ class VarianceReduction(Correction):
     client that has trained, and sends it down: one extra vector down, none up.
 
     Departures: partial participation is undefined in the source; here those in the release are updated, at the server,
-    so a lost or refused report leaves nothing behind. The authors' KDD'23 relatives damp the update by 0.005; not here.
+    so a lost or refused report leaves nothing behind. The mean of a parameter is over the clients that stepped it.
 
     Reference: Liang et al., "Variance Reduced Local SGD with Lower Communication Complexity", 2019, Algorithm 1.
     """
@@ -179,11 +182,11 @@ class VarianceReduction(Correction):
         trained = [r for r in release.fresh if r.update is not None and r.steps > 0]
         if not trained:
             return state
-        mean = weighted_sum([r.update for r in trained if r.update is not None], [1 / len(trained)] * len(trained))
+        mean = mean_of_moved([r.update for r in trained if r.update is not None], [r.idle for r in trained])
         drift = dict(state["drift"])
         for report in trained:
             assert report.update is not None
-            change = ((mean - report.update) / report.travel).to(setup.dtype)
+            change = clear_(((mean - report.update) / report.travel).to(setup.dtype), report.idle)
             before = drift.get(report.client)
             drift[report.client] = change if before is None else before + change
         return {"drift": drift}

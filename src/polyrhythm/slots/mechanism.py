@@ -22,6 +22,7 @@ from torch import Tensor
 
 from polyrhythm.settings import Settings
 from polyrhythm.slots.budgets import Budgets
+from polyrhythm.vectors import Spans
 from polyrhythm.wires import Model, Report, State
 
 Need = Literal["previous", "travel", "horizon", "gradient_square", "fisher"]
@@ -69,9 +70,9 @@ class Outcome:
 
     Args:
         version: of the received weights.
-        received: w0, [P].
+        received: w0, where training started, [P].
         update: w_K - w0, [P].
-        steps, travel, pull, rate: as in `Report`.
+        steps, travel, pull, rate, idle: as in `Report`.
     """
 
     version: int
@@ -81,6 +82,7 @@ class Outcome:
     travel: float
     pull: float
     rate: float
+    idle: Spans = ()
 
 
 @final

@@ -142,7 +142,8 @@ class Curriculum(Order):
         if self.score == "local":
             return lens.losses(local)
         if self.score == "both":
-            return lens.losses("received") + lens.losses(local)
+            total: np.ndarray = lens.losses("received") + lens.losses(local)
+            return total
         if self.score == "both_pred":
             return _differ(lens.predictions("received"), lens.predictions(local))
         predicted = lens.predictions("received" if self.score == "global_pred" else local)
