@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import functools
 import inspect
+import typing
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from polyrhythm import papers, parts
@@ -17,12 +19,25 @@ from polyrhythm.models.projection import with_projection
 from polyrhythm.recipe import Recipe
 from polyrhythm.schedules import Schedule
 from polyrhythm.settings import Settings
+from polyrhythm.slots.budgets import Budgets, Levels, Listed, SlowShare
+from polyrhythm.slots.critical import Detector, FisherTrace, GradientNorm
+from polyrhythm.slots.pacing import Pacing
 
 RECIPES: Mapping[str, Callable[..., Recipe]] = {
     name: getattr(papers, name) for name in papers.__all__ if inspect.isfunction(getattr(papers, name))
 }
 PARTS: Mapping[str, type[Settings]] = {name: getattr(parts, name) for name in parts.__all__}
 FLEETS: Mapping[str, type[Fleet]] = {"uniform": UniformFleet}
+BUDGETS: Mapping[str, type[Budgets]] = {"budgets": Levels, "slow_share": SlowShare, "listed": Listed}
+DETECTORS: Mapping[str, type[Detector]] = {"gradient_norm": GradientNorm, "fisher_trace": FisherTrace}
+
+# What stands for a thing inside the brackets of a recipe or a part.
+_INSIDE: Mapping[str, type[Settings]] = {
+    **{name: made for name, made in PARTS.items() if issubclass(made, Schedule)},
+    **BUDGETS,
+    **DETECTORS,
+    "pacing": Pacing,
+}
 
 
 def recipe(text: str) -> Recipe:
@@ -100,11 +115,15 @@ def _model(call: Call) -> Builder:
 
 
 def fleet(text: str) -> Fleet:
-    """A fleet from its name and settings."""
-    call = parse_call(text)
-    if _key(call.name) not in FLEETS:
-        raise unknown("fleet", call.name, FLEETS)
-    made: Fleet = _make(call, FLEETS[_key(call.name)], _plain)
+    """A fleet from its name and settings, and budgets after a pipe: `uniform | budgets(levels=4, order="code")`."""
+    first, *rest = parse_pipeline(text)
+    if _key(first.name) not in FLEETS:
+        raise unknown("fleet", first.name, FLEETS)
+    made: Fleet = _make(first, FLEETS[_key(first.name)], _value)
+    for call in rest:
+        if _key(call.name) not in BUDGETS:
+            raise unknown("part of a fleet", call.name, BUDGETS)
+        made = replace(made, budgets=_make(call, BUDGETS[_key(call.name)], _plain))
     return made
 
 
@@ -118,7 +137,7 @@ def _settings(call: Call, make: Callable[..., Any], convert: Callable[[Any], Any
         _no_positional(call)
     parameters = list(inspect.signature(make).parameters.values())[skip:]
     known = {p.name: p for p in parameters if p.kind is not p.VAR_KEYWORD}
-    names = [*known, *(papers.Common.__annotations__ if len(known) < len(parameters) else ())]
+    names = [*known, *_shared(make, parameters)]
     for name in call.named:
         if name not in names:
             raise unknown("setting", name, names, where=call.name)
@@ -133,6 +152,16 @@ def _settings(call: Call, make: Callable[..., Any], convert: Callable[[Any], Any
     return {name: convert(value) for name, value in call.named.items()}
 
 
+def _shared(make: Callable[..., Any], parameters: list[inspect.Parameter]) -> list[str]:
+    """The settings that a recipe shares with others: the keys of its `**common: Unpack[...]`."""
+    names: list[str] = []
+    for parameter in parameters:
+        if parameter.kind is parameter.VAR_KEYWORD:
+            hint = typing.get_type_hints(make)[parameter.name]
+            names += typing.get_type_hints(typing.get_args(hint)[0])
+    return names
+
+
 def _no_positional(call: Call) -> None:
     if call.positional:
         raise UserError(
@@ -144,11 +173,11 @@ def _no_positional(call: Call) -> None:
 
 
 def _value(value: Any) -> Any:
-    """A setting of a recipe or a part: a bare name is text, and a name that is a schedule is that schedule."""
-    if isinstance(value, Call):
-        kind = PARTS.get(_key(value.name))
-        if kind is not None and issubclass(kind, Schedule):
-            return _make(value, kind, _plain)
+    """A setting of a recipe or part: a bare name is text, unless it is a schedule, budgets, a detector or pacing."""
+    if isinstance(value, tuple):
+        return tuple(_value(v) for v in value)
+    if isinstance(value, Call) and _key(value.name) in _INSIDE:
+        return _make(value, _INSIDE[_key(value.name)], _plain)
     return _plain(value)
 
 
@@ -158,7 +187,7 @@ def _plain(value: Any) -> Any:
     if not isinstance(value, Call):
         return value
     if value.positional or value.named:
-        raise unknown("name", value.name, [name for name, made in PARTS.items() if issubclass(made, Schedule)])
+        raise unknown("name", value.name, _INSIDE)
     return value.name
 
 
