@@ -13,6 +13,11 @@ from polyrhythm.wires import Report
 class Fleet(Settings):
     """Base: what the devices are like. Deterministic: the same visit always takes the same time."""
 
+    @classmethod
+    def label(cls) -> str:
+        """The fleet's name in an experiment: `UniformFleet` is `uniform`."""
+        return super().label().removesuffix("_fleet")
+
     def duration(self, report: Report) -> float:
         """Virtual seconds between an assignment and the arrival of its report, from the work that was really done."""
         raise NotImplementedError
