@@ -1,4 +1,4 @@
-"""Measures the global model. Each number says which model, on which samples, and how they were weighed."""
+"""Measures models. Each number says which model, on which samples, and how they were weighed."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ class Evaluator:
         self._engine, self._task = engine, experiment.task
         self._test = Holding(federation.test)
         self._validation = None if federation.validation is None else Holding(federation.validation)
-        self._clients = None
+        self._clients: dict[int, Holding] = {}
         if federation.local_tests is not None:
             own = federation.local_tests
-            self._clients = [Holding(own.samples, own.indices(c)) for c in range(federation.clients) if own.sizes[c]]
+            self._clients = {c: Holding(own.samples, own.indices(c)) for c in np.flatnonzero(own.sizes).tolist()}
         self._train = None
         wanted = min(experiment.evaluation.train_samples, len(federation.shares.order))
         if wanted:
@@ -54,11 +54,15 @@ class Evaluator:
         """On a fixed sample of all clients' training data; None if none was asked for."""
         return None if self._train is None else self._engine.evaluate(model, self._train)
 
-    def clients(self, model: Model) -> Metrics | None:
-        """On the clients' own test samples: `..._pooled` over all samples, `..._mean` over clients; None without."""
+    def clients(self, model_of: Callable[[int], Model]) -> Metrics | None:
+        """On the clients' own test samples: `..._pooled` over all samples, `..._mean` over clients; None without.
+
+        Args:
+            model_of: the model that a client uses.
+        """
         if not self._clients:
             return None
-        tallies = [self._engine.tally(model, own) for own in self._clients]
+        tallies = [self._engine.tally(model_of(client), own) for client, own in self._clients.items()]
         total = Tally()
         for tally in tallies:
             total = total + tally

@@ -70,8 +70,8 @@ def carry_out(experiment: Experiment, observers: Sequence[Observer]) -> dict[str
                 observer.begin(session.plan)
             reason = session.go()
             status = "finished"
-        except KeyboardInterrupt:
-            status, reason = "stopped", "stopped by Ctrl-C"
+        except KeyboardInterrupt as stop:
+            status, reason = "stopped", str(stop) or "Ctrl-C"
         except BaseException as error:
             reason = str(error) or type(error).__name__
             raise
@@ -217,7 +217,7 @@ class _Session:
             test=self._measure(self.evaluator.test) if look else None,
             validation=self._measure(self.evaluator.validation) if look else None,
             train=self._measure(self.evaluator.train) if look else None,
-            clients=self._measure(self.evaluator.clients) if look else None,
+            clients=self.evaluator.clients(self._model_of()) if look else None,
             client_updates=totals.updates,
             local_steps=totals.steps,
             samples=totals.samples,
@@ -264,12 +264,22 @@ class _Session:
             return self.initial
         return Model(weights=self.server.weights, buffers=self.server.buffers)
 
-    def _local_models(self) -> Iterator[Model]:
-        """Every client's own model, the initial one where it has not trained."""
+    def _model_of(self) -> Callable[[int], Model]:
+        """Which model a client would use: the global one, or its own where nobody exchanges anything."""
+        if self.experiment.recipe.regime == "local":
+            return self._local_model
+        model = self._global_model()
+        return lambda _: model
+
+    def _local_model(self, client: int) -> Model:
+        """A client's own model; the initial one if it has not trained."""
         records = {} if self.server is None else self.server.clients
-        for client in self.experiment.eligible().tolist():
-            state = self.driver.state_of(client, records.get(client, Record()).accepted)
-            yield self.initial if state.previous is None else state.previous
+        state = self.driver.state_of(client, records.get(client, Record()).accepted)
+        return self.initial if state.previous is None else state.previous
+
+    def _local_models(self) -> Iterator[Model]:
+        """Every client's own model."""
+        return map(self._local_model, self.experiment.eligible().tolist())
 
     def _state_dict(self) -> dict[str, Tensor]:
         return self.engine.state_of(self._global_model())

@@ -40,6 +40,14 @@ def flat(module: nn.Module, layout: Layout) -> Tensor:
     return vector
 
 
+def flat_gradient(module: nn.Module, layout: Layout, loss: Tensor) -> Tensor:
+    """The gradient of a loss as one vector [P], padding zero."""
+    vector, parameters = layout.zeros(), dict(module.named_parameters())
+    for name, part in layout.named(vector).items():
+        part.copy_(torch.autograd.grad(loss, parameters[name], retain_graph=True)[0])
+    return vector
+
+
 def buffers_of(module: nn.Module, layout: Layout) -> Buffers:
     """A module's travelling buffers, in layout order."""
     return tuple(dict(module.named_buffers())[slot.name] for slot in layout.buffers)

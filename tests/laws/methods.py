@@ -212,7 +212,8 @@ class Moon(Method):
 
 
 def _cosine(one: Tensor, other: Tensor) -> Tensor:
-    return (one * other.detach()).sum(1) / (one.norm(dim=1) * other.detach().norm(dim=1))
+    lengths: Tensor = torch.linalg.vector_norm(one, dim=1) * torch.linalg.vector_norm(other.detach(), dim=1)
+    return (one * other.detach()).sum(1) / lengths
 
 
 @final

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, final
 
+import numpy as np
 import torch
 from hypothesis import strategies as st
 from torch import Tensor
@@ -15,17 +16,20 @@ from torch import Tensor
 from polyrhythm.core import server
 from polyrhythm.core.client import ClientState, Memory, work
 from polyrhythm.core.server import Record, Turn, begin, receive
+from polyrhythm.drivers import inline
+from polyrhythm.drivers.inline import InlineDriver
 from polyrhythm.errors import RunFailed
-from polyrhythm.papers import Common, fedavg
+from polyrhythm.fleet import UniformFleet
+from polyrhythm.papers import fedavg
 from polyrhythm.recipe import Recipe
 from polyrhythm.slots.correction import ControlVariates, ModelContrast, VarianceReduction
-from polyrhythm.slots.server_step import Adam
+from polyrhythm.slots.server_step import Adam, Sgd
 from polyrhythm.slots.weighing import Sharing
 from polyrhythm.wires import Arrived, Assignment, Event, Facts, Lost, Report, Timer
 
 from .law import Mutation, law, swap
 from .trials import Misfortune, Trial, arrivals, misfortunes, shuffled, trials
-from .world import Federation, alike, copied, play, run, same
+from .world import Federation, Shard, alike, copied, play, run, same
 
 # What mutants wrap.
 _TAKE = server._take
@@ -80,8 +84,7 @@ def _forgetful(recipe: Any, layout: Any, state: Any, report: Report) -> Any:
     },
 )
 def test_a_refused_visit_leaves_nothing_at_its_client(trial: Trial, happening: Misfortune) -> None:
-    steps = Common(**{k: v for k, v in trial.common.items() if k != "epochs"}) | Common(steps=2, keep_state=True)  # type: ignore[typeddict-item]
-    trial = Trial(federation=trial.federation, common=steps)
+    trial = trial.but(steps=2, keep_state=True)
     story = play(trial.recipe(ModelContrast(layer="logits")), trial.federation, versions=5, happening=happening)
     last: dict[int, ClientState] = {}
     for dispatch, assignment in story.assignments.items():
@@ -95,16 +98,11 @@ Tell = Callable[[Turn, Event], Turn]
 
 def begun(recipe: Recipe, federation: Federation, versions: int = 3) -> tuple[list[Report], Turn, Tell]:
     """The honest reports of the first version, the first turn, and the server as a function of a turn and an event."""
-    story = play(recipe, federation, versions=1)
-    setup, layout, roster = federation.setup(versions), federation.engine().layout, federation.roster()
-    initial = story.states[0]
+    setup, engine, roster = federation.setup(versions), federation.engine(), federation.roster()
+    initial, shards = engine.initial(), federation.shards()
     first = begin(recipe, setup, initial.weights, initial.buffers, roster)
-    # A schedule may look at the horizon, so the work is done for this one.
-    shards = federation.shards()
-    reports = [
-        work(recipe, setup, ClientState(), a, shards[a.client], federation.engine())[1] for a in first.assignments
-    ]
-    return reports, first, lambda turn, event: receive(recipe, setup, layout, turn.state, event, roster)
+    reports = [work(recipe, setup, ClientState(), a, shards[a.client], engine)[1] for a in first.assignments]
+    return reports, first, lambda turn, event: receive(recipe, setup, engine.layout, turn.state, event, roster)
 
 
 def tell_all(tell: Tell, turn: Turn, events: Sequence[Event]) -> Turn:
@@ -337,26 +335,94 @@ def _stands_still(*given: Any) -> Any:
 
 @law(
     trial=trials(nets=("batchnorm",)),
-    lost=st.booleans(),
+    cause=st.sampled_from(("a storm", "no step was possible", "no report has any weight")),
     broken_by={
         "counts as no version": swap(server, "_step", _stands_still),
         "shares of nothing": swap(server, "shares", lambda claims: [1 / max(1, len(claims)) for _ in claims]),
     },
 )
-def test_a_version_without_any_weight_is_skipped_and_said(trial: Trial, lost: bool) -> None:
-    recipe = trial.recipe(Adam(), ControlVariates(), *([] if lost else [Nobody()]))
+def test_a_version_without_any_weight_is_skipped_and_said(trial: Trial, cause: str) -> None:
+    recipe = trial.recipe(Adam(), ControlVariates(), *([Nobody()] if "weight" in cause else []))
+    # BatchNorm cannot train on a single sample.
+    federation = replace(trial.federation, sizes=(1, 1, 0)) if "step" in cause else trial.federation
 
     def happening(assignment: Assignment, report: Report) -> Event:
-        return Lost(dispatch=report.dispatch, reason="a storm") if lost else report
+        return Lost(dispatch=report.dispatch, reason=cause) if cause == "a storm" else report
 
-    story = play(recipe, trial.federation, versions=2, happening=happening)
+    story = play(recipe, federation, versions=2, happening=happening)
     assert [state.version for state in story.states] == [0, 1, 2]
     assert {a.version for a in story.assignments.values()} == {0, 1}
     before = story.states[0]
     for state, released in zip(story.states[1:], story.released, strict=True):
         assert released.release is None
-        assert ("a storm" if lost else "weight") in released.note
+        assert cause in released.note
         assert same((state.weights, state.buffers, state.parts), (before.weights, before.buffers, before.parts))
+
+
+def _saturates(self: Sgd, setup: Any, state: Any, weights: Tensor, mean: Tensor) -> Any:
+    return state, weights.add(mean, alpha=self.lr).nan_to_num()
+
+
+@law(
+    net=st.sampled_from(("perceptron", "batchnorm")),
+    broken_by={"saturates in silence": swap(Sgd, "step", _saturates)},
+)
+def test_a_server_step_without_a_finite_end_stops_the_run_by_name(net: str) -> None:
+    federation = Federation(net=net)
+    reports, first, tell = begun(fedavg(cohort=4, epochs=1) | Sgd(lr=3e38), federation)
+    huge = [replace(r, update=r.update * 1e6) for r in reports if r.update is not None]
+    turn = tell_all(tell, first, huge[:-1])
+    kept = copied(turn.state)
+    words = failure(lambda: tell(turn, huge[-1]))
+    assert "server step" in words
+    assert "0.weight" in words
+    assert same(turn.state, kept)
+
+
+@final
+class Torn(Shard):
+    """Samples that cannot be read."""
+
+    def batch(self, positions: np.ndarray, generator: torch.Generator | None) -> tuple[Tensor, Tensor]:
+        raise OSError("the disk is torn")
+
+
+def _tight_lipped(self: InlineDriver, assignment: Assignment) -> Report:
+    _, report = work(self.recipe, self.setup, ClientState(), assignment, self.data(assignment.client), self.engine)
+    return report
+
+
+@law(
+    torn=st.integers(0, 3),
+    broken_by={"the client is not named": swap(InlineDriver, "_visit", _tight_lipped)},
+)
+def test_an_error_at_a_client_names_the_client(torn: int) -> None:
+    engine, shards = BATCHNORM.engine(), list(BATCHNORM.shards())
+    shards[torn] = Torn(shards[torn].inputs, shards[torn].targets)
+    driver = InlineDriver(
+        fedavg(cohort=4), BATCHNORM.setup(2), engine, shards.__getitem__, UniformFleet(), BATCHNORM.roster()
+    )
+    notes: list[str] = []
+    try:
+        list(driver.moments(engine.initial()))
+    except OSError as error:
+        notes = getattr(error, "__notes__", [])
+    assert f"client {torn} " in "".join(notes)
+
+
+@law(
+    population=st.integers(1, 4),
+    broken_by={"ends in silence": swap(inline, "RunFailed", StopAsyncIteration)},
+)
+def test_a_run_without_anybody_to_invite_fails_and_says_so(population: int) -> None:
+    deserted = Federation(sizes=(5,) * population, eligible=())
+    try:
+        run(fedavg(cohort=2), deserted)
+        words = ""
+    except Exception as error:
+        words = f"{type(error).__name__}: {error}"
+    assert words.startswith("RunFailed")
+    assert f"0 of {population} clients hold data" in words
 
 
 EVER_READY: Mutation = swap(type(fedavg().release), "ready", lambda self, waiting, in_flight: True)

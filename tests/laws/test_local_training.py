@@ -47,8 +47,8 @@ EXACT = 1e-10  # double precision, so that only a difference in meaning shows
 
 def in_double(trial: Trial, **common: Unpack[Common]) -> Trial:
     """The trial in double precision, at a constant rate, with some settings changed."""
-    settings = trial.common | Common(schedule=Constant()) | common
-    return Trial(federation=replace(trial.federation, dtype=torch.float64), common=settings)
+    double = replace(trial.federation, dtype=torch.float64)
+    return replace(trial.but(**Common(schedule=Constant()) | common), federation=double)
 
 
 def _damped(self: LocalSgd, weights: Tensor, gradient: Tensor, rate: float, state: Any) -> None:
@@ -76,9 +76,7 @@ def test_one_client_is_centralised_training(trial: Trial, size: int) -> None:
     # A bias before BatchNorm has a gradient of rounding errors, which Adam would blow up to full steps.
     assume(trial.federation.net != "batchnorm" or "optimiser" not in trial.common)
     federation = Federation(sizes=(size,), net=trial.federation.net, dtype=torch.float64)
-    settings = in_double(trial).common | Common(keep_state=True)
-    settings.pop("cohort")
-    recipe = centralised(**settings)
+    recipe = centralised(**in_double(trial, cohort=1, keep_state=True).common)
     story = run(recipe, federation)
     layout, first = federation.engine().layout, story.states[0]
     module = loaded(federation, layout, Model(weights=first.weights, buffers=first.buffers))

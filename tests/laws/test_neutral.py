@@ -11,7 +11,7 @@ from torch.nn import functional
 
 from polyrhythm.core import client, server
 from polyrhythm.engines.torch import TorchEngine
-from polyrhythm.papers import Common
+from polyrhythm.papers import fedavg, fedavgm, fedprox, moon, scaffold, vrl_sgd
 from polyrhythm.schedules import Constant, Cosine, Exponential, Power, Schedule, StepDecay
 from polyrhythm.slots.correction import (
     ControlVariates,
@@ -28,7 +28,7 @@ from polyrhythm.vectors import weighted_sum
 
 from .law import law, swap
 from .trials import Trial, trials
-from .world import alike, near, run, same
+from .world import NETS, Federation, alike, near, run, same
 
 SHARINGS = st.sampled_from((None, Equal()))
 
@@ -57,6 +57,26 @@ def _near_only(self: ModelContrast, view: Any) -> torch.Tensor:
 )
 def test_prox_of_zero_is_fedavg(trial: Trial) -> None:
     assert alike(run(trial.recipe(Prox(mu=0)), trial.federation), run(trial.recipe(), trial.federation))
+
+
+PAPERS = {
+    "fedprox": (fedprox(mu=0, cohort=3), fedavg(cohort=3)),
+    "moon": (moon(mu=0, cohort=3), fedavg(cohort=3)),
+    "fedavgm": (fedavgm(beta=0, cohort=3), fedavg(cohort=3)),
+    "scaffold": (scaffold(cohort=3), fedavg(cohort=3) | Equal()),
+    "vrl_sgd": (vrl_sgd(cohort=3), fedavg(cohort=3) | Equal()),
+}
+
+
+@law(
+    paper=st.sampled_from(list(PAPERS)),
+    net=st.sampled_from(list(NETS)),
+    broken_by={"pull above mu": swap(Prox, "push", lambda self, setup, state, brief: Push(pull=self.mu + 1e-3))},
+)
+def test_papers_share_their_defaults_with_fedavg(paper: str, net: str) -> None:
+    method, plain = PAPERS[paper]
+    versions = 1 if paper in ("scaffold", "vrl_sgd") else 3
+    assert alike(*(run(r, Federation(net=net), versions=versions) for r in (method, plain)))
 
 
 @law(
@@ -114,8 +134,7 @@ def test_scaffold_starts_as_fedavg(trial: Trial, sharing: Equal | None) -> None:
     },
 )
 def test_vrl_is_fedavg_until_a_client_comes_back(trial: Trial) -> None:
-    common = trial.common | {"cohort": 2}
-    trial = Trial(federation=trial.federation, common=common)  # type: ignore[arg-type]
+    trial = trial.but(cohort=2)
     versions = -(-len(trial.federation.sizes) // 2)
     vrl = run(trial.recipe(Sweep(), VarianceReduction()), trial.federation, versions=versions)
     assert alike(vrl, run(trial.recipe(Sweep()), trial.federation, versions=versions))
@@ -130,11 +149,10 @@ def test_vrl_is_fedavg_until_a_client_comes_back(trial: Trial) -> None:
     },
 )
 def test_feddyn_takes_fedavgs_first_step(trial: Trial) -> None:
-    common = {k: v for k, v in trial.common.items() if k != "epochs"} | {"steps": 1}
-    trial = Trial(federation=trial.federation, common=common)  # type: ignore[arg-type]
+    trial = trial.but(steps=1)
     feddyn = run(trial.recipe(DynamicRegularisation()), trial.federation, versions=1)
-    fedavg = run(trial.recipe(), trial.federation, versions=1)
-    assert all(same(feddyn.reports[d].update, fedavg.reports[d].update) for d in fedavg.reports)
+    plain = run(trial.recipe(), trial.federation, versions=1)
+    assert all(same(feddyn.reports[d].update, plain.reports[d].update) for d in plain.reports)
 
 
 def _plain_mean(vectors: Any, weights: Any) -> torch.Tensor:
@@ -194,8 +212,8 @@ def test_server_momentum_of_zero_is_server_sgd(trial: Trial, lr: float, dampened
 )
 def test_fednova_with_equal_steps_is_fedavg(trial: Trial, pull: float) -> None:
     fednova = run(trial.recipe(Prox(mu=pull), NormalisedAveraging(effective="travel")), trial.federation)
-    fedavg = run(trial.recipe(Prox(mu=pull)), trial.federation)
-    assert all(near(a.weights, b.weights) for a, b in zip(fednova.states, fedavg.states, strict=True))
+    plain = run(trial.recipe(Prox(mu=pull)), trial.federation)
+    assert all(near(a.weights, b.weights) for a, b in zip(fednova.states, plain.states, strict=True))
 
 
 ALWAYS_ONE: tuple[Schedule, ...] = (
@@ -232,8 +250,8 @@ def _normalise(gradient: torch.Tensor, largest: float) -> None:
     broken_by={"always to one length": swap(client, "clip_", _normalise)},
 )
 def test_a_clip_out_of_reach_is_no_clip(trial: Trial) -> None:
-    none, far = (Trial(federation=trial.federation, common=trial.common | Common(clip=c)) for c in (None, 1e6))
-    assert alike(run(far.recipe(), trial.federation), run(none.recipe(), trial.federation))
+    none, far = (run(trial.but(clip=clip).recipe(), trial.federation) for clip in (None, 1e6))
+    assert alike(none, far)
 
 
 def _last_of(pushes: Any) -> Push | None:

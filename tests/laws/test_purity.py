@@ -11,9 +11,10 @@ from torch import Tensor
 
 from polyrhythm.core import client, server
 from polyrhythm.core.client import ClientState, Memory, work
-from polyrhythm.core.server import begin, receive
+from polyrhythm.core.server import Turn, begin, receive
+from polyrhythm.engines.torch import TorchEngine
 from polyrhythm.optimisers import LocalOptimiser, LocalSgd
-from polyrhythm.papers import Common, fedavg
+from polyrhythm.papers import fedavg
 from polyrhythm.settings import Settings
 from polyrhythm.slots.correction import ControlVariates, DynamicRegularisation, ModelContrast, Prox, VarianceReduction
 from polyrhythm.slots.mechanism import Model
@@ -26,11 +27,12 @@ from polyrhythm.wires import Event
 
 from .law import law, swap
 from .trials import Misfortune, Trial, misfortunes, trials
-from .world import Federation, copied, same
+from .world import Federation, alike, copied, run, same
 
 # What mutants wrap.
 _BATCHES = client._Training._batches
 _MEASURE = client._measure
+_EVALUATE = TorchEngine.evaluate
 
 MIXES: tuple[tuple[Settings, ...], ...] = (
     (Sweep(), ControlVariates(), Prox(mu=0.1), NormalisedAveraging(), Momentum()),
@@ -89,9 +91,9 @@ def test_the_cores_leave_what_they_are_given_as_it_was(
     trial: Trial, parts: tuple[Settings, ...], keep: bool, happening: Misfortune
 ) -> None:
     federation = trial.federation
-    linear = all("travel" not in part.needs() for part in parts)  # type: ignore[attr-defined]
-    common = trial.common | Common(keep_state=keep and linear, momentum=0.9 if keep else 0.0, nesterov=False)
-    recipe = Trial(federation=federation, common=common).recipe(*parts)
+    steady = any(isinstance(part, (ControlVariates, VarianceReduction, NormalisedAveraging)) for part in parts)
+    trial = trial.but(keep_state=keep and not steady, momentum=0.9 if keep else 0.0, nesterov=False)
+    recipe = trial.recipe(*parts)
     engine, setup, roster, shards = federation.engine(), federation.setup(4), federation.roster(), federation.shards()
     layout, initial, memories = engine.layout, engine.initial(), dict[int, Memory]()
     before: Any = copied(initial)
@@ -168,6 +170,28 @@ def test_a_measurement_touches_nothing_and_repeats(net: str) -> None:
         assert same((measuring.weights, measuring.buffers), (initial.weights, initial.buffers))
         model = Model(weights=initial.weights, buffers=initial.buffers)
         assert same(first.measures, federation.engine().evaluate(model, shard))
+
+
+def _warms_up(self: TorchEngine, model: Model, data: Any, positions: Any = None) -> Any:
+    model.weights.mul_(1.001)
+    return _EVALUATE(self, model, data, positions)
+
+
+@law(
+    trial=trials(nets=("batchnorm", "dropout", "perceptron")),
+    parts=st.sampled_from(MIXES),
+    broken_by={"evaluation changes the model": swap(TorchEngine, "evaluate", _warms_up)},
+)
+def test_evaluating_between_events_changes_no_weight(trial: Trial, parts: tuple[Settings, ...]) -> None:
+    recipe, federation = trial.recipe(*parts), trial.federation
+    shard = federation.shards()[0]
+
+    def watch(engine: TorchEngine, turn: Turn) -> None:
+        engine.evaluate(Model(weights=turn.state.weights, buffers=turn.state.buffers), shard)
+
+    watched, alone = run(recipe, federation, watch=watch), run(recipe, federation)
+    assert alike(watched, alone)
+    assert same(watched.states, alone.states)
 
 
 def _train_instead(assignment: Any, data: Any, engine: Any) -> Any:

@@ -18,6 +18,7 @@ from polyrhythm.slots.correction import ControlVariates, ModelContrast
 from polyrhythm.slots.order import Shuffled
 from polyrhythm.slots.participation import Sweep
 from polyrhythm.slots.server_step import Adam
+from polyrhythm.streams import seeded_torch
 from polyrhythm.vectors import FlatModel
 
 from .law import Mutation, law, swap
@@ -26,7 +27,7 @@ from .world import Federation, Shard, alike, play, run, same
 
 # What mutants wrap.
 _OPEN = TorchEngine.open
-_SEEDED = client.seeded_torch
+_SEEDED = seeded_torch
 
 PARTS = st.sampled_from(((), (Sweep(), ControlVariates()), (ModelContrast(layer="logits"), Adam())))
 
@@ -168,8 +169,7 @@ def test_dropout_repeats_by_run_and_differs_by_client_and_visit(epochs: float, s
     },
 )
 def test_another_seed_is_another_run_on_the_same_data(trial: Trial) -> None:
-    common = trial.common | Common(batch=2, drop_last=False)
-    recipe = Trial(federation=trial.federation, common=common).recipe(Sweep())
+    recipe = trial.but(batch=2, drop_last=False).recipe(Sweep())
     one, other = (run(recipe, replace(trial.federation, seed=seed)) for seed in (10, 11))
     assert one.batches != other.batches
     assert same(one.states[0].weights, other.states[0].weights)

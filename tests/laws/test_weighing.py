@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from hypothesis import strategies as st
@@ -106,6 +106,34 @@ def test_more_steps_do_not_give_a_direction_more_weight(given_facts: list[Facts]
         assert all(math.isclose(p / math.fsum(pulls), w) for p, w in zip(pulls, weights, strict=True))
 
 
+@law(
+    given_facts=facts(),
+    pull=st.sampled_from((0.0, 0.1)),
+    effective=st.sampled_from(("auto", "travel", "steps")),
+    examples=20,
+    broken_by={
+        "auto ignores the pull": swap(
+            NormalisedAveraging,
+            "scales",
+            lambda self, facts, shares: _SCALES(self, [replace(f, pull=0.0) for f in facts], shares),
+        )
+    },
+)
+def test_under_a_pull_the_effective_way_is_in_steps(
+    given_facts: list[Facts], pull: float, effective: Literal["auto", "travel", "steps"]
+) -> None:
+    # The proximal recursion, a <- (1 - lr * mu) * a + 1, in units of the rate.
+    pulled = [
+        replace(f, pull=pull, travel=sum(0.1 * (1 - 0.1 * pull) ** k for k in range(f.steps))) for f in given_facts
+    ]
+    weights = shares(BySamples().claims(pulled))
+    assert weights is not None
+    in_steps = effective == "steps" or (effective == "auto" and pull > 0)
+    way = math.fsum(w * (f.steps * f.rate if in_steps else f.travel) for w, f in zip(weights, pulled, strict=True))
+    scales = NormalisedAveraging(effective=effective).scales(pulled, weights)
+    assert all(math.isclose(s * f.travel, way) for s, f in zip(scales, pulled, strict=True))
+
+
 def _without_scales(**given: Any) -> Release:
     return Release(**given | {"scales": (1.0,) * len(given["reports"])})
 
@@ -141,8 +169,7 @@ def _accept_the_idle(recipe: Any, layout: Any, report: Report) -> str:
 def test_a_client_without_a_step_has_no_influence(trial: Trial, sharing: Sharing, scaled: bool) -> None:
     federation = replace(trial.federation, sizes=(*trial.federation.sizes, 0))
     idle = len(federation.sizes) - 1
-    common = trial.common | {"cohort": len(federation.sizes)}
-    trial = Trial(federation=federation, common=common)
+    trial = trial.but(cohort=len(federation.sizes))
     recipe = trial.recipe(sharing, *([NormalisedAveraging()] if scaled else []))
 
     def absent(assignment: Assignment, report: Report) -> Event:

@@ -47,7 +47,7 @@ def _one_order(self: Shuffled, visit: Any, name: Any) -> np.ndarray:
 
 def _with_repeats(self: Shuffled, visit: Any, name: Any) -> np.ndarray:
     rng = stream(visit.seed, "order", visit.client, *name)
-    return rng.integers(0, visit.held, visit.held)
+    return np.asarray(rng.integers(0, visit.held, visit.held))
 
 
 def _cut_always_drops(held: int, batch: int, drop_last: bool, fold_single: bool) -> list[slice]:

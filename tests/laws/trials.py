@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import final
+from dataclasses import dataclass, replace
+from typing import Unpack, cast, final
 
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
@@ -39,6 +38,11 @@ class Trial:
 
     federation: Federation
     common: Common
+
+    def but(self, **common: Unpack[Common]) -> Trial:
+        """The trial with some settings changed; steps take the place of epochs."""
+        kept = {k: v for k, v in self.common.items() if k != "epochs" or "steps" not in common}
+        return replace(self, common=cast(Common, kept) | common)
 
     def recipe(self, *parts: Settings) -> Recipe:
         """FedAvg with these settings, and parts piped onto it."""
@@ -119,7 +123,7 @@ def spoiled(report: Report, value: float = float("nan")) -> Report:
     assert report.update is not None
     update = report.update.clone()
     update[0] = value
-    return dataclasses.replace(report, update=update)
+    return replace(report, update=update)
 
 
 def misfortunes() -> SearchStrategy[Misfortune]:

@@ -70,7 +70,6 @@ class Odd(nn.Module):
         return outputs
 
 
-@final
 class Shard:
     """One client's samples; remembers the positions that were asked for."""
 
@@ -188,13 +187,20 @@ class Run:
             self.released.append(turn.released)
 
 
-def run(recipe: Recipe, federation: Federation, *, versions: int = 3) -> Run:
-    """The recipe on the in-line driver, for so many versions."""
+def run(
+    recipe: Recipe,
+    federation: Federation,
+    *,
+    versions: int = 3,
+    watch: Callable[[TorchEngine, Turn], object] = lambda engine, turn: None,
+) -> Run:
+    """The recipe on the in-line driver, for so many versions; `watch` sees every turn."""
     engine, shards = federation.engine(), federation.shards()
     setup = federation.setup(versions)
     driver = InlineDriver(recipe, setup, engine, shards.__getitem__, UniformFleet(), federation.roster())
     story = Run()
     for moment in driver.moments(engine.initial()):
+        watch(engine, moment.turn)
         if moment.assignment is None:
             story.states.append(moment.turn.state)
         else:

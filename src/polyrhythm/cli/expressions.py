@@ -7,12 +7,14 @@ It is parsed, never evaluated: names, numbers, text in quotes, true, false, none
     argument = [ name "=" ] value
     value    = number | text | "true" | "false" | "none" | "[" [ value { "," value } ] "]" | call
 
-Names may have hyphens, which mean the same as underscores, and may be import paths such as package.module:Name.
+Names may have hyphens, which mean the same as underscores, and may be import paths such as package.module:Name. Text
+stands in single or double quotes; a backslash only escapes a quote or another backslash, so that paths of any system
+can be written.
 """
 
 from __future__ import annotations
 
-import ast
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -22,13 +24,16 @@ from polyrhythm.errors import UserError
 
 _TOKEN = re.compile(
     r"""\s*(?:
-        (?P<number>[-+]?(?:\d[\d_]*\.?[\d_]*|\.\d+)(?:[eE][-+]?\d+)?(?![\w.]))
+        (?P<number>[-+]?(?:\d+(?:_\d+)*(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?(?![\w.]))
       | (?P<name>[A-Za-z_][\w]*(?:[-.:][A-Za-z_]\w*|-\d\w*)*)
       | (?P<text>'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")
       | (?P<sign>[|(),=\[\]])
     )""",
     re.VERBOSE,
 )
+_WHOLE = re.compile(r"[-+]?[\d_]+")
+_A_CALL = "a name with settings, such as fedprox(mu=0.01, cohort=10), and parts after pipes"
+_A_VALUE = "a number, a text, true, false, none, or a list of them such as [1, 2]"
 _CONSTANTS = {"true": True, "false": False, "none": None, "True": True, "False": False, "None": None}
 
 
@@ -77,7 +82,7 @@ def parse_value(text: str) -> Any:
     >>> parse_value("[1, 2.5]"), parse_value("hello"), parse_value("none")
     ((1, 2.5), 'hello', None)
     """
-    parser = _Parser(text)
+    parser = _Parser(text, _A_VALUE)
     value = parser.value()
     parser.end()
     return value.name if isinstance(value, Call) and not value.positional and not value.named else value
@@ -85,15 +90,15 @@ def parse_value(text: str) -> Any:
 
 @final
 class _Parser:
-    def __init__(self, text: str) -> None:
-        self._source = text
+    def __init__(self, text: str, expected: str = _A_CALL) -> None:
+        self._source, self._expected = text, expected
         self._tokens: list[tuple[str, str, int]] = []  # kind, text, place
         place = 0
         while place < len(text.rstrip()):
             match = _TOKEN.match(text, place)
             if match is None or match.lastgroup is None:
                 start = place + len(text[place:]) - len(text[place:].lstrip())
-                self._fail(start, f"{text[start]!r} has no meaning here")
+                self._fail(start, f"{text[start]!r} has no meaning here; a text with it needs quotes")
             self._tokens.append((match.lastgroup, match[match.lastgroup], match.start(match.lastgroup)))
             place = match.end()
         self._next = 0
@@ -127,13 +132,16 @@ class _Parser:
         positional.append(self.value())
 
     def value(self) -> Any:
-        kind, text, _ = self._peek()
+        kind, text, place = self._peek()
         if kind == "number":
             self._next += 1
-            return ast.literal_eval(text.lstrip("+"))
+            number = int(text) if _WHOLE.fullmatch(text) else float(text)
+            if not math.isfinite(number):
+                self._fail(place, "this number is too large")
+            return number
         if kind == "text":
             self._next += 1
-            return ast.literal_eval(text)
+            return re.sub(r"""\\([\\'"])""", r"\1", text[1:-1])
         if kind == "name" and text in _CONSTANTS and self._peek(1)[1] != "(":
             self._next += 1
             return _CONSTANTS[text]
@@ -166,11 +174,13 @@ class _Parser:
         return self._tokens[where] if where < len(self._tokens) else ("end", "", len(self._source))
 
     def _fail(self, place: int, problem: str) -> NoReturn:
+        start = self._source.rfind("\n", 0, place) + 1
+        line = self._source[start:].partition("\n")[0]
         raise UserError(
-            f"{self._source}\n  {' ' * place}^ {problem}",
-            expected="a name with settings, such as fedprox(mu=0.01, cohort=10), and parts after pipes",
-            why="it cannot be read",
-            fix="correct it at the mark; put it in quotes on the command line",
+            f"text that cannot be read\n    {line}\n    {' ' * (place - start)}^ {problem}",
+            expected=self._expected,
+            why="what it means would be a guess",
+            fix="correct it at the mark; on the command line, put all of it in quotes",
         )
 
 
@@ -179,4 +189,6 @@ def _text(value: Any) -> str:
         return str(value).lower()
     if isinstance(value, tuple):
         return f"[{', '.join(_text(v) for v in value)}]"
-    return str(value) if isinstance(value, Call) else repr(value)
+    if isinstance(value, str):
+        return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
+    return str(value)

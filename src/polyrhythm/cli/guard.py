@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import functools
 import os
+import signal
 import sys
-from collections.abc import Callable
-from typing import ParamSpec
+from collections.abc import Callable, Iterator
+from typing import NoReturn, ParamSpec
 
 import typer
 
@@ -33,9 +36,35 @@ def guarded(command: Callable[P, None]) -> Callable[P, None]:
         except KeyboardInterrupt:
             typer.echo("stopped", err=True)
             raise typer.Exit(INTERRUPTED) from None
-        except BrokenPipeError:
-            # Whoever read our output has had enough. Nothing more can be said, not even at exit.
-            sys.stdout = open(os.devnull, "w")  # noqa: SIM115
+        except BrokenPipeError:  # whoever read our output has had enough
+            silence()
             raise typer.Exit(0) from None
+        except OSError as error:
+            # Files are explained where they are used; what is left is standard output on a full disk.
+            if error.errno != errno.ENOSPC:
+                raise
+            silence()
+            typer.echo(f"failed: the output cannot be written ({error.strerror})", err=True)
+            raise typer.Exit(1) from None
 
     return wrapped
+
+
+@contextlib.contextmanager
+def stopped_by_sigterm() -> Iterator[None]:
+    """SIGTERM ends the block like Ctrl-C, since batch systems send it some time before they kill."""
+
+    def stop(*_: object) -> NoReturn:
+        raise KeyboardInterrupt("SIGTERM")
+
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def silence() -> None:
+    """Sends standard output nowhere from now on, so that not even the exit fails to write what is left of it."""
+    with open(os.devnull, "wb") as nowhere:
+        os.dup2(nowhere.fileno(), sys.stdout.fileno())

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-import functools
 import inspect
 import typing
 from collections.abc import Callable, Mapping
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, final
+
+from torch import nn
 
 from polyrhythm import papers, parts
 from polyrhythm.cli.expressions import Call, parse_call, parse_pipeline
 from polyrhythm.data import PARTITIONS, SOURCES, Collection, Partition
 from polyrhythm.errors import UserError, unknown
 from polyrhythm.fleet import Fleet, UniformFleet
+from polyrhythm.models.building import build
 from polyrhythm.models.catalogue import MODELS, Builder, find
 from polyrhythm.models.projection import with_projection
 from polyrhythm.recipe import Recipe
@@ -110,8 +112,21 @@ def _model(call: Call) -> Builder:
         return with_projection(_model(inner), **_settings(call, with_projection, _plain, skip=1))
     _no_positional(call)
     known = {_key(name): name for name in MODELS}
-    builder = find(call.name if ":" in call.name else known.get(_key(call.name), call.name))
-    return functools.partial(builder, **{k: _plain(v) for k, v in call.named.items()}) if call.named else builder
+    name = call.name if ":" in call.name else known.get(_key(call.name), call.name)
+    find(name)  # a name that does not exist is refused before the data are loaded
+    return _Configured(name, {k: _plain(v) for k, v in call.named.items()})
+
+
+@final
+@dataclass(frozen=True)
+class _Configured:
+    """A model with its settings, which `build` checks once the shape of the data is known."""
+
+    name: str
+    settings: Mapping[str, Any]
+
+    def __call__(self, shape: tuple[int, ...], outputs: int) -> nn.Module:
+        return build(self.name, shape, outputs, **self.settings)
 
 
 def fleet(text: str) -> Fleet:

@@ -21,6 +21,11 @@ class Fleet(Settings):
 
     budgets: Budgets | None = None
 
+    @classmethod
+    def label(cls) -> str:
+        """The fleet's name in an experiment: `UniformFleet` is `uniform`."""
+        return super().label().removesuffix("_fleet")
+
     def duration(self, report: Report) -> float:
         """Virtual seconds between an assignment and the arrival of its report, from the work that was really done."""
         raise NotImplementedError

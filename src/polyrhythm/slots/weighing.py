@@ -70,8 +70,8 @@ class NormalisedAveraging(Scaling):
     plain SGD; the momentum and proximal forms of the paper follow from the same recursion, exact for a constant
     gradient). tau_eff = sum_i p_i a_i, or sum_i p_i tau_i (`effective="steps"`).
 
-    Neutral situation: equal steps and equal local optimisers, where every scale is 1 to rounding. No state; the client
-    sends one number.
+    Neutral situation: equal steps and equal local optimisers, where every scale is 1 to rounding; under a pull only
+    with `effective="travel"`. No state; the client sends one number.
 
     Args:
         effective: "travel" or "steps"; "auto" is "steps" where a proximal term makes travel and steps differ in kind
