@@ -202,6 +202,7 @@ def _invite(
         buffers=state.buffers,
         roster=roster,
         busy=frozenset(f.client for f in state.flights.values()),
+        in_flight=sum(f.kind == "train" for f in state.flights.values()),
     )
     part, invitations = recipe.participation.invite(setup, state.parts[key], call)
     flights, clients, assignments = dict(state.flights), dict(state.clients), []

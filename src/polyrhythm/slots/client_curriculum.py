@@ -66,12 +66,12 @@ class ClientCurriculum(Participation):
                 if asked:
                     return {**state, "asked": True}, asked
             state = self._refill(setup, state, call)
-        count = self.size if call.count is None else call.count
-        present = call.roster.present(tuple(c for c in state["pool"] if c not in call.busy))[:count]
+        free = call.roster.present(tuple(c for c in state["pool"] if c not in call.busy))
+        present = free[: call.places(self.size)]
         taken = frozenset(present)
         left = [c for c in state["pool"] if c not in taken]
         # Those who are away would keep a used-up pool open for ever.
-        pool = left if present else []
+        pool = left if free else []
         return {**state, "pool": pool}, tuple(Invitation(client=c) for c in present)
 
     def _refill(self, setup: Setup, state: State, call: Call) -> State:

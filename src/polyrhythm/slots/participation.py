@@ -27,7 +27,8 @@ class Call:
         weights, buffers: of that version.
         roster: who is there.
         busy: clients with an assignment in flight: never invited.
-        count: how many to invite at most, decided by a policy around this one; None for the policy's own size.
+        in_flight: training visits under way; they take up places of the cohort.
+        count: the size of the cohort, decided by a policy around this one; None for the policy's own size.
     """
 
     version: int
@@ -35,7 +36,12 @@ class Call:
     buffers: Buffers
     roster: Roster
     busy: frozenset[int] = frozenset()
+    in_flight: int = 0
     count: int | None = None
+
+    def places(self, size: int) -> int:
+        """How many to invite, for a policy whose own size is `size`."""
+        return max(0, (size if self.count is None else self.count) - self.in_flight)
 
 
 @final
@@ -95,8 +101,7 @@ class Uniform(Participation):
     cohort: Count | None = None
 
     def invite(self, setup: Setup, state: State, call: Call) -> tuple[State, Invitations]:
-        count = self.size if call.count is None else call.count
-        drawn = call.roster.draw(count, stream(setup.seed, "cohort", call.version), call.busy)
+        drawn = call.roster.draw(call.places(self.size), stream(setup.seed, "cohort", call.version), call.busy)
         return state, tuple(Invitation(client=c) for c in drawn)
 
     @property
@@ -134,8 +139,7 @@ class Sweep(Participation):
             order = stream(setup.seed, "cohort", "sweep", sweep).permutation(len(everybody))
             rest = [everybody[i] for i in order]
             sweep += 1
-        count = self.size if call.count is None else call.count
-        present = call.roster.present(tuple(c for c in rest if c not in call.busy))[:count]
+        present = call.roster.present(tuple(c for c in rest if c not in call.busy))[: call.places(self.size)]
         invited = frozenset(present)
         left = [c for c in rest if c not in invited]
         return {"sweep": sweep, "rest": left}, tuple(Invitation(client=c) for c in present)
