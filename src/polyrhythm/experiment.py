@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,6 +16,8 @@ from torch import nn
 
 from polyrhythm.data.federation import Federation, Shares
 from polyrhythm.data.holding import Holding
+from polyrhythm.data.partitions import Difficulty
+from polyrhythm.difficulty import checked, expert_about, expert_losses
 from polyrhythm.engines.torch import TorchEngine
 from polyrhythm.errors import UserError
 from polyrhythm.fleet import Fleet, UniformFleet
@@ -91,6 +94,8 @@ class Experiment:
         seed: decides every random draw of the run.
         evaluation: what is measured.
         initial: a safetensors file with the initial weights, by name; None for the model's own.
+        expert: how difficult each training sample is, for curricula that ask an expert: a safetensors file with a
+            trained model of the same architecture, as `polyrhythm expert` makes, or the losses themselves, [n].
         name: what you call the run.
         config: the experiment as it was written, for the record; made from the parts if None.
 
@@ -107,12 +112,14 @@ class Experiment:
     seed: int = 0
     evaluation: Evaluation = field(default_factory=Evaluation)
     initial: Path | str | None = None
+    expert: Path | str | np.ndarray | None = None
     name: str = ""
     config: Mapping[str, Any] | None = None
 
     def __post_init__(self) -> None:
         _check_end(self)
         _check_seed(self.seed)
+        _check_expert(self)
         if self.recipe.regime == "centralised":
             object.__setattr__(self, "federation", _pooled(self.federation))
         if not self.federation.sizes.any():
@@ -148,17 +155,28 @@ class Experiment:
                 why="BatchNorm cannot train on one sample: it has no variance",
                 fix="use a larger batch, or a model with GroupNorm",
             )
+        for name, values in self.scores.items():  # now, as an expert of another model must be refused before round 1
+            checked(values, len(samples), name)
         return engine
 
     def _module(self) -> nn.Module:
+        module = self._built()
+        return module if self.initial is None else load_weights(module, Path(self.initial))
+
+    def _built(self) -> nn.Module:
         if isinstance(self.model, nn.Module):
-            module = self.model
-        else:
-            with seeded_torch(self.seed, "init"):
-                module = build(self.model, self.federation.train.shape, self.federation.outputs)
-        if self.initial is not None:
-            module = load_weights(module, Path(self.initial))
-        return module
+            return self.model
+        with seeded_torch(self.seed, "init"):
+            return build(self.model, self.federation.train.shape, self.federation.outputs)
+
+    @functools.cached_property
+    def scores(self) -> Mapping[str, np.ndarray]:
+        """What mechanisms may ask about each training sample beside itself, float64 [n]: "expert"; computed once."""
+        if self.expert is None or "expert" not in self.recipe.needs():
+            return {}
+        if isinstance(self.expert, np.ndarray):
+            return {"expert": checked(self.expert, len(self.federation.train), "losses")}
+        return {"expert": expert_losses(Path(self.expert), self._built(), self.federation.train, self.task)}
 
     @functools.cached_property
     def setup(self) -> Setup:
@@ -175,7 +193,7 @@ class Experiment:
 
     def data_of(self, client: int) -> Holding:
         """One client's training samples."""
-        return Holding(self.federation.train, self.federation.indices(client))
+        return Holding(self.federation.train, self.federation.indices(client), self.scores)
 
     def eligible(self) -> np.ndarray:
         """The clients that hold data, in order, int64."""
@@ -187,6 +205,18 @@ class Experiment:
         asked, there = self.recipe.participation.size, len(self.eligible())
         if asked > there:
             notes.append(f"cohort {asked}, but {there} clients hold data: all of them take part in every version")
+        return (*notes, *self._about_expert())
+
+    def _about_expert(self) -> tuple[str, ...]:
+        """Where the expert comes from, and whether it is of any use."""
+        if self.expert is None:
+            return ()
+        notes = []
+        if "expert" not in self.recipe.needs() and not isinstance(self.federation.partition, Difficulty):
+            notes.append("an expert is given, but no part of this recipe asks for one")
+        about = {} if isinstance(self.expert, np.ndarray) else expert_about(self.expert)
+        if about.get("data", self.federation.name) != self.federation.name:
+            notes.append(f"the expert was trained on {about['data']}, the data are {self.federation.name}")
         return tuple(notes)
 
     def describe(self) -> dict[str, Any]:
@@ -205,6 +235,7 @@ class Experiment:
             "seed": self.seed,
             "evaluation": self.evaluation.describe(),
             "initial": None if self.initial is None else str(self.initial),
+            "expert": _told(self.expert),
         }
 
 
@@ -236,6 +267,27 @@ def _check_end(experiment: Experiment) -> None:
             why="a schedule of this recipe follows the whole length of the run, which must be known from the start",
             fix="give rounds as well; until still ends the run earlier",
         )
+
+
+def _told(expert: Path | str | np.ndarray | None) -> str | None:
+    """An expert as plain data; losses by their digest."""
+    if isinstance(expert, np.ndarray):
+        return f"losses:{hashlib.sha256(np.ascontiguousarray(expert).tobytes()).hexdigest()[:16]}"
+    return None if expert is None else str(expert)
+
+
+def _check_expert(experiment: Experiment) -> None:
+    recipe = experiment.recipe
+    if experiment.expert is not None or "expert" not in recipe.needs():
+        return
+    asking = next(part.label() for part in recipe.parts() if "expert" in part.needs())
+    raise UserError(
+        f"{recipe.title} without an expert",
+        expected="a model that was trained on the data before, as a safetensors file",
+        why=f"{asking} orders by the loss under it",
+        fix="train one: polyrhythm expert --data … --model … -o expert.safetensors; then give expert=expert.safetensors, "
+        "or choose other scores, such as global or measured",
+    )
 
 
 def _check_seed(seed: int) -> None:

@@ -26,6 +26,7 @@ from polyrhythm.runs.records import Observer, Plan, RunStatus, VersionRecord, Vi
 from polyrhythm.runs.run import Run
 from polyrhythm.runs.summary import Summary, model_digest
 from polyrhythm.slots.mechanism import Model
+from polyrhythm.threads import one_thread
 from polyrhythm.vectors import Layout, bytes_of
 from polyrhythm.wires import Assignment, Report
 
@@ -59,7 +60,7 @@ def carry_out(experiment: Experiment, observers: Sequence[Observer]) -> dict[str
         UserError: something is wrong that can be known before the first round.
         RunFailed: the run could not go on.
     """
-    with _one_thread():
+    with one_thread():
         session = _Session(experiment, observers)
         status: RunStatus = "failed"
         reason = ""
@@ -81,17 +82,6 @@ def carry_out(experiment: Experiment, observers: Sequence[Observer]) -> dict[str
                 for observer in reversed(begun):
                     ends.callback(observer.end, status, reason, summary)
         return {"status": status, "reason": reason, **summary}
-
-
-@contextlib.contextmanager
-def _one_thread() -> Iterator[None]:
-    """Client work and measuring run with one thread everywhere, since the number of threads changes bits."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 @final

@@ -67,8 +67,9 @@ def test_reports_may_arrive_in_any_order(trial: Trial, order: int, parts: Any) -
     assert same(straight.clients, mixed.clients)
 
 
-def _forgetful(recipe: Any, layout: Any, state: Any, report: Report) -> Any:
-    after, verdict = _TAKE(recipe, layout, state, report)
+def _forgetful(*given: Any) -> Any:
+    after, verdict = _TAKE(*given)
+    report = given[-1]
     return replace(after, clients={**after.clients, report.client: Record(begun=report.visit + 1)}), verdict
 
 
@@ -146,9 +147,7 @@ def _blind_to(**hidden: Any) -> Mutation:
     return swap(
         server,
         "_fault",
-        lambda recipe, layout, report: _FAULT(
-            recipe, layout, replace(report, **{k: make(report) for k, make in hidden.items()})
-        ),
+        lambda layout, report: _FAULT(layout, replace(report, **{k: make(report) for k, make in hidden.items()})),
     )
 
 
@@ -208,16 +207,22 @@ def test_if_all_are_bad_the_run_stops_with_the_last_good_model(where: str, value
     assert same((turn.state.weights, turn.state.buffers), (first.state.weights, first.state.buffers))
 
 
-def _lands_anyway(recipe: Any, layout: Any, state: Any, report: Report) -> Any:
-    after, verdict = _TAKE(recipe, layout, state, report)
-    return replace(after, refused=(*after.refused, (report.client, "?"))), verdict
+def _lands_anyway(*given: Any) -> Any:
+    after, verdict = _TAKE(*given)
+    return replace(after, refused=(*after.refused, (given[-1].client, "?"))), verdict
 
 
-def _takes_by_client(recipe: Any, layout: Any, state: Any, report: Report) -> Any:
+def _takes_by_number(recipe: Any, setup: Any, layout: Any, state: Any, report: Report) -> Any:
     flight = state.flights.get(report.dispatch)
     if flight is not None:
-        report = replace(report, client=flight.client, visit=flight.visit, version=flight.version)
-    return _TAKE(recipe, layout, state, report)
+        report = replace(
+            report, client=flight.client, kind=flight.kind, visit=flight.visit, version=flight.version
+        )
+    return _TAKE(recipe, setup, layout, state, report)
+
+
+def _takes_any_recipe(recipe: Any, setup: Any, layout: Any, state: Any, report: Report) -> Any:
+    return _TAKE(recipe, setup, layout, state, replace(report, recipe=recipe.digest))
 
 
 STRANGERS: dict[str, Callable[[Report], Event]] = {
@@ -236,7 +241,7 @@ STRANGERS: dict[str, Callable[[Report], Event]] = {
     examples=20,
     broken_by={
         "written down": swap(server, "_take", _lands_anyway),
-        "dispatch numbers are enough": swap(server, "_take", _takes_by_client),
+        "dispatch numbers are enough": swap(server, "_take", _takes_by_number),
     },
 )
 def test_a_report_that_nobody_waits_for_changes_nothing(stranger: str, at: int, versions: int) -> None:
@@ -300,7 +305,7 @@ def _only_if(condition: Callable[[str], bool]) -> Mutation:
     which=st.integers(0, 3),
     examples=30,
     broken_by={
-        "any recipe": _only_if(lambda words: "recipe" not in words),
+        "any recipe": swap(server, "_take", _takes_any_recipe),
         "no samples, less than none": _only_if(lambda words: "samples" not in words),
         "the update of another model": _only_if(lambda words: "layout" not in words),
     },

@@ -110,7 +110,7 @@ def forget_the_absent(self: VarianceReduction, setup: Any, state: Any, release: 
     broken_by={
         "the mean path left out": swap(VarianceReduction, "after_step", drop_mean),
         "the mean weighed unequally": swap(
-            correction, "weighted_sum", lambda vectors, weights: sum(vectors[1:]) / max(1, len(vectors) - 1)
+            correction, "mean_of_moved", lambda updates, idle: sum(updates[1:]) / max(1, len(updates) - 1)
         ),
     },
 )

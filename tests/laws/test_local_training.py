@@ -210,7 +210,7 @@ def test_fednova_is_its_algorithm(trial: Trial) -> None:
     trial=trials(nets=DETERMINISTIC, travels=False),
     broken_by={
         "everybody starts from the global model": swap(
-            TorchEngine, "open", lambda self, received, start, previous: _OPEN(self, received, received, previous)
+            TorchEngine, "open", lambda self, visit: _OPEN(self, replace(visit, start=visit.received))
         )
     },
 )

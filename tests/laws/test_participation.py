@@ -13,11 +13,12 @@ from polyrhythm.drivers.roster import OpenRoster
 from polyrhythm.papers import Common, fedavg
 from polyrhythm.slots import participation
 from polyrhythm.slots.mechanism import Setup
-from polyrhythm.slots.participation import Participation, Sweep, Uniform
+from polyrhythm.slots.participation import Call, Participation, Sweep, Uniform
 from polyrhythm.streams import stream
+from polyrhythm.wires import State
 
 from .law import law, swap
-from .world import Federation, run
+from .world import Federation, invitations, run
 
 # What mutants wrap.
 _INVITE = Sweep.invite
@@ -35,12 +36,40 @@ def _with_replacement(self: OpenRoster, count: int, generator: np.random.Generat
     return tuple(int(c) for c in generator.choice(self._eligible, size=count))
 
 
-def _seeded_by_size(self: Uniform, s: Setup, state: Any, version: int, roster: OpenRoster, busy: frozenset[int]) -> Any:
-    return state, roster.draw(self.size, stream(s.seed, "cohort", version, self.size), busy)
+def _seeded_by_size(self: Uniform, s: Setup, state: Any, call: Call) -> Any:
+    drawn = call.roster.draw(self.size, stream(s.seed, "cohort", call.version, self.size), call.busy)
+    return state, invitations(drawn)
 
 
-def _first_come(self: Uniform, s: Setup, state: Any, version: int, roster: OpenRoster, busy: frozenset[int]) -> Any:
-    return state, tuple(c for c in roster.all() if c not in busy)[: self.size]
+def _first_come(self: Uniform, s: Setup, state: Any, call: Call) -> Any:
+    return state, invitations([c for c in call.roster.all() if c not in call.busy][: self.size])
+
+
+def _always_the_same(self: Uniform, s: Setup, state: Any, call: Call) -> Any:
+    return state, invitations(call.roster.draw(self.size, np.random.default_rng(3), call.busy))
+
+
+def _by_size(self: Uniform, s: Setup, state: Any, call: Call) -> Any:
+    return state, invitations(call.roster.all()[call.version % self.size :][: self.size])
+
+
+def _busy_too(self: Participation, s: Setup, state: Any, call: Call) -> Any:
+    return state, invitations(call.roster.all()[: self.size])
+
+
+def _uniformly(self: Sweep, s: Setup, state: Any, call: Call) -> Any:
+    return Uniform(cohort=self.size).invite(s, state, call)
+
+
+def call_of(roster: OpenRoster, version: int, busy: frozenset[int] = frozenset()) -> Call:
+    return Call(version=version, weights=torch.zeros(1), buffers=(), roster=roster, busy=busy)
+
+
+def asked(part: Participation, s: Setup, state: State, call: Call) -> tuple[State, tuple[int, ...]]:
+    """The new state, and who is invited to train on the current version."""
+    after, invited = part.invite(s, state, call)
+    assert all((i.kind, i.version, i.model) == ("train", None, None) for i in invited)
+    return after, tuple(i.client for i in invited)
 
 
 @law(
@@ -63,7 +92,8 @@ def test_a_smaller_cohort_is_a_prefix_of_a_larger_one(
     eligible = [c for c in range(population) if c % 3 != 1]
     roster = OpenRoster(population, eligible)
     small, large = (
-        Uniform(cohort=size).invite(setup(population, seed), {}, version, roster, busy)[1] for size in sorted(cohorts)
+        asked(Uniform(cohort=size), setup(population, seed), {}, call_of(roster, version, busy))[1]
+        for size in sorted(cohorts)
     )
     assert small == large[: len(small)]
     for size, cohort in zip(sorted(cohorts), (small, large), strict=True):
@@ -76,11 +106,7 @@ def test_a_smaller_cohort_is_a_prefix_of_a_larger_one(
     seed=st.integers(0, 9),
     broken_by={
         "another draw for every size": swap(Uniform, "invite", _seeded_by_size),
-        "cohorts shuffled by size": swap(
-            Uniform,
-            "invite",
-            lambda self, s, state, version, roster, busy: (state, roster.all()[version % self.size :][: self.size]),
-        ),
+        "cohorts shuffled by size": swap(Uniform, "invite", _by_size),
     },
 )
 def test_cohorts_of_runs_are_nested_too(cohort: int, seed: int) -> None:
@@ -96,21 +122,14 @@ def test_cohorts_of_runs_are_nested_too(cohort: int, seed: int) -> None:
     examples=4,
     broken_by={
         "the same clients every time": swap(Uniform, "invite", _first_come),
-        "the same draw every time": swap(
-            Uniform,
-            "invite",
-            lambda self, s, state, version, roster, busy: (
-                state,
-                roster.draw(self.size, np.random.default_rng(3), busy),
-            ),
-        ),
+        "the same draw every time": swap(Uniform, "invite", _always_the_same),
     },
 )
 def test_everybody_is_drawn_about_equally_often(seed: int) -> None:
     population, cohort, versions = 50, 5, 200
     roster, counts = OpenRoster(population, range(population)), np.zeros(population)
     for version in range(versions):
-        _, invited = Uniform(cohort=cohort).invite(setup(population, seed), {}, version, roster, frozenset())
+        _, invited = asked(Uniform(cohort=cohort), setup(population, seed), {}, call_of(roster, version))
         counts[list(invited)] += 1
     # Binomial(200, 0.1): mean 20, standard deviation 4.2; five of them are left by one client in about 30,000 runs.
     assert counts.sum() == versions * cohort
@@ -118,8 +137,8 @@ def test_everybody_is_drawn_about_equally_often(seed: int) -> None:
     assert counts.max() <= 20 + 6 * 4.25
 
 
-def _drops_the_rest(self: Sweep, s: Setup, state: Any, version: int, roster: OpenRoster, busy: frozenset[int]) -> Any:
-    after, invited = _INVITE(self, s, state, version, roster, busy)
+def _drops_the_rest(self: Sweep, s: Setup, state: Any, call: Call) -> Any:
+    after, invited = _INVITE(self, s, state, call)
     return {**after, "rest": after["rest"][self.size :]}, invited
 
 
@@ -130,13 +149,7 @@ def _drops_the_rest(self: Sweep, s: Setup, state: Any, version: int, roster: Ope
     examples=30,
     broken_by={
         "some are passed over": swap(Sweep, "invite", _drops_the_rest),
-        "uniform draws": swap(
-            Sweep,
-            "invite",
-            lambda self, s, state, version, roster, busy: Uniform(cohort=self.size).invite(
-                s, state, version, roster, busy
-            ),
-        ),
+        "uniform draws": swap(Sweep, "invite", _uniformly),
         "every sweep the same": swap(participation, "stream", lambda seed, *names: np.random.default_rng(seed)),
     },
 )
@@ -147,7 +160,7 @@ def test_a_sweep_visits_everybody_exactly_once(population: int, cohort: int, see
     for _ in range(3):
         order: list[int] = []
         while len(order) < population:
-            state, invited = sweep.invite(setup(population, seed), state, 0, roster, frozenset())
+            state, invited = asked(sweep, setup(population, seed), state, call_of(roster, 0))
             assert len(invited) == min(cohort, population - len(order))
             order += invited
         assert sorted(order) == list(range(population))
@@ -159,19 +172,14 @@ def test_a_sweep_visits_everybody_exactly_once(population: int, cohort: int, see
 @law(
     part=st.sampled_from((Uniform(cohort=3), Sweep(cohort=3))),
     broken_by={
-        "busy clients invited": lambda patch: [
-            patch.setattr(
-                kind, "invite", lambda self, s, state, version, roster, busy: (state, roster.all()[: self.size])
-            )
-            for kind in (Uniform, Sweep)
-        ]
+        "busy clients invited": lambda patch: [patch.setattr(kind, "invite", _busy_too) for kind in (Uniform, Sweep)],
     },
 )
 def test_nobody_is_invited_twice_at_once(part: Participation) -> None:
     roster, busy = OpenRoster(7, range(7)), frozenset[int]()
     state = part.server_start(setup(7, 0))
     for version in range(3):
-        state, invited = part.invite(setup(7, 0), state, version, roster, busy)
+        state, invited = asked(part, setup(7, 0), state, call_of(roster, version, busy))
         assert not busy & set(invited)
         busy |= set(invited)
     assert busy == set(range(7))

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from hypothesis import strategies as st
 from torch import Tensor
 
 from polyrhythm.core import client, server
 from polyrhythm.core.client import ClientState, Memory, work
+from polyrhythm.core.interfaces import Opening
 from polyrhythm.core.server import Turn, begin, receive
 from polyrhythm.engines.torch import TorchEngine
 from polyrhythm.optimisers import LocalOptimiser, LocalSgd
@@ -18,7 +20,7 @@ from polyrhythm.papers import fedavg
 from polyrhythm.settings import Settings
 from polyrhythm.slots.correction import ControlVariates, DynamicRegularisation, ModelContrast, Prox, VarianceReduction
 from polyrhythm.slots.mechanism import Model
-from polyrhythm.slots.participation import Sweep
+from polyrhythm.slots.participation import Call, Sweep
 from polyrhythm.slots.server_step import Adagrad, AMSGrad, Momentum, Sgd, Yogi
 from polyrhythm.slots.weighing import Equal, NormalisedAveraging
 from polyrhythm.streams import stream
@@ -27,7 +29,7 @@ from polyrhythm.wires import Event
 
 from .law import law, swap
 from .trials import Misfortune, Trial, misfortunes, trials
-from .world import Federation, alike, copied, run, same
+from .world import Federation, alike, copied, invitations, run, same
 
 # What mutants wrap.
 _BATCHES = client._Training._batches
@@ -61,13 +63,13 @@ def _scaled_in_place(vectors: Sequence[Tensor], weights: Sequence[float]) -> Ten
     return torch.stack(vectors).sum(0)
 
 
-def _shuffled_in_place(self: Sweep, setup: Any, state: Any, version: int, roster: Any, busy: Any) -> Any:
+def _shuffled_in_place(self: Sweep, setup: Any, state: Any, call: Call) -> Any:
     if not state["rest"]:
-        state["rest"].extend(roster.all())
-        stream(setup.seed, "cohort", version).shuffle(state["rest"])
+        state["rest"].extend(call.roster.all())
+        stream(setup.seed, "cohort", call.version).shuffle(state["rest"])
     invited = tuple(state["rest"][: self.size])
     del state["rest"][: self.size]
-    return state, invited
+    return state, invitations(invited)
 
 
 @law(
@@ -195,12 +197,10 @@ def test_evaluating_between_events_changes_no_weight(trial: Trial, parts: tuple[
 
 
 def _train_instead(assignment: Any, data: Any, engine: Any) -> Any:
-    engine.open(Model(weights=assignment.weights, buffers=assignment.buffers), _model(assignment), None)
-    engine.compute(*data.batch(torch.arange(len(data)).numpy(), None), ())
+    received = Model(weights=assignment.weights, buffers=assignment.buffers)
+    engine.open(Opening(data=data, start=received, received=received, previous=None, reuse=False))
+    everything = np.arange(len(data))
+    engine.compute(*data.batch(everything, None), everything)
     LocalSgd(lr=0.1).step_(engine.weights, engine.gradient, 0.1, {})
     assignment.weights.copy_(engine.weights)
     return _MEASURE(assignment, data, engine)
-
-
-def _model(assignment: Any) -> Model:
-    return Model(weights=assignment.weights, buffers=assignment.buffers)

@@ -11,6 +11,7 @@ import torch
 from hypothesis import strategies as st
 
 from polyrhythm.core import client
+from polyrhythm.core.interfaces import Opening
 from polyrhythm.engines.torch import TorchEngine
 from polyrhythm.papers import Common, fedavg
 from polyrhythm.settings import Settings
@@ -23,7 +24,7 @@ from polyrhythm.vectors import FlatModel
 
 from .law import Mutation, law, swap
 from .trials import Trial, arrivals, shuffled, trials
-from .world import Federation, Shard, alike, play, run, same
+from .world import Federation, Shard, alike, invitations, play, run, same
 
 # What mutants wrap.
 _OPEN = TorchEngine.open
@@ -32,11 +33,11 @@ _SEEDED = seeded_torch
 PARTS = st.sampled_from(((), (Sweep(), ControlVariates()), (ModelContrast(layer="logits"), Adam())))
 
 
-def _numpy_order(self: Shuffled, visit: Any, name: Any) -> np.ndarray:
+def _numpy_order(self: Shuffled, visit: Any, *given: Any) -> np.ndarray:
     return np.random.permutation(visit.held)
 
 
-def _python_order(self: Shuffled, visit: Any, name: Any) -> np.ndarray:
+def _python_order(self: Shuffled, visit: Any, *given: Any) -> np.ndarray:
     return np.array(random.sample(range(visit.held), visit.held))
 
 
@@ -95,10 +96,16 @@ def _not_loaded(self: FlatModel, weights: Any, buffers: Any) -> None:
     self.refresh()
 
 
-def _keeps_its_model(self: TorchEngine, received: Any, start: Any, previous: Any) -> None:
+def _keeps_its_models(self: TorchEngine, visit: Opening) -> None:
     loaded = set(self._loaded)
-    _OPEN(self, received, start, previous)
+    _OPEN(self, visit)
     self._loaded |= loaded
+
+
+def _keeps_its_features(self: TorchEngine, visit: Opening) -> None:
+    features = dict(self._frozen_features)
+    _OPEN(self, visit)
+    self._frozen_features |= {k: f for k, f in features.items() if len(f) == len(visit.data)}
 
 
 @law(
@@ -108,7 +115,8 @@ def _keeps_its_model(self: TorchEngine, received: Any, start: Any, previous: Any
     order=arrivals(),
     broken_by={
         "buffers leak into the next visit": swap(FlatModel, "load", _not_loaded),
-        "frozen models outlive their visit": swap(TorchEngine, "open", _keeps_its_model),
+        "frozen models outlive their visit": swap(TorchEngine, "open", _keeps_its_models),
+        "their features outlive their visit": swap(TorchEngine, "open", _keeps_its_features),
         "dropout from torch's generator": unseeded,
     },
 )
@@ -122,8 +130,8 @@ def test_a_shared_engine_is_as_good_as_one_for_every_visit(
     assert same(shared.clients, apart.clients)
 
 
-def _in_eval_mode(self: TorchEngine, received: Any, start: Any, previous: Any) -> None:
-    _OPEN(self, received, start, previous)
+def _in_eval_mode(self: TorchEngine, visit: Opening) -> None:
+    _OPEN(self, visit)
     self.module.eval()
 
 
@@ -163,8 +171,8 @@ def test_dropout_repeats_by_run_and_differs_by_client_and_visit(epochs: float, s
     trial=trials(nets=("perceptron",)),
     broken_by={
         "the seed goes nowhere": lambda patch: (
-            patch.setattr(Shuffled, "one_pass", lambda self, visit, name: np.arange(visit.held)),
-            patch.setattr(Sweep, "invite", lambda self, s, state, v, roster, busy: (state, roster.all()[: self.size])),
+            patch.setattr(Shuffled, "one_pass", lambda self, visit, *given: np.arange(visit.held)),
+            patch.setattr(Sweep, "invite", lambda self, s, state, call: (state, invitations(call.roster.all()[: self.size]))),
         ),
     },
 )

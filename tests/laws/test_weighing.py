@@ -156,8 +156,8 @@ def test_a_fednova_step_is_one_common_way_along_the_mean_direction(trial: Trial)
         assert all(math.isclose(s * t, way) for s, t in zip(release.scales, travels, strict=True))
 
 
-def _accept_the_idle(recipe: Any, layout: Any, report: Report) -> str:
-    return _FAULT(recipe, layout, replace(report, steps=1))
+def _accept_the_idle(layout: Any, report: Report) -> str:
+    return _FAULT(layout, replace(report, steps=1))
 
 
 @law(

@@ -41,13 +41,21 @@ def passes(story: Run, number: int) -> list[int]:
     return flat([flat(story.batches[d]) for d in story.visits(number)])
 
 
-def _one_order(self: Shuffled, visit: Any, name: Any) -> np.ndarray:
+def _one_order(self: Shuffled, visit: Any, *given: Any) -> np.ndarray:
     return np.random.default_rng(visit.client).permutation(visit.held)
 
 
-def _with_repeats(self: Shuffled, visit: Any, name: Any) -> np.ndarray:
+def _with_repeats(self: Shuffled, visit: Any, name: Any, *given: Any) -> np.ndarray:
     rng = stream(visit.seed, "order", visit.client, *name)
     return np.asarray(rng.integers(0, visit.held, visit.held))
+
+
+def _one_step_less(self: Epochs, setup: Any, visit: Any, state: Any, brief: Any) -> Plan:
+    return Plan(steps=max(1, visit.epoch_steps - 1))
+
+
+def _rounded_down(self: Epochs, setup: Any, visit: Any, state: Any, brief: Any) -> Plan:
+    return Plan(steps=max(1, math.floor(self.epochs * visit.epoch_steps)))
 
 
 def _cut_always_drops(held: int, batch: int, drop_last: bool, fold_single: bool) -> list[slice]:
@@ -62,7 +70,7 @@ def _cut_always_drops(held: int, batch: int, drop_last: bool, fold_single: bool)
     broken_by={
         "sampled with repeats": swap(Shuffled, "one_pass", _with_repeats),
         "short batches dropped unasked": swap(client, "cut", _cut_always_drops),
-        "one step too few": swap(Epochs, "plan", lambda self, visit: Plan(steps=max(1, visit.epoch_steps - 1))),
+        "one step too few": swap(Epochs, "plan", _one_step_less),
     },
 )
 def test_an_epoch_uses_every_sample_once(net: str, batch: int | None, epochs: float) -> None:
@@ -84,9 +92,7 @@ def test_an_epoch_uses_every_sample_once(net: str, batch: int | None, epochs: fl
     drop_last=st.booleans(),
     examples=20,
     broken_by={
-        "rounded down": swap(
-            Epochs, "plan", lambda self, visit: Plan(steps=max(1, math.floor(self.epochs * visit.epoch_steps)))
-        ),
+        "rounded down": swap(Epochs, "plan", _rounded_down),
         "the short batch kept": swap(client, "cut", lambda held, batch, drop, fold: _CUT(held, batch, False, fold)),
     },
 )
@@ -142,7 +148,7 @@ def test_a_pass_is_cut_into_full_batches_and_a_rest(held: int, batch: int, drop_
     happening=misfortunes(),
     examples=20,
     broken_by={
-        "starts afresh with every visit": swap(Steps, "plan", lambda self, visit: Plan(steps=self.steps)),
+        "starts afresh with every visit": swap(Steps, "plan", lambda self, *given: Plan(steps=self.steps)),
         "refused visits move on": swap(
             Memory, "at", lambda self, accepted: self.accepted if self.provisional is None else self.provisional
         ),

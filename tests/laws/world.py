@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, final
 
@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from polyrhythm.core.client import ClientState, Memory, work
+from polyrhythm.core.interfaces import Computed
 from polyrhythm.core.server import Released, ServerState, Turn, begin, receive
 from polyrhythm.drivers.inline import InlineDriver
 from polyrhythm.drivers.roster import OpenRoster
@@ -20,6 +21,7 @@ from polyrhythm.engines.torch import TorchEngine
 from polyrhythm.fleet import UniformFleet
 from polyrhythm.recipe import Recipe
 from polyrhythm.slots.mechanism import Setup
+from polyrhythm.slots.participation import Invitation, Invitations
 from polyrhythm.streams import seeded_torch
 from polyrhythm.tasks import task
 from polyrhythm.wires import Assignment, Event, Report
@@ -71,21 +73,49 @@ class Odd(nn.Module):
 
 
 class Shard:
-    """One client's samples; remembers the positions that were asked for."""
+    """One client's samples."""
 
     augmented = False
 
     def __init__(self, inputs: Tensor, targets: Tensor) -> None:
         self.inputs, self.targets = inputs, targets
-        self.seen: list[list[int]] = []
 
     def __len__(self) -> int:
         return len(self.targets)
 
     def batch(self, positions: np.ndarray, generator: torch.Generator | None) -> tuple[Tensor, Tensor]:
-        self.seen.append(positions.tolist())
         where = torch.as_tensor(positions)
         return self.inputs[where], self.targets[where]
+
+    def fixed(self, name: str) -> np.ndarray:
+        raise KeyError(name)
+
+
+@final
+class Spy:
+    """Gives out engines, and notes the positions of every batch that they train on, visit by visit."""
+
+    def __init__(self, federation: Federation) -> None:
+        self.federation, self.shards = federation, federation.shards()
+        self.visits: list[list[list[int]]] = []
+
+    def engine(self) -> TorchEngine:
+        engine = self.federation.engine()
+        compute = engine.compute
+
+        def noted(inputs: Tensor, targets: Tensor, positions: np.ndarray, *rest: Any) -> Computed:
+            self.visits[-1].append(positions.tolist())
+            return compute(inputs, targets, positions, *rest)
+
+        vars(engine)["compute"] = noted
+        return engine
+
+    def data(self, client: int) -> Shard:
+        """What a client holds, asked for once when a visit begins."""
+        self.visits.append([])
+        return self.shards[client]
+
+
 
 
 @functools.cache
@@ -195,9 +225,9 @@ def run(
     watch: Callable[[TorchEngine, Turn], object] = lambda engine, turn: None,
 ) -> Run:
     """The recipe on the in-line driver, for so many versions; `watch` sees every turn."""
-    engine, shards = federation.engine(), federation.shards()
-    setup = federation.setup(versions)
-    driver = InlineDriver(recipe, setup, engine, shards.__getitem__, UniformFleet(), federation.roster())
+    spy, setup = Spy(federation), federation.setup(versions)
+    engine = spy.engine()
+    driver = InlineDriver(recipe, setup, engine, spy.data, UniformFleet(), federation.roster())
     story = Run()
     for moment in driver.moments(engine.initial()):
         watch(engine, moment.turn)
@@ -213,8 +243,8 @@ def run(
         for client, record in story.states[-1].clients.items()
         if record.accepted >= 0
     }
-    _deal_out(story, shards)
-    return story
+    story.batches = dict(enumerate(spy.visits))  # carried out in the order of dispatch
+    return _sorted(story)
 
 
 Arrival = Callable[[Sequence[Assignment]], Sequence[Assignment]]
@@ -240,8 +270,8 @@ def play(
         happening: what becomes of a report.
         apart: whether every visit has an engine of its own, as if in another process.
     """
-    engine, shards = federation.engine(), federation.shards()
-    setup, roster = federation.setup(versions), federation.roster()
+    spy, setup, roster = Spy(federation), federation.setup(versions), federation.roster()
+    engine = spy.engine()
     initial = engine.initial()
     turn = begin(recipe, setup, initial.weights, initial.buffers, roster)
     story, memories = Run(states=[turn.state], turns=[turn]), dict[int, Memory]()
@@ -252,8 +282,9 @@ def play(
             client = assignment.client
             memory = memories.get(client, Memory())
             start = memory.at(assignment.accepted)
-            engine = federation.engine() if apart else engine
-            state, report = work(recipe, setup, start, assignment, shards[client], engine)
+            engine = spy.engine() if apart else engine
+            state, report = work(recipe, setup, start, assignment, spy.data(client), engine)
+            story.batches[assignment.dispatch] = spy.visits[-1]
             memories[client] = memory.then(start, state, assignment.visit)
             story.assignments[assignment.dispatch], story.reports[assignment.dispatch] = assignment, report
             turn = receive(recipe, setup, engine.layout, turn.state, happening(assignment, report), roster)
@@ -266,18 +297,20 @@ def play(
         for client, record in turn.state.clients.items()
         if record.accepted >= 0
     }
-    _deal_out(story, shards)
+    return _sorted(story)
+
+
+def _sorted(story: Run) -> Run:
+    """By dispatch number, whoever answered first."""
+    story.assignments = dict(sorted(story.assignments.items()))
+    story.reports = dict(sorted(story.reports.items()))
+    story.batches = dict(sorted(story.batches.items()))
     return story
 
 
-def _deal_out(story: Run, shards: Sequence[Shard]) -> None:
-    """Sorts by dispatch, and gives every visit its batches: each client's were logged in the order of its visits."""
-    story.assignments = dict(sorted(story.assignments.items()))
-    story.reports = dict(sorted(story.reports.items()))
-    for client, shard in enumerate(shards):
-        rest = iter(shard.seen)
-        for dispatch in story.visits(client):
-            story.batches[dispatch] = [next(rest) for _ in range(story.reports[dispatch].steps)]
+def invitations(clients: Iterable[int]) -> Invitations:
+    """Invitations to train on the current version."""
+    return tuple(Invitation(client=c) for c in clients)
 
 
 def same(one: Any, other: Any) -> bool:

@@ -96,13 +96,16 @@ def work(
             fix="start server and clients from the same experiment file and version",
         )
     if assignment.kind == "measure":
-        return state, _measure(assignment, data, engine)
+        return state, _measure(recipe, assignment, data, engine)
     return _Training(recipe, setup, state, assignment, data, engine).run()
 
 
-def _measure(assignment: Assignment, data: ClientData, engine: Engine) -> Report:
+def _measure(recipe: Recipe, assignment: Assignment, data: ClientData, engine: Engine) -> Report:
     model = Model(weights=assignment.weights, buffers=assignment.buffers)
-    return _report(assignment, len(data), measures=engine.evaluate(model, data), forward_samples=len(data))
+    measures = dict(engine.evaluate(model, data))
+    if "expert" in recipe.needs():
+        measures["expert_loss"] = float(data.fixed("expert").mean())
+    return _report(assignment, len(data), measures=measures, forward_samples=len(data))
 
 
 def _report(assignment: Assignment, held: int, **rest: object) -> Report:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Literal, final
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, final
 
 import torch
 
-from polyrhythm.data.keys import Columns
+from polyrhythm.data.keys import Columns, Keys
 from polyrhythm.data.samples import Samples
 from polyrhythm.errors import UserError
 
@@ -64,6 +64,10 @@ class Collection:
                         f"column {name!r} with {len(values):,} values for {len(samples):,} {part} samples",
                         "one value for each sample",
                     )
+
+    def with_column(self, name: str, values: Any) -> Collection:
+        """The same data with one more key of the training samples, [n], such as how difficult each is."""
+        return replace(self, columns={**self.columns, name: Keys.of(values)})
 
     @property
     def outputs(self) -> int:

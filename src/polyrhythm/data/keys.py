@@ -17,7 +17,7 @@ class Keys:
     Three million windows of nine hundred roles would be half a gigabyte as text.
 
     Args:
-        values: [k] ints or strings, sorted, without repeats; some may have no sample.
+        values: [k] numbers or strings, sorted, without repeats; some may have no sample.
         codes: [n] int64, places in `values`.
     """
 

@@ -23,8 +23,9 @@ class ClientCurriculum(Participation):
     the first g(u) make the next pool; u counts client updates, out of cohort * rounds. The last cohort of a pool is
     short if the cohort does not divide it.
 
-    Scores come from measuring visits to everybody at each refill (the paper), or from the loss that clients last
-    reported while they trained, which costs nothing. A client that cannot be reached keeps its score; one without a
+    Scores come from measuring visits to everybody at each refill (the paper); or from the loss that clients last
+    reported while they trained, which costs nothing; or from an expert, a model trained before, whose mean loss every
+    client measures on its own samples once and reports. A client that cannot be reached keeps its score; one without a
     score counts as hardest.
 
     There is no neutral value: with order="random" and a pacing of b = 1 every client takes part once per pool, as with
@@ -34,7 +35,7 @@ class ClientCurriculum(Participation):
         cohort: clients per version; None for that of the participation it takes the place of.
         pacing: g, over client updates.
         order: "curriculum" (easy first), "anti", "random".
-        scores: "measured" or "reported".
+        scores: "measured", "reported" or "expert", see `polyrhythm expert`.
 
     Reference: "When do curricula work in federated learning?", ICCV 2023, section 5 and the authors' scheduler.
     """
@@ -42,10 +43,11 @@ class ClientCurriculum(Participation):
     cohort: Count | None = None
     pacing: Pacing = field(default_factory=Pacing)
     order: Literal["curriculum", "anti", "random"] = "curriculum"
-    scores: Literal["measured", "reported"] = "measured"
+    scores: Literal["measured", "reported", "expert"] = "measured"
 
     def needs(self) -> frozenset[Need]:
-        return frozenset({"horizon"})
+        expert = self.scores == "expert" and self.order != "random"
+        return frozenset({"horizon", "expert"} if expert else {"horizon"})
 
     def over(self, earlier: Mechanism) -> Mechanism:
         return rebased(self, earlier)
@@ -59,10 +61,12 @@ class ClientCurriculum(Participation):
 
     def invite(self, setup: Setup, state: State, call: Call) -> tuple[State, Invitations]:
         if not state["pool"]:
-            measured = self.scores == "measured" and self.order != "random"
+            measured = self.scores != "reported" and self.order != "random"
             if measured and not state["asked"]:
-                everybody = call.roster.present(tuple(c for c in call.roster.all() if c not in call.busy))
-                asked = tuple(Invitation(client=c, kind="measure") for c in everybody)
+                # An expert's verdict stands; the current model's is as old as the model.
+                known = state["scores"] if self.scores == "expert" else {}
+                unheard = tuple(c for c in call.roster.all() if c not in call.busy and c not in known)
+                asked = tuple(Invitation(client=c, kind="measure") for c in call.roster.present(unheard))
                 if asked:
                     return {**state, "asked": True}, asked
             state = self._refill(setup, state, call)
@@ -89,7 +93,8 @@ class ClientCurriculum(Participation):
         return {**state, "pool": shuffled, "refills": state["refills"] + 1, "asked": False}
 
     def measured(self, setup: Setup, state: State, report: Report) -> State:
-        return {**state, "scores": {**state["scores"], report.client: report.measures["loss"]}}
+        score = report.measures["expert_loss" if self.scores == "expert" else "loss"]
+        return {**state, "scores": {**state["scores"], report.client: score}}
 
     def after_step(self, setup: Setup, state: State, release: Release) -> State:
         scores = state["scores"]

@@ -117,8 +117,11 @@ class Curriculum(Order):
 
     def needs(self) -> frozenset[Need]:
         asked: set[Need] = set()
-        if self.order in ("curriculum", "anti") and self.score in ("local", "both", "local_pred", "both_pred"):
+        ranked = self.order in ("curriculum", "anti")
+        if ranked and self.score in ("local", "both", "local_pred", "both_pred"):
             asked.add("previous")
+        if ranked and self.score == "expert":
+            asked.add("expert")
         if self.restart == "training":
             asked.add("horizon")
         return frozenset(asked)

@@ -2,6 +2,7 @@
 
 from polyrhythm.data.partitions.base import Deal, Partition, Split, View
 from polyrhythm.data.partitions.classes import ClassesPerClient
+from polyrhythm.data.partitions.difficulty import Difficulty
 from polyrhythm.data.partitions.dirichlet import Dirichlet, DirichletPerClient
 from polyrhythm.data.partitions.iid import Iid, IidFraction
 from polyrhythm.data.partitions.natural import ByColumn
@@ -10,7 +11,17 @@ from polyrhythm.data.partitions.shards import Shards
 
 PARTITIONS: dict[str, type[Partition]] = {
     part.label(): part
-    for part in (Iid, Dirichlet, DirichletPerClient, Shards, ClassesPerClient, QuantitySkew, IidFraction, ByColumn)
+    for part in (
+        Iid,
+        Dirichlet,
+        DirichletPerClient,
+        Shards,
+        ClassesPerClient,
+        QuantitySkew,
+        IidFraction,
+        ByColumn,
+        Difficulty,
+    )
 }
 
 __all__ = [
@@ -18,6 +29,7 @@ __all__ = [
     "ByColumn",
     "ClassesPerClient",
     "Deal",
+    "Difficulty",
     "Dirichlet",
     "DirichletPerClient",
     "Iid",

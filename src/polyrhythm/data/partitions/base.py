@@ -124,7 +124,8 @@ class Partition(Settings):
     def text(self) -> str:
         """The partition as one would write it, e.g. "dirichlet(alpha=0.3)": settings at their defaults left out."""
         given = [(f.name, getattr(self, f.name)) for f in fields(self) if getattr(self, f.name) != f.default]
-        return f"{self.label()}({', '.join(f'{name}={value!r}' for name, value in given)})"
+        texts = [(name, value.text() if isinstance(value, Partition) else repr(value)) for name, value in given]
+        return f"{self.label()}({', '.join(f'{name}={text}' for name, text in texts)})"
 
     @abstractmethod
     def deal(self, view: View, parts: int, seed: int) -> Deal:
