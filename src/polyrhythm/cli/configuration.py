@@ -161,7 +161,9 @@ def _read(file: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(file.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise _unreadable(file, "no such file", "check the path; relative paths start at the folder you run in") from None
+        raise _unreadable(
+            file, "no such file", "check the path; relative paths start at the folder you run in"
+        ) from None
     except OSError as error:
         raise _unreadable(file, error.strerror or str(error), "give the path of a file that can be read") from None
     except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:

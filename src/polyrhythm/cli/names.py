@@ -100,11 +100,11 @@ def _model(call: Call) -> Builder:
     known = {_key(name): name for name in MODELS}
     name = call.name if ":" in call.name else known.get(_key(call.name), call.name)
     find(name)  # a name that does not exist is refused before the data are loaded
-    return _Configured(name, {k: _plain(v) for k, v in call.named.items()})
+    return _Configured(name, {k: _plain(k, v) for k, v in call.named.items()})
 
 
 @final
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)  # the same only as itself, so that it can be looked up
 class _Configured:
     """A model with its settings, which `build` checks once the shape of the data is known."""
 
@@ -124,11 +124,13 @@ def fleet(text: str) -> Fleet:
     return made
 
 
-def _make(call: Call, make: Callable[..., Any], convert: Callable[[Any], Any]) -> Any:
+def _make(call: Call, make: Callable[..., Any], convert: Callable[[str, Any], Any]) -> Any:
     return make(**_settings(call, make, convert))
 
 
-def _settings(call: Call, make: Callable[..., Any], convert: Callable[[Any], Any], skip: int = 0) -> dict[str, Any]:
+def _settings(
+    call: Call, make: Callable[..., Any], convert: Callable[[str, Any], Any], skip: int = 0
+) -> dict[str, Any]:
     """The settings of a call, checked against what it takes."""
     if not skip:
         _no_positional(call)
@@ -146,7 +148,7 @@ def _settings(call: Call, make: Callable[..., Any], convert: Callable[[Any], Any
             why=f"{missing[0]} has no default",
             fix=f"give {missing[0]} a value",
         )
-    return {name: convert(value) for name, value in call.named.items()}
+    return {name: convert(name, value) for name, value in call.named.items()}
 
 
 def _no_positional(call: Call) -> None:
@@ -159,22 +161,29 @@ def _no_positional(call: Call) -> None:
         )
 
 
-def _value(value: Any) -> Any:
-    """A setting of a recipe or a part: a bare name is text, and a name that is a schedule is that schedule."""
-    if isinstance(value, Call):
-        kind = PARTS.get(_key(value.name))
-        if kind is not None and issubclass(kind, Schedule):
-            return _make(value, kind, _plain)
-    return _plain(value)
+def _value(name: str, value: Any) -> Any:
+    """A setting of a recipe or a part. A schedule is one of the parts; a bare name is text everywhere else."""
+    if name != "schedule" or not isinstance(value, (str, Call)):
+        return _plain(name, value)
+    call = value if isinstance(value, Call) else parse_call(value)
+    schedules = {part: made for part, made in PARTS.items() if issubclass(made, Schedule)}
+    if _key(call.name) not in schedules:
+        raise unknown("schedule", call.name, schedules)
+    return _make(call, schedules[_key(call.name)], _plain)
 
 
-def _plain(value: Any) -> Any:
+def _plain(name: str, value: Any) -> Any:
     if isinstance(value, tuple):
-        return tuple(_plain(v) for v in value)
+        return tuple(_plain(name, v) for v in value)
     if not isinstance(value, Call):
         return value
     if value.positional or value.named:
-        raise unknown("name", value.name, [name for name, made in PARTS.items() if issubclass(made, Schedule)])
+        raise UserError(
+            f"{name}={value}",
+            expected="a number, a text, true, false, none, or a list of them",
+            why=f"{name} takes no settings of its own",
+            fix="leave the brackets out; a text with brackets needs quotes",
+        )
     return value.name
 
 
