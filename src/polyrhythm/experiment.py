@@ -117,6 +117,7 @@ class Experiment:
     config: Mapping[str, Any] | None = None
 
     def __post_init__(self) -> None:
+        _check_kinds(self)
         _check_end(self)
         _check_seed(self.seed)
         _check_expert(self)
@@ -148,16 +149,21 @@ class Experiment:
             for layer in correction.layers or ():
                 locate(module, layer)
         engine = TorchEngine(module, self.task)
-        if engine.single_sample_fails and self.recipe.batch == 1:
-            raise UserError(
-                "batch=1 with a model that has BatchNorm",
-                expected="a batch of at least 2",
-                why="BatchNorm cannot train on one sample: it has no variance",
-                fix="use a larger batch, or a model with GroupNorm",
-            )
+        if engine.single_sample_fails:
+            self._check_single_samples()
         for name, values in self.scores.items():  # now, as an expert of another model must be refused before round 1
             checked(values, len(samples), name)
         return engine
+
+    def _check_single_samples(self) -> None:
+        single = "batch=1" if self.recipe.batch == 1 else "at most one sample at every client"
+        if self.recipe.batch == 1 or self.federation.sizes.max() == 1:
+            raise UserError(
+                f"{single} with a model that has BatchNorm",
+                expected="2 samples or more in a batch",
+                why="BatchNorm cannot train on one sample: it has no variance",
+                fix="use a larger batch and fewer clients, or a model with GroupNorm",
+            )
 
     def _module(self) -> nn.Module:
         module = self._built()
@@ -204,7 +210,14 @@ class Experiment:
         notes = [*self.federation.notes, *self.recipe.notices]
         asked, there = self.recipe.participation.size, len(self.eligible())
         if asked > there:
-            notes.append(f"cohort {asked}, but {there} clients hold data: all of them take part in every version")
+            they = "1 client holds data: it takes" if there == 1 else f"{there} clients hold data: all of them take"
+            notes.append(f"cohort {asked}, but {they} part in every version")
+        single = int(np.count_nonzero(self.federation.sizes == 1))
+        if single and self.engine.single_sample_fails:
+            notes.append(
+                f"{single:,} of {self.federation.clients:,} clients hold a single sample, which BatchNorm cannot train "
+                "on: what they report does not count"
+            )
         return (*notes, *self._about_expert())
 
     def _about_expert(self) -> tuple[str, ...]:
@@ -242,6 +255,28 @@ class Experiment:
 def _name_of(model: Builder | nn.Module) -> str:
     kind = type(model) if isinstance(model, nn.Module) else model
     return f"{getattr(kind, '__module__', '?')}:{getattr(kind, '__qualname__', repr(kind))}"
+
+
+def _check_kinds(experiment: Experiment) -> None:
+    kinds = {"federation": Federation, "recipe": Recipe, "fleet": Fleet, "until": Until, "evaluation": Evaluation}
+    for name, kind in kinds.items():
+        value = getattr(experiment, name)
+        if not isinstance(value, kind):
+            raise UserError(
+                f"{name} is a {type(value).__name__}: {value!r}",
+                expected=f"a {kind.__name__}",
+                why="names in text mean something only in experiment files and on the command line",
+                fix=f"build it in Python: {_EXAMPLES[name]}",
+            )
+
+
+_EXAMPLES = {
+    "federation": "pr.federate(pr.data.digits(), pr.data.Dirichlet(alpha=0.3), clients=20, seed=0)",
+    "recipe": "pr.fedavg(cohort=10)",
+    "fleet": "pr.UniformFleet()",
+    "until": "pr.Until(accuracy=0.9)",
+    "evaluation": "pr.Evaluation(every=5)",
+}
 
 
 def _check_end(experiment: Experiment) -> None:
@@ -285,8 +320,8 @@ def _check_expert(experiment: Experiment) -> None:
         f"{recipe.title} without an expert",
         expected="a model that was trained on the data before, as a safetensors file",
         why=f"{asking} orders by the loss under it",
-        fix="train one: polyrhythm expert --data … --model … -o expert.safetensors; then give expert=expert.safetensors, "
-        "or choose other scores, such as global or measured",
+        fix="train one: polyrhythm expert --data … --model … -o expert.safetensors; then give "
+        "expert=expert.safetensors, or choose other scores, such as global or measured",
     )
 
 

@@ -18,6 +18,7 @@ from torch import Tensor
 from polyrhythm.core.server import Record, ServerState
 from polyrhythm.drivers.inline import InlineDriver, Moment
 from polyrhythm.drivers.roster import OpenRoster
+from polyrhythm.errors import PolyrhythmError
 from polyrhythm.evaluation import Evaluator, Metrics, averaged
 from polyrhythm.experiment import Experiment
 from polyrhythm.flops import Cost, count
@@ -74,7 +75,7 @@ def carry_out(experiment: Experiment, observers: Sequence[Observer]) -> dict[str
         except KeyboardInterrupt as stop:
             status, reason = "stopped", str(stop) or "Ctrl-C"
         except BaseException as error:
-            reason = str(error) or type(error).__name__
+            reason = in_words(error)
             raise
         finally:
             summary = session.summary()
@@ -82,6 +83,14 @@ def carry_out(experiment: Experiment, observers: Sequence[Observer]) -> dict[str
                 for observer in reversed(begun):
                     ends.callback(observer.end, status, reason, summary)
         return {"status": status, "reason": reason, **summary}
+
+
+def in_words(error: BaseException) -> str:
+    """What went wrong, with the notes on where: the client, its visit, the version."""
+    if isinstance(error, PolyrhythmError):
+        return str(error)
+    notes = "".join(f" ({note})" for note in getattr(error, "__notes__", ()))
+    return f"{type(error).__name__}: {error}{notes}"
 
 
 @final

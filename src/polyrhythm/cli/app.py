@@ -12,12 +12,11 @@ from polyrhythm.cli.guard import guarded
 app = typer.Typer(
     name="polyrhythm",
     help="Federated learning where every client keeps its own tempo.",
-    no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-data_app = typer.Typer(help="Data sets: list them, or look at how one is split over clients.", rich_markup_mode=None)
+data_app = typer.Typer(help="Data sets: list them, or show how one is split.", rich_markup_mode=None)
 app.add_typer(data_app, name="data", invoke_without_command=True)
 
 Out = Annotated[str | None, typer.Option("--out", help="Folder of the record.  [default: runs]", show_default=False)]
@@ -63,9 +62,14 @@ def run(
         typer.Option("--method", help="A recipe and parts, see `polyrhythm methods`.  [default: fedavg]"),
     ] = None,
     fleet: Annotated[str | None, typer.Option("--fleet", help="The devices.  [default: uniform]")] = None,
-    rounds: Annotated[int | None, typer.Option("--rounds", help="Versions to make.  [default: 30]")] = None,
+    rounds: Annotated[
+        int | None, typer.Option("--rounds", help="Versions to make.  [default: 30, or no limit with --until]")
+    ] = None,
     until: Annotated[
-        str | None, typer.Option("--until", help="End earlier: accuracy=0.9, time=3600 (virtual s), updates=1000.")
+        str | None,
+        typer.Option(
+            "--until", help="End once something is reached: accuracy=0.9, time=3600 (virtual s), updates=1000."
+        ),
     ] = None,
     seed: Seed = None,
     seeds: Annotated[str | None, typer.Option("--seeds", help="One run for each: 0-2, or 0,3,5.")] = None,
@@ -79,7 +83,7 @@ def run(
     name: Annotated[str | None, typer.Option("--name", help="What you call the run.")] = None,
     json: Json = False,
 ) -> None:
-    """Run an experiment and keep its record."""
+    """Run an experiment and keep its record. EXPERIMENT is a file in TOML; options win over it."""
     from polyrhythm.cli.configuration import configure
     from polyrhythm.cli.running import run_all
 

@@ -7,7 +7,7 @@ import io
 import sys
 import unicodedata
 
-_SPELT = {"±": "+/-", "×": "x", "–": "-", "−": "-", "…": "...", "→": "->", "“": '"', "”": '"', "’": "'"}
+_SPELT = {"±": "+/-", "×": "x", "–": "-", "−": "-", "…": "...", "→": "->"}
 
 
 def write_in_any_encoding() -> None:

@@ -46,17 +46,17 @@ def _path(problem: ErrorDetails, takes: Mapping[str, str]) -> str:
 def _mistake(problem: ErrorDetails, path: str, takes: Mapping[str, str], place: str) -> UserError:
     if path in takes:
         return UserError(
-            f"{path} = {problem['input']!r} in {place}",
+            f"{place}: {path} = {problem['input']!r}",
             expected=takes[path],
             why=f"{path} has no meaning with such a value",
             fix=f"give {path} another value, or leave it out",
         )
     parent, _, name = path.rpartition(".")
     known = [key.removeprefix(f"{parent}.") for key in takes if key.rpartition(".")[0] == parent]
-    return unknown("key", name, known, where=f"{parent}, {place}" if parent else place)
+    return unknown("key", name, known, where=f"{place} ({parent})" if parent else place)
 
 
 def _hint(path: str, mistake: UserError, takes: Mapping[str, str]) -> str:
-    if path in takes:
-        return f": expected {mistake.expected}"
-    return f": {mistake.fix}" if mistake.fix.startswith("did you mean") else f": expected {mistake.expected}"
+    if path not in takes and mistake.fix.startswith("did you mean"):
+        return f"; {mistake.fix}"
+    return f"; expected {mistake.expected}"

@@ -33,12 +33,13 @@ FLEETS: Mapping[str, type[Fleet]] = {"uniform": UniformFleet}
 BUDGETS: Mapping[str, type[Budgets]] = {"budgets": Levels, "slow_share": SlowShare, "listed": Listed}
 DETECTORS: Mapping[str, type[Detector]] = {"gradient_norm": GradientNorm, "fisher_trace": FisherTrace}
 
-# What stands for a thing inside the brackets of a recipe or a part.
-_INSIDE: Mapping[str, type[Settings]] = {
-    **{name: made for name, made in PARTS.items() if issubclass(made, Schedule)},
-    **BUDGETS,
-    **DETECTORS,
-    "pacing": Pacing,
+# Settings that are things with names of their own, by the setting's name.
+_INSIDE: Mapping[str, Mapping[str, type[Settings]]] = {
+    "schedule": {name: made for name, made in PARTS.items() if issubclass(made, Schedule)},
+    "budgets": BUDGETS,
+    "detector": DETECTORS,
+    "watch": DETECTORS,
+    "pacing": {"pacing": Pacing},
 }
 
 
@@ -114,11 +115,11 @@ def _model(call: Call) -> Builder:
     known = {_key(name): name for name in MODELS}
     name = call.name if ":" in call.name else known.get(_key(call.name), call.name)
     find(name)  # a name that does not exist is refused before the data are loaded
-    return _Configured(name, {k: _plain(v) for k, v in call.named.items()})
+    return _Configured(name, {k: _plain(k, v) for k, v in call.named.items()})
 
 
 @final
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)  # the same only as itself, so that it can be looked up
 class _Configured:
     """A model with its settings, which `build` checks once the shape of the data is known."""
 
@@ -142,11 +143,13 @@ def fleet(text: str) -> Fleet:
     return made
 
 
-def _make(call: Call, make: Callable[..., Any], convert: Callable[[Any], Any]) -> Any:
+def _make(call: Call, make: Callable[..., Any], convert: Callable[[str, Any], Any]) -> Any:
     return make(**_settings(call, make, convert))
 
 
-def _settings(call: Call, make: Callable[..., Any], convert: Callable[[Any], Any], skip: int = 0) -> dict[str, Any]:
+def _settings(
+    call: Call, make: Callable[..., Any], convert: Callable[[str, Any], Any], skip: int = 0
+) -> dict[str, Any]:
     """The settings of a call, checked against what it takes."""
     if not skip:
         _no_positional(call)
@@ -164,7 +167,7 @@ def _settings(call: Call, make: Callable[..., Any], convert: Callable[[Any], Any
             why=f"{missing[0]} has no default",
             fix=f"give {missing[0]} a value",
         )
-    return {name: convert(value) for name, value in call.named.items()}
+    return {name: convert(name, value) for name, value in call.named.items()}
 
 
 def _shared(make: Callable[..., Any], parameters: list[inspect.Parameter]) -> list[str]:
@@ -187,22 +190,33 @@ def _no_positional(call: Call) -> None:
         )
 
 
-def _value(value: Any) -> Any:
-    """A setting of a recipe or part: a bare name is text, unless it is a schedule, budgets, a detector or pacing."""
+def _value(name: str, value: Any) -> Any:
+    """A setting of a recipe or a part. Some settings are things with a name of their own; elsewhere a name is text."""
+    known = _INSIDE.get(name)
     if isinstance(value, tuple):
-        return tuple(_value(v) for v in value)
-    if isinstance(value, Call) and _key(value.name) in _INSIDE:
-        return _make(value, _INSIDE[_key(value.name)], _plain)
-    return _plain(value)
+        return tuple(_value(name, v) for v in value)
+    if known is None or not isinstance(value, (str, Call)):
+        return _plain(name, value)
+    call = value if isinstance(value, Call) else parse_call(value)
+    if _key(call.name) in known:
+        return _make(call, known[_key(call.name)], _plain)
+    if name == "pacing":  # a family's name, where the recipe makes the pacing
+        return _plain(name, value)
+    raise unknown(name, call.name, known)
 
 
-def _plain(value: Any) -> Any:
+def _plain(name: str, value: Any) -> Any:
     if isinstance(value, tuple):
-        return tuple(_plain(v) for v in value)
+        return tuple(_plain(name, v) for v in value)
     if not isinstance(value, Call):
         return value
     if value.positional or value.named:
-        raise unknown("name", value.name, _INSIDE)
+        raise UserError(
+            f"{name}={value}",
+            expected="a number, a text, true, false, none, or a list of them",
+            why=f"{name} takes no settings of its own",
+            fix="leave the brackets out; a text with brackets needs quotes",
+        )
     return value.name
 
 

@@ -16,6 +16,10 @@ from polyrhythm.runs.plain import to_json
 class Screen(Console):
     """A console that goes silent when its reader leaves. A run goes on then: its record is what counts."""
 
+    def note(self, text: str) -> None:
+        """Something that a reader of the results should know."""
+        self.print(f"note: {text}", style="yellow", markup=False, highlight=False)
+
     def on_broken_pipe(self) -> None:
         """Sends what follows nowhere, where rich would end the process."""
         self.quiet = True

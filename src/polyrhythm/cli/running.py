@@ -1,22 +1,84 @@
-"""`polyrhythm run`: what a person, a pipe or a program sees."""
+"""`polyrhythm run`: one run per seed, each with its plan, its progress and its result."""
 
 from __future__ import annotations
 
 import traceback
-from collections.abc import Mapping, Sequence
-from typing import Any, final
+from typing import Any
 
 import typer
-from rich.table import Table
 
 from polyrhythm.cli.assembly import assemble
 from polyrhythm.cli.configuration import Configuration
 from polyrhythm.cli.guard import INTERRUPTED, stopped_by_sigterm
 from polyrhythm.cli.output import Screen, print_json
-from polyrhythm.cli.results import draw_scores, plan_table, result_table, spread
+from polyrhythm.cli.refused import Refused
+from polyrhythm.cli.results import how_to_show, print_plan, print_result, print_spread
 from polyrhythm.errors import PolyrhythmError, RunFailed
 from polyrhythm.experiment import Experiment
 from polyrhythm.runs import Run
 from polyrhythm.runs.progress import LiveProgress
 from polyrhythm.runs.recorder import Recorder
-from polyrhythm.session import carry_out
+from polyrhythm.session import carry_out, in_words
+
+
+def run_all(configuration: Configuration, *, as_json: bool) -> None:
+    """One run per seed.
+
+    Raises:
+        UserError: something is wrong that can be known before the first round.
+        RunFailed: a run could not go on; its record is kept.
+        typer.Exit: a run was stopped.
+    """
+    screen = Screen(stderr=as_json)
+    summaries: list[dict[str, Any]] = []
+    with stopped_by_sigterm():
+        for experiment in assemble(configuration):
+            summary = _run(experiment, configuration.out, screen, as_json)
+            summaries.append(summary)
+            if summary["status"] == "stopped":
+                raise typer.Exit(INTERRUPTED)
+    if len(summaries) > 1 and not as_json:
+        print_spread(screen, summaries)
+
+
+def _run(experiment: Experiment, out: str, screen: Screen, as_json: bool) -> dict[str, Any]:
+    parameters = experiment.engine.layout.parameters  # builds and checks the model before anything is said
+    if not as_json:
+        print_plan(screen, experiment, parameters)
+    for notice in experiment.notices():
+        screen.note(notice)
+    recorder, refused = Recorder(out), Refused()
+    try:
+        summary = carry_out(experiment, [recorder, refused, LiveProgress(screen)])
+    except Exception as error:
+        if not (recorder.run_id and recorder.path.is_dir()):
+            raise _before_the_record(error) from error
+        if as_json:
+            print_json(_as_recorded(recorder))
+        raise RunFailed(_explained(error, recorder, out)) from error
+    for notice in refused.notices():
+        screen.note(notice)
+    if as_json:
+        print_json({"run_id": recorder.run_id, **summary})
+    else:
+        print_result(screen, Run.open(recorder.run_id, out), summary, out)
+    return summary
+
+
+def _as_recorded(recorder: Recorder) -> dict[str, Any]:
+    run = Run.open(recorder.run_id, recorder.folder)
+    return {"run_id": run.id, "status": run.status, "reason": run.reason, **run.summary}
+
+
+def _before_the_record(error: Exception) -> Exception:
+    return error if isinstance(error, PolyrhythmError) else RunFailed("".join(traceback.format_exception(error)))
+
+
+def _explained(error: Exception, recorder: Recorder, out: str) -> str:
+    """Readable lines; the traceback of what nobody foresaw goes into the run's folder."""
+    kept = f"what was recorded is kept: {how_to_show(recorder.run_id, out)}"
+    if isinstance(error, PolyrhythmError):
+        return f"{error}\n{kept}"
+    log = recorder.path / "error.log"
+    log.write_text("".join(traceback.format_exception(error)), encoding="utf-8")
+    return f"{in_words(error)}\nthe traceback is in {log}; {kept}"

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.padding import Padding
 from rich.table import Table
@@ -14,27 +15,27 @@ from rich.text import Text
 
 from polyrhythm.cli import names
 from polyrhythm.cli.configuration import Configuration
-from polyrhythm.cli.running import draw_scores
+from polyrhythm.cli.output import Screen, print_json
+from polyrhythm.cli.results import draw_scores
 from polyrhythm.data import PARTITIONS, SOURCES, federate
 from polyrhythm.data.picture import draw, summary, summary_table
 from polyrhythm.models.catalogue import MODELS
 from polyrhythm.models.projection import with_projection
 from polyrhythm.papers import Common
 from polyrhythm.runs import Run, all_runs
-from polyrhythm.runs.plain import to_json
 
 
 def show_run(reference: str, out: str, *, as_json: bool) -> None:
     """One run of a folder."""
     run = Run.open(reference, out)
     if as_json:
-        print(to_json({"run_id": run.id, "status": run.status, "reason": run.reason, **run.summary}))
+        print_json({"run_id": run.id, "status": run.status, "reason": run.reason, **run.summary})
         return
-    console = Console()
-    console.print(run)
+    screen = Screen()
+    screen.print(run)
     for notice in run.notices:
-        console.print(f"note: {notice}", style="yellow", highlight=False)
-    draw_scores(console, run)
+        screen.note(notice)
+    draw_scores(screen, run)
 
 
 def list_runs(out: str, *, as_json: bool) -> None:
@@ -42,39 +43,55 @@ def list_runs(out: str, *, as_json: bool) -> None:
     found = all_runs(out)
     if as_json:
         for run in found:
-            print(to_json({"run_id": run.id, "name": run.name, "status": run.status, **run.summary}))
+            print_json({"run_id": run.id, "name": run.name, "status": run.status, "reason": run.reason, **run.summary})
         return
-    table = Table(title=f"runs in {out}", title_justify="left")
-    for column in ("run", "name", "method", "status", "rounds", "final", "last 20"):
+    screen = Screen()
+    columns = _COLUMNS if screen.width >= _WIDE else ("run", "status", "final")
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    for column in columns:
+        number = column in ("rounds", "final", "last 20")
         table.add_column(
-            column, overflow="fold", justify="right" if column in ("rounds", "final", "last 20") else "left"
+            column, overflow="fold", no_wrap=column in ("run", "status"), justify="right" if number else "left"
         )
     for run in found:
-        results = run.summary
-        table.add_row(
-            run.id,
-            run.name,
-            run.recipe,
-            run.status,
-            str(results.get("rounds", "–")),
-            _number(results.get("final_accuracy")),
-            _number(results.get("last20_mean")),
-        )
-    Console().print(table)
+        cells = _cells(run)
+        table.add_row(*(Text(cells[column]) for column in columns))
+    screen.print(table)
+
+
+_COLUMNS = ("run", "name", "method", "status", "rounds", "final", "last 20")
+_WIDE = 72  # characters that all of them need
+
+
+def _cells(run: Run) -> dict[str, str]:
+    results = run.summary
+    return {
+        "run": run.id,
+        "name": run.name,
+        "method": run.recipe,
+        "status": run.status,
+        "rounds": str(results.get("rounds", "–")),
+        "final": _number(results.get("final_accuracy")),
+        "last 20": _number(results.get("last20_mean")),
+    }
 
 
 def list_methods() -> None:
     """Recipes, and the parts that can be piped onto them."""
-    console = Console()
+    console = Screen()
     _list(console, "Recipes", ((name, _settings(make), make) for name, make in sorted(names.RECIPES.items())))
-    console.print(f"Every recipe also takes {', '.join(Common.__annotations__)}.\n", highlight=False)
+    console.print("[bold]Settings of every recipe[/]")
+    for line in (inspect.getdoc(Common) or "").splitlines()[2:]:
+        name, _, text = line.partition(": ")
+        console.print(Padding(Text.assemble((name, "bold cyan"), f": {text}"), (0, 0, 0, 2)))
+    console.print()
     _list(console, "Parts", ((name, _settings(made), made) for name, made in sorted(names.PARTS.items())))
     console.print('For example: --method "fedprox(mu=0.01, cohort=10) | server_adam(lr=0.03)"', highlight=False)
 
 
 def list_models() -> None:
     """Models by name."""
-    console = Console()
+    console = Screen()
     _list(console, "Models", ((name, _settings(make), make) for name, make in MODELS.items()))
     _list(console, "Around a model", [("with-projection", "model, hidden=none, size=256", with_projection)])
     console.print("Or your own, by import path: --model my_package.my_module:MyModel", highlight=False)
@@ -82,12 +99,12 @@ def list_models() -> None:
 
 def list_partitions() -> None:
     """Partitions by name."""
-    _list(Console(), "Partitions", ((name, _settings(made), made) for name, made in PARTITIONS.items()))
+    _list(Screen(), "Partitions", ((name, _settings(made), made) for name, made in PARTITIONS.items()))
 
 
 def list_sources() -> None:
     """Data sets by name."""
-    console = Console()
+    console = Screen()
     _list(console, "Data sets", ((name, _settings(make), make) for name, make in SOURCES.items()))
     console.print('For example: --data "fashion-mnist(pad=2)"; see `polyrhythm data show --help`.', highlight=False)
 
@@ -102,7 +119,7 @@ def show_data(configuration: Configuration, output: Path | None) -> None:
         validation=configuration.validation,
         local_test=configuration.local_test,
     )
-    console = Console()
+    console = Screen()
     console.print(summary_table(summary(federation)))
     if output is not None:
         console.print(f"drawn into {draw(federation, output)}", highlight=False)
@@ -132,18 +149,17 @@ def _reference(thing: Callable[..., Any]) -> str:
 
 def _settings(make: Callable[..., Any]) -> str:
     """What something takes, with defaults, beyond what the data decide or all recipes share."""
-    hidden = {"shape", "outputs"}
     parameters = inspect.signature(make).parameters.values()
-    return ", ".join(
-        p.name if p.default is p.empty else f"{p.name}={_text(p.default)}"
-        for p in parameters
-        if p.name not in hidden and p.kind is not p.VAR_KEYWORD
-    )
+    shown = [p for p in parameters if p.name not in ("shape", "outputs") and p.kind is not p.VAR_KEYWORD]
+    needed = [p.name for p in shown if p.default is p.empty]
+    return ", ".join(needed + [f"{p.name}={_text(p.default)}" for p in shown if p.default is not p.empty])
 
 
 def _text(value: object) -> str:
     if isinstance(value, tuple):
         return f"[{', '.join(_text(v) for v in value)}]"
+    if value == "":
+        return '""'
     return str(value).lower() if isinstance(value, bool) or value is None else str(value)
 
 

@@ -1,0 +1,122 @@
+"""How a run looks in the terminal: its plan before, its curve and its numbers after."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from polyrhythm.experiment import Experiment
+from polyrhythm.runs import Run
+from polyrhythm.runs.chart import curve, takes_unicode
+
+_WINDOW = 20  # versions in the summary's last20
+
+
+def print_plan(console: Console, experiment: Experiment, parameters: int) -> None:
+    """What is about to run."""
+    federation, config = experiment.federation, experiment.describe()
+    sizes = federation.sizes
+    _print_rows(
+        console,
+        {
+            "data": f"{federation.name}: {int(sizes.sum()):,} training samples, {len(federation.test):,} test samples",
+            "clients": f"{federation.clients:,}, with {sizes.min():,} to {sizes.max():,} samples each",
+            "partition": str(config["partition"]),
+            "model": f"{config['model']}: {parameters:,} parameters",
+            "method": str(config["method"]),
+            "rounds": _end(experiment.rounds, config["until"]),
+            "seed": str(experiment.seed),
+        },
+    )
+
+
+def print_result(console: Console, run: Run, summary: Mapping[str, Any], out: str) -> None:
+    """How it went."""
+    console.print()
+    draw_scores(console, run)
+    console.print()
+    final, mean, spread = summary["final_accuracy"], summary["last20_mean"], summary["last20_sd"]
+    averaged = min(_WINDOW, sum(version > 0 for version, _ in run.scores))
+    _print_rows(
+        console,
+        {
+            "status": f"{summary['status']}: {summary['reason']}",
+            f"final {str(summary['headline']).replace('_', ' ')}": _number(final),
+            f"mean of last {averaged}": "none" if mean is None else f"{mean:.4f} ± {spread:.4f} (sd over rounds)",
+            "work": f"{summary['client_updates']:,} client updates, {summary['local_steps']:,} local steps, "
+            f"{summary['samples']:,} samples, {summary['flops']:.3g} FLOPs",
+            "traffic": f"{_size(summary['bytes_up'])} up, {_size(summary['bytes_down'])} down",
+            "time": f"{summary['wall_seconds']:.1f} s",
+            "digest": str(summary["digest"])[:16],
+            "record": how_to_show(run.id, out),
+        },
+    )
+    console.print()
+
+
+def print_spread(console: Console, summaries: Sequence[Mapping[str, Any]]) -> None:
+    """Mean and spread over seeds."""
+    finals = [s["final_accuracy"] for s in summaries if s["final_accuracy"] is not None]
+    means = [s["last20_mean"] for s in summaries if s["last20_mean"] is not None]
+    _print_rows(
+        console,
+        {
+            "seeds": f"{len(summaries)}; mean ± sample sd over seeds:",
+            "final": _mean_sd(finals),
+            "last 20": _mean_sd(means),
+        },
+    )
+
+
+def draw_scores(console: Console, run: Run) -> None:
+    """The curve of the headline metric, in characters."""
+    title = f"test {run.headline.replace('_', ' ')}"
+    drawn = curve(run.scores, title=title, width=min(console.width, 80), unicode=takes_unicode(sys.stdout))
+    console.print(drawn, markup=False, highlight=False, soft_wrap=True)
+
+
+def how_to_show(run_id: str, out: str) -> str:
+    """The command that shows a run again."""
+    return f"polyrhythm show {run_id}{'' if out == 'runs' else f' --out {out}'}"
+
+
+def _print_rows(console: Console, rows: Mapping[str, str]) -> None:
+    table = Table(show_header=False, box=None, padding=(0, 2, 0, 0), pad_edge=False)
+    table.add_column(style="dim")
+    table.add_column(overflow="fold")
+    for label, value in rows.items():
+        table.add_row(label, Text(value))
+    console.print(table)
+
+
+def _end(rounds: int | None, until: Mapping[str, Any]) -> str:
+    ends = ", ".join(f"{key} {value}" for key, value in until.items() if value is not None and key != "name")
+    return " ".join([*([f"{rounds:,}"] if rounds else []), *([f"until {ends}"] if ends else [])])
+
+
+def _number(value: float | None) -> str:
+    return "none" if value is None else f"{value:.4f}"
+
+
+def _mean_sd(values: Sequence[float]) -> str:
+    if not values:
+        return "none"
+    mean = math.fsum(values) / len(values)
+    if len(values) == 1:
+        return f"{mean:.4f}"
+    return f"{mean:.4f} ± {math.sqrt(math.fsum((v - mean) ** 2 for v in values) / (len(values) - 1)):.4f}"
+
+
+def _size(count: int) -> str:
+    size = float(count)
+    for unit in ("B", "kB", "MB", "GB"):
+        if size < 1000:
+            return f"{size:.3g} {unit}"
+        size /= 1000
+    return f"{size:.3g} TB"
