@@ -83,7 +83,7 @@ class Difficulty(Partition):
                 "difficulty without an expert",
                 expected="how difficult each training sample is, as a column named difficulty",
                 why="this partition deals samples out in that order",
-                fix="train an expert (polyrhythm expert -o expert.safetensors) and give it (--expert expert.safetensors); "
+                fix="train an expert (polyrhythm expert -o expert.safetensors) and give --expert expert.safetensors; "
                 'in Python, federate(collection.with_column("difficulty", losses), …)',
             )
         keys = view.column(self.column, self.label())
