@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
@@ -14,7 +16,7 @@ def fisher_sum(flat: FlatModel, task: Task, inputs: Tensor, targets: Tensor) -> 
     """Sum over a batch of |gradient of the sample's own loss|^2, for a model in eval mode.
 
     All samples at once, which takes memory for one gradient per sample; one by one where a layer has no rule for that
-    (recurrent ones).
+    (recurrent ones, and what branches on its values).
 
     Args:
         flat: the model, loaded.
@@ -29,10 +31,11 @@ def fisher_sum(flat: FlatModel, task: Task, inputs: Tensor, targets: Tensor) -> 
         outputs = functional_call(module, weights | rest, (one_input[None],))
         return task.loss(outputs, one_target[None])
 
-    if any(isinstance(m, nn.RNNBase) for m in module.modules()):
-        return sum(_square(grad(loss)(parameters, x, y)) for x, y in zip(inputs, targets, strict=True))
-    gradients = vmap(grad(loss), in_dims=(None, 0, 0))(parameters, inputs, targets)
-    return _square(gradients)
+    if not any(isinstance(m, nn.RNNBase) for m in module.modules()):
+        # Anybody's own layer may lack a rule too, or decide by what it sees; if it is broken, it says so below.
+        with contextlib.suppress(RuntimeError):
+            return _square(vmap(grad(loss), in_dims=(None, 0, 0))(parameters, inputs, targets))
+    return sum(_square(grad(loss)(parameters, x, y)) for x, y in zip(inputs, targets, strict=True))
 
 
 def _square(gradients: dict[str, Tensor]) -> float:

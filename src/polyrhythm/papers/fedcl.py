@@ -13,7 +13,6 @@ from polyrhythm.papers.common import Common, Preset, recipe
 from polyrhythm.recipe import Recipe
 from polyrhythm.schedules import Exponential
 from polyrhythm.slots.critical import CriticalPeriods, GradientNorm
-from polyrhythm.slots.participation import Uniform
 
 
 def fedcl(*, delta: float = 0.01, kdd23: bool = False, preset: Preset = None, **common: Unpack[Common]) -> Recipe:
@@ -34,9 +33,7 @@ def fedcl(*, delta: float = 0.01, kdd23: bool = False, preset: Preset = None, **
         policy = CriticalPeriods(
             delta=delta, detector=GradientNorm(reduce="sum", weigh="equal"), rule="windowed", cap=0.75, floor=1.0
         )
-        code = Common(cohort=16, epochs=3.0, batch=16, lr=0.01, momentum=0.9, weight_decay=1e-5, clip=10.0)
-        code["schedule"] = Exponential(gamma=0.9)
-        code.update(common)
-        common = code
-    base = recipe("fedcl", common, preset=preset, paper=paper, participation=Uniform(cohort=None))
-    return base | policy
+        paper = Common(cohort=16, epochs=3.0, batch=16, lr=0.01, momentum=0.9, weight_decay=1e-5, clip=10.0)
+        paper["schedule"] = Exponential(gamma=0.9)
+        preset = preset or "paper"
+    return recipe("fedcl", common, preset=preset, paper=paper) | policy

@@ -60,7 +60,11 @@ class ClientCurriculum(Participation):
         return {"scores": {}, "pool": [], "refills": 0, "updates": 0, "asked": False}
 
     def invite(self, setup: Setup, state: State, call: Call) -> tuple[State, Invitations]:
-        if not state["pool"]:
+        places = call.places(self.size)
+        if not places:
+            return state, ()
+        free = self._free(state, call)
+        if not free:
             measured = self.scores != "reported" and self.order != "random"
             if measured and not state["asked"]:
                 # An expert's verdict stands; the current model's is as old as the model.
@@ -70,13 +74,14 @@ class ClientCurriculum(Participation):
                 if asked:
                     return {**state, "asked": True}, asked
             state = self._refill(setup, state, call)
-        free = call.roster.present(tuple(c for c in state["pool"] if c not in call.busy))
-        present = free[: call.places(self.size)]
-        taken = frozenset(present)
+            free = self._free(state, call)
+        taken = frozenset(free[:places])
         left = [c for c in state["pool"] if c not in taken]
-        # Those who are away would keep a used-up pool open for ever.
-        pool = left if free else []
-        return {**state, "pool": pool}, tuple(Invitation(client=c) for c in present)
+        return {**state, "pool": left}, tuple(Invitation(client=c) for c in free[:places])
+
+    def _free(self, state: State, call: Call) -> tuple[int, ...]:
+        """Who of the pool can be invited now; if nobody can, it counts as used up, or it would stay open for ever."""
+        return call.roster.present(tuple(c for c in state["pool"] if c not in call.busy))
 
     def _refill(self, setup: Setup, state: State, call: Call) -> State:
         everybody = call.roster.all()

@@ -15,6 +15,8 @@ from polyrhythm.streams import stream
 from polyrhythm.wires import Report, State
 
 LEAST_NORM = 1e-7
+# Products that are whole numbers must not be rounded the wrong way for the last bit of a float: 0.29 * 100 is one.
+_HAIR = 1e-9
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,7 +139,7 @@ class CriticalPeriods(Around):
         return asked
 
     def server_start(self, setup: Setup) -> State:
-        start: dict[str, Any] = {"size": self.inner.size, "history": [], "critical": True, "latched": False, "seen": 0}
+        start: dict[str, Any] = {"size": self.inner.size, "history": [], "critical": True, "latched": False}
         return {**super().server_start(setup), **start, "watched": {}}
 
     def invite(self, setup: Setup, state: State, call: Call) -> tuple[State, Invitations]:
@@ -146,20 +148,29 @@ class CriticalPeriods(Around):
 
     def after_step(self, setup: Setup, state: State, release: Release) -> State:
         state = super().after_step(setup, state, release)
-        watched = {d.label(): v for d in (self.detector, *self.watch) if (v := d.over(release.reports)) is not None}
+        watched = {name: v for name, d in self._named() if (v := d.over(release.reports)) is not None}
+        state = {**state, "watched": {**state["watched"], **watched}}
         value = self.detector.over(release.reports)
-        seen = state["seen"] + 1
-        state = {**state, "seen": seen, "watched": {**state["watched"], **watched}}
-        if value is None or (self.rule == "windowed" and seen % 2 == 0):
+        if value is None or (self.rule == "windowed" and release.version % 2 == 1):
             return state
         history = [*state["history"], value]
         critical = self._critical(history)
-        cap = max(1, int(self.cap * setup.population))
+        cap = max(1, math.floor(self.cap * setup.population + _HAIR))
         latched = state["latched"] or (self.rule == "windowed" and state["size"] >= cap)
         size = self._next(state["size"], critical and not latched, critical, cap)
         keep = self.window + 1 if self.rule == "windowed" else 1
         del history[: max(0, len(history) - max(keep, 5))]
         return {**state, "history": history, "critical": critical, "latched": latched, "size": size}
+
+    def _named(self) -> list[tuple[str, Detector]]:
+        """All detectors under names of their own: a second of a kind has a number."""
+        named: dict[str, Detector] = {}
+        for detector in (self.detector, *self.watch):
+            key, number = detector.label(), 2
+            while key in named:
+                key, number = f"{detector.label()}_{number}", number + 1
+            named[key] = detector
+        return list(named.items())
 
     def _critical(self, history: list[float]) -> bool:
         if self.rule == "literal":
@@ -177,7 +188,7 @@ class CriticalPeriods(Around):
             return max(size, min(2 * size, cap))
         if critical:
             return size
-        least = max(1, math.ceil(self.floor * self.inner.size))
+        least = max(1, math.ceil(self.floor * self.inner.size - _HAIR))
         return min(size, max(size - size // 2, least))
 
     def measures(self, state: State) -> Mapping[str, float]:
@@ -231,7 +242,7 @@ class RandomResize(Around):
         state = super().after_step(setup, state, release)
         size, drawn = state["size"], stream(setup.seed, "cohort", "resize", release.version).random()
         if drawn < self.up:
-            size = max(size, min(2 * size, int(self.cap * setup.population)))
+            size = max(size, min(2 * size, math.floor(self.cap * setup.population + _HAIR)))
         elif drawn < self.up + self.down:
             size = min(size, max(size - size // 2, self.floor))
         return {**state, "size": size}

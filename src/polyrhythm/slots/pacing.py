@@ -26,6 +26,9 @@ from annotated_types import Gt, Le
 
 from polyrhythm.settings import NonNegative, Settings
 
+# Products that are whole numbers must not be rounded down for the last bit of a float: 0.29 * 100 is one.
+_HAIR = 1e-9
+
 Family = Literal["linear", "quadratic", "root", "step", "exponential", "log"]
 
 
@@ -58,13 +61,13 @@ class Pacing(Settings):
         way = step / horizon
         room = total - self.b if self.printed else total * (1 - self.b)
         if self.family == "step":
-            raw = total * self.b + total * math.floor(way)
+            raw = total * self.b + total * math.floor(way + _HAIR)
         elif self.family == "exponential" and self.printed:
             # The printed denominator equals the numerator; at step 0 it is 0 / 0, read as its limit.
             raw = total * self.b + room
         else:
             raw = total * self.b + room * self._shape(way)
-        return max(1, min(total, math.floor(raw + 1e-9)))
+        return max(1, min(total, math.floor(raw + _HAIR)))
 
     def _shape(self, way: float) -> float:
         if self.family == "linear":

@@ -33,15 +33,16 @@ class SampledStaleness(Around):
 
     def invite(self, setup: Setup, state: State, call: Call) -> tuple[State, Invitations]:
         models = state["models"]
-        if not models or models[-1][0] < call.version:
-            current = Model(weights=call.weights, buffers=call.buffers)
-            models = [*models, (call.version, current)][-self.max_delay :]
+        if not models or models[-1]["version"] < call.version:
+            current = {"version": call.version, "weights": call.weights, "buffers": list(call.buffers)}
+            models = [*models, current][-self.max_delay :]
         state, invitations = super().invite(setup, {**state, "models": models}, call)
         delayed = []
         for invitation in invitations:
             if invitation.kind == "train":
                 drawn = stream(setup.seed, "delay", call.version, invitation.client).integers(len(models))
-                version, model = models[-1 - int(drawn)]
-                invitation = replace(invitation, version=version, model=model)
+                old = models[-1 - int(drawn)]
+                model = Model(weights=old["weights"], buffers=tuple(old["buffers"]))
+                invitation = replace(invitation, version=old["version"], model=model)
             delayed.append(invitation)
         return state, tuple(delayed)

@@ -1,0 +1,120 @@
+"""A tiny experiment that takes milliseconds, for tests of what stands around the training."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, final
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+import polyrhythm as pr
+from polyrhythm.data import ArraySamples, Collection, Federation
+from polyrhythm.data.federation import Shares
+from polyrhythm.runs import Plan, RunStatus, VersionRecord, VisitRecord
+from polyrhythm.session import carry_out
+
+
+def collection(samples: int = 60, features: int = 4, classes: int = 3, seed: int = 0) -> Collection:
+    """Gaussian blobs, one per class; a quarter as many test samples."""
+    generator = np.random.default_rng(seed)
+    centres = 2.0 * generator.normal(size=(classes, features))
+
+    def draw(count: int) -> ArraySamples:
+        labels = np.arange(count) % classes
+        inputs = centres[labels] + generator.normal(size=(count, features))
+        return ArraySamples(torch.tensor(inputs, dtype=torch.float32), torch.tensor(labels))
+
+    return Collection(
+        name="blobs",
+        task="classification",
+        classes=tuple(str(c) for c in range(classes)),
+        train=draw(samples),
+        test=draw(samples // 4),
+    )
+
+
+def federation(clients: int = 4, **options: Any) -> Federation:
+    """The blobs, dealt out evenly."""
+    return pr.federate(collection(), pr.data.Iid(), clients, 0, **options)
+
+
+def dealt(data: Collection, sizes: list[int], **changes: Any) -> Federation:
+    """A federation in which client i holds the next sizes[i] samples."""
+    values: dict[str, Any] = {
+        "name": data.name,
+        "task": data.task,
+        "classes": data.classes,
+        "shares": Shares.of(data.train, np.arange(sum(sizes)), np.array(sizes)),
+        "test": data.test,
+        "validation": None,
+        "local_tests": None,
+        "names": (),
+        "partition": pr.data.Iid(),
+        "notes": (),
+    }
+    return Federation(**values | changes)
+
+
+def experiment(**changes: Any) -> pr.Experiment:
+    """Three versions of FedAvg with two of four clients."""
+    values: dict[str, Any] = {
+        "federation": federation(),
+        "model": "logistic",
+        "recipe": pr.fedavg(cohort=2, epochs=1, batch=5),
+        "rounds": 3,
+    }
+    return pr.Experiment(**values | changes)
+
+
+@final
+class Log:
+    """An observer that remembers everything."""
+
+    def __init__(self, at: Callable[[VisitRecord | VersionRecord], None] = lambda record: None) -> None:
+        self.plans: list[Plan] = []
+        self.visits: list[VisitRecord] = []
+        self.versions: list[VersionRecord] = []
+        self.states: list[Mapping[str, Tensor]] = []
+        self.ends: list[tuple[RunStatus, str]] = []
+        self._at = at
+
+    def begin(self, plan: Plan) -> None:
+        self.plans.append(plan)
+
+    def visit(self, record: VisitRecord) -> None:
+        self.visits.append(record)
+        self._at(record)
+
+    def version(self, record: VersionRecord, model: Callable[[], Mapping[str, Tensor]]) -> None:
+        self.versions.append(record)
+        self.states.append(model())
+        self._at(record)
+
+    def end(self, status: RunStatus, reason: str, summary: Mapping[str, Any]) -> None:
+        self.ends.append((status, reason))
+
+
+def logged(**changes: Any) -> tuple[dict[str, Any], Log]:
+    """Runs such an experiment; gives its summary and its log."""
+    log = Log()
+    return carry_out(experiment(**changes), [log]), log
+
+
+@final
+class Explodes(nn.Module):
+    """A linear model that fails, or gives NaN, on the samples that carry a mark in their first feature."""
+
+    def __init__(self, features: int, outputs: int, mark: float, how: str) -> None:
+        super().__init__()
+        self.linear = nn.Linear(features, outputs)
+        self.mark, self.how = mark, how
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        marked = inputs[:, :1] == self.mark
+        if self.training and bool(marked.any()):
+            if self.how == "raise":
+                raise ValueError("a sensor is broken")
+            return self.linear(inputs) * torch.where(marked, torch.nan, 1.0)
+        return self.linear(inputs)
