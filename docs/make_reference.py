@@ -37,7 +37,9 @@ from polyrhythm.runs.summary import Summary
 from polyrhythm.schedules import Schedule
 from polyrhythm.settings import Settings
 from polyrhythm.slots.correction import Correction
+from polyrhythm.slots.mechanism import Mechanism
 from polyrhythm.slots.order import Order
+from polyrhythm.slots.pacing import Pacing
 from polyrhythm.slots.participation import Participation
 from polyrhythm.slots.release import ReleasePolicy
 from polyrhythm.slots.server_step import ServerStep
@@ -192,6 +194,8 @@ def entry(title: str, thing: Any, *, skip: Iterable[str] = (), level: int = 3, e
         lines.append(extra)
     if table := settings_table(thing, doc.args, frozenset(skip)):
         lines.append(table)
+    if family := _family(thing):
+        lines.append(family)
     if doc.returns:
         lines.append(f"Returns: {doc.returns}")
     for error, reason in doc.raises.items():
@@ -222,6 +226,17 @@ def _default(thing: Any, parameter: inspect.Parameter) -> str:
     return _value(parameter.default)
 
 
+def _family(thing: Any) -> str:
+    """Settings that a family of recipes shares beyond those of all recipes, told where they are declared."""
+    module = inspect.getmodule(thing)
+    for kind in vars(module).values() if inspect.isfunction(thing) else ():
+        if typing.is_typeddict(kind) and kind.__module__ == thing.__module__ and kind is not papers.Common:
+            told = _items("\n".join(inspect.cleandoc(kind.__doc__ or "").split("\n\n")[1:]))
+            if told:
+                return table(("setting", "meaning (default)"), [(f"`{name}`", text) for name, text in told.items()])
+    return ""
+
+
 def _is_plain_class(thing: Any) -> bool:
     return inspect.isclass(thing) and not dataclasses.is_dataclass(thing)
 
@@ -236,7 +251,7 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 def _value(value: object) -> str:
     if isinstance(value, Settings):
-        given = [(f.name, getattr(value, f.name)) for f in dataclasses.fields(value)]
+        given = [(f.name, getattr(value, f.name)) for f in dataclasses.fields(value) if f.name != "inner"]
         changed = [f"{name}={_value(v)}" for name, v in given if v != _default_of(value, name)]
         return f"{value.label()}({', '.join(changed)})" if changed else value.label()
     if isinstance(value, bool) or value is None:
@@ -247,7 +262,8 @@ def _value(value: object) -> str:
 
 
 def _default_of(part: Settings, name: str) -> object:
-    return next(f.default for f in dataclasses.fields(part) if f.name == name)
+    field = next(f for f in dataclasses.fields(part) if f.name == name)
+    return field.default if field.default_factory is dataclasses.MISSING else field.default_factory()
 
 
 def _allowed(hint: Any) -> str:
@@ -354,24 +370,31 @@ def _recipes() -> Iterator[str]:
         source = inspect.getmodule(names.RECIPES[members[0]])
         cited = _split(inspect.cleandoc((source and source.__doc__) or "")).text[1:]
         for name in members:
-            yield entry(name, names.RECIPES[name], skip=("common",), extra=_in_parts(name))
+            yield entry(name, names.RECIPES[name], skip=("common", "settings"), extra=_in_parts(name))
         yield from (f"Source: {paragraph}" for paragraph in cited)
 
 
 def _in_parts(name: str) -> str:
-    """The recipe as parts on FedAvg, checked to be the same method to the last digit."""
+    """The recipe as parts on FedAvg, where that is the same method to the last digit."""
     made: Recipe = names.RECIPES[name]()
+    base: Recipe = names.RECIPES["fedavg"]()
     if name == "fedavg" or made.regime != "federated":
         return ""
-    base: Recipe = names.RECIPES["fedavg"]()
-    parts: list[Settings] = []
-    for field in ("participation", "work", "order", "corrections", "sharing", "scalings", "release", "server_step"):
-        value = getattr(made, field)
-        if value != getattr(base, field):
-            parts += value if isinstance(value, tuple) else [value]
-    text = " | ".join(["fedavg", *(_value(part) for part in parts)])
-    assert names.recipe(text).digest == made.digest, f"{name} is not {text}"
-    return f"By default the same as `{text}`."
+    known = set(map(_value, base.parts()))
+    # What is wrapped comes first, and is piped first.
+    parts = [said for slot in _slots(made) for said in map(_value, reversed(slot.parts())) if said not in known]
+    text = " | ".join(["fedavg", *parts])
+    try:
+        same = names.recipe(text).digest == made.digest
+    except UserError:  # a setting that text cannot say
+        same = False
+    return f"By default the same as `{text}`." if same else ""
+
+
+def _slots(made: Recipe) -> Iterator[Mechanism]:
+    for field in dataclasses.fields(made):
+        value = getattr(made, field.name)
+        yield from (v for v in (value if isinstance(value, tuple) else (value,)) if isinstance(v, Mechanism))
 
 
 def _parts() -> Iterator[str]:
@@ -384,7 +407,15 @@ def _parts() -> Iterator[str]:
         yield f"### {title}\n\n{question}"
         for name, part in sorted(names.PARTS.items()):
             if issubclass(part, bases):
-                yield entry(name, part, level=4)
+                yield entry(name, part, skip=("inner",), level=4)
+    yield "### Inside parts"
+    yield (
+        "Settings of parts and fleets that are things with names of their own, as in "
+        "`ccfl(budgets=listed(shares=[1, 0.5]))`."
+    )
+    for kinds in (names.BUDGETS, names.DETECTORS, {"pacing": Pacing}):
+        for name, kind in kinds.items():
+            yield entry(name, kind, level=4)
 
 
 def _data() -> Iterator[str]:

@@ -47,7 +47,9 @@ class SharedDirection(Correction):
 
     def after_step(self, setup: Setup, state: State, release: Release) -> State:
         shares = zip(release.shares, release.reports, strict=True)
-        return {"gradient": weighted_sum(release.updates(), [-share / report.travel for share, report in shares])}
+        # A client that had nothing to send instead of training has not travelled.
+        rates = [-share / report.travel if report.travel else 0.0 for share, report in shares]
+        return {"gradient": weighted_sum(release.updates(), rates)}
 
 
 def main(rounds: int = 30) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import pickle
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, get_args, get_type_hints
 
 import pytest
 from hypothesis import given
@@ -15,11 +15,15 @@ from polyrhythm import papers
 from polyrhythm.errors import UserError
 from polyrhythm.optimisers import LocalAdam, LocalSgd
 from polyrhythm.papers import (
+    alt,
+    cc_fedadam,
     centralised,
+    curriculum_fl,
     fedadam,
     fedams,
     fedavg,
     fedavgm,
+    fedcl,
     feddyn,
     fednova,
     fedprox,
@@ -31,6 +35,7 @@ from polyrhythm.papers import (
 from polyrhythm.recipe import Recipe
 from polyrhythm.schedules import Constant, Cosine, Exponential, StepDecay
 from polyrhythm.settings import Settings
+from polyrhythm.slots.budgets import Levels, Listed, SlowShare
 from polyrhythm.slots.correction import (
     ControlVariates,
     DynamicRegularisation,
@@ -40,8 +45,10 @@ from polyrhythm.slots.correction import (
 )
 from polyrhythm.slots.participation import Sweep, Uniform
 from polyrhythm.slots.server_step import Adam, AMSGrad, Momentum, Sgd, Yogi
+from polyrhythm.slots.skipping import BudgetSteps, SkipAndEstimate, SkipSilently
+from polyrhythm.slots.staleness import SampledStaleness
 from polyrhythm.slots.weighing import BySamples, Equal, NormalisedAveraging
-from polyrhythm.slots.work import Epochs, Steps
+from polyrhythm.slots.work import Epochs, RandomEpochs, Steps
 
 PAPERS: dict[str, Callable[..., Recipe]] = {name: getattr(papers, name) for name in papers.__all__ if name != "Common"}
 
@@ -209,6 +216,14 @@ def test_recipes_share_their_defaults_and_differ_by_what_makes_the_method(name: 
         "fedams": {"server_step"},
         "local_only": {"regime"},
         "centralised": {"regime", "participation", "optimiser"},
+        "alt": {"work"},
+        "ccfl": {"work", "sharing"},
+        "fedcl": {"participation"},
+        "curriculum_fl": {"participation", "order"},
+    }
+    client_centric = {"participation", "work", "sharing", "scalings", "release"}
+    own |= {"cc_fedavg": client_centric} | {
+        name: client_centric | {"server_step"} for name in PAPERS if name.startswith("cc_") and name != "cc_fedavg"
     }
     recipe, plain = PAPERS[name](), fedavg()
     differing = {f.name for f in dataclasses.fields(Recipe) if getattr(recipe, f.name) != getattr(plain, f.name)}
@@ -244,15 +259,8 @@ def test_one_method_has_one_digest_however_it_was_built(one: Recipe, two: Recipe
     assert len(one.digest) == 64
 
 
-def changed(value: Any, name: str) -> Iterator[Any]:
-    """Other values for a setting; some may be refused."""
-    words = {
-        "epsilon_place": ["outside", "inside", "floor"],
-        "unit": ["version", "step"],
-        "effective": ["auto", "travel", "steps"],
-        "regime": ["federated", "centralised"],
-        "layer": ["features"],
-    }
+def changed(value: Any, words: Sequence[str] = ()) -> Iterator[Any]:
+    """Other values for a setting, which may be one of `words`; some may be refused."""
     if isinstance(value, Settings):
         yield from variants(value)
         return
@@ -267,17 +275,18 @@ def changed(value: Any, name: str) -> Iterator[Any]:
         yield 3.0
     elif isinstance(value, tuple) and value:
         yield value[1:]
-        yield from ((part, *value[1:]) for part in variants(value[0]))
+        yield from ((other, *value[1:]) for other in changed(value[0]))
     elif isinstance(value, str):
-        yield from (word for word in words[name] if word != value)
+        yield from (word for word in words or ("features",) if word != value)
 
 
 def variants(part: Settings) -> Iterator[Settings]:
+    words = {n: literals(hint) for n, hint in get_type_hints(type(part)).items()}
     for field in dataclasses.fields(part):
         if not field.metadata.get("digest", True):
             continue
         accepted, value = 0, getattr(part, field.name)
-        for other in changed(value, field.name):
+        for other in changed(value, words[field.name]):
             try:
                 yield dataclasses.replace(part, **{field.name: other})
             except UserError:
@@ -288,11 +297,22 @@ def variants(part: Settings) -> Iterator[Settings]:
         assert accepted or without or needs_another, f"no other value of {type(part).__name__}.{field.name} was tried"
 
 
+def literals(hint: Any) -> list[str]:
+    """The words that an annotation lists."""
+    inside = get_args(hint)
+    return [w for w in inside if isinstance(w, str)] + [w for one in inside for w in literals(one)]
+
+
 SUBJECTS = [
     fedavg(momentum=0.5, nesterov=True, clip=3.0, weight_decay=0.1, schedule=StepDecay(every=3)),
     fedavg(steps=5, optimiser="adam", schedule=Exponential(gamma=0.9)) | Prox() | ModelContrast() | AMSGrad(),
     feddyn(schedule=Cosine()) | Sweep(cohort=3) | Momentum(),
     fednova() | Yogi(),
+    alt() | SkipAndEstimate(budgets=Levels(), schedule="exhaust", storage="mixed", expire=3) | BudgetSteps(),
+    fedavg() | RandomEpochs() | SkipSilently(budgets=SlowShare(), schedule="round_robin"),
+    cc_fedadam() | SkipSilently(budgets=Listed(shares=(0.5, 1.0))),
+    fedcl() | SampledStaleness(),
+    curriculum_fl(),
 ]
 
 
@@ -328,17 +348,18 @@ def test_needs_are_those_of_all_parts() -> None:
 
 @pytest.mark.parametrize("name", PAPERS)
 def test_every_recipe_takes_the_common_settings_by_the_same_names(name: str) -> None:
+    cohort = {} if name == "centralised" else {"cohort": 3}
     recipe = PAPERS[name](
-        cohort=3, steps=4, batch=5, lr=0.6, momentum=0.7, nesterov=True, weight_decay=0.8, clip=0.9,
+        **cohort, steps=4, batch=5, lr=0.6, momentum=0.7, nesterov=True, weight_decay=0.8, clip=0.9,
         schedule=Cosine(), drop_last=True, keep_state=False,
     )  # fmt: skip
-    assert recipe.work == Steps(steps=4)
+    assert recipe.work.parts()[-1] == Steps(steps=4)
     assert recipe.batch == 5
     assert recipe.optimiser == LocalSgd(lr=0.6, momentum=0.7, nesterov=True, weight_decay=0.8, clip=0.9)
     assert recipe.schedule == Cosine()
     assert recipe.drop_last
     assert recipe.participation.size == (1 if name == "centralised" else 3)
-    assert PAPERS[name](epochs=0.5, batch=None).work == Epochs(epochs=0.5)
+    assert PAPERS[name](epochs=0.5, batch=None).work.parts()[-1] == Epochs(epochs=0.5)
 
 
 @pytest.mark.parametrize("name", PAPERS)
@@ -393,6 +414,8 @@ def test_an_unknown_preset_is_refused() -> None:
 
 def test_the_bounds() -> None:
     assert centralised().participation == Uniform(cohort=1)
+    with pytest.raises(UserError, match="one client, which holds all the data"):
+        centralised(cohort=1)
     assert centralised().optimiser.keep_state
     assert not centralised(keep_state=False).optimiser.keep_state
     assert local_only().regime == "local"

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from small import Explodes, Log, collection, dealt, experiment, federation, logged
 from torch import nn
 from torch.nn import functional
 
@@ -23,6 +22,7 @@ from polyrhythm.data.federation import Shares
 from polyrhythm.experiment import Evaluation, Until
 from polyrhythm.runs import VersionRecord, VisitRecord
 from polyrhythm.session import carry_out
+from small import Explodes, Log, collection, dealt, experiment, federation, logged
 
 
 def marked(which: list[int], mark: float = 99.0) -> Any:

@@ -15,7 +15,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from polyrhythm.slots.mechanism import Visit
-from polyrhythm.slots.order import Shuffled
+from polyrhythm.slots.order import Progress, Shuffled
 from polyrhythm.streams import Purpose, seeded_torch, stream, torch_generator, torch_seed
 
 PURPOSES: tuple[Purpose, ...] = ("partition", "split", "init", "cohort", "order", "augment", "network", "sample")
@@ -133,7 +133,8 @@ def test_draws_do_not_depend_on_the_process() -> None:
 
 def order(client: int, visit: int, epoch: int, seed: int = 0) -> list[int]:
     where = Visit(seed=seed, client=client, visit=visit, version=0, horizon=None, held=30, batch=1, epoch_steps=30)
-    return [int(position) for position in Shuffled().one_pass(where, ("visit", visit, epoch))]
+    start = Progress(step=0, steps=30)
+    return [int(position) for position in Shuffled().one_pass(where, ("visit", visit, epoch), None, start)]
 
 
 def test_orders_differ_by_visit_pass_client_and_seed_and_repeat_by_run() -> None:

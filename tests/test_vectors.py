@@ -97,7 +97,7 @@ def test_segments_are_aligned_disjoint_views_with_zero_gaps(bag: Bag) -> None:
     assert [s.name for s in layout.segments] == list(trainable)
     assert flat.weights.shape == (layout.size,)
     assert layout.parameters == sum(p.numel() for p in trainable.values())
-    assert layout.vector_bytes == sum(p.numel() * p.element_size() for p in trainable.values())
+    assert layout.vector_bytes == layout.parameters * flat.weights.element_size()
     covered = torch.zeros(layout.size, dtype=torch.int64)
     for segment, parameter in zip(layout.segments, trainable.values(), strict=True):
         view = segment.of(flat.weights)
@@ -311,7 +311,7 @@ def test_parameters_of_another_precision_follow_the_vector() -> None:
     net = nn.Sequential(nn.Linear(3, 4).bfloat16(), nn.Linear(4, 2))
     flat = FlatModel(net)
     assert flat.layout.dtype == torch.float32
-    assert flat.layout.vector_bytes == (12 + 4) * 2 + (8 + 2) * 4
+    assert flat.layout.vector_bytes == (12 + 4 + 8 + 2) * 4, "what travels is the vector"
     flat.weights.add_(0.1)
     assert torch.equal(flat.module.get_parameter("0.bias"), net.get_parameter("0.bias")), "not before refresh"
     flat.refresh()

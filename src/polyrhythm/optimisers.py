@@ -29,7 +29,7 @@ class LocalOptimiser(Settings):
         keep_state: whether momentum or moments persist over a client's visits.
     """
 
-    lr: Positive = 0.01
+    lr: Positive = 0.1
     weight_decay: NonNegative = 0.0
     clip: Positive | None = None
     keep_state: bool = False

@@ -73,7 +73,7 @@ class Recipe(Settings):
     server_step: ServerStep = Sgd()
     optimiser: LocalOptimiser = LocalSgd()
     schedule: Schedule = Constant()
-    batch: Count | None = 32
+    batch: Count | None = 10
     drop_last: bool = False
     regime: Literal["federated", "centralised", "local"] = "federated"
     notices: tuple[str, ...] = field(default=(), metadata=_NOT_DIGESTED)
@@ -106,6 +106,10 @@ class Recipe(Settings):
             why="only parts answer one of a recipe's questions",
             fix="see `polyrhythm methods` for the names of all parts",
         )
+
+    def called(self, title: str) -> Recipe:
+        """The same recipe under a paper's name; what was piped to make it is not worth a notice."""
+        return dataclasses.replace(self, title=title, notices=())
 
     def _replace(self, name: str, part: Settings, title: str) -> Recipe:
         before = getattr(self, name)

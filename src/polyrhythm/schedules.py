@@ -101,6 +101,10 @@ class Cosine(Schedule):
 class Power(Schedule):
     """(1 + alpha * at) ** -power, by default over the steps of a visit.
 
+    Args:
+        alpha: how soon it falls, per step or version; 0 is exactly constant.
+        power: how far.
+
     Reference: "When do curricula work in federated learning?", ICCV 2023, supplement 7: alpha 0.001, power 0.75,
     restarting every round.
     """

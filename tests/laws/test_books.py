@@ -215,9 +215,7 @@ def _lands_anyway(*given: Any) -> Any:
 def _takes_by_number(recipe: Any, setup: Any, layout: Any, state: Any, report: Report) -> Any:
     flight = state.flights.get(report.dispatch)
     if flight is not None:
-        report = replace(
-            report, client=flight.client, kind=flight.kind, visit=flight.visit, version=flight.version
-        )
+        report = replace(report, client=flight.client, kind=flight.kind, visit=flight.visit, version=flight.version)
     return _TAKE(recipe, setup, layout, state, report)
 
 

@@ -76,7 +76,9 @@ def test_one_client_is_centralised_training(trial: Trial, size: int) -> None:
     # A bias before BatchNorm has a gradient of rounding errors, which Adam would blow up to full steps.
     assume(trial.federation.net != "batchnorm" or "optimiser" not in trial.common)
     federation = Federation(sizes=(size,), net=trial.federation.net, dtype=torch.float64)
-    recipe = centralised(**in_double(trial, cohort=1, keep_state=True).common)
+    settings = in_double(trial, keep_state=True).common
+    del settings["cohort"]
+    recipe = centralised(**settings)
     story = run(recipe, federation)
     layout, first = federation.engine().layout, story.states[0]
     module = loaded(federation, layout, Model(weights=first.weights, buffers=first.buffers))

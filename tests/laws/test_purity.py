@@ -145,11 +145,21 @@ def test_the_same_goes_in_and_the_same_comes_out(trial: Trial, parts: tuple[Sett
             assert same(turn, again)
 
 
+def _train_instead(recipe: Any, assignment: Any, data: Any, engine: Any) -> Any:
+    received = Model(weights=assignment.weights, buffers=assignment.buffers)
+    engine.open(Opening(data=data, start=received, received=received, previous=None, reuse=False))
+    everything = np.arange(len(data))
+    engine.compute(*data.batch(everything, None), everything)
+    LocalSgd(lr=0.1).step_(engine.weights, engine.gradient, 0.1, {})
+    assignment.weights.copy_(engine.weights)
+    return _MEASURE(recipe, assignment, data, engine)
+
+
 @law(
     net=st.sampled_from(("perceptron", "batchnorm", "dropout", "odd")),
     broken_by={
         "a measurement trains": swap(
-            client, "_measure", lambda assignment, data, engine: _train_instead(assignment, data, engine)
+            client, "_measure", _train_instead
         ),
         "measured in training mode": swap(torch.nn.Module, "eval", lambda self: self),
     },
@@ -194,13 +204,3 @@ def test_evaluating_between_events_changes_no_weight(trial: Trial, parts: tuple[
     watched, alone = run(recipe, federation, watch=watch), run(recipe, federation)
     assert alike(watched, alone)
     assert same(watched.states, alone.states)
-
-
-def _train_instead(assignment: Any, data: Any, engine: Any) -> Any:
-    received = Model(weights=assignment.weights, buffers=assignment.buffers)
-    engine.open(Opening(data=data, start=received, received=received, previous=None, reuse=False))
-    everything = np.arange(len(data))
-    engine.compute(*data.batch(everything, None), everything)
-    LocalSgd(lr=0.1).step_(engine.weights, engine.gradient, 0.1, {})
-    assignment.weights.copy_(engine.weights)
-    return _MEASURE(assignment, data, engine)

@@ -172,7 +172,9 @@ def test_dropout_repeats_by_run_and_differs_by_client_and_visit(epochs: float, s
     broken_by={
         "the seed goes nowhere": lambda patch: (
             patch.setattr(Shuffled, "one_pass", lambda self, visit, *given: np.arange(visit.held)),
-            patch.setattr(Sweep, "invite", lambda self, s, state, call: (state, invitations(call.roster.all()[: self.size]))),
+            patch.setattr(
+                Sweep, "invite", lambda self, s, state, call: (state, invitations(call.roster.all()[: self.size]))
+            ),
         ),
     },
 )

@@ -116,8 +116,6 @@ class Spy:
         return self.shards[client]
 
 
-
-
 @functools.cache
 def _net(name: str, dtype: torch.dtype) -> nn.Module:
     with seeded_torch(0, "init", name):

@@ -27,8 +27,13 @@ Partition = Annotated[
     str | None,
     typer.Option("--partition", help="Who holds what, see `polyrhythm partitions`.  [default: dirichlet(alpha=0.3)]"),
 ]
+Model = Annotated[str | None, typer.Option("--model", help="See `polyrhythm models`.  [default: mlp]")]
 Seed = Annotated[int | None, typer.Option("--seed", help="Decides every random draw.  [default: 0]")]
 Validation = Annotated[float | None, typer.Option("--validation", help="Share of training data held out to choose by.")]
+Expert = Annotated[
+    str | None,
+    typer.Option("--expert", help="A trained model that says how difficult samples are, see `polyrhythm expert`."),
+]
 LocalTest = Annotated[
     str | None,
     typer.Option("--local-test", help='Share of each client\'s samples held out as its own test, or "natural".'),
@@ -56,7 +61,7 @@ def run(
     data: Data = None,
     clients: Clients = None,
     partition: Partition = None,
-    model: Annotated[str | None, typer.Option("--model", help="See `polyrhythm models`.  [default: mlp]")] = None,
+    model: Model = None,
     method: Annotated[
         str | None,
         typer.Option("--method", help="A recipe and parts, see `polyrhythm methods`.  [default: fedavg]"),
@@ -74,6 +79,7 @@ def run(
     seed: Seed = None,
     seeds: Annotated[str | None, typer.Option("--seeds", help="One run for each: 0-2, or 0,3,5.")] = None,
     init: Annotated[str | None, typer.Option("--init", help="Initial weights, a safetensors file.")] = None,
+    expert: Expert = None,
     validation: Validation = None,
     local_test: LocalTest = None,
     settings: Annotated[
@@ -99,12 +105,33 @@ def run(
         "seed": seed,
         "seeds": seeds,
         "init": init,
+        "expert": expert,
         "validation": validation,
         "local_test": local_test,
         "out": out,
         "name": name,
     }
     run_all(configure(experiment, options, settings or []), as_json=json)
+
+
+@app.command("expert")
+@guarded
+def train_expert(
+    data: Data = None,
+    model: Model = None,
+    epochs: Annotated[int, typer.Option("--epochs", help="Passes over the data.")] = 10,
+    batch: Annotated[int, typer.Option("--batch", help="Samples per step.")] = 64,
+    lr: Annotated[float, typer.Option("--lr", help="Learning rate.")] = 0.1,
+    seed: Seed = None,
+    output: Annotated[Path, typer.Option("--output", "-o", help="The safetensors file.")] = Path("expert.safetensors"),
+    json: Json = False,
+) -> None:
+    """Train an expert on all the data in one place: a model whose losses say how difficult each sample is."""
+    from polyrhythm.cli.configuration import configure
+    from polyrhythm.cli.experts import train
+
+    configuration = configure(None, {"data": data, "model": model, "seed": seed}, [])
+    train(configuration, output, epochs=epochs, batch=batch, lr=lr, as_json=json)
 
 
 @app.command()
@@ -173,6 +200,7 @@ def data_show(
     clients: Clients = None,
     partition: Partition = None,
     seed: Seed = None,
+    expert: Expert = None,
     validation: Validation = None,
     local_test: LocalTest = None,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Draw the labels into a .png or .html.")] = None,
@@ -186,6 +214,7 @@ def data_show(
         "clients": clients,
         "partition": partition,
         "seed": seed,
+        "expert": expert,
         "validation": validation,
         "local_test": local_test,
     }

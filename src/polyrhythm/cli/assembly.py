@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
 
 from polyrhythm.cli import names
 from polyrhythm.cli.configuration import Configuration
-from polyrhythm.data import Collection, federate
+from polyrhythm.data import Collection, Federation, federate
+from polyrhythm.difficulty import expert_about, expert_losses
 from polyrhythm.experiment import Evaluation, Experiment, Until
+from polyrhythm.models.building import build
+from polyrhythm.streams import seeded_torch
+from polyrhythm.tasks import task
 
 
 def assemble(configuration: Configuration) -> Iterator[Experiment]:
@@ -17,18 +24,8 @@ def assemble(configuration: Configuration) -> Iterator[Experiment]:
         UserError: anything that can be known to be wrong before the first round.
     """
     recipe, fleet = names.recipe(configuration.method), names.fleet(configuration.fleet)
-    partition = names.partition(configuration.partition)
     model = names.model(configuration.model or "mlp")
-    collection: Collection = names.source(configuration.data)
-    for seed in configuration.seeds or (configuration.seed,):
-        federation = federate(
-            collection,
-            partition,
-            configuration.clients,
-            seed,
-            validation=configuration.validation,
-            local_test=configuration.local_test,
-        )
+    for seed, federation, expert in federations(configuration):
         yield Experiment(
             federation=federation,
             model=model,
@@ -39,6 +36,38 @@ def assemble(configuration: Configuration) -> Iterator[Experiment]:
             seed=seed,
             evaluation=Evaluation(**configuration.evaluation.model_dump()),
             initial=configuration.init,
+            expert=expert,
             name=configuration.name,
             config=configuration.plain() | {"seed": seed, "resolved": {"recipe": recipe.describe()}},
         )
+
+
+def federations(configuration: Configuration) -> Iterator[tuple[int, Federation, np.ndarray | None]]:
+    """For each seed the data, split, and each training sample's loss under the expert, if there is one.
+
+    The data are loaded, and scored, once.
+    """
+    partition = names.partition(configuration.partition)
+    collection: Collection = names.source(configuration.data)
+    losses = None
+    if configuration.expert is not None:
+        losses = _losses(Path(configuration.expert), collection, configuration.model or "mlp")
+        collection = collection.with_column("difficulty", losses)
+    for seed in configuration.seeds or (configuration.seed,):
+        federation = federate(
+            collection,
+            partition,
+            configuration.clients,
+            seed,
+            validation=configuration.validation,
+            local_test=configuration.local_test,
+        )
+        yield seed, federation, losses
+
+
+def _losses(path: Path, collection: Collection, model: str) -> np.ndarray:
+    """Under the architecture that the file names; under the experiment's own if it names none."""
+    builder = names.model(expert_about(path).get("model") or model)
+    with seeded_torch(0, "init"):
+        module = build(builder, collection.train.shape, collection.outputs)
+    return expert_losses(path, module, collection.train, task(collection.task))

@@ -63,6 +63,7 @@ class Configuration(BaseModel):
     validation: Share = 0.0
     local_test: Share | Literal["natural"] = 0.0
     init: Text | None = None
+    expert: Text | None = None
     evaluation: EvaluationSettings = Field(default_factory=EvaluationSettings)
     name: Annotated[str, MaxLen(200)] = ""
     out: Text = "runs"
@@ -106,6 +107,7 @@ TAKES = {
     "validation": _SHARE,
     "local_test": f'{_SHARE}, or "natural"',
     "init": "the path of a file",
+    "expert": "the path of a file, as `polyrhythm expert` makes it",
     "evaluation": "every or train_samples, each with a number",
     "evaluation.every": _POSITIVE,
     "evaluation.train_samples": _WHOLE,
@@ -199,7 +201,9 @@ def _put(values: dict[str, Any], setting: str) -> None:
 
 
 # Keys whose value stays text until it is read as what it stands for: `--set method=fedprox(mu=1)`.
-_TEXTS = {"data", "partition", "model", "method", "fleet", "init", "name", "out", "until", "seeds", "local_test"}
+_TEXTS = {
+    *("data", "partition", "model", "method", "fleet", "init", "expert", "name", "out", "until", "seeds", "local_test"),
+}
 
 
 def _with_texts_read(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -77,12 +77,22 @@ def _part(call: Call) -> object:
 
 def partition(text: str) -> Partition:
     """A partition from its name and settings."""
-    call = parse_call(text)
+    return _partition(parse_call(text))
+
+
+def _partition(call: Call) -> Partition:
     known = {_key(name): made for name, made in PARTITIONS.items()}
     if _key(call.name) not in known:
         raise unknown("partition", call.name, PARTITIONS)
-    made: Partition = _make(call, known[_key(call.name)], _plain)
+    made: Partition = _make(call, known[_key(call.name)], _of_partition)
     return made
+
+
+def _of_partition(name: str, value: Any) -> Any:
+    """A setting of a partition; `inner` is a partition itself."""
+    if name == "inner" and isinstance(value, (str, Call)):
+        return _partition(value if isinstance(value, Call) else parse_call(value))
+    return _plain(name, value)
 
 
 def source(text: str) -> Collection:

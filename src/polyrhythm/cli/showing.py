@@ -14,10 +14,11 @@ from rich.table import Table
 from rich.text import Text
 
 from polyrhythm.cli import names
+from polyrhythm.cli.assembly import federations
 from polyrhythm.cli.configuration import Configuration
 from polyrhythm.cli.output import Screen, print_json
 from polyrhythm.cli.results import draw_scores
-from polyrhythm.data import PARTITIONS, SOURCES, federate
+from polyrhythm.data import PARTITIONS, SOURCES
 from polyrhythm.data.picture import draw, summary, summary_table
 from polyrhythm.models.catalogue import MODELS
 from polyrhythm.models.projection import with_projection
@@ -111,14 +112,7 @@ def list_sources() -> None:
 
 def show_data(configuration: Configuration, output: Path | None) -> None:
     """A data set split over clients."""
-    federation = federate(
-        names.source(configuration.data),
-        names.partition(configuration.partition),
-        configuration.clients,
-        configuration.seed,
-        validation=configuration.validation,
-        local_test=configuration.local_test,
-    )
+    _, federation, _ = next(federations(configuration))
     console = Screen()
     console.print(summary_table(summary(federation)))
     if output is not None:

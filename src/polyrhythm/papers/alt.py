@@ -33,4 +33,4 @@ def alt(
     """
     paper = Common(cohort=10, epochs=10.0, batch=64, lr=0.01, momentum=0.9, weight_decay=1e-5, drop_last=True)
     stop = StopOnDrift(a=a, b=b, representation=representation, batch=batch_rule)
-    return recipe("alt", common, preset=preset, paper=paper) | stop
+    return (recipe("alt", common, preset=preset, paper=paper) | stop).called("alt")

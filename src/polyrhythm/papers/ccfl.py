@@ -34,4 +34,5 @@ def ccfl(
     """
     paper = Common(cohort=20, steps=200, batch=32, lr=0.01)
     skip = SkipAndEstimate(budgets=budgets, schedule=schedule_of_work, storage=storage)
-    return recipe("ccfl", common, preset=preset, paper=paper, sharing=Equal()) | skip
+    made = recipe("ccfl", common, preset=preset, paper=paper, sharing=Equal())
+    return (made | skip).called("ccfl")

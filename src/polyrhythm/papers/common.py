@@ -120,7 +120,7 @@ def _optimiser(title: str, given: Mapping[str, Any], asked: Collection[str]) -> 
     names = ("lr", "weight_decay", "clip", "keep_state", "momentum", "nesterov")
     settings = {name: given[name] for name in names if name in given}
     if kind == "sgd":
-        return LocalSgd(**{"lr": 0.1} | settings)
+        return LocalSgd(**settings)
     foreign = [name for name in ("momentum", "nesterov") if settings.pop(name, None) and name in asked]
     if foreign:
         raise UserError(

@@ -50,4 +50,4 @@ def curriculum_fl(
     made = recipe("curriculum_fl", common, preset=preset, paper=paper, order=samples) | Sweep()
     if isinstance(made.work, Epochs):
         made = replace(made, work=replace(made.work, rule=step_rule))
-    return replace(made, title="curriculum_fl", notices=())
+    return made.called("curriculum_fl")

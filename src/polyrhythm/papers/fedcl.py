@@ -36,4 +36,4 @@ def fedcl(*, delta: float = 0.01, kdd23: bool = False, preset: Preset = None, **
         paper = Common(cohort=16, epochs=3.0, batch=16, lr=0.01, momentum=0.9, weight_decay=1e-5, clip=10.0)
         paper["schedule"] = Exponential(gamma=0.9)
         preset = preset or "paper"
-    return recipe("fedcl", common, preset=preset, paper=paper) | policy
+    return (recipe("fedcl", common, preset=preset, paper=paper) | policy).called("fedcl")

@@ -109,7 +109,7 @@ class ControlVariates(Correction):
     state, one per client that has trained; one extra vector down and one up.
 
     Departures: K counts the steps truly taken. A parameter that a client never steps, because its loss does not depend
-    on it, keeps its c_i. Local Adam and optimiser state kept over visits are refused, since
+    on it, keeps its c_i. Local Adam and momentum kept over visits are refused, since
     (w0 - w_K) / travel would then be no gradient.
 
     Reference: Karimireddy et al., "SCAFFOLD: Stochastic Controlled Averaging for Federated Learning", ICML 2020,
@@ -210,7 +210,7 @@ class DynamicRegularisation(Correction):
     Reference: Acar et al., "Federated Learning Based on Dynamic Regularization", ICLR 2021, Algorithm 1.
     """
 
-    alpha: Positive = 0.01
+    alpha: Positive = 0.1
 
     def server_start(self, setup: Setup) -> State:
         return {"h": setup.zeros(wide=True)}

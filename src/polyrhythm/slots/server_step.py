@@ -86,7 +86,7 @@ class Adaptive(ServerStep):
         epsilon_place: "outside": sqrt(v) + epsilon; "inside": sqrt(v + epsilon^2); "floor": sqrt(max(v, epsilon)).
     """
 
-    lr: Positive = 0.01
+    lr: Positive = 0.03
     beta1: Decay = 0.9
     epsilon: Positive = 1e-3
     initial: NonNegative = 0.0
@@ -134,6 +134,7 @@ class Adagrad(Adaptive):
     Reference: Reddi et al., ICLR 2021, Algorithm 2 (FedAdagrad).
     """
 
+    lr: Positive = 0.1
     beta1: Decay = 0.0
 
     def second(self, state: State, square: Tensor) -> dict[str, Tensor]:
@@ -197,6 +198,7 @@ class AMSGrad(Adaptive):
     Reference: Wang, Lin, Chen, "Communication-Efficient Adaptive Federated Learning", ICML 2022, Algorithm 1 (FedAMS).
     """
 
+    lr: Positive = 0.1
     beta2: Decay = 0.99
     epsilon_place: Literal["outside", "inside", "floor"] = "floor"
 

@@ -100,7 +100,7 @@ class Epochs(Work):
             them, which is one more where the batch divides n_i.
     """
 
-    epochs: Positive = 1.0
+    epochs: Positive = 2.0
     rule: Literal["passes", "code"] = "passes"
 
     def plan(self, setup: Setup, visit: Visit, state: State, brief: State) -> Plan:

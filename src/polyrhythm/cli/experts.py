@@ -1,0 +1,55 @@
+"""`polyrhythm expert`: trains the model that says how difficult samples are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import typer
+
+from polyrhythm.cli import names
+from polyrhythm.cli.configuration import Configuration
+from polyrhythm.cli.guard import INTERRUPTED, stopped_by_sigterm
+from polyrhythm.cli.output import Screen, print_json
+from polyrhythm.expert import train_expert
+from polyrhythm.runs.progress import LiveProgress
+
+
+def train(configuration: Configuration, output: Path, *, epochs: int, batch: int, lr: float, as_json: bool) -> None:
+    """Trains and saves an expert.
+
+    Raises:
+        UserError: something is wrong that can be known before the training.
+        RunFailed: the training diverged, or the file cannot be written.
+        typer.Exit: it was stopped; nothing is saved.
+    """
+    screen, model = Screen(stderr=as_json), configuration.model or "mlp"
+    builder = names.model(model)
+    with stopped_by_sigterm():
+        summary = train_expert(
+            names.source(configuration.data),
+            builder,
+            output,
+            epochs=epochs,
+            batch=batch,
+            lr=lr,
+            seed=configuration.seed,
+            called=model,
+            observers=[LiveProgress(screen)],
+        )
+    if summary["status"] == "stopped":
+        screen.print("stopped; no expert was saved")
+        raise typer.Exit(INTERRUPTED)
+    if as_json:
+        print_json({"expert": str(output), **summary})
+        return
+    screen.print(
+        f"{model} on {configuration.data}: test accuracy {summary['final_accuracy']:.4f} after {epochs} epochs",
+        highlight=False,
+        markup=False,
+    )
+    screen.print(
+        f'saved in {output}; use it: polyrhythm run --expert {output} --method "fedavg | curriculum(score=expert)"',
+        highlight=False,
+        markup=False,
+        soft_wrap=True,
+    )

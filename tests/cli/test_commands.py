@@ -1,0 +1,230 @@
+"""Every command, as a person, a pipe or a program meets it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from polyrhythm.runs import Run
+from terminal import Command
+
+QUICK = ("--rounds", "3", "--model", "logistic")
+FIELDS = {
+    *("run_id", "rounds", "final_accuracy", "best_accuracy", "last20_mean", "last20_sd", "client_updates"),
+    *("local_steps", "samples", "flops", "bytes_up", "bytes_down", "wall_seconds", "digest"),
+}
+
+
+def test_a_run_prints_its_plan_curve_and_result(polyrhythm: Command, tmp_path: Path) -> None:
+    found = polyrhythm("run", *QUICK, "--out", str(tmp_path), "--name", "first")
+    assert found.code == 0
+    assert found.err == ""
+    for part in ("digits", "dirichlet(alpha=0.3)", "fedavg", "test accuracy", "final accuracy", "polyrhythm show"):
+        assert part in found.out
+    assert Run.open("first", tmp_path).status == "finished"
+
+
+def test_json_is_one_line_with_every_field(polyrhythm: Command, tmp_path: Path) -> None:
+    found = polyrhythm("run", *QUICK, "--out", str(tmp_path), "--json", "--clients", "5")
+    line, rest = found.out.split("\n")
+    summary = json.loads(line)
+    assert rest == ""
+    assert set(summary) >= FIELDS
+    assert "note: cohort 10, but 5 clients hold data" in found.err
+    assert summary["digest"] == Run.open(summary["run_id"], tmp_path).summary["digest"]
+
+
+def test_the_same_experiment_in_three_forms_has_one_digest(polyrhythm: Command, tmp_path: Path) -> None:
+    method = "fedprox(mu=0.1, cohort=5) | server_momentum(beta=0.5)"
+    file = tmp_path / "experiment.toml"
+    file.write_text(f'model = "logistic"\nrounds = 3\nmethod = {json.dumps(method.split(" | "))}\n')
+    ways = [
+        ("run", *QUICK, "--method", method),
+        ("run", str(file)),
+        ("run", *QUICK, "--set", f"method={method}"),
+    ]
+    digests = {json.loads(polyrhythm(*way, "--json", "--out", str(tmp_path / "r")).out)["digest"] for way in ways}
+    assert len(digests) == 1
+
+
+def test_seeds_make_a_run_each_and_their_spread(polyrhythm: Command, tmp_path: Path) -> None:
+    found = polyrhythm("run", *QUICK, "--seeds", "0-2", "--out", str(tmp_path))
+    assert found.out.count("final accuracy") == 3
+    assert "sample sd over seeds" in found.out
+    lines = polyrhythm("run", *QUICK, "--seeds", "1,2", "--json", "--out", str(tmp_path)).out.splitlines()
+    assert len({json.loads(line)["digest"] for line in lines}) == 2
+
+
+def test_show_and_runs(polyrhythm: Command, tmp_path: Path) -> None:
+    out = ("--out", str(tmp_path))
+    run_id = json.loads(polyrhythm("run", *QUICK, *out, "--json", "--name", "mine").out)["run_id"]
+    for reference in (run_id, "mine", run_id[:-1]):
+        assert run_id in polyrhythm("show", reference, *out).out
+    assert json.loads(polyrhythm("show", "mine", *out, "--json").out)["run_id"] == run_id
+    assert "mine" in polyrhythm("runs", *out).out
+    assert json.loads(polyrhythm("runs", *out, "--json").out)["name"] == "mine"
+    assert polyrhythm("show", "nobody", *out).code == 2
+    assert polyrhythm("runs", "--out", str(tmp_path / "nothing")).code == 2
+
+
+@pytest.mark.parametrize("command", ["methods", "models", "partitions", "data"])
+def test_lists_have_a_line_of_help_for_every_name(polyrhythm: Command, command: str) -> None:
+    from polyrhythm.cli import names
+    from polyrhythm.data import PARTITIONS, SOURCES
+    from polyrhythm.models.catalogue import MODELS
+
+    known = {"methods": [*names.RECIPES, *names.PARTS], "models": MODELS, "partitions": PARTITIONS, "data": SOURCES}
+    found = polyrhythm(command)
+    assert found.code == 0
+    for name in known[command]:
+        assert name in found.out
+
+
+def test_data_show_prints_and_draws(polyrhythm: Command, tmp_path: Path) -> None:
+    page = tmp_path / "labels.html"
+    found = polyrhythm("data", "show", "--clients", "6", "--validation", "0.1", "-o", str(page))
+    assert found.code == 0
+    assert "label entropy" in found.out
+    assert "vega" in page.read_text().lower()
+    assert polyrhythm("data", "show", "-o", str(tmp_path / "labels.bmp")).code == 2
+
+
+def test_initial_weights_continue_a_run(polyrhythm: Command, tmp_path: Path) -> None:
+    out = ("--out", str(tmp_path), "--json")
+    first = json.loads(polyrhythm("run", *QUICK, *out).out)
+    weights = tmp_path / first["run_id"] / "final.safetensors"
+    assert polyrhythm("run", *QUICK, *out, "--init", str(weights)).code == 0
+    started = Run.open(json.loads(polyrhythm("run", *QUICK, *out, "--init", str(weights)).out)["run_id"], tmp_path)
+    assert started.history["test_accuracy"].iloc[0] == pytest.approx(first["final_accuracy"])
+    assert polyrhythm("run", "--model", "mlp", *out, "--init", str(weights)).code == 2
+    weights.write_bytes(b"no weights")
+    assert "not readable" in polyrhythm("run", *QUICK, *out, "--init", str(weights)).err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--method", "fedprx"), "did you mean 'fedprox'"),
+        (("--data", "digitz"), "did you mean 'digits'"),
+        (("--model", "lenet5"), "lenet5"),
+        (("--partition", "dirichlet"), "alpha"),
+        (("--partition", "dirichlet(alpha=-1)"), "alpha = -1"),
+        (("--clients", "5000"), "5,000"),
+        (("--rounds", "0"), "rounds = 0"),
+        (("--seed", "-1"), "seed = -1"),
+        (("--until", "accuracy"), "accuracy=0.9"),
+        (("--method", "fedavg(schedule=cosine)", "--until", "updates=10"), "without rounds"),
+        (("--fleet", "fast"), "unknown fleet"),
+        (("--data", "fashion-mnist(folder=/nowhere)"), "/nowhere"),
+        (("--data", "npz(path=/nowhere.npz)"), "/nowhere.npz"),
+        (("--validation", "2"), "validation"),
+        (("--model", "no_module:Net"), "no_module"),
+    ],
+)
+def test_a_users_mistake_ends_with_2_and_four_lines(
+    polyrhythm: Command, tmp_path: Path, arguments: tuple[str, ...], words: str
+) -> None:
+    found = polyrhythm("run", *arguments, "--out", str(tmp_path / "runs"))
+    assert found.code == 2, found.err
+    assert words in found.err
+    for line in ("error: ", "  expected: ", "  because:  ", "  do:       "):
+        assert line in found.err
+    assert "Traceback" not in found.err
+    assert not list(tmp_path.glob("runs/*/"))
+
+
+def test_a_folder_that_cannot_be_written_is_refused_before_round_1(polyrhythm: Command, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    found = polyrhythm("run", *QUICK, "--out", str(tmp_path / "file"))
+    assert found.code == 2
+    assert "file" in found.err
+
+
+def test_a_diverging_run_ends_with_1_and_keeps_its_record(polyrhythm: Command, tmp_path: Path) -> None:
+    found = polyrhythm("run", "--method", "fedavg(lr=1e30)", "--rounds", "5", "--out", str(tmp_path))
+    assert found.code == 1
+    assert "lower the learning rate" in found.err
+    assert "Traceback" not in found.err
+    (folder,) = (p for p in tmp_path.iterdir() if p.is_dir())
+    assert Run.open(folder.name, tmp_path).status == "failed"
+    assert (folder / "final.safetensors").exists()
+
+
+def test_what_a_users_model_raises_is_one_line_and_a_log(polyrhythm: Command, tmp_path: Path) -> None:
+    (tmp_path / "brittle.py").write_text(
+        "from torch import nn\n"
+        "class Net(nn.Module):\n"
+        "    def __init__(self):\n"
+        "        super().__init__()\n"
+        "        self.linear = nn.Linear(64, 10)\n"
+        "    def forward(self, x):\n"
+        "        if self.training:\n"
+        "            raise KeyError('sensor')\n"
+        "        return self.linear(x.flatten(1))\n"
+    )
+    sys.path.insert(0, str(tmp_path))
+    try:
+        found = polyrhythm("run", "--model", "brittle:Net", "--out", str(tmp_path / "runs"))
+    finally:
+        sys.path.remove(str(tmp_path))
+    assert found.code == 1
+    assert "KeyError: 'sensor' (this happened to client" in found.err
+    assert "Traceback" not in found.err
+    (log,) = (tmp_path / "runs").glob("*/error.log")
+    assert "raise KeyError" in log.read_text()
+
+
+@pytest.mark.parametrize(("encoding", "columns"), [("ascii", 80), ("utf-8", 30), ("latin-1", 200)])
+def test_any_terminal_will_do(polyrhythm: Command, tmp_path: Path, encoding: str, columns: int) -> None:
+    for arguments in (("run", *QUICK, "--out", str(tmp_path)), ("runs", "--out", str(tmp_path)), ("methods",)):
+        found = polyrhythm(*arguments, encoding=encoding, columns=columns)
+        assert found.code == 0, found.err
+
+
+def test_help_and_version(polyrhythm: Command) -> None:
+    assert polyrhythm("--version").out.startswith("polyrhythm 0.")
+    found = polyrhythm("run", "--help")
+    for option in ("--data", "--clients", "--partition", "--model", "--method", "--fleet", "--rounds", "--until"):
+        assert option in found.out
+    for option in ("--seed", "--seeds", "--init", "--validation", "--set", "--out", "--name", "--json"):
+        assert option in found.out
+    assert polyrhythm("run", "--no-such-option").code == 2
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_stops_a_run_and_keeps_its_record(tmp_path: Path, number: signal.Signals) -> None:
+    arguments = ["run", "--rounds", "100000", "--model", "logistic", "--out", str(tmp_path), "--json"]
+    code = "from polyrhythm.cli import main; main()"
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    end = time.monotonic() + 60
+    while time.monotonic() < end and not list(tmp_path.glob("*/best.safetensors")):
+        time.sleep(0.1)
+    os.kill(process.pid, number)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 130, err
+    summary = json.loads(out)
+    assert summary["status"] == "stopped"
+    run = Run.open(summary["run_id"], tmp_path)
+    assert run.status == "stopped"
+    assert len(run.history) == summary["rounds"] + 1
+
+
+def test_whoever_stops_reading_stops_nothing(tmp_path: Path) -> None:
+    code = "from polyrhythm.cli import main; main()"
+    process = subprocess.Popen([sys.executable, "-c", code, "methods"], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert process.stdout is not None
+    assert process.stderr is not None
+    process.stdout.readline()
+    process.stdout.close()
+    assert process.stderr.read() == b""
+    assert process.wait(timeout=60) == 0
+    process.stderr.close()

@@ -1,0 +1,104 @@
+"""Defaults, under a file, under options, under --set."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from polyrhythm.cli.configuration import Configuration, configure
+from polyrhythm.errors import UserError
+
+
+def written(folder: Path, text: str) -> Path:
+    path = folder / "experiment.toml"
+    path.write_text(text)
+    return path
+
+
+def test_later_layers_win(tmp_path: Path) -> None:
+    file = written(tmp_path, 'method = "scaffold"\nrounds = 7\nclients = 9\n[evaluation]\nevery = 3\n')
+    assert configure(file, {}, []).method == "scaffold"
+    made = configure(file, {"rounds": 8, "clients": None}, ["clients=10"])
+    assert (made.method, made.rounds, made.clients, made.evaluation.every) == ("scaffold", 8, 10, 3)
+    made = configure(file, {}, ["evaluation.train_samples=50", "method=fedprox(mu=1) | sweep"])
+    assert (made.evaluation.every, made.evaluation.train_samples) == (3, 50)
+    assert made.method == "fedprox(mu=1) | sweep"
+
+
+def test_a_list_of_names_is_a_pipe(tmp_path: Path) -> None:
+    file = written(tmp_path, 'method = ["fedprox(mu=0.01)", "server_adam(lr=0.01)"]\n')
+    assert configure(file, {}, []).method == "fedprox(mu=0.01) | server_adam(lr=0.01)"
+
+
+def test_defaults_follow_from_the_rest() -> None:
+    assert configure(None, {}, []).model_dump(include={"clients", "rounds", "model"}) == {
+        "clients": 20,
+        "rounds": 30,
+        "model": "mlp",
+    }
+    assert configure(None, {"partition": "by_column(column=ward)"}, []).clients is None
+    assert configure(None, {"until": "updates=100"}, []).rounds is None
+    assert configure(None, {"data": "shakespeare(path=x)"}, []).model == "char-lstm"
+
+
+def test_until_and_seeds_in_both_forms(tmp_path: Path) -> None:
+    text = configure(None, {"until": "accuracy=0.9, updates=1000", "seeds": "0-2,7"}, [])
+    assert (text.until.accuracy, text.until.updates, text.until.time) == (0.9, 1000, None)
+    assert text.seeds == (0, 1, 2, 7)
+    file = written(tmp_path, "seeds = [0, 3]\n[until]\ntime = 60.0\n")
+    assert configure(file, {}, []).seeds == (0, 3)
+    assert configure(file, {}, []).until.time == 60
+    assert configure(file, {"seed": 5}, []).seeds is None
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("learning_rte = 0.1", "unknown key 'learning_rte'"),
+        ("roundz = 3", "unknown key 'roundz'"),
+        ("rounds = 1e2", "rounds = 100.0"),
+        ('rounds = "30"', "rounds = '30'"),
+        ("clients = -3", "clients = -3"),
+        ("seed = true", "seed = True"),
+        ("[evaluation]\nevry = 2", "unknown key 'evry'"),
+        ("[until]\naccuracy = 90", "until.accuracy = 90"),
+        ("validation = 1.0", "validation = 1.0"),
+        ("rounds =", "experiment.toml"),
+    ],
+)
+def test_a_wrong_file_is_refused_with_its_place(tmp_path: Path, text: str, found: str) -> None:
+    with pytest.raises(UserError) as caught:
+        configure(written(tmp_path, text), {}, [])
+    assert found in caught.value.found
+    assert "experiment.toml" in caught.value.found
+
+
+def test_all_mistakes_are_said_at_once_with_the_nearest_name(tmp_path: Path) -> None:
+    with pytest.raises(UserError) as caught:
+        configure(written(tmp_path, 'roundz = 3\nclients = "many"\n'), {"seed": -1}, [])
+    for part in ("3 mistakes", "'roundz'", "did you mean 'rounds'", "clients = 'many'", "command line: seed = -1"):
+        assert part in caught.value.found
+
+
+@pytest.mark.parametrize("setting", ["rounds", "=3", "evaluation.=3", "rounds=", "no.such=1", "rounds.x=1"])
+def test_a_wrong_setting_is_refused(setting: str) -> None:
+    with pytest.raises(UserError):
+        configure(None, {}, [setting])
+
+
+@pytest.mark.parametrize("text", ["2-0", "a", "1..3", "", "-1"])
+def test_wrong_seeds_are_refused(text: str) -> None:
+    with pytest.raises(UserError):
+        configure(None, {"seeds": text}, [])
+
+
+def test_a_missing_file_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="no such file"):
+        configure(tmp_path / "nothing.toml", {}, [])
+
+
+def test_what_decides_no_number_is_no_part_of_the_configuration() -> None:
+    one = configure(None, {"out": "a", "name": "x"}, []).plain()
+    assert one == configure(None, {"out": "b", "name": "y"}, []).plain()
+    assert set(one) == set(Configuration.model_fields) - {"out", "name", "seeds"}

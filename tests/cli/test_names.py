@@ -1,0 +1,104 @@
+"""From names to things."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+import polyrhythm as pr
+from polyrhythm.cli import names
+from polyrhythm.errors import UserError
+from polyrhythm.recipe import Recipe
+from polyrhythm.slots.budgets import Levels, SlowShare
+from polyrhythm.slots.critical import CriticalPeriods, FisherTrace, GradientNorm
+from polyrhythm.slots.order import Curriculum
+from polyrhythm.slots.pacing import Pacing
+
+
+@pytest.mark.parametrize(
+    ("text", "recipe"),
+    [
+        ("fedavg", pr.fedavg()),
+        (
+            "fedprox(mu=0.01, cohort=10, epochs=2, batch=10, lr=0.01) | server_adam(lr=0.01)",
+            pr.fedprox(mu=0.01, cohort=10, epochs=2, batch=10, lr=0.01) | pr.server_adam(lr=0.01),
+        ),
+        (
+            "scaffold | prox(mu=1) | sweep | server-momentum",
+            pr.scaffold() | pr.prox(mu=1) | pr.sweep() | pr.server_momentum(),
+        ),
+        ("fedavg(batch=none, schedule=cosine(floor=0.1))", pr.fedavg(batch=None, schedule=pr.cosine(floor=0.1))),
+        ("fedavg(schedule=power)", pr.fedavg(schedule=pr.power())),
+        ("moon(layer='features', preset=paper)", pr.moon(layer="features", preset="paper")),
+        ("ccfl(budgets=budgets(levels=2))", pr.ccfl(budgets=Levels(levels=2))),
+        ("cc_fedadam(max_delay=3, spread=1, cohort=4)", pr.cc_fedadam(max_delay=3, spread=1, cohort=4)),
+        (
+            "fedavg | critical_periods(detector=fisher_trace, watch=[gradient_norm(reduce=sum)])",
+            pr.fedavg() | CriticalPeriods(detector=FisherTrace(), watch=(GradientNorm(reduce="sum"),)),
+        ),
+        (
+            "fedavg | curriculum(score=both, pacing=pacing(family=root, a=0.5))",
+            pr.fedavg() | Curriculum(score="both", pacing=Pacing(family="root", a=0.5)),
+        ),
+        ("curriculum_fl(pacing=root)", pr.curriculum_fl(pacing="root")),
+    ],
+)
+def test_text_and_python_give_the_same_recipe(text: str, recipe: Recipe) -> None:
+    assert names.recipe(text).digest == recipe.digest
+
+
+def test_every_recipe_and_part_can_be_named() -> None:
+    for name in names.RECIPES:
+        assert isinstance(names.recipe(name), Recipe)
+    for name, part in names.PARTS.items():
+        needed = {"every": 5, "gamma": 0.9}
+        given = ", ".join(f"{f}={v}" for f, v in needed.items() if f in part.__dataclass_fields__)
+        assert isinstance(names.recipe(f"fedavg | {name}({given})"), Recipe)
+
+
+@pytest.mark.parametrize(
+    ("text", "found", "fix"),
+    [
+        ("fedprx(mu=1)", "unknown recipe 'fedprx'", "'fedprox'"),
+        ("fedavg | serveradam", "unknown part 'serveradam'", "'server_adam'"),
+        ("fedavg(mu=1)", "unknown setting 'mu' in fedavg", ""),
+        ("fedprox(m=1)", "unknown setting 'm' in fedprox", "'mu'"),
+        ("prox(mu=1)", "begins with a part", "fedavg | prox(mu=1)"),
+        ("fedavg | fedprox", "a whole recipe (fedprox) on the right", "start from fedprox"),
+        ("fedavg(1)", "1 has no name", "name=1"),
+        ("fedavg | exponential", "exponential without gamma", "gamma"),
+        ("fedavg(schedule=cosin)", "unknown schedule 'cosin'", "'cosine'"),
+        ("fedavg(lr=fast)", "lr = 'fast'", "0.1"),
+        ("scaffold | dynamic_regularisation", "control_variates and dynamic_regularisation", "keep"),
+        ("scaffold(optimiser=adam)", "control_variates with local_adam", "sgd"),
+        ("fedavg(epochs=1, steps=2)", "epochs=1 and steps=2", "leave one"),
+    ],
+)
+def test_a_refusal_says_what_and_what_to_do(text: str, found: str, fix: str) -> None:
+    with pytest.raises(UserError) as caught:
+        names.recipe(text)
+    assert found in caught.value.found
+    assert fix in caught.value.fix
+
+
+def test_fleets_and_their_budgets() -> None:
+    assert names.fleet("uniform").budgets is None
+    assert names.fleet('uniform | budgets(levels=4, order="code")').budgets == Levels(levels=4, order="code")
+    assert names.fleet("uniform | slow_share(share_slow=0.5, period=8)").budgets == SlowShare(share_slow=0.5, period=8)
+    with pytest.raises(UserError, match="unknown fleet"):
+        names.fleet("unifrm")
+    with pytest.raises(UserError, match="unknown part of a fleet"):
+        names.fleet("uniform | uniform")
+
+
+def test_models_with_settings_heads_and_paths() -> None:
+    shape, outputs = (1, 8, 8), 10
+    small = names.model("mlp(hidden=[5])")(shape, outputs)
+    assert sum(p.numel() for p in small.parameters()) == 64 * 5 + 5 + 5 * 10 + 10
+    headed = names.model("with_projection(mlp(hidden=[5]), size=7)")(shape, outputs)
+    assert headed.projection(torch.zeros(2, 5)).shape == (2, 7)
+    assert isinstance(names.model("torch.nn:Identity")(shape, outputs), torch.nn.Identity)
+    with pytest.raises(UserError, match="unknown model"):
+        names.model("lenet6")
+    with pytest.raises(UserError, match="could not be imported"):
+        names.model("no_such_module:Net")

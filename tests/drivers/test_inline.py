@@ -1,0 +1,84 @@
+"""The virtual clock."""
+
+from __future__ import annotations
+
+import pytest
+from torch import nn
+
+import polyrhythm as pr
+from polyrhythm.drivers.inline import InlineDriver
+from polyrhythm.drivers.roster import OpenRoster
+from polyrhythm.errors import RunFailed
+from polyrhythm.fleet import Fleet
+from polyrhythm.wires import Report
+from small import collection, dealt, experiment
+
+
+class ByClient(Fleet):
+    """Client i needs 10 - i seconds, whatever it does."""
+
+    def duration(self, report: Report) -> float:
+        return 10.0 - report.client
+
+
+def driver(fleet: Fleet, sizes: list[int] | None = None, **changes: object) -> InlineDriver:
+    made = experiment(
+        federation=dealt(collection(), sizes or [15, 15, 15, 15]), recipe=pr.fedavg(cohort=4, batch=5), **changes
+    )
+    return InlineDriver(
+        made.recipe,
+        made.setup,
+        made.engine,
+        made.data_of,
+        fleet,
+        OpenRoster(made.federation.clients, made.eligible().tolist()),
+    )
+
+
+def test_reports_are_heard_in_the_order_of_their_time() -> None:
+    run = driver(ByClient())
+    heard = [m for m in run.moments(run.engine.initial()) if m.report]
+    assert [m.report.client for m in heard if m.report][:4] == [3, 2, 1, 0]
+    times = [m.time for m in heard]
+    assert times == sorted(times)
+    assert times[3] == 10.0  # the slowest ends the version, and the next one starts from there
+    assert times[4:8] == [17.0, 18.0, 19.0, 20.0]
+
+
+def test_equal_times_are_heard_in_the_order_of_dispatch() -> None:
+    run = driver(pr.UniformFleet(seconds_per_sample=0.0))
+    heard = [m.assignment.dispatch for m in run.moments(run.engine.initial()) if m.assignment]
+    assert heard == sorted(heard)
+
+
+def test_a_synchronous_run_does_not_depend_on_speeds() -> None:
+    ends = []
+    for fleet in (ByClient(), pr.UniformFleet(), pr.UniformFleet(seconds_per_sample=0.0)):
+        run = driver(fleet)
+        *_, last = run.moments(run.engine.initial())
+        ends.append(last.turn.state.weights)
+    assert all(bool((ends[0] == other).all()) for other in ends[1:])
+
+
+def test_a_federation_with_nobody_to_invite_fails_in_words() -> None:
+    run = driver(pr.UniformFleet())
+    run.roster = OpenRoster(4, [])
+    with pytest.raises(RunFailed, match="no client is left to invite"):
+        list(run.moments(run.engine.initial()))
+
+
+def test_an_error_in_a_visit_says_whose() -> None:
+    class Fails(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.linear = nn.Linear(4, 3)
+
+        def forward(self, inputs: object) -> object:
+            if self.training:
+                raise ZeroDivisionError("no reading")
+            return self.linear(inputs)
+
+    run = driver(pr.UniformFleet(), model=Fails())
+    with pytest.raises(ZeroDivisionError) as caught:
+        list(run.moments(run.engine.initial()))
+    assert any("client" in note and "visit 0" in note for note in caught.value.__notes__)

@@ -1,0 +1,111 @@
+"""What can be known to be wrong is refused before the first round."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import polyrhythm as pr
+from polyrhythm.errors import UserError
+from polyrhythm.experiment import Evaluation, Until
+from small import collection, dealt, experiment, federation, logged
+
+
+class Pair(nn.Module):
+    """Gives two tensors."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(4, 3)
+
+    def forward(self, inputs: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return self.linear(inputs), inputs
+
+
+BATCH_NORM = nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1d(3))
+
+
+@pytest.mark.parametrize(
+    ("changes", "found"),
+    [
+        ({"rounds": None}, "no end"),
+        ({"rounds": 0}, "rounds = 0"),
+        ({"rounds": 1.5}, "rounds = 1.5"),
+        ({"rounds": True}, "rounds = True"),
+        ({"seed": -1}, "seed = -1"),
+        ({"seed": 0.5}, "seed = 0.5"),
+        ({"model": "lenet6"}, "unknown model 'lenet6'"),
+        ({"model": "lenet5"}, "lenet5"),
+        ({"model": nn.Linear(4, 2)}, "2"),
+        ({"model": nn.Linear(5, 3)}, "could not be run"),
+        ({"model": Pair()}, "gives a tuple"),
+        ({"model": BATCH_NORM, "recipe": pr.fedavg(batch=1)}, "batch=1"),
+        ({"recipe": pr.moon(layer="nowhere")}, "nowhere"),
+        ({"recipe": "fedavg"}, "recipe is a str"),
+        ({"federation": collection()}, "federation is a Collection"),
+        ({"recipe": pr.fedavg(schedule=pr.cosine()), "rounds": None, "until": Until(updates=3)}, "without rounds"),
+        ({"initial": "nothing.safetensors"}, "no such file"),
+        ({"federation": dealt(collection(), [0, 0])}, "none of 2 clients holds a sample"),
+    ],
+)
+def test_a_mistake_is_refused_before_round_1(changes: dict[str, Any], found: str) -> None:
+    with pytest.raises(UserError) as caught:
+        logged(**changes)
+    assert found in caught.value.found
+    assert caught.value.expected
+    assert caught.value.why
+    assert caught.value.fix
+
+
+def test_the_settings_of_ends_and_evaluation_are_checked() -> None:
+    for make in (
+        lambda: Until(updates=0),
+        lambda: Until(time=-1.0),
+        lambda: Until(accuracy="high"),  # type: ignore[arg-type]
+        lambda: Evaluation(every=0),
+        lambda: Evaluation(train_samples=-1),
+    ):
+        with pytest.raises(UserError):
+            make()
+
+
+def test_the_model_is_copied_and_the_generator_left_alone() -> None:
+    net = nn.Linear(4, 3)
+    before = {name: tensor.clone() for name, tensor in net.state_dict().items()}
+    state = torch.get_rng_state()
+    logged(model=net)
+    logged(model="mlp")
+    assert all(torch.equal(before[name], tensor) for name, tensor in net.state_dict().items())
+    assert torch.equal(state, torch.get_rng_state())
+
+
+def test_initial_weights_are_the_ones_in_the_file(tmp_path: Path) -> None:
+    run = pr.run(experiment(), out=tmp_path)
+    weights = run.weights("final")
+    _, log = logged(initial=run.path / "final.safetensors")
+    assert all(torch.equal(log.states[0][name], weights[name]) for name in weights)
+
+
+def test_the_description_names_everything_that_decides() -> None:
+    first = experiment().describe()
+    for changes in (
+        {"seed": 1},
+        {"rounds": 4},
+        {"recipe": pr.fedavg(cohort=3)},
+        {"model": "mlp"},
+        {"federation": federation(clients=5)},
+        {"fleet": pr.UniformFleet(seconds_per_sample=1)},
+        {"until": Until(updates=5)},
+    ):
+        assert experiment(**changes).describe() != first
+    assert experiment(name="called so").describe() == first
+
+
+def test_a_replaced_part_and_too_large_a_cohort_are_said() -> None:
+    notices = experiment(recipe=pr.fedavg(cohort=9) | pr.sweep()).notices()
+    assert any("sweep takes the place of uniform" in n for n in notices)
+    assert any("cohort 9" in n and "4 clients" in n for n in notices)
