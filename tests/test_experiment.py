@@ -44,6 +44,7 @@ BATCH_NORM = nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1d(3))
         ({"model": nn.Linear(5, 3)}, "could not be run"),
         ({"model": Pair()}, "gives a tuple"),
         ({"model": BATCH_NORM, "recipe": pr.fedavg(batch=1)}, "batch=1"),
+        ({"model": BATCH_NORM, "federation": dealt(collection(), [1, 1, 0])}, "at most one sample at every client"),
         ({"recipe": pr.moon(layer="nowhere")}, "nowhere"),
         ({"recipe": "fedavg"}, "recipe is a str"),
         ({"federation": collection()}, "federation is a Collection"),
@@ -109,3 +110,13 @@ def test_a_replaced_part_and_too_large_a_cohort_are_said() -> None:
     notices = experiment(recipe=pr.fedavg(cohort=9) | pr.sweep()).notices()
     assert any("sweep takes the place of uniform" in n for n in notices)
     assert any("cohort 9" in n and "4 clients" in n for n in notices)
+
+
+def test_clients_too_small_for_batch_norm_are_counted_once_and_do_not_count() -> None:
+    split = dealt(collection(), [20, 1, 1, 0])
+    summary, log = logged(model=BATCH_NORM, federation=split, recipe=pr.fedavg(cohort=3, batch=5), rounds=4)
+    said = [n for n in log.plans[0].notices if "BatchNorm" in n]
+    assert len(said) == 1
+    assert said[0].startswith("2 of 4 clients")
+    assert summary["client_updates"] == 4
+    assert not any("BatchNorm" in n for n in experiment(federation=split).notices())

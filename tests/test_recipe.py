@@ -79,12 +79,12 @@ def test_a_single_choice_is_replaced_and_nothing_else(part: Settings, slot: str)
 @pytest.mark.parametrize(
     ("recipe", "part", "words"),
     [
-        (fedavg(), Steps(steps=3), "steps takes the place of epochs (work)"),
+        (fedavg(epochs=3), Steps(steps=3), "steps takes the place of epochs (work)"),
         (fedadam(), Yogi(), "server_yogi takes the place of server_adam (server step)"),
         (fedadam(), Adam(lr=0.5), "server_adam takes the place of server_adam (server step)"),
         (scaffold(), BySamples(), "by_samples takes the place of equal (sharing)"),
         (fedavg(), Sweep(), "sweep takes the place of uniform (participation)"),
-        (fedavg(), LocalAdam(), "local_adam takes the place of local_sgd (optimiser)"),
+        (fedavg(lr=0.5), LocalAdam(), "local_adam takes the place of local_sgd (optimiser)"),
         (fedavg(schedule=StepDecay(every=2)), Constant(), "constant takes the place of step_decay (schedule)"),
     ],
 )
@@ -174,6 +174,26 @@ def test_what_divides_by_travel_refuses_adam_and_momentum_kept_over_visits(recip
         fedavg(optimiser="adamw") | (recipe.corrections or recipe.scalings)[0]
     assert (recipe | LocalSgd(keep_state=True)).optimiser.keep_state
     assert (recipe | LocalSgd(momentum=0.5)).optimiser == LocalSgd(momentum=0.5)
+
+
+@pytest.mark.parametrize("recipe", [scaffold(lr=0.5), vrl_sgd(lr=0.5), fednova(lr=0.5)], ids=lambda r: r.title)
+def test_what_divides_by_travel_refuses_pulls_that_undo_every_step(recipe: Recipe) -> None:
+    """With lr * (pull + decay) = 1, each step goes back to w0 before it goes on, so the way is that of one step."""
+    assert (recipe | Prox(mu=1.9)).corrections[-1] == Prox(mu=1.9)
+    decayed = LocalSgd(lr=0.5, weight_decay=0.5)
+    assert recipe | decayed | Prox(mu=1.0) | Prox(mu=0.25)
+    for build in (
+        lambda: recipe | Prox(mu=2.0),
+        lambda: recipe | LocalSgd(lr=0.5, weight_decay=2.0),
+        lambda: recipe | decayed | Prox(mu=1.0) | Prox(mu=0.5),
+        lambda: recipe | Prox(mu=1.0) | LocalSgd(lr=1.0),
+    ):
+        with pytest.raises(UserError, match=r"lr \* \(pull \+ weight_decay\) = .* = 1\b") as caught:
+            build()
+        assert caught.value.expected == "less than 1"
+    with pytest.raises(UserError, match="would undo"):
+        fednova(lr=0.5) | DynamicRegularisation(alpha=2.0)
+    assert fedavg(lr=0.5, weight_decay=0.5) | Prox(mu=3.0), "whoever does not divide may pull as it likes"
 
 
 @pytest.mark.parametrize("method", [fedavg, fedprox, moon, feddyn, fedadam])
@@ -267,7 +287,7 @@ def changed(value: Any, words: Sequence[str] = ()) -> Iterator[Any]:
     if isinstance(value, bool):
         yield not value
     elif isinstance(value, int):
-        yield value + 1
+        yield from (value + 1, value - 1)
     elif isinstance(value, float):
         yield value / 2 + 0.01
     elif value is None:
@@ -308,7 +328,7 @@ SUBJECTS = [
     fedavg(steps=5, optimiser="adam", schedule=Exponential(gamma=0.9)) | Prox() | ModelContrast() | AMSGrad(),
     feddyn(schedule=Cosine()) | Sweep(cohort=3) | Momentum(),
     fednova() | Yogi(),
-    alt() | SkipAndEstimate(budgets=Levels(), schedule="exhaust", storage="mixed", expire=3) | BudgetSteps(),
+    alt() | SkipAndEstimate(budgets=Levels(), schedule="exhaust", storage="mixed", expire=3) | BudgetSteps(budgets=Levels()),
     fedavg() | RandomEpochs() | SkipSilently(budgets=SlowShare(), schedule="round_robin"),
     cc_fedadam() | SkipSilently(budgets=Listed(shares=(0.5, 1.0))),
     fedcl() | SampledStaleness(),

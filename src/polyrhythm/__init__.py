@@ -26,12 +26,14 @@ if TYPE_CHECKING:
     from polyrhythm import models as models
     from polyrhythm import parts as parts
     from polyrhythm.data import federate as federate
+    from polyrhythm.difficulty import sample_difficulty as sample_difficulty
     from polyrhythm.errors import PolyrhythmError as PolyrhythmError
     from polyrhythm.errors import RunFailed as RunFailed
     from polyrhythm.errors import UserError as UserError
     from polyrhythm.experiment import Evaluation as Evaluation
     from polyrhythm.experiment import Experiment as Experiment
     from polyrhythm.experiment import Until as Until
+    from polyrhythm.expert import train_expert as train_expert
     from polyrhythm.fleet import UniformFleet as UniformFleet
     from polyrhythm.papers import alt as alt
     from polyrhythm.papers import cc_fedadagrad as cc_fedadagrad
@@ -104,7 +106,9 @@ if TYPE_CHECKING:
 _HOMES = {
     "polyrhythm.errors": "PolyrhythmError RunFailed UserError",
     "polyrhythm.data": "federate",
+    "polyrhythm.difficulty": "sample_difficulty",
     "polyrhythm.experiment": "Evaluation Experiment Until",
+    "polyrhythm.expert": "train_expert",
     "polyrhythm.fleet": "UniformFleet",
     "polyrhythm.recipe": "Recipe",
     "polyrhythm.runs": "Run",

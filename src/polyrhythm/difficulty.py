@@ -8,24 +8,50 @@ import numpy as np
 import torch
 from torch import nn
 
+from polyrhythm.data.collection import Collection
 from polyrhythm.data.holding import Holding
 from polyrhythm.data.samples import Samples
 from polyrhythm.errors import UserError
+from polyrhythm.models.building import build
+from polyrhythm.models.catalogue import Builder
 from polyrhythm.models.weights import load_weights
-from polyrhythm.tasks import Task
+from polyrhythm.streams import seeded_torch
+from polyrhythm.tasks import Task, task
 from polyrhythm.threads import one_thread
 
 BATCH = 1000
 
 
-def expert_losses(path: Path, module: nn.Module, samples: Samples, task: Task) -> np.ndarray:
+def sample_difficulty(collection: Collection, model: str | Builder, path: Path | str) -> np.ndarray:
+    """How difficult each training sample of a data set is: its loss under an expert.
+
+    Give it to a data set as a column, `collection.with_column("difficulty", losses)`, for the partition `Difficulty`;
+    and to an experiment, `Experiment(expert=losses)`, for curricula.
+
+    Args:
+        collection: the data.
+        model: the expert's, by name or as a builder.
+        path: the expert's weights, as `train_expert` saved them.
+
+    Returns:
+        float64 [n].
+
+    Raises:
+        UserError: the file is not there or not readable, is of another model, or gives losses that are no numbers.
+    """
+    with seeded_torch(0, "init"):  # what is drawn is overwritten by the file
+        module = build(model, collection.train.shape, collection.outputs)
+    return expert_losses(Path(path), module, collection.train, task(collection.task))
+
+
+def expert_losses(path: Path, module: nn.Module, samples: Samples, aim: Task) -> np.ndarray:
     """The loss of each sample under an expert, in eval mode and without augmentation.
 
     Args:
         path: the expert's weights, a safetensors file such as `polyrhythm expert` makes.
         module: of the expert's architecture; not changed.
         samples: what to score.
-        task: gives the loss.
+        aim: the task, which gives the loss.
 
     Returns:
         float64 [n].
@@ -47,7 +73,7 @@ def expert_losses(path: Path, module: nn.Module, samples: Samples, task: Task) -
     with one_thread(), torch.no_grad():
         for i in range(0, len(samples), BATCH):
             inputs, targets = holding.batch(np.arange(i, min(i + BATCH, len(samples))), None)
-            pieces.append(task.losses(expert(inputs), targets).double())
+            pieces.append(aim.losses(expert(inputs), targets).double())
     losses: np.ndarray = torch.cat(pieces).numpy()
     return checked(losses, len(samples), str(path))
 
@@ -78,6 +104,12 @@ def expert_about(path: Path | str) -> dict[str, str]:
     except (OSError, SafetensorError):
         return {}  # whoever reads the weights says what is wrong with the file
     return about or {}
+
+
+def foreign(path: Path | str, data: str) -> tuple[str, ...]:
+    """A note if an expert was trained on other data than these; () if it was not, or does not say."""
+    trained_on = expert_about(path).get("data", data)
+    return () if trained_on == data else (f"the expert was trained on {trained_on}, the data are {data}",)
 
 
 def _not_finite(losses: np.ndarray) -> int:

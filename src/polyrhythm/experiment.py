@@ -17,7 +17,7 @@ from torch import nn
 from polyrhythm.data.federation import Federation, Shares
 from polyrhythm.data.holding import Holding
 from polyrhythm.data.partitions import Difficulty
-from polyrhythm.difficulty import checked, expert_about, expert_losses
+from polyrhythm.difficulty import checked, expert_losses, foreign
 from polyrhythm.engines.torch import TorchEngine
 from polyrhythm.errors import UserError
 from polyrhythm.fleet import Fleet, UniformFleet
@@ -224,12 +224,9 @@ class Experiment:
         """Where the expert comes from, and whether it is of any use."""
         if self.expert is None:
             return ()
-        notes = []
+        notes = [] if isinstance(self.expert, np.ndarray) else [*foreign(self.expert, self.federation.name)]
         if "expert" not in self.recipe.needs() and not isinstance(self.federation.partition, Difficulty):
             notes.append("an expert is given, but no part of this recipe asks for one")
-        about = {} if isinstance(self.expert, np.ndarray) else expert_about(self.expert)
-        if about.get("data", self.federation.name) != self.federation.name:
-            notes.append(f"the expert was trained on {about['data']}, the data are {self.federation.name}")
         return tuple(notes)
 
     def describe(self) -> dict[str, Any]:

@@ -19,7 +19,13 @@ from polyrhythm.errors import UserError
 from polyrhythm.optimisers import LocalOptimiser, LocalSgd
 from polyrhythm.schedules import Constant, Schedule
 from polyrhythm.settings import Count, Settings, canonical_json
-from polyrhythm.slots.correction import ControlVariates, Correction, DynamicRegularisation, VarianceReduction
+from polyrhythm.slots.correction import (
+    ControlVariates,
+    Correction,
+    DynamicRegularisation,
+    Prox,
+    VarianceReduction,
+)
 from polyrhythm.slots.critical import CriticalPeriods, RandomResize
 from polyrhythm.slots.mechanism import Mechanism, Need
 from polyrhythm.slots.order import Order, Shuffled
@@ -219,6 +225,17 @@ def _travel_is_exact(recipe: Recipe) -> None:
             expected="momentum that starts afresh with every visit",
             why="the path of a visit would depend on gradients of earlier ones, so no sum of steps divides it exactly",
             fix="set keep_state=false or momentum=0",
+        )
+    pull = sum(c.mu for c in recipe.corrections if isinstance(c, Prox))
+    pull += sum(c.alpha for c in recipe.corrections if isinstance(c, DynamicRegularisation))
+    back = optimiser.lr * (pull + optimiser.weight_decay)
+    if back >= 1:
+        raise UserError(
+            f"{needing[0]} with lr * (pull + weight_decay) = {optimiser.lr:g} * ({pull:g} + "
+            f"{optimiser.weight_decay:g}) = {back:g}",
+            expected="less than 1",
+            why=f"every step would undo all of the way so far, and {needing[0]} divides by that way",
+            fix="lower lr, or the strength of prox, of dynamic_regularisation or of weight decay",
         )
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from polyrhythm.cli.configuration import Configuration, configure
+from polyrhythm.cli.configuration import TAKES, Configuration, EvaluationSettings, UntilSettings, configure
 from polyrhythm.errors import UserError
 
 
@@ -102,3 +102,28 @@ def test_what_decides_no_number_is_no_part_of_the_configuration() -> None:
     one = configure(None, {"out": "a", "name": "x"}, []).plain()
     assert one == configure(None, {"out": "b", "name": "y"}, []).plain()
     assert set(one) == set(Configuration.model_fields) - {"out", "name", "seeds"}
+
+
+def test_seed_and_seeds_in_one_place_are_refused(tmp_path: Path) -> None:
+    for file, options in ((None, {"seed": 3, "seeds": "0-2"}), (written(tmp_path, "seed = 3\nseeds = [0]"), {})):
+        with pytest.raises(UserError, match="seed = 3 and seeds"):
+            configure(file, options, [])
+
+
+def test_a_mistake_is_said_with_where_it_was_written(tmp_path: Path) -> None:
+    file = written(tmp_path, 'clients = "six"\nlocal_test = 2\n[evaluation]\nevry = 3')
+    with pytest.raises(UserError) as caught:
+        configure(file, {"rounds": 0}, ["seed=-1"])
+    assert caught.value.found.splitlines()[1:] == [
+        f"    {file}: clients = 'six'; expected a whole number, 1 or more",
+        "    the command line: rounds = 0; expected a whole number, 1 or more",
+        "    the command line: seed = -1; expected a whole number, 0 or more",
+        f'    {file}: local_test = 2; expected a share: a number of at least 0 and less than 1, or "natural"',
+        f"    unknown key 'evry' in {file} (evaluation); did you mean 'every'?",
+    ]
+
+
+def test_every_key_says_what_it_takes() -> None:
+    nested = {"until": UntilSettings, "evaluation": EvaluationSettings}
+    inner = {f"{key}.{name}" for key, model in nested.items() for name in model.model_fields}
+    assert set(TAKES) == set(Configuration.model_fields) | inner

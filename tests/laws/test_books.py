@@ -15,7 +15,7 @@ from torch import Tensor
 
 from polyrhythm.core import server
 from polyrhythm.core.client import ClientState, Memory, work
-from polyrhythm.core.server import Record, Turn, begin, receive
+from polyrhythm.core.server import Flight, Record, Turn, begin, receive
 from polyrhythm.drivers import inline
 from polyrhythm.drivers.inline import InlineDriver
 from polyrhythm.errors import RunFailed
@@ -255,6 +255,23 @@ def test_a_report_that_nobody_waits_for_changes_nothing(stranger: str, at: int, 
     assert not after.verdict.accepted
     rest = tell_all(tell, after, reports[at:])
     assert same(rest.state, tell_all(tell, first, reports).state)
+
+
+def _of_any_kind(self: Flight, report: Report) -> bool:
+    return (report.client, report.visit, report.version) == (self.client, self.visit, self.version)
+
+
+@law(
+    which=st.integers(0, 3),
+    broken_by={"training and measuring are one": swap(Flight, "answered_by", _of_any_kind)},
+)
+def test_a_report_of_another_kind_answers_nothing(which: int) -> None:
+    reports, first, tell = begun(fedavg(cohort=4, epochs=1), BATCHNORM)
+    after = tell(first, replace(reports[which], kind="measure"))
+    assert same(after.state, first.state)
+    assert after.verdict is not None
+    assert not after.verdict.accepted
+    assert same(tell_all(tell, after, reports).state, tell_all(tell, first, reports).state)
 
 
 def _taken_for_news(state: Any, lost: Lost) -> Any:

@@ -119,8 +119,8 @@ def run(
 def train_expert(
     data: Data = None,
     model: Model = None,
-    epochs: Annotated[int, typer.Option("--epochs", help="Passes over the data.")] = 10,
-    batch: Annotated[int, typer.Option("--batch", help="Samples per step.")] = 64,
+    epochs: Annotated[int, typer.Option("--epochs", min=1, help="Passes over the data.")] = 10,
+    batch: Annotated[int, typer.Option("--batch", min=1, help="Samples per step.")] = 64,
     lr: Annotated[float, typer.Option("--lr", help="Learning rate.")] = 0.1,
     seed: Seed = None,
     output: Annotated[Path, typer.Option("--output", "-o", help="The safetensors file.")] = Path("expert.safetensors"),

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
+from dataclasses import replace
 
 import numpy as np
 
 from polyrhythm.cli import names
 from polyrhythm.cli.configuration import Configuration
 from polyrhythm.data import Collection, Federation, federate
-from polyrhythm.difficulty import expert_about, expert_losses
+from polyrhythm.difficulty import expert_about, foreign, sample_difficulty
 from polyrhythm.experiment import Evaluation, Experiment, Until
-from polyrhythm.models.building import build
-from polyrhythm.streams import seeded_torch
-from polyrhythm.tasks import task
 
 
 def assemble(configuration: Configuration) -> Iterator[Experiment]:
@@ -50,9 +47,12 @@ def federations(configuration: Configuration) -> Iterator[tuple[int, Federation,
     partition = names.partition(configuration.partition)
     collection: Collection = names.source(configuration.data)
     losses = None
-    if configuration.expert is not None:
-        losses = _losses(Path(configuration.expert), collection, configuration.model or "mlp")
-        collection = collection.with_column("difficulty", losses)
+    if (path := configuration.expert) is not None:
+        # The architecture that the file names; the experiment's own if it names none.
+        model = names.model(expert_about(path).get("model") or configuration.model or "mlp")
+        losses = sample_difficulty(collection, model, path)
+        notes = (*collection.notes, *foreign(path, collection.name))
+        collection = replace(collection.with_column("difficulty", losses), notes=notes)
     for seed in configuration.seeds or (configuration.seed,):
         federation = federate(
             collection,
@@ -63,11 +63,3 @@ def federations(configuration: Configuration) -> Iterator[tuple[int, Federation,
             local_test=configuration.local_test,
         )
         yield seed, federation, losses
-
-
-def _losses(path: Path, collection: Collection, model: str) -> np.ndarray:
-    """Under the architecture that the file names; under the experiment's own if it names none."""
-    builder = names.model(expert_about(path).get("model") or model)
-    with seeded_torch(0, "init"):
-        module = build(builder, collection.train.shape, collection.outputs)
-    return expert_losses(path, module, collection.train, task(collection.task))

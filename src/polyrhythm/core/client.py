@@ -166,7 +166,9 @@ class _Watch:
 
     def look(self, gradient: Tensor, computed: Computed) -> None:
         if self._squares is not None:
-            self._squares += torch.linalg.vector_norm(gradient, dtype=torch.float64).square()
+            # One read of the gradient; half precision is summed in float32.
+            wide = torch.promote_types(gradient.dtype, torch.float32)
+            self._squares += torch.linalg.vector_norm(gradient, dtype=wide).double().square()
         if self._stop is not None and computed.pair is not None:
             similarities = self._stop.similarity(*computed.pair)
             self._reached |= self._stop.reached(similarities)

@@ -1,0 +1,1 @@
+"""Every combination of the parts that is not refused runs."""

@@ -1,0 +1,149 @@
+"""All answers to the seven questions that the grid combines: each mechanism once, and some wrapped in others."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+
+from polyrhythm.errors import UserError
+from polyrhythm.papers import fedavg
+from polyrhythm.recipe import Recipe
+from polyrhythm.settings import Settings
+from polyrhythm.slots.client_curriculum import ClientCurriculum
+from polyrhythm.slots.correction import ControlVariates, DynamicRegularisation, ModelContrast, Prox, VarianceReduction
+from polyrhythm.slots.critical import CriticalPeriods, FisherTrace, RandomResize
+from polyrhythm.slots.order import Curriculum, Shuffled
+from polyrhythm.slots.participation import Sweep, Uniform
+from polyrhythm.slots.release import Buffer, WhenAll
+from polyrhythm.slots.server_step import Adagrad, Adam, AMSGrad, Momentum, Sgd, Yogi
+from polyrhythm.slots.skipping import BudgetSteps, SkipAndEstimate, SkipAndResendModel, SkipSilently
+from polyrhythm.slots.staleness import SampledStaleness
+from polyrhythm.slots.stopping import StopOnDrift
+from polyrhythm.slots.weighing import BySamples, Equal, NormalisedAveraging, PerStep
+from polyrhythm.slots.work import Epochs, RandomEpochs, Steps
+
+Parts = tuple[Settings, ...]
+Choice = tuple[int, ...]
+"""One combination: the place of its answer to each question."""
+
+_STOP = StopOnDrift(a=0.5, b=0.4, representation="logits")
+_MOON = ModelContrast(layer="logits")
+
+QUESTIONS: Mapping[str, Sequence[Parts]] = {
+    "participation": (
+        (Uniform(cohort=3),),
+        (Sweep(cohort=3),),
+        (ClientCurriculum(cohort=3),),
+        (Uniform(cohort=2), CriticalPeriods()),
+        (Sweep(cohort=2), RandomResize()),
+        (Uniform(cohort=3), SampledStaleness(max_delay=2)),
+        (
+            ClientCurriculum(cohort=2, scores="expert"),
+            SampledStaleness(),
+            CriticalPeriods(rule="windowed", watch=(FisherTrace(),)),
+        ),
+        (ClientCurriculum(cohort=2, scores="reported", order="anti"), RandomResize()),
+        (Uniform(cohort=2), CriticalPeriods(), RandomResize()),
+    ),
+    "work": (
+        (Epochs(epochs=2),),
+        (Steps(steps=3),),
+        (RandomEpochs(epochs=2, spread=1),),
+        (Epochs(epochs=3), _STOP),
+        (Epochs(epochs=1), SkipAndEstimate()),
+        (Steps(steps=2), SkipAndEstimate(storage="server", cold_start="zero", expire=1)),
+        (Epochs(epochs=1), SkipAndResendModel(schedule="round_robin", phases="staggered")),
+        (Steps(steps=2), SkipSilently()),
+        (Epochs(epochs=2), BudgetSteps()),
+        (RandomEpochs(epochs=2, spread=1), SkipAndEstimate(storage="mixed", cold_start="exclude"), _STOP),
+        (Epochs(epochs=1), SkipSilently(), SkipAndEstimate()),
+    ),
+    "order": (
+        (Shuffled(),),
+        (Curriculum(least=2),),
+        (Curriculum(score="both_pred", order="anti", refresh="step", least=1, restart="training"),),
+        (Curriculum(score="expert", least=2),),
+    ),
+    "correction": (
+        (),
+        (Prox(mu=0.1),),
+        (ControlVariates(),),
+        (VarianceReduction(),),
+        (DynamicRegularisation(),),
+        (_MOON,),
+        (ControlVariates(), Prox(mu=0.1), _MOON),
+        (ControlVariates(), VarianceReduction()),
+    ),
+    "weighing": (
+        (BySamples(),),
+        (Equal(),),
+        (NormalisedAveraging(),),
+        (PerStep(),),
+        (Equal(), PerStep(divide="travel")),
+        (NormalisedAveraging(), PerStep()),
+    ),
+    "release": ((WhenAll(),), (Buffer(size=2),)),
+    "server step": ((Sgd(),), (Momentum(),), (Adagrad(),), (Adam(),), (Yogi(),), (AMSGrad(),)),
+}
+ANSWERS = tuple(QUESTIONS.values())
+SIZE = math.prod(map(len, ANSWERS))
+
+
+def every() -> Iterator[Choice]:
+    """All combinations."""
+    return itertools.product(*(range(len(a)) for a in ANSWERS))
+
+
+def recipe(choice: Choice) -> Recipe | UserError:
+    """FedAvg with the chosen answers; or the reason why it is refused."""
+    try:
+        whole = _plain()
+        for answers, place in zip(ANSWERS, choice, strict=True):
+            for part in answers[place]:
+                whole = whole | part
+    except UserError as refused:
+        return refused
+    return whole
+
+
+@functools.cache
+def _plain() -> Recipe:
+    return fedavg(lr=0.05, batch=4)
+
+
+def sample(size: int, seed: int = 0) -> list[Choice]:
+    """Distinct combinations at random, in which any two answers that can stand together do.
+
+    The first ones are made for that: each begins with a pair that has not been seen. What is refused is in the sample
+    too, where a pair met nothing else in twenty draws.
+    """
+    random = np.random.default_rng(seed)
+    chosen: dict[Choice, None] = {}
+    seen: set[tuple[tuple[int, int], tuple[int, int]]] = set()
+    slots = [[(slot, place) for place in range(len(a))] for slot, a in enumerate(ANSWERS)]
+    for one, other in itertools.combinations(slots, 2):
+        for pair in itertools.product(one, other):
+            if pair not in seen:
+                choice = _completed(dict(pair), random)
+                chosen[choice] = None
+                seen |= set(itertools.combinations(enumerate(choice), 2))
+    while len(chosen) < size:
+        chosen[_completed({}, random, tries=1)] = None
+    return list(chosen)
+
+
+def _completed(fixed: Mapping[int, int], random: np.random.Generator, tries: int = 20) -> Choice:
+    for _ in range(tries):
+        choice = tuple(fixed.get(slot, int(random.integers(len(a)))) for slot, a in enumerate(ANSWERS))
+        if isinstance(recipe(choice), Recipe):
+            break
+    return choice
+
+
+def told(choice: Choice) -> str:
+    """A combination in words."""
+    return " | ".join(part.label() for answers, i in zip(ANSWERS, choice, strict=True) for part in answers[i])

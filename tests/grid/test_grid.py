@@ -1,0 +1,184 @@
+"""Every combination of answers that is not refused runs three versions; a sample of them obeys the laws of all."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+
+import numpy as np
+import pytest
+
+from polyrhythm.errors import UserError
+from polyrhythm.recipe import Recipe
+from polyrhythm.settings import Settings
+from polyrhythm.slots.budgets import Listed
+from polyrhythm.slots.correction import Prox
+from polyrhythm.slots.critical import CriticalPeriods, RandomResize
+from polyrhythm.slots.release import Buffer, WhenAll
+from polyrhythm.slots.skipping import BudgetSteps, SkipAndEstimate, SkipAndResendModel, SkipSilently
+from polyrhythm.slots.staleness import SampledStaleness
+from polyrhythm.slots.stopping import StopOnDrift
+from polyrhythm.slots.weighing import PerStep
+from polyrhythm.slots.work import Work
+
+from .answers import ANSWERS, QUESTIONS, SIZE, Choice, every, recipe, sample, told
+from .plain import restored
+from .trip import equal, travel
+
+SAMPLE = sample(500)
+RUNNING = [(c, r) for c in SAMPLE if isinstance(r := recipe(c), Recipe)]
+NETS = ("logistic", "perceptron", "batchnorm", "dropout")
+
+
+def _run(choices: Iterable[Choice]) -> str:
+    """Runs them, each on one of the nets; gives the numbers in words."""
+    run, refused = 0, Counter[str]()
+    for choice in choices:
+        made = recipe(choice)
+        if isinstance(made, UserError):
+            refused[made.found] += 1
+            continue
+        net = NETS[sum(choice) % len(NETS)]
+        try:
+            trip = travel(made, net)
+        except Exception as error:
+            error.add_note(f"{net}: {told(choice)}")
+            raise
+        assert trip.finite, f"{net}: {told(choice)}"
+        assert len(trip.models) == 3
+        run += 1
+    reasons = "".join(f"\n  {count:,} refused: {reason}" for reason, count in refused.most_common())
+    return f"{run:,} combinations run, {refused.total():,} refused{reasons}"
+
+
+def test_a_sample_of_all_combinations_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    words = _run(SAMPLE)
+    with capsys.disabled():
+        print(f"\n{len(SAMPLE):,} of {SIZE:,}: {words.splitlines()[0]}")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", range(len(ANSWERS[0])), ids=lambda i: told((i,) + (0,) * (len(ANSWERS) - 1)))
+def test_all_combinations_run(first: int, capsys: pytest.CaptureFixture[str]) -> None:
+    words = _run(choice for choice in every() if choice[0] == first)
+    with capsys.disabled():
+        print(f"\n{words}")
+
+
+def test_the_sample_has_every_pair_of_answers() -> None:
+    """Or, where it is not there, it is because the two refuse each other."""
+    places = list(enumerate(ANSWERS))
+    there = {pair for choice, _ in RUNNING for pair in _pairs(choice)}
+    tried = {pair for choice in SAMPLE for pair in _pairs(choice)}
+    for i, (slot, answers) in enumerate(places):
+        for other_slot, others in places[i + 1 :]:
+            for pair in (((slot, a), (other_slot, b)) for a in range(len(answers)) for b in range(len(others))):
+                assert pair in tried
+                alone = [0] * len(ANSWERS)
+                for where, place in pair:
+                    alone[where] = place
+                assert pair in there or isinstance(recipe(tuple(alone)), UserError), pair
+
+
+def _pairs(choice: Choice) -> set[tuple[tuple[int, int], tuple[int, int]]]:
+    places = list(enumerate(choice))
+    return {(one, other) for i, one in enumerate(places) for other in places[i + 1 :]}
+
+
+def _some(count: int, seed: int) -> list[tuple[Choice, Recipe]]:
+    """Some of those that run, other ones for every seed."""
+    places = np.random.default_rng(seed).permutation(len(RUNNING))[:count]
+    return [RUNNING[i] for i in places]
+
+
+@pytest.mark.parametrize("net", NETS)
+def test_who_answers_first_changes_no_bit(net: str) -> None:
+    """Where everybody is waited for."""
+    together = [(c, r) for c, r in _some(120, 1) if isinstance(r.release, WhenAll)]
+    for choice, made in together[:12]:
+        assert equal(travel(made, net), travel(made, net, turn_of=lambda waiting: waiting - 1)), told(choice)
+
+
+@pytest.mark.parametrize("net", NETS)
+def test_states_are_plain_data_and_come_back_whole(net: str) -> None:
+    """A run whose states are written down and read again after every event goes on as if nothing had happened."""
+    for choice, made in _some(12, 2):
+        try:
+            assert equal(travel(made, net), travel(made, net, kept=restored)), told(choice)
+        except TypeError as error:
+            error.add_note(told(choice))
+            raise
+
+
+@pytest.mark.parametrize("net", NETS)
+def test_the_cores_change_nothing_they_are_given(net: str) -> None:
+    for _, made in _some(12, 3):
+        travel(made, net, careful=True)
+
+
+ALWAYS = Listed(shares=(1.0,))
+NEUTRAL: tuple[Settings, ...] = (
+    StopOnDrift(a=-1, b=0, representation="logits"),
+    SkipAndEstimate(budgets=ALWAYS),
+    SkipAndEstimate(budgets=ALWAYS, storage="server", schedule="round_robin"),
+    SkipAndResendModel(budgets=ALWAYS),
+    SkipSilently(budgets=ALWAYS),
+    BudgetSteps(budgets=ALWAYS),
+    CriticalPeriods(act=False),
+    RandomResize(up=0, down=0),
+    SampledStaleness(max_delay=1),
+    Prox(mu=0),
+    PerStep(divide="none"),
+    Buffer(size=4),  # of four clients, so that it is never full before everybody has answered
+)
+
+
+@pytest.mark.parametrize("part", NEUTRAL, ids=lambda part: part.label())
+def test_a_neutral_part_changes_no_bit_of_any_combination(part: Settings) -> None:
+    tried = 0
+    for number, (choice, made) in enumerate(_some(200, 4)):
+        if isinstance(part, Buffer) and not isinstance(made.release, WhenAll):
+            continue
+        try:
+            more = made | part
+        except UserError:
+            continue
+        net = NETS[number % len(NETS)]
+        assert equal(travel(made, net), travel(more, net)), f"{net}: {told(choice)}"
+        tried += 1
+        if tried == 12:
+            break
+    assert tried == 12
+
+
+def test_policies_wrap_in_any_order() -> None:
+    """The pipe decides how they lie in one another, and no bit depends on it."""
+    wraps = {
+        "participation": (CriticalPeriods(), SampledStaleness(max_delay=2)),
+        "work": (SkipAndEstimate(), StopOnDrift(a=0.5, b=0.4, representation="logits"), BudgetSteps()),
+    }
+    for slot, parts in wraps.items():
+        for _, made in _some(12, 5):
+            bases = dict(zip(QUESTIONS, ANSWERS, strict=True))[slot]
+            plain = made
+            for part in bases[0]:
+                plain = _without(plain, slot) | part
+            one = other = plain
+            try:
+                for part in parts:
+                    one = one | part
+                for part in parts[::-1]:
+                    other = other | part
+            except UserError:
+                continue
+            assert equal(travel(one), travel(other))
+
+
+def _without(made: Recipe, slot: str) -> Recipe:
+    from dataclasses import replace
+
+    from polyrhythm.slots.participation import Uniform
+    from polyrhythm.slots.work import Epochs
+
+    empty: Work | Uniform = Epochs() if slot == "work" else Uniform()
+    return replace(made, **{slot: empty})  # type: ignore[arg-type]

@@ -1,0 +1,113 @@
+"""A few versions of any recipe on a tiny federation, with a say in who answers when and what becomes of states."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, final
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from laws.world import Federation, Shard, copied, same
+from polyrhythm.core.client import Memory, work
+from polyrhythm.core.interfaces import ClientData
+from polyrhythm.core.server import ServerState, begin, receive
+from polyrhythm.engines.torch import TorchEngine
+from polyrhythm.recipe import Recipe
+from polyrhythm.slots.mechanism import Setup
+from polyrhythm.wires import Assignment, Report
+
+VERSIONS = 3
+
+
+@final
+class Scored(Shard):
+    """Samples with an expert's verdict."""
+
+    def fixed(self, name: str) -> np.ndarray:
+        return self.inputs.norm(dim=1).double().numpy()
+
+
+@final
+class World:
+    """Four clients with a tiny model; one engine for all runs, since it must remember nothing."""
+
+    def __init__(self, net: str) -> None:
+        federation = Federation(net=net)
+        self.engine: TorchEngine = federation.engine()
+        self.setup: Setup = federation.setup(VERSIONS)
+        self.roster = federation.roster()
+        self.data: list[ClientData] = [Scored(s.inputs, s.targets) for s in federation.shards()]
+        self.initial = self.engine.initial()
+
+
+world = functools.cache(World)
+
+
+@final
+@dataclass(kw_only=True)
+class Trip:
+    """What a run gave: weights and buffers of every version, every report by dispatch number, the last states."""
+
+    models: list[tuple[Tensor, tuple[Tensor, ...]]] = field(default_factory=list)
+    reports: dict[int, Report] = field(default_factory=dict)
+    state: ServerState | None = None
+
+    @property
+    def finite(self) -> bool:
+        return all(bool(torch.isfinite(weights).all()) for weights, _ in self.models)
+
+
+def travel(
+    recipe: Recipe,
+    net: str = "perceptron",
+    *,
+    turn_of: Callable[[int], int] = lambda waiting: 0,
+    kept: Callable[[Any], Any] = lambda state: state,
+    careful: bool = False,
+) -> Trip:
+    """Three versions.
+
+    Args:
+        recipe: the method.
+        net: the model.
+        turn_of: given how many assignments are out, the place of the one that is answered next.
+        kept: what becomes of every state from one event to the next.
+        careful: whether to assert that neither core changes what it is given.
+    """
+    here, trip, memories = world(net), Trip(), dict[int, Memory]()
+    turn = begin(recipe, here.setup, here.initial.weights, here.initial.buffers, here.roster)
+    waiting: list[Assignment] = [*turn.assignments]
+    while turn.state.version < VERSIONS:
+        assert waiting, f"version {turn.state.version}: nobody is invited"
+        assert len(trip.reports) < 60, "no end"
+        assignment = waiting.pop(turn_of(len(waiting)))
+        client = assignment.client
+        memory = memories.get(client, Memory())
+        start = memory.at(assignment.accepted)
+        before = copied((turn.state, start, assignment)) if careful else None
+        state, report = work(recipe, here.setup, start, assignment, here.data[client], here.engine)
+        if assignment.kind == "train":
+            memories[client] = kept(memory.then(start, state, assignment.visit))
+        trip.reports[assignment.dispatch] = report
+        heard = copied(report) if careful else None
+        after = receive(recipe, here.setup, here.engine.layout, kept(turn.state), report, here.roster)
+        if careful:
+            assert same((turn.state, start, assignment), before)
+            assert same(report, heard)
+        assert after.verdict is not None
+        assert after.verdict.accepted, after.verdict.reason
+        turn = after
+        waiting += turn.assignments
+        if turn.released is not None:
+            trip.models.append((turn.state.weights, turn.state.buffers))
+    trip.state = turn.state
+    return trip
+
+
+def equal(one: Trip, other: Trip) -> bool:
+    """Whether all versions are the same to the last bit."""
+    return same(one.models, other.models)
