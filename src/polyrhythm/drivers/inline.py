@@ -14,7 +14,7 @@ from typing import final
 
 from polyrhythm.core.client import ClientState, Memory, work
 from polyrhythm.core.interfaces import ClientData, Engine
-from polyrhythm.core.server import Turn, begin, receive
+from polyrhythm.core.server import Turn, Verdict, begin, receive
 from polyrhythm.errors import RunFailed
 from polyrhythm.fleet import Fleet
 from polyrhythm.recipe import Recipe
@@ -82,7 +82,14 @@ class InlineDriver:
         yield Moment(time=0.0, turn=turn)
         while heap:
             time, _, assignment, report = heapq.heappop(heap)
-            turn = receive(self.recipe, self.setup, self.engine.layout, turn.state, report, self.roster)
+            try:
+                turn = receive(self.recipe, self.setup, self.engine.layout, turn.state, report, self.roster)
+            except RunFailed as failure:
+                # The report that settled it belongs in the record too.
+                verdict = Verdict(dispatch=report.dispatch, accepted=False, reason=str(failure))
+                failed = Turn(state=turn.state, verdict=verdict)
+                yield Moment(time=time, turn=failed, assignment=assignment, report=report)
+                raise
             self._send(turn, time, heap)
             yield Moment(time=time, turn=turn, assignment=assignment, report=report)
         if self.setup.horizon is None or turn.state.version < self.setup.horizon:
