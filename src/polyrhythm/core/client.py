@@ -214,6 +214,7 @@ class _Training:
             held=held,
             batch=batch,
             epoch_steps=len(cut(held, batch, recipe.drop_last, engine.single_sample_fails)),
+            least=2 if engine.single_sample_fails else 1,
         )
         self.parts = {
             key: state.parts[key] if key in state.parts else mechanism.client_start(setup)

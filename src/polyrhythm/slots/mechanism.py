@@ -183,6 +183,7 @@ class Visit:
         held: n_i, samples held.
         batch: samples in a full batch.
         epoch_steps: steps in one pass over the client's samples.
+        least: samples in the smallest batch that the model can train on: 2 with BatchNorm.
     """
 
     seed: int
@@ -193,6 +194,7 @@ class Visit:
     held: int
     batch: int
     epoch_steps: int
+    least: int = 1
 
 
 __all__ = ["Mechanism", "Model", "Need", "Outcome", "Release", "Setup", "States", "Visit"]

@@ -157,7 +157,7 @@ class Curriculum(Order):
         step, steps = progress.step, progress.steps
         if self.restart == "training":
             step, steps = visit.version * steps + step, (visit.horizon or 1) * steps
-        return min(visit.held, max(self.pacing.count(visit.held, step, steps), self.least))
+        return min(visit.held, max(self.pacing.count(visit.held, step, steps), self.least, visit.least))
 
     def one_pass(
         self, visit: Visit, name: tuple[int | str, ...], ranking: np.ndarray | None, progress: Progress

@@ -125,12 +125,14 @@ class SkipAndEstimate(Skipping):
         return {**inner, "at_server": True} if self.at_server(setup, client) else inner
 
     def fill(self, setup: Setup, state: State, report: Report) -> Report:
+        report = super().fill(setup, state, report)
         if report.substitute != "movement" or report.update is not None:
             return report
         kept = state["movements"].get(report.client)
         return replace(report, update=setup.zeros() if kept is None else kept)
 
     def accept(self, setup: Setup, state: State, report: Report) -> State:
+        state = super().accept(setup, state, report)
         if not report.fresh or not self.at_server(setup, report.client):
             return state
         return {**state, "movements": {**state["movements"], report.client: report.update}}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Literal, Protocol, final
 
@@ -10,9 +11,9 @@ from torch import Tensor
 
 from polyrhythm.errors import UserError
 from polyrhythm.settings import Count, Positive
-from polyrhythm.slots.mechanism import Mechanism, Outcome, Setup, Visit
+from polyrhythm.slots.mechanism import Mechanism, Outcome, Release, Setup, Visit
 from polyrhythm.streams import stream
-from polyrhythm.wires import State, Substitute
+from polyrhythm.wires import Report, State, Substitute
 
 
 @final
@@ -197,6 +198,22 @@ class Around(Work):
     def brief(self, setup: Setup, state: State, client: int) -> State:
         inner = self.inner.brief(setup, state["inner"], client)
         return {"inner": inner} if inner else {}
+
+    def fill(self, setup: Setup, state: State, report: Report) -> Report:
+        return self.inner.fill(setup, state["inner"], report)
+
+    def accept(self, setup: Setup, state: State, report: Report) -> State:
+        return {**state, "inner": self.inner.accept(setup, state["inner"], report)}
+
+    def before_step(self, setup: Setup, state: State, release: Release, mean: Tensor) -> tuple[State, Tensor]:
+        inner, mean = self.inner.before_step(setup, state["inner"], release, mean)
+        return {**state, "inner": inner}, mean
+
+    def after_step(self, setup: Setup, state: State, release: Release) -> State:
+        return {**state, "inner": self.inner.after_step(setup, state["inner"], release)}
+
+    def measures(self, state: State) -> Mapping[str, float]:
+        return self.inner.measures(state["inner"])
 
     def finish(self, setup: Setup, state: State, brief: State, outcome: Outcome) -> tuple[State, State]:
         inner, extra = self.inner.finish(setup, state["inner"], brief.get("inner", {}), outcome)
