@@ -10,7 +10,7 @@ import torch
 
 import polyrhythm as pr
 from polyrhythm import difficulty, experiment
-from polyrhythm.difficulty import expert_about, expert_losses, losses_under
+from polyrhythm.difficulty import expert_about, expert_losses, sample_difficulty
 from polyrhythm.expert import train_expert
 from polyrhythm.models.building import build
 from polyrhythm.models.weights import load_weights
@@ -33,7 +33,7 @@ def expert(tmp_path: Path) -> Path:
 
 
 def losses_of(path: Path) -> np.ndarray:
-    return expert_losses(collection(), "logistic", path)
+    return sample_difficulty(collection(), "logistic", path)
 
 
 def test_it_is_plain_training_on_all_the_data(tmp_path: Path) -> None:
@@ -79,9 +79,9 @@ def test_a_file_and_its_losses_are_one_expert(expert: Path, monkeypatch: pytest.
 
     def counted(path: Path, *rest: object) -> np.ndarray:
         calls.append(path)
-        return losses_under(path, *rest)  # type: ignore[arg-type]
+        return expert_losses(path, *rest)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(experiment, "losses_under", counted)
+    monkeypatch.setattr(experiment, "expert_losses", counted)
     by_file, _ = logged(recipe=BY_SAMPLE, expert=expert)
     assert calls == [expert]
     losses = losses_of(expert)
@@ -134,7 +134,7 @@ def test_what_cannot_be_written_is_refused_before_the_training(tmp_path: Path) -
 def test_an_expert_that_diverges_is_not_saved(tmp_path: Path) -> None:
     path = tmp_path / "expert.safetensors"
     with pytest.raises(pr.RunFailed):
-        train_expert(collection(), "logistic", path, epochs=3, lr=1e38)
+        train_expert(collection(), "mlp", path, epochs=3, lr=1e30)
     assert not path.exists()
 
 

@@ -328,7 +328,9 @@ SUBJECTS = [
     fedavg(steps=5, optimiser="adam", schedule=Exponential(gamma=0.9)) | Prox() | ModelContrast() | AMSGrad(),
     feddyn(schedule=Cosine()) | Sweep(cohort=3) | Momentum(),
     fednova() | Yogi(),
-    alt() | SkipAndEstimate(budgets=Levels(), schedule="exhaust", storage="mixed", expire=3) | BudgetSteps(budgets=Levels()),
+    alt()
+    | SkipAndEstimate(budgets=Levels(), schedule="exhaust", storage="mixed", expire=3)
+    | BudgetSteps(budgets=Levels()),
     fedavg() | RandomEpochs() | SkipSilently(budgets=SlowShare(), schedule="round_robin"),
     cc_fedadam() | SkipSilently(budgets=Listed(shares=(0.5, 1.0))),
     fedcl() | SampledStaleness(),

@@ -257,7 +257,7 @@ def _local_regime_shares_nothing(recipe: Recipe) -> None:
     shared = [
         m.label()
         for m in recipe.parts()
-        if isinstance(m, (ControlVariates, VarianceReduction, DynamicRegularisation, Scaling))
+        if isinstance(m, (ControlVariates, VarianceReduction, DynamicRegularisation, Scaling, Skipping, StopOnDrift))
         or (isinstance(m, ServerStep) and m != Sgd())
     ]
     if shared:
@@ -293,6 +293,22 @@ def _one_policy_of_a_kind(recipe: Recipe) -> None:
                 decided[what] = part.label()
 
 
+def _turns_are_the_servers(recipe: Recipe) -> None:
+    delayed = [p.label() for p in recipe.parts() if isinstance(p, SampledStaleness)]
+    turning = [
+        p.label()
+        for p in recipe.parts()
+        if isinstance(p, Skipping) and p.schedule == "round_robin" and p.turns == "versions"
+    ]
+    if delayed and turning:
+        raise UserError(
+            f"{turning[0]} by round robin over versions with {delayed[0]}",
+            expected='turns="visits", or another schedule',
+            why="a client that is sent an old version would take that version's turn again, and miss its own",
+            fix='set turns="visits" or schedule="ad_hoc"',
+        )
+
+
 def _last_model_has_no_steps(recipe: Recipe) -> None:
     if any(isinstance(p, SkipAndResendModel) for p in recipe.parts()) and any(
         isinstance(s, PerStep) for s in recipe.scalings
@@ -312,5 +328,6 @@ _RULES: tuple[Callable[[Recipe], None], ...] = (
     _local_regime_shares_nothing,
     _one_policy_of_a_kind,
     _last_model_has_no_steps,
+    _turns_are_the_servers,
 )
 _DEFAULTS = {f.name: f.default for f in dataclasses.fields(Recipe)}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Callable
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -84,6 +84,7 @@ def test_every_partition_is_listed_by_its_name() -> None:
         "quantity_skew",
         "iid_fraction",
         "by_column",
+        "difficulty",
     ]
 
 
@@ -431,13 +432,14 @@ def test_a_column_that_is_not_there_or_too_short_is_refused() -> None:
 
 @pytest.mark.parametrize("name", sorted(PARTITIONS))
 def test_unused_parts_are_reported(name: str) -> None:
-    needs: dict[str, dict[str, object]] = {
+    needs: dict[str, dict[str, Any]] = {
         "dirichlet": {"alpha": 1.0, "min_size": 0},
         "dirichlet_per_client": {"beta": 1.0, "min_size": 0},
         "classes_per_client": {"classes": 2},
         "quantity_skew": {"alpha": 1.0, "min_size": 0},
         "iid_fraction": {"share": 0.5},
         "by_column": {"column": "w"},
+        "difficulty": {"inner": Shards(per_client=2), "column": "w"},
     }
     y = labels(400, 10)
     data = view(y, w=np.arange(400) % 20)

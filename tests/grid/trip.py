@@ -28,7 +28,8 @@ class Scored(Shard):
     """Samples with an expert's verdict."""
 
     def fixed(self, name: str) -> np.ndarray:
-        return self.inputs.norm(dim=1).double().numpy()
+        scores: np.ndarray = self.inputs.square().sum(1).double().numpy()
+        return scores
 
 
 @final

@@ -20,12 +20,11 @@ from polyrhythm.recipe import Recipe
 from polyrhythm.settings import Settings
 from polyrhythm.slots import correction
 from polyrhythm.slots.correction import ControlVariates, DynamicRegularisation, Prox, VarianceReduction
-from polyrhythm.slots.mechanism import Model
-from polyrhythm.vectors import Spans, mean_of_moved, weighted_sum
+from polyrhythm.vectors import Spans, weighted_sum
 
 from .law import law, swap
 from .trials import Misfortune, misfortunes
-from .world import CLASSES, FEATURES, Federation, Run, Shard, near, play, run, same
+from .world import CLASSES, FEATURES, Federation, Run, Shard, near, play, run
 
 # What mutants wrap.
 _REPORT = client._report
@@ -231,7 +230,9 @@ def _one_head_each(federation: Headed) -> Headed:
 
 
 @law(
-    recipe=st.sampled_from((scaffold(cohort=2, epochs=1, batch=1, lr=0.1), vrl_sgd(cohort=2, steps=4, batch=1, lr=0.1))),
+    recipe=st.sampled_from(
+        (scaffold(cohort=2, epochs=1, batch=1, lr=0.1), vrl_sgd(cohort=2, steps=4, batch=1, lr=0.1))
+    ),
     broken_by={
         "a zero update is a zero gradient": swap(correction, "clear_", _keeps),
         "nothing is idle": nothing_is_idle,

@@ -158,9 +158,7 @@ def _train_instead(recipe: Any, assignment: Any, data: Any, engine: Any) -> Any:
 @law(
     net=st.sampled_from(("perceptron", "batchnorm", "dropout", "odd")),
     broken_by={
-        "a measurement trains": swap(
-            client, "_measure", _train_instead
-        ),
+        "a measurement trains": swap(client, "_measure", _train_instead),
         "measured in training mode": swap(torch.nn.Module, "eval", lambda self: self),
     },
 )

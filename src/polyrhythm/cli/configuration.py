@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, final
 from annotated_types import Ge, Gt, Le, Lt, MaxLen, MinLen
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from polyrhythm.cli.expressions import parse_call, parse_value
+from polyrhythm.cli.expressions import Call, parse_call, parse_value
 from polyrhythm.cli.mistakes import explained
 from polyrhythm.errors import UserError, unknown
 
@@ -70,7 +70,7 @@ class Configuration(BaseModel):
 
     def resolved(self) -> Configuration:
         """The same with every default that depends on other settings filled in."""
-        natural = parse_call(self.partition).name.replace("-", "_") == "by_column"
+        natural = _innermost(parse_call(self.partition)) == "by_column"
         model = _MODELS.get(parse_call(self.data).name.replace("-", "_"), "mlp")
         open_ended = any(v is not None for v in self.until.model_dump().values())
         return self.model_copy(
@@ -84,6 +84,14 @@ class Configuration(BaseModel):
     def plain(self) -> dict[str, Any]:
         """As plain data, without what does not decide any number (where it is kept, what it is called)."""
         return self.model_dump(mode="json", exclude={"out", "name", "seeds"})
+
+
+def _innermost(partition: Call) -> str:
+    """The partition that decides how many clients there are: difficulty leaves that to the one inside."""
+    inner = partition.named.get("inner")
+    if isinstance(inner, str):
+        inner = parse_call(inner)
+    return _innermost(inner) if isinstance(inner, Call) else partition.name.replace("-", "_")
 
 
 # What each key takes, for the words of an error.

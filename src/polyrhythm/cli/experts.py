@@ -42,8 +42,9 @@ def train(configuration: Configuration, output: Path, *, epochs: int, batch: int
     if as_json:
         print_json({"expert": str(output), **summary})
         return
+    headline = str(summary["headline"]).replace("_", " ")
     screen.print(
-        f"{model} on {configuration.data}: test accuracy {summary['final_accuracy']:.4f} after {epochs} epochs",
+        f"{model} on {configuration.data}: test {headline} {summary['final_accuracy']:.4f} after {epochs} epochs",
         highlight=False,
         markup=False,
     )

@@ -108,8 +108,13 @@ class TorchEngine:
             loss = self._task.loss(self._flat.module(inputs), targets)
             return Computed(loss.detach(), self._flat.backward(loss))
         layers = {name for term in terms for name in term.layers or ()}
+        # Before the pass in training mode, which moves the statistics of BatchNorm.
+        judged = None if watch is None or self.one_mode else self.features_now(watch, inputs)
         view = _View(self, inputs, positions, layers | ({watch} if watch is not None and self.one_mode else set()))
-        pair = None if watch is None else (view.judged(watch), view.features("received", watch))
+        pair = None
+        if watch is not None:
+            current = view.features("current", watch).detach() if judged is None else judged
+            pair = current, view.features("received", watch)
         loss = self._task.loss(view.outputs, targets)
         total = loss
         for term in terms:
@@ -230,12 +235,6 @@ class _View:
         if key not in self._features:
             self._features[key] = self._engine.frozen_features(which, layer, self._inputs, self._positions)
         return self._features[key]
-
-    def judged(self, layer: str) -> Tensor:
-        """The current model's representation in eval mode, without a gradient."""
-        if ("current", layer) in self._features and self._engine.one_mode:
-            return self._features["current", layer].detach()
-        return self._engine.features_now(layer, self._inputs)
 
 
 @final

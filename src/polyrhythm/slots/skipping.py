@@ -101,7 +101,7 @@ class SkipAndEstimate(Skipping):
             return inner
         if "version" not in state:
             return self._cold(setup, visit, inner)
-        age = visit.version - state["version"]
+        age = _age(visit, state)
         if self.expire is not None and age > self.expire:
             return inner
         kept = {name: state[name] for name in ("update", *_REMEMBERED) if name in state}
@@ -160,7 +160,7 @@ class SkipAndResendModel(Skipping):
         if self.trains(setup, visit) or "version" not in state:
             return inner
         kept = {name: state[name] for name in _REMEMBERED}
-        return replace(inner, instead=Instead(kind="model", age=visit.version - state["version"], **kept))
+        return replace(inner, instead=Instead(kind="model", age=_age(visit, state), **kept))
 
     def finish(self, setup: Setup, state: State, brief: State, outcome: Outcome) -> tuple[State, State]:
         state, extra = super().finish(setup, state, brief, outcome)
@@ -201,9 +201,15 @@ class BudgetSteps(Around):
     def plan(self, setup: Setup, visit: Visit, state: State, brief: State) -> Plan:
         inner = super().plan(setup, visit, state, brief)
         share = (self.budgets or setup.budgets or Levels()).share(visit.client, setup.population, setup.seed)
-        return replace(inner, steps=max(1, math.ceil(share * inner.steps)))
+        # A hair below, since 0.07 * 100 must be 7 steps.
+        return replace(inner, steps=max(1, math.ceil(share * inner.steps - 1e-9)))
 
 
 def _remembered(outcome: Outcome) -> dict[str, Any]:
     """What weighings will want to know of this visit when its movement or model is sent again."""
     return {"version": outcome.version, **{name: getattr(outcome, name) for name in _REMEMBERED}}
+
+
+def _age(visit: Visit, state: State) -> int:
+    """Versions since the visit that is remembered; 0 where a client works on an older version than it did then."""
+    return max(0, int(visit.version - state["version"]))

@@ -26,9 +26,11 @@ class Drift:
 
     def similarity(self, current: Tensor, received: Tensor) -> Tensor:
         """Cosines in [-1, 1]; 1 where both are zero, as dead units leave them, and 0 where one is. Never NaN."""
+        # In double precision no product of single or half precision numbers runs over or under.
+        current, received = current.double(), received.double()
         lengths = torch.linalg.vector_norm(current, dim=1) * torch.linalg.vector_norm(received, dim=1)
         both_zero = (current == 0).all(dim=1) & (received == 0).all(dim=1)
-        cosine = (current * received).sum(dim=1) / lengths.clamp(min=torch.finfo(current.dtype).tiny)
+        cosine = (current * received).sum(dim=1) / lengths.clamp(min=torch.finfo(lengths.dtype).tiny)
         return torch.where(both_zero, torch.ones_like(cosine), cosine.clamp(-1.0, 1.0))
 
     def reached(self, similarities: Tensor) -> Tensor:

@@ -1,0 +1,328 @@
+"""Pairs that need a decision: one test for each row of the table in docs/concepts.md that laws do not cover already."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from laws.world import Federation, Run, alike, near, play, run, same
+from polyrhythm.core.client import cut
+from polyrhythm.errors import UserError
+from polyrhythm.papers import fedavg, local_only
+from polyrhythm.recipe import Recipe
+from polyrhythm.settings import Settings
+from polyrhythm.slots.budgets import Listed
+from polyrhythm.slots.client_curriculum import ClientCurriculum
+from polyrhythm.slots.correction import ControlVariates, DynamicRegularisation, ModelContrast, Prox, VarianceReduction
+from polyrhythm.slots.critical import CriticalPeriods, RandomResize
+from polyrhythm.slots.order import Curriculum
+from polyrhythm.slots.release import Buffer
+from polyrhythm.slots.server_step import Adam, Momentum
+from polyrhythm.slots.skipping import BudgetSteps, SkipAndEstimate, SkipAndResendModel, SkipSilently
+from polyrhythm.slots.staleness import SampledStaleness
+from polyrhythm.slots.stopping import StopOnDrift
+from polyrhythm.slots.weighing import NormalisedAveraging, PerStep
+from polyrhythm.slots.work import RandomEpochs, Steps
+from polyrhythm.vectors import combine_buffers
+from polyrhythm.wires import Facts
+
+BATCH = 4
+EVERYBODY = fedavg(cohort=4, batch=BATCH, epochs=2, lr=0.1)
+# In three versions, clients 0 and 2 always train; 1 and 3 train in the first and skip the others.
+ODD_ONES_SKIP = SkipAndEstimate(budgets=Listed(shares=(1.0, 0.3)), schedule="exhaust")
+ALL_SKIP = SkipAndEstimate(budgets=Listed(shares=(0.3,)), schedule="exhaust")
+AFTER_ONE_EPOCH = StopOnDrift(a=1.5, b=0, representation="logits")
+NEVER_STOPS = StopOnDrift(a=-1, b=0, representation="logits")
+TABLE = (Path(__file__).parents[1] / "docs" / "concepts.md").read_text(encoding="utf-8")
+
+
+def row(*pairs: str) -> Callable[[Any], Any]:
+    """Marks the test of one or more rows of the table, which must be there."""
+    for pair in pairs:
+        assert f"| {pair} |" in TABLE, pair
+    return lambda test: test
+
+
+def skipped(story: Run) -> list[int]:
+    """The dispatch numbers of visits that did not train."""
+    return [d for d, report in story.reports.items() if not report.fresh]
+
+
+def steps_of_an_epoch(held: int) -> int:
+    return math.ceil(held / BATCH)
+
+
+@row("a skipped visit × control variates, VRL-SGD, FedDyn")
+@pytest.mark.parametrize(
+    "memory", [ControlVariates(), VarianceReduction(), DynamicRegularisation()], ids=lambda part: part.label()
+)
+def test_who_skips_keeps_what_it_knows_of_its_drift(memory: Settings) -> None:
+    story = play(EVERYBODY | memory | ODD_ONES_SKIP, Federation())
+    assert len(skipped(story)) == 4
+    for dispatch in skipped(story):
+        assert story.reports[dispatch].extras == {}
+        assert same(story.ends[dispatch], story.starts[dispatch])
+    if isinstance(memory, VarianceReduction):
+        first, last = (story.states[version].parts["variance_reduction"]["drift"] for version in (1, 3))
+        assert all(same(first[client], last[client]) for client in (1, 3))
+        assert not any(same(first[client], last[client]) for client in (0, 2))
+    if isinstance(memory, ControlVariates):
+        own = [state.parts["control_variates"]["control"] for state in story.clients.values()]
+        assert near(story.states[-1].parts["control_variates"]["control"], torch.stack(own).mean(0))
+
+
+@row("early stop × everything that divides by steps")
+@pytest.mark.parametrize(
+    "part", [ControlVariates(), VarianceReduction(), NormalisedAveraging(), PerStep()], ids=lambda part: part.label()
+)
+def test_an_early_stop_counts_the_steps_truly_taken(part: Settings) -> None:
+    """Three epochs that are ended after the first are one epoch, whatever divides by them."""
+    three, one = (fedavg(cohort=4, batch=BATCH, epochs=epochs, lr=0.1) | part for epochs in (3, 1))
+    assert alike(run(three | AFTER_ONE_EPOCH, Federation()), run(one, Federation()))
+
+
+@row("a substitute × FedNova, per-step weighing")
+@pytest.mark.parametrize(
+    "scaling", [PerStep(), PerStep(divide="travel"), NormalisedAveraging()], ids=lambda part: part.label()
+)
+@pytest.mark.parametrize("storage", ["client", "server"])
+def test_a_movement_remembers_its_steps(scaling: Settings, storage: Any) -> None:
+    skip = SkipAndEstimate(budgets=ODD_ONES_SKIP.budgets, schedule="exhaust", storage=storage)
+    story = play(EVERYBODY | RandomEpochs(epochs=3, spread=2) | scaling | skip, Federation())
+    first = {report.client: report for report in story.reports.values() if report.version == 0}
+    for released in story.released[1:]:
+        assert released.release is not None
+        for report, scale in zip(released.release.reports, released.release.scales, strict=True):
+            if not report.fresh:
+                assert (report.steps, report.travel) == (first[report.client].steps, first[report.client].travel)
+                assert same(report.update, first[report.client].update)
+            if scaling == PerStep():
+                assert scale == 1 / report.steps
+
+
+@row("control variates, VRL-SGD, FedNova × local momentum, Nesterov, prox, weight decay, schedules")
+def test_travel_is_the_path_of_a_constant_gradient() -> None:
+    recipe = fedavg(cohort=4, batch=BATCH, epochs=2, lr=0.1, momentum=0.9) | Prox(mu=0.5) | ControlVariates()
+    for report in run(recipe, Federation(), versions=1).reports.values():
+        way = speed = 0.0
+        for _ in range(report.steps):
+            speed = 0.9 * speed + 1 - 0.5 * way
+            way += 0.1 * speed
+        assert report.travel == pytest.approx(way, rel=1e-12)
+        assert report.update is not None
+        assert near(report.extras["control_variates"]["change"], -report.update / way)
+
+
+@row("prox × local momentum")
+def test_the_pull_is_part_of_the_gradient_that_momentum_gathers() -> None:
+    federation = Federation(sizes=(7,), net="logistic", dtype=torch.float64)
+    story = run(fedavg(cohort=1, batch=None, epochs=4, momentum=0.9) | Prox(mu=0.5), federation, versions=1)
+    shard, module = federation.shards()[0], nn.Linear(4, 3, dtype=torch.float64)
+    module.load_state_dict(federation.module().state_dict())
+    received = [p.detach().clone() for p in module.parameters()]
+    optimiser = torch.optim.SGD(module.parameters(), lr=0.1, momentum=0.9)
+    for _ in range(4):
+        optimiser.zero_grad()
+        away = torch.stack([(p - w).square().sum() for p, w in zip(module.parameters(), received, strict=True)]).sum()
+        loss = nn.functional.cross_entropy(module(shard.inputs), shard.targets) + 0.25 * away
+        loss.backward()  # type: ignore[no-untyped-call]
+        optimiser.step()
+    own = federation.engine().layout.named(story.weights)
+    assert all(near(own[name], p.detach(), 1e-12) for name, p in module.named_parameters())
+
+
+@row("curriculum × early stop")
+def test_similarity_is_judged_on_every_batch_and_scoring_is_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    from polyrhythm.slots.stopping import Drift
+
+    judged: list[int] = []
+    reached = Drift.reached
+
+    def noted(self: Drift, similarities: torch.Tensor) -> torch.Tensor:
+        judged.append(len(similarities))
+        return reached(self, similarities)
+
+    monkeypatch.setattr(Drift, "reached", noted)
+    story = run(EVERYBODY | Curriculum(least=1) | NEVER_STOPS, Federation())
+    assert len(judged) == sum(report.steps for report in story.reports.values())
+    for report in story.reports.values():
+        assert report.forward_samples == 2 * report.held  # scored once, and the received model's outputs once
+
+
+@row("curriculum × a skipped visit")
+def test_who_skips_scores_nothing() -> None:
+    story = play(EVERYBODY | Curriculum() | ODD_ONES_SKIP, Federation())
+    assert {bool(r.forward_samples) for r in story.reports.values() if r.fresh} == {True}
+    assert all(story.reports[dispatch].forward_samples == 0 for dispatch in skipped(story))
+
+
+@row("curriculum × work", "an epoch of `steps`, or of a curriculum")
+def test_an_epoch_has_as_many_steps_with_a_curriculum() -> None:
+    story = run(EVERYBODY | Curriculum(least=1), Federation())
+    assert all(report.steps == 2 * steps_of_an_epoch(report.held) for report in story.reports.values())
+    story = run(EVERYBODY | Steps(steps=20) | AFTER_ONE_EPOCH, Federation())
+    assert all(report.steps == steps_of_an_epoch(report.held) for report in story.reports.values())
+
+
+@row("curriculum × BatchNorm")
+@pytest.mark.parametrize("refresh", ["pass", "step"])
+def test_a_curriculum_leaves_batchnorm_two_samples(refresh: Any) -> None:
+    story = run(EVERYBODY | Curriculum(least=1, refresh=refresh), Federation(net="batchnorm"))
+    assert all(r.steps == 2 * len(cut(r.held, BATCH, False, True)) for r in story.reports.values())
+    assert min(len(batch) for batches in story.batches.values() for batch in batches) == 2
+
+
+@row("BatchNorm × a last batch of one sample", "BatchNorm × a client with one sample")
+def test_batchnorm_is_never_trained_on_one_sample() -> None:
+    story = run(fedavg(cohort=3, batch=4, epochs=1), Federation(sizes=(5, 9, 1), net="batchnorm"), versions=1)
+    assert sorted(sorted(map(len, batches)) for batches in story.batches.values()) == [[], [4, 5], [5]]
+    assert story.released[0].refused == ((2, "no step was possible with the samples it holds"),)
+
+
+@row("a client curriculum by reported losses × a skipped visit")
+def test_a_skipped_visit_brings_no_fresh_loss() -> None:
+    story = play(EVERYBODY | ClientCurriculum(scores="reported") | ODD_ONES_SKIP, Federation())
+    scores = story.states[-1].parts["client_curriculum"]["scores"]
+    last = {r.client: r.loss for _, r in sorted(story.reports.items()) if r.fresh}
+    assert skipped(story)
+    assert scores == last
+
+
+@row("BatchNorm × any weighing or server step")
+@pytest.mark.parametrize("step", [Momentum(lr=0.5), Adam(), PerStep()], ids=lambda part: part.label())
+def test_statistics_are_averaged_and_never_stepped(step: Settings) -> None:
+    stepped, plain = (run(r, Federation(net="batchnorm"), versions=1) for r in (EVERYBODY | step, EVERYBODY))
+    assert not same(stepped.weights, plain.weights)
+    assert same(stepped.states[-1].buffers, plain.states[-1].buffers)
+
+
+@row("a substitute × BatchNorm")
+def test_a_substitute_has_no_statistics() -> None:
+    federation = Federation(net="batchnorm")
+    story = play(EVERYBODY | ODD_ONES_SKIP, federation)
+    trained = [r for r in story.reports.values() if r.version == 2 and r.fresh]
+    assert {r.client for r in trained} == {0, 2}
+    assert all(story.reports[dispatch].buffers == () for dispatch in skipped(story))
+    held = [r.held / sum(r.held for r in trained) for r in trained]
+    mean = combine_buffers(federation.engine().layout, [r.buffers for r in trained], held)
+    assert same(story.states[-1].buffers, mean)
+
+
+@row("buffer × a skipped visit", "one client × two visits")
+def test_nobody_is_invited_twice_for_one_version() -> None:
+    story = run(fedavg(cohort=3, batch=BATCH) | ALL_SKIP | Buffer(size=2), Federation(), versions=6)
+    asked = [(assignment.version, assignment.client) for assignment in story.assignments.values()]
+    assert len(asked) == len(set(asked))
+    for turn in story.turns:
+        out = [flight.client for flight in turn.state.flights.values()]
+        assert len(out) == len(set(out))
+
+
+@row("buffer × critical periods")
+def test_the_cohort_of_a_buffer_is_how_many_are_under_way() -> None:
+    always = CriticalPeriods(delta=-1e9)
+    story = run(fedavg(cohort=3, batch=BATCH) | always | Buffer(size=2), Federation(sizes=(5,) * 9), versions=4)
+    for version, state in enumerate(story.states[:-1]):
+        kept = state.parts["critical_periods"]
+        assert len(state.flights) == kept["size"] == min(3 * 2**version, 9)
+        assert len(kept["history"]) == version
+
+
+@row("a substitute × the federated gradient norm")
+def test_the_gradient_norm_hears_only_who_trained() -> None:
+    story = run(EVERYBODY | CriticalPeriods(delta=1e9, floor=0.1) | ALL_SKIP, Federation(), versions=3)
+    first, *others = (state.parts["critical_periods"] for state in story.states[1:])
+    assert len(first["history"]) == 1
+    assert all(same(other, first) for other in others)
+    some = play(EVERYBODY | CriticalPeriods(act=False) | ODD_ONES_SKIP, Federation())
+    fresh = [r for r in some.reports.values() if r.version == 2 and r.fresh]
+    norm = sum(r.held * r.measures["gradient_square"] * r.rate for r in fresh) / sum(r.held for r in fresh)
+    assert some.states[-1].parts["critical_periods"]["history"][-1] == pytest.approx(norm)
+
+
+@row("sampled staleness × a substitute")
+def test_staleness_and_age_are_two_facts(monkeypatch: pytest.MonkeyPatch) -> None:
+    facts: list[Facts] = []
+    scales = PerStep.scales
+
+    def noted(self: PerStep, heard: Sequence[Facts], shares: Sequence[float]) -> list[float]:
+        facts.extend(heard)
+        return scales(self, heard, shares)
+
+    monkeypatch.setattr(PerStep, "scales", noted)
+    story = run(EVERYBODY | SampledStaleness(max_delay=3) | SkipAndEstimate() | PerStep(), Federation(), versions=8)
+    assert len(skipped(story)) > 4
+    trained: dict[int, int] = {}
+    for fact in facts:
+        report = story.reports[fact.dispatch]
+        assert fact.staleness == fact.dispatch // 4 - report.version  # four are dispatched for each version
+        if report.fresh:
+            trained[report.client] = report.version
+        else:
+            assert report.age == max(0, report.version - trained[report.client])
+    assert {fact.staleness for fact in facts} == {0, 1, 2}
+
+
+@row("buffer × nobody under way any more")
+def test_losses_cannot_stop_a_buffer() -> None:
+    assert Buffer(size=5).ready(waiting=1, in_flight=0)
+    assert len(run(fedavg(cohort=2, batch=BATCH) | Buffer(size=5), Federation()).states) == 4
+
+
+REFUSED: dict[str, tuple[Callable[[], Recipe], str]] = {
+    "control variates and VRL-SGD": (lambda: EVERYBODY | ControlVariates() | VarianceReduction(), "other's correction"),
+    "VRL-SGD and FedDyn": (lambda: EVERYBODY | VarianceReduction() | DynamicRegularisation(), "other's correction"),
+    "local Adam": (lambda: fedavg(optimiser="adam") | ControlVariates(), "Adam's path"),
+    "kept momentum": (lambda: fedavg(momentum=0.9, keep_state=True) | NormalisedAveraging(), "earlier"),
+    "FedNova twice": (lambda: EVERYBODY | NormalisedAveraging() | NormalisedAveraging(), "squared"),
+    "per-step and last models": (lambda: EVERYBODY | PerStep() | SkipAndResendModel(), "not made in"),
+    "two skips": (lambda: EVERYBODY | SkipSilently() | SkipAndEstimate(), "contradict"),
+    "two stops": (lambda: EVERYBODY | NEVER_STOPS | AFTER_ONE_EPOCH, "contradict"),
+    "two cuts": (lambda: EVERYBODY | BudgetSteps() | BudgetSteps(), "contradict"),
+    "two sizes": (lambda: EVERYBODY | CriticalPeriods() | RandomResize(), "contradict"),
+    "two stalenesses": (lambda: EVERYBODY | SampledStaleness() | SampledStaleness(), "contradict"),
+    "local and shared": (lambda: local_only() | ControlVariates(), "no release"),
+}
+
+
+@row(
+    "the same × local Adam",
+    "the same × momentum kept over visits",
+    "two of control variates, VRL-SGD, FedDyn",
+    "FedNova twice",
+    "`skip_and_resend_model` × per-step weighing",
+    "two parts that decide whether to skip, when to stop, or how large the cohort is",
+    "`local_only` × anything exchanged",
+)
+@pytest.mark.parametrize("pair", REFUSED)
+def test_it_is_refused_when_it_is_put_together(pair: str) -> None:
+    build, why = REFUSED[pair]
+    with pytest.raises(UserError) as refused:
+        build()
+    assert why in refused.value.why
+    assert refused.value.fix
+
+
+@row("`stop_on_drift` × no number of rounds")
+def test_a_rising_threshold_needs_the_number_of_rounds() -> None:
+    assert "horizon" in (EVERYBODY | StopOnDrift()).needs()
+    assert "horizon" not in (EVERYBODY | StopOnDrift(b=0)).needs()
+
+
+@row("MOON × a client's first visit")
+def test_moon_has_no_term_before_there_is_a_last_model() -> None:
+    moon = ModelContrast(mu=5, layer="logits")
+    assert alike(run(EVERYBODY | moon, Federation(), versions=1), run(EVERYBODY, Federation(), versions=1))
+    assert not alike(run(EVERYBODY | moon, Federation(), versions=2), run(EVERYBODY, Federation(), versions=2))
+
+
+@row("fewer samples than a batch × `drop_last`")
+def test_who_has_less_than_a_batch_trains_on_it() -> None:
+    story = run(fedavg(cohort=2, batch=4, drop_last=True, epochs=1), Federation(sizes=(3, 6)), versions=1)
+    assert sorted(sorted(map(len, batches)) for batches in story.batches.values()) == [[3], [4]]
