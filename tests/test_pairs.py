@@ -287,6 +287,10 @@ REFUSED: dict[str, tuple[Callable[[], Recipe], str]] = {
     "two cuts": (lambda: EVERYBODY | BudgetSteps() | BudgetSteps(), "contradict"),
     "two sizes": (lambda: EVERYBODY | CriticalPeriods() | RandomResize(), "contradict"),
     "two stalenesses": (lambda: EVERYBODY | SampledStaleness() | SampledStaleness(), "contradict"),
+    "turns by versions and old versions": (
+        lambda: EVERYBODY | SampledStaleness() | SkipSilently(schedule="round_robin"),
+        "that version's turn again",
+    ),
     "local and shared": (lambda: local_only() | ControlVariates(), "no release"),
 }
 

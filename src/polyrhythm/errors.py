@@ -39,14 +39,19 @@ def _restore(found: str, expected: str, why: str, fix: str) -> UserError:
     return UserError(found, expected=expected, why=why, fix=fix)
 
 
-def unknown(kind: str, name: str, known: Iterable[str], *, where: str = "") -> UserError:
+_OTHER_EXPERIMENT = "a name that is silently ignored would run another experiment than the one you meant"
+_MOST_NAMES = 60
+
+
+def unknown(kind: str, name: str, known: Iterable[str], *, where: str = "", why: str = _OTHER_EXPERIMENT) -> UserError:
     """The error for a name nobody knows, with the nearest names that exist."""
     names = sorted(known)
     near = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
-    hint = f"did you mean {' or '.join(repr(n) for n in near)}?" if near else "use one of the names listed above."
+    fix = "use one of the names listed above." if names else f"leave {name!r} out"
+    more = f" and {len(names) - _MOST_NAMES:,} more" if len(names) > _MOST_NAMES else ""
     return UserError(
         f"unknown {kind} {name!r}{f' in {where}' if where else ''}",
-        expected=f"one of {', '.join(names)}" if names else f"no {kind} at all",
-        why="a name that is silently ignored would run another experiment than the one you meant",
-        fix=hint,
+        expected=f"one of {', '.join(names[-_MOST_NAMES:])}{more}" if names else f"no {kind} at all",
+        why=why,
+        fix=f"did you mean {' or '.join(repr(n) for n in near)}?" if near else fix,
     )

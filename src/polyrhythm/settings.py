@@ -37,7 +37,7 @@ class Settings:
             try:
                 adapter.validate_python(value, strict=True)
             except ValidationError as error:
-                problem = error.errors()[0]["msg"]
+                problem = error.errors()[0]["msg"].removeprefix("Input should be ")
                 raise UserError(
                     f"{self.label()}: {field} = {value!r}",
                     expected=problem[0].lower() + problem[1:],

@@ -56,7 +56,7 @@ QUESTIONS: Mapping[str, Sequence[Parts]] = {
         (Epochs(epochs=3), _STOP),
         (Epochs(epochs=1), SkipAndEstimate()),
         (Steps(steps=2), SkipAndEstimate(storage="server", cold_start="zero", expire=1)),
-        (Epochs(epochs=1), SkipAndResendModel(schedule="round_robin", phases="staggered")),
+        (Epochs(epochs=1), SkipAndResendModel(schedule="round_robin", turns="visits", phases="staggered")),
         (Steps(steps=2), SkipSilently()),
         (Epochs(epochs=2), BudgetSteps()),
         (RandomEpochs(epochs=2, spread=1), SkipAndEstimate(storage="mixed", cold_start="exclude"), _STOP),

@@ -104,7 +104,7 @@ def _value(name: str, key: str, value: Any, hint: Any, parameter: inspect.Parame
         # TOML and the command line have lists where a builder may want a tuple.
         return adapter.validate_python(_as_tuples(value), strict=True)
     except ValidationError as error:
-        problem = error.errors()[0]["msg"]
+        problem = error.errors()[0]["msg"].removeprefix("Input should be ")
         default = "none" if parameter.default is parameter.empty else repr(parameter.default)
         raise UserError(
             f"{name}: {key} = {value!r}",

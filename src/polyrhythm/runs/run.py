@@ -77,7 +77,8 @@ class Run:
                     why="the runs are different experiments",
                     fix=f"give one of these ids; the newest is {fits[-1]['run_id']}",
                 )
-        raise unknown("run", reference, [row["run_id"] for row in rows], where=str(folder))
+        why = "there is no record under that id, name or beginning of an id"
+        raise unknown("run", reference, [row["run_id"] for row in rows], where=str(folder), why=why)
 
     @property
     def id(self) -> str:
@@ -211,8 +212,11 @@ class Run:
 
     def __rich__(self) -> RichTable:
         from rich.table import Table as RichTable
+        from rich.text import Text
 
-        table = RichTable(title=f"{self.id} {self.name}".strip(), show_header=False, title_justify="left")
+        # As plain text: names and reasons may hold what rich would take for markup.
+        title = Text(f"{self.id} {self.name}".strip())
+        table = RichTable(title=title, show_header=False, title_justify="left")
         table.add_column(style="dim")
         table.add_column(overflow="fold")
         summary = self.summary
@@ -226,7 +230,7 @@ class Run:
             "weights": weights or "none yet",
         }
         for label, value in lines.items():
-            table.add_row(label, value)
+            table.add_row(label, Text(value))
         return table
 
     def __repr__(self) -> str:

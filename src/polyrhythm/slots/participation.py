@@ -9,7 +9,7 @@ from typing import final
 from torch import Tensor
 
 from polyrhythm.settings import Count
-from polyrhythm.slots.mechanism import Mechanism, Release, Setup
+from polyrhythm.slots.mechanism import Mechanism, Outcome, Release, Setup
 from polyrhythm.streams import stream
 from polyrhythm.vectors import Buffers
 from polyrhythm.wires import Kind, Model, Report, Roster, State
@@ -181,6 +181,25 @@ class Around(Participation):
 
     def measured(self, setup: Setup, state: State, report: Report) -> State:
         return {**state, "inner": self.inner.measured(setup, state["inner"], report)}
+
+    def brief(self, setup: Setup, state: State, client: int) -> State:
+        return self.inner.brief(setup, state["inner"], client)
+
+    def client_start(self, setup: Setup) -> State:
+        return self.inner.client_start(setup)
+
+    def finish(self, setup: Setup, state: State, brief: State, outcome: Outcome) -> tuple[State, State]:
+        return self.inner.finish(setup, state, brief, outcome)
+
+    def fill(self, setup: Setup, state: State, report: Report) -> Report:
+        return self.inner.fill(setup, state["inner"], report)
+
+    def accept(self, setup: Setup, state: State, report: Report) -> State:
+        return {**state, "inner": self.inner.accept(setup, state["inner"], report)}
+
+    def before_step(self, setup: Setup, state: State, release: Release, mean: Tensor) -> tuple[State, Tensor]:
+        inner, mean = self.inner.before_step(setup, state["inner"], release, mean)
+        return {**state, "inner": inner}, mean
 
     def after_step(self, setup: Setup, state: State, release: Release) -> State:
         return {**state, "inner": self.inner.after_step(setup, state["inner"], release)}
