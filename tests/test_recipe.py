@@ -84,6 +84,9 @@ def test_a_single_choice_is_replaced_and_nothing_else(part: Settings, slot: str)
         (fedadam(), Adam(lr=0.5), "server_adam takes the place of server_adam (server step)"),
         (scaffold(), BySamples(), "by_samples takes the place of equal (sharing)"),
         (fedavg(), Sweep(), "sweep takes the place of uniform (participation)"),
+        (alt(epochs=3), Steps(steps=3), "steps takes the place of epochs (work)"),
+        (alt(steps=3) | BudgetSteps(), RandomEpochs(), "random_epochs takes the place of steps (work)"),
+        (fedcl(cohort=4), Sweep(cohort=3), "sweep takes the place of uniform (participation)"),
         (fedavg(lr=0.5), LocalAdam(), "local_adam takes the place of local_sgd (optimiser)"),
         (fedavg(schedule=StepDecay(every=2)), Constant(), "constant takes the place of step_decay (schedule)"),
     ],
@@ -98,6 +101,12 @@ def test_a_replacement_says_so(recipe: Recipe, part: Settings, words: str) -> No
 )
 def test_filling_a_neutral_slot_or_repeating_what_is_there_replaces_nothing(part: Settings) -> None:
     assert (fedavg(epochs=2) | part).notices == ()
+
+
+@pytest.mark.parametrize("recipe", [fedavg(steps=3, cohort=4), alt(epochs=3), fedcl(cohort=4)])
+@pytest.mark.parametrize("part", [SkipSilently(), BudgetSteps(), SampledStaleness()])
+def test_a_policy_around_replaces_nothing(recipe: Recipe, part: Settings) -> None:
+    assert (recipe | part).notices == ()
 
 
 def test_corrections_chain_in_order_and_get_keys_of_their_own() -> None:

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+import torch
 
 from polyrhythm.errors import UserError
 from polyrhythm.papers import alt, ccfl, fedavg, local_only
 from polyrhythm.recipe import Recipe
 from polyrhythm.settings import Settings
 from polyrhythm.slots.budgets import Levels, Listed, SlowShare
+from polyrhythm.slots.mechanism import Setup
 from polyrhythm.slots.skipping import BudgetSteps, SkipAndEstimate, SkipAndResendModel, SkipSilently
 from polyrhythm.slots.staleness import SampledStaleness
 from polyrhythm.slots.stopping import StopOnDrift
@@ -59,6 +61,7 @@ def test_a_last_model_has_no_steps_to_divide_by(divide: str) -> None:
     [
         lambda: Listed(shares=(0.5, 0.0)),
         lambda: Listed(shares=(1.5,)),
+        lambda: Listed(shares=()),
         lambda: Levels(levels=0),
         lambda: SlowShare(share_slow=1.1),
         lambda: SlowShare(period=0),
@@ -73,6 +76,13 @@ def test_a_last_model_has_no_steps_to_divide_by(divide: str) -> None:
 def test_settings_without_a_meaning_are_refused(wrong: Callable[[], Settings]) -> None:
     with pytest.raises(UserError):
         wrong()
+
+
+@pytest.mark.parametrize("percent", range(0, 101, 7))
+def test_mixed_storage_is_at_the_server_for_the_first_clients(percent: int) -> None:
+    part = SkipAndEstimate(storage="mixed", server_share=percent / 100)
+    setup = Setup(size=1, dtype=torch.float32, population=100, horizon=None, seed=0)
+    assert [part.at_server(setup, client) for client in range(100)] == [client < percent for client in range(100)]
 
 
 def test_exhausting_a_budget_needs_the_number_of_rounds() -> None:

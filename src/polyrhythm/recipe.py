@@ -121,10 +121,9 @@ class Recipe(Settings):
         before = getattr(self, name)
         if isinstance(part, Mechanism):
             part = part.over(before)
-        notices = self.notices
-        around = isinstance(part, Mechanism) and any(p is before for p in part.parts())
-        if before not in (part, _DEFAULTS[name]) and not around:
-            notices = (*notices, f"{part.label()} takes the place of {before.label()} ({name.replace('_', ' ')})")
+        notices, old, new = self.notices, _base(before), _base(part)
+        if old not in (new, _DEFAULTS[name]):
+            notices = (*notices, f"{new.label()} takes the place of {old.label()} ({name.replace('_', ' ')})")
         change: dict[str, Any] = {name: part, "notices": notices, "title": title}
         return dataclasses.replace(self, **change)
 
@@ -179,6 +178,11 @@ class Recipe(Settings):
     def digest(self) -> str:
         """SHA-256 over every setting that can change a number; the same for the same method, however it was built."""
         return hashlib.sha256(canonical_json(self.describe()).encode()).hexdigest()
+
+
+def _base(part: Settings) -> Settings:
+    """What policies around it leave of a part."""
+    return part.parts()[-1] if isinstance(part, Mechanism) else part
 
 
 _SINGLE: dict[str, type[Settings]] = {

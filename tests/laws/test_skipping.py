@@ -271,16 +271,24 @@ def test_round_robin_trains_once_in_every_period(period: int, turns: Any, phases
 
 
 @law(
-    share=st.sampled_from((1.0, 0.5, 0.25, 0.125)),
+    thousandths=st.one_of(st.sampled_from((125, 250, 290, 500, 570, 1000)), st.integers(1, 1000)),
     number=st.integers(0, 99),
+    versions=st.sampled_from((100, 400)),
     broken_by={
-        "one version less": swap(Skipping, "trains", lambda self, setup, v: v.version < 400 * self.share(setup, 0))
+        "one version less": swap(
+            Skipping, "trains", lambda self, setup, v: v.version < v.horizon * self.share(setup, 0)
+        ),
+        "29 of 100 are 28": swap(
+            Skipping, "trains", lambda self, setup, v: v.version <= v.horizon * self.share(setup, 0)
+        ),
     },
+    examples=40,
 )
-def test_exhaust_trains_until_the_budget_is_spent(share: float, number: int) -> None:
-    part = SkipSilently(budgets=Listed(shares=(share,)), schedule="exhaust")
-    trained = [v for v in range(400) if part.trains(SETUP, visit(number, 0, v))]
-    assert trained == list(range(min(400, int(400 * share) + 1)))
+def test_exhaust_trains_until_the_budget_is_spent(thousandths: int, number: int, versions: int) -> None:
+    part = SkipSilently(budgets=Listed(shares=(thousandths / 1000,)), schedule="exhaust")
+    trained = [v for v in range(versions) if part.trains(SETUP, visit(number, 0, v, versions))]
+    # At T = 400, a client with p = 1/8 trains in versions 0 to 50.
+    assert trained == list(range(min(versions, thousandths * versions // 1000 + 1)))
 
 
 @law(
@@ -335,19 +343,25 @@ def test_levels_halve_from_group_to_group(levels: int, order: Any, population: i
 
 
 @law(
-    share_slow=st.sampled_from((0.0, 0.25, 0.5, 1.0)),
+    percent=st.integers(0, 100),
     period=st.integers(1, 8),
     shares=st.lists(st.floats(0.01, 1.0), min_size=1, max_size=5),
     broken_by={
         "the last are slow": swap(
             SlowShare, "share", lambda self, c, n, seed: 1 / self.period if c >= n - self.share_slow * n else 1.0
-        )
+        ),
+        "29 of 100 are 28": swap(
+            SlowShare, "share", lambda self, c, n, seed: 1 / self.period if c < int(self.share_slow * n) else 1.0
+        ),
     },
+    examples=60,
 )
-def test_slow_and_listed_budgets(share_slow: float, period: int, shares: list[float]) -> None:
-    slow, listed = SlowShare(share_slow=share_slow, period=period), Listed(shares=tuple(shares))
-    expected = [1 / period] * int(share_slow * 20) + [1.0] * (20 - int(share_slow * 20))
-    assert [slow.share(c, 20, 0) for c in range(20)] == expected
+def test_slow_and_listed_budgets(percent: int, period: int, shares: list[float]) -> None:
+    slow, listed = SlowShare(share_slow=percent / 100, period=period), Listed(shares=tuple(shares))
+    for population in (20, 100):
+        count = percent * population // 100
+        expected = [1 / period] * count + [1.0] * (population - count)
+        assert [slow.share(c, population, 0) for c in range(population)] == expected
     assert [listed.share(c, 20, 0) for c in range(20)] == [shares[c % len(shares)] for c in range(20)]
 
 

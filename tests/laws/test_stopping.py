@@ -192,6 +192,30 @@ def _off_by_one(self: Drift, similarities: Tensor) -> Tensor:
     return similarities.sort().values[min(self.k, len(similarities) - 1)]
 
 
+NUMBERS = st.lists(st.floats(width=32), min_size=3, max_size=3)
+
+
+@law(
+    one=NUMBERS,
+    other=NUMBERS,
+    dtype=st.sampled_from((torch.float16, torch.float32)),
+    broken_by={
+        "torch's own cosine": swap(Drift, "similarity", _plain_cosine),
+        "no guard": swap(Drift, "similarity", _naive_cosine),
+    },
+    examples=60,
+)
+def test_equal_representations_agree_exactly_and_broken_ones_not_at_all(
+    one: list[float], other: list[float], dtype: torch.dtype
+) -> None:
+    pair = torch.tensor([one, other]).to(dtype)
+    finite = torch.isfinite(pair).all(dim=1)
+    assert RULE.similarity(pair, pair).tolist() == [float(f) for f in finite]
+    (between,) = RULE.similarity(pair[:1], pair[1:]).tolist()
+    assert -1 <= between <= 1
+    assert bool(finite.all()) or between == 0
+
+
 @law(
     values=st.lists(st.integers(-8, 8), min_size=1, max_size=9),
     threshold=st.integers(-8, 8),

@@ -180,7 +180,11 @@ class Run:
     @property
     def plot(self) -> Curves:
         """The basic curves, as Altair charts."""
-        return Curves(read_records(self.folder, "versions", self._row["number"]), self.headline, self.name or self.id)
+        return Curves(
+            read_records(self.folder, "versions", self._row["number"]),
+            self.headline,
+            self.name or f"{self.recipe}, {self.id}",
+        )
 
     def weights(self, which: Literal["final", "best"] = "final") -> dict[str, Tensor]:
         """The model of the last or of the best version, as a state dict.

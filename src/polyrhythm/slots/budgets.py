@@ -6,15 +6,20 @@ Budgets belong to the fleet; a mechanism that skips work reads them from there u
 from __future__ import annotations
 
 import functools
+import math
 from dataclasses import dataclass
 from typing import Annotated, Literal, final
 
 from annotated_types import Gt, Le
 
+from polyrhythm.errors import UserError
 from polyrhythm.settings import Count, Fraction, Settings
 from polyrhythm.streams import stream
 
 Share = Annotated[float, Gt(0), Le(1)]
+
+HAIR = 1e-9
+"""A share of a count that misses a whole number by less is that number: 0.29 * 100 is 29, and 0.07 * 100 is 7."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,7 +72,7 @@ class SlowShare(Budgets):
     period: Count = 2
 
     def share(self, client: int, population: int, seed: int) -> float:
-        return 1 / self.period if client < int(self.share_slow * population) else 1.0
+        return 1 / self.period if client < part_of(population, self.share_slow) else 1.0
 
 
 @final
@@ -81,8 +86,23 @@ class Listed(Budgets):
 
     shares: tuple[Share, ...] = (1.0,)
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.shares:
+            raise UserError(
+                "listed: shares=[]",
+                expected="at least one share",
+                why="the list is repeated over the clients, and nothing repeats to nothing",
+                fix="shares=[1, 0.5] for every second client at half of its visits",
+            )
+
     def share(self, client: int, population: int, seed: int) -> float:
         return float(self.shares[client % len(self.shares)])
+
+
+def part_of(many: int, share: float) -> int:
+    """A share of many things, rounded down."""
+    return math.floor(share * many + HAIR)
 
 
 @functools.lru_cache(maxsize=4)

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, final
 from annotated_types import Ge, Le
 
 from polyrhythm.settings import Count
-from polyrhythm.slots.budgets import Budgets, Levels
+from polyrhythm.slots.budgets import HAIR, Budgets, Levels, part_of
 from polyrhythm.slots.mechanism import Need, Outcome, Setup, Visit
 from polyrhythm.slots.work import Around, Instead, Plan
 from polyrhythm.streams import stream
@@ -51,11 +51,10 @@ class Skipping(Around):
         if self.schedule == "ad_hoc":
             return bool(stream(visit.seed, "work", "coin", visit.client, visit.visit).random() < share)
         if self.schedule == "exhaust":
-            return visit.version <= share * (visit.horizon or 0)
+            return visit.version <= part_of(visit.horizon or 0, share)
         turn = visit.version if self.turns == "versions" else visit.visit
         turn += visit.client if self.phases == "staggered" else 0
-        # A hair above, since 3 * (1 / 3) must count as a whole turn.
-        return math.floor(turn * share + 1e-9) > math.floor((turn - 1) * share + 1e-9)
+        return part_of(turn, share) > part_of(turn - 1, share)
 
 
 @final
@@ -89,7 +88,7 @@ class SkipAndEstimate(Skipping):
     def at_server(self, setup: Setup, client: int) -> bool:
         """Whether the server keeps this client's movement."""
         if self.storage == "mixed":
-            return client < int(self.server_share * setup.population)
+            return client < part_of(setup.population, self.server_share)
         return self.storage == "server"
 
     def server_start(self, setup: Setup) -> State:
@@ -113,7 +112,7 @@ class SkipAndEstimate(Skipping):
         if self.cold_start == "exclude":
             return replace(inner, instead=Instead(kind="silence"))
         nothing = None if self.at_server(setup, visit.client) else setup.zeros()
-        return replace(inner, instead=Instead(kind="movement", update=nothing, steps=inner.steps))
+        return replace(inner, instead=Instead(kind="movement", update=nothing, steps=1))
 
     def finish(self, setup: Setup, state: State, brief: State, outcome: Outcome) -> tuple[State, State]:
         state, extra = super().finish(setup, state, brief, outcome)
@@ -201,8 +200,7 @@ class BudgetSteps(Around):
     def plan(self, setup: Setup, visit: Visit, state: State, brief: State) -> Plan:
         inner = super().plan(setup, visit, state, brief)
         share = (self.budgets or setup.budgets or Levels()).share(visit.client, setup.population, setup.seed)
-        # A hair below, since 0.07 * 100 must be 7 steps.
-        return replace(inner, steps=max(1, math.ceil(share * inner.steps - 1e-9)))
+        return replace(inner, steps=max(1, math.ceil(share * inner.steps - HAIR)))
 
 
 def _remembered(outcome: Outcome) -> dict[str, Any]:

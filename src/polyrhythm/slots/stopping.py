@@ -25,13 +25,15 @@ class Drift:
     k: int
 
     def similarity(self, current: Tensor, received: Tensor) -> Tensor:
-        """Cosines in [-1, 1]; 1 where both are zero, as dead units leave them, and 0 where one is. Never NaN."""
+        """Cosines in [-1, 1], float64; exactly 1 where both are equal, as where dead units leave both zero, and 0 where
+        only one is zero, or one is not finite. Never NaN, which is below no threshold.
+        """
         # In double precision no product of single or half precision numbers runs over or under.
         current, received = current.double(), received.double()
         lengths = torch.linalg.vector_norm(current, dim=1) * torch.linalg.vector_norm(received, dim=1)
-        both_zero = (current == 0).all(dim=1) & (received == 0).all(dim=1)
+        equal = ((current == received) & current.isfinite()).all(dim=1)
         cosine = (current * received).sum(dim=1) / lengths.clamp(min=torch.finfo(lengths.dtype).tiny)
-        return torch.where(both_zero, torch.ones_like(cosine), cosine.clamp(-1.0, 1.0))
+        return torch.where(equal, torch.ones_like(cosine), cosine.nan_to_num(0.0).clamp(-1.0, 1.0))
 
     def reached(self, similarities: Tensor) -> Tensor:
         return self._describe(similarities) < self.threshold
