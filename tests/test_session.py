@@ -189,6 +189,14 @@ def test_a_skipped_visit_costs_no_flops_and_sends_what_it_must() -> None:
     assert any("versions ago" in v.reason for v in skipped)
 
 
+def test_silent_clients_were_asked_and_are_counted() -> None:
+    recipe = pr.fedavg(cohort=4, epochs=1, batch=5) | pr.skip_silently()
+    _, log = logged(recipe=recipe, rounds=6)
+    assert [v.cohort for v in log.versions[1:]] == [4] * 6
+    assert min(v.accepted for v in log.versions[1:]) < 4
+    assert all(v.dropped == 0 for v in log.versions)
+
+
 def test_virtual_time_follows_the_work() -> None:
     _, log = logged(fleet=pr.UniformFleet(seconds_per_sample=0.5))
     assert [v.time for v in log.versions] == [0.0, 7.5, 15.0, 22.5]

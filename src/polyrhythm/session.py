@@ -141,6 +141,7 @@ class _Session:
         )
         self.totals = _Totals()
         self.server: ServerState | None = None
+        self._silent = 0  # clients that said so since the last version
         self._summary = Summary(self.plan)
         self._started = time.perf_counter()
 
@@ -151,11 +152,13 @@ class _Session:
             if moment.report is not None and moment.assignment is not None:
                 record = self._visit(moment, moment.assignment, moment.report)
                 self.totals.add(record)
+                self._silent += moment.report.substitute == "silence"
                 for observer in self.observers:
                     observer.visit(record)
             if moment.report is None or moment.turn.released is not None:
                 reason = self._end_without_looking(moment)
                 version = self._version(moment, evaluate=bool(reason))
+                self._silent = 0
                 self._summary.add(version)
                 for observer in self.observers:
                     observer.version(version, self._state_dict)
@@ -208,7 +211,7 @@ class _Session:
             version=state.version,
             time=moment.time,
             wall=time.perf_counter() - self._started,
-            cohort=len(reports) + len(refused),
+            cohort=len(reports) + len(refused) + self._silent,
             accepted=len(reports),
             dropped=len(refused),
             rate=reports[0].rate if reports else None,

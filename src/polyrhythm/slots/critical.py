@@ -9,14 +9,13 @@ from typing import Any, Literal, final
 
 from polyrhythm.errors import UserError
 from polyrhythm.settings import Count, Fraction, Positive, Settings
+from polyrhythm.slots.budgets import HAIR, part_of
 from polyrhythm.slots.mechanism import Need, Release, Setup
 from polyrhythm.slots.participation import Around, Call, Invitations
 from polyrhythm.streams import stream
 from polyrhythm.wires import Report, State
 
 LEAST_NORM = 1e-7
-# Products that are whole numbers must not be rounded the wrong way for the last bit of a float: 0.29 * 100 is one.
-_HAIR = 1e-9
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -155,7 +154,7 @@ class CriticalPeriods(Around):
             return state
         history = [*state["history"], value]
         critical = self._critical(history)
-        cap = max(1, math.floor(self.cap * setup.population + _HAIR))
+        cap = max(1, part_of(setup.population, self.cap))
         latched = state["latched"] or (self.rule == "windowed" and state["size"] >= cap)
         size = self._next(state["size"], critical and not latched, critical, cap)
         keep = self.window + 1 if self.rule == "windowed" else 1
@@ -188,7 +187,7 @@ class CriticalPeriods(Around):
             return max(size, min(2 * size, cap))
         if critical:
             return size
-        least = max(1, math.ceil(self.floor * self.inner.size - _HAIR))
+        least = max(1, math.ceil(self.floor * self.inner.size - HAIR))
         return min(size, max(size - size // 2, least))
 
     def measures(self, state: State) -> Mapping[str, float]:
@@ -242,7 +241,7 @@ class RandomResize(Around):
         state = super().after_step(setup, state, release)
         size, drawn = state["size"], stream(setup.seed, "cohort", "resize", release.version).random()
         if drawn < self.up:
-            size = max(size, min(2 * size, math.floor(self.cap * setup.population + _HAIR)))
+            size = max(size, min(2 * size, part_of(setup.population, self.cap)))
         elif drawn < self.up + self.down:
             size = min(size, max(size - size // 2, self.floor))
         return {**state, "size": size}
