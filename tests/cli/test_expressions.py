@@ -76,6 +76,14 @@ def test_hyphens_paths_and_constants() -> None:
     assert parse_value("1e-3") == 0.001
 
 
+@pytest.mark.parametrize("path", ["/data/x.csv", "../a-b/c.json.gz", "~/sets/1.npz", "data/x.npz", "./7", "a/"])
+def test_a_path_needs_no_quotes(path: str) -> None:
+    assert parse_call(f"table(path={path}, target=y)").named == {"path": path, "target": "y"}
+    assert parse_value(path) == path
+    with pytest.raises(UserError, match="a name was expected"):
+        parse_call(path)
+
+
 def test_nothing_is_evaluated() -> None:
     with pytest.raises(UserError):
         parse_pipeline("fedavg(lr=1+1)")

@@ -9,7 +9,7 @@ It is parsed, never evaluated: names, numbers, text in quotes, true, false, none
 
 Names may have hyphens, which mean the same as underscores, and may be import paths such as package.module:Name. Text
 stands in single or double quotes; a backslash only escapes a quote or another backslash, so that paths of any system
-can be written.
+can be written. A path with a slash and without spaces, brackets or commas needs no quotes: npz(path=data/x.npz).
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ from polyrhythm.errors import UserError
 
 _TOKEN = re.compile(
     r"""\s*(?:
-        (?P<number>[-+]?(?:\d+(?:_\d+)*(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?(?![\w.]))
+        (?P<path>[\w.~-]*/[^\s,()\[\]|='"]*)
+      | (?P<number>[-+]?(?:\d+(?:_\d+)*(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?(?![\w.]))
       | (?P<name>[A-Za-z_][\w]*(?:[-.:][A-Za-z_]\w*|-\d\w*)*)
       | (?P<text>'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")
       | (?P<sign>[|(),=\[\]])
@@ -139,6 +140,9 @@ class _Parser:
             if not math.isfinite(number):
                 self._fail(place, "this number is too large")
             return number
+        if kind == "path":
+            self._next += 1
+            return text
         if kind == "text":
             self._next += 1
             return re.sub(r"""\\([\\'"])""", r"\1", text[1:-1])
