@@ -78,7 +78,7 @@ def test_hyphens_paths_and_constants() -> None:
 
 @pytest.mark.parametrize("path", ["/data/x.csv", "../a-b/c.json.gz", "~/sets/1.npz", "data/x.npz", "./7", "a/"])
 def test_a_path_needs_no_quotes(path: str) -> None:
-    assert parse_call(f"table(path={path}, target=y)").named == {"path": path, "target": "y"}
+    assert parse_call(f"table(path={path}, test=0.5)").named == {"path": path, "test": 0.5}
     assert parse_value(path) == path
     with pytest.raises(UserError, match="a name was expected"):
         parse_call(path)
