@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import final
 
 from torch import Tensor
 
 from polyrhythm.settings import Count
-from polyrhythm.slots.mechanism import Mechanism, Outcome, Release, Setup
+from polyrhythm.slots.mechanism import Mechanism, Setup
+from polyrhythm.slots.wrapping import Wrapping
 from polyrhythm.streams import stream
 from polyrhythm.vectors import Buffers
 from polyrhythm.wires import Kind, Model, Report, Roster, State
@@ -153,8 +153,8 @@ class Sweep(Participation):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Around(Participation):
-    """Base of policies around another one. Their own state stands beside the inner policy's, which is under "inner".
+class Around(Wrapping, Participation):
+    """Base of policies around another one.
 
     Args:
         inner: the policy around which this one stands; set by the pipe.
@@ -162,18 +162,9 @@ class Around(Participation):
 
     inner: Participation = Uniform()
 
-    def over(self, earlier: Mechanism) -> Mechanism:
-        return replace(self, inner=earlier) if isinstance(earlier, Participation) else self
-
-    def parts(self) -> tuple[Mechanism, ...]:
-        return (self, *self.inner.parts())
-
     @property
     def size(self) -> int:
         return self.inner.size
-
-    def server_start(self, setup: Setup) -> State:
-        return {"inner": self.inner.server_start(setup)}
 
     def invite(self, setup: Setup, state: State, call: Call) -> tuple[State, Invitations]:
         inner, invitations = self.inner.invite(setup, state["inner"], call)
@@ -181,31 +172,6 @@ class Around(Participation):
 
     def measured(self, setup: Setup, state: State, report: Report) -> State:
         return {**state, "inner": self.inner.measured(setup, state["inner"], report)}
-
-    def brief(self, setup: Setup, state: State, client: int) -> State:
-        return self.inner.brief(setup, state["inner"], client)
-
-    def client_start(self, setup: Setup) -> State:
-        return self.inner.client_start(setup)
-
-    def finish(self, setup: Setup, state: State, brief: State, outcome: Outcome) -> tuple[State, State]:
-        return self.inner.finish(setup, state, brief, outcome)
-
-    def fill(self, setup: Setup, state: State, report: Report) -> Report:
-        return self.inner.fill(setup, state["inner"], report)
-
-    def accept(self, setup: Setup, state: State, report: Report) -> State:
-        return {**state, "inner": self.inner.accept(setup, state["inner"], report)}
-
-    def before_step(self, setup: Setup, state: State, release: Release, mean: Tensor) -> tuple[State, Tensor]:
-        inner, mean = self.inner.before_step(setup, state["inner"], release, mean)
-        return {**state, "inner": inner}, mean
-
-    def after_step(self, setup: Setup, state: State, release: Release) -> State:
-        return {**state, "inner": self.inner.after_step(setup, state["inner"], release)}
-
-    def measures(self, state: State) -> Mapping[str, float]:
-        return self.inner.measures(state["inner"])
 
 
 def rebased(base: Participation, earlier: Mechanism) -> Participation:

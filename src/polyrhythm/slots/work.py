@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Literal, Protocol, final
 
@@ -11,9 +10,10 @@ from torch import Tensor
 
 from polyrhythm.errors import UserError
 from polyrhythm.settings import Count, Positive
-from polyrhythm.slots.mechanism import Mechanism, Outcome, Release, Setup, Visit
+from polyrhythm.slots.mechanism import Mechanism, Setup, Visit
+from polyrhythm.slots.wrapping import Wrapping
 from polyrhythm.streams import stream
-from polyrhythm.wires import Report, State, Substitute
+from polyrhythm.wires import State, Substitute
 
 
 @final
@@ -171,7 +171,7 @@ class RandomEpochs(Work):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Around(Work):
+class Around(Wrapping, Work):
     """Base of policies around another one. Each changes another part of the plan, so their order does not matter.
 
     Args:
@@ -180,41 +180,5 @@ class Around(Work):
 
     inner: Work = Epochs()
 
-    def over(self, earlier: Mechanism) -> Mechanism:
-        return replace(self, inner=earlier) if isinstance(earlier, Work) else self
-
-    def parts(self) -> tuple[Mechanism, ...]:
-        return (self, *self.inner.parts())
-
     def plan(self, setup: Setup, visit: Visit, state: State, brief: State) -> Plan:
         return self.inner.plan(setup, visit, state.get("inner", {}), brief.get("inner", {}))
-
-    def server_start(self, setup: Setup) -> State:
-        return {"inner": self.inner.server_start(setup)}
-
-    def client_start(self, setup: Setup) -> State:
-        return {"inner": self.inner.client_start(setup)}
-
-    def brief(self, setup: Setup, state: State, client: int) -> State:
-        inner = self.inner.brief(setup, state["inner"], client)
-        return {"inner": inner} if inner else {}
-
-    def fill(self, setup: Setup, state: State, report: Report) -> Report:
-        return self.inner.fill(setup, state["inner"], report)
-
-    def accept(self, setup: Setup, state: State, report: Report) -> State:
-        return {**state, "inner": self.inner.accept(setup, state["inner"], report)}
-
-    def before_step(self, setup: Setup, state: State, release: Release, mean: Tensor) -> tuple[State, Tensor]:
-        inner, mean = self.inner.before_step(setup, state["inner"], release, mean)
-        return {**state, "inner": inner}, mean
-
-    def after_step(self, setup: Setup, state: State, release: Release) -> State:
-        return {**state, "inner": self.inner.after_step(setup, state["inner"], release)}
-
-    def measures(self, state: State) -> Mapping[str, float]:
-        return self.inner.measures(state["inner"])
-
-    def finish(self, setup: Setup, state: State, brief: State, outcome: Outcome) -> tuple[State, State]:
-        inner, extra = self.inner.finish(setup, state["inner"], brief.get("inner", {}), outcome)
-        return {**state, "inner": inner}, {"inner": extra} if extra else {}
