@@ -25,7 +25,8 @@ def measure(case: str, samples: int, repeats: int) -> dict[str, float]:
     import torch
 
     import polyrhythm as pr
-    from polyrhythm.core.client import ClientState, work
+    from polyrhythm.core.client import work
+    from polyrhythm.core.memory import ClientState
     from polyrhythm.data.holding import Holding
     from polyrhythm.data.samples import ArraySamples
     from polyrhythm.engines.torch import TorchEngine

@@ -9,7 +9,7 @@ from typing import Any
 
 from torch import Tensor
 
-from polyrhythm.core.client import ClientState, Memory
+from polyrhythm.core.memory import ClientState, Memory
 from polyrhythm.core.server import Flight, Record, ServerState
 from polyrhythm.wires import Model, Report
 

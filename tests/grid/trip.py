@@ -12,8 +12,9 @@ import torch
 from torch import Tensor
 
 from laws.world import Federation, Shard, copied, same
-from polyrhythm.core.client import Memory, work
+from polyrhythm.core.client import work
 from polyrhythm.core.interfaces import ClientData
+from polyrhythm.core.memory import Memory
 from polyrhythm.core.server import ServerState, begin, receive
 from polyrhythm.engines.torch import TorchEngine
 from polyrhythm.recipe import Recipe

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from polyrhythm.core import server
-from polyrhythm.core.client import ClientState, Memory, work
+from polyrhythm.core.client import work
+from polyrhythm.core.memory import ClientState, Memory
 from polyrhythm.core.server import Flight, Record, Turn, begin, receive
 from polyrhythm.drivers import inline
 from polyrhythm.drivers.inline import InlineDriver

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from polyrhythm.core import client
-from polyrhythm.core.client import Memory
+from polyrhythm.core.memory import Memory
 from polyrhythm.optimisers import LocalSgd
 from polyrhythm.papers import Common
 from polyrhythm.settings import Settings

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from polyrhythm.core import client, server
-from polyrhythm.core.client import ClientState, Memory, work
+from polyrhythm.core.client import work
 from polyrhythm.core.interfaces import Opening
+from polyrhythm.core.memory import ClientState, Memory
 from polyrhythm.core.server import Turn, begin, receive
 from polyrhythm.engines.torch import TorchEngine
 from polyrhythm.optimisers import LocalOptimiser, LocalSgd

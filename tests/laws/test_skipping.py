@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from polyrhythm.core import client, server
-from polyrhythm.core.client import ClientState, Memory
+from polyrhythm.core.memory import ClientState, Memory
 from polyrhythm.papers import fedavg
 from polyrhythm.settings import Settings
 from polyrhythm.slots.budgets import Budgets, Levels, Listed, SlowShare

@@ -12,7 +12,7 @@ from hypothesis import assume
 from hypothesis import strategies as st
 
 from polyrhythm.core import client
-from polyrhythm.core.client import Memory
+from polyrhythm.core.memory import Memory
 from polyrhythm.papers import Common, fedavg
 from polyrhythm.schedules import Cosine, Exponential, Power, Schedule, StepDecay
 from polyrhythm.slots import order

@@ -12,8 +12,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from polyrhythm.core.client import ClientState, Memory, work
+from polyrhythm.core.client import work
 from polyrhythm.core.interfaces import Computed
+from polyrhythm.core.memory import ClientState, Memory
 from polyrhythm.core.server import Released, ServerState, Turn, begin, receive
 from polyrhythm.drivers.inline import InlineDriver
 from polyrhythm.drivers.roster import OpenRoster

@@ -11,7 +11,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from polyrhythm.core.client import ClientState, work
+from polyrhythm.core.client import work
+from polyrhythm.core.memory import ClientState
 from polyrhythm.core.server import ServerState
 from polyrhythm.drivers.inline import InlineDriver
 from polyrhythm.drivers.roster import OpenRoster

@@ -12,7 +12,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 import polyrhythm as pr
-from polyrhythm.core.client import ClientState, work
+from polyrhythm.core.client import work
+from polyrhythm.core.memory import ClientState
 from polyrhythm.data import ArraySamples
 from polyrhythm.data.holding import Holding
 from polyrhythm.engines.torch import TorchEngine

@@ -12,8 +12,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import final
 
-from polyrhythm.core.client import ClientState, Memory, work
+from polyrhythm.core.client import work
 from polyrhythm.core.interfaces import ClientData, Engine
+from polyrhythm.core.memory import ClientState, Memory
 from polyrhythm.core.server import Turn, Verdict, begin, receive
 from polyrhythm.errors import RunFailed
 from polyrhythm.fleet import Fleet
