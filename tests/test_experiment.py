@@ -46,6 +46,7 @@ BATCH_NORM = nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1d(3))
         ({"model": BATCH_NORM, "recipe": pr.fedavg(batch=1)}, "batch=1"),
         ({"model": BATCH_NORM, "federation": dealt(collection(), [1, 1, 0])}, "at most one sample at every client"),
         ({"recipe": pr.moon(layer="nowhere")}, "nowhere"),
+        ({"recipe": pr.alt(representation="nowhere")}, "nowhere"),
         ({"recipe": "fedavg"}, "recipe is a str"),
         ({"federation": collection()}, "federation is a Collection"),
         ({"recipe": pr.fedavg(schedule=pr.cosine()), "rounds": None, "until": Until(updates=3)}, "without rounds"),

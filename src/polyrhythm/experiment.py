@@ -29,6 +29,8 @@ from polyrhythm.models.weights import load_weights
 from polyrhythm.recipe import Recipe
 from polyrhythm.settings import Count, NonNegative, Settings
 from polyrhythm.slots.mechanism import Setup
+from polyrhythm.slots.order import Curriculum
+from polyrhythm.slots.stopping import StopOnDrift
 from polyrhythm.streams import seeded_torch
 from polyrhythm.tasks import Task, task
 
@@ -121,6 +123,7 @@ class Experiment:
         _check_end(self)
         _check_seed(self.seed)
         _check_expert(self)
+        _check_score(self)
         if self.recipe.regime == "centralised":
             object.__setattr__(self, "federation", _pooled(self.federation))
         if not self.federation.sizes.any():
@@ -148,6 +151,9 @@ class Experiment:
         for correction in self.recipe.corrections:
             for layer in correction.layers or ():
                 locate(module, layer)
+        for part in self.recipe.parts():
+            if isinstance(part, StopOnDrift):
+                locate(module, part.representation)
         engine = TorchEngine(module, self.task)
         if engine.single_sample_fails:
             self._check_single_samples()
@@ -320,6 +326,19 @@ def _check_expert(experiment: Experiment) -> None:
         fix="train one: polyrhythm expert --data … --model … -o expert.safetensors; then give "
         "expert=expert.safetensors, or choose other scores, such as global or measured",
     )
+
+
+def _check_score(experiment: Experiment) -> None:
+    order, about = experiment.recipe.order, experiment.federation.task
+    if not isinstance(order, Curriculum) or order.order not in ("curriculum", "anti"):
+        return
+    if order.score.endswith("_pred") and about in ("multilabel", "regression"):
+        raise UserError(
+            f"{order.label()}: score = {order.score!r} for the task {about}",
+            expected="a score by loss: global, local, both or expert",
+            why="whether a prediction is right is asked of one class per sample, and there is none here",
+            fix=f"score={order.score.removesuffix('_pred')!r}",
+        )
 
 
 def _check_seed(seed: int) -> None:

@@ -15,9 +15,12 @@ from hypothesis import strategies as st
 
 import polyrhythm as pr
 from polyrhythm.data.federation import Shares
-from polyrhythm.slots.mechanism import Visit
+from polyrhythm.drivers.roster import OpenRoster
+from polyrhythm.slots.client_curriculum import ClientCurriculum
+from polyrhythm.slots.mechanism import Setup, Visit
 from polyrhythm.slots.order import Curriculum, Progress, Shuffled
 from polyrhythm.slots.pacing import Pacing
+from polyrhythm.slots.participation import Call
 from small import collection, dealt, logged
 
 VISIT = Visit(seed=0, client=3, visit=2, version=4, horizon=10, held=50, batch=10, epoch_steps=5)
@@ -176,6 +179,18 @@ def test_easy_clients_make_the_first_pool() -> None:
         assert all(v.forward_samples == 20 and v.steps == 0 and v.bytes_up < v.bytes_down for v in measured)
 
 
+def test_a_score_that_is_no_number_counts_as_hardest() -> None:
+    setup = Setup(size=1, dtype=torch.float32, population=4, horizon=4, seed=0)
+    call = Call(version=0, weights=torch.zeros(1), buffers=(), roster=OpenRoster(4, range(4)))
+    scores = {0: 3.0, 1: float("nan"), 2: 1.0, 3: 2.0}
+    for seed in range(8):
+        for kind, first in (("curriculum", 2), ("anti", 1)):
+            made = ClientCurriculum(cohort=1, order=kind, scores="reported", pacing=Pacing(a=1.0, b=0.25))  # type: ignore[arg-type]
+            state = {**made.server_start(setup), "scores": scores}
+            _, invited = made.invite(replace(setup, seed=seed), state, call)
+            assert [i.client for i in invited] == [first]
+
+
 def test_random_pools_of_everybody_are_a_sweep() -> None:
     recipe = pr.fedavg(cohort=2, epochs=1, batch=5) | pr.client_curriculum(order="random", pacing=Pacing(b=1.0))
     split = dealt(collection(), [6] * 10)
@@ -244,3 +259,11 @@ def test_a_smaller_buffer_steps_early_and_keeps_the_rest_under_way() -> None:
     for moment in moments:
         assert sum(v.started <= moment < v.finished for v in log.visits) <= 4
     assert any(v.version + 1 < end.version for end in log.versions[1:] for v in log.visits if v.finished == end.time)
+
+
+@pytest.mark.parametrize("about", ["multilabel", "regression"])
+@pytest.mark.parametrize("score", ["global_pred", "local_pred", "both_pred"])
+def test_predictions_are_no_score_without_classes(about: str, score: Any) -> None:
+    split = replace(dealt(collection(), [30, 30]), task=about)
+    with pytest.raises(pr.UserError, match=f"{score}.*{about}"):
+        pr.Experiment(federation=split, model="logistic", recipe=EASY | Curriculum(score=score), rounds=1)

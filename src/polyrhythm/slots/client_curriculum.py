@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, final
@@ -90,8 +91,7 @@ class ClientCurriculum(Participation):
         ordered = chance
         if self.order != "random":
             sign = 1.0 if self.order == "curriculum" else -1.0
-            unknown = float("inf")
-            ordered = sorted(chance, key=lambda c: sign * state["scores"].get(c, unknown))
+            ordered = sorted(chance, key=lambda c: sign * _hardness(state["scores"].get(c)))
         total = self.size * (setup.horizon or 1)
         pool = ordered[: self.pacing.count(len(ordered), state["updates"], total)]
         shuffled = [pool[i] for i in generator.permutation(len(pool))]
@@ -109,3 +109,8 @@ class ClientCurriculum(Participation):
 
     def measures(self, state: State) -> Mapping[str, float]:
         return {"pool": float(len(state["pool"]))}
+
+
+def _hardness(score: float | None) -> float:
+    """A client without a score, or with one that is no number, counts as hardest."""
+    return score if score is not None and math.isfinite(score) else math.inf

@@ -1,0 +1,70 @@
+"""The Fisher trace of modules that have no rule for many samples at once, and what it leaves alone."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from polyrhythm.data import ArraySamples
+from polyrhythm.data.holding import Holding
+from polyrhythm.engines.torch import TorchEngine
+from polyrhythm.tasks import task
+
+
+class Branching(nn.Module):
+    """Decides by what it sees, which no batching rule can follow."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.low, self.high = nn.Linear(4, 3), nn.Linear(4, 3)
+        self.register_buffer("scale", torch.tensor(2.0))
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        rows = [(self.high if float(row.sum()) > 0 else self.low)(row) for row in inputs]
+        return self.scale * torch.stack(rows)
+
+
+class Broken(nn.Linear):
+    def forward(self, inputs: Tensor) -> Tensor:
+        raise RuntimeError("a wire is loose")
+
+
+def holding() -> Holding:
+    generator = torch.Generator().manual_seed(1)
+    return Holding(ArraySamples(torch.randn(9, 4, generator=generator), torch.arange(9) % 3))
+
+
+def test_what_branches_on_its_values_is_taken_sample_by_sample() -> None:
+    net, data = Branching(), holding()
+    inputs, targets = data.batch(torch.arange(9).numpy(), None)
+    expected = 0.0
+    for x, y in zip(inputs, targets, strict=True):
+        used = net.high if float(x.sum()) > 0 else net.low
+        loss = nn.functional.cross_entropy(net(x[None]), y[None])
+        expected += sum(float(g.square().sum()) for g in torch.autograd.grad(loss, list(used.parameters())))
+    engine = TorchEngine(net, task("classification"))
+    assert engine.fisher(engine.initial(), data) == pytest.approx(expected / 9, rel=1e-5)
+
+
+def test_a_module_that_fails_says_why() -> None:
+    engine = TorchEngine(Broken(4, 3), task("classification"))
+    with pytest.raises(RuntimeError, match="a wire is loose"):
+        engine.fisher(engine.initial(), holding())
+
+
+def test_it_is_of_the_given_model_and_leaves_the_one_in_training_alone() -> None:
+    net = nn.Sequential(nn.Linear(4, 5), nn.BatchNorm1d(5), nn.Dropout(0.5), nn.Linear(5, 3))
+    engine = TorchEngine(net, task("classification"))
+    first = engine.initial()
+    other = type(first)(weights=2 * first.weights, buffers=first.buffers)
+    weights, buffers, gradient = engine.weights.clone(), engine.buffers(), engine.gradient.clone()
+    modes, state = [m.training for m in engine.module.modules()], torch.get_rng_state()
+    found = engine.fisher(other, holding())
+    assert found != engine.fisher(first, holding())
+    assert found == engine.fisher(other, holding())
+    assert torch.equal(engine.weights, weights)
+    assert torch.equal(engine.gradient, gradient)
+    assert all(torch.equal(a, b) for a, b in zip(engine.buffers(), buffers, strict=True))
+    assert modes == [m.training for m in engine.module.modules()]
+    assert torch.equal(torch.get_rng_state(), state)
