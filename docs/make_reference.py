@@ -119,6 +119,23 @@ RUN_COLUMNS = {
 }
 
 
+# Pages of docs/mechanisms, and the recipes and parts that they tell more of.
+MORE = {
+    "critical_periods": ("fedcl", "critical_periods", "random_resize", "gradient_norm", "fisher_trace"),
+    "stop_on_drift": ("alt", "stop_on_drift"),
+    "skip_and_estimate": (
+        *("ccfl", "skip_and_estimate", "skip_and_resend_model", "skip_silently", "budget_steps"),
+        *("budgets", "slow_share", "listed"),
+    ),
+    "curriculum": ("curriculum_fl", "curriculum", "pacing"),
+    "client_curriculum": ("client_curriculum",),
+    "client_centric": (
+        *("cc_fedavg", "cc_fedsgd", "cc_fedadagrad", "cc_fedadam", "cc_fedams", "cc_fedyogi"),
+        *("random_epochs", "per_step", "buffer", "sampled_staleness"),
+    ),
+}
+
+
 class Doc(NamedTuple):
     """A docstring, taken apart."""
 
@@ -202,6 +219,7 @@ def entry(title: str, thing: Any, *, skip: Iterable[str] = (), level: int = 3, e
         lines.append(f"{'Refuses' if error == 'UserError' else 'Fails'} (`{error}`): {reason}")
     if doc.source:
         lines.append(f"Source: {doc.source}")
+    lines += [f"More: [cost, departures, measurements](mechanisms/{page}.md)" for page in MORE if title in MORE[page]]
     return "\n\n".join(lines)
 
 

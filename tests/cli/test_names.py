@@ -40,6 +40,7 @@ from polyrhythm.slots.pacing import Pacing
             "fedavg | curriculum(score=both, pacing=pacing(family=root, a=0.5))",
             pr.fedavg() | Curriculum(score="both", pacing=Pacing(family="root", a=0.5)),
         ),
+        ("fedavg | skip_silently(schedule=round_robin)", pr.fedavg() | pr.skip_silently(schedule="round_robin")),
         ("curriculum_fl(pacing=root)", pr.curriculum_fl(pacing="root")),
     ],
 )
@@ -68,6 +69,7 @@ def test_every_recipe_and_part_can_be_named() -> None:
         ("fedavg(1)", "1 has no name", "name=1"),
         ("fedavg | exponential", "exponential without gamma", "gamma"),
         ("fedavg(schedule=cosin)", "unknown schedule 'cosin'", "'cosine'"),
+        ("fedavg | skip_silently(schedule=cosine)", "schedule = 'cosine'", "'ad_hoc'"),
         ("fedavg(lr=fast)", "lr = 'fast'", "0.1"),
         ("scaffold | dynamic_regularisation", "control_variates and dynamic_regularisation", "keep"),
         ("scaffold(optimiser=adam)", "control_variates with local_adam", "sgd"),

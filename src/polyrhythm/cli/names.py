@@ -72,7 +72,14 @@ def _part(call: Call) -> object:
         return _make(call, RECIPES[name], _value)  # the pipe refuses it, and says why
     if name not in PARTS:
         raise unknown("part", call.name, PARTS)
-    return _make(call, PARTS[name], _value)
+    return _make(call, PARTS[name], _of_part(PARTS[name]))
+
+
+def _of_part(part: type[Settings]) -> Callable[[str, Any], Any]:
+    """A setting that is a choice of words is a word: the schedule of a part that skips is no learning rate's."""
+    hints = typing.get_type_hints(part)
+    words = {name for name, hint in hints.items() if typing.get_origin(hint) is typing.Literal}
+    return lambda name, value: _plain(name, value) if name in words else _value(name, value)
 
 
 def partition(text: str) -> Partition:
