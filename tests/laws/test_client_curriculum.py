@@ -10,6 +10,8 @@ from typing import Any, Literal
 import torch
 from hypothesis import strategies as st
 
+from polyrhythm.core import server
+from polyrhythm.core.server import ServerState
 from polyrhythm.drivers.roster import OpenRoster
 from polyrhythm.papers import Common, fedavg
 from polyrhythm.recipe import Recipe
@@ -296,3 +298,42 @@ def test_it_goes_on_under_every_release_and_other_policies(
         assert all(a.version == turn.state.version for a in measured)
         assert not measured or scores == "measured"
         assert not measured or len(measured) == len(turn.assignments)
+
+
+def _holds_updates_up(recipe: Recipe, state: ServerState) -> bool:
+    return not any(flight.kind == "measure" for flight in state.flights.values()) and _IS_READY(recipe, state)
+
+
+_IS_READY = server._ready
+
+
+@law(
+    wrap=st.sampled_from((lambda recipe: recipe, lambda recipe: recipe | SampledStaleness(max_delay=2))),
+    order=KINDS,
+    cohort=st.integers(2, 5),
+    size=st.integers(1, 3),
+    next_one=st.lists(st.integers(0, 9), min_size=2, max_size=8),
+    examples=40,
+    broken_by={
+        "updates wait for measurements": swap(server, "_ready", _holds_updates_up),
+        "any model ever sent is a recent one": swap(
+            SampledStaleness,
+            "invite",
+            lambda self, fixed, state, call: _DELAYED(replace(self, max_delay=9), fixed, state, call),
+        ),
+    },
+)
+def test_a_buffer_steps_on_time_while_clients_are_measured(
+    wrap: Callable[[Recipe], Recipe], order: Any, cohort: int, size: int, next_one: Sequence[int]
+) -> None:
+    common = Common(cohort=cohort, epochs=0.5, batch=4)
+    recipe = wrap(fedavg(**common) | ClientCurriculum(order=order, pacing=Pacing(b=0.9)) | Buffer(size=size))
+    story = roll(recipe, Federation(sizes=SIZES), versions=8, next_one=next_one)
+    assert story.turns[-1].state.version == 8
+    for before, turn in zip(story.turns, story.turns[1:], strict=False):
+        assert all(turn.state.version - a.version < 2 for a in turn.assignments)
+        if any(flight.kind == "measure" for flight in before.state.flights.values()) and turn.assignments:
+            assert not any(flight.kind == "measure" for flight in turn.state.flights.values())
+        if turn.released is not None and turn.released.release is not None:
+            waited = len(turn.released.release.reports)
+            assert waited == size or (waited < size and len(before.state.flights) == 1)

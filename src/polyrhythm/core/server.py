@@ -173,19 +173,22 @@ def receive(recipe: Recipe, setup: Setup, layout: Layout, state: ServerState, ev
     unasked = verdict is not None and state is before
     if over or unasked:
         return Turn(state=state, verdict=verdict)
-    if measuring:
-        # Somebody waits for what is being measured before anybody is invited to train.
-        if _measuring(state):
-            return Turn(state=state, verdict=verdict)
+    if measuring and not _measuring(state):
+        # Now participation knows what it waited for.
         state, assignments = _invite(recipe, setup, state, roster)
         return Turn(state=state, assignments=assignments, verdict=verdict)
-    if not recipe.release.ready(waiting=len(state.waiting), in_flight=len(state.flights)):
+    if not _ready(recipe, state):
         return Turn(state=state, verdict=verdict)
     state, released = _step(recipe, setup, layout, state)
-    if setup.horizon is not None and state.version >= setup.horizon:
+    # A step waits for no measurement, an invitation does.
+    if _measuring(state) or (setup.horizon is not None and state.version >= setup.horizon):
         return Turn(state=state, released=released, verdict=verdict)
     state, assignments = _invite(recipe, setup, state, roster)
     return Turn(state=state, assignments=assignments, released=released, verdict=verdict)
+
+
+def _ready(recipe: Recipe, state: ServerState) -> bool:
+    return recipe.release.ready(waiting=len(state.waiting), in_flight=len(state.flights))
 
 
 def _measuring(state: ServerState) -> bool:

@@ -244,6 +244,7 @@ class _Lens:
     def __init__(self, engine: TorchEngine, task: Task, data: ClientData) -> None:
         self._engine, self._task, self._data = engine, task, data
         self._outputs: dict[Which, Tensor] = {}
+        self._known: Tensor | None = None
 
     @property
     def has_previous(self) -> bool:
@@ -265,12 +266,18 @@ class _Lens:
         return self._data.fixed(name)
 
     def _targets(self) -> Tensor:
-        return torch.cat([targets for _, targets in _batches(self._data)])
+        if self._known is None:
+            self._known = torch.cat([targets for _, targets in _batches(self._data)])
+        return self._known
 
     def _under(self, which: Which) -> Tensor:
         if which not in self._outputs:
             module = self._engine.frozen(which)
+            outputs, targets = [], []
             with torch.no_grad():
-                self._outputs[which] = torch.cat([module(inputs) for inputs, _ in _batches(self._data)])
+                for inputs, expected in _batches(self._data):
+                    outputs.append(module(inputs))
+                    targets.append(expected)
+            self._outputs[which], self._known = torch.cat(outputs), torch.cat(targets)
             self._engine.forward_samples += len(self._data)
         return self._outputs[which]

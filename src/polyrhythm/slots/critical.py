@@ -132,10 +132,7 @@ class CriticalPeriods(Around):
     window: Count = 10
 
     def needs(self) -> frozenset[Need]:
-        asked = self.inner.needs() | self.detector.needs()
-        for detector in self.watch:
-            asked |= detector.needs()
-        return asked
+        return self.detector.needs().union(*(detector.needs() for detector in self.watch))
 
     def server_start(self, setup: Setup) -> State:
         start: dict[str, Any] = {"size": self.inner.size, "history": [], "critical": True, "latched": False}

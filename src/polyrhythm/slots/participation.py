@@ -67,7 +67,7 @@ Invitations = tuple[Invitation, ...]
 
 @dataclass(frozen=True, kw_only=True)
 class Participation(Mechanism):
-    """Base. Asked once per version, again when clients it had measured have all answered."""
+    """Base. Asked after every step, and when clients it had measured have all answered; never while one has not."""
 
     def invite(self, setup: Setup, state: State, call: Call) -> tuple[State, Invitations]:
         """Distinct clients, none of them busy."""

@@ -35,7 +35,8 @@ class SampledStaleness(Around):
         models = state["models"]
         if not models or models[-1]["version"] < call.version:
             current = {"version": call.version, "weights": call.weights, "buffers": list(call.buffers)}
-            models = [*models, current][-self.max_delay :]
+            # A version that was stepped to while clients were measured is none of them: nobody was invited for it.
+            models = [m for m in (*models, current) if m["version"] > call.version - self.max_delay]
         state, invitations = super().invite(setup, {**state, "models": models}, call)
         delayed = []
         for invitation in invitations:
