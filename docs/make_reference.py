@@ -465,7 +465,7 @@ def _models() -> Iterator[str]:
     for name, task in TASKS.items():
         yield entry(name, task, skip=[field.name for field in dataclasses.fields(task)])
     yield "## Fleets"
-    for name, fleet in names.FLEETS.items():
+    for name, fleet in {**names.DEVICES, **names.OF_FLEETS}.items():
         yield entry(name, fleet)
 
 

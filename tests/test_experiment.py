@@ -100,7 +100,7 @@ def test_the_description_names_everything_that_decides() -> None:
         {"recipe": pr.fedavg(cohort=3)},
         {"model": "mlp"},
         {"federation": federation(clients=5)},
-        {"fleet": pr.UniformFleet(seconds_per_sample=1)},
+        {"fleet": pr.Fleet(devices=pr.fleet.Uniform(seconds_per_sample=1))},
         {"until": Until(updates=5)},
     ):
         assert experiment(**changes).describe() != first

@@ -22,7 +22,7 @@ from polyrhythm.slots.client_curriculum import ClientCurriculum
 from polyrhythm.slots.correction import ControlVariates, DynamicRegularisation, ModelContrast, Prox, VarianceReduction
 from polyrhythm.slots.critical import CriticalPeriods, RandomResize
 from polyrhythm.slots.order import Curriculum
-from polyrhythm.slots.release import Buffer
+from polyrhythm.slots.release import Buffer, Standing
 from polyrhythm.slots.server_step import Adam, Momentum
 from polyrhythm.slots.skipping import BudgetSteps, SkipAndEstimate, SkipAndResendModel, SkipSilently
 from polyrhythm.slots.staleness import SampledStaleness
@@ -271,7 +271,7 @@ def test_staleness_and_age_are_two_facts(monkeypatch: pytest.MonkeyPatch) -> Non
 
 @row("buffer × nobody under way any more")
 def test_losses_cannot_stop_a_buffer() -> None:
-    assert Buffer(size=5).ready(waiting=1, in_flight=0)
+    assert Buffer(size=5).ready(Standing(waiting=1, in_flight=0))
     assert len(run(fedavg(cohort=2, batch=BATCH) | Buffer(size=5), Federation()).states) == 4
 
 

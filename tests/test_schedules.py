@@ -12,10 +12,9 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from polyrhythm.drivers.inline import InlineDriver
-from polyrhythm.drivers.roster import OpenRoster
 from polyrhythm.engines.torch import TorchEngine
 from polyrhythm.errors import UserError
-from polyrhythm.fleet import UniformFleet
+from polyrhythm.fleet import Fleet, World
 from polyrhythm.papers import fedavg
 from polyrhythm.schedules import Constant, Cosine, Exponential, Power, Schedule, StepDecay
 from polyrhythm.slots.mechanism import Setup
@@ -89,7 +88,7 @@ def reports(schedule: Schedule) -> list[Report]:
     engine = TorchEngine(nn.Linear(1, 1), Regression())
     setup = Setup(size=engine.layout.size, dtype=engine.layout.dtype, population=6, horizon=6, seed=1)
     recipe = fedavg(cohort=2, epochs=1, batch=2, lr=0.5, schedule=schedule)
-    driver = InlineDriver(recipe, setup, engine, lambda c: Held(), UniformFleet(), OpenRoster(6, range(6)))
+    driver = InlineDriver(recipe, setup, engine, lambda c: Held(), World(Fleet(), 6, 0, range(6)))
     return [moment.report for moment in driver.moments(engine.initial()) if moment.report is not None]
 
 

@@ -198,7 +198,7 @@ def test_silent_clients_were_asked_and_are_counted() -> None:
 
 
 def test_virtual_time_follows_the_work() -> None:
-    _, log = logged(fleet=pr.UniformFleet(seconds_per_sample=0.5))
+    _, log = logged(fleet=pr.Fleet(devices=pr.fleet.Uniform(seconds_per_sample=0.5)))
     assert [v.time for v in log.versions] == [0.0, 7.5, 15.0, 22.5]
     assert all(v.finished - v.started == 7.5 for v in log.visits)
 

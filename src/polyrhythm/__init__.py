@@ -23,6 +23,7 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from polyrhythm import data as data
+    from polyrhythm import fleet as fleet
     from polyrhythm import models as models
     from polyrhythm import parts as parts
     from polyrhythm.data import federate as federate
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from polyrhythm.experiment import Experiment as Experiment
     from polyrhythm.experiment import Until as Until
     from polyrhythm.expert import train_expert as train_expert
-    from polyrhythm.fleet import UniformFleet as UniformFleet
+    from polyrhythm.fleet import Fleet as Fleet
     from polyrhythm.papers import alt as alt
     from polyrhythm.papers import cc_fedadagrad as cc_fedadagrad
     from polyrhythm.papers import cc_fedadam as cc_fedadam
@@ -68,19 +69,24 @@ if TYPE_CHECKING:
     from polyrhythm.parts import cosine as cosine
     from polyrhythm.parts import critical_periods as critical_periods
     from polyrhythm.parts import curriculum as curriculum
+    from polyrhythm.parts import deadline as deadline
     from polyrhythm.parts import dynamic_regularisation as dynamic_regularisation
     from polyrhythm.parts import epochs as epochs
     from polyrhythm.parts import equal as equal
     from polyrhythm.parts import exponential as exponential
     from polyrhythm.parts import local_adam as local_adam
     from polyrhythm.parts import local_sgd as local_sgd
+    from polyrhythm.parts import min_reports as min_reports
     from polyrhythm.parts import model_contrast as model_contrast
     from polyrhythm.parts import normalised_averaging as normalised_averaging
+    from polyrhythm.parts import on_arrival as on_arrival
+    from polyrhythm.parts import over_select as over_select
     from polyrhythm.parts import per_step as per_step
     from polyrhythm.parts import power as power
     from polyrhythm.parts import prox as prox
     from polyrhythm.parts import random_epochs as random_epochs
     from polyrhythm.parts import random_resize as random_resize
+    from polyrhythm.parts import rolling as rolling
     from polyrhythm.parts import sampled_staleness as sampled_staleness
     from polyrhythm.parts import server_adagrad as server_adagrad
     from polyrhythm.parts import server_adam as server_adam
@@ -96,6 +102,7 @@ if TYPE_CHECKING:
     from polyrhythm.parts import steps as steps
     from polyrhythm.parts import stop_on_drift as stop_on_drift
     from polyrhythm.parts import sweep as sweep
+    from polyrhythm.parts import time_out as time_out
     from polyrhythm.parts import uniform as uniform
     from polyrhythm.parts import variance_reduction as variance_reduction
     from polyrhythm.parts import when_all as when_all
@@ -109,7 +116,7 @@ _HOMES = {
     "polyrhythm.difficulty": "sample_difficulty",
     "polyrhythm.experiment": "Evaluation Experiment Until",
     "polyrhythm.expert": "train_expert",
-    "polyrhythm.fleet": "UniformFleet",
+    "polyrhythm.fleet": "Fleet",
     "polyrhythm.recipe": "Recipe",
     "polyrhythm.runs": "Run",
     "polyrhythm.session": "run",
@@ -120,15 +127,15 @@ _HOMES = {
     ),
     "polyrhythm.parts": (
         "budget_steps buffer by_samples client_curriculum constant control_variates cosine critical_periods "
-        "curriculum dynamic_regularisation epochs equal exponential local_adam local_sgd model_contrast "
-        "normalised_averaging per_step power prox random_epochs random_resize sampled_staleness server_adagrad "
-        "server_adam server_amsgrad server_momentum server_sgd server_yogi shuffled skip_and_estimate "
-        "skip_and_resend_model skip_silently step_decay steps stop_on_drift sweep uniform variance_reduction "
-        "when_all"
+        "curriculum deadline dynamic_regularisation epochs equal exponential local_adam local_sgd min_reports "
+        "model_contrast normalised_averaging on_arrival over_select per_step power prox random_epochs "
+        "random_resize rolling sampled_staleness server_adagrad server_adam server_amsgrad server_momentum "
+        "server_sgd server_yogi shuffled skip_and_estimate skip_and_resend_model skip_silently step_decay steps "
+        "stop_on_drift sweep time_out uniform variance_reduction when_all"
     ),
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names.split()}
-_MODULES = ("data", "models", "parts")
+_MODULES = ("data", "fleet", "models", "parts")
 
 __all__ = sorted([*_HOME, *_MODULES])
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, final
@@ -20,7 +20,7 @@ from polyrhythm.data.partitions import Difficulty
 from polyrhythm.difficulty import checked, expert_losses, foreign
 from polyrhythm.engines.torch import TorchEngine
 from polyrhythm.errors import UserError
-from polyrhythm.fleet import Fleet, UniformFleet
+from polyrhythm.fleet import Fleet, World
 from polyrhythm.models.building import build
 from polyrhythm.models.catalogue import Builder
 from polyrhythm.models.probing import output_shape
@@ -108,7 +108,7 @@ class Experiment:
     federation: Federation
     model: str | Builder | nn.Module
     recipe: Recipe
-    fleet: Fleet = field(default_factory=UniformFleet)
+    fleet: Fleet = field(default_factory=Fleet)
     rounds: int | None = None
     until: Until = field(default_factory=Until)
     seed: int = 0
@@ -203,6 +203,24 @@ class Experiment:
             budgets=self.fleet.budgets,
         )
 
+    def world(self) -> World:
+        """The fleet at the beginning of a run."""
+        federation = self.federation
+        return World(self.fleet, federation.clients, self.seed, self.eligible().tolist(), self._labels())
+
+    def _labels(self) -> Callable[[int], np.ndarray] | None:
+        """Gives the share of each class in a client's samples, where samples have a class."""
+        targets = self.federation.train.targets
+        if targets.dtype != torch.int64 or targets.dim() != 1:
+            return None
+
+        def shares(client: int) -> np.ndarray:
+            found = targets[torch.as_tensor(self.federation.indices(client))]
+            counts = torch.bincount(found, minlength=self.federation.outputs).double().numpy()
+            return np.asarray(counts / max(1.0, counts.sum()))
+
+        return shares
+
     def data_of(self, client: int) -> Holding:
         """One client's training samples."""
         return Holding(self.federation.train, self.federation.indices(client), self.scores)
@@ -276,7 +294,7 @@ def _check_kinds(experiment: Experiment) -> None:
 _EXAMPLES = {
     "federation": "pr.federate(pr.data.digits(), pr.data.Dirichlet(alpha=0.3), clients=20, seed=0)",
     "recipe": "pr.fedavg(cohort=10)",
-    "fleet": "pr.UniformFleet()",
+    "fleet": "pr.Fleet(devices=pr.fleet.Tiers())",
     "until": "pr.Until(accuracy=0.9)",
     "evaluation": "pr.Evaluation(every=5)",
 }

@@ -20,7 +20,13 @@ from polyrhythm.slots.order import Shuffled as shuffled
 from polyrhythm.slots.participation import Sweep as sweep
 from polyrhythm.slots.participation import Uniform as uniform
 from polyrhythm.slots.release import Buffer as buffer
+from polyrhythm.slots.release import Deadline as deadline
+from polyrhythm.slots.release import MinReports as min_reports
+from polyrhythm.slots.release import OverSelect as over_select
+from polyrhythm.slots.release import TimeOut as time_out
 from polyrhythm.slots.release import WhenAll as when_all
+from polyrhythm.slots.rolling import OnArrival as on_arrival
+from polyrhythm.slots.rolling import Rolling as rolling
 from polyrhythm.slots.server_step import Adagrad as server_adagrad
 from polyrhythm.slots.server_step import Adam as server_adam
 from polyrhythm.slots.server_step import AMSGrad as server_amsgrad
@@ -51,19 +57,24 @@ __all__ = [
     "cosine",
     "critical_periods",
     "curriculum",
+    "deadline",
     "dynamic_regularisation",
     "epochs",
     "equal",
     "exponential",
     "local_adam",
     "local_sgd",
+    "min_reports",
     "model_contrast",
     "normalised_averaging",
+    "on_arrival",
+    "over_select",
     "per_step",
     "power",
     "prox",
     "random_epochs",
     "random_resize",
+    "rolling",
     "sampled_staleness",
     "server_adagrad",
     "server_adam",
@@ -79,6 +90,7 @@ __all__ = [
     "steps",
     "stop_on_drift",
     "sweep",
+    "time_out",
     "uniform",
     "variance_reduction",
     "when_all",

@@ -30,13 +30,15 @@ from polyrhythm.slots.critical import CriticalPeriods, RandomResize
 from polyrhythm.slots.mechanism import Mechanism, Need
 from polyrhythm.slots.order import Order, Shuffled
 from polyrhythm.slots.participation import Participation, Uniform
-from polyrhythm.slots.release import ReleasePolicy, WhenAll
+from polyrhythm.slots.release import Deadline, MinReports, OverSelect, ReleasePolicy, TimeOut, WhenAll
+from polyrhythm.slots.rolling import Rolling
 from polyrhythm.slots.server_step import ServerStep, Sgd
 from polyrhythm.slots.skipping import BudgetSteps, SkipAndResendModel, Skipping
 from polyrhythm.slots.staleness import SampledStaleness
 from polyrhythm.slots.stopping import StopOnDrift
 from polyrhythm.slots.weighing import BySamples, PerStep, Scaling, Sharing
 from polyrhythm.slots.work import Epochs, Work
+from polyrhythm.slots.wrapping import Wrapping
 
 _NOT_DIGESTED = {"digest": False}
 
@@ -158,6 +160,18 @@ class Recipe(Settings):
     def key_of(self, mechanism: Mechanism) -> str:
         """The key of one of this recipe's own mechanisms."""
         return next(key for key, own in self.mechanisms() if own is mechanism)
+
+    def overriding(self, hook: str) -> tuple[tuple[str, Mechanism], ...]:
+        """The mechanisms that do something in a hook, such as "accept", with their keys, in slot order."""
+        if hook not in self._hooks:
+            neutral = (getattr(Mechanism, hook), getattr(Wrapping, hook))
+            acting = [(k, m) for k, m in self._keyed if any(getattr(type(p), hook) not in neutral for p in m.parts())]
+            self._hooks[hook] = tuple(acting)
+        return self._hooks[hook]
+
+    @functools.cached_property
+    def _hooks(self) -> dict[str, tuple[tuple[str, Mechanism], ...]]:
+        return {}
 
     def needs(self) -> frozenset[Need]:
         """What the parts ask of the cores, together."""
@@ -282,6 +296,11 @@ def _one_policy_of_a_kind(recipe: Recipe) -> None:
         (CriticalPeriods, "how large the cohort is"),
         (RandomResize, "how large the cohort is"),
         (SampledStaleness, "which version a client works on"),
+        (Rolling, "how many are at work"),
+        (Deadline, "when a version ends at the latest"),
+        (OverSelect, "how many more are invited"),
+        (MinReports, "how many updates a version needs"),
+        (TimeOut, "how long a visit may take"),
     )
     decided: dict[str, str] = {}
     for part in recipe.parts():
@@ -325,6 +344,26 @@ def _last_model_has_no_steps(recipe: Recipe) -> None:
         )
 
 
+def _places_are_filled_for_a_buffer(recipe: Recipe) -> None:
+    if not recipe.participation.fills_places:
+        return
+    filling = next(p.label() for p in recipe.participation.parts() if getattr(p, "fills_places", False))
+    if isinstance(_base(recipe.release), WhenAll) and recipe.release.due is None:
+        raise UserError(
+            f"{filling} with {recipe.release.label()}",
+            expected="a release that does not wait for everybody, such as buffer(size=5)",
+            why="somebody is always at work, so that the server would never step",
+            fix=f"pipe buffer(size=5) onto the recipe, or leave {filling} out",
+        )
+    if recipe.release.surplus != 1:
+        raise UserError(
+            f"{filling} with over_select",
+            expected="one of the two",
+            why="over-selection gives up whom a round does not need, and there are no rounds here",
+            fix=f"leave over_select out, or {filling}",
+        )
+
+
 _RULES: tuple[Callable[[Recipe], None], ...] = (
     _one_memory_of_drift,
     _travel_is_exact,
@@ -333,5 +372,6 @@ _RULES: tuple[Callable[[Recipe], None], ...] = (
     _one_policy_of_a_kind,
     _last_model_has_no_steps,
     _turns_are_the_servers,
+    _places_are_filled_for_a_buffer,
 )
 _DEFAULTS = {f.name: f.default for f in dataclasses.fields(Recipe)}

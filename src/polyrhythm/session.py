@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -17,7 +16,7 @@ from torch import Tensor
 
 from polyrhythm.core.server import Record, ServerState
 from polyrhythm.drivers.inline import InlineDriver, Moment
-from polyrhythm.drivers.roster import OpenRoster
+from polyrhythm.drivers.meter import Meter
 from polyrhythm.errors import PolyrhythmError
 from polyrhythm.evaluation import Evaluator, Metrics, averaged
 from polyrhythm.experiment import Experiment
@@ -28,8 +27,7 @@ from polyrhythm.runs.run import Run
 from polyrhythm.runs.summary import Summary, model_digest
 from polyrhythm.slots.mechanism import Model
 from polyrhythm.threads import one_thread
-from polyrhythm.vectors import Layout, bytes_of
-from polyrhythm.wires import Assignment, Report
+from polyrhythm.wires import Assignment, Lost, Report
 
 
 def run(experiment: Experiment, *, out: Path | str = "runs", observers: Sequence[Observer] = ()) -> Run:
@@ -123,9 +121,14 @@ class _Session:
         self.engine = experiment.engine
         self.initial = self.engine.initial()
         self.evaluator = Evaluator(experiment, self.engine)
-        roster = OpenRoster(experiment.federation.clients, experiment.eligible().tolist())
+        self.world = experiment.world()
         self.driver = InlineDriver(
-            experiment.recipe, experiment.setup, self.engine, experiment.data_of, experiment.fleet, roster
+            experiment.recipe,
+            experiment.setup,
+            self.engine,
+            experiment.data_of,
+            self.world,
+            Meter(self.engine.layout, self._cost),
         )
         self.plan = Plan(
             name=experiment.name,
@@ -172,9 +175,8 @@ class _Session:
         return self._summary.fields(digest=self._digest(), wall_seconds=time.perf_counter() - self._started)
 
     def _visit(self, moment: Moment, assignment: Assignment, report: Report) -> VisitRecord:
-        verdict, layout = moment.turn.verdict, self.engine.layout
+        verdict = moment.turn.verdict
         accepted = verdict is None or verdict.accepted
-        beside = sum(b.numel() * b.element_size() for b in assignment.buffers)
         done: VisitStatus = "measured" if report.kind == "measure" else "trained" if report.fresh else "skipped"
         reason = "" if verdict is None else verdict.reason
         return VisitRecord(
@@ -182,7 +184,7 @@ class _Session:
             client=report.client,
             version=report.version,
             visit=report.visit,
-            status=done if accepted else "dropped",
+            status="lost" if isinstance(moment.event, Lost) else done if accepted else "dropped",
             reason=reason or _SUBSTITUTES[report.substitute].format(age=report.age),
             steps=report.steps if report.fresh else 0,
             epochs=report.samples / report.held if report.held else 0.0,
@@ -191,10 +193,9 @@ class _Session:
             forward_samples=report.forward_samples,
             loss=report.loss,
             update_norm=None if report.update is None else float(torch.linalg.vector_norm(report.update)),
-            bytes_down=layout.vector_bytes + beside + bytes_of(assignment.briefs, layout),
-            bytes_up=_sent(layout, report),
-            flops=(report.samples + report.gradient_samples) * self._cost.training
-            + report.forward_samples * self._cost.forward,
+            bytes_down=moment.spent.bytes_down,
+            bytes_up=moment.spent.bytes_up,
+            flops=moment.spent.flops,
             started=moment.time - report.duration,
             finished=moment.time,
             measures={**report.measures, "age": report.age} if report.substitute else report.measures,
@@ -293,7 +294,6 @@ class _Session:
         models = enumerate(self._local_models())
         return model_digest({f"{i}.{n}": t for i, m in models for n, t in self.engine.state_of(m).items()})
 
-    @functools.cached_property
     def _cost(self) -> Cost:
         samples = self.experiment.federation.train
         inputs, targets = samples.batch(torch.from_numpy(np.arange(min(2, len(samples)))))
@@ -306,16 +306,6 @@ _SUBSTITUTES = {
     "model": "its model of {age} versions ago was used",
     "silence": "silent",
 }
-
-
-def _sent(layout: Layout, report: Report) -> int:
-    """What a report costs on the wire, in bytes; a bare word that a client skips is one."""
-    if report.kind == "measure":
-        return bytes_of(report.measures, layout)
-    if report.update is None:
-        return 1
-    beside = sum(b.numel() * b.element_size() for b in report.buffers)
-    return layout.vector_bytes + beside + bytes_of(report.extras, layout)
 
 
 def _mean_loss(reports: Sequence[Report]) -> float | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Protocol, final
 
@@ -77,7 +77,9 @@ class Report:
         loss: mean training loss over the samples trained on, None without steps.
         extras: what each mechanism sends up, by key.
         measures: named numbers for the record, and the results of a measuring visit.
-        duration: virtual seconds from dispatch to arrival; the driver fills it in.
+        packed: bytes of the update on the wire, if it travels compressed; None if it does not.
+        duration: seconds from dispatch to arrival; the driver fills it in.
+        time: when it was heard, in seconds since the run began; likewise.
     """
 
     dispatch: int
@@ -102,48 +104,53 @@ class Report:
     loss: float | None = None
     extras: Mapping[str, State] = field(default_factory=dict)
     measures: Mapping[str, float] = field(default_factory=dict)
+    packed: int | None = None
     duration: float = 0.0
+    time: float = 0.0
 
     @property
     def fresh(self) -> bool:
         """Whether this visit trained."""
         return self.kind == "train" and not self.substitute
 
-    def lasting(self, seconds: float) -> Report:
-        """The same report with its duration."""
-        return replace(self, duration=seconds)
+    def heard(self, *, after: float, at: float) -> Report:
+        """The same report with its duration and the time of its arrival."""
+        return replace(self, duration=after, time=at)
 
 
 @final
 @dataclass(frozen=True, kw_only=True)
 class Lost:
-    """An assignment that will never be answered, and why."""
+    """An assignment that will never be answered, why, and when that was known."""
 
     dispatch: int
     reason: str
+    time: float = 0.0
 
 
 @final
 @dataclass(frozen=True, kw_only=True)
 class Arrived:
-    """A client that was away is back and asks for work."""
+    """A client that was away is there and asks for work."""
 
     client: int
+    time: float = 0.0
 
 
 @final
 @dataclass(frozen=True, kw_only=True)
 class Timer:
-    """The wake-up that the server asked for; `time` in virtual seconds."""
+    """The wake-up that the server asked for."""
 
     time: float
 
 
 Event = Report | Lost | Arrived | Timer
+"""What the server hears. `time` is seconds since the run began, on the driver's clock."""
 
 
 class Roster(Protocol):
-    """All that the server sees of who is there. Answers are logged by the driver, so that a replay sees the same."""
+    """All that the server sees of who is there now. The driver logs the answers, so that a replay sees the same."""
 
     @property
     def population(self) -> int:
@@ -153,7 +160,7 @@ class Roster(Protocol):
     def eligible(self) -> int:
         """How many clients may ever be invited: those that hold data."""
 
-    def draw(self, count: int, generator: np.random.Generator, exclude: frozenset[int]) -> tuple[int, ...]:
+    def draw(self, count: int, generator: np.random.Generator, exclude: Container[int]) -> tuple[int, ...]:
         """Up to `count` distinct present clients, drawn uniformly in O(count), none of them in `exclude`.
 
         A smaller count with an equal generator gives a prefix.

@@ -54,7 +54,7 @@ def test_every_recipe_and_part_can_be_named() -> None:
     for name, part in names.PARTS.items():
         needed = {"every": 5, "gamma": 0.9}
         given = ", ".join(f"{f}={v}" for f, v in needed.items() if f in part.__dataclass_fields__)
-        assert isinstance(names.recipe(f"fedavg | {name}({given})"), Recipe)
+        assert isinstance(names.recipe(f"fedavg | buffer | {name}({given})"), Recipe)
 
 
 @pytest.mark.parametrize(

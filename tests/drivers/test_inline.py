@@ -7,18 +7,24 @@ from torch import nn
 
 import polyrhythm as pr
 from polyrhythm.drivers.inline import InlineDriver
-from polyrhythm.drivers.roster import OpenRoster
+from polyrhythm.drivers.roster import WorldRoster
 from polyrhythm.errors import RunFailed
-from polyrhythm.fleet import Fleet
-from polyrhythm.wires import Report
+from polyrhythm.fleet import Fleet, Links, Place, World
+from polyrhythm.fleet.parts import Way
 from small import collection, dealt, experiment
 
 
-class ByClient(Fleet):
-    """Client i needs 10 - i seconds, whatever it does."""
+class ByClient(Links):
+    """Client i needs 10 - i seconds before its first byte arrives, whatever it does."""
 
-    def duration(self, report: Report) -> float:
-        return 10.0 - report.client
+    def bind(self, place: Place) -> ByClient:
+        return self
+
+    def seconds(self, client: int, way: Way, size: int, now: float) -> float:
+        return 10.0 - client if way == "down" else 0.0
+
+
+BY_CLIENT = pr.Fleet(devices=pr.fleet.Uniform(seconds_per_sample=0.0), links=ByClient())
 
 
 def driver(fleet: Fleet, sizes: list[int] | None = None, **changes: object) -> InlineDriver:
@@ -30,13 +36,12 @@ def driver(fleet: Fleet, sizes: list[int] | None = None, **changes: object) -> I
         made.setup,
         made.engine,
         made.data_of,
-        fleet,
-        OpenRoster(made.federation.clients, made.eligible().tolist()),
+        World(fleet, made.federation.clients, made.seed, made.eligible().tolist()),
     )
 
 
 def test_reports_are_heard_in_the_order_of_their_time() -> None:
-    run = driver(ByClient())
+    run = driver(BY_CLIENT)
     heard = [m for m in run.moments(run.engine.initial()) if m.report]
     assert [m.report.client for m in heard if m.report][:4] == [3, 2, 1, 0]
     times = [m.time for m in heard]
@@ -46,14 +51,14 @@ def test_reports_are_heard_in_the_order_of_their_time() -> None:
 
 
 def test_equal_times_are_heard_in_the_order_of_dispatch() -> None:
-    run = driver(pr.UniformFleet(seconds_per_sample=0.0))
+    run = driver(pr.Fleet(devices=pr.fleet.Uniform(seconds_per_sample=0.0)))
     heard = [m.assignment.dispatch for m in run.moments(run.engine.initial()) if m.assignment]
     assert heard == sorted(heard)
 
 
 def test_a_synchronous_run_does_not_depend_on_speeds() -> None:
     ends = []
-    for fleet in (ByClient(), pr.UniformFleet(), pr.UniformFleet(seconds_per_sample=0.0)):
+    for fleet in (BY_CLIENT, pr.Fleet(), pr.Fleet(devices=pr.fleet.Uniform(seconds_per_sample=0.0))):
         run = driver(fleet)
         *_, last = run.moments(run.engine.initial())
         ends.append(last.turn.state.weights)
@@ -61,8 +66,8 @@ def test_a_synchronous_run_does_not_depend_on_speeds() -> None:
 
 
 def test_a_federation_with_nobody_to_invite_fails_in_words() -> None:
-    run = driver(pr.UniformFleet())
-    run.roster = OpenRoster(4, [])
+    run = driver(pr.Fleet())
+    run.roster = WorldRoster(World(pr.Fleet(), 4, 0, []))
     with pytest.raises(RunFailed, match="no client is left to invite"):
         list(run.moments(run.engine.initial()))
 
@@ -78,7 +83,7 @@ def test_an_error_in_a_visit_says_whose() -> None:
                 raise ZeroDivisionError("no reading")
             return self.linear(inputs)
 
-    run = driver(pr.UniformFleet(), model=Fails())
+    run = driver(pr.Fleet(), model=Fails())
     with pytest.raises(ZeroDivisionError) as caught:
         list(run.moments(run.engine.initial()))
     assert any("client" in note and "visit 0" in note for note in caught.value.__notes__)

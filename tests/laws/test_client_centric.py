@@ -31,7 +31,7 @@ from polyrhythm.slots.client_curriculum import ClientCurriculum
 from polyrhythm.slots.critical import CriticalPeriods
 from polyrhythm.slots.mechanism import Model, Setup
 from polyrhythm.slots.participation import Call, Participation, Sweep, Uniform
-from polyrhythm.slots.release import Buffer
+from polyrhythm.slots.release import Buffer, Standing
 from polyrhythm.slots.server_step import Sgd
 from polyrhythm.slots.staleness import SampledStaleness
 from polyrhythm.slots.weighing import Equal, PerStep, Scaling
@@ -332,7 +332,7 @@ def test_no_division_is_no_scaling(trial: Trial) -> None:
     examples=10,
     broken_by={
         "one too early": swap(
-            Buffer, "ready", lambda self, *, waiting, in_flight: waiting >= self.size - 1 or in_flight == 0
+            Buffer, "ready", lambda self, standing: standing.waiting >= self.size - 1 or standing.in_flight == 0
         )
     },
 )
@@ -369,9 +369,8 @@ def _whoever(self: OpenRoster, count: int, generator: np.random.Generator, exclu
         ),
         "busy clients invited": swap(OpenRoster, "draw", _whoever),
         "one more is awaited": swap(
-            Buffer, "ready", lambda self, *, waiting, in_flight: waiting > self.size or in_flight == 0
+            Buffer, "ready", lambda self, standing: standing.waiting > self.size or standing.in_flight == 0
         ),
-        "losses stop it": swap(Buffer, "ready", lambda self, *, waiting, in_flight: waiting >= self.size),
     },
 )
 def test_a_buffer_steps_on_what_arrived_and_no_more_than_the_cohort_is_under_way(
@@ -401,8 +400,8 @@ def test_a_buffer_steps_on_what_arrived_and_no_more_than_the_cohort_is_under_way
     assert len(used) + len(turn.state.waiting) == len(story.reports)
 
 
-def _forgets_who_is_late(self: Buffer, *, waiting: int, in_flight: int) -> bool:
-    return in_flight == 0
+def _forgets_who_is_late(self: Buffer, standing: Standing) -> bool:
+    return standing.in_flight == 0
 
 
 @law(

@@ -300,8 +300,8 @@ def test_it_goes_on_under_every_release_and_other_policies(
         assert not measured or len(measured) == len(turn.assignments)
 
 
-def _holds_updates_up(recipe: Recipe, state: ServerState) -> bool:
-    return not any(flight.kind == "measure" for flight in state.flights.values()) and _IS_READY(recipe, state)
+def _holds_updates_up(recipe: Recipe, state: ServerState, now: float) -> bool:
+    return not state.measuring and _IS_READY(recipe, state, now)
 
 
 _IS_READY = server._ready

@@ -19,7 +19,7 @@ from polyrhythm.core.server import Released, ServerState, Turn, begin, receive
 from polyrhythm.drivers.inline import InlineDriver
 from polyrhythm.drivers.roster import OpenRoster
 from polyrhythm.engines.torch import TorchEngine
-from polyrhythm.fleet import UniformFleet
+from polyrhythm.fleet import Fleet, World
 from polyrhythm.recipe import Recipe
 from polyrhythm.slots.mechanism import Setup
 from polyrhythm.slots.participation import Invitation, Invitations
@@ -168,6 +168,10 @@ class Federation:
         everybody = range(len(self.sizes))
         return OpenRoster(len(self.sizes), everybody if self.eligible is None else self.eligible)
 
+    def world(self) -> World:
+        everybody = range(len(self.sizes))
+        return World(Fleet(), len(self.sizes), self.seed, everybody if self.eligible is None else self.eligible)
+
     def setup(self, versions: int | None) -> Setup:
         layout = self.engine().layout
         return Setup(size=layout.size, dtype=layout.dtype, population=len(self.sizes), horizon=versions, seed=self.seed)
@@ -226,7 +230,7 @@ def run(
     """The recipe on the in-line driver, for so many versions; `watch` sees every turn."""
     spy, setup = Spy(federation), federation.setup(versions)
     engine = spy.engine()
-    driver = InlineDriver(recipe, setup, engine, spy.data, UniformFleet(), federation.roster())
+    driver = InlineDriver(recipe, setup, engine, spy.data, federation.world())
     story = Run()
     for moment in driver.moments(engine.initial()):
         watch(engine, moment.turn)
@@ -323,7 +327,7 @@ def same(one: Any, other: Any) -> bool:
             same(getattr(one, f.name), getattr(other, f.name)) for f in dataclasses.fields(one)
         )
     if isinstance(one, Mapping):
-        return one.keys() == other.keys() and all(same(v, other[k]) for k, v in one.items())
+        return set(one) == set(other) and all(same(v, other[k]) for k, v in one.items())
     if isinstance(one, (list, tuple)):
         return len(one) == len(other) and all(map(same, one, other))
     return bool(one == other)

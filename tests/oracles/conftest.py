@@ -15,9 +15,8 @@ from polyrhythm.core.client import work
 from polyrhythm.core.memory import ClientState
 from polyrhythm.core.server import ServerState
 from polyrhythm.drivers.inline import InlineDriver
-from polyrhythm.drivers.roster import OpenRoster
 from polyrhythm.engines.torch import TorchEngine
-from polyrhythm.fleet import UniformFleet
+from polyrhythm.fleet import Fleet, World
 from polyrhythm.recipe import Recipe
 from polyrhythm.slots.mechanism import Model, Release, Setup
 from polyrhythm.tasks import Tally, Task
@@ -145,7 +144,7 @@ def bowls() -> Bowls:
         setup = Setup(size=engine.layout.size, dtype=engine.layout.dtype, population=population, horizon=rounds, seed=7)
         held = [client.held() for client in clients]
         driver = InlineDriver(
-            recipe, setup, engine, lambda c: held[c], UniformFleet(), OpenRoster(population, range(len(clients)))
+            recipe, setup, engine, lambda c: held[c], World(Fleet(), population, 0, range(len(clients)))
         )
         versions = []
         for moment in driver.moments(engine.initial()):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import typing
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, final
 
 from torch import nn
@@ -14,7 +14,7 @@ from polyrhythm import papers, parts
 from polyrhythm.cli.expressions import Call, parse_call, parse_pipeline
 from polyrhythm.data import PARTITIONS, SOURCES, Collection, Partition
 from polyrhythm.errors import UserError, unknown
-from polyrhythm.fleet import Fleet, UniformFleet
+from polyrhythm.fleet import Devices, Energy, Faults, FixedLinks, Fleet, Tiers, Uniform
 from polyrhythm.models.building import build
 from polyrhythm.models.catalogue import MODELS, Builder, find
 from polyrhythm.models.projection import with_projection
@@ -29,8 +29,9 @@ RECIPES: Mapping[str, Callable[..., Recipe]] = {
     name: getattr(papers, name) for name in papers.__all__ if inspect.isfunction(getattr(papers, name))
 }
 PARTS: Mapping[str, type[Settings]] = {name: getattr(parts, name) for name in parts.__all__}
-FLEETS: Mapping[str, type[Fleet]] = {"uniform": UniformFleet}
+DEVICES: Mapping[str, type[Devices]] = {"uniform": Uniform, "tiers": Tiers}
 BUDGETS: Mapping[str, type[Budgets]] = {"budgets": Levels, "slow_share": SlowShare, "listed": Listed}
+OF_FLEETS: Mapping[str, type[Settings]] = {**BUDGETS, "links": FixedLinks, "faults": Faults, "energy": Energy}
 DETECTORS: Mapping[str, type[Detector]] = {"gradient_norm": GradientNorm, "fisher_trace": FisherTrace}
 
 # Settings that are things with names of their own, by the setting's name.
@@ -150,13 +151,13 @@ class _Configured:
 def fleet(text: str) -> Fleet:
     """A fleet from its name and settings, and budgets after a pipe: `uniform | budgets(levels=4, order="code")`."""
     first, *rest = parse_pipeline(text)
-    if _key(first.name) not in FLEETS:
-        raise unknown("fleet", first.name, FLEETS)
-    made: Fleet = _make(first, FLEETS[_key(first.name)], _value)
+    if _key(first.name) not in DEVICES:
+        raise unknown("fleet", first.name, DEVICES)
+    made = Fleet(devices=_make(first, DEVICES[_key(first.name)], _plain))
     for call in rest:
-        if _key(call.name) not in BUDGETS:
-            raise unknown("part of a fleet", call.name, BUDGETS)
-        made = replace(made, budgets=_make(call, BUDGETS[_key(call.name)], _plain))
+        if _key(call.name) not in OF_FLEETS:
+            raise unknown("part of a fleet", call.name, OF_FLEETS)
+        made = made | _make(call, OF_FLEETS[_key(call.name)], _plain)
     return made
 
 

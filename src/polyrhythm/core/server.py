@@ -12,15 +12,17 @@ from dataclasses import dataclass, field, replace
 from typing import final
 
 import torch
+from immutables import Map
 from torch import Tensor
 
 from polyrhythm.errors import RunFailed
 from polyrhythm.recipe import Recipe
 from polyrhythm.slots.mechanism import Release, Setup
 from polyrhythm.slots.participation import Call
+from polyrhythm.slots.release import Standing
 from polyrhythm.slots.weighing import shares
 from polyrhythm.vectors import Buffers, Layout, combine_buffers, first_non_finite, weighted_sum
-from polyrhythm.wires import Arrived, Assignment, Event, Facts, Kind, Lost, Model, Report, Roster, State, Timer
+from polyrhythm.wires import Arrived, Assignment, Event, Facts, Kind, Lost, Report, Roster, State
 
 _NOT_FINITE = "not a finite number"
 
@@ -28,12 +30,20 @@ _NOT_FINITE = "not a finite number"
 @final
 @dataclass(frozen=True, kw_only=True)
 class Flight:
-    """An assignment that is neither answered nor lost."""
+    """An assignment that is neither answered nor lost.
+
+    Args:
+        client, kind, visit, version: of the assignment.
+        sent: when, in seconds since the run began.
+        given_up: why nobody waits for it any more; empty while somebody does.
+    """
 
     client: int
     kind: Kind
     visit: int
     version: int
+    sent: float = 0.0
+    given_up: str = ""
 
     def answered_by(self, report: Report) -> bool:
         """Whether a report is about this assignment."""
@@ -54,6 +64,9 @@ class Record:
     accepted: int = -1
 
 
+_NEW = Record()
+
+
 @final
 @dataclass(frozen=True, kw_only=True)
 class ServerState:
@@ -65,10 +78,17 @@ class ServerState:
         buffers: beside the weights.
         parts: the mechanisms' states, by key.
         dispatched: assignments made so far: the next dispatch number.
-        flights: what is out, by dispatch number.
+        flights: what is out, by dispatch number, given up or not.
+        busy: the dispatch number of what is out, by client: nobody has two.
+        training, measuring: how many visits of each kind somebody waits for.
         waiting: accepted reports that are not yet in a version.
         refused: (client, reason) of what was dropped or lost since the last version.
-        clients: what is known of each client that was ever invited.
+        resting: clients that are not invited again before the next version.
+        clients: what is known of each client that was ever invited. Persistent: a new entry costs the logarithm of
+            their number.
+        began: when the work on the next version began.
+        invited: training visits begun since then.
+        past: the weights of earlier versions that visits under way were sent, by version, where the release needs them.
     """
 
     version: int
@@ -77,9 +97,16 @@ class ServerState:
     parts: Mapping[str, State]
     dispatched: int = 0
     flights: Mapping[int, Flight] = field(default_factory=dict)
+    busy: Mapping[int, int] = field(default_factory=dict)
+    training: int = 0
+    measuring: int = 0
     waiting: tuple[Report, ...] = ()
     refused: tuple[tuple[int, str], ...] = ()
-    clients: Mapping[int, Record] = field(default_factory=dict)
+    resting: tuple[int, ...] = ()
+    clients: Mapping[int, Record] = field(default_factory=Map)
+    began: float = 0.0
+    invited: int = 0
+    past: Mapping[int, Tensor] = field(default_factory=dict)
 
 
 @final
@@ -118,7 +145,8 @@ class Turn:
     Args:
         state: the new state.
         assignments: what to send out now.
-        wake_up: virtual time at which the server wants a `Timer`, if any.
+        wake_up: when the server wants a `Timer`, in seconds since the run began, if at all.
+        wanting: whether it would invite more clients if there were any: the driver says so when one is there.
         released: the version that this event completed, if any.
         verdict: what became of the report, if the event was one.
     """
@@ -126,6 +154,7 @@ class Turn:
     state: ServerState
     assignments: tuple[Assignment, ...] = ()
     wake_up: float | None = None
+    wanting: bool = False
     released: Released | None = None
     verdict: Verdict | None = None
 
@@ -142,8 +171,7 @@ def begin(recipe: Recipe, setup: Setup, weights: Tensor, buffers: Buffers, roste
     """
     parts = {key: mechanism.server_start(setup) for key, mechanism in recipe.mechanisms()}
     state = ServerState(version=0, weights=weights.clone(), buffers=buffers, parts=parts)
-    state, assignments = _invite(recipe, setup, state, roster)
-    return Turn(state=state, assignments=assignments)
+    return _invite(recipe, setup, state, roster, now=0.0, occasion=())
 
 
 def receive(recipe: Recipe, setup: Setup, layout: Layout, state: ServerState, event: Event, roster: Roster) -> Turn:
@@ -161,63 +189,132 @@ def receive(recipe: Recipe, setup: Setup, layout: Layout, state: ServerState, ev
         RunFailed: every update of a version had to be dropped.
     """
     before, over = state, setup.horizon is not None and state.version >= setup.horizon
-    measuring = _measuring(state)
+    measuring = state.measuring > 0
+    verdict, caller = None, None
     if isinstance(event, Report):
         state, verdict = _take(recipe, setup, layout, state, event)
     elif isinstance(event, Lost):
         state, verdict = _lose(state, event)
-    else:
-        assert isinstance(event, (Arrived, Timer))
-        verdict = None
+    elif isinstance(event, Arrived):
+        caller = event.client
     # What nobody waits for makes nothing ready, not even where nobody is left to wait for.
     unasked = verdict is not None and state is before
     if over or unasked:
         return Turn(state=state, verdict=verdict)
-    if measuring and not _measuring(state):
-        # Now participation knows what it waited for.
-        state, assignments = _invite(recipe, setup, state, roster)
-        return Turn(state=state, assignments=assignments, verdict=verdict)
-    if not _ready(recipe, state):
-        return Turn(state=state, verdict=verdict)
-    state, released = _step(recipe, setup, layout, state)
+    state, released = _give_up(recipe, state, event.time), None
+    # Once all that were measured have answered, participation knows what it waited for, and is asked first.
+    measured = measuring and not state.measuring
+    if not measured and _ready(recipe, state, event.time):
+        state, released = _step(recipe, setup, layout, state, event.time)
+        if setup.horizon is not None and state.version >= setup.horizon:
+            return Turn(state=state, released=released, verdict=verdict)
+    idle = not (state.training or state.measuring)
+    asks = released is not None or measured or idle or recipe.participation.fills_places
     # A step waits for no measurement, an invitation does.
-    if _measuring(state) or (setup.horizon is not None and state.version >= setup.horizon):
-        return Turn(state=state, released=released, verdict=verdict)
-    state, assignments = _invite(recipe, setup, state, roster)
-    return Turn(state=state, assignments=assignments, released=released, verdict=verdict)
+    if not asks or state.measuring:
+        return Turn(state=state, released=released, verdict=verdict, wake_up=_wake_up(recipe, state))
+    whole = released is not None or measured or idle
+    occasion = () if whole else ("dispatch", state.dispatched)
+    turn = _invite(recipe, setup, state, roster, now=event.time, occasion=occasion, caller=caller)
+    return replace(turn, released=released, verdict=verdict)
 
 
-def _ready(recipe: Recipe, state: ServerState) -> bool:
-    return recipe.release.ready(waiting=len(state.waiting), in_flight=len(state.flights))
+def _ready(recipe: Recipe, state: ServerState, now: float) -> bool:
+    if not (state.invited or state.waiting or state.refused):
+        return False  # nobody has been invited yet, or everybody's answer went into the last version
+    due, elapsed = recipe.release.due, now - state.began
+    if due is not None and now >= state.began + due:
+        elapsed = max(elapsed, due)  # began + due - began may be a hair less than due
+    standing = Standing(
+        waiting=len(state.waiting), in_flight=state.training + state.measuring, invited=state.invited, elapsed=elapsed
+    )
+    return recipe.release.ready(standing)
 
 
-def _measuring(state: ServerState) -> bool:
-    return any(f.kind == "measure" for f in state.flights.values())
+def _wake_up(recipe: Recipe, state: ServerState) -> float | None:
+    """When the server must look again although nothing happens."""
+    due, patience, oldest = recipe.release.due, recipe.release.patience, _oldest(state)
+    if oldest is None:
+        return None
+    moments = [] if due is None else [state.began + due]
+    moments += [] if patience is None else [oldest.sent + patience]
+    return min(moments, default=None)
+
+
+def _oldest(state: ServerState) -> Flight | None:
+    """The visit that somebody has waited for longest; flights are in the order of dispatch."""
+    return next((f for f in state.flights.values() if not f.given_up), None)
+
+
+def _give_up(recipe: Recipe, state: ServerState, now: float) -> ServerState:
+    """Waits no longer for visits that have taken too long."""
+    patience, oldest = recipe.release.patience, _oldest(state)
+    if patience is None or oldest is None or now < oldest.sent + patience:
+        return state
+    late = {d: f for d, f in state.flights.items() if not f.given_up and now >= f.sent + patience}
+    return _given_up(state, late, f"no answer within {patience:g} s")
+
+
+def _given_up(state: ServerState, late: Mapping[int, Flight], reason: str) -> ServerState:
+    training = sum(f.kind == "train" for f in late.values())
+    return replace(
+        state,
+        flights={**state.flights, **{d: replace(f, given_up=reason) for d, f in late.items()}},
+        training=state.training - training,
+        measuring=state.measuring - (len(late) - training),
+        refused=(*state.refused, *((f.client, reason) for f in late.values())),
+    )
 
 
 def _invite(
-    recipe: Recipe, setup: Setup, state: ServerState, roster: Roster
-) -> tuple[ServerState, tuple[Assignment, ...]]:
+    recipe: Recipe,
+    setup: Setup,
+    state: ServerState,
+    roster: Roster,
+    *,
+    now: float,
+    occasion: tuple[int | str, ...],
+    caller: int | None = None,
+) -> Turn:
     key = recipe.key_of(recipe.participation)
     call = Call(
         version=state.version,
         weights=state.weights,
         buffers=state.buffers,
         roster=roster,
-        busy=frozenset(f.client for f in state.flights.values()),
-        in_flight=sum(f.kind == "train" for f in state.flights.values()),
+        busy=state.busy.keys() | state.resting if state.resting else state.busy,
+        in_flight=state.training,
+        surplus=recipe.release.surplus,
+        occasion=occasion,
+        now=now,
+        caller=caller,
     )
     part, invitations = recipe.participation.invite(setup, state.parts[key], call)
-    flights, clients, assignments = dict(state.flights), dict(state.clients), []
+    if not invitations:
+        state = replace(state, parts={**state.parts, key: part})
+        idle = not (state.training or state.measuring)
+        wanting = idle or (recipe.participation.fills_places and state.training < recipe.participation.size)
+        return Turn(state=state, wanting=wanting, wake_up=_wake_up(recipe, state))
+    flights, busy, clients, past = dict(state.flights), dict(state.busy), _persistent(state.clients), dict(state.past)
+    briefing = recipe.overriding("brief")
+    remembers = "base" in recipe.needs()
+    assignments = []
     for number, invitation in enumerate(invitations, start=state.dispatched):
-        client, record = invitation.client, clients.get(invitation.client, Record())
+        client, record = invitation.client, clients.get(invitation.client, _NEW)
         version = state.version if invitation.version is None else invitation.version
-        model = invitation.model or Model(weights=state.weights, buffers=state.buffers)
-        flights[number] = Flight(client=client, kind=invitation.kind, visit=record.begun, version=version)
+        weights, buffers = state.weights, state.buffers
+        if invitation.model is not None:
+            weights, buffers = invitation.model.weights, invitation.model.buffers
+        flights[number] = Flight(client=client, kind=invitation.kind, visit=record.begun, version=version, sent=now)
+        busy[client] = number
         briefs: dict[str, State] = {}
         if invitation.kind == "train":
-            clients[client] = replace(record, begun=record.begun + 1)
-            briefs = {k: m.brief(setup, state.parts[k], client) for k, m in recipe.mechanisms()}
+            clients = clients.set(client, Record(begun=record.begun + 1, accepted=record.accepted))
+            for part_key, mechanism in briefing:
+                if brief := mechanism.brief(setup, state.parts[part_key], client):
+                    briefs[part_key] = brief
+            if remembers:
+                past[version] = weights
         assignments.append(
             Assignment(
                 dispatch=number,
@@ -227,20 +324,32 @@ def _invite(
                 kind=invitation.kind,
                 version=version,
                 horizon=setup.horizon,
-                weights=model.weights,
-                buffers=model.buffers,
-                briefs={k: b for k, b in briefs.items() if b},
+                weights=weights,
+                buffers=buffers,
+                briefs=briefs,
                 recipe=recipe.digest,
             )
         )
+    training = sum(a.kind == "train" for a in assignments)
     state = replace(
         state,
         parts={**state.parts, key: part},
         dispatched=state.dispatched + len(assignments),
         flights=flights,
+        busy=busy,
+        training=state.training + training,
+        measuring=state.measuring + len(assignments) - training,
         clients=clients,
+        past=past,
+        began=now if call.in_flight == 0 and state.invited == 0 else state.began,
+        invited=state.invited + training,
     )
-    return state, tuple(assignments)
+    wanting = recipe.participation.fills_places and state.training < recipe.participation.size
+    return Turn(state=state, assignments=tuple(assignments), wanting=wanting, wake_up=_wake_up(recipe, state))
+
+
+def _persistent(clients: Mapping[int, Record]) -> Map[int, Record]:
+    return clients if isinstance(clients, Map) else Map(clients)
 
 
 def _take(
@@ -252,25 +361,28 @@ def _take(
         # of a client whose honest report is still to come.
         return state, Verdict(dispatch=report.dispatch, accepted=False, reason="nobody waits for this report")
     state = _land(state, report.dispatch)
+    if flight.given_up:
+        return state, Verdict(dispatch=report.dispatch, accepted=False, reason=f"too late: {flight.given_up}")
     reason = "" if report.recipe == recipe.digest else "the report comes from another recipe"
     if not reason and flight.kind == "measure":
         return _measured(recipe, setup, state, report), Verdict(dispatch=report.dispatch, accepted=True)
+    if not reason and recipe.participation.fills_places and (report.substitute or recipe.participation.one_at_a_time):
+        state = replace(state, resting=(*state.resting, flight.client))
     if not reason and report.substitute == "silence":
         return state, Verdict(dispatch=report.dispatch, accepted=True)
     if not reason and report.substitute:
-        for key, mechanism in recipe.mechanisms():
+        for key, mechanism in recipe.overriding("fill"):
             report = mechanism.fill(setup, state.parts[key], report)
     reason = reason or _fault(layout, report)
     if reason:
         refused = (*state.refused, (flight.client, reason))
         return replace(state, refused=refused), Verdict(dispatch=report.dispatch, accepted=False, reason=reason)
-    record = replace(state.clients[flight.client], accepted=flight.visit)
-    state = replace(
-        state,
-        waiting=(*state.waiting, report),
-        clients={**state.clients, flight.client: record},
-        parts={k: m.accept(setup, state.parts[k], report) for k, m in recipe.mechanisms()},
-    )
+    clients = _persistent(state.clients)
+    record = Record(begun=clients[flight.client].begun, accepted=flight.visit)
+    parts = state.parts
+    if accepting := recipe.overriding("accept"):
+        parts = {**parts, **{k: m.accept(setup, parts[k], report) for k, m in accepting}}
+    state = replace(state, waiting=(*state.waiting, report), clients=clients.set(flight.client, record), parts=parts)
     return state, Verdict(dispatch=report.dispatch, accepted=True)
 
 
@@ -286,11 +398,23 @@ def _lose(state: ServerState, lost: Lost) -> tuple[ServerState, Verdict]:
     if flight is None:
         return state, verdict
     state = _land(state, lost.dispatch)
+    if flight.given_up:
+        return state, verdict
     return replace(state, refused=(*state.refused, (flight.client, lost.reason))), verdict
 
 
 def _land(state: ServerState, dispatch: int) -> ServerState:
-    return replace(state, flights={d: f for d, f in state.flights.items() if d != dispatch})
+    flights, busy = dict(state.flights), dict(state.busy)
+    flight = flights.pop(dispatch)
+    del busy[flight.client]
+    trains = flight.kind == "train"
+    return replace(
+        state,
+        flights=flights,
+        busy=busy,
+        training=state.training - (trains and not flight.given_up),
+        measuring=state.measuring - (not trains and not flight.given_up),
+    )
 
 
 def _fault(layout: Layout, report: Report) -> str:
@@ -319,37 +443,43 @@ def _fault(layout: Layout, report: Report) -> str:
     return ""
 
 
-def _step(recipe: Recipe, setup: Setup, layout: Layout, state: ServerState) -> tuple[ServerState, Released]:
+def _step(recipe: Recipe, setup: Setup, layout: Layout, state: ServerState, now: float) -> tuple[ServerState, Released]:
     reports = tuple(sorted(state.waiting, key=lambda r: r.dispatch))
-    settled = replace(state, version=state.version + 1, waiting=(), refused=())
+    state, refused = _close(recipe, state)
+    settled = replace(state, version=state.version + 1, waiting=(), refused=(), resting=(), began=now, invited=0)
     facts = [_facts(state.version, r) for r in reports]
     weights = shares(recipe.sharing.claims(facts)) if facts else None
-    if weights is None:
-        if state.refused and all(reason.startswith(_NOT_FINITE) for _, reason in state.refused):
+    if weights is None or len(reports) < recipe.release.least:
+        if refused and not reports and all(reason.startswith(_NOT_FINITE) for _, reason in refused):
             raise RunFailed(
-                f"version {state.version + 1}: every update had to be dropped ({_reasons(state.refused)}). "
+                f"version {state.version + 1}: every update had to be dropped ({_reasons(refused)}). "
                 "The last good model is kept. Training diverges: lower the learning rate, or set clip=10"
             )
-        note = "no report has any weight"
-        if not reports:
-            note = f"nobody reported ({_reasons(state.refused)})" if state.refused else "everybody was silent"
-        return settled, Released(version=settled.version, release=None, refused=state.refused, note=note)
+        return settled, Released(
+            version=settled.version, release=None, refused=refused, note=_why_skipped(recipe, reports, refused)
+        )
     scales = [1.0] * len(reports)
     for scaling in recipe.scalings:
         scales = [a * b for a, b in zip(scales, scaling.scales(facts, weights), strict=True)]
     release = Release(
-        version=state.version, reports=reports, shares=tuple(weights), scales=tuple(scales), weights=state.weights
+        version=state.version,
+        reports=reports,
+        shares=tuple(weights),
+        scales=tuple(scales),
+        weights=state.weights,
+        bases=tuple(state.past[r.version] for r in reports) if "base" in recipe.needs() else (),
     )
+    settled = replace(settled, past=_still_needed(settled))
     if recipe.regime == "local":
-        return settled, Released(version=settled.version, release=release, refused=state.refused)
+        return settled, Released(version=settled.version, release=release, refused=refused)
     updates = release.updates()
     mean = weighted_sum(updates, [a * b for a, b in zip(weights, scales, strict=True)])
     parts: dict[str, State] = dict(state.parts)
-    for key, mechanism in recipe.mechanisms():
+    for key, mechanism in recipe.overriding("before_step"):
         parts[key], mean = mechanism.before_step(setup, parts[key], release, mean)
     key = recipe.key_of(recipe.server_step)
     parts[key], stepped = recipe.server_step.step(setup, parts[key], state.weights, mean)
-    for key, mechanism in recipe.mechanisms():
+    for key, mechanism in recipe.overriding("after_step"):
         parts[key] = mechanism.after_step(setup, parts[key], release)
     stepped = stepped.to(layout.dtype)
     name = first_non_finite(layout, stepped)
@@ -360,7 +490,32 @@ def _step(recipe: Recipe, setup: Setup, layout: Layout, state: ServerState) -> t
         )
     buffers = _buffers(layout, state, reports)
     settled = replace(settled, weights=stepped, buffers=buffers, parts=parts)
-    return settled, Released(version=settled.version, release=release, refused=state.refused)
+    return settled, Released(version=settled.version, release=release, refused=refused)
+
+
+def _close(recipe: Recipe, state: ServerState) -> tuple[ServerState, tuple[tuple[int, str], ...]]:
+    """Gives up whoever is still under way, if the release policy does so; and all that is left out of the version."""
+    if not recipe.release.forgets or recipe.participation.fills_places:
+        return state, state.refused
+    late = {d: f for d, f in state.flights.items() if f.kind == "train" and not f.given_up}
+    state = _given_up(state, late, f"version {state.version + 1} was complete without it")
+    return state, state.refused
+
+
+def _why_skipped(recipe: Recipe, reports: tuple[Report, ...], refused: tuple[tuple[int, str], ...]) -> str:
+    if not reports:
+        return f"nobody reported ({_reasons(refused)})" if refused else "everybody was silent"
+    if len(reports) < recipe.release.least:
+        return f"reports: {len(reports)}, where at least {recipe.release.least} are needed"
+    return "no report has any weight"
+
+
+def _still_needed(state: ServerState) -> Mapping[int, Tensor]:
+    """The past models that somebody who is waited for was sent."""
+    if not state.past:
+        return state.past
+    sent = {f.version for f in state.flights.values() if f.kind == "train" and not f.given_up}
+    return {version: weights for version, weights in state.past.items() if version in sent}
 
 
 def _reasons(refused: tuple[tuple[int, str], ...], most: int = 3) -> str:

@@ -1,26 +1,31 @@
 """The in-line driver: everything in this process, on a virtual clock.
 
-Events wait in a heap ordered by (virtual time, dispatch number), so equal times cause no tie. A visit is carried out
-when it is dispatched, because how long it takes follows from what really happened in it; its report is heard when the
-clock gets there.
+Events wait in a heap ordered by (virtual time, kind, number), so equal times cause no tie. A visit is carried out when
+it is dispatched, because how long it takes follows from what really happened in it; its report is heard when the clock
+gets there.
 """
 
 from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import final
+from dataclasses import dataclass, field, replace
+from typing import Any, final
 
 from polyrhythm.core.client import work
 from polyrhythm.core.interfaces import ClientData, Engine
 from polyrhythm.core.memory import ClientState, Memory
 from polyrhythm.core.server import Turn, Verdict, begin, receive
+from polyrhythm.drivers.meter import Meter
+from polyrhythm.drivers.roster import Answer, WorldRoster
 from polyrhythm.errors import RunFailed
-from polyrhythm.fleet import Fleet
+from polyrhythm.fleet import Load, Spent, World
 from polyrhythm.recipe import Recipe
 from polyrhythm.slots.mechanism import Model, Setup
-from polyrhythm.wires import Assignment, Report, Roster
+from polyrhythm.wires import Arrived, Assignment, Event, Lost, Report, Timer
+
+Work = Callable[[Assignment], Report]
+"""Carries out a visit; what `InlineDriver` does itself unless it is given another one."""
 
 
 @final
@@ -31,14 +36,83 @@ class Moment:
     Args:
         time: virtual seconds since the start.
         turn: the server's answer.
-        assignment: what the report answers; None in the first moment, which starts the run.
-        report: what was heard.
+        event: what the server heard; in the first moment, which starts the run, a timer.
+        assignment: what a report answers, or what was lost.
+        report: what the client made of it, even if the server never hears it.
+        load: the work in the visit.
+        spent: what the visit has cost its device.
+        answers: what the server asked of the roster, and was told.
     """
 
     time: float
     turn: Turn
+    event: Event = Timer(time=0.0)
     assignment: Assignment | None = None
     report: Report | None = None
+    load: Load = Load()
+    spent: Spent = Spent()
+    answers: tuple[Answer, ...] = ()
+
+
+_UNANSWERED: Any = None  # stands in a moment until the server has answered
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class _Visit:
+    """A visit on its way: when its end is heard, and what it will have been."""
+
+    assignment: Assignment
+    report: Report
+    load: Load
+    spent: Spent
+    lost: str
+
+
+_Entry = tuple[float, int, int, _Visit | Arrived | Timer]
+"""Time, kind and number of an event. Of events at one time, visits come first, then arrivals, then timers: a report
+that is there when the deadline passes is in time."""
+_VISIT, _ARRIVAL, _TIMER = range(3)
+
+
+def _heard(time: float, what: _Visit | Arrived | Timer) -> Moment:
+    """A moment to which the server has yet to answer."""
+    if not isinstance(what, _Visit):
+        return Moment(time=time, turn=_UNANSWERED, event=what)
+    visit = what
+    event: Event = visit.report
+    if visit.lost:
+        event = Lost(dispatch=visit.assignment.dispatch, reason=visit.lost, time=time)
+    return Moment(
+        time=time,
+        turn=_UNANSWERED,
+        event=event,
+        assignment=visit.assignment,
+        report=visit.report,
+        load=visit.load,
+        spent=visit.spent,
+    )
+
+
+@final
+@dataclass
+class _Agenda:
+    """What is yet to happen."""
+
+    heap: list[_Entry] = field(default_factory=list)
+    made: int = 0
+    visits: int = 0
+    expected: bool = False  # whether the server will be told of the next client that comes, since it wants some
+    timer: float | None = None
+
+    def add(self, time: float, kind: int, number: int, what: _Visit | Arrived | Timer) -> None:
+        self.visits += kind == _VISIT
+        heapq.heappush(self.heap, (time, kind, number, what))
+
+    def pop(self) -> tuple[float, _Visit | Arrived | Timer]:
+        time, kind, _, what = heapq.heappop(self.heap)
+        self.visits -= kind == _VISIT
+        return time, what
 
 
 @final
@@ -50,8 +124,9 @@ class InlineDriver:
         setup: what is fixed for the run.
         engine: computes gradients.
         data: gives a client's samples.
-        fleet: how long work takes.
-        roster: who is there.
+        world: the clients on their devices.
+        meter: measures visits; one that counts no floating-point operations if None.
+        visit: carries out visits in place of real training; for measurements of the simulator itself.
     """
 
     def __init__(
@@ -60,12 +135,15 @@ class InlineDriver:
         setup: Setup,
         engine: Engine,
         data: Callable[[int], ClientData],
-        fleet: Fleet,
-        roster: Roster,
+        world: World,
+        meter: Meter | None = None,
+        visit: Work | None = None,
     ) -> None:
         self.recipe, self.setup, self.engine = recipe, setup, engine
-        self.data, self.fleet, self.roster = data, fleet, roster
+        self.data, self.world, self.roster = data, world, WorldRoster(world)
+        self.meter = meter or Meter(engine.layout)
         self.memories: dict[int, Memory] = {}
+        self._work = visit or self._visit
 
     def state_of(self, client: int, accepted: int) -> ClientState:
         """A client's state after the given accepted visit."""
@@ -77,33 +155,67 @@ class InlineDriver:
         Raises:
             RunFailed: nobody can be invited, or the server could not go on.
         """
-        heap: list[tuple[float, int, Assignment, Report]] = []
+        agenda = _Agenda()
+        arrivals = self.world.arrivals()
+        if arrivals is not None:
+            self._expect(agenda, *arrivals())
         turn = begin(self.recipe, self.setup, initial.weights, initial.buffers, self.roster)
-        self._send(turn, 0.0, heap)
-        yield Moment(time=0.0, turn=turn)
-        while heap:
-            time, _, assignment, report = heapq.heappop(heap)
+        self._send(turn, 0.0, agenda)
+        yield Moment(time=0.0, turn=turn, answers=self.roster.answers())
+        while agenda.heap and not (self._over(turn) and not agenda.visits):
+            time, what = agenda.pop()
+            self.roster.now = time
+            if isinstance(what, Arrived):
+                agenda.expected = False
+                if arrivals is not None:
+                    self._expect(agenda, *arrivals())
+            elif isinstance(what, Timer) and what.time == agenda.timer:
+                agenda.timer = None
+            if self._over(turn) and not isinstance(what, _Visit):
+                continue
+            heard = _heard(time, what)
             try:
-                turn = receive(self.recipe, self.setup, self.engine.layout, turn.state, report, self.roster)
+                turn = receive(self.recipe, self.setup, self.engine.layout, turn.state, heard.event, self.roster)
             except RunFailed as failure:
                 # The report that settled it belongs in the record too.
-                verdict = Verdict(dispatch=report.dispatch, accepted=False, reason=str(failure))
-                failed = Turn(state=turn.state, verdict=verdict)
-                yield Moment(time=time, turn=failed, assignment=assignment, report=report)
+                dispatch = -1 if heard.assignment is None else heard.assignment.dispatch
+                verdict = Verdict(dispatch=dispatch, accepted=False, reason=str(failure))
+                yield replace(heard, turn=Turn(state=turn.state, verdict=verdict), answers=self.roster.answers())
                 raise
-            self._send(turn, time, heap)
-            yield Moment(time=time, turn=turn, assignment=assignment, report=report)
+            self._send(turn, time, agenda)
+            yield replace(heard, turn=turn, answers=self.roster.answers())
         if self.setup.horizon is None or turn.state.version < self.setup.horizon:
             raise RunFailed(
                 f"version {turn.state.version}: no client is left to invite. "
                 f"{self.roster.eligible} of {self.roster.population} clients hold data"
+                + ("" if self.world.everybody_is_there else ", and none of them will come again")
             )
 
-    def _send(self, turn: Turn, now: float, heap: list[tuple[float, int, Assignment, Report]]) -> None:
+    def _over(self, turn: Turn) -> bool:
+        return self.setup.horizon is not None and turn.state.version >= self.setup.horizon
+
+    def _expect(self, agenda: _Agenda, time: float, client: int) -> None:
+        if time < float("inf"):
+            agenda.made += 1
+            agenda.add(time, _ARRIVAL, agenda.made, Arrived(client=client, time=time))
+
+    def _send(self, turn: Turn, now: float, agenda: _Agenda) -> None:
         for assignment in turn.assignments:
-            report = self._visit(assignment)
-            report = report.lasting(self.fleet.duration(report))
-            heapq.heappush(heap, (now + report.duration, assignment.dispatch, assignment, report))
+            report = self._work(assignment)
+            load = self.meter.load(assignment, report)
+            fate = self.world.undertake(assignment.dispatch, assignment.client, load, now)
+            report = report.heard(after=fate.time - now, at=fate.time)
+            visit = _Visit(assignment=assignment, report=report, load=load, spent=fate.spent, lost=fate.lost)
+            agenda.add(fate.time, _VISIT, assignment.dispatch, visit)
+        if turn.wake_up is not None and (agenda.timer is None or turn.wake_up < agenda.timer):
+            agenda.timer = turn.wake_up
+            agenda.made += 1
+            agenda.add(turn.wake_up, _TIMER, agenda.made, Timer(time=turn.wake_up))
+        if turn.wanting and not agenda.expected and self.world.fleet.arrivals is None:
+            coming = self.world.next_arrival(now, turn.state.busy)
+            if coming is not None:
+                agenda.expected = True
+                self._expect(agenda, *coming)
 
     def _visit(self, assignment: Assignment) -> Report:
         client = assignment.client

@@ -1,47 +1,72 @@
-"""How long a client's work takes, on a clock of its own: virtual seconds, not measured ones."""
+"""A fleet: the devices, their links, when they are there, what goes wrong, and what they can afford."""
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
-from typing import final
+from typing import Any, final
 
-from polyrhythm.settings import NonNegative, Settings
+from polyrhythm.errors import UserError
+from polyrhythm.fleet.availability import Always
+from polyrhythm.fleet.devices import Uniform
+from polyrhythm.fleet.energy import Energy
+from polyrhythm.fleet.faults import Faults
+from polyrhythm.fleet.links import FixedLinks
+from polyrhythm.fleet.parts import Arrivals, Availability, Devices, Links
+from polyrhythm.settings import Settings
 from polyrhythm.slots.budgets import Budgets
-from polyrhythm.wires import Report
-
-
-@dataclass(frozen=True, kw_only=True)
-class Fleet(Settings):
-    """Base: what the devices are like. Deterministic: the same visit always takes the same time.
-
-    Args:
-        budgets: the share of its visits in which each client can afford to train, for recipes that skip; None where
-            the fleet says nothing about it.
-    """
-
-    budgets: Budgets | None = None
-
-    @classmethod
-    def label(cls) -> str:
-        """The fleet's name in an experiment: `UniformFleet` is `uniform`."""
-        return super().label().removesuffix("_fleet")
-
-    def duration(self, report: Report) -> float:
-        """Virtual seconds between an assignment and the arrival of its report, from the work that was really done."""
-        raise NotImplementedError
 
 
 @final
 @dataclass(frozen=True, kw_only=True)
-class UniformFleet(Fleet):
-    """All devices alike, always there, with links that cost no time.
+class Fleet(Settings):
+    """What a method does not control. Parts are piped on: `Fleet(devices=Tiers()) | Faults(dropout=0.1)`.
+
+    Deterministic: the same visit always takes the same time, and who is there when depends on the seed alone.
 
     Args:
-        seconds_per_sample: virtual seconds to train on one sample; a forward pass alone takes a third.
+        devices: how fast each is.
+        links: how fast clients receive and send.
+        availability: when clients are there.
+        faults: what goes wrong.
+        energy: what work costs in energy, and batteries.
+        arrivals: clients that come by themselves, for recipes whose server invites nobody.
+        budgets: the share of its visits in which each client can afford to train, for recipes that skip; None where
+            the fleet says nothing about it.
     """
 
-    seconds_per_sample: NonNegative = 0.001
+    devices: Devices = Uniform()
+    links: Links = FixedLinks()
+    availability: Availability = Always()
+    faults: Faults = Faults()
+    energy: Energy = Energy()
+    arrivals: Arrivals | None = None
+    budgets: Budgets | None = None
 
-    def duration(self, report: Report) -> float:
-        trained = report.samples + report.gradient_samples
-        return self.seconds_per_sample * (trained + report.forward_samples / 3)
+    def __or__(self, part: object) -> Fleet:
+        """This fleet with another part in place of its own of that kind.
+
+        Raises:
+            UserError: not a part of a fleet.
+        """
+        for name, kind in _KINDS.items():
+            if isinstance(part, kind):
+                change: dict[str, Any] = {name: part}
+                return dataclasses.replace(self, **change)
+        raise UserError(
+            f"{part!r} on the right of a fleet's pipe",
+            expected=f"a part of a fleet: {', '.join(_KINDS)}",
+            why="only these say what devices are like",
+            fix="for example Fleet() | Faults(dropout=0.1); parts of a method go to the recipe",
+        )
+
+
+_KINDS: dict[str, type[Settings]] = {
+    "devices": Devices,
+    "links": Links,
+    "availability": Availability,
+    "faults": Faults,
+    "energy": Energy,
+    "arrivals": Arrivals,
+    "budgets": Budgets,
+}

@@ -25,7 +25,7 @@ from polyrhythm.slots.budgets import Budgets
 from polyrhythm.vectors import Spans
 from polyrhythm.wires import Model, Report, State
 
-Need = Literal["previous", "travel", "horizon", "gradient_square", "fisher", "expert"]
+Need = Literal["previous", "travel", "horizon", "gradient_square", "fisher", "expert", "base"]
 """What a mechanism asks of the cores:
 
 - "previous": the client's last local model, stored once for all who ask;
@@ -33,7 +33,8 @@ Need = Literal["previous", "travel", "horizon", "gradient_square", "fisher", "ex
 - "horizon": the number of versions, known before the run starts;
 - "gradient_square": the mean squared norm of the clipped gradients of a visit, as a measure of its report;
 - "fisher": the trace of the empirical Fisher information at the received model, as a measure of the report;
-- "expert": the loss of each sample under an expert, a model trained before, which every client then has.
+- "expert": the loss of each sample under an expert, a model trained before, which every client then has;
+- "base": in a release, the weights that every client was sent, kept at the server while somebody works on them.
 """
 
 
@@ -97,6 +98,7 @@ class Release:
         shares: one per update, summing to 1.
         scales: one per update, not normalised.
         weights: the server's weights before the step, [P].
+        bases: the weights that each report started from, [P], if a mechanism needs the "base"; otherwise empty.
     """
 
     version: int
@@ -104,6 +106,7 @@ class Release:
     shares: tuple[float, ...]
     scales: tuple[float, ...]
     weights: Tensor
+    bases: tuple[Tensor, ...] = ()
 
     @property
     def fresh(self) -> tuple[Report, ...]:

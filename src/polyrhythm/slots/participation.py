@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import final
 
+import numpy as np
 from torch import Tensor
 
 from polyrhythm.settings import Count
+from polyrhythm.slots.budgets import HAIR
 from polyrhythm.slots.mechanism import Mechanism, Setup
 from polyrhythm.slots.wrapping import Wrapping
 from polyrhythm.streams import stream
@@ -26,22 +30,36 @@ class Call:
         version: the server's version.
         weights, buffers: of that version.
         roster: who is there.
-        busy: clients with an assignment in flight: never invited.
+        busy: clients that must not be invited: those with an assignment in flight, and those that rest.
         in_flight: training visits under way; they take up places of the cohort.
         count: the size of the cohort, decided by a policy around this one; None for the policy's own size.
+        surplus: how many times the size of the cohort to invite, decided by the release policy.
+        occasion: names this call's random draws: the version, or the dispatch number where places are filled one by
+            one.
+        now: seconds since the run began.
+        caller: a client that has just asked for work, if that is why the participation is asked.
     """
 
     version: int
     weights: Tensor
     buffers: Buffers
     roster: Roster
-    busy: frozenset[int] = frozenset()
+    busy: Collection[int] = frozenset()
     in_flight: int = 0
     count: int | None = None
+    surplus: float = 1.0
+    occasion: tuple[int | str, ...] = ()
+    now: float = 0.0
+    caller: int | None = None
 
     def places(self, size: int) -> int:
         """How many to invite, for a policy whose own size is `size`."""
-        return max(0, (size if self.count is None else self.count) - self.in_flight)
+        wanted = size if self.count is None else self.count
+        return max(0, math.ceil(wanted * self.surplus - HAIR) - self.in_flight)
+
+    def stream(self, setup: Setup) -> np.random.Generator:
+        """The generator that decides who is invited now."""
+        return stream(setup.seed, "cohort", *(self.occasion or (self.version,)))
 
 
 @final
@@ -67,7 +85,20 @@ Invitations = tuple[Invitation, ...]
 
 @dataclass(frozen=True, kw_only=True)
 class Participation(Mechanism):
-    """Base. Asked after every step, and when clients it had measured have all answered; never while one has not."""
+    """Base. Asked after every step, and when clients it had measured have all answered; never while one has not.
+
+    A participation that `fills_places` is asked too whenever a visit ends or a client asks for work.
+    """
+
+    @property
+    def fills_places(self) -> bool:
+        """Whether a client whose visit has ended is replaced at once, whatever the version."""
+        return False
+
+    @property
+    def one_at_a_time(self) -> bool:
+        """Whether a client whose update waits for the next version is not invited before it."""
+        return False
 
     def invite(self, setup: Setup, state: State, call: Call) -> tuple[State, Invitations]:
         """Distinct clients, none of them busy."""
@@ -101,7 +132,8 @@ class Uniform(Participation):
     cohort: Count | None = None
 
     def invite(self, setup: Setup, state: State, call: Call) -> tuple[State, Invitations]:
-        drawn = call.roster.draw(call.places(self.size), stream(setup.seed, "cohort", call.version), call.busy)
+        places = call.places(self.size)
+        drawn = call.roster.draw(places, call.stream(setup), call.busy) if places else ()
         return state, tuple(Invitation(client=c) for c in drawn)
 
     @property
@@ -166,6 +198,14 @@ class Around(Wrapping, Participation):
     def size(self) -> int:
         return self.inner.size
 
+    @property
+    def fills_places(self) -> bool:
+        return self.inner.fills_places
+
+    @property
+    def one_at_a_time(self) -> bool:
+        return self.inner.one_at_a_time
+
     def invite(self, setup: Setup, state: State, call: Call) -> tuple[State, Invitations]:
         inner, invitations = self.inner.invite(setup, state["inner"], call)
         return {**state, "inner": inner}, invitations
@@ -181,3 +221,10 @@ def rebased(base: Participation, earlier: Mechanism) -> Participation:
     if isinstance(earlier, Participation) and getattr(base, "cohort", 0) is None:
         return replace(base, cohort=earlier.size)  # type: ignore[call-arg]
     return base
+
+
+def resized(policy: Participation, size: int) -> Participation:
+    """The policy with another size of its innermost base, if that has one."""
+    if isinstance(policy, Around):
+        return replace(policy, inner=resized(policy.inner, size))
+    return replace(policy, cohort=size) if hasattr(policy, "cohort") else policy  # type: ignore[call-arg]

@@ -38,10 +38,11 @@ class SampledStaleness(Around):
             # A version that was stepped to while clients were measured is none of them: nobody was invited for it.
             models = [m for m in (*models, current) if m["version"] > call.version - self.max_delay]
         state, invitations = super().invite(setup, {**state, "models": models}, call)
+        named = call.occasion or (call.version,)
         delayed = []
         for invitation in invitations:
             if invitation.kind == "train":
-                drawn = stream(setup.seed, "delay", call.version, invitation.client).integers(len(models))
+                drawn = stream(setup.seed, "delay", *named, invitation.client).integers(len(models))
                 old = models[-1 - int(drawn)]
                 model = Model(weights=old["weights"], buffers=tuple(old["buffers"]))
                 invitation = replace(invitation, version=old["version"], model=model)

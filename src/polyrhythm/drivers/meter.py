@@ -1,0 +1,56 @@
+"""What visits ask of devices: samples, floating-point operations, and bytes on the wire."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import final
+
+from polyrhythm.fleet import Load
+from polyrhythm.flops import Cost
+from polyrhythm.vectors import Layout, bytes_of
+from polyrhythm.wires import Assignment, Report
+
+_NOTHING = Cost(forward=0, training=0)
+
+
+@final
+class Meter:
+    """Measures visits.
+
+    Args:
+        layout: of the vectors that travel.
+        cost: floating-point operations per sample; asked for once, at the first visit.
+    """
+
+    def __init__(self, layout: Layout, cost: Callable[[], Cost] = lambda: _NOTHING) -> None:
+        self._layout, self._ask = layout, cost
+        self._cost: Cost | None = None
+
+    def load(self, assignment: Assignment, report: Report) -> Load:
+        """The work in one visit."""
+        if self._cost is None:
+            self._cost = self._ask()
+        return Load(
+            samples=report.samples + report.gradient_samples,
+            forward_samples=report.forward_samples,
+            flops=(report.samples + report.gradient_samples) * self._cost.training
+            + report.forward_samples * self._cost.forward,
+            bytes_down=self._sent_down(assignment),
+            bytes_up=self._sent_up(report),
+        )
+
+    def _sent_down(self, assignment: Assignment) -> int:
+        beside = sum(b.numel() * b.element_size() for b in assignment.buffers)
+        return (
+            self._layout.vector_bytes + beside + (bytes_of(assignment.briefs, self._layout) if assignment.briefs else 0)
+        )
+
+    def _sent_up(self, report: Report) -> int:
+        """What a report costs on the wire; a bare word that a client skips is one byte."""
+        if report.kind == "measure":
+            return bytes_of(report.measures, self._layout)
+        if report.update is None:
+            return 1
+        beside = sum(b.numel() * b.element_size() for b in report.buffers)
+        update = self._layout.vector_bytes if report.packed is None else report.packed
+        return update + beside + (bytes_of(report.extras, self._layout) if report.extras else 0)

@@ -1,0 +1,99 @@
+"""How fast devices are."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+
+from polyrhythm.errors import UserError
+from polyrhythm.fleet.parts import Device, Devices, Place
+from polyrhythm.settings import NonNegative, Positive
+from polyrhythm.streams import Purpose, stream
+
+_BLOCK = 1024
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Uniform(Devices):
+    """All devices alike.
+
+    Args:
+        seconds_per_sample: virtual seconds to train on one sample; a forward pass alone takes a third.
+        flops_per_second: computes by floating-point operations instead, if it is given.
+        memory: bytes for training; None for enough.
+    """
+
+    seconds_per_sample: NonNegative = 0.001
+    flops_per_second: Positive | None = None
+    memory: Positive | None = None
+
+    def device(self, place: Place, client: int) -> Device:
+        return Device(
+            seconds_per_sample=self.seconds_per_sample if self.flops_per_second is None else None,
+            flops_per_second=self.flops_per_second,
+            memory=self.memory,
+        )
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Tiers(Devices):
+    """Groups of like devices: with the defaults a third is fast, a third three and a third ten times slower.
+
+    Which client is in which group is drawn once, independently of its data.
+
+    Args:
+        slowdown: one number per tier, by which its devices are slower than the reference.
+        shares: of the clients in each tier, in any unit; None for equal shares.
+        seconds_per_sample: of the reference, to train on one sample.
+        memory: bytes for training, one number per tier; empty for enough.
+    """
+
+    slowdown: tuple[Positive, ...] = (1.0, 3.0, 10.0)
+    shares: tuple[NonNegative, ...] | None = None
+    seconds_per_sample: NonNegative = 0.001
+    memory: tuple[Positive, ...] = ()
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name, given in (("shares", self.shares), ("memory", self.memory)):
+            if given and len(given) != len(self.slowdown):
+                raise UserError(
+                    f"tiers: {len(self.slowdown)} numbers in slowdown and {len(given)} in {name}",
+                    expected="as many as there are tiers",
+                    why="each tier has a speed, a share and a memory",
+                    fix=f"give {name} {len(self.slowdown)} numbers, or leave it out",
+                )
+        if not self.slowdown or not sum(self.shares or (1.0,)) > 0:
+            raise UserError(
+                "tiers: no tier has any client",
+                expected="at least one tier with a share above 0",
+                why="every client is in one",
+                fix="slowdown=[1, 3, 10]",
+            )
+
+    def device(self, place: Place, client: int) -> Device:
+        weights = np.asarray(self.shares or [1.0] * len(self.slowdown), dtype=np.float64)
+        drawn = uniform_of(place.seed, "tier", client)
+        tier = int(np.searchsorted(np.cumsum(weights) / weights.sum(), drawn, side="right"))
+        tier = min(tier, len(self.slowdown) - 1)
+        return Device(
+            seconds_per_sample=self.seconds_per_sample * self.slowdown[tier],
+            memory=self.memory[tier] if self.memory else None,
+            group=f"tier {tier + 1}",
+        )
+
+
+def uniform_of(seed: int, what: str, client: int, purpose: Purpose = "fleet") -> float:
+    """A number in [0, 1) that belongs to one client: named by it, whoever else there is."""
+    return float(_block(seed, purpose, what, client // _BLOCK)[client % _BLOCK])
+
+
+@functools.lru_cache(maxsize=8192)
+def _block(seed: int, purpose: Purpose, what: str, block: int) -> np.ndarray:
+    # A generator takes longer to make than a thousand numbers take to draw.
+    return stream(seed, purpose, what, block).random(_BLOCK)

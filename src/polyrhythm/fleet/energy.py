@@ -1,0 +1,31 @@
+"""What visits cost in energy, and batteries."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import final
+
+from polyrhythm.settings import Fraction, NonNegative, Positive, Settings
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Energy(Settings):
+    """Joules for computing and for sending, and the battery they come from.
+
+    With a battery, a client that has less than `reserve` of it left is not there until it is charged to that again, and
+    a visit that empties it is lost. All begin with a full one. Charging goes on all the time.
+
+    Args:
+        joules_per_flop: for computing.
+        joules_per_byte: for receiving and for sending.
+        battery: joules; None for a device on the mains.
+        charging: watts.
+        reserve: share of the battery below which a client is not there.
+    """
+
+    joules_per_flop: NonNegative = 1e-10
+    joules_per_byte: NonNegative = 1e-7
+    battery: Positive | None = None
+    charging: NonNegative = 0.0
+    reserve: Fraction = 0.2

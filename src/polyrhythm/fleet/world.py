@@ -1,0 +1,186 @@
+"""A fleet in a run: how visits go, who is there, and what it has cost."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Container, Sequence
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+
+from polyrhythm.fleet.costs import Load, Spent
+from polyrhythm.fleet.fleet import Fleet
+from polyrhythm.fleet.parts import Device, Place
+from polyrhythm.streams import stream
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Fate:
+    """How a visit ends.
+
+    Args:
+        time: when, in seconds since the run began.
+        spent: what it has cost by then.
+        lost: why no report comes of it; empty if one does.
+    """
+
+    time: float
+    spent: Spent
+    lost: str = ""
+
+
+@final
+class World:
+    """One run's clients on their devices. Remembers batteries and broken devices, nothing else.
+
+    Args:
+        fleet: what they are like.
+        population: N.
+        seed: the experiment's.
+        eligible: the clients that hold data, in order.
+        labels: the share of each class in a client's samples; None where there are no classes.
+    """
+
+    def __init__(
+        self,
+        fleet: Fleet,
+        population: int,
+        seed: int,
+        eligible: Sequence[int],
+        labels: Callable[[int], np.ndarray] | None = None,
+    ) -> None:
+        self.fleet, self.population, self.eligible = fleet, population, eligible
+        self._place = Place(population=population, seed=seed, labels=labels)
+        self._line = fleet.links.bind(self._place)
+        self._presence = fleet.availability.bind(self._place)
+        self._back: dict[int, float] = {}  # when a broken device is there again
+        self._charge: dict[int, tuple[float, float]] = {}  # joules left, and when that was so
+
+    @functools.cached_property
+    def everybody_is_there(self) -> bool:
+        """Whether nobody is ever away, so that nobody has to look."""
+        return self.fleet.availability.always and not self.fleet.faults.crash and self.fleet.energy.battery is None
+
+    @functools.lru_cache(maxsize=65536)  # noqa: B019  # a world lives as long as its run
+    def device(self, client: int) -> Device:
+        """A client's machine."""
+        return self.fleet.devices.device(self._place, client)
+
+    def span(self, client: int, now: float) -> tuple[bool, float]:
+        """Whether a client is there, and until when that stays so if nothing happens to it."""
+        if self.everybody_is_there:
+            return True, math.inf
+        back = max(self._back.get(client, 0.0), self._charged(client, now))
+        there, until = self._presence.span(client, now)
+        return (there, until) if now >= back else (False, max(back, now))
+
+    def arrivals(self) -> Callable[[], tuple[float, int]] | None:
+        """Gives the next client that comes by itself, (time, client), each time it is called; None if none do."""
+        if self.fleet.arrivals is None:
+            return None
+        source, holding = self.fleet.arrivals.bind(self._place), frozenset(int(c) for c in self.eligible)
+
+        def following() -> tuple[float, int]:
+            while True:
+                time, client = source()
+                if time == math.inf or (client in holding and self.span(client, time)[0]):
+                    return time, client
+
+        return following
+
+    def next_arrival(self, now: float, exclude: Container[int] = ()) -> tuple[float, int] | None:
+        """When the next client comes that is away now and not excluded, and who; None if nobody will. O(population)."""
+        if self.everybody_is_there:
+            return None
+        away = (c for c in map(int, self.eligible) if c not in exclude and not self.span(c, now)[0])
+        first = min(((self._comes(client, now), client) for client in away), default=(math.inf, -1))
+        return first if first[0] < math.inf else None
+
+    def _comes(self, client: int, now: float) -> float:
+        """When a client is there for the first time from now on."""
+        for _ in range(_CHANGES):  # it may come back while it is being charged, and be away again when that is done
+            there, until = self.span(client, now)
+            if there or until == math.inf:
+                return now if there else math.inf
+            now = until
+        return math.inf
+
+    def price(self, client: int, load: Load, now: float) -> Spent:
+        """What a visit costs if nothing interrupts it."""
+        energy = self.fleet.energy
+        down = self._line.seconds(client, "down", load.bytes_down, now)
+        compute = self.device(client).seconds(load.samples, load.forward_samples, load.flops)
+        up = self._line.seconds(client, "up", load.bytes_up, now + down + compute)
+        return Spent(
+            down=down,
+            compute=compute,
+            up=up,
+            flops=load.flops,
+            bytes_down=load.bytes_down,
+            bytes_up=load.bytes_up,
+            joules=energy.joules_per_flop * load.flops + energy.joules_per_byte * (load.bytes_down + load.bytes_up),
+        )
+
+    def undertake(self, dispatch: int, client: int, load: Load, now: float) -> Fate:
+        """Lets a client set out on a visit, and says how it ends. Must be told of all visits, in the order of dispatch.
+
+        Args:
+            dispatch: of the assignment; names what happens by chance.
+            client: whose visit.
+            load: the work in it.
+            now: when it begins.
+        """
+        spent = self.price(client, load, now)
+        end, lost = now + spent.seconds, ""
+        for moment, reason in self._dangers(dispatch, client, spent, now):
+            if moment < end:
+                end, lost = moment, reason
+        if lost:
+            spent = spent.until(end - now)
+            if lost == _CRASHED:
+                self._back[client] = end + self.fleet.faults.downtime
+        self._drain(client, spent.joules, end)
+        return Fate(time=end, spent=spent, lost=lost)
+
+    def _dangers(self, dispatch: int, client: int, spent: Spent, now: float) -> list[tuple[float, str]]:
+        faults, found = self.fleet.faults, []
+        if not self.fleet.availability.always:
+            found.append((self._presence.span(client, now)[1], "it went away"))
+        if faults.dropout or faults.crash:
+            drawn = stream(self._place.seed, "fault", dispatch).random(4)
+            if drawn[0] < faults.dropout:
+                found.append((now + float(drawn[1]) * spent.seconds, "it dropped out"))
+            if drawn[2] < faults.crash:
+                found.append((now + float(drawn[3]) * spent.seconds, _CRASHED))
+        if self.fleet.energy.battery is not None and spent.joules > 0:
+            left = self._level(client, now)
+            if spent.joules > left:
+                found.append((now + spent.seconds * left / spent.joules, "its battery was empty"))
+        return found
+
+    def _level(self, client: int, now: float) -> float:
+        """Joules in a client's battery."""
+        full = self.fleet.energy.battery or 0.0
+        left, then = self._charge.get(client, (full, now))
+        return min(full, left + self.fleet.energy.charging * max(0.0, now - then))
+
+    def _charged(self, client: int, now: float) -> float:
+        """When a client's battery has its reserve, or had it."""
+        energy = self.fleet.energy
+        if energy.battery is None:
+            return 0.0
+        missing = energy.reserve * energy.battery - self._level(client, now)
+        if missing <= 0:
+            return 0.0
+        return now + missing / energy.charging if energy.charging else math.inf
+
+    def _drain(self, client: int, joules: float, end: float) -> None:
+        if self.fleet.energy.battery is not None:
+            self._charge[client] = (max(0.0, self._level(client, end) - joules), end)
+
+
+_CRASHED = "its device failed"
+_CHANGES = 1000
