@@ -124,6 +124,7 @@ class Experiment:
         _check_seed(self.seed)
         _check_expert(self)
         _check_score(self)
+        self.recipe.whole()
         if self.recipe.regime == "centralised":
             object.__setattr__(self, "federation", _pooled(self.federation))
         if not self.federation.sizes.any():

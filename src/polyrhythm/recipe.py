@@ -115,6 +115,16 @@ class Recipe(Settings):
             fix="see `polyrhythm methods` for the names of all parts",
         )
 
+    def whole(self) -> Recipe:
+        """This recipe, with nothing more to come.
+
+        Raises:
+            UserError: a part that needs another one, which is not there.
+        """
+        for rule in _RULES_OF_THE_WHOLE:
+            rule(self)
+        return self
+
     def called(self, title: str) -> Recipe:
         """The same recipe under a paper's name; what was piped to make it is not worth a notice."""
         return dataclasses.replace(self, title=title, notices=())
@@ -372,6 +382,7 @@ _RULES: tuple[Callable[[Recipe], None], ...] = (
     _one_policy_of_a_kind,
     _last_model_has_no_steps,
     _turns_are_the_servers,
-    _places_are_filled_for_a_buffer,
 )
+# What the next part on the pipe may still put right, so it is asked of the whole.
+_RULES_OF_THE_WHOLE = (_places_are_filled_for_a_buffer,)
 _DEFAULTS = {f.name: f.default for f in dataclasses.fields(Recipe)}

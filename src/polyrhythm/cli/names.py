@@ -64,7 +64,7 @@ def recipe(text: str) -> Recipe:
     made: Recipe = _make(first, RECIPES[name], _value)
     for call in rest:
         made = made | _part(call)
-    return made
+    return made.whole()
 
 
 def _part(call: Call) -> object:
