@@ -1,0 +1,94 @@
+"""How many events a second the simulator itself can take: a million clients, a cohort of 1,000, and no training.
+
+Every visit gives a ready-made update (a stub gradient), so what is timed is the server, the clock, the fleet, the roster
+and the books. One JSON line per setting.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import time
+
+import torch
+from torch import nn
+
+import polyrhythm as pr
+from polyrhythm.drivers.inline import InlineDriver
+from polyrhythm.engines.torch import TorchEngine
+from polyrhythm.fleet import Fleet, World
+from polyrhythm.recipe import Recipe
+from polyrhythm.slots.mechanism import Setup
+from polyrhythm.tasks import task
+from polyrhythm.wires import Assignment, Report
+
+SETTINGS = {
+    "synchronous": lambda cohort: pr.fedavg(cohort=cohort),
+    "over_select": lambda cohort: pr.fedavg(cohort=cohort) | pr.over_select(factor=1.3),
+    "rolling": lambda cohort: pr.fedavg() | pr.rolling(concurrency=cohort) | pr.buffer(size=max(1, cohort // 10)),
+    "scaffold": lambda cohort: pr.scaffold(cohort=cohort),
+}
+
+
+def measure(name: str, recipe: Recipe, population: int, events: int, parameters: int) -> dict[str, object]:
+    """Runs so many events and says how long they took."""
+    torch.set_num_threads(1)
+    engine = TorchEngine(nn.Linear(parameters - 1, 1), task("regression"))
+    layout = engine.layout
+    update = torch.full((layout.size,), 1e-3)
+    extras = {key: {"delta": update} for key, _ in recipe.mechanisms() if key == "control_variates"}
+    setup = Setup(size=layout.size, dtype=layout.dtype, population=population, horizon=None, seed=0)
+
+    def stub(assignment: Assignment) -> Report:
+        return Report(
+            dispatch=assignment.dispatch,
+            client=assignment.client,
+            visit=assignment.visit,
+            version=assignment.version,
+            kind=assignment.kind,
+            recipe=assignment.recipe,
+            held=20,
+            update=update,
+            steps=2,
+            samples=20 + assignment.client % 7,
+            rate=0.1,
+            travel=0.2,
+            loss=1.0,
+            extras=extras,
+        )
+
+    world = World(Fleet(devices=pr.fleet.Tiers()), population, 0, range(population))
+    driver = InlineDriver(recipe, setup, engine, lambda client: None, world, visit=stub)  # type: ignore[arg-type, return-value]
+    moments = driver.moments(engine.initial())
+    next(moments)
+    start = time.process_time()
+    for _, moment in zip(range(events), moments, strict=False):
+        last = moment
+    seconds = time.process_time() - start
+    return {
+        "setting": name,
+        "population": population,
+        "parameters": layout.parameters,
+        "events": events,
+        "versions": last.turn.state.version,
+        "events_per_second": round(events / seconds),
+        "peak_memory_mb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--population", type=int, default=1_000_000)
+    parser.add_argument("--cohort", type=int, default=1_000)
+    parser.add_argument("--events", type=int, default=200_000)
+    parser.add_argument("--parameters", type=int, default=16)
+    parser.add_argument("--only", choices=SETTINGS)
+    given = parser.parse_args()
+    for name in [given.only] if given.only else SETTINGS:
+        recipe = SETTINGS[name](given.cohort)
+        print(json.dumps(measure(name, recipe, given.population, given.events, given.parameters)), flush=True)
+
+
+if __name__ == "__main__":
+    main()
