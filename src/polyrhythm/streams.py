@@ -20,7 +20,18 @@ if TYPE_CHECKING:
     import torch
 
 Purpose = Literal[
-    "partition", "split", "init", "cohort", "order", "augment", "network", "work", "sample", "synthetic", "delay"
+    "partition",
+    "split",
+    "init",
+    "cohort",
+    "order",
+    "augment",
+    "network",
+    "work",
+    "sample",
+    "synthetic",
+    "delay",
+    "labels",
 ]
 
 

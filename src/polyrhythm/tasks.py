@@ -7,11 +7,13 @@ spread over clients.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, final
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional
@@ -71,6 +73,20 @@ class Task(Settings, ABC):
         """The mean loss over a batch, which training minimises. Scalar."""
         return self.losses(outputs, targets).mean()
 
+    @abstractmethod
+    def draw(self, outputs: Tensor, generator: np.random.Generator) -> Tensor:
+        """Targets drawn from what a model predicts: the distribution whose negative log-likelihood the loss is.
+
+        Sample after sample, so the draws do not depend on how samples are cut into batches.
+
+        Args:
+            outputs: of a batch.
+            generator: draws.
+
+        Returns:
+            Targets of the batch, as `losses` takes them.
+        """
+
     @torch.no_grad()
     def tally(self, outputs: Tensor, targets: Tensor) -> Tally:
         """Everything `read` needs to know about a batch."""
@@ -129,6 +145,9 @@ class Classification(Task):
     def losses(self, outputs: Tensor, targets: Tensor) -> Tensor:
         return functional.cross_entropy(_full_precision(outputs), targets, reduction="none")
 
+    def draw(self, outputs: Tensor, generator: np.random.Generator) -> Tensor:
+        return _drawn_classes(outputs, generator)
+
     def _metric_sums(self, outputs: Tensor, targets: Tensor) -> dict[str, float]:
         return {"correct": _correct(outputs, targets)}
 
@@ -158,6 +177,9 @@ class NextCharacter(Task):
 
     def losses(self, outputs: Tensor, targets: Tensor) -> Tensor:
         return functional.cross_entropy(_full_precision(_last_position(outputs)), targets, reduction="none")
+
+    def draw(self, outputs: Tensor, generator: np.random.Generator) -> Tensor:
+        return _drawn_classes(_last_position(outputs), generator)
 
     def _metric_sums(self, outputs: Tensor, targets: Tensor) -> dict[str, float]:
         return {"correct": _correct(_last_position(outputs), targets)}
@@ -204,6 +226,11 @@ class MultiLabel(Task):
         outputs = _full_precision(outputs)
         losses = functional.binary_cross_entropy_with_logits(outputs, targets.to(outputs.dtype), reduction="none")
         return losses.mean(dim=1) if self.labels == "mean" else losses.sum(dim=1)
+
+    def draw(self, outputs: Tensor, generator: np.random.Generator) -> Tensor:
+        """Each label on its own, with the probability that the sigmoid gives it; whatever `labels` is."""
+        points = torch.from_numpy(generator.random(tuple(outputs.shape)))
+        return (points < outputs.double().sigmoid()).float()
 
     def _metric_sums(self, outputs: Tensor, targets: Tensor) -> dict[str, float]:
         highest = outputs.topk(min(self.k, outputs.shape[1]), dim=1).indices  # [B, k]
@@ -255,6 +282,15 @@ class Regression(Task):
     def losses(self, outputs: Tensor, targets: Tensor) -> Tensor:
         outputs = _rows(_full_precision(outputs))
         return (outputs - _rows(targets).to(outputs.dtype)).square().mean(dim=1)
+
+    def draw(self, outputs: Tensor, generator: np.random.Generator) -> Tensor:
+        """Each of d numbers from a normal distribution around its output, of variance d / 2.
+
+        Its part of the mean, (y − ŷ)² / d, is then the negative log-likelihood (y − ŷ)² / (2 · d / 2) but a constant.
+        """
+        outputs = _full_precision(outputs)
+        noise = torch.from_numpy(generator.standard_normal(tuple(outputs.shape))).to(outputs.dtype)
+        return outputs + noise * math.sqrt(_rows(outputs).shape[1] / 2)
 
     def _metric_sums(self, outputs: Tensor, targets: Tensor) -> dict[str, float]:
         goals = _rows(targets).double()
@@ -313,6 +349,14 @@ def task(name: str, **settings: Any) -> Task:
         if key not in known:
             raise unknown("setting", key, known, where=f"the task {name}")
     return TASKS[name](**settings)
+
+
+def _drawn_classes(outputs: Tensor, generator: np.random.Generator) -> Tensor:
+    """One class per row of logits [B, C], by the softmax: where a uniform draw falls among the classes' shares."""
+    edges = outputs.double().softmax(dim=1).cumsum(dim=1)
+    points = edges[:, -1:] * torch.from_numpy(generator.random((len(outputs), 1)))
+    # Rounding may put a point on the last edge; a NaN has no place at all, and gives a loss that says so.
+    return torch.searchsorted(edges, points, right=True).squeeze(1).clamp(max=outputs.shape[1] - 1)
 
 
 def _total(values: Tensor) -> float:

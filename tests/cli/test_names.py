@@ -37,6 +37,10 @@ from polyrhythm.slots.pacing import Pacing
             pr.fedavg() | CriticalPeriods(detector=FisherTrace(), watch=(GradientNorm(reduce="sum"),)),
         ),
         (
+            "fedavg | critical_periods(detector=fisher_trace, watch=[fisher_trace(labels=model)])",
+            pr.fedavg() | CriticalPeriods(detector=FisherTrace(), watch=(FisherTrace(labels="model"),)),
+        ),
+        (
             "fedavg | curriculum(score=both, pacing=pacing(family=root, a=0.5))",
             pr.fedavg() | Curriculum(score="both", pacing=Pacing(family="root", a=0.5)),
         ),
@@ -69,6 +73,7 @@ def test_every_recipe_and_part_can_be_named() -> None:
         ("fedavg(1)", "1 has no name", "name=1"),
         ("fedavg | exponential", "exponential without gamma", "gamma"),
         ("fedavg(schedule=cosin)", "unknown schedule 'cosin'", "'cosine'"),
+        ("fedavg | critical_periods(detector=fisher_trace(labels=mine))", "labels = 'mine'", "'data'"),
         ("fedavg | skip_silently(schedule=cosine)", "schedule = 'cosine'", "'ad_hoc'"),
         ("fedavg(lr=fast)", "lr = 'fast'", "0.1"),
         ("scaffold | dynamic_regularisation", "control_variates and dynamic_regularisation", "keep"),

@@ -177,14 +177,23 @@ class TorchEngine:
             raise RuntimeError("a lens belongs to a visit: open one first")
         return _Lens(self, self._task, self._visit.data)
 
-    def fisher(self, model: Model, data: ClientData, chunk: int | None = 32) -> float:
+    def fisher(
+        self, model: Model, data: ClientData, chunk: int | None = 32, *, labels: np.random.Generator | None = None
+    ) -> float:
         flat = self._frozen_model("received")
         self._loaded.discard("received")
         flat.load(model.weights, model.buffers)
         total = 0.0
-        for inputs, targets in _batches(data, chunk or len(data)):
+        for inputs, held in _batches(data, chunk or len(data)):
+            targets = held if labels is None else self._drawn(flat, inputs, labels)
             total += fisher_sum(flat, self._task, inputs, targets)
         return total / len(data)
+
+    def _drawn(self, flat: FlatModel, inputs: Tensor, labels: np.random.Generator) -> Tensor:
+        """A target for each sample, drawn from what a loaded model predicts."""
+        self.forward_samples += len(inputs)
+        with torch.no_grad():
+            return self._task.draw(flat.module(inputs), labels)
 
     @property
     def module(self) -> nn.Module:
