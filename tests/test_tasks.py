@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -121,6 +122,19 @@ def test_the_loss_has_the_gradient_of_torchs_own() -> None:
     Classification().loss(ours, targets).backward()
     functional.cross_entropy(torchs, targets).backward()
     torch.testing.assert_close(ours.grad, torchs.grad)
+
+
+@pytest.mark.parametrize("kind", [Classification(smoothing=0.1), NextCharacter(smoothing=0.3)])
+def test_label_smoothing_is_torchs_and_only_for_training(kind: Classification | NextCharacter) -> None:
+    outputs, targets = example(kind, 9)
+    plain, last = replace(kind, smoothing=0.0), outputs if outputs.dim() == 2 else outputs[:, -1]
+    found = kind.objective(kind.loss(outputs, targets), outputs)
+    torch.testing.assert_close(found, functional.cross_entropy(last, targets, label_smoothing=kind.smoothing))
+    assert torch.equal(kind.losses(outputs, targets), plain.losses(outputs, targets))
+    assert torch.equal(kind.loss(outputs, targets), plain.loss(outputs, targets))
+    assert kind.tally(outputs, targets) == plain.tally(outputs, targets)
+    loss = plain.loss(outputs, targets)
+    assert plain.objective(loss, outputs) is loss
 
 
 def test_only_the_last_position_counts() -> None:

@@ -84,7 +84,7 @@ def train_expert(
         "epochs": str(epochs),
         "batch": str(batch),
         "lr": str(lr),
-        experiment.task.headline: f"{summary['final_accuracy']:.4f}",
+        experiment.aim.headline: f"{summary['final_accuracy']:.4f}",
     }
     try:
         write_whole(path, safetensors_bytes(keeper.model(), about))

@@ -19,7 +19,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from polyrhythm.errors import UserError, unknown
-from polyrhythm.settings import Count, Settings
+from polyrhythm.settings import Count, Decay, Settings
 
 
 @final
@@ -70,8 +70,12 @@ class Task(Settings, ABC):
         """The loss of every sample. [B]"""
 
     def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        """The mean loss over a batch, which training minimises. Scalar."""
+        """The mean loss over a batch, which is what is reported of it. Scalar."""
         return self.losses(outputs, targets).mean()
+
+    def objective(self, loss: Tensor, outputs: Tensor) -> Tensor:
+        """What training minimises: the mean loss of a batch, if need be with what only training has. Scalar."""
+        return loss
 
     @abstractmethod
     def draw(self, outputs: Tensor, generator: np.random.Generator) -> Tensor:
@@ -134,9 +138,18 @@ class Classification(Task):
     """One of C classes per sample: cross entropy, judged by accuracy.
 
     outputs: [B, C] logits; targets: [B] int64 in 0 … C − 1.
+
+    Args:
+        smoothing: label smoothing, the share s of a sample's label that is spread evenly over all classes in training,
+            0 ≤ s < 1: it minimises (1 − s) · loss + s · mean over classes of −log p. 0 is exactly none. Every loss
+            that is reported, or that scores samples or clients, is without.
+
+    Reference: Szegedy et al., "Rethinking the Inception Architecture for Computer Vision", CVPR 2016, section 7.
     """
 
     name: ClassVar[str] = "classification"
+
+    smoothing: Decay = 0.0
 
     @property
     def headline(self) -> str:
@@ -144,6 +157,9 @@ class Classification(Task):
 
     def losses(self, outputs: Tensor, targets: Tensor) -> Tensor:
         return functional.cross_entropy(_full_precision(outputs), targets, reduction="none")
+
+    def objective(self, loss: Tensor, outputs: Tensor) -> Tensor:
+        return _smoothed(self.smoothing, loss, outputs)
 
     def draw(self, outputs: Tensor, generator: np.random.Generator) -> Tensor:
         return _drawn_classes(outputs, generator)
@@ -167,9 +183,14 @@ class NextCharacter(Task):
 
     outputs: [B, V] logits, or [B, T, V], of which only the last of the T positions counts; targets: [B] int64 in
     0 … V − 1.
+
+    Args:
+        smoothing: as in `Classification`.
     """
 
     name: ClassVar[str] = "next_character"
+
+    smoothing: Decay = 0.0
 
     @property
     def headline(self) -> str:
@@ -177,6 +198,9 @@ class NextCharacter(Task):
 
     def losses(self, outputs: Tensor, targets: Tensor) -> Tensor:
         return functional.cross_entropy(_full_precision(_last_position(outputs)), targets, reduction="none")
+
+    def objective(self, loss: Tensor, outputs: Tensor) -> Tensor:
+        return _smoothed(self.smoothing, loss, _last_position(outputs))
 
     def draw(self, outputs: Tensor, generator: np.random.Generator) -> Tensor:
         return _drawn_classes(_last_position(outputs), generator)
@@ -337,7 +361,11 @@ TASKS: dict[str, type[Task]] = {cls.name: cls for cls in (Classification, MultiL
 
 
 def task(name: str, **settings: Any) -> Task:
-    """The task of that name.
+    """The task of that name: a loss to train on, and the metrics by which a model is judged.
+
+    Args:
+        name: classification, multilabel, next_character or regression; the one that the data's targets are for.
+        settings: of that task.
 
     Raises:
         UserError: no such task, or a setting that it does not have or that has no meaning.
@@ -349,6 +377,11 @@ def task(name: str, **settings: Any) -> Task:
         if key not in known:
             raise unknown("setting", key, known, where=f"the task {name}")
     return TASKS[name](**settings)
+
+
+def _smoothed(share: float, loss: Tensor, outputs: Tensor) -> Tensor:
+    """A mean cross entropy of logits [B, C] with label smoothing. Scalar."""
+    return (1 - share) * loss - share * _full_precision(outputs).log_softmax(dim=1).mean() if share else loss
 
 
 def _drawn_classes(outputs: Tensor, generator: np.random.Generator) -> Tensor:

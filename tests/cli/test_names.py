@@ -98,6 +98,21 @@ def test_fleets_and_their_budgets() -> None:
         names.fleet("uniform | uniform")
 
 
+def test_tasks_with_settings() -> None:
+    assert names.task("multilabel(k=3, labels=sum)") == pr.task("multilabel", k=3, labels="sum")
+    assert names.task("next-character(smoothing=0.1)") == pr.task("next_character", smoothing=0.1)
+    assert names.task("classification") == pr.task("classification")
+    for text, found in (
+        ("clasification", "unknown task 'clasification'"),
+        ("multilabel(smoothing=0.1)", "unknown setting 'smoothing' in multilabel"),
+        ("multilabel(k=0)", "k = 0"),
+        ("classification(smoothing=1)", "smoothing = 1"),
+    ):
+        with pytest.raises(UserError) as caught:
+            names.task(text)
+        assert found in caught.value.found
+
+
 def test_models_with_settings_heads_and_paths() -> None:
     shape, outputs = (1, 8, 8), 10
     small = names.model("mlp(hidden=[5])")(shape, outputs)

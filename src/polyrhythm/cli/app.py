@@ -66,6 +66,10 @@ def run(
         str | None,
         typer.Option("--method", help="A recipe and parts, see `polyrhythm methods`.  [default: fedavg]"),
     ] = None,
+    task: Annotated[
+        str | None,
+        typer.Option("--task", help="Settings of the data's task, such as multilabel(k=3), see the reference."),
+    ] = None,
     fleet: Annotated[str | None, typer.Option("--fleet", help="The devices.  [default: uniform]")] = None,
     rounds: Annotated[
         int | None, typer.Option("--rounds", help="Versions to make.  [default: 30, or no limit with --until]")
@@ -99,6 +103,7 @@ def run(
         "partition": partition,
         "model": model,
         "method": method,
+        "task": task,
         "fleet": fleet,
         "rounds": rounds,
         "until": until,

@@ -105,8 +105,9 @@ class TorchEngine:
         watch: str | None = None,
     ) -> Computed:
         if not terms and watch is None:
-            loss = self._task.loss(self._flat.module(inputs), targets)
-            return Computed(loss.detach(), self._flat.backward(loss))
+            outputs = self._flat.module(inputs)
+            loss = self._task.loss(outputs, targets)
+            return Computed(loss.detach(), self._flat.backward(self._task.objective(loss, outputs)))
         layers = {name for term in terms for name in term.layers or ()}
         # Before the pass in training mode, which moves the statistics of BatchNorm.
         judged = None if watch is None or self.one_mode else self.features_now(watch, inputs)
@@ -116,7 +117,7 @@ class TorchEngine:
             current = view.features("current", watch).detach() if judged is None else judged
             pair = current, view.features("received", watch)
         loss = self._task.loss(view.outputs, targets)
-        total = loss
+        total = self._task.objective(loss, view.outputs)
         for term in terms:
             extra = term.term(view)
             total = total if extra is None else total + extra
