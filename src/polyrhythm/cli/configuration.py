@@ -212,21 +212,8 @@ def _put(values: dict[str, Any], setting: str) -> None:
 
 # Keys whose value stays text until it is read as what it stands for: `--set method=fedprox(mu=1)`.
 _TEXTS = {
-    *(
-        "data",
-        "partition",
-        "model",
-        "method",
-        "task",
-        "fleet",
-        "init",
-        "expert",
-        "name",
-        "out",
-        "until",
-        "seeds",
-        "local_test",
-    ),
+    *("data", "partition", "model", "method", "task", "fleet", "init"),
+    *("expert", "name", "out", "until", "seeds", "local_test"),
 }
 
 
