@@ -133,17 +133,6 @@ def test_a_tasks_settings_reach_the_training_and_the_metrics() -> None:
         torch.testing.assert_close(total.states[-1][name], tensor)
 
 
-def test_the_reported_loss_is_without_smoothing() -> None:
-    """One step on all samples: its loss is that of the initial model."""
-    recipe = pr.fedavg(cohort=1, epochs=1, batch=None)
-    whole = dealt(collection(), [60])
-    found = [
-        logged(federation=whole, recipe=recipe, rounds=1, task=pr.task("classification", smoothing=s))[1].visits[0].loss
-        for s in (0.0, 0.4)
-    ]
-    assert found[0] == found[1]
-
-
 def test_a_replaced_part_and_too_large_a_cohort_are_said() -> None:
     notices = experiment(recipe=pr.fedavg(cohort=9) | pr.sweep()).notices()
     assert any("sweep takes the place of uniform" in n for n in notices)
