@@ -21,7 +21,20 @@ import typer
 from annotated_types import Ge, Gt, Le, Lt
 from pydantic import BaseModel
 
-from polyrhythm import Evaluation, Experiment, Run, Until, data, federate, models, papers, run
+from polyrhythm import (
+    Evaluation,
+    Experiment,
+    Run,
+    Until,
+    data,
+    federate,
+    models,
+    papers,
+    run,
+    sample_difficulty,
+    task,
+    train_expert,
+)
 from polyrhythm.cli import expressions, names
 from polyrhythm.cli.app import app
 from polyrhythm.cli.configuration import Configuration, EvaluationSettings, UntilSettings
@@ -459,11 +472,12 @@ def _models() -> Iterator[str]:
     yield entry("with-projection", with_projection, skip=("builder",))
     yield "## Tasks"
     yield (
-        "The task follows from the data's targets. Metrics are pooled over samples, never a mean over batches. A run "
-        "takes the mean over labels and recall at 5 for `multilabel`."
+        "The task follows from the data's targets, and `task` gives it other settings, as in "
+        '`--task "multilabel(k=3)"`, `task = "multilabel(k=3)"` in a file or `pr.task("multilabel", k=3)` in Python. '
+        "Metrics are pooled over samples, never a mean over batches."
     )
-    for name, task in TASKS.items():
-        yield entry(name, task, skip=[field.name for field in dataclasses.fields(task)])
+    for name, kind in TASKS.items():
+        yield entry(name, kind)
     yield "## Fleets"
     for name, fleet in {**names.DEVICES, **names.OF_FLEETS}.items():
         yield entry(name, fleet)
@@ -522,10 +536,13 @@ def _python() -> Iterator[str]:
     yield entry("pr.Experiment", Experiment)
     yield entry("pr.Until", Until)
     yield entry("pr.Evaluation", Evaluation)
+    yield entry("pr.task", task)
     yield entry("pr.run", run)
     yield entry("pr.Recipe", Recipe)
     yield entry("pr.Run", Run, skip=("folder", "row"))
     yield table(("member", "meaning"), list(_members(Run)))
+    yield entry("pr.train_expert", train_expert)
+    yield entry("pr.sample_difficulty", sample_difficulty)
     yield entry("pr.data.arrays", data.arrays)
     yield entry("pr.data.dataset", data.dataset)
     yield entry("pr.data.Collection", data.Collection)

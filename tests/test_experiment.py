@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -48,6 +49,8 @@ BATCH_NORM = nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1d(3))
         ({"recipe": pr.moon(layer="nowhere")}, "nowhere"),
         ({"recipe": pr.alt(representation="nowhere")}, "nowhere"),
         ({"recipe": "fedavg"}, "recipe is a str"),
+        ({"task": "classification"}, "task is a str"),
+        ({"task": pr.task("multilabel", k=3)}, "the task multilabel for blobs, whose targets are those of classif"),
         ({"federation": collection()}, "federation is a Collection"),
         ({"recipe": pr.fedavg(schedule=pr.cosine()), "rounds": None, "until": Until(updates=3)}, "without rounds"),
         ({"initial": "nothing.safetensors"}, "no such file"),
@@ -102,9 +105,32 @@ def test_the_description_names_everything_that_decides() -> None:
         {"federation": federation(clients=5)},
         {"fleet": pr.Fleet(devices=pr.fleet.Uniform(seconds_per_sample=1))},
         {"until": Until(updates=5)},
+        {"task": pr.task("classification", smoothing=0.1)},
     ):
         assert experiment(**changes).describe() != first
     assert experiment(name="called so").describe() == first
+    assert experiment(task=pr.task("classification")).describe() == first
+
+
+def test_a_tasks_settings_reach_the_training_and_the_metrics() -> None:
+    plain, log = logged()
+    assert logged(task=pr.task("classification"))[0]["digest"] == plain["digest"]
+    smoothed, other = logged(task=pr.task("classification", smoothing=0.5))
+    assert smoothed["digest"] != plain["digest"]
+    # Before the first step they have the same loss, since what is reported is never smoothed.
+    assert log.versions[0].test == other.versions[0].test
+    inputs = np.random.default_rng(0).normal(size=(60, 6))
+    tags = (inputs > 0.5).astype(np.float32)
+    data = pr.federate(pr.data.arrays(inputs, tags, task="multilabel", name="tags"), pr.data.Iid(), 4, 0)
+    summary, _ = logged(federation=data, task=pr.task("multilabel", k=2))
+    assert summary["headline"] == "recall_at_2"
+    # The sum over labels at a sixth of the rate is the mean, to rounding.
+    recipe = pr.fedavg(cohort=2, epochs=1, batch=5, lr=0.06)
+    _, mean = logged(federation=data, recipe=recipe)
+    rate = pr.fedavg(cohort=2, epochs=1, batch=5, lr=0.01)
+    _, total = logged(federation=data, recipe=rate, task=pr.task("multilabel", labels="sum"))
+    for name, tensor in mean.states[-1].items():
+        torch.testing.assert_close(total.states[-1][name], tensor)
 
 
 def test_a_replaced_part_and_too_large_a_cohort_are_said() -> None:

@@ -20,7 +20,7 @@ from polyrhythm.settings import Settings
 from polyrhythm.slots.budgets import Listed
 from polyrhythm.slots.client_curriculum import ClientCurriculum
 from polyrhythm.slots.correction import ControlVariates, DynamicRegularisation, ModelContrast, Prox, VarianceReduction
-from polyrhythm.slots.critical import CriticalPeriods, RandomResize
+from polyrhythm.slots.critical import CriticalPeriods, FisherTrace, RandomResize
 from polyrhythm.slots.order import Curriculum
 from polyrhythm.slots.release import Buffer, Standing
 from polyrhythm.slots.server_step import Adam, Momentum
@@ -29,8 +29,10 @@ from polyrhythm.slots.staleness import SampledStaleness
 from polyrhythm.slots.stopping import StopOnDrift
 from polyrhythm.slots.weighing import NormalisedAveraging, PerStep
 from polyrhythm.slots.work import RandomEpochs, Steps
+from polyrhythm.tasks import task
 from polyrhythm.vectors import combine_buffers
 from polyrhythm.wires import Facts
+from small import collection, dealt, logged
 
 BATCH = 4
 EVERYBODY = fedavg(cohort=4, batch=BATCH, epochs=2, lr=0.1)
@@ -330,3 +332,27 @@ def test_moon_has_no_term_before_there_is_a_last_model() -> None:
 def test_who_has_less_than_a_batch_trains_on_it() -> None:
     story = run(fedavg(cohort=2, batch=4, drop_last=True, epochs=1), Federation(sizes=(3, 6)), versions=1)
     assert sorted(sorted(map(len, batches)) for batches in story.batches.values()) == [[3], [4]]
+
+
+@row(
+    "label smoothing × losses that are reported, or score samples and clients",
+    "label smoothing × the gradient norm, the Fisher trace",
+    "Fisher trace for the model's labels × for those in the data",
+)
+def test_label_smoothing_is_in_the_gradients_that_are_taken_and_nowhere_else() -> None:
+    """One step on all samples: everything that is measured in it is of the initial model."""
+    data, net = collection(), nn.Linear(4, 3)
+    watch = (FisherTrace(), FisherTrace(labels="model"))
+    recipe = fedavg(cohort=1, epochs=1, batch=None) | CriticalPeriods(act=False, watch=watch)
+    visits, inputs, targets = {}, *data.train.batch(torch.arange(60))
+    for smoothing in (0.0, 0.4):
+        aim = task("classification", smoothing=smoothing)
+        _, log = logged(federation=dealt(data, [60]), model=net, recipe=recipe, rounds=1, task=aim)
+        visits[smoothing] = log.visits[0]
+        loss = nn.functional.cross_entropy(net(inputs), targets, label_smoothing=smoothing)
+        square = sum(float(g.square().sum()) for g in torch.autograd.grad(loss, list(net.parameters())))
+        assert log.visits[0].measures["gradient_square"] == pytest.approx(square, rel=1e-5)
+    assert visits[0.0].loss == visits[0.4].loss
+    for measure in ("fisher", "fisher_model"):
+        assert visits[0.0].measures[measure] == visits[0.4].measures[measure]
+    assert visits[0.0].measures["fisher"] != visits[0.0].measures["fisher_model"]

@@ -18,7 +18,17 @@ from polyrhythm.slots.mechanism import Visit
 from polyrhythm.slots.order import Progress, Shuffled
 from polyrhythm.streams import Purpose, seeded_torch, stream, torch_generator, torch_seed
 
-PURPOSES: tuple[Purpose, ...] = ("partition", "split", "init", "cohort", "order", "augment", "network", "sample")
+PURPOSES: tuple[Purpose, ...] = (
+    "partition",
+    "split",
+    "init",
+    "cohort",
+    "order",
+    "augment",
+    "network",
+    "sample",
+    "labels",
+)
 names = st.lists(st.integers(-(2**40), 2**40) | st.text(max_size=6), max_size=4)
 keys = st.tuples(st.integers(0, 2**40), st.sampled_from(PURPOSES), names)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from polyrhythm.errors import UserError
+from polyrhythm.streams import stream
 from polyrhythm.tasks import TASKS, Classification, MultiLabel, NextCharacter, Regression, Tally, Task, task
 
 # Whole numbers, so that sums are exact and associativity can be asked for exactly.
@@ -79,12 +81,60 @@ def test_losses_belong_to_their_samples(name: str) -> None:
     torch.testing.assert_close(losses, alone)
 
 
+@pytest.mark.parametrize("name", sorted(TASKS))
+def test_drawn_targets_are_targets_and_do_not_depend_on_the_cuts(name: str) -> None:
+    kind = task(name)
+    outputs, targets = example(kind, 12)
+    drawn = kind.draw(outputs, stream(0, "labels"))
+    assert (drawn.dtype, drawn.shape) == (targets.dtype, targets.shape)
+    kind.check(tuple(outputs.shape), drawn)
+    generator = stream(0, "labels")
+    assert torch.equal(torch.cat([kind.draw(part, generator) for part in outputs.split(5)]), drawn)
+
+
+def test_targets_are_drawn_as_often_as_the_model_expects_them() -> None:
+    outputs, count = torch.tensor([[0.0, math.log(2), -math.inf, math.log(5)]]), 20_000
+    many = outputs.expand(count, 4)
+    classes = Classification().draw(many, stream(0, "labels"))
+    shares = torch.bincount(classes, minlength=4) / count
+    torch.testing.assert_close(shares, torch.tensor([1 / 8, 2 / 8, 0, 5 / 8]), atol=0.01, rtol=0)
+    labels = MultiLabel().draw(many, stream(0, "labels"))
+    torch.testing.assert_close(labels.mean(dim=0), torch.tensor([1 / 2, 2 / 3, 0, 5 / 6]), atol=0.01, rtol=0)
+    assert torch.corrcoef(labels[:, [0, 1, 3]].T).fill_diagonal_(0).abs().max() < 0.02
+    numbers = Regression().draw(torch.tensor([[1.0, 2.0, 3.0]]).expand(count, 3), stream(0, "labels"))
+    torch.testing.assert_close(numbers.mean(dim=0), torch.tensor([1.0, 2.0, 3.0]), atol=0.04, rtol=0)
+    torch.testing.assert_close(numbers.var(dim=0), torch.full((3,), 1.5), atol=0.06, rtol=0)
+    one = Regression().draw(torch.zeros(count), stream(0, "labels"))
+    assert one.var().item() == pytest.approx(0.5, rel=0.04)
+
+
+def test_the_normal_of_a_regression_has_its_loss_as_negative_log_likelihood() -> None:
+    outputs, targets = example(Regression(), 9)
+    normal = torch.distributions.Normal(outputs, (7 / 2) ** 0.5)
+    likelihood = -normal.log_prob(targets).sum(dim=1)
+    losses = Regression().losses(outputs, targets)
+    torch.testing.assert_close(likelihood - likelihood[0], losses - losses[0])
+
+
 def test_the_loss_has_the_gradient_of_torchs_own() -> None:
     outputs, targets = example(Classification(), 9)
     ours, torchs = outputs.clone().requires_grad_(), outputs.clone().requires_grad_()
     Classification().loss(ours, targets).backward()
     functional.cross_entropy(torchs, targets).backward()
     torch.testing.assert_close(ours.grad, torchs.grad)
+
+
+@pytest.mark.parametrize("kind", [Classification(smoothing=0.1), NextCharacter(smoothing=0.3)])
+def test_label_smoothing_is_torchs_and_only_for_training(kind: Classification | NextCharacter) -> None:
+    outputs, targets = example(kind, 9)
+    plain, last = replace(kind, smoothing=0.0), outputs if outputs.dim() == 2 else outputs[:, -1]
+    found = kind.objective(kind.loss(outputs, targets), outputs)
+    torch.testing.assert_close(found, functional.cross_entropy(last, targets, label_smoothing=kind.smoothing))
+    assert torch.equal(kind.losses(outputs, targets), plain.losses(outputs, targets))
+    assert torch.equal(kind.loss(outputs, targets), plain.loss(outputs, targets))
+    assert kind.tally(outputs, targets) == plain.tally(outputs, targets)
+    loss = plain.loss(outputs, targets)
+    assert plain.objective(loss, outputs) is loss
 
 
 def test_only_the_last_position_counts() -> None:

@@ -109,6 +109,7 @@ if TYPE_CHECKING:
     from polyrhythm.recipe import Recipe as Recipe
     from polyrhythm.runs import Run as Run
     from polyrhythm.session import run as run
+    from polyrhythm.tasks import task as task
 
 _HOMES = {
     "polyrhythm.errors": "PolyrhythmError RunFailed UserError",
@@ -120,6 +121,7 @@ _HOMES = {
     "polyrhythm.recipe": "Recipe",
     "polyrhythm.runs": "Run",
     "polyrhythm.session": "run",
+    "polyrhythm.tasks": "task",
     "polyrhythm.papers": (
         "alt cc_fedadagrad cc_fedadam cc_fedams cc_fedavg cc_fedsgd cc_fedyogi ccfl centralised curriculum_fl "
         "fedadagrad fedadam fedams fedavg fedavgm fedcl feddyn fednova fedprox fedyogi local_only moon scaffold "

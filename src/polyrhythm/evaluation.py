@@ -29,7 +29,7 @@ class Evaluator:
 
     def __init__(self, experiment: Experiment, engine: TorchEngine) -> None:
         federation = experiment.federation
-        self._engine, self._task = engine, experiment.task
+        self._engine, self._task = engine, experiment.aim
         self._test = Holding(federation.test)
         self._validation = None if federation.validation is None else Holding(federation.validation)
         self._clients: dict[int, Holding] = {}

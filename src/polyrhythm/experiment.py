@@ -90,6 +90,8 @@ class Experiment:
         federation: the data and who holds it.
         model: a name such as "lenet5", a builder called with (shape, outputs), or a module, which is copied.
         recipe: the method.
+        task: the loss and metrics, with settings such as `pr.task("multilabel", k=3)`; None for those that follow from
+            the data's targets. Of the same kind as these.
         fleet: the devices.
         rounds: versions to make; None to run until `until`.
         until: an earlier end.
@@ -108,6 +110,7 @@ class Experiment:
     federation: Federation
     model: str | Builder | nn.Module
     recipe: Recipe
+    task: Task | None = None
     fleet: Fleet = field(default_factory=Fleet)
     rounds: int | None = None
     until: Until = field(default_factory=Until)
@@ -120,6 +123,7 @@ class Experiment:
 
     def __post_init__(self) -> None:
         _check_kinds(self)
+        _check_task(self)
         _check_end(self)
         _check_seed(self.seed)
         _check_expert(self)
@@ -135,10 +139,10 @@ class Experiment:
                 fix="hold out less for tests and validation, or use another partition",
             )
 
-    @functools.cached_property
-    def task(self) -> Task:
-        """What the model is asked to do."""
-        return task(self.federation.task)
+    @property
+    def aim(self) -> Task:
+        """What the model is asked to do: the given task, or the one that follows from the data."""
+        return self.task or task(self.federation.task)
 
     @functools.cached_property
     def engine(self) -> TorchEngine:
@@ -147,15 +151,15 @@ class Experiment:
         samples = self.federation.train
         few = torch.arange(min(2, len(samples)))
         shape = output_shape(module, samples.batch(few)[0])
-        self.task.check(shape, samples.targets)
-        self.task.check(shape, self.federation.test.targets)
+        self.aim.check(shape, samples.targets)
+        self.aim.check(shape, self.federation.test.targets)
         for correction in self.recipe.corrections:
             for layer in correction.layers or ():
                 locate(module, layer)
         for part in self.recipe.parts():
             if isinstance(part, StopOnDrift):
                 locate(module, part.representation)
-        engine = TorchEngine(module, self.task)
+        engine = TorchEngine(module, self.aim)
         if engine.single_sample_fails:
             self._check_single_samples()
         for name, values in self.scores.items():  # now, as an expert of another model must be refused before round 1
@@ -189,7 +193,7 @@ class Experiment:
             return {}
         if isinstance(self.expert, np.ndarray):
             return {"expert": checked(self.expert, len(self.federation.train), "losses")}
-        return {"expert": expert_losses(Path(self.expert), self._built(), self.federation.train, self.task)}
+        return {"expert": expert_losses(Path(self.expert), self._built(), self.federation.train, self.aim)}
 
     @functools.cached_property
     def setup(self) -> Setup:
@@ -264,6 +268,7 @@ class Experiment:
             "partition": self.federation.partition.describe(),
             "model": self.model if isinstance(self.model, str) else _name_of(self.model),
             "method": self.recipe.describe(),
+            "task": self.aim.describe(),
             "fleet": self.fleet.describe(),
             "rounds": self.rounds,
             "until": self.until.describe(),
@@ -280,10 +285,13 @@ def _name_of(model: Builder | nn.Module) -> str:
 
 
 def _check_kinds(experiment: Experiment) -> None:
-    kinds = {"federation": Federation, "recipe": Recipe, "fleet": Fleet, "until": Until, "evaluation": Evaluation}
+    kinds: dict[str, type] = {
+        **{"federation": Federation, "recipe": Recipe, "task": Task},
+        **{"fleet": Fleet, "until": Until, "evaluation": Evaluation},
+    }
     for name, kind in kinds.items():
         value = getattr(experiment, name)
-        if not isinstance(value, kind):
+        if not isinstance(value, kind) and not (name == "task" and value is None):
             raise UserError(
                 f"{name} is a {type(value).__name__}: {value!r}",
                 expected=f"a {kind.__name__}",
@@ -295,10 +303,22 @@ def _check_kinds(experiment: Experiment) -> None:
 _EXAMPLES = {
     "federation": "pr.federate(pr.data.digits(), pr.data.Dirichlet(alpha=0.3), clients=20, seed=0)",
     "recipe": "pr.fedavg(cohort=10)",
+    "task": 'pr.task("multilabel", k=3)',
     "fleet": "pr.Fleet(devices=pr.fleet.Tiers())",
     "until": "pr.Until(accuracy=0.9)",
     "evaluation": "pr.Evaluation(every=5)",
 }
+
+
+def _check_task(experiment: Experiment) -> None:
+    given, about = experiment.task, experiment.federation.task
+    if given is not None and given.name != about:
+        raise UserError(
+            f"the task {given.name} for {experiment.federation.name}, whose targets are those of {about}",
+            expected=f"{about}, with settings if need be",
+            why="what targets mean follows from the data; a task only says how they are judged",
+            fix=f"give {about}, or leave the task out",
+        )
 
 
 def _check_end(experiment: Experiment) -> None:

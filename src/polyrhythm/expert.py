@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, final
 
+import torch
 from torch import nn
 
 from polyrhythm.data import Collection, Iid, federate
 from polyrhythm.errors import RunFailed, UserError
 from polyrhythm.experiment import Evaluation, Experiment
+from polyrhythm.models.building import build
 from polyrhythm.models.catalogue import Builder
+from polyrhythm.models.output_rate import folded, with_rate
+from polyrhythm.models.representation import output_layer
 from polyrhythm.papers import centralised
 from polyrhythm.runs.files import safetensors_bytes, write_whole
 from polyrhythm.runs.records import ModelView, Observer, Plan, RunStatus, VersionRecord, VisitRecord
+from polyrhythm.runs.summary import model_digest
 from polyrhythm.session import carry_out
+from polyrhythm.streams import seeded_torch
+from polyrhythm.tasks import task
 
 
 def train_expert(
@@ -26,6 +34,8 @@ def train_expert(
     epochs: int = 10,
     batch: int = 64,
     lr: float = 0.1,
+    smoothing: float = 0.0,
+    last_layer_rate: float = 1.0,
     seed: int = 0,
     called: str = "",
     observers: Sequence[Observer] = (),
@@ -35,7 +45,7 @@ def train_expert(
     Plain SGD, the `centralised` recipe. The file names the data, the model and how it was trained. The expert sees all
     training samples, those held out for validation too; it never sees the test set.
 
-    Departures: the paper's code adds label smoothing and a tenfold rate on the last layer.
+    The paper's code trains with `smoothing=0.1` and `last_layer_rate=10`. By default both are off, exactly.
 
     Args:
         collection: the data.
@@ -44,6 +54,9 @@ def train_expert(
         epochs: passes over the data.
         batch: samples per step.
         lr: learning rate.
+        smoothing: label smoothing, as in the task's settings, 0 <= smoothing < 1; only where a sample has one class. No
+            loss that is reported or that scores samples has it.
+        last_layer_rate: how many times that rate the output layer learns at, > 0: the last nn.Linear that runs.
         seed: decides every random draw.
         called: the model's name with its settings, kept in the file so that it can be built again.
         observers: whoever wants to know how it goes.
@@ -57,7 +70,7 @@ def train_expert(
 
     Reference: Vahidian et al., "When Do Curricula Work in Federated Learning?", ICCV 2023, sections 4.3 and 4.4.
     """
-    path = Path(path)
+    path, called = Path(path), called or (model if isinstance(model, str) else "")
     if path.is_dir() or not path.parent.is_dir():
         raise UserError(
             f"{path}: {'a folder' if path.is_dir() else f'there is no folder {path.parent}'}",
@@ -65,9 +78,14 @@ def train_expert(
             why="the expert is written there once it is trained",
             fix="choose another file, or make the folder first",
         )
+    aim = task(collection.task, **_smoothed(collection, smoothing))
+    head = None
+    if last_layer_rate != 1:
+        model, head = _with_head(collection, model, last_layer_rate, seed)
     experiment = Experiment(
         federation=federate(collection, Iid(), 1, seed),
         model=model,
+        task=aim,
         recipe=centralised(epochs=1, batch=batch, lr=lr),
         rounds=epochs,
         seed=seed,
@@ -79,18 +97,56 @@ def train_expert(
         return summary
     about = {
         "data": collection.name,
-        "model": called or (model if isinstance(model, str) else ""),
+        "model": called,
         "seed": str(seed),
         "epochs": str(epochs),
         "batch": str(batch),
         "lr": str(lr),
-        experiment.task.headline: f"{summary['final_accuracy']:.4f}",
+        "smoothing": str(smoothing),
+        "last_layer_rate": str(last_layer_rate),
+        experiment.aim.headline: f"{summary['final_accuracy']:.4f}",
     }
+    weights = keeper.model()
+    if head is not None:
+        weights = folded(weights, head, last_layer_rate)
     try:
-        write_whole(path, safetensors_bytes(keeper.model(), about))
+        write_whole(path, safetensors_bytes(weights, about))
     except OSError as error:
         raise RunFailed(f"{path} cannot be written ({error.strerror or error})") from error
-    return summary
+    return summary | {"digest": model_digest(weights)}
+
+
+def _smoothed(collection: Collection, smoothing: float) -> dict[str, float]:
+    """The setting of the task, where it has a meaning."""
+    if not smoothing:
+        return {}
+    if collection.task not in ("classification", "next_character"):
+        raise UserError(
+            f"smoothing = {smoothing!r} for {collection.name}, whose task is {collection.task}",
+            expected="no label smoothing, or samples with one class each",
+            why="a share of a sample's label is given to all other classes, and here it has none, or several",
+            fix="leave smoothing out",
+        )
+    return {"smoothing": smoothing}
+
+
+def _with_head(
+    collection: Collection, model: str | Builder | nn.Module, rate: float, seed: int
+) -> tuple[nn.Module, str]:
+    """The model, built as an experiment builds it, with an output layer that learns at such a rate; and its name."""
+    if not 0 < rate < math.inf:
+        raise UserError(
+            f"last_layer_rate = {rate!r}",
+            expected="a number of more than 0",
+            why="the output layer learns at so many times the rate",
+            fix="give 10, as the paper's code does, or leave it out",
+        )
+    if not isinstance(model, nn.Module):
+        with seeded_torch(seed, "init"):
+            model = build(model, collection.train.shape, collection.outputs)
+    few = collection.train.batch(torch.arange(min(2, len(collection.train))))[0]
+    head = output_layer(model, few)
+    return with_rate(model, head, rate), head
 
 
 @final

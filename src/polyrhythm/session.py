@@ -138,7 +138,7 @@ class _Session:
             seed=experiment.seed,
             rounds=experiment.rounds,
             notices=experiment.notices(),
-            headline=experiment.task.headline,
+            headline=experiment.aim.headline,
             parameters=self.engine.layout.parameters,
             clients=experiment.federation.clients,
         )
@@ -297,7 +297,7 @@ class _Session:
     def _cost(self) -> Cost:
         samples = self.experiment.federation.train
         inputs, targets = samples.batch(torch.from_numpy(np.arange(min(2, len(samples)))))
-        return count(self.engine.module, inputs, lambda outputs: self.experiment.task.loss(outputs, targets))
+        return count(self.engine.module, inputs, lambda outputs: self.experiment.aim.loss(outputs, targets))
 
 
 _SUBSTITUTES = {

@@ -33,6 +33,7 @@ Purpose = Literal[
     "delay",
     "fleet",
     "fault",
+    "labels",
 ]
 
 

@@ -7,17 +7,19 @@ spread over clients.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, final
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional
 
 from polyrhythm.errors import UserError, unknown
-from polyrhythm.settings import Count, Settings
+from polyrhythm.settings import Count, Decay, Settings
 
 
 @final
@@ -68,8 +70,26 @@ class Task(Settings, ABC):
         """The loss of every sample. [B]"""
 
     def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        """The mean loss over a batch, which training minimises. Scalar."""
+        """The mean loss over a batch, which is what is reported of it. Scalar."""
         return self.losses(outputs, targets).mean()
+
+    def objective(self, loss: Tensor, outputs: Tensor) -> Tensor:
+        """What training minimises: the mean loss of a batch, if need be with what only training has. Scalar."""
+        return loss
+
+    @abstractmethod
+    def draw(self, outputs: Tensor, generator: np.random.Generator) -> Tensor:
+        """Targets drawn from what a model predicts: the distribution whose negative log-likelihood the loss is.
+
+        Sample after sample, so the draws do not depend on how samples are cut into batches.
+
+        Args:
+            outputs: of a batch.
+            generator: draws.
+
+        Returns:
+            Targets of the batch, as `losses` takes them.
+        """
 
     @torch.no_grad()
     def tally(self, outputs: Tensor, targets: Tensor) -> Tally:
@@ -118,9 +138,18 @@ class Classification(Task):
     """One of C classes per sample: cross entropy, judged by accuracy.
 
     outputs: [B, C] logits; targets: [B] int64 in 0 … C − 1.
+
+    Args:
+        smoothing: label smoothing, the share s of a sample's label that is spread evenly over all classes in training,
+            0 ≤ s < 1: it minimises (1 − s) · loss + s · mean over classes of −log p. 0 is exactly none. Every loss
+            that is reported, or that scores samples or clients, is without.
+
+    Reference: Szegedy et al., "Rethinking the Inception Architecture for Computer Vision", CVPR 2016, section 7.
     """
 
     name: ClassVar[str] = "classification"
+
+    smoothing: Decay = 0.0
 
     @property
     def headline(self) -> str:
@@ -128,6 +157,12 @@ class Classification(Task):
 
     def losses(self, outputs: Tensor, targets: Tensor) -> Tensor:
         return functional.cross_entropy(_full_precision(outputs), targets, reduction="none")
+
+    def objective(self, loss: Tensor, outputs: Tensor) -> Tensor:
+        return _smoothed(self.smoothing, loss, outputs)
+
+    def draw(self, outputs: Tensor, generator: np.random.Generator) -> Tensor:
+        return _drawn_classes(outputs, generator)
 
     def _metric_sums(self, outputs: Tensor, targets: Tensor) -> dict[str, float]:
         return {"correct": _correct(outputs, targets)}
@@ -148,9 +183,14 @@ class NextCharacter(Task):
 
     outputs: [B, V] logits, or [B, T, V], of which only the last of the T positions counts; targets: [B] int64 in
     0 … V − 1.
+
+    Args:
+        smoothing: as in `Classification`.
     """
 
     name: ClassVar[str] = "next_character"
+
+    smoothing: Decay = 0.0
 
     @property
     def headline(self) -> str:
@@ -158,6 +198,12 @@ class NextCharacter(Task):
 
     def losses(self, outputs: Tensor, targets: Tensor) -> Tensor:
         return functional.cross_entropy(_full_precision(_last_position(outputs)), targets, reduction="none")
+
+    def objective(self, loss: Tensor, outputs: Tensor) -> Tensor:
+        return _smoothed(self.smoothing, loss, _last_position(outputs))
+
+    def draw(self, outputs: Tensor, generator: np.random.Generator) -> Tensor:
+        return _drawn_classes(_last_position(outputs), generator)
 
     def _metric_sums(self, outputs: Tensor, targets: Tensor) -> dict[str, float]:
         return {"correct": _correct(_last_position(outputs), targets)}
@@ -204,6 +250,11 @@ class MultiLabel(Task):
         outputs = _full_precision(outputs)
         losses = functional.binary_cross_entropy_with_logits(outputs, targets.to(outputs.dtype), reduction="none")
         return losses.mean(dim=1) if self.labels == "mean" else losses.sum(dim=1)
+
+    def draw(self, outputs: Tensor, generator: np.random.Generator) -> Tensor:
+        """Each label on its own, with the probability that the sigmoid gives it; whatever `labels` is."""
+        points = torch.from_numpy(generator.random(tuple(outputs.shape)))
+        return (points < outputs.double().sigmoid()).float()
 
     def _metric_sums(self, outputs: Tensor, targets: Tensor) -> dict[str, float]:
         highest = outputs.topk(min(self.k, outputs.shape[1]), dim=1).indices  # [B, k]
@@ -256,6 +307,15 @@ class Regression(Task):
         outputs = _rows(_full_precision(outputs))
         return (outputs - _rows(targets).to(outputs.dtype)).square().mean(dim=1)
 
+    def draw(self, outputs: Tensor, generator: np.random.Generator) -> Tensor:
+        """Each of d numbers from a normal distribution around its output, of variance d / 2.
+
+        Its part of the mean, (y − ŷ)² / d, is then the negative log-likelihood (y − ŷ)² / (2 · d / 2) but a constant.
+        """
+        outputs = _full_precision(outputs)
+        noise = torch.from_numpy(generator.standard_normal(tuple(outputs.shape))).to(outputs.dtype)
+        return outputs + noise * math.sqrt(_rows(outputs).shape[1] / 2)
+
     def _metric_sums(self, outputs: Tensor, targets: Tensor) -> dict[str, float]:
         goals = _rows(targets).double()
         columns = {f"target_{j}": total for j, total in enumerate(goals.sum(dim=0).tolist())}
@@ -301,7 +361,11 @@ TASKS: dict[str, type[Task]] = {cls.name: cls for cls in (Classification, MultiL
 
 
 def task(name: str, **settings: Any) -> Task:
-    """The task of that name.
+    """The task of that name: a loss to train on, and the metrics by which a model is judged.
+
+    Args:
+        name: classification, multilabel, next_character or regression; the one that the data's targets are for.
+        settings: of that task.
 
     Raises:
         UserError: no such task, or a setting that it does not have or that has no meaning.
@@ -313,6 +377,19 @@ def task(name: str, **settings: Any) -> Task:
         if key not in known:
             raise unknown("setting", key, known, where=f"the task {name}")
     return TASKS[name](**settings)
+
+
+def _smoothed(share: float, loss: Tensor, outputs: Tensor) -> Tensor:
+    """A mean cross entropy of logits [B, C] with label smoothing. Scalar."""
+    return (1 - share) * loss - share * _full_precision(outputs).log_softmax(dim=1).mean() if share else loss
+
+
+def _drawn_classes(outputs: Tensor, generator: np.random.Generator) -> Tensor:
+    """One class per row of logits [B, C], by the softmax: where a uniform draw falls among the classes' shares."""
+    edges = outputs.double().softmax(dim=1).cumsum(dim=1)
+    points = edges[:, -1:] * torch.from_numpy(generator.random((len(outputs), 1)))
+    # Rounding may put a point on the last edge; a NaN has no place at all, and gives a loss that says so.
+    return torch.searchsorted(edges, points, right=True).squeeze(1).clamp(max=outputs.shape[1] - 1)
 
 
 def _total(values: Tensor) -> float:

@@ -26,6 +26,14 @@ def test_later_layers_win(tmp_path: Path) -> None:
     assert made.method == "fedprox(mu=1) | sweep"
 
 
+def test_a_task_has_settings_in_every_layer(tmp_path: Path) -> None:
+    file = written(tmp_path, 'task = "multilabel(k=3)"\n')
+    assert configure(None, {}, []).task is None
+    assert configure(file, {}, []).task == "multilabel(k=3)"
+    assert configure(file, {"task": "multilabel(k=2)"}, []).task == "multilabel(k=2)"
+    assert configure(file, {}, ["task=multilabel(labels=sum, k=4)"]).task == "multilabel(labels=sum, k=4)"
+
+
 def test_a_list_of_names_is_a_pipe(tmp_path: Path) -> None:
     file = written(tmp_path, 'method = ["fedprox(mu=0.01)", "server_adam(lr=0.01)"]\n')
     assert configure(file, {}, []).method == "fedprox(mu=0.01) | server_adam(lr=0.01)"

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from polyrhythm.cli.configuration import configure
+from polyrhythm.difficulty import expert_about
 from terminal import Command
 
 DIFFICULTY = "difficulty(inner=dirichlet_per_client(beta=0.2), ordered=1.0)"
@@ -32,6 +33,21 @@ def test_a_run_asks_it_for_both_curricula_and_the_partition(polyrhythm: Command,
     assert done.code == 0, done.err
     assert "difficulty: standard deviation" in done.err
     assert "no part of this recipe asks" not in done.err
+
+
+def test_it_can_be_trained_as_the_papers_authors_do(polyrhythm: Command, expert: str) -> None:
+    found = []
+    for settings in ((), ("--smoothing", "0.1", "--last-layer-rate", "10")):
+        done = polyrhythm(
+            "expert", "--model", "logistic", "--epochs", "1", *settings, "-o", "other.safetensors", "--json"
+        )
+        assert done.code == 0, done.err
+        found.append(json.loads(done.out)["digest"])
+        about = expert_about("other.safetensors")
+        assert (float(about["smoothing"]), float(about["last_layer_rate"])) == ((0.1, 10) if settings else (0, 1))
+    assert found[0] != found[1]
+    done = polyrhythm("expert", "--model", "logistic", "--last-layer-rate", "0")
+    assert (done.code, "last_layer_rate = 0.0" in done.err) == (2, True)
 
 
 def test_data_show_tells_how_far_difficulty_was_spread(polyrhythm: Command, expert: str) -> None:

@@ -37,6 +37,10 @@ from polyrhythm.slots.pacing import Pacing
             pr.fedavg() | CriticalPeriods(detector=FisherTrace(), watch=(GradientNorm(reduce="sum"),)),
         ),
         (
+            "fedavg | critical_periods(detector=fisher_trace, watch=[fisher_trace(labels=model)])",
+            pr.fedavg() | CriticalPeriods(detector=FisherTrace(), watch=(FisherTrace(labels="model"),)),
+        ),
+        (
             "fedavg | curriculum(score=both, pacing=pacing(family=root, a=0.5))",
             pr.fedavg() | Curriculum(score="both", pacing=Pacing(family="root", a=0.5)),
         ),
@@ -69,6 +73,7 @@ def test_every_recipe_and_part_can_be_named() -> None:
         ("fedavg(1)", "1 has no name", "name=1"),
         ("fedavg | exponential", "exponential without gamma", "gamma"),
         ("fedavg(schedule=cosin)", "unknown schedule 'cosin'", "'cosine'"),
+        ("fedavg | critical_periods(detector=fisher_trace(labels=mine))", "labels = 'mine'", "'data'"),
         ("fedavg | skip_silently(schedule=cosine)", "schedule = 'cosine'", "'ad_hoc'"),
         ("fedavg(lr=fast)", "lr = 'fast'", "0.1"),
         ("scaffold | dynamic_regularisation", "control_variates and dynamic_regularisation", "keep"),
@@ -91,6 +96,21 @@ def test_fleets_and_their_budgets() -> None:
         names.fleet("unifrm")
     with pytest.raises(UserError, match="unknown part of a fleet"):
         names.fleet("uniform | uniform")
+
+
+def test_tasks_with_settings() -> None:
+    assert names.task("multilabel(k=3, labels=sum)") == pr.task("multilabel", k=3, labels="sum")
+    assert names.task("next-character(smoothing=0.1)") == pr.task("next_character", smoothing=0.1)
+    assert names.task("classification") == pr.task("classification")
+    for text, found in (
+        ("clasification", "unknown task 'clasification'"),
+        ("multilabel(smoothing=0.1)", "unknown setting 'smoothing' in multilabel"),
+        ("multilabel(k=0)", "k = 0"),
+        ("classification(smoothing=1)", "smoothing = 1"),
+    ):
+        with pytest.raises(UserError) as caught:
+            names.task(text)
+        assert found in caught.value.found
 
 
 def test_models_with_settings_heads_and_paths() -> None:

@@ -10,6 +10,7 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
+import numpy as np
 import torch
 from hypothesis import strategies as st
 from torch import Tensor, nn
@@ -25,16 +26,18 @@ from polyrhythm.slots.critical import CriticalPeriods, Detector, FisherTrace, Gr
 from polyrhythm.slots.mechanism import Model, Release, Setup
 from polyrhythm.slots.participation import Around, Call, Participation, Sweep, Uniform
 from polyrhythm.streams import stream
+from polyrhythm.tasks import Classification
 from polyrhythm.wires import Report, State, Substitute
 
 from .hand import loaded, optimiser_of
 from .law import law, swap
 from .trials import Trial, trials
-from .world import Federation, alike, invitations, near, run
+from .world import Federation, alike, invitations, near, run, same
 
 # What mutants wrap.
 _NEXT, _CRITICAL, _AFTER = CriticalPeriods._next, CriticalPeriods._critical, CriticalPeriods.after_step
 _RESIZED, _OVER, _LOOK, _FISHER = RandomResize.after_step, Detector.over, client._Watch.look, TorchEngine.fisher
+_DRAW, _TRACES = Classification.draw, client._Training._traces
 
 RATE = 0.5
 
@@ -58,7 +61,7 @@ def report(who: int, square: float, *, held: int = 4, steps: int = 4, substitute
         samples=held,
         rate=RATE,
         substitute=substitute,
-        measures={} if substitute else {"gradient_square": square, "fisher": 3 * square},
+        measures={} if substitute else {"gradient_square": square, "fisher": 3 * square, "fisher_model": 5 * square},
     )
 
 
@@ -85,7 +88,7 @@ def cohorts(policy: Participation, population: int, squares: Sequence[float]) ->
 def detectors() -> st.SearchStrategy[Detector]:
     weigh: Any = st.sampled_from(("samples", "equal"))
     norms = st.builds(GradientNorm, weigh=weigh, reduce=st.sampled_from(("mean", "sum")), with_rate=st.booleans())
-    return st.one_of(norms, st.builds(FisherTrace, weigh=weigh))
+    return st.one_of(norms, st.builds(FisherTrace, weigh=weigh, labels=st.sampled_from(("data", "model"))))
 
 
 def _acts_all_the_same(self: CriticalPeriods, fixed: Setup, state: State, call: Call) -> Any:
@@ -98,14 +101,14 @@ def _touches_the_gradient(self: Any, gradient: Tensor, computed: Any) -> None:
         gradient.mul_(1.001)
 
 
-def _in_the_model_in_training(self: TorchEngine, model: Model, data: Any, *rest: Any) -> float:
+def _in_the_model_in_training(self: TorchEngine, model: Model, data: Any, **rest: Any) -> float:
     self.weights.mul_(1.001)
-    return _FISHER(self, model, data)
+    return _FISHER(self, model, data, **rest)
 
 
-def _after_some_draws(self: TorchEngine, model: Model, data: Any, *rest: Any) -> float:
+def _after_some_draws(self: TorchEngine, model: Model, data: Any, **rest: Any) -> float:
     vars(self)["_flat"].module.eval()
-    return _FISHER(self, model, data)
+    return _FISHER(self, model, data, **rest)
 
 
 @law(
@@ -345,6 +348,11 @@ def test_where_nobody_trained_value_and_size_stay(squares: list[int], rule: Any)
                 r.measures["gradient_square"] * (r.steps * r.held / r.samples if self.reduce == "sum" else 1)
             ),
         ),
+        "the labels' measures mixed up": swap(
+            FisherTrace,
+            "value",
+            lambda self, r: r.measures["fisher_model" if self.labels == "data" else "fisher"],
+        ),
         "summed over the whole visit": swap(
             GradientNorm,
             "value",
@@ -368,7 +376,7 @@ def test_what_the_detectors_add_up(squares: list[float], held: list[int], epochs
             an_epoch = one.measures["gradient_square"] * (one.held if detector.reduce == "sum" else 1)
             values.append(an_epoch * (RATE if detector.with_rate else 1))
         else:
-            values.append(one.measures["fisher"])
+            values.append(one.measures["fisher" if detector.labels == "data" else "fisher_model"])
     claims = [one.held if detector.weigh == "samples" else 1 for one in reports]
     expected = sum(c * v for c, v in zip(claims, values, strict=True)) / sum(claims)
     found = detector.over([*reports, report(9, 1, substitute="movement")])
@@ -432,6 +440,110 @@ def test_the_norm_is_that_of_the_clipped_gradients(trial: Trial, mu: float) -> N
                 torch.tensor(answer.measures["gradient_square"]), torch.tensor(sum(squares) / len(squares)), 1e-4
             )
             assert math.isclose(detector.value(answer), answer.measures["gradient_square"] * trial.common["lr"])
+
+
+# The Fisher trace for the labels of the model.
+
+BOTH = CriticalPeriods(act=False, detector=FisherTrace(), watch=(FisherTrace(labels="model"),))
+
+
+def _from_torchs_generator(self: Any, outputs: Tensor, generator: Any) -> Tensor:
+    return torch.multinomial(outputs.softmax(dim=1), 1).squeeze(1)
+
+
+def _from_numpys_generator(self: Any, outputs: Tensor, generator: Any) -> Tensor:
+    return _DRAW(self, outputs, np.random.mtrand._rand)
+
+
+def _by(choose: Callable[..., tuple[int | str, ...]]) -> Callable[..., Any]:
+    """Streams with other names."""
+    return lambda seed, purpose, *names: stream(seed, purpose, *choose(*names))
+
+
+def _the_same_twice(self: Any, received: Model) -> dict[str, float]:
+    return dict.fromkeys(("fisher", "fisher_model"), self.engine.fisher(received, self.data))
+
+
+def _one_after_another() -> Callable[..., Any]:
+    count = itertools.count()
+    return lambda seed, purpose, *names: stream(seed, purpose, next(count))
+
+
+@law(
+    trial=trials(),
+    broken_by={
+        "from torch's generator": swap(Classification, "draw", _from_torchs_generator),
+        "from NumPy's generator": swap(Classification, "draw", _from_numpys_generator),
+        "alike at every client": swap(client, "stream", _by(lambda who, visit: (0, visit))),
+        "alike at every visit": swap(client, "stream", _by(lambda who, visit: (who, 0))),
+        "named by what was drawn before": swap(client, "stream", _one_after_another()),
+        "the labels in the data": swap(client._Training, "_traces", _the_same_twice),
+        "at another model": swap(
+            client._Training,
+            "_traces",
+            lambda self, received: _TRACES(self, replace(received, weights=1.01 * received.weights)),
+        ),
+    },
+)
+def test_the_models_labels_are_named_by_client_and_visit_alone(trial: Trial) -> None:
+    """The measure is that of a fresh engine with the named stream, and no other generator is touched."""
+    before = torch.get_rng_state(), np.random.get_state()
+    story = run(trial.recipe(BOTH), trial.federation)
+    after = torch.get_rng_state(), np.random.get_state()
+    assert same(before[0], after[0])
+    assert all(np.array_equal(a, b) for a, b in zip(before[1], after[1], strict=True))
+    shards = trial.federation.shards()
+    for dispatch, answer in story.reports.items():
+        if not answer.steps:
+            continue
+        asked = story.assignments[dispatch]
+        model = Model(weights=asked.weights, buffers=asked.buffers)
+        labels = stream(trial.federation.seed, "labels", answer.client, answer.visit)
+        fresh = trial.federation.engine()
+        assert answer.measures["fisher_model"] == fresh.fisher(model, shards[answer.client], labels=labels)
+        assert answer.measures["fisher"] == fresh.fisher(model, shards[answer.client])
+
+
+def _most_likely(self: Any, outputs: Tensor, generator: Any) -> Tensor:
+    return outputs.argmax(dim=1)
+
+
+def _any_class(self: Any, outputs: Tensor, generator: Any) -> Tensor:
+    return torch.from_numpy(generator.integers(outputs.shape[1], size=len(outputs)))
+
+
+@law(
+    scale=st.sampled_from((0.5, 2.0, 4.0)),
+    seed=st.integers(0, 3),
+    examples=8,
+    broken_by={
+        "the most likely class": swap(Classification, "draw", _most_likely),
+        "any class": swap(Classification, "draw", _any_class),
+        "the labels in the data": swap(
+            TorchEngine, "fisher", lambda self, model, data, **_: _FISHER(self, model, data)
+        ),
+        "one draw for all samples": swap(
+            Classification, "draw", lambda self, outputs, g: _DRAW(self, outputs, g)[:1].expand(len(outputs))
+        ),
+    },
+)
+def test_over_visits_the_trace_is_the_expectation_over_labels(scale: float, seed: int) -> None:
+    """Logistic regression: a sample's part is (|x|^2 + 1) |p - e_y|^2, of mean (|x|^2 + 1) (1 - |p|^2)."""
+    federation = Federation(net="logistic", seed=seed)
+    engine = federation.engine()
+    first = engine.initial()
+    model = Model(weights=scale * first.weights, buffers=first.buffers)
+    for who, shard in enumerate(federation.shards()):
+        p = loaded(federation, engine.layout, model)(shard.inputs).detach().double().softmax(dim=1)
+        length = shard.inputs.double().square().sum(dim=1) + 1
+        parts = length[:, None] * (p.square().sum(dim=1, keepdim=True) - 2 * p + 1)  # [n, C], one for each label
+        mean = (p * parts).sum(dim=1)
+        variance = float((p * (parts - mean[:, None]).square()).sum()) / len(shard) ** 2
+        visits = 400
+        found = [engine.fisher(model, shard, labels=stream(seed, "labels", who, v)) for v in range(visits)]
+        assert abs(sum(found) / visits - float(mean.mean())) <= 4 * math.sqrt(variance / visits)
+        spread = sum((f - float(mean.mean())) ** 2 for f in found) / visits
+        assert math.isclose(spread, variance, rel_tol=0.5)
 
 
 METHODS: dict[str, Callable[..., Recipe]] = {

@@ -40,7 +40,7 @@ def report(norm: float, client: int = 0, held: int = 10, **changes: object) -> R
         steps=4,
         samples=20,
         rate=0.5,
-        measures={"gradient_square": norm, "fisher": norm},
+        measures={"gradient_square": norm, "fisher": norm, "fisher_model": 2 * norm},
     )
     return replace(made, **changes)  # type: ignore[arg-type]
 
@@ -119,6 +119,7 @@ def test_weights_of_clients() -> None:
     # 4 steps over 20 of 10 samples are 2 epochs, so 2 steps each; over 20 of 30 samples 2/3, so 6 steps each.
     assert GradientNorm(reduce="sum", weigh="equal", with_rate=False).over(reports) == pytest.approx((2 + 24) / 2)
     assert FisherTrace().over(reports) == pytest.approx(3.25)
+    assert FisherTrace(labels="model").over(reports) == pytest.approx(6.5)
     assert GradientNorm().over(reports[2:]) is None
 
 
@@ -239,9 +240,18 @@ def test_the_trace_is_that_of_single_samples(name: str, what: str) -> None:
     assert torch.equal(engine.weights, model.weights)
 
 
-@pytest.mark.parametrize("detector", [GradientNorm(), FisherTrace()])
-def test_what_a_detector_costs_is_counted(detector: Detector) -> None:
-    made = experiment(recipe=pr.fedavg(cohort=1, epochs=1, batch=5) | CriticalPeriods(detector=detector, act=False))
+@pytest.mark.parametrize(
+    ("watch", "gradients", "forward"),
+    [
+        ((GradientNorm(),), 0, 0),
+        ((FisherTrace(),), 15, 0),
+        ((FisherTrace(labels="model"),), 15, 15),
+        ((FisherTrace(), FisherTrace(labels="model"), FisherTrace(weigh="equal")), 30, 15),
+    ],
+    ids=["norm", "data", "model", "both"],
+)
+def test_what_a_detector_costs_is_counted(watch: tuple[Detector, ...], gradients: int, forward: int) -> None:
+    made = experiment(recipe=pr.fedavg(cohort=1, epochs=1, batch=5) | CriticalPeriods(watch=watch, act=False))
     layout = made.engine.layout
     first = made.engine.initial()
     assignment = Assignment(
@@ -259,8 +269,7 @@ def test_what_a_detector_costs_is_counted(detector: Detector) -> None:
     )
     _, found = work(made.recipe, made.setup, ClientState(), assignment, made.data_of(0), made.engine)
     assert layout.parameters == 15
-    assert found.gradient_samples == (15 if isinstance(detector, FisherTrace) else 0)
+    assert (found.gradient_samples, found.forward_samples) == (gradients, forward)
     summary, log = logged(recipe=made.recipe)
-    extra = 3 * 15 if isinstance(detector, FisherTrace) else 0
-    assert summary["flops"] == (summary["samples"] + extra) * 48
-    assert all(v.flops > 0 for v in log.visits)
+    assert summary["flops"] == (summary["samples"] + 3 * gradients) * 48 + 3 * forward * 24
+    assert [v.forward_samples for v in log.visits] == [forward] * 3

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from polyrhythm.data import ArraySamples
 from polyrhythm.data.holding import Holding
 from polyrhythm.engines.torch import TorchEngine
+from polyrhythm.streams import stream
 from polyrhythm.tasks import task
 
 
@@ -51,6 +52,55 @@ def test_a_module_that_fails_says_why() -> None:
     engine = TorchEngine(Broken(4, 3), task("classification"))
     with pytest.raises(RuntimeError, match="a wire is loose"):
         engine.fisher(engine.initial(), holding())
+
+
+def closed_form(name: str, outputs: Tensor) -> Tensor:
+    """For a linear model the part of one sample is (|x|^2 + 1) times this: the expected square of d loss / d output."""
+    p = outputs.softmax(dim=1)
+    q = outputs.sigmoid()
+    forms = {
+        "classification": 1 - p.square().sum(dim=1),
+        "next_character": 1 - p.square().sum(dim=1),
+        "multilabel": (q * (1 - q)).sum(dim=1) / outputs.shape[1] ** 2,
+        "multilabel, summed": (q * (1 - q)).sum(dim=1),
+        "regression": torch.full((len(outputs),), 2.0),  # (2 / d)^2 times d variances of d / 2
+    }
+    return forms[name]
+
+
+@pytest.mark.parametrize("name", ["classification", "next_character", "multilabel", "multilabel, summed", "regression"])
+def test_over_many_draws_of_the_models_labels_it_is_the_fisher_information(name: str) -> None:
+    judge = task("multilabel", labels="sum") if name == "multilabel, summed" else task(name)
+    torch.manual_seed(2)
+    net, inputs = nn.Linear(4, 3), torch.randn(3000, 4)
+    with torch.no_grad():
+        expected = (inputs.square().sum(dim=1) + 1) * closed_form(name, net(inputs))
+    engine = TorchEngine(net, judge)
+    data = Holding(ArraySamples(inputs, torch.zeros(3000, 3)))  # whose labels nobody reads
+    model = engine.initial()
+    found = [engine.fisher(model, data, None, labels=stream(0, "labels", 0, visit)) for visit in range(20)]
+    assert sum(found) / 20 == pytest.approx(float(expected.mean()), rel=0.02)
+    assert len(set(found)) == 20
+
+
+@pytest.mark.parametrize("name", ["classification", "multilabel"])
+def test_a_model_that_is_certain_has_none_for_its_own_labels_right_or_wrong(name: str) -> None:
+    net = nn.Linear(4, 3)
+    with torch.no_grad():
+        net.weight.zero_()
+        net.bias.copy_(torch.tensor([60.0, -60.0, -60.0]))
+    labels = torch.arange(9) % 3
+    targets = labels if name == "classification" else nn.functional.one_hot(labels, 3).float()
+    data = Holding(ArraySamples(torch.randn(9, 4, generator=torch.Generator().manual_seed(1)), targets))
+    engine = TorchEngine(net, task(name))
+    assert engine.fisher(engine.initial(), data, labels=stream(0, "labels")) < 1e-12
+    assert engine.fisher(engine.initial(), data) > 0.5
+
+
+def test_the_models_labels_do_not_depend_on_the_chunks() -> None:
+    engine, data = TorchEngine(nn.Linear(4, 3), task("classification")), holding()
+    whole, *cut = (engine.fisher(engine.initial(), data, chunk, labels=stream(0, "labels")) for chunk in (None, 1, 4))
+    assert cut == pytest.approx([whole, whole], rel=1e-5)
 
 
 def test_it_is_of_the_given_model_and_leaves_the_one_in_training_alone() -> None:

@@ -66,6 +66,10 @@ def run(
         str | None,
         typer.Option("--method", help="A recipe and parts, see `polyrhythm methods`.  [default: fedavg]"),
     ] = None,
+    task: Annotated[
+        str | None,
+        typer.Option("--task", help="Settings of the data's task, such as multilabel(k=3), see the reference."),
+    ] = None,
     fleet: Annotated[str | None, typer.Option("--fleet", help="The devices.  [default: uniform]")] = None,
     rounds: Annotated[
         int | None, typer.Option("--rounds", help="Versions to make.  [default: 30, or no limit with --until]")
@@ -99,6 +103,7 @@ def run(
         "partition": partition,
         "model": model,
         "method": method,
+        "task": task,
         "fleet": fleet,
         "rounds": rounds,
         "until": until,
@@ -122,6 +127,10 @@ def train_expert(
     epochs: Annotated[int, typer.Option("--epochs", min=1, help="Passes over the data.")] = 10,
     batch: Annotated[int, typer.Option("--batch", min=1, help="Samples per step.")] = 64,
     lr: Annotated[float, typer.Option("--lr", help="Learning rate.")] = 0.1,
+    smoothing: Annotated[float, typer.Option("--smoothing", help="Label smoothing, a share of the label.")] = 0.0,
+    last_layer_rate: Annotated[
+        float, typer.Option("--last-layer-rate", help="How many times that rate for the last layer.")
+    ] = 1.0,
     seed: Seed = None,
     output: Annotated[Path, typer.Option("--output", "-o", help="The safetensors file.")] = Path("expert.safetensors"),
     json: Json = False,
@@ -131,7 +140,8 @@ def train_expert(
     from polyrhythm.cli.experts import train
 
     configuration = configure(None, {"data": data, "model": model, "seed": seed}, [])
-    train(configuration, output, epochs=epochs, batch=batch, lr=lr, as_json=json)
+    settings = {"epochs": epochs, "batch": batch, "lr": lr, "smoothing": smoothing, "last_layer_rate": last_layer_rate}
+    train(configuration, output, settings, as_json=json)
 
 
 @app.command()

@@ -22,11 +22,14 @@ def assemble(configuration: Configuration) -> Iterator[Experiment]:
     """
     recipe, fleet = names.recipe(configuration.method), names.fleet(configuration.fleet)
     model = names.model(configuration.model or "mlp")
+    task = names.task(configuration.task) if configuration.task else None
     for seed, federation, expert in federations(configuration):
+        aim = task or names.task(federation.task)
         yield Experiment(
             federation=federation,
             model=model,
             recipe=recipe,
+            task=task,
             fleet=fleet,
             rounds=configuration.rounds,
             until=Until(**configuration.until.model_dump()),
@@ -35,7 +38,8 @@ def assemble(configuration: Configuration) -> Iterator[Experiment]:
             initial=configuration.init,
             expert=expert,
             name=configuration.name,
-            config=configuration.plain() | {"seed": seed, "resolved": {"recipe": recipe.describe()}},
+            config=configuration.plain()
+            | {"seed": seed, "resolved": {"recipe": recipe.describe(), "task": aim.describe()}},
         )
 
 

@@ -55,6 +55,7 @@ class Configuration(BaseModel):
     partition: Text = "dirichlet(alpha=0.3)"
     model: Text | None = None
     method: Text = "fedavg"
+    task: Text | None = None
     fleet: Text = "uniform"
     rounds: Positive | None = None
     until: UntilSettings = Field(default_factory=UntilSettings)
@@ -104,6 +105,7 @@ TAKES = {
     "partition": _CALL,
     "model": _CALL,
     "method": "a recipe and parts, such as fedavg | prox(mu=0.01), or a list of such texts",
+    "task": "the task of the data, with its settings, such as multilabel(k=3)",
     "fleet": _CALL,
     "rounds": _POSITIVE,
     "until": "accuracy, time or updates, each with a number",
@@ -210,7 +212,8 @@ def _put(values: dict[str, Any], setting: str) -> None:
 
 # Keys whose value stays text until it is read as what it stands for: `--set method=fedprox(mu=1)`.
 _TEXTS = {
-    *("data", "partition", "model", "method", "fleet", "init", "expert", "name", "out", "until", "seeds", "local_test"),
+    *("data", "partition", "model", "method", "task", "fleet", "init"),
+    *("expert", "name", "out", "until", "seeds", "local_test"),
 }
 
 

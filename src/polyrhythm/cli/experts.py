@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import typer
 
@@ -14,8 +16,14 @@ from polyrhythm.expert import train_expert
 from polyrhythm.runs.progress import LiveProgress
 
 
-def train(configuration: Configuration, output: Path, *, epochs: int, batch: int, lr: float, as_json: bool) -> None:
+def train(configuration: Configuration, output: Path, settings: Mapping[str, Any], *, as_json: bool) -> None:
     """Trains and saves an expert.
+
+    Args:
+        configuration: says which data, model and seed.
+        output: the file to write.
+        settings: of the training, as `train_expert` takes them.
+        as_json: whether to print one line of JSON instead.
 
     Raises:
         UserError: something is wrong that can be known before the training.
@@ -29,9 +37,7 @@ def train(configuration: Configuration, output: Path, *, epochs: int, batch: int
             names.source(configuration.data),
             builder,
             output,
-            epochs=epochs,
-            batch=batch,
-            lr=lr,
+            **settings,
             seed=configuration.seed,
             called=model,
             observers=[LiveProgress(screen)],
@@ -43,8 +49,9 @@ def train(configuration: Configuration, output: Path, *, epochs: int, batch: int
         print_json({"expert": str(output), **summary})
         return
     headline = str(summary["headline"]).replace("_", " ")
+    trained = f"test {headline} {summary['final_accuracy']:.4f} after {settings['epochs']} epochs"
     screen.print(
-        f"{model} on {configuration.data}: test {headline} {summary['final_accuracy']:.4f} after {epochs} epochs",
+        f"{model} on {configuration.data}: {trained}",
         highlight=False,
         markup=False,
     )

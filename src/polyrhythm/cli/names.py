@@ -1,4 +1,4 @@
-"""From names to things: recipes, parts, partitions, models, data and fleets. The only place where names are text."""
+"""From names to things: recipes, parts, data, partitions, models, tasks, fleets. The only place with names as text."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ from polyrhythm.settings import Settings
 from polyrhythm.slots.budgets import Budgets, Levels, Listed, SlowShare
 from polyrhythm.slots.critical import Detector, FisherTrace, GradientNorm
 from polyrhythm.slots.pacing import Pacing
+from polyrhythm.tasks import TASKS, Task
 
 RECIPES: Mapping[str, Callable[..., Recipe]] = {
     name: getattr(papers, name) for name in papers.__all__ if inspect.isfunction(getattr(papers, name))
@@ -146,6 +147,15 @@ class _Configured:
 
     def __call__(self, shape: tuple[int, ...], outputs: int) -> nn.Module:
         return build(self.name, shape, outputs, **self.settings)
+
+
+def task(text: str) -> Task:
+    """A task from its name and settings: `multilabel(k=3)`."""
+    call = parse_call(text)
+    if _key(call.name) not in TASKS:
+        raise unknown("task", call.name, TASKS)
+    made: Task = _make(call, TASKS[_key(call.name)], _plain)
+    return made
 
 
 def fleet(text: str) -> Fleet:

@@ -30,6 +30,7 @@ def print_plan(console: Console, experiment: Experiment, parameters: int) -> Non
             "partition": str(config["partition"]),
             "model": f"{config['model']}: {parameters:,} parameters",
             "method": str(config["method"]),
+            **({} if experiment.task is None else {"task": str(config["task"])}),
             "rounds": _end(experiment.rounds, config["until"]),
             "seed": str(experiment.seed),
         },

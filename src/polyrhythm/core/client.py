@@ -27,7 +27,7 @@ from polyrhythm.slots.correction import Correction, Push, chain
 from polyrhythm.slots.mechanism import Model, Need, Outcome, Setup, Visit
 from polyrhythm.slots.order import Progress
 from polyrhythm.slots.work import Instead, Plan, Stop
-from polyrhythm.streams import seeded_torch, torch_generator
+from polyrhythm.streams import seeded_torch, stream, torch_generator
 from polyrhythm.vectors import Segment, Spans
 from polyrhythm.wires import Assignment, Report, State
 
@@ -125,7 +125,7 @@ class _Watch:
         self._stop = stop
         self._reached = torch.zeros((), dtype=torch.bool)
         self._similarity = torch.zeros((), dtype=torch.float64)
-        self.fisher: float | None = None
+        self.traces: dict[str, float] = {}
 
     def look(self, gradient: Tensor, computed: Computed) -> None:
         if self._squares is not None:
@@ -144,8 +144,7 @@ class _Watch:
         found: dict[str, float] = {}
         if self._squares is not None and steps:
             found["gradient_square"] = self._squares.item() / steps
-        if self.fisher is not None:
-            found["fisher"] = self.fisher
+        found |= self.traces
         if self._stop is not None and steps:
             found |= {"threshold": self._stop.threshold, "similarity": self._similarity.item() / steps}
         return found
@@ -290,9 +289,9 @@ class _Training:
         augment = torch_generator(self.visit.seed, "augment", *names) if self.data.augmented else None
         watch = _Watch(self.recipe.needs(), plan.stop)
         path = _Path(cursor=self.state.cursor)
-        if "fisher" in self.recipe.needs() and plan.steps:
-            watch.fisher = engine.fisher(received, self.data)
-            path.gradient_samples = self.visit.held
+        if plan.steps:
+            watch.traces = self._traces(received)
+            path.gradient_samples = len(watch.traces) * self.visit.held
         with seeded_torch(self.visit.seed, "network", *names):
             for positions, after in self._batches(plan):
                 inputs, targets = self.data.batch(positions, augment)
@@ -317,6 +316,16 @@ class _Training:
                     break
         path.measures = watch.measures(len(path.rates))
         return path
+
+    def _traces(self, received: Model) -> dict[str, float]:
+        """The Fisher traces that somebody asks for, by the measure's name."""
+        needs, traces = self.recipe.needs(), {}
+        if "fisher" in needs:
+            traces["fisher"] = self.engine.fisher(received, self.data)
+        if "fisher_model" in needs:
+            labels = stream(self.visit.seed, "labels", self.visit.client, self.visit.visit)
+            traces["fisher_model"] = self.engine.fisher(received, self.data, labels=labels)
+        return traces
 
     def _rate(self, step: int, steps: int) -> float:
         schedule = self.recipe.schedule

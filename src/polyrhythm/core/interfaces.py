@@ -127,5 +127,11 @@ class Engine(Protocol):
     def lens(self) -> Lens:
         """The visit's samples under its frozen models."""
 
-    def fisher(self, model: Model, data: ClientData) -> float:
-        """Mean over a client's samples of the squared norm of that sample's gradient, in eval mode."""
+    def fisher(self, model: Model, data: ClientData, *, labels: np.random.Generator | None = None) -> float:
+        """Mean over a client's samples of the squared norm of that sample's gradient, in eval mode.
+
+        Args:
+            model: at which the gradients are taken.
+            data: the samples.
+            labels: draws one label per sample from the model's own predictions; None takes those in the data.
+        """

@@ -1,4 +1,4 @@
-"""The trace of the empirical Fisher information: squared norms of single samples' gradients."""
+"""The trace of the Fisher information: squared norms of single samples' gradients."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def fisher_sum(flat: FlatModel, task: Task, inputs: Tensor, targets: Tensor) -> 
     Args:
         flat: the model, loaded.
         task: its loss.
-        inputs, targets: the samples.
+        inputs, targets: the samples; targets of the data give the empirical Fisher, those of the model the true one.
     """
     module = flat.module
     parameters = {n: p.detach() for n, p in module.named_parameters() if p.requires_grad}

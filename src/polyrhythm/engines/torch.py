@@ -105,8 +105,9 @@ class TorchEngine:
         watch: str | None = None,
     ) -> Computed:
         if not terms and watch is None:
-            loss = self._task.loss(self._flat.module(inputs), targets)
-            return Computed(loss.detach(), self._flat.backward(loss))
+            outputs = self._flat.module(inputs)
+            loss = self._task.loss(outputs, targets)
+            return Computed(loss.detach(), self._flat.backward(self._task.objective(loss, outputs)))
         layers = {name for term in terms for name in term.layers or ()}
         # Before the pass in training mode, which moves the statistics of BatchNorm.
         judged = None if watch is None or self.one_mode else self.features_now(watch, inputs)
@@ -116,7 +117,7 @@ class TorchEngine:
             current = view.features("current", watch).detach() if judged is None else judged
             pair = current, view.features("received", watch)
         loss = self._task.loss(view.outputs, targets)
-        total = loss
+        total = self._task.objective(loss, view.outputs)
         for term in terms:
             extra = term.term(view)
             total = total if extra is None else total + extra
@@ -177,14 +178,23 @@ class TorchEngine:
             raise RuntimeError("a lens belongs to a visit: open one first")
         return _Lens(self, self._task, self._visit.data)
 
-    def fisher(self, model: Model, data: ClientData, chunk: int | None = 32) -> float:
+    def fisher(
+        self, model: Model, data: ClientData, chunk: int | None = 32, *, labels: np.random.Generator | None = None
+    ) -> float:
         flat = self._frozen_model("received")
         self._loaded.discard("received")
         flat.load(model.weights, model.buffers)
         total = 0.0
-        for inputs, targets in _batches(data, chunk or len(data)):
+        for inputs, held in _batches(data, chunk or len(data)):
+            targets = held if labels is None else self._drawn(flat, inputs, labels)
             total += fisher_sum(flat, self._task, inputs, targets)
         return total / len(data)
+
+    def _drawn(self, flat: FlatModel, inputs: Tensor, labels: np.random.Generator) -> Tensor:
+        """A target for each sample, drawn from what a loaded model predicts."""
+        self.forward_samples += len(inputs)
+        with torch.no_grad():
+            return self._task.draw(flat.module(inputs), labels)
 
     @property
     def module(self) -> nn.Module:

@@ -7,12 +7,14 @@ sets forward hooks for one pass and takes them off again, so a model outside of 
 from __future__ import annotations
 
 import contextlib
+import copy
 from collections.abc import Callable, Iterator
 from typing import Any, Literal, final
 
 from torch import Tensor, nn
 
 from polyrhythm.errors import UserError, unknown
+from polyrhythm.models.probing import output_shape
 
 Reader = Callable[[nn.Module, tuple[Any, ...], Any], Any]
 
@@ -106,6 +108,32 @@ def locate(module: nn.Module, which: Literal["projection", "features", "logits"]
     if which not in _names(module):
         raise unknown("representation", which, ["projection", "features", "logits", *_names(module)])
     return Tap(module, which, (module.get_submodule(which),), _outputs)
+
+
+def output_layer(module: nn.Module, inputs: Tensor) -> str:
+    """The name of a model's output layer: the last nn.Linear that runs. Empty if the model itself is that layer.
+
+    Args:
+        module: any module; a copy of it runs.
+        inputs: a small batch of samples.
+
+    Raises:
+        UserError: no nn.Linear runs, or the model cannot be run on these samples.
+    """
+    ran: list[str] = []
+    replica = copy.deepcopy(module)
+    for name, layer in replica.named_modules():
+        if isinstance(layer, nn.Linear):
+            layer.register_forward_hook(lambda *_, name=name: ran.append(name))
+    output_shape(replica, inputs)
+    if not ran:
+        raise UserError(
+            f"{type(module).__name__} runs no nn.Linear, so its output layer cannot be found",
+            expected="a model that ends in an nn.Linear",
+            why="the output layer is the last nn.Linear that runs",
+            fix="choose such a model, or do without what is asked of its output layer",
+        )
+    return ran[-1]
 
 
 def _outputs(_: nn.Module, __: tuple[Any, ...], outputs: Any) -> Any:

@@ -64,7 +64,7 @@ class VisitRecord:
         epochs: passes over the client's samples truly made.
         samples: samples trained on, counted as often as they were used.
         held: samples that the client holds.
-        forward_samples: samples of extra forward passes (frozen models, scores).
+        forward_samples: samples of extra forward passes (frozen models, scores, drawn labels).
         loss: mean training loss over the samples trained on.
         update_norm: Euclidean length of the update.
         bytes_down, bytes_up: what travelled.

@@ -75,19 +75,38 @@ class GradientNorm(Detector):
 @final
 @dataclass(frozen=True, kw_only=True)
 class FisherTrace(Detector):
-    """FedFIM: the trace of the empirical Fisher information at the received model.
+    """FedFIM: the trace of the Fisher information at the received model.
 
-    The mean over a client's samples of the squared norm of that sample's own gradient, in eval mode, for the labels in
-    the data. One gradient per sample and visit: by far the dearer detector.
+    The mean over a client's samples of |grad loss(w, x_i, y_i)|^2, the squared norm of that sample's own gradient, in
+    eval mode. With the labels in the data this is the empirical Fisher. With one label per sample drawn from what the
+    model itself predicts, it is an unbiased estimate of the Fisher information, which does not ask who is right: zero
+    for a model that is certain.
 
-    Reference: FedCL, section 3 and appendix (see `CriticalPeriods`).
+    What the model predicts is read from its task: one of the classes, or the next character, by the softmax; each
+    label on its own by the sigmoid; numbers from a normal distribution around the outputs of variance d / 2 each, for
+    which the mean squared error of d numbers is the negative log-likelihood. The loss of `multilabel` is that of C
+    labels divided by C, unless it is summed, so the trace there is that of the Fisher information divided by C^2.
+
+    One gradient per sample and visit, and one forward pass more for the model's labels: by far the dearer detector.
+
+    Args:
+        labels: "data" or "model", where they come from. Both may be watched at once.
+
+    Reference: FedCL, section 3 and appendix (see `CriticalPeriods`). On the difference: Kunstner, Balles, Hennig,
+    "Limitations of the Empirical Fisher Approximation for Natural Gradient Descent", NeurIPS 2019.
     """
 
+    labels: Literal["data", "model"] = "data"
+
     def needs(self) -> frozenset[Need]:
-        return frozenset({"fisher"})
+        return frozenset({self._measure})
 
     def value(self, report: Report) -> float:
-        return report.measures["fisher"]
+        return report.measures[self._measure]
+
+    @property
+    def _measure(self) -> Need:
+        return "fisher" if self.labels == "data" else "fisher_model"
 
 
 @final

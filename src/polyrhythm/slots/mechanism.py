@@ -25,7 +25,7 @@ from polyrhythm.slots.budgets import Budgets
 from polyrhythm.vectors import Spans
 from polyrhythm.wires import Model, Report, State
 
-Need = Literal["previous", "travel", "horizon", "gradient_square", "fisher", "expert", "base"]
+Need = Literal["previous", "travel", "horizon", "gradient_square", "fisher", "fisher_model", "expert", "base"]
 """What a mechanism asks of the cores:
 
 - "previous": the client's last local model, stored once for all who ask;
@@ -33,6 +33,7 @@ Need = Literal["previous", "travel", "horizon", "gradient_square", "fisher", "ex
 - "horizon": the number of versions, known before the run starts;
 - "gradient_square": the mean squared norm of the clipped gradients of a visit, as a measure of its report;
 - "fisher": the trace of the empirical Fisher information at the received model, as a measure of the report;
+- "fisher_model": the trace of the Fisher information itself, for labels drawn from that model, as another measure;
 - "expert": the loss of each sample under an expert, a model trained before, which every client then has;
 - "base": in a release, the weights that every client was sent, kept at the server while somebody works on them.
 """
