@@ -158,6 +158,9 @@ class Classification(Task):
     def losses(self, outputs: Tensor, targets: Tensor) -> Tensor:
         return functional.cross_entropy(_full_precision(outputs), targets, reduction="none")
 
+    def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        return functional.cross_entropy(_full_precision(outputs), targets)
+
     def objective(self, loss: Tensor, outputs: Tensor) -> Tensor:
         return _smoothed(self.smoothing, loss, outputs)
 
@@ -198,6 +201,9 @@ class NextCharacter(Task):
 
     def losses(self, outputs: Tensor, targets: Tensor) -> Tensor:
         return functional.cross_entropy(_full_precision(_last_position(outputs)), targets, reduction="none")
+
+    def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        return functional.cross_entropy(_full_precision(_last_position(outputs)), targets)
 
     def objective(self, loss: Tensor, outputs: Tensor) -> Tensor:
         return _smoothed(self.smoothing, loss, _last_position(outputs))

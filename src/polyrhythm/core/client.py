@@ -96,13 +96,15 @@ class _Path:
     gradient_samples: int = 0
     measures: Mapping[str, float] = field(default_factory=dict)
     _unused: set[tuple[int, int]] = field(default_factory=set)
-    _losses: Tensor = field(default_factory=lambda: torch.zeros((), dtype=torch.float64))
+    _losses: list[Tensor] = field(default_factory=list)  # read at the end, so that no step waits for a number
+    _weights: list[int] = field(default_factory=list)
 
     def add(self, rate: float, computed: Computed, samples: int, cursor: tuple[int, int]) -> None:
         unused = {(s.offset, s.size) for s in computed.unused}
         self._unused = unused if not self.rates else self._unused & unused
         self.rates.append(rate)
-        self._losses += computed.loss.double() * samples
+        self._losses.append(computed.loss)
+        self._weights.append(samples)
         self.samples += samples
         self.cursor = cursor
 
@@ -113,7 +115,12 @@ class _Path:
 
     @property
     def loss(self) -> float | None:
-        return self._losses.item() / self.samples if self.samples else None
+        if not self.samples:
+            return None
+        total = 0.0
+        for loss, weight in zip(torch.stack(self._losses).double().tolist(), self._weights, strict=True):
+            total += loss * weight
+        return total / self.samples
 
 
 @final
@@ -217,7 +224,7 @@ class _Training:
             rate=path.rates[0] if path.rates else 0.0,
             idle=path.idle,
         )
-        trained = Model(weights=self.engine.weights.clone(), buffers=self.engine.buffers())
+        buffers = self.engine.buffers()
         parts, extras = {}, {}
         for key, mechanism in self.recipe.mechanisms():
             parts[key], extras[key] = mechanism.finish(self.setup, self.parts[key], self._brief(key), outcome)
@@ -225,13 +232,15 @@ class _Training:
             parts={k: s for k, s in parts.items() if s},
             cursor=path.cursor,
             optimiser=moments if self.recipe.optimiser.keep_state else {},
-            previous=trained if "previous" in self.recipe.needs() else None,
+            previous=Model(weights=self.engine.weights.clone(), buffers=buffers)
+            if "previous" in self.recipe.needs()
+            else None,
         )
         report = _report(
             self.assignment,
             self.visit.held,
             update=outcome.update,
-            buffers=trained.buffers,
+            buffers=buffers,
             steps=outcome.steps,
             samples=path.samples,
             forward_samples=self.engine.forward_samples,

@@ -1,0 +1,109 @@
+"""Two programs doing the same rounds, one after the other and in turn, so that both meet the same neighbours."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from polyrhythm.bench import bare
+from polyrhythm.bench.works import experiment, write_job
+from polyrhythm.errors import RunFailed, UserError, unknown
+
+ALIKE = 1e-3
+"""How far the weights may lie apart after one round, as a share of their way: roundings grow along a path."""
+
+
+def duel(name: str, *, against: str | None, repeats: int, options: Sequence[str] = (), workers: int = 1) -> dict[str, Any]:
+    """Measures one work.
+
+    Both programs are processes of their own, with one thread for each worker. They take the same initial weights and
+    the same batches, make one round to warm up, and then one after the other in turn.
+
+    Args:
+        name: of the work.
+        against: "bare" for the loop by hand; None for ours alone.
+        repeats: rounds that are measured.
+        options: of our program.
+        workers: of the loop by hand.
+
+    Raises:
+        UserError: no such work.
+        RunFailed: a program failed, or the two did not do the same work.
+    """
+    if name not in bare.WORKS:
+        raise unknown("work", name, bare.WORKS)
+    rounds = repeats + 1
+    with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as running:
+        job = Path(folder) / "job.pt"
+        write_job(experiment(name, rounds), rounds, job)
+        commands = {
+            "ours": ["-m", "polyrhythm.bench.ours", name, f"--rounds={rounds}", f"--path={job}.ours", *options]
+        }
+        if against is not None:
+            commands[against] = [str(Path(bare.__file__)), name, f"--workers={workers}", f"--job={job}"]
+        programs = {who: running.enter_context(_started(command)) for who, command in commands.items()}
+        told: dict[str, list[dict[str, float]]] = {who: [] for who in programs}
+        for number in range(rounds):
+            for who, program in programs.items():
+                told[who].append(_next_round(who, program))
+            if number == 0 and against is not None:
+                apart = _difference(job, against)
+        found: dict[str, Any] = {"work": name, "repeats": repeats}
+        for who, all_rounds in told.items():
+            for key in ("seconds", "processor"):
+                values = [r[key] for r in all_rounds[1:]]
+                found[f"{who}_{key}"] = {"median": statistics.median(values), "min": min(values), "all": values}
+            found[f"{who}_loss"] = all_rounds[-1]["loss"]
+        if against is not None:
+            found["ratio"] = _ratio(found, against, "seconds", "median")
+            found["ratio_of_minima"] = _ratio(found, against, "seconds", "min")
+            found["difference"] = apart
+    return found
+
+
+def _ratio(found: dict[str, Any], against: str, what: str, of: str) -> float:
+    return float(found[f"ours_{what}"][of] / found[f"{against}_{what}"][of])
+
+
+@contextlib.contextmanager
+def _started(command: list[str]) -> Iterator[subprocess.Popen[str]]:
+    program = subprocess.Popen([sys.executable, *command], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    try:
+        yield program
+    finally:
+        # The end of its input ends it.
+        program.communicate()
+
+
+def _next_round(who: str, program: subprocess.Popen[str]) -> dict[str, float]:
+    assert program.stdin is not None
+    assert program.stdout is not None
+    try:
+        program.stdin.write("go\n")
+        program.stdin.flush()
+    except BrokenPipeError:
+        raise RunFailed(f"{who} ended before all rounds were made") from None
+    line = program.stdout.readline()
+    if not line:
+        raise RunFailed(f"{who} ended before all rounds were made")
+    told: dict[str, float] = json.loads(line)
+    return told
+
+
+def _difference(job: Path, against: str) -> float:
+    """How far the weights lie apart, as a share of the way that they went."""
+    start = torch.cat([w.flatten() for w in torch.load(job)["weights"]])
+    ours, other = (torch.cat([w.flatten() for w in torch.load(f"{job}.{who}")]) for who in ("ours", against))
+    apart = float((ours - other).norm() / (ours - start).norm())
+    if not apart < ALIKE:
+        raise RunFailed(f"after a round the weights lie {apart:.2g} of their way apart: the two did not do the same work")
+    return apart

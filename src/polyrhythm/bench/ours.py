@@ -1,0 +1,64 @@
+"""The measured process of a benchmark: a whole run with its record, one round for each line that is read."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+import time
+from collections.abc import Mapping
+from typing import Any, final
+
+import torch
+
+from polyrhythm.bench.works import experiment
+from polyrhythm.runs.recorder import Recorder
+from polyrhythm.runs.records import ModelView, Plan, RunStatus, VersionRecord, VisitRecord
+from polyrhythm.session import carry_out
+
+
+@final
+class _Gate:
+    """Lets a run go on by one round for each line on standard input, and says how long it took."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._wall = self._processor = 0.0
+
+    def begin(self, plan: Plan) -> None:
+        """Nothing to prepare."""
+
+    def visit(self, record: VisitRecord) -> None:
+        """A visit is a part of its round."""
+
+    def version(self, record: VersionRecord, model: ModelView) -> None:
+        if record.version:
+            told = {
+                "seconds": time.perf_counter() - self._wall,
+                "processor": time.process_time() - self._processor,
+                "loss": record.train_loss,
+            }
+            torch.save(list(model().values()), self._path)
+            print(json.dumps(told), flush=True)
+        if not sys.stdin.readline():
+            raise KeyboardInterrupt("measured")
+        self._wall, self._processor = time.perf_counter(), time.process_time()
+
+    def end(self, status: RunStatus, reason: str, summary: Mapping[str, Any]) -> None:
+        """Everything has been told."""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("work")
+    parser.add_argument("--rounds", type=int, required=True)
+    parser.add_argument("--path", required=True)
+    given = parser.parse_args()
+    of = experiment(given.work, given.rounds + 1)  # one more than are measured, since the last one is evaluated
+    with tempfile.TemporaryDirectory() as folder:
+        carry_out(of, [Recorder(folder), _Gate(given.path)])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,135 @@
+"""The benchmarks' works as experiments, and as lists of batches for a program that knows nothing of polyrhythm."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import final
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from polyrhythm.bench import bare
+from polyrhythm.core.interfaces import ClientData, Computed, Opening
+from polyrhythm.data import ArraySamples, Federation
+from polyrhythm.data.federation import Shares
+from polyrhythm.data.partitions import Iid
+from polyrhythm.drivers.inline import InlineDriver
+from polyrhythm.experiment import Evaluation, Experiment
+from polyrhythm.models.catalogue import find
+from polyrhythm.papers import fedavg
+from polyrhythm.slots.correction import Correction
+from polyrhythm.slots.mechanism import Model, Setup
+from polyrhythm.slots.order import Lens
+from polyrhythm.streams import torch_seed
+from polyrhythm.vectors import Buffers, Layout
+
+SEED = 0
+
+
+def experiment(name: str, rounds: int) -> Experiment:
+    """A work as an experiment; evaluated only at its two ends."""
+    work = bare.WORKS[name]
+    inputs, targets = bare.made_up(work)
+    samples = ArraySamples(inputs, targets)
+    length = {"steps": work.steps} if work.steps else {"epochs": work.epochs}
+    recipe = fedavg(
+        cohort=work.cohort,
+        batch=work.batch,
+        lr=work.lr,
+        momentum=work.momentum,
+        weight_decay=work.decay,
+        **length,  # type: ignore[arg-type]
+    )
+    federation = Federation(
+        name=f"made up as {name}",
+        task="next_character" if len(work.shape) == 1 else "classification",
+        classes=tuple(map(str, range(work.classes))),
+        shares=Shares.of(samples, np.arange(len(samples)), np.full(work.clients, work.samples)),
+        test=ArraySamples(inputs[:10], targets[:10]),
+        validation=None,
+        local_tests=None,
+        names=(),
+        partition=Iid(),
+        notes=(),
+    )
+    return Experiment(
+        federation=federation,
+        model=functools.partial(find(work.name), **work.settings),
+        recipe=recipe,
+        rounds=rounds,
+        seed=SEED,
+        evaluation=Evaluation(every=rounds + 1),
+    )
+
+
+def write_job(of: Experiment, rounds: int, path: Path) -> None:
+    """Writes the initial weights, and the visits of every round with their seeds and batches."""
+    listener = _Listener(of)
+    setup = Setup(size=16, dtype=torch.float32, population=of.federation.clients, horizon=rounds, seed=of.seed)
+    driver = InlineDriver(of.recipe, setup, listener, listener.holding, of.world())
+    for _ in driver.moments(Model(weights=torch.zeros(16), buffers=())):
+        pass
+    cohort = len(listener.visits) // rounds
+    weights = of.engine.initial().weights
+    torch.save(
+        {
+            "weights": [s.of(weights).clone() for s in of.engine.layout.segments],
+            "rounds": [listener.visits[i : i + cohort] for i in range(0, cohort * rounds, cohort)],
+        },
+        path,
+    )
+
+
+@final
+class _Listener:
+    """An engine that computes nothing and notes which samples it is given."""
+
+    layout = Layout((), (), torch.float32, 16)
+    single_sample_fails = False
+    forward_samples = 0
+
+    def __init__(self, of: Experiment) -> None:
+        self._of = of
+        self._indices = torch.empty(0, dtype=torch.int64)
+        self._made = dict[int, int]()
+        self.visits: list[tuple[int, list[Tensor]]] = []
+        self.weights, self.gradient = torch.zeros(16), torch.zeros(16)
+
+    def holding(self, client: int) -> ClientData:
+        """A client's samples, of which this remembers which they are."""
+        visit = self._made[client] = self._made.get(client, -1) + 1
+        self._indices = self._of.federation.indices(client)
+        self.visits.append((torch_seed(self._of.seed, "network", client, visit), []))
+        return self._of.data_of(client)
+
+    def open(self, visit: Opening) -> None:
+        """Nothing to load."""
+
+    def compute(
+        self,
+        inputs: Tensor,
+        targets: Tensor,
+        positions: np.ndarray,
+        terms: Sequence[Correction] = (),
+        watch: str | None = None,
+    ) -> Computed:
+        self.visits[-1][1].append(self._indices.index_select(0, torch.from_numpy(positions)))
+        return Computed(torch.zeros(()), ())
+
+    def stepped(self) -> None:
+        """Nothing to refresh."""
+
+    def buffers(self) -> Buffers:
+        return ()
+
+    def evaluate(self, model: Model, data: ClientData, positions: np.ndarray | None = None) -> Mapping[str, float]:
+        raise NotImplementedError
+
+    def lens(self) -> Lens:
+        return None  # type: ignore[return-value]  # a shuffled order looks at nothing
+
+    def fisher(self, model: Model, data: ClientData, *, labels: np.random.Generator | None = None) -> float:
+        raise NotImplementedError
