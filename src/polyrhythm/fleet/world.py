@@ -12,7 +12,7 @@ import numpy as np
 
 from polyrhythm.fleet.costs import Load, Spent
 from polyrhythm.fleet.fleet import Fleet
-from polyrhythm.fleet.parts import Device, Place
+from polyrhythm.fleet.parts import Device, Place, Timetable
 from polyrhythm.streams import stream
 
 
@@ -62,7 +62,7 @@ class World:
     @functools.cached_property
     def everybody_is_there(self) -> bool:
         """Whether nobody is ever away, so that nobody has to look."""
-        return self.fleet.availability.always and not self.fleet.faults.crash and self.fleet.energy.battery is None
+        return self.fleet.everybody_is_there
 
     @functools.lru_cache(maxsize=65536)  # noqa: B019  # a world lives as long as its run
     def device(self, client: int) -> Device:
@@ -95,9 +95,30 @@ class World:
         """When the next client comes that is away now and not excluded, and who; None if nobody will. O(population)."""
         if self.everybody_is_there:
             return None
-        away = (c for c in map(int, self.eligible) if c not in exclude and not self.span(c, now)[0])
-        first = min(((self._comes(client, now), client) for client in away), default=(math.inf, -1))
-        return first if first[0] < math.inf else None
+        times = self._coming(now)
+        while len(times) and times[first := int(times.argmin())] < math.inf:
+            client = int(self._clients[first])
+            if client not in exclude:
+                return float(times[first]), client
+            times[first] = math.inf
+        return None
+
+    def _coming(self, now: float) -> np.ndarray:
+        """When each eligible client comes that is away now; infinity for who is there, or never will be."""
+        if isinstance(self._presence, Timetable):
+            times = self._presence.comes(self._clients, now)
+            times[times <= now] = math.inf
+            odd = np.flatnonzero(np.isin(self._clients, [*self._back, *self._charge]))
+        else:
+            times, odd = np.empty(len(self._clients)), np.arange(len(self._clients))
+        for place in odd:
+            client = int(self._clients[place])
+            times[place] = math.inf if self.span(client, now)[0] else self._comes(client, now)
+        return times
+
+    @functools.cached_property
+    def _clients(self) -> np.ndarray:
+        return np.asarray(self.eligible, dtype=np.int64)
 
     def _comes(self, client: int, now: float) -> float:
         """When a client is there for the first time from now on."""
@@ -110,7 +131,7 @@ class World:
 
     def price(self, client: int, load: Load, now: float) -> Spent:
         """What a visit costs if nothing interrupts it."""
-        energy = self.fleet.energy
+        energy, per_flop = self.fleet.energy, self.device(client).joules_per_flop
         down = self._line.seconds(client, "down", load.bytes_down, now)
         compute = self.device(client).seconds(load.samples, load.forward_samples, load.flops)
         up = self._line.seconds(client, "up", load.bytes_up, now + down + compute)
@@ -121,7 +142,8 @@ class World:
             flops=load.flops,
             bytes_down=load.bytes_down,
             bytes_up=load.bytes_up,
-            joules=energy.joules_per_flop * load.flops + energy.joules_per_byte * (load.bytes_down + load.bytes_up),
+            joules=(energy.joules_per_flop if per_flop is None else per_flop) * load.flops
+            + energy.joules_per_byte * (load.bytes_down + load.bytes_up),
         )
 
     def undertake(self, dispatch: int, client: int, load: Load, now: float) -> Fate:
