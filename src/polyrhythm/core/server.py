@@ -291,7 +291,7 @@ def _invite(
         weights=state.weights,
         buffers=state.buffers,
         roster=roster,
-        busy=state.busy.keys() | state.resting if state.resting else state.busy,
+        busy=_persistent(state.busy).update(dict.fromkeys(state.resting, -1)) if state.resting else state.busy,
         in_flight=state.training,
         surplus=recipe.release.surplus,
         occasion=occasion,
