@@ -36,9 +36,8 @@ def main(path: str) -> None:
     print(f"time, one lognormal:   median {median:.2f} ms, sigma {sigma:.4f}; D = {alone:.3f}")
     medians, sigmas, shares = two_lognormals(times)
     two = distance(times, mixture(medians, sigmas, shares))
-    print(
-        f"time, two lognormals:  medians {_list(medians)} ms, sigmas {_list(sigmas)}, shares {_list(shares)}; D = {two:.3f}"
-    )
+    print(f"time, two lognormals:  medians {_list(medians)} ms, sigmas {_list(sigmas)}, shares {_list(shares)}", end="")
+    print(f"; D = {two:.3f}")
     rounded = mixture([shipped.FAST_MS, shipped.SLOW_MS], shipped.SPREAD, shipped.SHARES)
     print(f"  as in the package:   D = {distance(times, rounded):.3f}")
     median, sigma = lognormal(rates)

@@ -248,7 +248,7 @@ class Experiment:
     @functools.cached_property
     def memory_needed(self) -> int:
         """What a visit needs in bytes, at the very least."""
-        return least_memory(self.recipe, self.setup, self.engine.layout)
+        return least_memory(self.recipe, self.engine.layout)
 
     def notices(self) -> tuple[str, ...]:
         """What a reader of the results should know."""

@@ -11,7 +11,7 @@ from polyrhythm.vectors import Layout, bytes_of
 _OF_TRAINING = 4  # the weights as received, the weights, the gradient, and the update
 
 
-def least_memory(recipe: Recipe, setup: Setup, layout: Layout) -> int:
+def least_memory(recipe: Recipe, layout: Layout) -> int:
     """A lower bound for the bytes that a training visit keeps at the same time.
 
     Counted are the vectors of P weights: those received, those being trained, the gradient and the update; the state of
@@ -21,9 +21,9 @@ def least_memory(recipe: Recipe, setup: Setup, layout: Layout) -> int:
 
     Args:
         recipe: the method.
-        setup: what is fixed for the run.
         layout: of the vectors.
     """
+    setup = Setup(size=layout.size, dtype=layout.dtype, population=1, horizon=None, seed=0)
     optimiser = recipe.optimiser.start(torch.empty(layout.size, dtype=layout.dtype))
     kept = [mechanism.client_start(setup) for _, mechanism in recipe.mechanisms()]
     vectors = _OF_TRAINING + ("previous" in recipe.needs())

@@ -30,4 +30,4 @@ class _Always:
         return True, math.inf
 
     def comes(self, clients: np.ndarray, now: float) -> np.ndarray:
-        return np.full(len(clients), now)
+        return np.full(len(clients), math.inf)

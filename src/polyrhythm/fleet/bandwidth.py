@@ -129,12 +129,13 @@ def _from_npz(place: Path) -> _Read:
     try:
         # Opened here: NumPy leaves a file open that turns out not to be one of its own.
         with place.open("rb") as file, np.load(file, allow_pickle=False) as stored:
-            times, speeds, offset = (stored[key] for key in ("time_s", "mbps", "offset"))
+            times, speeds, offset = (np.asarray(stored[key]) for key in ("time_s", "mbps", "offset"))
     except KeyError as error:
         raise damaged(place, "arrays", str(error.args[0]), _FORM) from None
     except (OSError, EOFError, ValueError, AttributeError, zipfile.BadZipFile, zlib.error) as error:
         raise damaged(place, "as a whole", f"cannot be read ({error})", _FORM) from None
-    sound = times.shape == speeds.shape == (len(times),) and offset.ndim == 1 and offset.dtype.kind in "iu"
+    numbers = all(array.ndim == 1 and array.dtype.kind in "fiu" for array in (times, speeds, offset))
+    sound = numbers and times.shape == speeds.shape and offset.dtype.kind in "iu"
     if not sound or len(offset) < 2 or offset[0] != 0 or offset[-1] != len(times) or (np.diff(offset) < 1).any():
         raise damaged(place, "array offset", "it does not cut time_s and mbps into traces", _FORM)
     for number, (start, end) in enumerate(itertools.pairwise(offset.tolist())):

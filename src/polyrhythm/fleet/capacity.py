@@ -88,9 +88,11 @@ def _from_json(place: Path) -> list[tuple[float, ...]]:
 
 
 def _capacity(place: Path, client: str, entry: Any) -> tuple[float, ...]:
+    if not isinstance(entry, dict):
+        raise damaged(place, f"client {client}", repr(entry), _FORM)
     values = []
     for name in ("computation", "communication"):
-        value = entry.get(name) if isinstance(entry, dict) else entry
+        value = entry.get(name)
         if not _is_above_zero(value):
             raise damaged(place, f"client {client}", f"{name} = {value!r}", ABOVE_ZERO.words)
         values.append(float(value))

@@ -98,7 +98,7 @@ class Timetable(Presence, Protocol):
     """Who is there, where that can be looked up for many clients at once."""
 
     def comes(self, clients: np.ndarray, now: float) -> np.ndarray:
-        """When each of some clients is there for the first time from now on, [clients]; as `span` has it."""
+        """When each of some clients comes next, later than now, [clients]; infinity for never. As `span` has it."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -61,7 +61,7 @@ class _Periodic:
 
     def comes(self, clients: np.ndarray, now: float) -> np.ndarray:
         if self._settings.always:
-            return np.full(len(clients), now)
+            return np.full(len(clients), math.inf)
         if not len(self._all):
             seed, many = self._place.seed, self._place.population
             self._all = self._shift(uniforms(seed, "zone", many), uniforms(seed, "late", many))
@@ -70,8 +70,8 @@ class _Periodic:
         # As in `cycle_span`: the last moment of coming that is not after now, computed in the one way.
         cycle -= shift + cycle * period + self._toggles[0] > now
         cycle += shift + (cycle + 1) * period + self._toggles[0] <= now
-        there = shift + cycle * period + self._toggles[1] > now
-        return np.where(there, now, shift + (cycle + 1) * period + self._toggles[0])
+        following: np.ndarray = shift + (cycle + 1) * period + self._toggles[0]
+        return following
 
     def _shift(self, zone: Any, late: Any) -> Any:
         """When a client comes for the first time, for one or many."""

@@ -92,7 +92,11 @@ class World:
         return following
 
     def next_arrival(self, now: float, exclude: Container[int] = ()) -> tuple[float, int] | None:
-        """When the next client comes that is away now and not excluded, and who; None if nobody will. O(population)."""
+        """When a client comes next, later than now, and who; None if nobody will.
+
+        Who is there now comes when it has been away. O(population): a million clients take a Python loop, or some
+        operations on arrays where the availability has a timetable.
+        """
         if self.everybody_is_there:
             return None
         times = self._coming(now)
@@ -104,16 +108,14 @@ class World:
         return None
 
     def _coming(self, now: float) -> np.ndarray:
-        """When each eligible client comes that is away now; infinity for who is there, or never will be."""
+        """When each eligible client comes next; infinity for never."""
         if isinstance(self._presence, Timetable):
             times = self._presence.comes(self._clients, now)
-            times[times <= now] = math.inf
             odd = np.flatnonzero(np.isin(self._clients, [*self._back, *self._charge]))
         else:
             times, odd = np.empty(len(self._clients)), np.arange(len(self._clients))
         for place in odd:
-            client = int(self._clients[place])
-            times[place] = math.inf if self.span(client, now)[0] else self._comes(client, now)
+            times[place] = self._comes(int(self._clients[place]), now)
         return times
 
     @functools.cached_property
@@ -121,11 +123,15 @@ class World:
         return np.asarray(self.eligible, dtype=np.int64)
 
     def _comes(self, client: int, now: float) -> float:
-        """When a client is there for the first time from now on."""
+        """When a client that is away, now or later, is there again for the first time."""
+        away = False
         for _ in range(_CHANGES):  # it may come back while it is being charged, and be away again when that is done
             there, until = self.span(client, now)
-            if there or until == math.inf:
-                return now if there else math.inf
+            if there and away:
+                return now
+            if until == math.inf:
+                break
+            away = not there
             now = until
         return math.inf
 
