@@ -16,8 +16,9 @@ def least_memory(recipe: Recipe, layout: Layout) -> int:
 
     Counted are the vectors of P weights: those received, those being trained, the gradient and the update; the state of
     the local optimiser; what the recipe's parts keep at a client from one visit to the next; and the last local model,
-    if a part asks for it. Not counted is what depends on how a device does its work: activations, samples, buffers, and
-    the program itself. So a device with less can certainly not take part, and one with more may still not be able to.
+    if a part asks for it. Not counted is what the server sends beside the weights, and what depends on how a device
+    does its work: activations, samples, buffers, and the program itself. So a device with less can certainly not take
+    part, and one with more may still not be able to.
 
     Args:
         recipe: the method.
