@@ -5,10 +5,11 @@ from __future__ import annotations
 import bisect
 import functools
 import math
-from collections.abc import Mapping
+from array import array
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeGuard, final
+from typing import Any, NamedTuple, final
 
 from polyrhythm.fleet.cycles import cycle_span
 from polyrhythm.fleet.draws import Rows, row_of, uniform_of
@@ -60,8 +61,7 @@ class AvailabilityTrace(Availability):
         self._entries  # noqa: B018  # read now, so that a damaged file is refused before anything runs
 
     @functools.cached_property
-    def _entries(self) -> list[tuple[tuple[float, ...], float]]:
-        """Toggles and length of each recording."""
+    def _entries(self) -> list[_Entry]:
         place = Path(self.path)
         found = read_json(place, _FORM)
         if not isinstance(found, dict) or not found:
@@ -76,44 +76,61 @@ class AvailabilityTrace(Availability):
 
 
 @final
+class _Entry(NamedTuple):
+    """One recording: when it came, when it went, and how long it was recorded."""
+
+    came: Sequence[float]
+    went: Sequence[float]
+    length: float
+
+
+@final
 class _Recorded:
-    def __init__(self, trace: AvailabilityTrace, entries: list[tuple[tuple[float, ...], float]], place: Place) -> None:
+    def __init__(self, trace: AvailabilityTrace, entries: list[_Entry], place: Place) -> None:
         self._trace, self._entries, self._seed = trace, entries, place.seed
+        self._toggles: dict[int, tuple[float, ...]] = {}  # of the rows that somebody has asked about
 
     def span(self, client: int, now: float) -> tuple[bool, float]:
-        trace = self._trace
-        toggles, length = self._entries[row_of(self._seed, "recording", client, len(self._entries), trace.rows)]
+        trace, entries = self._trace, self._entries
+        row = row_of(self._seed, "recording", client, len(entries), trace.rows)
+        if row not in self._toggles:
+            self._toggles[row] = toggles_of(*entries[row])
+        toggles, length = self._toggles[row], entries[row].length
         if toggles == (0.0, length):
             return True, math.inf
         later = trace.spread * uniform_of(self._seed, "later in the recording", client) if trace.spread else 0.0
         return cycle_span(toggles, length, -trace.start - later, now)
 
 
-def _entry(place: Path, client: str, entry: Any) -> tuple[tuple[float, ...], float]:
+def _entry(place: Path, client: str, entry: Any) -> _Entry:
     where = f"client {client}"
     if not isinstance(entry, dict):
         raise damaged(place, where, repr(entry), _FORM)
-    length = entry.get("finish_time")
-    if not _is_time(length) or length == 0:
-        raise damaged(place, where, f"finish_time = {length!r}", "seconds, above 0")
-    came, went = (_times(place, where, entry, name) for name in ("active", "inactive"))
+    length = _as_times([entry.get("finish_time")])
+    if not length or length[0] == 0:
+        raise damaged(place, where, f"finish_time = {entry.get('finish_time')!r}", "seconds, above 0")
+    lists = []
+    for name in ("active", "inactive"):
+        times = _as_times(entry.get(name))
+        if times is None:
+            raise damaged(place, where, f"{name} is no list of times", "seconds, 0 or more")
+        lists.append(times)
+    came, went = lists
     if len(came) != len(went):
         raise damaged(place, where, f"{len(came)} times in active and {len(went)} in inactive", "as many of both")
-    return toggles_of(came, went, float(length)), float(length)
+    return _Entry(came, went, length[0])
 
 
-def _times(place: Path, where: str, entry: Mapping[str, Any], name: str) -> list[float]:
-    times = entry.get(name)
-    if not isinstance(times, list) or not all(map(_is_time, times)):
-        raise damaged(place, where, f"{name} is no list of times", "seconds, 0 or more")
-    return times
+def _as_times(values: object) -> Sequence[float] | None:
+    """A list of times, 8 bytes each; None if it is none. Written for millions of them."""
+    try:
+        times = array("d", values) if isinstance(values, list) else None
+    except (TypeError, OverflowError):
+        return None
+    return None if times is None or (times and not (min(times) >= 0 and math.isfinite(sum(times)))) else times
 
 
-def _is_time(value: object) -> TypeGuard[float]:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value < math.inf
-
-
-def toggles_of(came: list[float], went: list[float], length: float) -> tuple[float, ...]:
+def toggles_of(came: Sequence[float], went: Sequence[float], length: float) -> tuple[float, ...]:
     """When somebody comes, goes, comes, ... in a repetition of so many seconds; from the first coming on, rising.
 
     >>> toggles_of([10, 40], [20, 60], 100)
