@@ -44,7 +44,7 @@ def test_who_has_too_little_is_never_invited() -> None:
     fleet = pr.Fleet(devices=ListedDevices(devices=devices))
     _, log = logged(recipe=PLAIN | pr.local_sgd(momentum=0.9), fleet=fleet, rounds=6)
     assert {visit.client for visit in log.visits} == {0, 2}
-    left_out = "2 of 4 clients are never invited: their devices have less memory than the 300 bytes"
+    left_out = "2 clients are never invited: their devices have less memory than the 300 bytes"
     assert any(notice.startswith(left_out) for notice in log.plans[0].notices)
     _, log = logged(recipe=PLAIN, fleet=fleet, rounds=6)
     assert {visit.client for visit in log.visits} == {0, 1, 2, 3}
@@ -55,6 +55,10 @@ def test_a_cohort_that_memory_cuts_is_told_as_such() -> None:
     devices = (Device(seconds_per_sample=0.001), Device(seconds_per_sample=0.001, memory=1.0))
     made = experiment(fleet=pr.Fleet(devices=ListedDevices(devices=devices)), recipe=pr.fedavg(cohort=3))
     assert any(notice.startswith("cohort 3, but 2 clients can be invited") for notice in made.notices())
+    assert any(notice.startswith("2 clients are never invited") for notice in made.notices())
+    alone = (*[devices[0]] * 3, devices[1])
+    made = experiment(fleet=pr.Fleet(devices=ListedDevices(devices=alone)), recipe=pr.fedavg(cohort=3))
+    assert [notice[:40] for notice in made.notices()] == ["1 client is never invited: its device has"[:40]]
 
 
 def test_memory_of_clients_without_data_does_not_matter() -> None:

@@ -371,7 +371,7 @@ CAPACITIES = "computation_ms_per_sample,communication_kbps\n10,80\n20,160\n"
     "arrivals × a recipe that invites whom it wants",
     "`by_labels` × samples without a class",
 )
-def test_fleets_that_a_recipe_cannot_use_are_told_or_refused() -> None:
+def test_fleets_that_a_recipe_cannot_use_are_told_or_refused(tmp_path: Path) -> None:
     small = fleets.ListedDevices(devices=(fleets.Device(seconds_per_sample=1.0, memory=60.0),))
     with pytest.raises(UserError, match="the most memory that any device has is 60 bytes"):
         logged(fleet=fleets.Fleet(devices=small))
@@ -384,6 +384,9 @@ def test_fleets_that_a_recipe_cannot_use_are_told_or_refused() -> None:
     assert plain["digest"] == logged()[0]["digest"]
     assert any("clients come by themselves" in notice for notice in log.plans[0].notices)
     numbers = replace(collection(), task="regression", classes=(), train=regression(60), test=regression(15))
+    (tmp_path / "a.csv").write_text("time,client\n0,1\n1,4\n")
+    with pytest.raises(UserError, match=r"line 3: client = 4"):
+        experiment(fleet=fleets.Fleet() | fleets.ArrivalTrace(path=tmp_path / "a.csv")).world()
     with pytest.raises(UserError, match="samples without classes"):
         logged(federation=dealt(numbers, [30, 30]), fleet=fleets.Fleet() | fleets.ByLabels())
 

@@ -260,9 +260,10 @@ class Experiment:
             they = f"1 client {one}: it takes" if there == 1 else f"{there} clients {some}: all of them take"
             notes.append(f"cohort {asked}, but {they} part in every version")
         if without:
+            one, some = "client is never invited: its device has", "clients are never invited: their devices have"
             notes.append(
-                f"{without:,} of {self.federation.clients:,} clients are never invited: their devices have less memory "
-                f"than the {self.memory_needed:,} bytes that a visit needs at least"
+                f"{without:,} {one if without == 1 else some} less memory than the {self.memory_needed:,} bytes that a "
+                "visit needs at least"
             )
         if self.fleet.arrivals is not None and not any(isinstance(p, OnArrival) for p in self.recipe.parts()):
             notes.append("clients come by themselves, but this recipe does not wait for them: it invites whom it wants")

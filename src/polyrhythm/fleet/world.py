@@ -56,6 +56,7 @@ class World:
         self._place = Place(population=population, seed=seed, labels=labels)
         self._line = fleet.links.bind(self._place)
         self._presence = fleet.availability.bind(self._place)
+        self._coming_by_themselves = None if fleet.arrivals is None else fleet.arrivals.bind(self._place)
         self._back: dict[int, float] = {}  # when a broken device is there again
         self._charge: dict[int, tuple[float, float]] = {}  # joules left, and when that was so
 
@@ -79,9 +80,9 @@ class World:
 
     def arrivals(self) -> Callable[[], tuple[float, int]] | None:
         """Gives the next client that comes by itself, (time, client), each time it is called; None if none do."""
-        if self.fleet.arrivals is None:
+        source, holding = self._coming_by_themselves, frozenset(int(c) for c in self.eligible)
+        if source is None:
             return None
-        source, holding = self.fleet.arrivals.bind(self._place), frozenset(int(c) for c in self.eligible)
 
         def following() -> tuple[float, int]:
             while True:
