@@ -479,8 +479,16 @@ def _models() -> Iterator[str]:
     for name, kind in TASKS.items():
         yield entry(name, kind)
     yield "## Fleets"
-    for name, fleet in {**names.DEVICES, **names.OF_FLEETS}.items():
-        yield entry(name, fleet)
+    yield (
+        "A source, and parts after pipes: `tiers | links(down=1e6) | markov`. The page on [fleets](fleet.md) tells how "
+        "they go together, and which forms of files are read. In Python they are classes of `polyrhythm.fleet`."
+    )
+    yield "### Sources"
+    for name, fleet in {**names.DEVICES, **names.FLEETS}.items():
+        yield entry(name, fleet, level=4)
+    yield "### Parts of a fleet"
+    for name, fleet in names.OF_FLEETS.items():
+        yield entry(name, fleet, level=4)
 
 
 def _record() -> Iterator[str]:

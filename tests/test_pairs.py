@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,9 @@ import torch
 from torch import nn
 
 from laws.world import Federation, Run, alike, near, play, run, same
+from polyrhythm import fleet as fleets
 from polyrhythm.core.client import cut
+from polyrhythm.data import ArraySamples
 from polyrhythm.errors import UserError
 from polyrhythm.papers import fedavg, local_only
 from polyrhythm.recipe import Recipe
@@ -23,6 +26,7 @@ from polyrhythm.slots.correction import ControlVariates, DynamicRegularisation, 
 from polyrhythm.slots.critical import CriticalPeriods, FisherTrace, RandomResize
 from polyrhythm.slots.order import Curriculum
 from polyrhythm.slots.release import Buffer, Standing
+from polyrhythm.slots.rolling import OnArrival
 from polyrhythm.slots.server_step import Adam, Momentum
 from polyrhythm.slots.skipping import BudgetSteps, SkipAndEstimate, SkipAndResendModel, SkipSilently
 from polyrhythm.slots.staleness import SampledStaleness
@@ -32,7 +36,7 @@ from polyrhythm.slots.work import RandomEpochs, Steps
 from polyrhythm.tasks import task
 from polyrhythm.vectors import combine_buffers
 from polyrhythm.wires import Facts
-from small import collection, dealt, logged
+from small import collection, dealt, experiment, logged
 
 BATCH = 4
 EVERYBODY = fedavg(cohort=4, batch=BATCH, epochs=2, lr=0.1)
@@ -356,3 +360,56 @@ def test_label_smoothing_is_in_the_gradients_that_are_taken_and_nowhere_else() -
     for measure in ("fisher", "fisher_model"):
         assert visits[0.0].measures[measure] == visits[0.4].measures[measure]
     assert visits[0.0].measures["fisher"] != visits[0.0].measures["fisher_model"]
+
+
+CAPACITIES = "computation_ms_per_sample,communication_kbps\n10,80\n20,160\n"
+
+
+@row(
+    "a device with too little memory × an invitation",
+    "`on_arrival` × a fleet in which everybody is always there",
+    "arrivals × a recipe that invites whom it wants",
+    "`by_labels` × samples without a class",
+)
+def test_fleets_that_a_recipe_cannot_use_are_told_or_refused(tmp_path: Path) -> None:
+    small = fleets.ListedDevices(devices=(fleets.Device(seconds_per_sample=1.0, memory=60.0),))
+    with pytest.raises(UserError, match="the most memory that any device has is 60 bytes"):
+        logged(fleet=fleets.Fleet(devices=small))
+    waiting = fedavg() | OnArrival() | Buffer(size=2)
+    with pytest.raises(UserError, match="everybody is always there"):
+        experiment(recipe=waiting)
+    for there in (fleets.Poisson(rate=0.1), fleets.Markov(mean_on=1.0, mean_off=1.0), fleets.Faults(crash=0.1)):
+        experiment(recipe=waiting, fleet=fleets.Fleet() | there)
+    plain, log = logged(fleet=fleets.Fleet() | fleets.Poisson(rate=100.0))
+    assert plain["digest"] == logged()[0]["digest"]
+    assert any("clients come by themselves" in notice for notice in log.plans[0].notices)
+    numbers = replace(collection(), task="regression", classes=(), train=regression(60), test=regression(15))
+    (tmp_path / "a.csv").write_text("time,client\n0,1\n1,4\n")
+    with pytest.raises(UserError, match=r"line 3: client = 4"):
+        experiment(fleet=fleets.Fleet() | fleets.ArrivalTrace(path=tmp_path / "a.csv")).world()
+    with pytest.raises(UserError, match="samples without classes"):
+        logged(federation=dealt(numbers, [30, 30]), fleet=fleets.Fleet() | fleets.ByLabels())
+
+
+def regression(many: int) -> ArraySamples:
+    return ArraySamples(torch.zeros(many, 4), torch.zeros(many, 3))
+
+
+@row(
+    "a device trace × links piped on after it",
+    "more clients than a trace has rows × the trace",
+    "energy of a device × energy of the fleet",
+)
+def test_parts_of_a_fleet_that_say_the_same_thing(tmp_path: Path) -> None:
+    (tmp_path / "c.csv").write_text(CAPACITIES)
+    trace = fleets.Fleet() | fleets.DeviceTrace(path=tmp_path / "c.csv")
+    work = fleets.Load(samples=1, bytes_down=10_000)
+    costs = {world.price(c, work, 0.0) for world in [fleets.World(trace, 50, 0, range(50))] for c in range(50)}
+    assert {(round(cost.compute, 6), round(cost.down, 6)) for cost in costs} == {(0.03, 1.0), (0.06, 0.5)}
+    fixed = fleets.World(trace | fleets.FixedLinks(down=1e4), 50, 0, range(50))
+    assert {fixed.price(c, work, 0.0).down for c in range(50)} == {1.0}
+    assert {round(fixed.price(c, work, 0.0).compute, 6) for c in range(50)} == {0.03, 0.06}
+    own = (fleets.Device(seconds_per_sample=1.0, joules_per_flop=3.0), fleets.Device(seconds_per_sample=1.0))
+    fleet = fleets.Fleet(devices=fleets.ListedDevices(devices=own)) | fleets.Energy(joules_per_flop=2.0)
+    world = fleets.World(fleet, 2, 0, range(2))
+    assert [world.price(c, fleets.Load(flops=1), 0.0).joules for c in (0, 1)] == [3.0, 2.0]

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import torch
 
 import polyrhythm as pr
 from polyrhythm.cli import names
 from polyrhythm.errors import UserError
+from polyrhythm.fleet import Every, FixedLinks, Markov, phones
 from polyrhythm.recipe import Recipe
 from polyrhythm.slots.budgets import Levels, SlowShare
 from polyrhythm.slots.critical import CriticalPeriods, FisherTrace, GradientNorm
@@ -96,6 +99,38 @@ def test_fleets_and_their_budgets() -> None:
         names.fleet("unifrm")
     with pytest.raises(UserError, match="unknown part of a fleet"):
         names.fleet("uniform | uniform")
+
+
+def test_fleets_of_every_source_and_part() -> None:
+    """Whatever needs no file can be named alone; parts of one kind take each other's place."""
+    for source in names.DEVICES.keys() - {"listed_devices", "device_trace"}:
+        assert isinstance(names.fleet(source).devices, names.DEVICES[source])
+    for part in names.OF_FLEETS.keys() - {"user_speeds", "bandwidth", "availability", "arrivals"}:
+        made = names.fleet(f"tiers(slowdown=[1, 2]) | {part.replace('_', '-')}")
+        kinds = [type(value) for value in vars(made).values()]
+        assert names.OF_FLEETS[part] in kinds
+    fleet = names.fleet("phones | markov(mean_on=60, mean_off=30) | links(down=1e6) | poisson | every(seconds=60)")
+    assert fleet == phones() | Markov(mean_on=60, mean_off=30) | FixedLinks(down=1e6) | Every(seconds=60)
+
+
+def test_fleets_from_files(tmp_path: Path) -> None:
+    capacity, bandwidth = tmp_path / "c.csv", tmp_path / "b.csv"
+    capacity.write_text("computation_ms_per_sample,communication_kbps\n5,8\n")
+    bandwidth.write_text("trace,time_s,mbps\na,0,1\na,5,1\n")
+    one = names.fleet(f"trace(capacity={capacity}, bandwidth={bandwidth})")
+    other = names.fleet(f"device-trace(path={capacity}) | bandwidth(path={bandwidth})")
+    assert one == other
+    assert names.fleet(f"device_trace(path={capacity})").links == one.devices
+    with pytest.raises(UserError, match="no such file"):
+        names.fleet("trace(capacity=nowhere.json)")
+    with pytest.raises(UserError, match="device_trace without path"):
+        names.fleet("device_trace")
+
+
+def test_a_fleet_begins_with_a_source() -> None:
+    with pytest.raises(UserError) as refused:
+        names.fleet("markov | faults(dropout=0.1)")
+    assert "uniform | markov" in refused.value.fix
 
 
 def test_tasks_with_settings() -> None:
