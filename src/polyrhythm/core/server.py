@@ -7,6 +7,7 @@ over a fixed tree, never in the order of arrival.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import final
@@ -22,7 +23,7 @@ from polyrhythm.slots.participation import Call
 from polyrhythm.slots.release import Standing
 from polyrhythm.slots.weighing import shares
 from polyrhythm.vectors import Buffers, Layout, combine_buffers, first_non_finite, weighted_sum
-from polyrhythm.wires import Arrived, Assignment, Event, Facts, Kind, Lost, Report, Roster, State
+from polyrhythm.wires import Arrived, Assignment, Event, Facts, Kind, Lost, Report, Roster, State, Timer
 
 _NOT_FINITE = "not a finite number"
 
@@ -201,10 +202,10 @@ def receive(recipe: Recipe, setup: Setup, layout: Layout, state: ServerState, ev
     unasked = verdict is not None and state is before
     if over or unasked:
         return Turn(state=state, verdict=verdict)
-    state, released = _give_up(recipe, state, event.time), None
+    state, released = _give_up(recipe, state, event), None
     # Once all that were measured have answered, participation knows what it waited for, and is asked first.
     measured = measuring and not state.measuring
-    if not measured and _ready(recipe, state, event.time):
+    if not measured and _ready(recipe, state, event):
         state, released = _step(recipe, setup, layout, state, event.time)
         if setup.horizon is not None and state.version >= setup.horizon:
             return Turn(state=state, released=released, verdict=verdict)
@@ -219,12 +220,19 @@ def receive(recipe: Recipe, setup: Setup, layout: Layout, state: ServerState, ev
     return replace(turn, released=released, verdict=verdict)
 
 
-def _ready(recipe: Recipe, state: ServerState, now: float) -> bool:
+def _passed(moment: float, event: Event) -> bool:
+    """Whether a moment is over. Of all that arrives at that very moment, nothing is late: only the timer ends it."""
+    return event.time > moment or (event.time == moment and isinstance(event, Timer))
+
+
+def _ready(recipe: Recipe, state: ServerState, event: Event) -> bool:
     if not (state.invited or state.waiting or state.refused):
         return False  # nobody has been invited yet, or everybody's answer went into the last version
-    due, elapsed = recipe.release.due, now - state.began
-    if due is not None and now >= state.began + due:
-        elapsed = max(elapsed, due)  # began + due - began may be a hair less than due
+    due, elapsed = recipe.release.due, event.time - state.began
+    if due is not None:
+        # began + due - began may be a hair more or less than due.
+        over = _passed(state.began + due, event)
+        elapsed = max(elapsed, due) if over else min(elapsed, math.nextafter(due, 0.0))
     standing = Standing(
         waiting=len(state.waiting), in_flight=state.training + state.measuring, invited=state.invited, elapsed=elapsed
     )
@@ -246,12 +254,12 @@ def _oldest(state: ServerState) -> Flight | None:
     return next((f for f in state.flights.values() if not f.given_up), None)
 
 
-def _give_up(recipe: Recipe, state: ServerState, now: float) -> ServerState:
+def _give_up(recipe: Recipe, state: ServerState, event: Event) -> ServerState:
     """Waits no longer for visits that have taken too long."""
     patience, oldest = recipe.release.patience, _oldest(state)
-    if patience is None or oldest is None or now < oldest.sent + patience:
+    if patience is None or oldest is None or not _passed(oldest.sent + patience, event):
         return state
-    late = {d: f for d, f in state.flights.items() if not f.given_up and now >= f.sent + patience}
+    late = {d: f for d, f in state.flights.items() if not f.given_up and _passed(f.sent + patience, event)}
     return _given_up(state, late, f"no answer within {patience:g} s")
 
 
