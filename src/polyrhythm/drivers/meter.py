@@ -36,7 +36,7 @@ class Meter:
         """The work in a training visit to come, on so many samples: no report of it is larger."""
         packed = recipe.compression.size(self._layout)
         up = self._layout.vector_bytes if packed is None else packed
-        up += _bytes_of_buffers(assignment.buffers)
+        up += _size(assignment.buffers)
         up += self._layout.vector_bytes * sum(part.extra_vectors for part in recipe.parts())
         return self._load(assignment, samples, forward_samples, up)
 
@@ -52,7 +52,7 @@ class Meter:
         )
 
     def _sent_down(self, assignment: Assignment) -> int:
-        beside = _bytes_of_buffers(assignment.buffers)
+        beside = _size(assignment.buffers)
         return (
             self._layout.vector_bytes + beside + (bytes_of(assignment.briefs, self._layout) if assignment.briefs else 0)
         )
@@ -63,10 +63,10 @@ class Meter:
             return bytes_of(report.measures, self._layout)
         if report.update is None:
             return 1
-        beside = _bytes_of_buffers(report.buffers)
+        beside = _size(report.buffers)
         update = self._layout.vector_bytes if report.packed is None else report.packed
         return update + beside + (bytes_of(report.extras, self._layout) if report.extras else 0)
 
 
-def _bytes_of_buffers(buffers: Buffers) -> int:
-    return sum(b.numel() * b.element_size() for b in buffers)
+def _size(buffers: Buffers) -> int:
+    return sum(b.numel() * b.element_size() for b in buffers) if buffers else 0
