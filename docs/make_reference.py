@@ -142,6 +142,8 @@ MORE = {
         *("ccfl", "skip_and_estimate", "skip_and_resend_model", "skip_silently", "budget_steps"),
         *("budgets", "slow_share", "listed"),
     ),
+    "compression": ("compress_top_k", "compress_int8", "lossless"),
+    "partial_work": ("partial_work",),
     "curriculum": ("curriculum_fl", "curriculum", "pacing"),
     "client_curriculum": ("client_curriculum",),
     "client_centric": (

@@ -14,9 +14,11 @@ from polyrhythm.papers import fedavg
 from polyrhythm.recipe import Recipe
 from polyrhythm.settings import Settings
 from polyrhythm.slots.client_curriculum import ClientCurriculum
+from polyrhythm.slots.compression import Int8, Lossless, TopK
 from polyrhythm.slots.correction import ControlVariates, DynamicRegularisation, ModelContrast, Prox, VarianceReduction
 from polyrhythm.slots.critical import CriticalPeriods, FisherTrace, RandomResize
 from polyrhythm.slots.order import Curriculum, Shuffled
+from polyrhythm.slots.partial import PartialWork
 from polyrhythm.slots.participation import Sweep, Uniform
 from polyrhythm.slots.release import Buffer, WhenAll
 from polyrhythm.slots.server_step import Adagrad, Adam, AMSGrad, Momentum, Sgd, Yogi
@@ -61,6 +63,7 @@ QUESTIONS: Mapping[str, Sequence[Parts]] = {
         (Epochs(epochs=2), BudgetSteps()),
         (RandomEpochs(epochs=2, spread=1), SkipAndEstimate(storage="mixed", cold_start="exclude"), _STOP),
         (Epochs(epochs=1), SkipSilently(), SkipAndEstimate()),
+        (Epochs(epochs=2), PartialWork(seconds=1.0), SkipAndEstimate(), BudgetSteps()),
     ),
     "order": (
         (Shuffled(),),
@@ -88,6 +91,7 @@ QUESTIONS: Mapping[str, Sequence[Parts]] = {
     ),
     "release": ((WhenAll(),), (Buffer(size=2),)),
     "server step": ((Sgd(),), (Momentum(),), (Adagrad(),), (Adam(),), (Yogi(),), (AMSGrad(),)),
+    "compression": ((Lossless(),), (TopK(share=0.3),), (Int8(),)),
 }
 ANSWERS = tuple(QUESTIONS.values())
 SIZE = math.prod(map(len, ANSWERS))
@@ -119,7 +123,7 @@ def sample(size: int, seed: int = 0) -> list[Choice]:
     """Distinct combinations at random, in which any two answers that can stand together do.
 
     The first ones are made for that: each begins with a pair that has not been seen. What is refused is in the sample
-    too, where a pair met nothing else in twenty draws.
+    too, where a pair met nothing else in sixty draws.
     """
     random = np.random.default_rng(seed)
     chosen: dict[Choice, None] = {}
@@ -136,7 +140,7 @@ def sample(size: int, seed: int = 0) -> list[Choice]:
     return list(chosen)
 
 
-def _completed(fixed: Mapping[int, int], random: np.random.Generator, tries: int = 20) -> Choice:
+def _completed(fixed: Mapping[int, int], random: np.random.Generator, tries: int = 60) -> Choice:
     for _ in range(tries):
         choice = tuple(fixed.get(slot, int(random.integers(len(a)))) for slot, a in enumerate(ANSWERS))
         if isinstance(recipe(choice), Recipe):
