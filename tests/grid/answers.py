@@ -123,7 +123,7 @@ def sample(size: int, seed: int = 0) -> list[Choice]:
     """Distinct combinations at random, in which any two answers that can stand together do.
 
     The first ones are made for that: each begins with a pair that has not been seen. What is refused is in the sample
-    too, where a pair met nothing else in sixty draws.
+    too, where a pair met nothing else in twenty draws.
     """
     random = np.random.default_rng(seed)
     chosen: dict[Choice, None] = {}
@@ -134,13 +134,14 @@ def sample(size: int, seed: int = 0) -> list[Choice]:
             if pair not in seen:
                 choice = _completed(dict(pair), random)
                 chosen[choice] = None
-                seen |= set(itertools.combinations(enumerate(choice), 2))
+                runs = isinstance(recipe(choice), Recipe)
+                seen |= set(itertools.combinations(enumerate(choice), 2)) if runs else {pair}
     while len(chosen) < size:
         chosen[_completed({}, random, tries=1)] = None
     return list(chosen)
 
 
-def _completed(fixed: Mapping[int, int], random: np.random.Generator, tries: int = 60) -> Choice:
+def _completed(fixed: Mapping[int, int], random: np.random.Generator, tries: int = 20) -> Choice:
     for _ in range(tries):
         choice = tuple(fixed.get(slot, int(random.integers(len(a)))) for slot, a in enumerate(ANSWERS))
         if isinstance(recipe(choice), Recipe):

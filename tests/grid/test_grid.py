@@ -148,6 +148,8 @@ def test_a_neutral_part_changes_no_bit_of_any_combination(part: Settings) -> Non
     for number, (choice, made) in enumerate(_some(200, 4)):
         if isinstance(part, Buffer) and not isinstance(made.release, WhenAll):
             continue
+        if isinstance(part, StopOnDrift) and any(isinstance(p, PartialWork) for p in made.parts()):
+            continue  # watching takes time, of which there is less for steps then
         if isinstance(part, TopK) and not isinstance(made.compression, Lossless):
             continue
         try:
