@@ -22,9 +22,12 @@ from polyrhythm.recipe import Recipe
 from polyrhythm.settings import Settings
 from polyrhythm.slots.budgets import Listed
 from polyrhythm.slots.client_curriculum import ClientCurriculum
+from polyrhythm.slots.compression import Int8, TopK
 from polyrhythm.slots.correction import ControlVariates, DynamicRegularisation, ModelContrast, Prox, VarianceReduction
 from polyrhythm.slots.critical import CriticalPeriods, FisherTrace, RandomResize
-from polyrhythm.slots.order import Curriculum
+from polyrhythm.slots.mechanism import Visit
+from polyrhythm.slots.order import Curriculum, Progress
+from polyrhythm.slots.partial import PartialWork
 from polyrhythm.slots.release import Buffer, Standing
 from polyrhythm.slots.rolling import OnArrival
 from polyrhythm.slots.server_step import Adam, Momentum
@@ -290,6 +293,9 @@ REFUSED: dict[str, tuple[Callable[[], Recipe], str]] = {
     "per-step and last models": (lambda: EVERYBODY | PerStep() | SkipAndResendModel(), "not made in"),
     "two skips": (lambda: EVERYBODY | SkipSilently() | SkipAndEstimate(), "contradict"),
     "two stops": (lambda: EVERYBODY | NEVER_STOPS | AFTER_ONE_EPOCH, "contradict"),
+    "compression and last models": (lambda: EVERYBODY | TopK() | SkipAndResendModel(), "would not lead there"),
+    "last models and compression": (lambda: EVERYBODY | SkipAndResendModel() | Int8(), "would not lead there"),
+    "two times": (lambda: EVERYBODY | PartialWork() | PartialWork(seconds=1.0), "contradict"),
     "two cuts": (lambda: EVERYBODY | BudgetSteps() | BudgetSteps(), "contradict"),
     "two sizes": (lambda: EVERYBODY | CriticalPeriods() | RandomResize(), "contradict"),
     "two stalenesses": (lambda: EVERYBODY | SampledStaleness() | SampledStaleness(), "contradict"),
@@ -298,6 +304,7 @@ REFUSED: dict[str, tuple[Callable[[], Recipe], str]] = {
         "that version's turn again",
     ),
     "local and shared": (lambda: local_only() | ControlVariates(), "no release"),
+    "local and compressed": (lambda: local_only() | Int8(), "no release"),
 }
 
 
@@ -307,6 +314,7 @@ REFUSED: dict[str, tuple[Callable[[], Recipe], str]] = {
     "two of control variates, VRL-SGD, FedDyn",
     "FedNova twice",
     "`skip_and_resend_model` × per-step weighing",
+    "compression × `skip_and_resend_model`",
     "two parts that decide whether to skip, when to stop, or how large the cohort is",
     "`local_only` × anything exchanged",
 )
@@ -413,3 +421,43 @@ def test_parts_of_a_fleet_that_say_the_same_thing(tmp_path: Path) -> None:
     fleet = fleets.Fleet(devices=fleets.ListedDevices(devices=own)) | fleets.Energy(joules_per_flop=2.0)
     world = fleets.World(fleet, 2, 0, range(2))
     assert [world.price(c, fleets.Load(flops=1), 0.0).joules for c in (0, 1)] == [3.0, 2.0]
+
+
+@row("compression × control variates", "compression × BatchNorm")
+def test_only_updates_are_compressed() -> None:
+    story = run(EVERYBODY | ControlVariates() | TopK(share=0.1, error_feedback=False), Federation(net="batchnorm"))
+    plain = run(EVERYBODY | ControlVariates(), Federation(net="batchnorm"))
+    for dispatch, report in story.reports.items():
+        assert report.update is not None
+        assert int((report.update != 0).sum()) <= 6  # of 53
+        if report.version == 0:
+            assert same(report.extras, plain.reports[dispatch].extras)
+            assert same(report.buffers, plain.reports[dispatch].buffers)
+
+
+@row("compression × FedNova, per-step weighing, samples")
+def test_what_waits_has_the_weight_of_the_visit_that_sends_it() -> None:
+    story = run(EVERYBODY | RandomEpochs(epochs=3, spread=2) | PerStep() | TopK(share=0.1), Federation(), versions=4)
+    for before, after, released in zip(story.states, story.states[1:], story.released, strict=False):
+        assert released.release is not None
+        reports, shares = released.release.reports, released.release.shares
+        mean = sum(s / r.steps * r.update for s, r in zip(shares, reports, strict=True) if r.update is not None)
+        assert near(after.weights, before.weights + mean)
+
+
+@row("partial work × a rate by step, a curriculum", "partial work × nobody knows the pace")
+def test_a_curriculum_is_paced_over_the_steps_that_are_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+    in_use = Curriculum.in_use
+
+    def noted(self: Curriculum, visit: Visit, progress: Progress) -> int:
+        asked.append(progress.steps)
+        return in_use(self, visit, progress)
+
+    monkeypatch.setattr(Curriculum, "in_use", noted)
+    # A step of 4 takes 4 milliseconds, and scoring 9 samples 3.
+    recipe = fedavg(cohort=1, batch=BATCH, epochs=2) | Curriculum(least=1) | PartialWork(seconds=0.0155)
+    cut, whole = run(recipe, Federation(sizes=(9,))), play(recipe, Federation(sizes=(9,)))
+    assert [r.steps for r in cut.reports.values()] == [3] * 3
+    assert [r.steps for r in whole.reports.values()] == [6] * 3
+    assert set(asked) == {3, 6}

@@ -49,6 +49,11 @@ from polyrhythm.slots.pacing import Pacing
         ),
         ("fedavg | skip_silently(schedule=round_robin)", pr.fedavg() | pr.skip_silently(schedule="round_robin")),
         ("curriculum_fl(pacing=root)", pr.curriculum_fl(pacing="root")),
+        ("fedavg | compress_top_k(share=0.01)", pr.fedavg() | pr.compress_top_k(share=0.01)),
+        ("fedavg | compress-int8(error_feedback=false)", pr.fedavg() | pr.compress_int8(error_feedback=False)),
+        ("fedavg | compress_int8 | lossless", pr.fedavg()),
+        ("fedavg | partial_work(seconds=30)", pr.fedavg() | pr.partial_work(seconds=30)),
+        ("fedprox(mu=0.1, partial=30)", pr.fedprox(mu=0.1, partial=30)),
     ],
 )
 def test_text_and_python_give_the_same_recipe(text: str, recipe: Recipe) -> None:
@@ -69,6 +74,13 @@ def test_every_recipe_and_part_can_be_named() -> None:
     [
         ("fedprx(mu=1)", "unknown recipe 'fedprx'", "'fedprox'"),
         ("fedavg | serveradam", "unknown part 'serveradam'", "'server_adam'"),
+        ("fedavg | compress(share=0.1)", "unknown part 'compress'", "'compress_top_k'"),
+        ("fedavg | compress_top_k(share=2)", "share = 2", "0.01"),
+        (
+            "fedavg | compress_int8 | skip_and_resend_model",
+            "compress_int8 with skip_and_resend_model",
+            "leave compress_int8",
+        ),
         ("fedavg(mu=1)", "unknown setting 'mu' in fedavg", ""),
         ("fedprox(m=1)", "unknown setting 'm' in fedprox", "'mu'"),
         ("prox(mu=1)", "begins with a part", "fedavg | prox(mu=1)"),
