@@ -30,11 +30,12 @@ class Meter:
         """The work in one visit."""
         if self._cost is None:
             self._cost = self._ask()
+        forward = (report.samples + report.gradient_samples + report.forward_samples) * self._cost.forward
         return Load(
             samples=report.samples + report.gradient_samples,
             forward_samples=report.forward_samples,
-            flops=(report.samples + report.gradient_samples) * self._cost.training
-            + report.forward_samples * self._cost.forward,
+            flops=forward + (report.samples + report.gradient_samples) * self._cost.backward,
+            forward_flops=forward,
             bytes_down=self._sent_down(assignment),
             bytes_up=self._sent_up(report),
         )
