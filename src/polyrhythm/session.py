@@ -35,7 +35,7 @@ from polyrhythm.runs.records import (
 from polyrhythm.runs.run import Run
 from polyrhythm.runs.summary import Summary, model_digest
 from polyrhythm.slots.mechanism import Model
-from polyrhythm.threads import one_thread
+from polyrhythm.threads import one_thread, settled_memory
 from polyrhythm.wires import Assignment, Lost, Report
 
 
@@ -68,7 +68,7 @@ def carry_out(experiment: Experiment, observers: Sequence[Observer]) -> dict[str
         UserError: something is wrong that can be known before the first round.
         RunFailed: the run could not go on.
     """
-    with one_thread():
+    with one_thread(), settled_memory():
         session = _Session(experiment, observers)
         status: RunStatus = "failed"
         reason = ""

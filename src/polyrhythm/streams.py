@@ -12,7 +12,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, Protocol, final
 
 import numpy as np
 
@@ -52,6 +52,31 @@ def stream(seed: int, purpose: Purpose, *names: int | str) -> np.random.Generato
     True
     """
     return np.random.Generator(np.random.PCG64(_key(seed, purpose, names)))
+
+
+class Integers(Protocol):
+    """Whatever draws whole numbers, such as a NumPy generator."""
+
+    def integers(self, low: int, high: int) -> int:
+        """A whole number from low to high - 1."""
+
+
+@final
+class FewIntegers:
+    """A few whole numbers for one named draw, without the cost of a generator: they come from the name's hash.
+
+    Making a generator takes as long as the rest of an invitation; where each draw has a name of its own, as when
+    clients are invited one by one, it would be used for one number.
+    """
+
+    def __init__(self, seed: int, purpose: Purpose, *names: int | str) -> None:
+        self._key, self._count = _key(seed, purpose, names), 0
+
+    def integers(self, low: int, high: int) -> int:
+        """A whole number from low to high - 1; for ranges up to 2**32 as good as uniform."""
+        text = (self._key + (self._count << 128)).to_bytes(24, "little")
+        self._count += 1
+        return low + int.from_bytes(hashlib.sha256(text).digest()[:12], "little") % (high - low)
 
 
 def torch_seed(seed: int, purpose: Purpose, *names: int | str) -> int:

@@ -15,6 +15,7 @@ Rules of this file:
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import final
@@ -373,7 +374,7 @@ def combine_buffers(layout: Layout, many: Sequence[Buffers], shares: Sequence[fl
 def first_non_finite(layout: Layout, vector: Tensor) -> str | None:
     """The name of the first parameter with a NaN or an infinity in a vector, or None. One read of the vector."""
     # A sum over finite float32 may overflow, so a non-finite sum only raises the suspicion.
-    if bool(torch.isfinite(vector.sum())):
+    if math.isfinite(vector.sum().item()):
         return None
     bad = (~torch.isfinite(vector)).nonzero()
     return layout.name_at(int(bad[0])) if len(bad) else None

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Container, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, final
 
-import numpy as np
 from torch import Tensor
 
+from polyrhythm.streams import Integers
+from polyrhythm.values import changed
 from polyrhythm.vectors import Buffers, Spans
 
 State = Mapping[str, Any]
@@ -115,7 +116,7 @@ class Report:
 
     def heard(self, *, after: float, at: float) -> Report:
         """The same report with its duration and the time of its arrival."""
-        return replace(self, duration=after, time=at)
+        return changed(self, duration=after, time=at)
 
 
 @final
@@ -160,7 +161,7 @@ class Roster(Protocol):
     def eligible(self) -> int:
         """How many clients may ever be invited: those that hold data."""
 
-    def draw(self, count: int, generator: np.random.Generator, exclude: Container[int]) -> tuple[int, ...]:
+    def draw(self, count: int, generator: Integers, exclude: Container[int]) -> tuple[int, ...]:
         """Up to `count` distinct present clients, drawn uniformly in O(count), none of them in `exclude`.
 
         A smaller count with an equal generator gives a prefix.

@@ -71,7 +71,7 @@ def test_reports_may_arrive_in_any_order(trial: Trial, order: int, parts: Any) -
 def _forgetful(*given: Any) -> Any:
     after, verdict = _TAKE(*given)
     report = given[-1]
-    return replace(after, clients={**after.clients, report.client: Record(begun=report.visit + 1)}), verdict
+    return replace(after, clients={**after.clients, report.client: Record(visits=report.visit + 1)}), verdict
 
 
 @law(

@@ -7,9 +7,10 @@ over a fixed tree, never in the order of arrival.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from typing import final
+from dataclasses import dataclass, field
+from typing import TypeVar, final
 
 import torch
 from immutables import Map
@@ -21,9 +22,11 @@ from polyrhythm.slots.mechanism import Release, Setup
 from polyrhythm.slots.participation import Call
 from polyrhythm.slots.release import Standing
 from polyrhythm.slots.weighing import shares
+from polyrhythm.values import changed
 from polyrhythm.vectors import Buffers, Layout, combine_buffers, first_non_finite, weighted_sum
 from polyrhythm.wires import Arrived, Assignment, Event, Facts, Kind, Lost, Report, Roster, State
 
+Entry = TypeVar("Entry")
 _NOT_FINITE = "not a finite number"
 
 
@@ -58,9 +61,9 @@ class Flight:
 @final
 @dataclass(frozen=True, kw_only=True)
 class Record:
-    """What the server knows of one client: training visits begun, and the last one accepted (-1 for none)."""
+    """What the server knows of one client: training visits that are over, and the last one accepted (-1 for none)."""
 
-    begun: int = 0
+    visits: int = 0
     accepted: int = -1
 
 
@@ -70,7 +73,7 @@ _NEW = Record()
 @final
 @dataclass(frozen=True, kw_only=True)
 class ServerState:
-    """Everything the server remembers.
+    """Everything the server remembers. Its maps are persistent: a changed one costs the logarithm of their size.
 
     Args:
         version: how many steps it has taken.
@@ -84,8 +87,7 @@ class ServerState:
         waiting: accepted reports that are not yet in a version.
         refused: (client, reason) of what was dropped or lost since the last version.
         resting: clients that are not invited again before the next version.
-        clients: what is known of each client that was ever invited. Persistent: a new entry costs the logarithm of
-            their number.
+        clients: what is known of each client that had a visit.
         began: when the work on the next version began.
         invited: training visits begun since then.
         past: the weights of earlier versions that visits under way were sent, by version, where the release needs them.
@@ -96,8 +98,8 @@ class ServerState:
     buffers: Buffers
     parts: Mapping[str, State]
     dispatched: int = 0
-    flights: Mapping[int, Flight] = field(default_factory=dict)
-    busy: Mapping[int, int] = field(default_factory=dict)
+    flights: Mapping[int, Flight] = field(default_factory=Map)
+    busy: Mapping[int, int] = field(default_factory=Map)
     training: int = 0
     measuring: int = 0
     waiting: tuple[Report, ...] = ()
@@ -216,7 +218,14 @@ def receive(recipe: Recipe, setup: Setup, layout: Layout, state: ServerState, ev
     whole = released is not None or measured or idle
     occasion = () if whole else ("dispatch", state.dispatched)
     turn = _invite(recipe, setup, state, roster, now=event.time, occasion=occasion, caller=caller)
-    return replace(turn, released=released, verdict=verdict)
+    return Turn(
+        state=turn.state,
+        assignments=turn.assignments,
+        wake_up=turn.wake_up,
+        wanting=turn.wanting,
+        released=released,
+        verdict=verdict,
+    )
 
 
 def _ready(recipe: Recipe, state: ServerState, now: float) -> bool:
@@ -233,23 +242,23 @@ def _ready(recipe: Recipe, state: ServerState, now: float) -> bool:
 
 def _wake_up(recipe: Recipe, state: ServerState) -> float | None:
     """When the server must look again although nothing happens."""
-    due, patience, oldest = recipe.release.due, recipe.release.patience, _oldest(state)
-    if oldest is None:
+    due, patience = recipe.release.due, recipe.release.patience
+    if (due is None and patience is None) or not (state.training or state.measuring):
         return None
     moments = [] if due is None else [state.began + due]
-    moments += [] if patience is None else [oldest.sent + patience]
-    return min(moments, default=None)
+    moments += [] if patience is None else [_oldest(state) + patience]
+    return min(moments)
 
 
-def _oldest(state: ServerState) -> Flight | None:
-    """The visit that somebody has waited for longest; flights are in the order of dispatch."""
-    return next((f for f in state.flights.values() if not f.given_up), None)
+def _oldest(state: ServerState) -> float:
+    """When the visit was sent that somebody has waited for longest."""
+    return min((f.sent for f in state.flights.values() if not f.given_up), default=math.inf)
 
 
 def _give_up(recipe: Recipe, state: ServerState, now: float) -> ServerState:
     """Waits no longer for visits that have taken too long."""
-    patience, oldest = recipe.release.patience, _oldest(state)
-    if patience is None or oldest is None or now < oldest.sent + patience:
+    patience = recipe.release.patience
+    if patience is None or now < _oldest(state) + patience:
         return state
     late = {d: f for d, f in state.flights.items() if not f.given_up and now >= f.sent + patience}
     return _given_up(state, late, f"no answer within {patience:g} s")
@@ -257,12 +266,12 @@ def _give_up(recipe: Recipe, state: ServerState, now: float) -> ServerState:
 
 def _given_up(state: ServerState, late: Mapping[int, Flight], reason: str) -> ServerState:
     training = sum(f.kind == "train" for f in late.values())
-    return replace(
+    return changed(
         state,
-        flights={**state.flights, **{d: replace(f, given_up=reason) for d, f in late.items()}},
+        flights=_persistent(state.flights).update({d: changed(f, given_up=reason) for d, f in late.items()}),
         training=state.training - training,
         measuring=state.measuring - (len(late) - training),
-        refused=(*state.refused, *((f.client, reason) for f in late.values())),
+        refused=(*state.refused, *((f.client, reason) for _, f in sorted(late.items()))),
     )
 
 
@@ -282,7 +291,7 @@ def _invite(
         weights=state.weights,
         buffers=state.buffers,
         roster=roster,
-        busy=state.busy.keys() | state.resting if state.resting else state.busy,
+        busy=_persistent(state.busy).update(dict.fromkeys(state.resting, -1)) if state.resting else state.busy,
         in_flight=state.training,
         surplus=recipe.release.surplus,
         occasion=occasion,
@@ -291,25 +300,25 @@ def _invite(
     )
     part, invitations = recipe.participation.invite(setup, state.parts[key], call)
     if not invitations:
-        state = replace(state, parts={**state.parts, key: part})
+        state = changed(state, parts={**state.parts, key: part})
         idle = not (state.training or state.measuring)
         wanting = idle or (recipe.participation.fills_places and state.training < recipe.participation.size)
         return Turn(state=state, wanting=wanting, wake_up=_wake_up(recipe, state))
-    flights, busy, clients, past = dict(state.flights), dict(state.busy), _persistent(state.clients), dict(state.past)
+    flights, busy = _persistent(state.flights).mutate(), _persistent(state.busy).mutate()
+    past = dict(state.past)
     briefing = recipe.overriding("brief")
     remembers = "base" in recipe.needs()
     assignments = []
     for number, invitation in enumerate(invitations, start=state.dispatched):
-        client, record = invitation.client, clients.get(invitation.client, _NEW)
+        client, record = invitation.client, state.clients.get(invitation.client, _NEW)
         version = state.version if invitation.version is None else invitation.version
         weights, buffers = state.weights, state.buffers
         if invitation.model is not None:
             weights, buffers = invitation.model.weights, invitation.model.buffers
-        flights[number] = Flight(client=client, kind=invitation.kind, visit=record.begun, version=version, sent=now)
+        flights[number] = Flight(client=client, kind=invitation.kind, visit=record.visits, version=version, sent=now)
         busy[client] = number
         briefs: dict[str, State] = {}
         if invitation.kind == "train":
-            clients = clients.set(client, Record(begun=record.begun + 1, accepted=record.accepted))
             for part_key, mechanism in briefing:
                 if brief := mechanism.brief(setup, state.parts[part_key], client):
                     briefs[part_key] = brief
@@ -319,7 +328,7 @@ def _invite(
             Assignment(
                 dispatch=number,
                 client=client,
-                visit=record.begun,
+                visit=record.visits,
                 accepted=record.accepted,
                 kind=invitation.kind,
                 version=version,
@@ -331,15 +340,14 @@ def _invite(
             )
         )
     training = sum(a.kind == "train" for a in assignments)
-    state = replace(
+    state = changed(
         state,
         parts={**state.parts, key: part},
         dispatched=state.dispatched + len(assignments),
-        flights=flights,
-        busy=busy,
+        flights=flights.finish(),
+        busy=busy.finish(),
         training=state.training + training,
         measuring=state.measuring + len(assignments) - training,
-        clients=clients,
         past=past,
         began=now if call.in_flight == 0 and state.invited == 0 else state.began,
         invited=state.invited + training,
@@ -348,8 +356,8 @@ def _invite(
     return Turn(state=state, assignments=tuple(assignments), wanting=wanting, wake_up=_wake_up(recipe, state))
 
 
-def _persistent(clients: Mapping[int, Record]) -> Map[int, Record]:
-    return clients if isinstance(clients, Map) else Map(clients)
+def _persistent(entries: Mapping[int, Entry]) -> Map[int, Entry]:
+    return entries if isinstance(entries, Map) else Map(entries)
 
 
 def _take(
@@ -367,7 +375,7 @@ def _take(
     if not reason and flight.kind == "measure":
         return _measured(recipe, setup, state, report), Verdict(dispatch=report.dispatch, accepted=True)
     if not reason and recipe.participation.fills_places and (report.substitute or recipe.participation.one_at_a_time):
-        state = replace(state, resting=(*state.resting, flight.client))
+        state = changed(state, resting=(*state.resting, flight.client))
     if not reason and report.substitute == "silence":
         return state, Verdict(dispatch=report.dispatch, accepted=True)
     if not reason and report.substitute:
@@ -376,20 +384,19 @@ def _take(
     reason = reason or _fault(layout, report)
     if reason:
         refused = (*state.refused, (flight.client, reason))
-        return replace(state, refused=refused), Verdict(dispatch=report.dispatch, accepted=False, reason=reason)
-    clients = _persistent(state.clients)
-    record = Record(begun=clients[flight.client].begun, accepted=flight.visit)
+        return changed(state, refused=refused), Verdict(dispatch=report.dispatch, accepted=False, reason=reason)
     parts = state.parts
     if accepting := recipe.overriding("accept"):
         parts = {**parts, **{k: m.accept(setup, parts[k], report) for k, m in accepting}}
-    state = replace(state, waiting=(*state.waiting, report), clients=clients.set(flight.client, record), parts=parts)
+    clients = _persistent(state.clients).set(flight.client, Record(visits=flight.visit + 1, accepted=flight.visit))
+    state = changed(state, waiting=(*state.waiting, report), clients=clients, parts=parts)
     return state, Verdict(dispatch=report.dispatch, accepted=True)
 
 
 def _measured(recipe: Recipe, setup: Setup, state: ServerState, report: Report) -> ServerState:
     key = recipe.key_of(recipe.participation)
     part = recipe.participation.measured(setup, state.parts[key], report)
-    return replace(state, parts={**state.parts, key: part})
+    return changed(state, parts={**state.parts, key: part})
 
 
 def _lose(state: ServerState, lost: Lost) -> tuple[ServerState, Verdict]:
@@ -400,20 +407,24 @@ def _lose(state: ServerState, lost: Lost) -> tuple[ServerState, Verdict]:
     state = _land(state, lost.dispatch)
     if flight.given_up:
         return state, verdict
-    return replace(state, refused=(*state.refused, (flight.client, lost.reason))), verdict
+    return changed(state, refused=(*state.refused, (flight.client, lost.reason))), verdict
 
 
 def _land(state: ServerState, dispatch: int) -> ServerState:
-    flights, busy = dict(state.flights), dict(state.busy)
-    flight = flights.pop(dispatch)
-    del busy[flight.client]
-    trains = flight.kind == "train"
-    return replace(
+    """An assignment is out no more. Its visit counts as one that was not accepted, until it is."""
+    flights, clients = _persistent(state.flights), state.clients
+    flight = flights[dispatch]
+    trains, waited_for = flight.kind == "train", not flight.given_up
+    if trains:
+        accepted = clients.get(flight.client, _NEW).accepted
+        clients = _persistent(clients).set(flight.client, Record(visits=flight.visit + 1, accepted=accepted))
+    return changed(
         state,
-        flights=flights,
-        busy=busy,
-        training=state.training - (trains and not flight.given_up),
-        measuring=state.measuring - (not trains and not flight.given_up),
+        flights=flights.delete(dispatch),
+        busy=_persistent(state.busy).delete(flight.client),
+        clients=clients,
+        training=state.training - (trains and waited_for),
+        measuring=state.measuring - (not trains and waited_for),
     )
 
 
@@ -446,7 +457,7 @@ def _fault(layout: Layout, report: Report) -> str:
 def _step(recipe: Recipe, setup: Setup, layout: Layout, state: ServerState, now: float) -> tuple[ServerState, Released]:
     reports = tuple(sorted(state.waiting, key=lambda r: r.dispatch))
     state, refused = _close(recipe, state)
-    settled = replace(state, version=state.version + 1, waiting=(), refused=(), resting=(), began=now, invited=0)
+    settled = changed(state, version=state.version + 1, waiting=(), refused=(), resting=(), began=now, invited=0)
     facts = [_facts(state.version, r) for r in reports]
     weights = shares(recipe.sharing.claims(facts)) if facts else None
     if weights is None or len(reports) < recipe.release.least:
@@ -469,7 +480,7 @@ def _step(recipe: Recipe, setup: Setup, layout: Layout, state: ServerState, now:
         weights=state.weights,
         bases=tuple(state.past[r.version] for r in reports) if "base" in recipe.needs() else (),
     )
-    settled = replace(settled, past=_still_needed(settled))
+    settled = changed(settled, past=_still_needed(settled))
     if recipe.regime == "local":
         return settled, Released(version=settled.version, release=release, refused=refused)
     updates = release.updates()
@@ -489,7 +500,7 @@ def _step(recipe: Recipe, setup: Setup, layout: Layout, state: ServerState, now:
             "The server's learning rate is too high, or its epsilon too small"
         )
     buffers = _buffers(layout, state, reports)
-    settled = replace(settled, weights=stepped, buffers=buffers, parts=parts)
+    settled = changed(settled, weights=stepped, buffers=buffers, parts=parts)
     return settled, Released(version=settled.version, release=release, refused=refused)
 
 

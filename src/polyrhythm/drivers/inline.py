@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, final
 
 from polyrhythm.core.client import work
@@ -22,6 +22,7 @@ from polyrhythm.errors import RunFailed
 from polyrhythm.fleet import Load, Spent, World
 from polyrhythm.recipe import Recipe
 from polyrhythm.slots.mechanism import Model, Setup
+from polyrhythm.values import changed
 from polyrhythm.wires import Arrived, Assignment, Event, Lost, Report, Timer
 
 Work = Callable[[Assignment], Report]
@@ -184,10 +185,10 @@ class InlineDriver:
                 # The report that settled it belongs in the record too.
                 dispatch = -1 if heard.assignment is None else heard.assignment.dispatch
                 verdict = Verdict(dispatch=dispatch, accepted=False, reason=str(failure))
-                yield replace(heard, turn=Turn(state=turn.state, verdict=verdict), answers=self.roster.answers())
+                yield changed(heard, turn=Turn(state=turn.state, verdict=verdict), answers=self.roster.answers())
                 raise
             self._send(turn, time, agenda)
-            yield replace(heard, turn=turn, answers=self.roster.answers())
+            yield changed(heard, turn=turn, answers=self.roster.answers())
         if self.setup.horizon is None or turn.state.version < self.setup.horizon:
             raise RunFailed(
                 f"version {turn.state.version}: no client is left to invite. "

@@ -7,7 +7,7 @@ from typing import final
 
 from polyrhythm.fleet import Load
 from polyrhythm.flops import Cost
-from polyrhythm.vectors import Layout, bytes_of
+from polyrhythm.vectors import Buffers, Layout, bytes_of
 from polyrhythm.wires import Assignment, Report
 
 _NOTHING = Cost(forward=0, training=0)
@@ -52,6 +52,10 @@ class Meter:
             return bytes_of(report.measures, self._layout)
         if report.update is None:
             return 1
-        beside = sum(b.numel() * b.element_size() for b in report.buffers)
+        beside = _size(report.buffers)
         update = self._layout.vector_bytes if report.packed is None else report.packed
         return update + beside + (bytes_of(report.extras, self._layout) if report.extras else 0)
+
+
+def _size(buffers: Buffers) -> int:
+    return sum(b.numel() * b.element_size() for b in buffers) if buffers else 0

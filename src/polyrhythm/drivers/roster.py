@@ -6,9 +6,8 @@ from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
 from typing import Literal, final
 
-import numpy as np
-
 from polyrhythm.fleet import World
+from polyrhythm.streams import Integers
 
 
 @final
@@ -45,7 +44,7 @@ class OpenRoster:
     def eligible(self) -> int:
         return len(self._eligible)
 
-    def draw(self, count: int, generator: np.random.Generator, exclude: Container[int]) -> tuple[int, ...]:
+    def draw(self, count: int, generator: Integers, exclude: Container[int]) -> tuple[int, ...]:
         return _drawn(self._eligible, count, generator, lambda client: client not in exclude)
 
     def present(self, clients: tuple[int, ...]) -> tuple[int, ...]:
@@ -84,7 +83,7 @@ class WorldRoster:
     def eligible(self) -> int:
         return len(self._world.eligible)
 
-    def draw(self, count: int, generator: np.random.Generator, exclude: Container[int]) -> tuple[int, ...]:
+    def draw(self, count: int, generator: Integers, exclude: Container[int]) -> tuple[int, ...]:
         open_to_all, world, now = self._world.everybody_is_there, self._world, self.now
         drawn = _drawn(
             world.eligible,
@@ -107,9 +106,7 @@ class WorldRoster:
         return tuple(int(c) for c in self._world.eligible)
 
 
-def _drawn(
-    eligible: Sequence[int], count: int, generator: np.random.Generator, wanted: Callable[[int], bool]
-) -> tuple[int, ...]:
+def _drawn(eligible: Sequence[int], count: int, generator: Integers, wanted: Callable[[int], bool]) -> tuple[int, ...]:
     # A Fisher-Yates shuffle that stops early and keeps only what it moved: O(count), whatever the population.
     moved: dict[int, int] = {}
     drawn: list[int] = []

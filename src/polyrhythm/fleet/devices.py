@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import functools
 from dataclasses import dataclass
 from typing import final
@@ -77,15 +78,18 @@ class Tiers(Devices):
             )
 
     def device(self, place: Place, client: int) -> Device:
-        weights = np.asarray(self.shares or [1.0] * len(self.slowdown), dtype=np.float64)
-        drawn = uniform_of(place.seed, "tier", client)
-        tier = int(np.searchsorted(np.cumsum(weights) / weights.sum(), drawn, side="right"))
-        tier = min(tier, len(self.slowdown) - 1)
+        tier = min(bisect.bisect_right(self._ends, uniform_of(place.seed, "tier", client)), len(self.slowdown) - 1)
         return Device(
             seconds_per_sample=self.seconds_per_sample * self.slowdown[tier],
             memory=self.memory[tier] if self.memory else None,
             group=f"tier {tier + 1}",
         )
+
+    @functools.cached_property
+    def _ends(self) -> list[float]:
+        """Where each tier ends in [0, 1]."""
+        weights = np.asarray(self.shares or [1.0] * len(self.slowdown), dtype=np.float64)
+        return list((np.cumsum(weights) / weights.sum()).tolist())
 
 
 def uniform_of(seed: int, what: str, client: int, purpose: Purpose = "fleet") -> float:

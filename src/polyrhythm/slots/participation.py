@@ -14,7 +14,7 @@ from polyrhythm.settings import Count
 from polyrhythm.slots.budgets import HAIR
 from polyrhythm.slots.mechanism import Mechanism, Setup
 from polyrhythm.slots.wrapping import Wrapping
-from polyrhythm.streams import stream
+from polyrhythm.streams import FewIntegers, Integers, stream
 from polyrhythm.vectors import Buffers
 from polyrhythm.wires import Kind, Model, Report, Roster, State
 
@@ -57,8 +57,12 @@ class Call:
         wanted = size if self.count is None else self.count
         return max(0, math.ceil(wanted * self.surplus - HAIR) - self.in_flight)
 
+    def draws(self, setup: Setup) -> Integers:
+        """What decides whom the roster draws now."""
+        return FewIntegers(setup.seed, "cohort", *self.occasion) if self.occasion else self.stream(setup)
+
     def stream(self, setup: Setup) -> np.random.Generator:
-        """The generator that decides who is invited now."""
+        """The generator that decides who is invited now, for policies that draw by other means than the roster."""
         return stream(setup.seed, "cohort", *(self.occasion or (self.version,)))
 
 
@@ -133,7 +137,7 @@ class Uniform(Participation):
 
     def invite(self, setup: Setup, state: State, call: Call) -> tuple[State, Invitations]:
         places = call.places(self.size)
-        drawn = call.roster.draw(places, call.stream(setup), call.busy) if places else ()
+        drawn = call.roster.draw(places, call.draws(setup), call.busy) if places else ()
         return state, tuple(Invitation(client=c) for c in drawn)
 
     @property

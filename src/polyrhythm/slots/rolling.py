@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import final
 
 from polyrhythm.settings import Count
 from polyrhythm.slots.mechanism import Mechanism, Setup
 from polyrhythm.slots.participation import Around, Call, Invitation, Invitations, Participation, resized
+from polyrhythm.values import changed
 from polyrhythm.wires import State
 
 
@@ -50,7 +51,7 @@ class Rolling(Around):
 
     def invite(self, setup: Setup, state: State, call: Call) -> tuple[State, Invitations]:
         count = self.concurrency if call.count is None else call.count
-        return super().invite(setup, state, replace(call, count=count))
+        return super().invite(setup, state, changed(call, count=count))
 
 
 @final
