@@ -220,7 +220,7 @@ class _Session:
         every = self.experiment.evaluation.every
         look = evaluate or state.version % every == 0
         own = self.evaluator.own_tests(self._model_of()) if look else {}
-        stale = [state.version - 1 - r.version for r in reports]
+        stale = _staleness(state.version, reports)
         return VersionRecord(
             version=state.version,
             time=moment.time,
@@ -317,6 +317,11 @@ _SUBSTITUTES = {
     "model": "its model of {age} versions ago was used",
     "silence": "silent",
 }
+
+
+def _staleness(version: int, reports: Sequence[Report]) -> list[int]:
+    """Versions that each update of a version is behind the model that it was added to."""
+    return [version - 1 - report.version for report in reports]
 
 
 def _mean_loss(reports: Sequence[Report]) -> float | None:

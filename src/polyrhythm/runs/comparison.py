@@ -8,16 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
 from polyrhythm.errors import UserError
-from polyrhythm.runs.costs import On, reached, score, score_at
+from polyrhythm.runs.costs import GOALS, On, reached, score, score_at
 from polyrhythm.runs.curves import ComparedCurves, mean_and_spread
 from polyrhythm.runs.run import Run, all_runs
 from polyrhythm.settings import canonical_json
 
 if TYPE_CHECKING:
     import pandas as pd
-
-GOAL_COSTS = ("rounds", "virtual_seconds", "joules", "bytes", "client_updates", "mean_cohort")
-"""What it takes to reach a goal, by the names in `Run.costs_to`."""
 
 _OF_NO_METHOD = ("seed", "evaluation")
 
@@ -83,7 +80,7 @@ class Comparison:
                 found_to = [reached(rows, self.headline, to, on) for rows in versions]
                 there: list[Mapping[str, Any]] = [took for took in found_to if took is not None]
                 entry |= {"to": to, "reached": len(there)}
-                entry |= {cost: _spread([took[cost] for took in there]) for cost in GOAL_COSTS}
+                entry |= {cost: _spread([took[cost] for took in there]) for cost in GOALS}
             found.append(entry)
         return found
 

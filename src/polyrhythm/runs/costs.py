@@ -28,6 +28,9 @@ class Took(TypedDict):
     reached: float
 
 
+GOALS = tuple(name for name in Took.__annotations__ if name != "reached")
+"""What it takes to reach a goal, by name."""
+
 UNITS: Mapping[str, str] = {
     "virtual_seconds": "s",
     "compute_seconds": "s",
@@ -110,21 +113,24 @@ def score_at(rows: Sequence[Row], headline: str, seconds: float, on: On = "test"
 
 def lines(costs: Mapping[str, Any]) -> dict[str, str]:
     """Costs in words, a line for each kind; what an older record does not say is left out."""
-    if costs.get("compute_seconds") is None:
+    if costs.get("bytes_up") is None:
         return {}
+    traffic = {"traffic": f"{amount(costs['bytes_up'], 'B')} up, {amount(costs['bytes_down'], 'B')} down"}
+    if costs.get("compute_seconds") is None:
+        return traffic
     work, links, waiting = (seconds(costs[f"{what}_seconds"]) for what in ("compute", "link", "waiting"))
     over = ", ".join(f"{costs[f'{status}_visits']:,} {status}" for status in ("lost", "late", "dropped"))
     busy, fairness = costs["utilisation"], costs["fairness"]
     return {
         "virtual time": seconds(costs["virtual_seconds"]),
         "clients' time": f"{work} computing, {links} on links, {waiting} waiting",
-        "fleet": f"{'none' if busy is None else f'{busy:.1%}'} of its time busy; fairness "
+        "fleet": f"busy {'none' if busy is None else f'{busy:.1%}'} of its time; fairness "
         + ("none" if fairness is None else f"{fairness:.3f}"),
-        "energy": amount(costs["joules"], "J"),
-        "traffic": f"{amount(costs['bytes_up'], 'B')} up, {amount(costs['bytes_down'], 'B')} down",
+        "visits": f"{costs['visits']:,}: {over}",
         "computing": f"{amount(costs['flops'], 'FLOPs')}: {amount(costs['forward_flops'])} forward, "
         f"{amount(costs['backward_flops'])} backward",
-        "visits": f"{costs['visits']:,}: {over}",
+        **traffic,
+        "energy": amount(costs["joules"], "J"),
     }
 
 
