@@ -71,10 +71,13 @@ class VisitRecord:
         update_norm: Euclidean length of the update; likewise.
         bytes_down, bytes_up: what travelled.
         flops: floating-point operations on the client.
-        forward_flops, backward_flops: those in forward passes, and those of gradients.
+        forward_flops: those in forward passes.
+        backward_flops: those of gradients.
         joules: energy of the device.
         started, finished: virtual seconds since the run began.
-        down_seconds, compute_seconds, up_seconds: of receiving, working and sending.
+        down_seconds: receiving.
+        compute_seconds: working.
+        up_seconds: sending.
         measures: what mechanisms recorded.
     """
 
@@ -125,22 +128,26 @@ class VersionRecord:
         train: the same on a sample of all clients' training data.
         clients: the global model on the clients' own test sets, pooled and as the mean over clients.
         groups: the global model for each group of like devices, such as {"tier_1_accuracy": ...}; if asked for.
-        staleness_mean, staleness_max: versions between the model that an update of this version started from and the
-            one that it was added to; None without updates.
+        staleness_mean: mean over the updates of this version of the versions between the model that one started from
+            and the one that it was added to; None without updates.
+        staleness_max: their maximum.
         client_updates: visits that trained and were accepted, since the start. It and what follows are cumulative,
             over all visits that were heard of or lost by then, whatever came of them.
         local_steps: optimiser steps.
         samples: samples trained on.
         flops: floating-point operations.
-        forward_flops, backward_flops: those in forward passes, and those of gradients.
+        forward_flops: those in forward passes.
+        backward_flops: those of gradients.
         bytes_up, bytes_down: what travelled.
         joules: energy of the devices.
         compute_seconds: virtual seconds that clients worked.
         link_seconds: that they received and sent.
         waiting_seconds: from each accepted report until the version that it went into, or until the client set out
             again if that was earlier.
-        visits: those that are over; the next three are among them.
-        dropped_visits, late_visits, lost_visits: by the status of the visit.
+        visits: those that are over.
+        dropped_visits: of them: report refused.
+        late_visits: of them: report came when nobody waited for it any more.
+        lost_visits: of them: no report.
         utilisation: the share of the time of all clients that hold data in which they were on a visit, visits under way
             included; None at the start.
         fairness: Jain's index of participation over the clients that hold data, (sum x)^2 / (N sum x^2) for x_i
