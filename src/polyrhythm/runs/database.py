@@ -9,10 +9,11 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
+import operator
 import sqlite3
 import struct
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal, final
 
@@ -75,9 +76,11 @@ Table = Literal["versions", "visits", "answers"]
 Record = VersionRecord | VisitRecord | AnswerRecord
 _RECORDS: dict[Table, type[Record]] = {"versions": VersionRecord, "visits": VisitRecord, "answers": AnswerRecord}
 _TABLES = {record: table for table, record in _RECORDS.items()}
-_SINCE: Mapping[Table, int] = {"answers": 2}
+_NEW = {table: {column.split()[0] for column in columns.split(", ")} for table, columns in _ADDED.items()}
+_AS_THEY_ARE = frozenset({float, str, type(None)})
 _ORDER: Mapping[Table, str] = {"versions": "version", "visits": "dispatch", "answers": "event, place"}
 COLUMNS = {table: [f.name for f in dataclasses.fields(record)] for table, record in _RECORDS.items()}
+_VALUES = {table: operator.attrgetter(*names) for table, names in COLUMNS.items()}
 # Replacing makes writing the same rows twice harmless: after Ctrl-C between a commit and forgetting what was committed.
 _INSERT = {
     table: f"INSERT OR REPLACE INTO {table} (run, {', '.join(names)}) VALUES (?{', ?' * len(names)})"
@@ -155,8 +158,8 @@ class Writer:
             self._pending["answers"].append((self._run, record.event, record.place, record.question, known))
             return False
         table = _TABLES[type(record)]
-        row = (self._run, *(_cell(getattr(record, name)) for name in COLUMNS[table]))
-        self._pending[table].append(row)
+        row = [v if type(v) in _AS_THEY_ARE else _cell(v) for v in _VALUES[table](record)]
+        self._pending[table].append((self._run, *row))
         now = time.monotonic()
         due = now - self._committed >= _HALF_A_SECOND
         if table == "versions":
@@ -232,7 +235,8 @@ def read_runs(folder: Path, run_id: str | None = None) -> list[dict[str, Any]]:
     Raises:
         UserError: there is no run database, or it cannot be read.
     """
-    return _read(folder, "SELECT * FROM runs WHERE run_id = coalesce(?, run_id) ORDER BY number", (run_id,))
+    select = "SELECT * FROM runs WHERE run_id = coalesce(?, run_id) ORDER BY number"
+    return _read(folder, lambda schema: select, (run_id,))
 
 
 def read_records(folder: Path, table: Table, run_number: int) -> list[dict[str, Any]]:
@@ -241,15 +245,18 @@ def read_records(folder: Path, table: Table, run_number: int) -> list[dict[str, 
     Raises:
         UserError: there is no run database, or it cannot be read.
     """
-    rows = _read(
-        folder, f"SELECT * FROM {table} WHERE run = ? ORDER BY {_ORDER[table]}", (run_number,), _SINCE.get(table, 1)
-    )
-    # A record of an older version may lack columns.
-    return [{name: row.get(name) for name in COLUMNS[table]} for row in rows]
+
+    def select(schema: int) -> str | None:
+        if table == "answers" and schema < 2:
+            return None
+        names = [name if schema >= 2 or name not in _NEW[table] else f"NULL AS {name}" for name in COLUMNS[table]]
+        return f"SELECT {', '.join(names)} FROM {table} WHERE run = ? ORDER BY {_ORDER[table]}"
+
+    return _read(folder, select, (run_number,))
 
 
-def _read(folder: Path, query: str, values: tuple[Any, ...], since: int = 1) -> list[dict[str, Any]]:
-    """What a query gives; nothing from a database whose schema is older than `since`."""
+def _read(folder: Path, query: Callable[[int], str | None], values: tuple[Any, ...]) -> list[dict[str, Any]]:
+    """What the query for a database's schema gives; nothing if there is none."""
     path = folder / FILE
     if not path.is_file():
         raise UserError(
@@ -261,10 +268,9 @@ def _read(folder: Path, query: str, values: tuple[Any, ...], since: int = 1) -> 
     with _explained(path), contextlib.closing(_reader(path)) as connection:
         if _is_empty(connection):  # its first run is just starting
             return []
-        if _check_schema(connection, path) < since:
-            return []
+        select = query(_check_schema(connection, path))
         connection.row_factory = sqlite3.Row
-        return [_decoded(row) for row in connection.execute(query, values)]
+        return [] if select is None else [_decoded(row) for row in connection.execute(select, values)]
 
 
 def _reader(path: Path) -> sqlite3.Connection:
@@ -389,6 +395,8 @@ def unpacked(clients: bytes) -> tuple[int, ...]:
 
 def _cell(value: Any) -> Any:
     """A value as SQLite keeps it: mappings and lists as JSON, NumPy's and torch's numbers as Python's."""
+    if type(value) is int and -(2**63) < value < 2**63:
+        return value
     if isinstance(value, (Mapping, list, tuple)):
         return to_json(value)
     number = value.item() if hasattr(value, "item") else value
