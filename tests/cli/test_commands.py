@@ -19,6 +19,8 @@ QUICK = ("--rounds", "3", "--model", "logistic")
 FIELDS = {
     *("run_id", "rounds", "final_accuracy", "best_accuracy", "last20_mean", "last20_sd", "client_updates"),
     *("local_steps", "samples", "flops", "bytes_up", "bytes_down", "wall_seconds", "digest"),
+    *("forward_flops", "backward_flops", "joules", "virtual_seconds", "compute_seconds", "link_seconds"),
+    *("waiting_seconds", "utilisation", "fairness", "visits", "dropped_visits", "late_visits", "lost_visits"),
 }
 
 

@@ -190,6 +190,7 @@ def unit(**costs: float) -> Fleet:
 
 
 @law(
+    examples=2,
     seed=st.integers(0, 20),
     broken_by={
         "the latency is forgotten": swap(_Fixed, "seconds", lambda s, c, way, size, now: size / (s._rates[way] or 1)),
@@ -247,6 +248,7 @@ def test_operations_of_a_linear_model_by_hand(method: str, seed: int) -> None:
 
 
 @law(
+    examples=2,
     seed=st.integers(0, 20),
     broken_by={
         "measuring costs no time": swap(Device, "seconds", lambda self, a, b, f: SECONDS * a),
@@ -305,6 +307,7 @@ def test_a_skipped_visit_costs_no_local_work(kind: str, seed: int) -> None:
 
 
 @law(
+    examples=2,
     seed=st.integers(0, 20),
     schedule=st.sampled_from(("ad_hoc", "round_robin")),
     broken_by={
@@ -333,6 +336,7 @@ def test_storages_give_the_same_model_for_other_bytes(seed: int, schedule: Any) 
 
 
 @law(
+    examples=2,
     seed=st.integers(0, 20),
     share=st.floats(0.3, 0.9),
     broken_by={
@@ -366,6 +370,7 @@ def test_a_lost_visit_costs_what_it_spent(seed: int, share: float) -> None:
 
 
 @law(
+    examples=2,
     seed=st.integers(0, 20),
     broken_by={
         "who is refused is not billed": swap(Ledger, "heard", forgets("dropped")),
@@ -606,6 +611,7 @@ def test_fewer_steps_take_less_time(part: str, seed: int) -> None:
 
 
 @law(
+    examples=2,
     seed=st.integers(0, 20),
     broken_by={
         "scores are free": swap(Device, "seconds", lambda self, a, b, f: SECONDS * a),

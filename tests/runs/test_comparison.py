@@ -75,6 +75,19 @@ def test_a_name_that_the_user_gave_is_the_methods(tmp_path: Path) -> None:
     assert len(Run.find("mine", tmp_path)) == 2
 
 
+def test_methods_that_no_short_name_tells_apart_are_numbered(tmp_path: Path, make_plan: Any) -> None:
+    # They differ in a fourth setting, of which a name has no room.
+    for last in (1, 2, 3):
+        kept = Recorder(tmp_path)
+        kept.begin(make_plan(config={"a": last % 2, "b": last % 2, "c": last % 2, "d": last}))
+        kept.end("finished", "", {})
+    assert list(pr.compare(tmp_path).methods) == [
+        "trial (a 1, b 1, c 1)",
+        "trial (a 0, b 0, c 0)",
+        "trial (a 1, b 1, c 1) #2",
+    ]
+
+
 def test_how_often_it_was_measured_makes_no_other_method_and_what_was_run_again_counts_once(tmp_path: Path) -> None:
     runs = [
         pr.run(experiment(seed=seed, rounds=2, evaluation=pr.Evaluation(every=every)), out=tmp_path)

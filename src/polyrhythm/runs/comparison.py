@@ -165,11 +165,12 @@ def _spread(values: Sequence[float | None]) -> dict[str, Any]:
 
 def _names(groups: Sequence[Sequence[Run]]) -> list[str]:
     """A name for each method: what its runs are called, or its recipe; with what differs where that is not enough."""
-    short = [_short_name(members) for members in groups]
-    names = []
+    short, names = [_short_name(members) for members in groups], list[str]()
     for members, name in zip(groups, short, strict=True):
-        alike = [flat(other[0].config) for other, its_name in zip(groups, short, strict=True) if its_name == name]
-        names.append(name if len(alike) == 1 else f"{name} ({_difference(flat(members[0].config), alike)})")
+        alike = [_flat(other[0].config) for other, its_name in zip(groups, short, strict=True) if its_name == name]
+        called = name if len(alike) == 1 else f"{name} ({_difference(_flat(members[0].config), alike)})"
+        same = sum(other == called or other.startswith(f"{called} #") for other in names)
+        names.append(f"{called} #{same + 1}" if same else called)
     return names
 
 
@@ -189,12 +190,12 @@ def _difference(own: Mapping[str, str], alike: Sequence[Mapping[str, str]]) -> s
     return ", ".join(f"{key.rpartition('.')[2]} {own[key]}" for key in keys[:3])
 
 
-def flat(config: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
+def _flat(config: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
     """A configuration as one level of texts, with dots between the keys."""
     found: dict[str, str] = {}
     for key, value in config.items():
         if isinstance(value, Mapping):
-            found |= flat(value, f"{prefix}{key}.")
+            found |= _flat(value, f"{prefix}{key}.")
         else:
             found[f"{prefix}{key}"] = value if isinstance(value, str) else json.dumps(value)
     return found
