@@ -15,7 +15,7 @@ import torch
 from torch import nn
 
 from polyrhythm.data.federation import Federation, Shares
-from polyrhythm.data.holding import Holding
+from polyrhythm.data.holding import Holdings
 from polyrhythm.data.partitions import Difficulty
 from polyrhythm.difficulty import checked, expert_losses, foreign
 from polyrhythm.engines.torch import TorchEngine
@@ -220,9 +220,10 @@ class Experiment:
         federation = self.federation
         return World(self.fleet, federation.clients, self.seed, self.eligible().tolist(), federation.label_shares())
 
-    def data_of(self, client: int) -> Holding:
-        """One client's training samples."""
-        return Holding(self.federation.train, self.federation.indices(client), self.scores)
+    @functools.cached_property
+    def data_of(self) -> Holdings:
+        """Gives one client's training samples."""
+        return Holdings(self.federation.shares, self.scores)
 
     def eligible(self) -> np.ndarray:
         """The clients that can be invited: they hold data, and their devices what a visit needs; in order, int64.

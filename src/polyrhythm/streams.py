@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import threading
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Literal, Protocol, final
 
@@ -35,6 +36,9 @@ Purpose = Literal[
     "fault",
     "labels",
 ]
+
+
+_default_generator = threading.RLock()  # a block inside a block is allowed
 
 
 def _key(seed: int, purpose: Purpose, names: tuple[int | str, ...]) -> int:
@@ -96,10 +100,10 @@ def seeded_torch(seed: int, purpose: Purpose, *names: int | str) -> Iterator[Non
     """Runs a block with torch's default generator forked and seeded from a named stream.
 
     The one allowed touch of the default generator, for code that cannot be handed a generator: dropout inside a
-    network, and weight initialisation. The generator's state is as before when the block ends.
+    network, and weight initialisation. The generator's state is as before when the block ends. One thread at a time.
     """
     import torch
 
-    with torch.random.fork_rng(devices=[]):
+    with _default_generator, torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(torch_seed(seed, purpose, *names))
         yield

@@ -136,13 +136,18 @@ class FlatModel:
         other._resident = [(place, first) for (place, _), first in zip(other._resident, firsts, strict=True)]
         return other
 
+    def fresh(self) -> FlatModel:
+        """This model, with the first values of the buffers that do not travel."""
+        for place, first in self._resident:
+            place.put(first)
+        return self
+
     def load(self, weights: Tensor, buffers: Buffers) -> None:
         """Copies weights [P] and buffers in; buffers that do not travel return to their first values."""
         self.weights.copy_(weights)
         for place, other in zip(self._travelling, buffers, strict=True):
             place.put(other)
-        for place, first in self._resident:
-            place.put(first)
+        self.fresh()
         self.refresh()
 
     def refresh(self) -> None:

@@ -71,6 +71,17 @@ def work(
     return _Training(recipe, setup, state, assignment, data, engine, pace).run()
 
 
+def expected_samples(
+    recipe: Recipe, setup: Setup, state: ClientState, assignment: Assignment, data: ClientData, engine: Engine
+) -> int:
+    """About how many samples an assignment computes on: for a driver that begins the longest first."""
+    if assignment.kind == "measure":
+        return len(data) // 3  # a gradient costs about three forward passes
+    visit = _Training(recipe, setup, state, assignment, data, engine)
+    plan = visit.plan()
+    return 0 if plan.instead is not None else plan.steps * visit.visit.batch
+
+
 def _measure(recipe: Recipe, assignment: Assignment, data: ClientData, engine: Engine) -> Report:
     model = Model(weights=assignment.weights, buffers=assignment.buffers)
     measures = dict(engine.evaluate(model, data))
@@ -199,11 +210,15 @@ class _Training:
             for key, mechanism in recipe.mechanisms()
         }
 
+    def plan(self) -> Plan:
+        """What the work policy wants of this visit."""
+        if not self.visit.epoch_steps:
+            return Plan(steps=0)
+        key = self.recipe.key_of(self.recipe.work)
+        return self.recipe.work.plan(self.setup, self.visit, self.parts[key], self._brief(key))
+
     def run(self) -> tuple[ClientState, Report]:
-        plan = Plan(steps=0)
-        if self.visit.epoch_steps:
-            key = self.recipe.key_of(self.recipe.work)
-            plan = self.recipe.work.plan(self.setup, self.visit, self.parts[key], self._brief(key))
+        plan = self.plan()
         received = Model(weights=self.assignment.weights, buffers=self.assignment.buffers)
         if plan.instead is not None:
             return self.state, self._substitute(plan.instead, received)

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from polyrhythm.data.federation import Shares
 from polyrhythm.data.samples import Samples
 
 
@@ -46,3 +47,19 @@ class Holding:
         if self._indices is not None:
             where = self._indices.index_select(0, where)
         return self._samples.batch(where, generator)
+
+
+@final
+class Holdings:
+    """What each client holds: maps a client's number to its samples.
+
+    Args:
+        shares: who holds which samples.
+        scores: named numbers, one for each of the samples.
+    """
+
+    def __init__(self, shares: Shares, scores: Mapping[str, np.ndarray] | None = None) -> None:
+        self._shares, self._scores = shares, scores or {}
+
+    def __call__(self, client: int) -> Holding:
+        return Holding(self._shares.samples, self._shares.indices(client), self._scores)

@@ -1,21 +1,23 @@
-"""The in-line driver: everything in this process, on a virtual clock.
+"""The virtual clock, and the run on it.
 
 Events wait in a heap ordered by (virtual time, kind, number), so equal times cause no tie. A visit is carried out when
 it is dispatched, because how long it takes follows from what really happened in it; its report is heard when the clock
-gets there.
+gets there. The visits of one turn are handed to an executor all at once: here one after the other, elsewhere in several
+workers. What comes of them is the same.
 """
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterator
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, final
 
-from polyrhythm.core.client import work
 from polyrhythm.core.interfaces import ClientData, Engine
 from polyrhythm.core.memory import ClientState, Memory
 from polyrhythm.core.server import Turn, Verdict, begin, receive
+from polyrhythm.drivers.executors import Clients, Errand, Executor, OneByOne
 from polyrhythm.drivers.meter import Meter
 from polyrhythm.drivers.roster import Answer, WorldRoster
 from polyrhythm.errors import RunFailed
@@ -26,7 +28,7 @@ from polyrhythm.values import changed
 from polyrhythm.wires import Arrived, Assignment, Event, Lost, Report, Timer
 
 Work = Callable[[Assignment], Report]
-"""Carries out a visit; what `InlineDriver` does itself unless it is given another one."""
+"""Stands in for a visit."""
 
 
 @final
@@ -122,7 +124,7 @@ class _Agenda:
 
 @final
 class InlineDriver:
-    """Runs a recipe over simulated clients.
+    """Runs a recipe over simulated clients, on a virtual clock in this process.
 
     Args:
         recipe: the method.
@@ -132,6 +134,7 @@ class InlineDriver:
         world: the clients on their devices.
         meter: measures visits; one that counts no floating-point operations if None.
         visit: carries out visits in place of real training; for measurements of the simulator itself.
+        executor: carries out the visits of a turn; one by one in this process if None.
     """
 
     def __init__(
@@ -143,12 +146,15 @@ class InlineDriver:
         world: World,
         meter: Meter | None = None,
         visit: Work | None = None,
+        executor: Executor | None = None,
     ) -> None:
         self.recipe, self.setup, self.engine = recipe, setup, engine
         self.data, self.world, self.roster = data, world, WorldRoster(world)
         self.meter = meter or Meter(engine.layout)
         self.memories: dict[int, Memory] = {}
-        self._work = visit or self._visit
+        self._stand_in = visit
+        self._executor = executor or OneByOne(Clients(recipe=recipe, setup=setup, engine=engine, data=data))
+        self._pricing = threading.Lock()
 
     def state_of(self, client: int, accepted: int) -> ClientState:
         """A client's state after the given accepted visit."""
@@ -205,8 +211,7 @@ class InlineDriver:
             agenda.add(time, _ARRIVAL, agenda.made, Arrived(client=client, time=time))
 
     def _send(self, turn: Turn, now: float, agenda: _Agenda) -> None:
-        for assignment in turn.assignments:
-            report = self._work(assignment)
+        for assignment, report in zip(turn.assignments, self._reports(turn.assignments), strict=True):
             load = self.meter.load(assignment, report)
             fate = self.world.undertake(assignment.dispatch, assignment.client, load, now)
             report = report.heard(after=fate.time - now, at=fate.time)
@@ -224,21 +229,22 @@ class InlineDriver:
                 agenda.expected = True
                 self._expect(agenda, *coming)
 
-    def _visit(self, assignment: Assignment) -> Report:
-        client = assignment.client
-        memory = self.memories.get(client, Memory())
-        start = memory.at(assignment.accepted)
-        pace = _Forecast(self, assignment)
-        try:
-            state, report = work(self.recipe, self.setup, start, assignment, self.data(client), self.engine, pace)
-        except Exception as error:
-            error.add_note(
-                f"this happened to client {client} in its visit {assignment.visit}, on version {assignment.version}"
-            )
-            raise
-        if assignment.kind == "train":
-            self.memories[client] = memory.then(start, state, assignment.visit)
-        return report
+    def _reports(self, assignments: Sequence[Assignment]) -> Iterable[Report]:
+        """Carries out the visits of a turn; what clients remember of it stays here."""
+        if self._stand_in is not None:
+            return map(self._stand_in, assignments)
+        memories = [self.memories.get(a.client, Memory()) for a in assignments]
+        states = [memory.at(a.accepted) for memory, a in zip(memories, assignments, strict=True)]
+        done = self._executor.carry_out(
+            [
+                Errand(assignment=a, state=state, pace=_Forecast(self, a))
+                for a, state in zip(assignments, states, strict=True)
+            ]
+        )
+        for assignment, memory, start, (state, _) in zip(assignments, memories, states, done, strict=True):
+            if assignment.kind == "train":
+                self.memories[assignment.client] = memory.then(start, state, assignment.visit)
+        return [report for _, report in done]
 
 
 @final
@@ -250,5 +256,6 @@ class _Forecast:
 
     def seconds(self, samples: int, forward_samples: int) -> float:
         driver = self._driver
-        load = driver.meter.ahead(driver.recipe, self._assignment, samples, forward_samples)
-        return driver.world.price(self._assignment.client, load, driver.roster.now).seconds
+        with driver._pricing:  # several threads may ask at once
+            load = driver.meter.ahead(driver.recipe, self._assignment, samples, forward_samples)
+            return driver.world.price(self._assignment.client, load, driver.roster.now).seconds

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import functools
 from collections.abc import Iterator, Sequence
 from typing import Literal, final
@@ -42,6 +43,10 @@ class TorchEngine:
         self._visit: Opening | None = None
         self._frozen_features: dict[tuple[Which, str], Tensor] = {}
         self.forward_samples = 0
+
+    def __reduce__(self) -> tuple[type[TorchEngine], tuple[nn.Module, Task]]:
+        # The module as it was given, as far as a visit does not load it anyway, and with parameters of their own.
+        return TorchEngine, (copy.deepcopy(self._flat.twin().fresh().module), self._task)
 
     @property
     def layout(self) -> Layout:

@@ -1,0 +1,165 @@
+"""Values between processes: pickles whose tensors and arrays travel beside them, without a copy more than need be.
+
+A tensor always arrives in memory that begins on a 64-byte border, since kernels may give other bits elsewhere.
+"""
+
+from __future__ import annotations
+
+import io
+import mmap
+import os
+import pickle
+import socket
+import struct
+import tempfile
+from collections.abc import Sequence
+from typing import Any, final
+
+import numpy as np
+import torch
+from torch import Tensor
+
+_ALIGNMENT = 64
+_ON_THE_BOARD = "board"
+
+Part = bytes | bytearray | memoryview
+
+
+@final
+class _Pickler(pickle.Pickler):
+    def __init__(self, file: io.BytesIO, beside: list[pickle.PickleBuffer], board: Tensor | None) -> None:
+        super().__init__(file, protocol=5, buffer_callback=beside.append)
+        self._board = board
+
+    def persistent_id(self, value: Any) -> str | None:
+        return _ON_THE_BOARD if value is self._board and value is not None else None
+
+    def reducer_override(self, value: Any) -> Any:
+        if type(value) is not Tensor or value.requires_grad or value.layout is not torch.strided:
+            return NotImplemented
+        raw = value.contiguous().reshape(-1).view(torch.uint8).numpy()
+        return _tensor, (pickle.PickleBuffer(raw), value.dtype, tuple(value.shape))
+
+
+@final
+class _Unpickler(pickle.Unpickler):
+    def __init__(self, first: Part, beside: Sequence[np.ndarray], board: Tensor | None) -> None:
+        super().__init__(io.BytesIO(first), buffers=beside)
+        self._board = board
+
+    def persistent_load(self, name: Any) -> Tensor | None:
+        return self._board
+
+
+def _tensor(raw: Any, dtype: torch.dtype, shape: tuple[int, ...]) -> Tensor:
+    if 0 in shape:
+        return torch.empty(shape, dtype=dtype)
+    return torch.from_numpy(np.frombuffer(raw, dtype=np.uint8)).view(dtype).reshape(shape)
+
+
+def pack(value: Any, board: Tensor | None = None) -> list[Part]:
+    """A value as parts: the pickle, then what lies beside it. What is on the board is only named."""
+    file, beside = io.BytesIO(), list[pickle.PickleBuffer]()
+    _Pickler(file, beside, board).dump(value)
+    return [file.getbuffer(), *(buffer.raw() for buffer in beside)]
+
+
+def unpack(parts: Sequence[Any], board: Tensor | None = None) -> Any:
+    """The value of some parts."""
+    return _Unpickler(parts[0], parts[1:], board).load()
+
+
+def send(to: socket.socket, value: Any, board: Tensor | None = None) -> None:
+    """Sends a value."""
+    parts = pack(value, board)
+    to.sendall(_header(parts) + bytes(parts[0]))
+    for part in parts[1:]:
+        to.sendall(part)
+
+
+def receive(of: socket.socket, board: Tensor | None = None) -> Any:
+    """Receives a value.
+
+    Raises:
+        EOFError: the other end is gone.
+    """
+    sizes = _sizes(lambda count: bytes(_exactly(of, count)))
+    return unpack([_exactly(of, size) for size in sizes], board)
+
+
+def _exactly(of: socket.socket, count: int) -> np.ndarray:
+    """So many bytes, in memory of torch's, which is aligned."""
+    raw = torch.empty(count, dtype=torch.uint8).numpy()
+    view, place = memoryview(raw), 0
+    while place < count:
+        try:
+            read = of.recv_into(view[place:])
+        except ConnectionResetError:
+            read = 0
+        if not read:
+            raise EOFError
+        place += read
+    return raw
+
+
+def _header(parts: Sequence[Part]) -> bytes:
+    return struct.pack(f"<Q{len(parts)}Q", len(parts), *(len(part) for part in parts))
+
+
+def _sizes(read: Any) -> tuple[int, ...]:
+    (count,) = struct.unpack("<Q", read(8))
+    return struct.unpack(f"<{count}Q", read(8 * count))
+
+
+def memory(size: int) -> int:
+    """A file descriptor of so much memory, which processes can share."""
+    if hasattr(os, "memfd_create"):  # not /dev/shm, which is small in many containers
+        place = os.memfd_create("polyrhythm")
+    else:
+        with tempfile.TemporaryFile() as file:
+            place = os.dup(file.fileno())
+    os.ftruncate(place, max(size, 1))
+    return place
+
+
+def put(value: Any) -> int:
+    """Writes a value into memory that processes can share; gives its descriptor."""
+    parts = pack(value)
+    header = _header(parts)
+    places, end = [], _aligned(len(header))
+    for part in parts:
+        places.append(end)
+        end = _aligned(end + len(part))
+    where = memory(end)
+    for place, part in zip([0, *places], [header, *parts], strict=True):
+        view, done = memoryview(part), 0
+        while done < len(view):
+            done += os.pwrite(where, view[done : done + 2**30], place + done)
+    return where
+
+
+def get(where: int) -> Any:
+    """Reads a value from such memory. Nothing is copied; whoever writes into its tensors gets pages of its own."""
+    whole = np.frombuffer(mmap.mmap(where, 0, access=mmap.ACCESS_COPY), dtype=np.uint8)
+    cursor = 0
+
+    def read(count: int) -> bytes:
+        nonlocal cursor
+        cursor += count
+        return bytes(whole[cursor - count : cursor])
+
+    parts = []
+    for size in _sizes(read):
+        cursor = _aligned(cursor)
+        parts.append(whole[cursor : cursor + size])
+        cursor += size
+    return unpack([bytes(parts[0]), *parts[1:]])
+
+
+def board(where: int, size: int, dtype: torch.dtype) -> Tensor:
+    """A vector [size] in such memory, which all who map it see change."""
+    return torch.from_numpy(np.frombuffer(mmap.mmap(where, 0), dtype=np.uint8)[: size * dtype.itemsize]).view(dtype)
+
+
+def _aligned(place: int) -> int:
+    return -(-place // _ALIGNMENT) * _ALIGNMENT

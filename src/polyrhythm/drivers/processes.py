@@ -1,0 +1,164 @@
+"""Visits in worker processes: the same numbers as in this one, to the last bit, for any number of workers.
+
+Client states stay with the driver and travel with the visits, so any worker can take any visit. Samples and the weights
+that a turn starts from lie in memory that all share; reports come back over a socket each.
+"""
+
+from __future__ import annotations
+
+import os
+import selectors
+import socket
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import final
+
+from polyrhythm.drivers import packing
+from polyrhythm.drivers.executors import Clients, Done, Errand
+from polyrhythm.drivers.nursery import Pool
+from polyrhythm.errors import RunFailed
+
+DEATHS = 3
+"""How many workers one visit may kill before the run is given up."""
+
+
+@final
+@dataclass
+class _Worker:
+    """The driver's view of a worker."""
+
+    number: int
+    socket: socket.socket
+    place: int = -1  # of the errand that it is on
+
+
+class FromWorker(Exception):
+    """The traceback of an error in a worker process, as the cause of that error here."""
+
+    def __str__(self) -> str:
+        return f"\n{self.args[0]}"
+
+
+@final
+class Processes:
+    """A pool of worker processes, kept over all turns of a run. A worker that dies is replaced and its visit repeated.
+
+    Args:
+        clients: what visits need; must be the kind of thing that can be pickled.
+        workers: how many, 1 or more.
+
+    Raises:
+        Unsendable: it cannot be pickled, or not be read in another process.
+    """
+
+    def __init__(self, clients: Clients, workers: int) -> None:
+        self._clients = clients
+        size, dtype = clients.setup.size, clients.setup.dtype
+        vectors = packing.memory(size * dtype.itemsize)
+        try:
+            self._board = packing.board(vectors, size, dtype)
+            self._pool = Pool(clients, vectors)
+        finally:
+            os.close(vectors)
+        self._workers = [self._started() for _ in range(workers)]
+
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        """The workers' process numbers."""
+        return tuple(worker.number for worker in self._workers)
+
+    def _started(self) -> _Worker:
+        return _Worker(*self._pool.worker())
+
+    def carry_out(self, errands: Sequence[Errand]) -> list[Done]:
+        if not errands:
+            return []
+        return _Turn(self, errands).run()
+
+    def close(self) -> None:
+        """Kills the workers, and waits until all have gone."""
+        for worker in self._workers:
+            worker.socket.close()
+        self._pool.close()
+        self._workers = []
+
+
+@final
+class _Turn:
+    """The errands of one turn on their way."""
+
+    def __init__(self, pool: Processes, errands: Sequence[Errand]) -> None:
+        self._pool, self._errands = pool, errands
+        self._waiting = deque(pool._clients.longest_first(errands))
+        self._done: dict[int, Done] = {}
+        self._deaths = [0] * len(errands)
+        self._failed: dict[int, Exception] = {}
+        self._weights = errands[0].assignment.weights
+        pool._board.copy_(self._weights)
+
+    def run(self) -> list[Done]:
+        """What came of each errand."""
+        with selectors.DefaultSelector() as self._selector:
+            for place in range(min(len(self._pool._workers), len(self._errands))):
+                self._next(place)
+            while self._selector.get_map():
+                for key, _ in self._selector.select():
+                    self._hear(key.data)
+        if self._failed:
+            raise self._failed[min(self._failed)]
+        return [self._done[place] for place in range(len(self._errands))]
+
+    def _next(self, number: int) -> None:
+        """Gives an idle worker its next errand."""
+        worker = self._pool._workers[number]
+        while self._waiting:
+            place = self._waiting.popleft()
+            if place > min(self._failed, default=place):
+                continue  # the run ends with an earlier one
+            worker.place, errand = place, self._errands[place]
+            self._selector.register(worker.socket, selectors.EVENT_READ, number)
+            try:
+                packing.send(worker.socket, (errand.assignment, errand.state), self._weights)
+            except (BrokenPipeError, ConnectionResetError):
+                self._replace(number)
+            return
+
+    def _hear(self, number: int) -> None:
+        """Hears a worker that has something to say, if only by dying."""
+        worker = self._pool._workers[number]
+        errand = self._errands[worker.place]
+        try:
+            word, what = packing.receive(worker.socket)
+            if word == "asks":
+                assert errand.pace is not None
+                packing.send(worker.socket, errand.pace.seconds(*what))
+                return
+        except (EOFError, BrokenPipeError, ConnectionResetError):
+            self._replace(number)
+            return
+        self._selector.unregister(worker.socket)
+        if word == "done":
+            self._done[worker.place] = what
+        else:
+            error, told = what
+            error.__cause__ = FromWorker(told)
+            self._failed[worker.place] = error
+        self._next(number)
+
+    def _replace(self, number: int) -> None:
+        """Starts another worker in the place of a dead one, with the same errand: a visit changes nothing until it is
+        done, so it can be repeated."""
+        dead = self._pool._workers[number]
+        self._selector.unregister(dead.socket)
+        dead.socket.close()
+        self._deaths[dead.place] += 1
+        if self._deaths[dead.place] == DEATHS:
+            client = self._errands[dead.place].assignment.client
+            raise RunFailed(
+                f"{DEATHS} worker processes died on the same visit, of client {client}: perhaps for lack of memory "
+                "(fewer workers need less), or in native code; with driver=inline the error may show itself"
+            )
+        self._waiting.appendleft(dead.place)
+        self._pool._workers[number] = self._pool._started()
+        self._next(number)
