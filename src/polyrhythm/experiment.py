@@ -18,8 +18,9 @@ from polyrhythm.data.federation import Federation, Shares
 from polyrhythm.data.holding import Holdings
 from polyrhythm.data.partitions import Difficulty
 from polyrhythm.difficulty import checked, expert_losses, foreign
+from polyrhythm.drivers.choosing import DRIVERS, Asked, Crew, choose
 from polyrhythm.engines.torch import TorchEngine
-from polyrhythm.errors import UserError
+from polyrhythm.errors import UserError, unknown
 from polyrhythm.fleet import Fleet, Place, World
 from polyrhythm.footprint import least_memory
 from polyrhythm.models.building import build
@@ -105,6 +106,9 @@ class Experiment:
         initial: a safetensors file with the initial weights, by name; None for the model's own.
         expert: how difficult each training sample is, for curricula that ask an expert: a safetensors file with a
             trained model of the same architecture, as `polyrhythm expert` makes, or the losses themselves, [n].
+        driver: who carries out visits: "inline", one after the other in this process; "processes" or "threads", several
+            at once; or "auto", by a fixed rule (`polyrhythm.drivers.choosing`). Changes no number.
+        workers: how many at once; None for as many as there are processors. Two or more ask for workers by themselves.
         name: what you call the run.
         config: the experiment as it was written, for the record; made from the parts if None.
 
@@ -123,6 +127,8 @@ class Experiment:
     evaluation: Evaluation = field(default_factory=Evaluation)
     initial: Path | str | None = None
     expert: Path | str | np.ndarray | None = None
+    driver: Asked = "auto"
+    workers: int | None = None
     name: str = ""
     config: Mapping[str, Any] | None = None
 
@@ -131,6 +137,7 @@ class Experiment:
         _check_task(self)
         _check_end(self)
         _check_seed(self.seed)
+        _check_driver(self.driver, self.workers)
         _check_expert(self)
         _check_score(self)
         self.recipe.whole()
@@ -225,6 +232,21 @@ class Experiment:
         """Gives one client's training samples."""
         return Holdings(self.federation.shares, self.scores)
 
+    @functools.cached_property
+    def crew(self) -> Crew:
+        """Who carries out visits."""
+        participation, holders = self.recipe.participation, max(1, len(self.eligible()))
+        return choose(
+            self.driver,
+            self.workers,
+            self.engine,
+            parameters=self.engine.layout.parameters,
+            held=float(self.federation.sizes.sum()) / holders,
+            # Where places are filled one by one, only the first turn has several visits.
+            at_once=1 if participation.fills_places else min(participation.size, holders),
+            rounds=self.rounds,
+        )
+
     def eligible(self) -> np.ndarray:
         """The clients that can be invited: they hold data, and their devices what a visit needs; in order, int64.
 
@@ -290,7 +312,12 @@ class Experiment:
             )
         if self.groups and self.federation.local_tests is None:
             notes.append("results by group are on training data, since no client has test samples of its own")
-        return (*notes, *self._about_expert())
+        return (*notes, *self._about_crew(), *self._about_expert())
+
+    def _about_crew(self) -> tuple[str, ...]:
+        """Who carries out visits, where the rule chose somebody else than this process."""
+        crew = self.crew
+        return (f"visits run in {crew.workers} {crew.driver} at once",) if crew.chosen and crew.workers > 1 else ()
 
     def _about_expert(self) -> tuple[str, ...]:
         """Where the expert comes from, and whether it is of any use."""
@@ -461,6 +488,25 @@ def _check_seed(seed: int) -> None:
             expected="a whole number, 0 or more",
             why="it names every random draw of the run",
             fix="give seed=0",
+        )
+
+
+def _check_driver(driver: str, workers: int | None) -> None:
+    if driver not in DRIVERS:
+        raise unknown("driver", driver, DRIVERS)
+    if workers is not None and (isinstance(workers, bool) or not isinstance(workers, int) or workers < 1):
+        raise UserError(
+            f"workers = {workers!r}",
+            expected="a whole number, 1 or more",
+            why="so many visits run at once",
+            fix="workers=2, or leave it out",
+        )
+    if driver == "inline" and (workers or 1) > 1:
+        raise UserError(
+            f"driver=inline with workers={workers}",
+            expected="one of them",
+            why="in line, visits run one after the other",
+            fix="driver=processes, or leave workers out",
         )
 
 

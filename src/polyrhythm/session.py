@@ -14,9 +14,11 @@ import torch
 from torch import Tensor
 
 from polyrhythm.core.server import Record, ServerState
+from polyrhythm.drivers.choosing import Crew
+from polyrhythm.drivers.executors import Clients, Executor, OneByOne
 from polyrhythm.drivers.inline import InlineDriver, Moment
 from polyrhythm.drivers.meter import Meter
-from polyrhythm.errors import PolyrhythmError
+from polyrhythm.errors import PolyrhythmError, UserError
 from polyrhythm.evaluation import Evaluator, Metrics, averaged
 from polyrhythm.experiment import Experiment
 from polyrhythm.flops import Cost, count
@@ -85,6 +87,7 @@ def carry_out(experiment: Experiment, observers: Sequence[Observer]) -> dict[str
             reason = in_words(error)
             raise
         finally:
+            session.executor.close()
             summary = session.summary()
             with contextlib.ExitStack() as ends:  # everybody hears of the end, even if one of them fails
                 for observer in reversed(begun):
@@ -111,6 +114,7 @@ class _Session:
         self.initial = self.engine.initial()
         self.evaluator = Evaluator(experiment, self.engine)
         self.world = experiment.world()
+        self.crew, self.executor, about = _manned(experiment)
         self.driver = InlineDriver(
             experiment.recipe,
             experiment.setup,
@@ -118,6 +122,7 @@ class _Session:
             experiment.data_of,
             self.world,
             Meter(self.engine.layout, self._cost),
+            executor=self.executor,
         )
         self.plan = Plan(
             name=experiment.name,
@@ -126,7 +131,7 @@ class _Session:
             recipe_digest=experiment.recipe.digest,
             seed=experiment.seed,
             rounds=experiment.rounds,
-            notices=experiment.notices(),
+            notices=(*experiment.notices(), *about),
             headline=experiment.aim.headline,
             parameters=self.engine.layout.parameters,
             clients=experiment.federation.clients,
@@ -166,7 +171,8 @@ class _Session:
 
     def summary(self) -> dict[str, Any]:
         """The summary so far."""
-        return self._summary.fields(digest=self._digest(), wall_seconds=time.perf_counter() - self._started)
+        fields = self._summary.fields(digest=self._digest(), wall_seconds=time.perf_counter() - self._started)
+        return {**fields, "driver": self.crew.driver, "workers": self.crew.workers}
 
     def _log(self, number: int, moment: Moment) -> None:
         """Tells whoever keeps them what the server asked of the roster in this event."""
@@ -309,6 +315,20 @@ class _Session:
         samples = self.experiment.federation.train
         inputs, targets = samples.batch(torch.from_numpy(np.arange(min(2, len(samples)))))
         return count(self.engine.module, inputs, lambda outputs: self.experiment.aim.loss(outputs, targets))
+
+
+def _manned(experiment: Experiment) -> tuple[Crew, Executor, tuple[str, ...]]:
+    """Whoever carries out the visits of an experiment, started; and what is to be said about it."""
+    crew = experiment.crew
+    clients = Clients(
+        recipe=experiment.recipe, setup=experiment.setup, engine=experiment.engine, data=experiment.data_of
+    )
+    try:
+        return crew, crew.executor(clients), ()
+    except UserError as reason:
+        if not crew.chosen:
+            raise
+        return Crew(driver="inline"), OneByOne(clients), (f"visits run one after the other: {reason.found}",)
 
 
 _SUBSTITUTES = {

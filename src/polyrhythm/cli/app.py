@@ -43,6 +43,11 @@ To = Annotated[float | None, typer.Option("--to", help="Also what it took until 
 Set = Annotated[
     Literal["test", "validation"], typer.Option("--on", help="The set that results are of: test or validation.")
 ]
+Driver = Annotated[
+    str | None,
+    typer.Option("--driver", help="Who carries out visits: auto, inline, processes or threads.  [default: auto]"),
+]
+Workers = Annotated[int | None, typer.Option("--workers", help="How many visits run at once. Changes no number.")]
 LocalTest = Annotated[
     str | None,
     typer.Option("--local-test", help='Share of each client\'s samples held out as its own test, or "natural".'),
@@ -95,6 +100,8 @@ def run(
     expert: Expert = None,
     validation: Validation = None,
     local_test: LocalTest = None,
+    driver: Driver = None,
+    workers: Workers = None,
     settings: Annotated[
         list[str] | None, typer.Option("--set", help="Any key: --set evaluation.every=5. May be repeated.")
     ] = None,
@@ -122,6 +129,8 @@ def run(
         "expert": expert,
         "validation": validation,
         "local_test": local_test,
+        "driver": driver,
+        "workers": workers,
         "out": out,
         "name": name,
     }

@@ -37,6 +37,8 @@ def assemble(configuration: Configuration) -> Iterator[Experiment]:
             evaluation=Evaluation(**configuration.evaluation.model_dump()),
             initial=configuration.init,
             expert=expert,
+            driver=configuration.driver,
+            workers=configuration.workers,
             name=configuration.name,
             config=configuration.plain()
             | {

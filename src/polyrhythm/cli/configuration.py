@@ -66,6 +66,8 @@ class Configuration(BaseModel):
     local_test: Share | Literal["natural"] = 0.0
     init: Text | None = None
     expert: Text | None = None
+    driver: Literal["auto", "inline", "processes", "threads"] = "auto"
+    workers: Positive | None = None
     evaluation: EvaluationSettings = Field(default_factory=EvaluationSettings)
     name: Annotated[str, MaxLen(200)] = ""
     out: Text = "runs"
@@ -84,8 +86,8 @@ class Configuration(BaseModel):
         )
 
     def plain(self) -> dict[str, Any]:
-        """As plain data, without what does not decide any number (where it is kept, what it is called)."""
-        return self.model_dump(mode="json", exclude={"out", "name", "seeds"})
+        """As plain data, without what does not decide any number (who computes, where it is kept, what it is called)."""
+        return self.model_dump(mode="json", exclude={"driver", "workers", "out", "name", "seeds"})
 
 
 def _innermost(partition: Call) -> str:
@@ -119,6 +121,8 @@ TAKES = {
     "local_test": f'{_SHARE}, or "natural"',
     "init": "the path of a file",
     "expert": "the path of a file, as `polyrhythm expert` makes it",
+    "driver": "auto, inline, processes or threads",
+    "workers": _POSITIVE,
     "evaluation": "every or train_samples, each with a number, or groups, true or false",
     "evaluation.every": _POSITIVE,
     "evaluation.train_samples": _WHOLE,
@@ -215,7 +219,7 @@ def _put(values: dict[str, Any], setting: str) -> None:
 # Keys whose value stays text until it is read as what it stands for: `--set method=fedprox(mu=1)`.
 _TEXTS = {
     *("data", "partition", "model", "method", "task", "fleet", "init"),
-    *("expert", "name", "out", "until", "seeds", "local_test"),
+    *("driver", "expert", "name", "out", "until", "seeds", "local_test"),
 }
 
 
