@@ -22,7 +22,7 @@ ALIKE = 1e-3
 """How far the weights may lie apart after one round, as a share of their way: roundings grow along a path."""
 
 
-def duel(name: str, *, against: str | None, repeats: int, options: Sequence[str] = (), workers: int = 1) -> dict[str, Any]:
+def duel(name: str, *, against: str | None, repeats: int, workers: int = 1, engine: str = "") -> dict[str, Any]:
     """Measures one work.
 
     Both programs are processes of their own, with one thread for each worker. They take the same initial weights and
@@ -32,8 +32,8 @@ def duel(name: str, *, against: str | None, repeats: int, options: Sequence[str]
         name: of the work.
         against: "bare" for the loop by hand; None for ours alone.
         repeats: rounds that are measured.
-        options: of our program.
-        workers: of the loop by hand.
+        workers: of both programs.
+        engine: of ours; the default one if empty.
 
     Raises:
         UserError: no such work.
@@ -45,6 +45,7 @@ def duel(name: str, *, against: str | None, repeats: int, options: Sequence[str]
     with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as running:
         job = Path(folder) / "job.pt"
         write_job(experiment(name, rounds), rounds, job)
+        options = [f"--workers={workers}", *([f"--engine={engine}"] if engine else [])]
         commands = {
             "ours": ["-m", "polyrhythm.bench.ours", name, f"--rounds={rounds}", f"--path={job}.ours", *options]
         }
@@ -57,21 +58,20 @@ def duel(name: str, *, against: str | None, repeats: int, options: Sequence[str]
                 told[who].append(_next_round(who, program))
             if number == 0 and against is not None:
                 apart = _difference(job, against)
-        found: dict[str, Any] = {"work": name, "repeats": repeats}
+        found: dict[str, Any] = {"work": name, "workers": workers, "engine": engine or "torch", "repeats": repeats}
         for who, all_rounds in told.items():
-            for key in ("seconds", "processor"):
-                values = [r[key] for r in all_rounds[1:]]
-                found[f"{who}_{key}"] = {"median": statistics.median(values), "min": min(values), "all": values}
-            found[f"{who}_loss"] = all_rounds[-1]["loss"]
+            seconds = [r["seconds"] for r in all_rounds[1:]]
+            found[who] = {
+                "median": statistics.median(seconds),
+                "min": min(seconds),
+                "seconds": seconds,
+                "loss": all_rounds[-1]["loss"],
+            }
         if against is not None:
-            found["ratio"] = _ratio(found, against, "seconds", "median")
-            found["ratio_of_minima"] = _ratio(found, against, "seconds", "min")
+            found["ratio"] = found["ours"]["median"] / found[against]["median"]
+            found["ratio_of_minima"] = found["ours"]["min"] / found[against]["min"]
             found["difference"] = apart
     return found
-
-
-def _ratio(found: dict[str, Any], against: str, what: str, of: str) -> float:
-    return float(found[f"ours_{what}"][of] / found[f"{against}_{what}"][of])
 
 
 @contextlib.contextmanager

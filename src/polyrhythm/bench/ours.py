@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
 import sys
 import tempfile
@@ -24,7 +25,7 @@ class _Gate:
 
     def __init__(self, path: str) -> None:
         self._path = path
-        self._wall = self._processor = 0.0
+        self._begun = 0.0
 
     def begin(self, plan: Plan) -> None:
         """Nothing to prepare."""
@@ -35,15 +36,14 @@ class _Gate:
     def version(self, record: VersionRecord, model: ModelView) -> None:
         if record.version:
             told = {
-                "seconds": time.perf_counter() - self._wall,
-                "processor": time.process_time() - self._processor,
+                "seconds": time.perf_counter() - self._begun,
                 "loss": record.train_loss,
             }
             torch.save(list(model().values()), self._path)
             print(json.dumps(told), flush=True)
         if not sys.stdin.readline():
             raise KeyboardInterrupt("measured")
-        self._wall, self._processor = time.perf_counter(), time.process_time()
+        self._begun = time.perf_counter()
 
     def end(self, status: RunStatus, reason: str, summary: Mapping[str, Any]) -> None:
         """Everything has been told."""
@@ -54,8 +54,12 @@ def main() -> None:
     parser.add_argument("work")
     parser.add_argument("--rounds", type=int, required=True)
     parser.add_argument("--path", required=True)
+    parser.add_argument("--workers", type=int, required=True)
+    parser.add_argument("--engine", default="")
     given = parser.parse_args()
-    of = experiment(given.work, given.rounds + 1)  # one more than are measured, since the last one is evaluated
+    asked = {"engine": given.engine} if given.engine else {}
+    # One round more than are measured, since the last one is evaluated.
+    of = dataclasses.replace(experiment(given.work, given.rounds + 1), workers=given.workers, **asked)
     with tempfile.TemporaryDirectory() as folder:
         carry_out(of, [Recorder(folder), _Gate(given.path)])
 

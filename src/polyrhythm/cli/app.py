@@ -213,6 +213,26 @@ def runs(out: Out = None, json: Json = False) -> None:
 
 @app.command()
 @guarded
+def bench(
+    work: Annotated[
+        list[str] | None, typer.Option("--work", help="What to measure; may be repeated.  [default: all works]")
+    ] = None,
+    against: Annotated[
+        str | None, typer.Option("--against", help='"bare": the same work by hand in plain PyTorch, in turn with ours.')
+    ] = None,
+    engine: Annotated[str, typer.Option("--engine", help="What computes local steps.  [default: torch]")] = "",
+    workers: Annotated[int, typer.Option("--workers", min=1, help="How many visits run at once, in both.")] = 1,
+    repeats: Annotated[int, typer.Option("--repeats", min=1, help="Rounds that are measured.")] = 5,
+    json: Json = False,
+) -> None:
+    """Measure how long rounds take, on made-up data, and compare with a plain PyTorch loop."""
+    from polyrhythm.cli.benching import measure
+
+    measure(work or [], against, repeats, workers, engine, as_json=json)
+
+
+@app.command()
+@guarded
 def methods() -> None:
     """List recipes, and the parts that can be piped onto them."""
     from polyrhythm.cli.showing import list_methods

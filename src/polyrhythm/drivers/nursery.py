@@ -121,13 +121,18 @@ class Pool:
             self.close()
             raise Unsendable(problem)
 
-    def worker(self) -> tuple[int, socket.socket]:
-        """Forks a worker; gives its process number and the driver's end of its socket."""
+    def worker(self, room: int) -> tuple[int, socket.socket, packing.Lane]:
+        """Forks a worker; gives its process number, the driver's end of its socket, and a lane of so many bytes."""
         here, there = socket.socketpair()
-        with there:
-            socket.send_fds(self._control, [_FORK], [there.fileno()])
+        memory = packing.memory(room)
+        try:
+            socket.send_fds(self._control, [_FORK], [there.fileno(), memory])
+            lane = packing.shared(memory)
+        finally:
+            os.close(memory)
+            there.close()
         number: int = packing.receive(self._control)
-        return number, here
+        return number, here, lane
 
     def close(self) -> None:
         """Kills the workers, and waits until all have gone."""
@@ -200,13 +205,14 @@ def _pool(control: socket.socket) -> None:
     packing.send(control, "")
     children: list[int] = []
     while True:
-        word, given, _, _ = socket.recv_fds(control, 1, 1)
+        word, given, _, _ = socket.recv_fds(control, 1, 2)
         if not word:
             break
         if (number := os.fork()) == 0:
             control.close()
-            _without_return(serve, socket.socket(fileno=given[0]), clients, board)
-        os.close(given[0])
+            _without_return(serve, socket.socket(fileno=given[0]), clients, board, packing.shared(given[1]))
+        for descriptor in given:
+            os.close(descriptor)
         children.append(number)
         packing.send(control, number)
     for number in children:
@@ -214,18 +220,18 @@ def _pool(control: socket.socket) -> None:
         os.waitpid(number, 0)
 
 
-def serve(driver: socket.socket, clients: Clients, board: Tensor) -> None:
+def serve(driver: socket.socket, clients: Clients, board: Tensor, lane: packing.Lane) -> None:
     """A worker process: one errand after the other."""
     torch.set_num_threads(1)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # a user's data set may start processes and wait for them
     while True:
         try:
-            assignment, state = packing.receive(driver, board)
+            assignment, state = packing.receive(driver, board, lane)
         except EOFError:
             return
         try:
             done = clients.visit(Errand(assignment=assignment, state=state, pace=_Asked(driver)))
-            packing.send(driver, ("done", done))
+            packing.send(driver, ("done", done), lane=lane)
         except BrokenPipeError:
             return
         except Exception as error:

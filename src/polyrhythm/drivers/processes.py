@@ -23,6 +23,10 @@ DEATHS = 3
 """How many workers one visit may kill before the run is given up."""
 
 
+VECTORS = 8
+"""How many vectors have room in the memory that the driver shares with each worker; it costs nothing until it is used."""
+
+
 @final
 @dataclass
 class _Worker:
@@ -30,6 +34,7 @@ class _Worker:
 
     number: int
     socket: socket.socket
+    lane: packing.Lane
     place: int = -1  # of the errand that it is on
 
 
@@ -55,6 +60,7 @@ class Processes:
     def __init__(self, clients: Clients, workers: int) -> None:
         self._clients = clients
         size, dtype = clients.setup.size, clients.setup.dtype
+        self._room = VECTORS * size * dtype.itemsize + 2**20
         vectors = packing.memory(size * dtype.itemsize)
         try:
             self._board = packing.board(vectors, size, dtype)
@@ -69,7 +75,7 @@ class Processes:
         return tuple(worker.number for worker in self._workers)
 
     def _started(self) -> _Worker:
-        return _Worker(*self._pool.worker())
+        return _Worker(*self._pool.worker(self._room))
 
     def carry_out(self, errands: Sequence[Errand]) -> list[Done]:
         if not errands:
@@ -119,7 +125,7 @@ class _Turn:
             worker.place, errand = place, self._errands[place]
             self._selector.register(worker.socket, selectors.EVENT_READ, number)
             try:
-                packing.send(worker.socket, (errand.assignment, errand.state), self._weights)
+                packing.send(worker.socket, (errand.assignment, errand.state), self._weights, worker.lane)
             except (BrokenPipeError, ConnectionResetError):
                 self._replace(number)
             return
@@ -129,7 +135,7 @@ class _Turn:
         worker = self._pool._workers[number]
         errand = self._errands[worker.place]
         try:
-            word, what = packing.receive(worker.socket)
+            word, what = packing.receive(worker.socket, lane=worker.lane)
             if word == "asks":
                 assert errand.pace is not None
                 packing.send(worker.socket, errand.pace.seconds(*what))
