@@ -17,7 +17,7 @@ import multiprocessing
 import statistics
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from typing import Any
@@ -169,7 +169,7 @@ def own_round(work: Work, number: int) -> list[Visit]:
     def batches(client: int) -> Iterator[Tensor]:
         while True:
             order = client * work.samples + torch.randperm(work.samples, generator=generator)
-            yield from order.split(work.batch)
+            yield from torch.split(order, work.batch)
 
     return [(client, [b for b, _ in zip(batches(client), range(count), strict=False)]) for client in cohort]
 
@@ -195,7 +195,7 @@ class Trainer:
             inputs, targets = self.inputs.index_select(0, batch), self.targets.index_select(0, batch)
             loss = functional.cross_entropy(self.model(inputs), targets)
             self.model.zero_grad()
-            loss.backward()
+            loss.backward()  # type: ignore[no-untyped-call]
             total += loss.detach()
             with torch.no_grad():
                 for i, parameter in enumerate(self.parameters):
@@ -239,8 +239,8 @@ class Together:
 
     def __init__(self, work: Work, weights: list[Tensor] | None, workers: int) -> None:
         trainer = Trainer(work)
-        self.weights = [w.detach().clone().share_memory_() for w in weights or trainer.parameters]
-        self.sums = [[torch.zeros_like(w).share_memory_() for w in self.weights] for _ in range(workers)]
+        self.weights = [shared(w) for w in weights or trainer.parameters]
+        self.sums = [[shared(torch.zeros_like(w)) for w in self.weights] for _ in range(workers)]
         self.pipes: list[Connection] = []
         self.children = []
         context = multiprocessing.get_context("fork")
@@ -269,6 +269,11 @@ class Together:
             child.join()
 
 
+def shared(values: Tensor) -> Tensor:
+    """A copy in shared memory."""
+    return values.detach().clone().share_memory_()  # type: ignore[no-any-return, no-untyped-call]
+
+
 def serve(pipe: Connection, trainer: Trainer, weights: list[Tensor], sums: list[Tensor]) -> None:
     """A process of `Together`."""
     torch.set_num_threads(1)
@@ -284,7 +289,9 @@ def serve(pipe: Connection, trainer: Trainer, weights: list[Tensor], sums: list[
         pipe.send(losses)
 
 
-def rounds(name: str, workers: int, job: dict[str, Any] | None) -> Iterator[tuple[float, float, list[Tensor]]]:
+def rounds(
+    name: str, workers: int, job: dict[str, Any] | None
+) -> Generator[tuple[float, float, list[Tensor]], None, None]:
     """One round after the other: how long it took, its loss, and the weights after it."""
     work = WORKS[name]
     weights = job["weights"] if job else None

@@ -8,7 +8,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ import torch
 
 from polyrhythm.bench import bare
 from polyrhythm.bench.works import experiment, write_job
-from polyrhythm.errors import RunFailed, UserError, unknown
+from polyrhythm.errors import RunFailed, unknown
 
 ALIKE = 1e-3
 """How far the weights may lie apart after one round, as a share of their way: roundings grow along a path."""
@@ -46,9 +46,7 @@ def duel(name: str, *, against: str | None, repeats: int, workers: int = 1, engi
         job = Path(folder) / "job.pt"
         write_job(experiment(name, rounds), rounds, job)
         options = [f"--workers={workers}", *([f"--engine={engine}"] if engine else [])]
-        commands = {
-            "ours": ["-m", "polyrhythm.bench.ours", name, f"--rounds={rounds}", f"--path={job}.ours", *options]
-        }
+        commands = {"ours": ["-m", "polyrhythm.bench.ours", name, f"--rounds={rounds}", f"--path={job}.ours", *options]}
         if against is not None:
             commands[against] = [str(Path(bare.__file__)), name, f"--workers={workers}", f"--job={job}"]
         programs = {who: running.enter_context(_started(command)) for who, command in commands.items()}
@@ -105,5 +103,7 @@ def _difference(job: Path, against: str) -> float:
     ours, other = (torch.cat([w.flatten() for w in torch.load(f"{job}.{who}")]) for who in ("ours", against))
     apart = float((ours - other).norm() / (ours - start).norm())
     if not apart < ALIKE:
-        raise RunFailed(f"after a round the weights lie {apart:.2g} of their way apart: the two did not do the same work")
+        raise RunFailed(
+            f"after a round the weights lie {apart:.2g} of their way apart: the two did not do the same work"
+        )
     return apart

@@ -89,6 +89,7 @@ class _Listener:
 
     layout = Layout((), (), torch.float32, 16)
     single_sample_fails = False
+    one_mode = True
     forward_samples = 0
 
     def __init__(self, of: Experiment) -> None:

@@ -86,7 +86,7 @@ class Configuration(BaseModel):
         )
 
     def plain(self) -> dict[str, Any]:
-        """As plain data, without what does not decide any number (who computes, where it is kept, what it is called)."""
+        """As plain data, without what decides no number: who computes, where it is kept, what it is called."""
         return self.model_dump(mode="json", exclude={"driver", "workers", "out", "name", "seeds"})
 
 

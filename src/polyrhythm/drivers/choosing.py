@@ -111,7 +111,7 @@ def choose(
             why="worker processes are forked, which only there is safe beside torch",
             fix="driver=inline",
         )
-    if asked == "inline" or workers == 1 and asked == "auto":
+    if asked == "inline" or (workers == 1 and asked == "auto"):
         return Crew(driver="inline", chosen=asked == "auto")
     many: Literal["threads", "processes"] = "threads" if releases else "processes"
     if asked != "auto":

@@ -137,9 +137,7 @@ class Threads:
         self._clients = clients
         self._free: queue.SimpleQueue[Clients] = queue.SimpleQueue()
         for _ in range(workers):
-            self._free.put(
-                Clients(recipe=clients.recipe, setup=clients.setup, engine=engine.twin(), data=clients.data)
-            )
+            self._free.put(Clients(recipe=clients.recipe, setup=clients.setup, engine=engine.twin(), data=clients.data))
         # The number of threads that a kernel takes is a setting of each thread.
         self._pool = ThreadPoolExecutor(workers, "visits", initializer=functools.partial(torch.set_num_threads, 1))
 

@@ -42,7 +42,8 @@ class Nursery:
     def __init__(self) -> None:
         here, there = socket.socketpair()
         # Packages are looked for where the driver finds them, and a worker never reads the driver's input.
-        code = f"import sys; sys.path[:] = {sys.path!r}; from polyrhythm.drivers.nursery import main; main({there.fileno()})"
+        code = f"import sys; sys.path[:] = {sys.path!r}\nfrom polyrhythm.drivers import nursery\n"
+        code += f"nursery.main({there.fileno()})"
         self._process = subprocess.Popen(
             [sys.executable, "-c", code], pass_fds=[there.fileno()], stdin=subprocess.DEVNULL
         )
@@ -171,7 +172,7 @@ def main(descriptor: int) -> None:
 
 def _import_early() -> None:
     """What every pool would import."""
-    import polyrhythm.engines.torch  # noqa: F401
+    import polyrhythm.engines.torch
     import polyrhythm.experiment  # noqa: F401
 
 

@@ -38,7 +38,7 @@ class _Pickler(pickle.Pickler):
         if type(value) is not Tensor or value.requires_grad or value.layout is not torch.strided:
             return NotImplemented
         raw = value.contiguous().reshape(-1).view(torch.uint8).numpy()
-        return _tensor, (pickle.PickleBuffer(raw), value.dtype, tuple(value.shape))
+        return _tensor, (pickle.PickleBuffer(raw.data), value.dtype, tuple(value.shape))
 
 
 @final
@@ -115,7 +115,7 @@ def receive(of: socket.socket, board: Tensor | None = None, lane: Lane | None = 
 def _exactly(of: socket.socket, count: int) -> np.ndarray:
     """So many bytes, in memory of torch's, which is aligned."""
     raw = torch.empty(count, dtype=torch.uint8).numpy()
-    view, place = memoryview(raw), 0
+    view, place = raw.data, 0
     while place < count:
         try:
             read = of.recv_into(view[place:])

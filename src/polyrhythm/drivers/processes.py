@@ -24,7 +24,7 @@ DEATHS = 3
 
 
 VECTORS = 8
-"""How many vectors have room in the memory that the driver shares with each worker; it costs nothing until it is used."""
+"""How many vectors have room in the memory shared with each worker, which costs nothing until it is used."""
 
 
 @final

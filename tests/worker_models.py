@@ -1,0 +1,75 @@
+"""Models for tests of worker processes: these must be able to import them."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import final
+
+from torch import Tensor, nn
+
+
+@final
+class Dies(nn.Module):
+    """A linear model whose process is killed in training, as often as there are files left to remove in a folder."""
+
+    def __init__(self, features: int, outputs: int, folder: Path) -> None:
+        super().__init__()
+        self.linear = nn.Linear(features, outputs)
+        self.folder = folder
+        self.home = os.getpid()
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        if self.training and os.getpid() != self.home:
+            for file in self.folder.iterdir():
+                with contextlib.suppress(FileNotFoundError):  # another worker may have been quicker
+                    file.unlink()
+                    os.kill(os.getpid(), signal.SIGKILL)
+        outputs: Tensor = self.linear(inputs)
+        return outputs
+
+
+@final
+class Holds(nn.Module):
+    """A linear model that holds a function."""
+
+    def __init__(self, features: int, outputs: int, function: Callable[[], object]) -> None:
+        super().__init__()
+        self.linear = nn.Linear(features, outputs)
+        self.function = function
+
+    def __deepcopy__(self, memo: object) -> Holds:
+        return Holds(self.linear.in_features, self.linear.out_features, self.function)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        outputs: Tensor = self.linear(inputs)
+        return outputs
+
+
+@final
+class Fussy(nn.Module):
+    """Dropout, BatchNorm, tied, frozen and unused parameters, and a buffer that does not travel."""
+
+    def __init__(self, features: int, outputs: int) -> None:
+        super().__init__()
+        self.first = nn.Linear(features, 8)
+        self.norm = nn.BatchNorm1d(8)
+        self.drop = nn.Dropout(0.5)
+        self.middle = nn.Linear(8, 8, bias=False)
+        self.again = nn.Linear(8, 8, bias=False)
+        self.again.weight = self.middle.weight
+        self.last = nn.Linear(8, outputs)
+        self.unused = nn.Linear(3, 3)
+        self.first.bias.requires_grad_(False)
+        self.seen: Tensor
+        self.register_buffer("seen", self.last.bias.detach().clone().zero_(), persistent=False)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        hidden = self.drop(self.norm(self.first(inputs))).relu()
+        outputs: Tensor = self.last(self.again(self.middle(hidden))) + self.seen
+        if self.training:
+            self.seen = self.seen + 0.1
+        return outputs
