@@ -15,6 +15,7 @@ SOURCE = Path(__file__).parents[1] / "src" / "polyrhythm"
 FILES = sorted(SOURCE.rglob("*.py"))
 SLOTS_MAY_IMPORT = {"slots", "vectors", "streams", "wires", "values", "settings", "errors"}
 CORES_MAY_NOT_IMPORT = {"papers", "models", "fleet", "engines", "drivers", "runs", "report", "reproduce", "cli"}
+BARE = "bench/bare"  # what runs are compared with: a program of its own, which lies here because a command runs it
 ONLY_IN = {"ray": "drivers/on_ray", "flwr": "drivers/on_flower"}
 
 # Draws from torch's or NumPy's global generator, unless a generator is handed over.
@@ -116,7 +117,7 @@ def test_a_deployment_library_is_imported_in_one_place(library: str) -> None:
     assert all(user.startswith(ONLY_IN[library]) for user in users)
 
 
-@pytest.mark.parametrize("file", [f for f in FILES if place(f) != "streams"], ids=place)
+@pytest.mark.parametrize("file", [f for f in FILES if place(f) not in ("streams", BARE)], ids=place)
 def test_no_module_touches_a_global_generator(file: Path) -> None:
     assert global_draws(file.read_text()) == []
 
@@ -152,6 +153,10 @@ def test_the_generator_check_finds(source: str) -> None:
 )
 def test_the_generator_check_allows(source: str) -> None:
     assert not global_draws(source)
+
+
+def test_the_bare_loop_knows_nothing_of_polyrhythm() -> None:
+    assert not parts(SOURCE / f"{BARE}.py")
 
 
 def test_the_import_reader_sees_every_form() -> None:

@@ -1,0 +1,89 @@
+"""The benchmark compares like with like."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from polyrhythm.bench import bare
+from polyrhythm.bench.duel import duel
+from polyrhythm.bench.works import experiment, write_job
+from polyrhythm.errors import UserError
+from polyrhythm.models.catalogue import find
+from polyrhythm.session import carry_out
+from small import Log
+
+SMALL = {
+    "momentum": bare.Work(
+        **{"name": "mlp", "model": bare.mlp, "shape": (1, 28, 28), "clients": 4, "samples": 23},  # type: ignore[arg-type]
+        **{"cohort": 3, "batch": 5, "epochs": 2, "momentum": 0.9, "decay": 1e-3},  # type: ignore[arg-type]
+    ),
+    "steps and dropout": bare.Work(
+        **{"name": "ccfl-mlp", "model": bare.ccfl_mlp, "shape": (1, 28, 28), "clients": 4},  # type: ignore[arg-type]
+        **{"samples": 23, "cohort": 3, "batch": 5, "steps": 7},  # type: ignore[arg-type]
+    ),
+}
+
+
+@pytest.fixture(params=SMALL)
+def small(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.setattr(bare, "WORKS", SMALL)
+    return str(request.param)
+
+
+def by_hand(path: Path, name: str, workers: int) -> Iterator[list[Tensor]]:
+    for _, _, weights in bare.rounds(name, workers, torch.load(path)):
+        yield [weight.clone() for weight in weights]
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_both_do_the_same_work(small: str, workers: int, tmp_path: Path) -> None:
+    log, rounds = Log(), 3
+    of = experiment(small, rounds)
+    write_job(of, rounds, tmp_path / "job")
+    carry_out(of, [log])
+    hands = list(by_hand(tmp_path / "job", small, workers))
+    assert len(hands) == rounds
+    for state, weights in zip(log.states[1:], hands, strict=True):
+        for ours, theirs in zip(state.values(), weights, strict=True):
+            torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-6)
+    assert not torch.equal(hands[0][0], hands[-1][0])
+
+
+@pytest.mark.parametrize("name", bare.WORKS)
+def test_the_networks_are_the_same(name: str) -> None:
+    work = bare.WORKS[name]
+    ours, theirs = find(work.name)(work.shape, work.classes, **work.settings).eval(), work.model().eval()
+    with torch.no_grad():
+        for one, other in zip(theirs.parameters(), ours.parameters(), strict=True):
+            one.copy_(other)
+        inputs = torch.linspace(-1, 1, 2 * torch.Size(work.shape).numel()).reshape(2, *work.shape)
+        if len(work.shape) == 1:
+            inputs = (inputs.abs() * (work.classes - 1)).long()
+        torch.testing.assert_close(ours(inputs), theirs(inputs))
+
+
+def test_a_work_that_does_not_exist() -> None:
+    with pytest.raises(UserError, match="unknown work 'lenet-fmnist'"):
+        duel("lenet-fmnist", against=None, repeats=1)
+
+
+def test_the_bare_loop_runs_by_itself() -> None:
+    file = Path(__file__).parents[1] / "benchmarks" / "bare.py"
+    help_text = subprocess.run([sys.executable, str(file), "--help"], capture_output=True, text=True, check=True).stdout
+    assert "lenet5-fmnist" in help_text
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_duel(workers: int) -> None:
+    found = duel("lstm-shakespeare", against="bare", repeats=2, workers=workers)
+    assert found["difference"] < 1e-3
+    assert found["ratio"] > 0
+    assert len(found["ours"]["seconds"]) == len(found["bare"]["seconds"]) == 2
