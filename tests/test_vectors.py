@@ -202,6 +202,35 @@ def test_sparse_gradients_are_written_out() -> None:
     assert flats[1].gradient.any()
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_descending_is_a_step_of_the_whole_vector_to_the_last_bit(tied: Tied, dtype: torch.dtype) -> None:
+    whole, parts = FlatModel(tied.to(dtype)), FlatModel(tied.to(dtype))
+    assert parts.descends
+    for rate in (0.1, 0.03, 0.7):
+        unused = whole.backward(loss_of(whole.module))
+        whole.weights.add_(whole.gradient, alpha=-rate)
+        parts.gradient.fill_(math.nan)
+        assert parts.descend(loss_of(parts.module), rate) == unused
+        assert torch.equal(whole.weights, parts.weights)
+        assert parts.gradient.isnan().all()  # nobody wrote it
+
+
+def test_descending_with_sparse_gradients() -> None:
+    dense, sparse = nn.Embedding(5, 3), nn.Embedding(5, 3, sparse=True)
+    sparse.load_state_dict(dense.state_dict())
+    flats = [FlatModel(m) for m in (dense, sparse)]
+    for flat in flats:
+        assert flat.descend(flat.module(torch.tensor([1, 1, 4])).square().sum(), 0.1) == ()
+    assert torch.equal(flats[0].weights, flats[1].weights)
+    assert not torch.equal(flats[1].weights, FlatModel(dense).weights)
+
+
+def test_who_cannot_descend() -> None:
+    mixed = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2).double())
+    assert not FlatModel(mixed).descends
+    assert not FlatModel(nn.Linear(2, 2).bfloat16()).descends
+
+
 def test_buffers_follow_the_module_even_where_it_puts_another_tensor(tied: Tied) -> None:
     flat = FlatModel(tied)
     names = [slot.name for slot in flat.layout.buffers]

@@ -114,6 +114,7 @@ class FlatModel:
         self.weights = self.layout.zeros()  # [P]
         self.gradient = self.layout.zeros()  # [P]
         self._gradient_views = [s.of(self.gradient) for s in self.layout.segments]
+        self._weight_views = [s.of(self.weights) for s in self.layout.segments]
         self._foreign: list[tuple[nn.Parameter, Tensor]] = []
         for parameter, segment in zip(self._parameters, self.layout.segments, strict=True):
             view = segment.of(self.weights)
@@ -173,6 +174,27 @@ class FlatModel:
             else:
                 view.copy_(gradient.to_dense() if gradient.is_sparse else gradient)
         return tuple(unused)
+
+    @property
+    def descends(self) -> bool:
+        """Whether `descend` gives the bits of a step of the whole vector.
+
+        Not in half precision, where kernels round otherwise at the end of a vector, nor for parameters of several
+        types.
+        """
+        return not self._foreign and self.layout.dtype in (torch.float32, torch.float64)
+
+    def descend(self, loss: Tensor, rate: float) -> tuple[Segment, ...]:
+        """Steps `weights` by -rate * gradient; gives the segments that have no gradient.
+
+        Leaves `gradient` as it was: a model-sized vector less is written and read than by `backward` and a step.
+        """
+        gradients = torch.autograd.grad(loss, self._parameters, allow_unused=True)
+        segments = self.layout.segments
+        used = [i for i, g in enumerate(gradients) if g is not None]
+        steps = [g.to_dense() if g.is_sparse else g for g in gradients if g is not None]
+        torch._foreach_add_([self._weight_views[i] for i in used], steps, alpha=-rate)
+        return () if len(used) == len(segments) else tuple(s for i, s in enumerate(segments) if gradients[i] is None)
 
     def state(self) -> dict[str, Tensor]:
         """A copy of the module's whole state dict: trainable, frozen and tied parameters, and buffers."""

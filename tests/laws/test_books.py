@@ -19,6 +19,7 @@ from polyrhythm.core.client import work
 from polyrhythm.core.memory import ClientState, Memory
 from polyrhythm.core.server import Flight, Record, Turn, begin, receive
 from polyrhythm.drivers import inline
+from polyrhythm.drivers.executors import Clients, Done, Errand
 from polyrhythm.drivers.inline import InlineDriver
 from polyrhythm.errors import RunFailed
 from polyrhythm.papers import fedavg
@@ -413,14 +414,14 @@ class Torn(Shard):
         raise OSError("the disk is torn")
 
 
-def _tight_lipped(self: InlineDriver, assignment: Assignment) -> Report:
-    _, report = work(self.recipe, self.setup, ClientState(), assignment, self.data(assignment.client), self.engine)
-    return report
+def _tight_lipped(self: Clients, errand: Errand) -> Done:
+    data = self.data(errand.assignment.client)
+    return work(self.recipe, self.setup, errand.state, errand.assignment, data, self.engine)
 
 
 @law(
     torn=st.integers(0, 3),
-    broken_by={"the client is not named": swap(InlineDriver, "_visit", _tight_lipped)},
+    broken_by={"the client is not named": swap(Clients, "visit", _tight_lipped)},
 )
 def test_an_error_at_a_client_names_the_client(torn: int) -> None:
     engine, shards = BATCHNORM.engine(), list(BATCHNORM.shards())

@@ -18,11 +18,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from polyrhythm.core.interfaces import ClientData, Computed, Engine, Opening
+from polyrhythm.core.interfaces import ClientData, Computed, Descends, Engine, Opening
 from polyrhythm.core.memory import ClientState
 from polyrhythm.core.pace import Ahead, Forecast, fitting
 from polyrhythm.errors import UserError
-from polyrhythm.optimisers import carry, clip_
+from polyrhythm.optimisers import LocalSgd, carry, clip_
 from polyrhythm.recipe import Recipe
 from polyrhythm.slots.correction import Correction, Push, chain
 from polyrhythm.slots.mechanism import Model, Need, Outcome, Setup, Visit
@@ -152,6 +152,11 @@ class _Watch:
         self._reached = torch.zeros((), dtype=torch.bool)
         self._similarity = torch.zeros((), dtype=torch.float64)
         self.traces: dict[str, float] = {}
+
+    @property
+    def looks(self) -> bool:
+        """Whether anything is measured at each step."""
+        return self._squares is not None or self._stop is not None
 
     def look(self, gradient: Tensor, computed: Computed) -> None:
         if self._squares is not None:
@@ -355,9 +360,15 @@ class _Training:
         if plan.steps:
             watch.traces = self._traces(received)
             path.gradient_samples = len(watch.traces) * self.visit.held
+        straight = self._straight(push, terms, watch)
         with seeded_torch(self.visit.seed, "network", *names):
             for positions, after in self._batches(plan):
                 inputs, targets = self.data.batch(positions, augment)
+                rate = self._rate(len(path.rates), plan.steps)
+                if straight is not None:
+                    computed = straight.compute(inputs, targets, positions, (), None, rate)
+                    path.add(rate, computed, len(positions), after)
+                    continue
                 computed = engine.compute(inputs, targets, positions, terms, plan.stop.layer if plan.stop else None)
                 untouched = _keep(computed.unused, weights, moments)
                 if optimiser.clip is not None:
@@ -369,7 +380,6 @@ class _Training:
                     gradient.add_(away, alpha=push.pull)
                     if push.shift is not None:
                         gradient.add_(push.shift)
-                rate = self._rate(len(path.rates), plan.steps)
                 optimiser.step_(weights, gradient, rate, moments)
                 for part, before in untouched:
                     part.copy_(before)
@@ -379,6 +389,14 @@ class _Training:
                     break
         path.measures = watch.measures(len(path.rates))
         return path
+
+    def _straight(self, push: Push | None, terms: list[Correction], watch: _Watch) -> Descends | None:
+        """The engine, if it can take the steps by itself: plain SGD, and nobody looks at the gradient or changes it."""
+        optimiser, engine = self.recipe.optimiser, self.engine
+        plain = optimiser == LocalSgd(lr=optimiser.lr, keep_state=optimiser.keep_state)
+        if not plain or push is not None or terms or watch.looks:
+            return None
+        return engine if isinstance(engine, Descends) and engine.descends else None
 
     def _traces(self, received: Model) -> dict[str, float]:
         """The Fisher traces that somebody asks for, by the measure's name."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol, final
+from typing import Protocol, final, runtime_checkable
 
 import numpy as np
 import torch
@@ -139,3 +139,23 @@ class Engine(Protocol):
             data: the samples.
             labels: draws one label per sample from the model's own predictions; None takes those in the data.
         """
+
+
+@runtime_checkable
+class Descends(Protocol):
+    """An engine that can take a step of plain SGD with the gradient, where nobody looks at it or changes it."""
+
+    @property
+    def descends(self) -> bool:
+        """Whether it can for this model, to the same bits as a step of the whole vector."""
+
+    def compute(
+        self,
+        inputs: Tensor,
+        targets: Tensor,
+        positions: np.ndarray,
+        terms: Sequence[Correction] = (),
+        watch: str | None = None,
+        rate: float | None = None,
+    ) -> Computed:
+        """As `Engine.compute`; with a rate it steps the weights by -rate * gradient and leaves `gradient` as it was."""

@@ -108,11 +108,14 @@ class TorchEngine:
         positions: np.ndarray,
         terms: Sequence[Correction] = (),
         watch: str | None = None,
+        rate: float | None = None,
     ) -> Computed:
         if not terms and watch is None:
             outputs = self._flat.module(inputs)
             loss = self._task.loss(outputs, targets)
-            return Computed(loss.detach(), self._flat.backward(self._task.objective(loss, outputs)))
+            objective = self._task.objective(loss, outputs)
+            unused = self._flat.backward(objective) if rate is None else self._flat.descend(objective, rate)
+            return Computed(loss.detach(), unused)
         layers = {name for term in terms for name in term.layers or ()}
         # Before the pass in training mode, which moves the statistics of BatchNorm.
         judged = None if watch is None or self.one_mode else self.features_now(watch, inputs)
@@ -127,6 +130,10 @@ class TorchEngine:
             extra = term.term(view)
             total = total if extra is None else total + extra
         return Computed(loss.detach(), self._flat.backward(total), pair)
+
+    @property
+    def descends(self) -> bool:
+        return self._flat.descends
 
     def stepped(self) -> None:
         self._flat.refresh()
