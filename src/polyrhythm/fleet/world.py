@@ -99,6 +99,10 @@ class World:
         first = min(((self._comes(client, now), client) for client in away), default=(math.inf, -1))
         return first if first[0] < math.inf else None
 
+    def returns(self, client: int, now: float) -> float:
+        """When a client is there for the first time from now on; infinity for never."""
+        return self._comes(client, now)
+
     def _comes(self, client: int, now: float) -> float:
         """When a client is there for the first time from now on."""
         for _ in range(_CHANGES):  # it may come back while it is being charged, and be away again when that is done
