@@ -129,6 +129,7 @@ class Experiment:
         _check_expert(self)
         _check_score(self)
         self.recipe.whole()
+        _check_somebody_comes(self)
         if self.recipe.regime == "centralised":
             object.__setattr__(self, "federation", _pooled(self.federation))
         if not self.federation.sizes.any():
@@ -206,6 +207,7 @@ class Experiment:
             horizon=self.rounds,
             seed=self.seed,
             budgets=self.fleet.budgets,
+            eligible=len(self.eligible()),
         )
 
     def world(self) -> World:
@@ -343,6 +345,19 @@ def _check_end(experiment: Experiment) -> None:
             expected="the number of rounds",
             why="a schedule of this recipe follows the whole length of the run, which must be known from the start",
             fix="give rounds as well; until still ends the run earlier",
+        )
+
+
+def _check_somebody_comes(experiment: Experiment) -> None:
+    fleet, part = experiment.fleet, experiment.recipe.participation
+    if part.invites or fleet.arrivals is not None:
+        return
+    if World(fleet, 1, 0, [0]).everybody_is_there:
+        raise UserError(
+            f"{experiment.recipe.title} with the fleet {fleet.devices.label()}",
+            expected="a fleet whose clients come by themselves, or come and go",
+            why="on_arrival invites nobody, and here everybody is there from the start, so nobody ever comes",
+            fix="give the fleet arrivals or an availability, or use rolling(concurrency=10)",
         )
 
 

@@ -512,6 +512,7 @@ def _step(recipe: Recipe, setup: Setup, layout: Layout, state: ServerState, now:
         scales=tuple(scales),
         weights=state.weights,
         bases=tuple(state.past[r.version] for r in reports) if "base" in recipe.needs() else (),
+        rate=recipe.rate(state.version, setup.horizon),
     )
     if recipe.regime == "local":
         return settled, Released(version=settled.version, release=release, refused=refused)
