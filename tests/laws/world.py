@@ -154,7 +154,7 @@ class Federation:
     dtype: torch.dtype = torch.float32
     seed: int = 0
     eligible: tuple[int, ...] | None = None
-    fleet: Fleet = Fleet()
+    fleet: Fleet = field(default_factory=Fleet)
 
     def module(self) -> nn.Module:
         """The initial model, to look at and not to change."""
