@@ -238,7 +238,7 @@ def _stuck(recipe: Recipe, state: ServerState, now: float, roster: Roster) -> bo
 
 
 def _ready(recipe: Recipe, state: ServerState, now: float, *, refills: bool = True) -> bool:
-    if not (state.invited or state.waiting or state.refused or state.resting):
+    if not (state.invited or state.training or state.waiting or state.refused or state.resting):
         return False  # nobody has been invited yet, or everybody's answer went into the last version
     due, elapsed = recipe.release.due, now - state.began
     if due is not None and now >= state.began + due:
