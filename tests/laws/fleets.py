@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import bisect
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import final
 
@@ -37,15 +38,38 @@ class Hours(Availability):
 
 
 @final
+@dataclass(frozen=True, kw_only=True)
+class Rhythms(Availability):
+    """Client i is there once in every period, for a share of it, from a phase on: the i-th (period, share, phase)."""
+
+    rhythms: tuple[tuple[float, float, float], ...]
+
+    def spans(self) -> list[list[tuple[float, float]]]:
+        """When each client is there, for long enough."""
+        return [
+            [(start, start + share * period) for start in self._starts(period, phase)]
+            for period, share, phase in self.rhythms
+        ]
+
+    def _starts(self, period: float, phase: float) -> list[float]:
+        return [period * (i + phase) for i in range(200)]
+
+    def bind(self, place: Place) -> Presence:
+        return _Hours(self.spans())
+
+
+@final
 class _Hours:
-    def __init__(self, spans: tuple[tuple[tuple[float, float], ...], ...]) -> None:
+    def __init__(self, spans: Sequence[Sequence[tuple[float, float]]]) -> None:
         self._spans = spans
+        self._ends = [[end for _, end in own] for own in spans]
 
     def span(self, client: int, now: float) -> tuple[bool, float]:
-        for start, end in self._spans[client]:
-            if now < end:
-                return (True, math.inf if end >= EVER else end) if now >= start else (False, start)
-        return False, math.inf
+        place = bisect.bisect_right(self._ends[client], now)
+        if place == len(self._spans[client]):
+            return False, math.inf
+        start, end = self._spans[client][place]
+        return (True, math.inf if end >= EVER else end) if now >= start else (False, start)
 
 
 @final

@@ -372,8 +372,7 @@ def _invite(
 
 def _wanting(recipe: Recipe, state: ServerState) -> bool:
     """Whether a client that comes while others are at work is of any use."""
-    participation = recipe.participation
-    return participation.fills_places and (state.training < participation.size or not participation.invites)
+    return recipe.participation.fills_places and state.training < recipe.participation.size
 
 
 def _persistent(entries: Mapping[int, Entry]) -> Map[int, Entry]:

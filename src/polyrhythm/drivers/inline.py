@@ -159,6 +159,8 @@ class InlineDriver:
         """
         agenda = _Agenda()
         arrivals = self.world.arrivals()
+        if arrivals is None and not self.recipe.participation.invites:
+            arrivals = self.world.comings()
         if arrivals is not None:
             self._expect(agenda, *arrivals())
         turn = begin(self.recipe, self.setup, initial.weights, initial.buffers, self.roster)
@@ -214,7 +216,7 @@ class InlineDriver:
             agenda.timer = turn.wake_up
             agenda.made += 1
             agenda.add(turn.wake_up, _TIMER, agenda.made, Timer(time=turn.wake_up))
-        if self.world.fleet.arrivals is None:
+        if self.world.fleet.arrivals is None and self.recipe.participation.invites:
             self._look_out(turn, now, agenda, ended)
 
     def _look_out(self, turn: Turn, now: float, agenda: _Agenda, ended: int | None) -> None:

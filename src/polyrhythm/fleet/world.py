@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import heapq
 import math
 from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
@@ -90,6 +91,33 @@ class World:
                     return time, client
 
         return following
+
+    def comings(self) -> Callable[[], tuple[float, int]]:
+        """Gives the next client that was away and is there again, (time, client), each time it is called.
+
+        Clients are looked up as they come, so one that breaks down in the meantime comes when it is repaired.
+        """
+        heap = [(self._next_coming(client, 0.0), client) for client in map(int, self.eligible)]
+        heapq.heapify(heap)
+
+        def following() -> tuple[float, int]:
+            while True:
+                time, client = heap[0]
+                if time == math.inf or self.span(client, time)[0]:
+                    heapq.heapreplace(heap, (self._next_coming(client, time), client))
+                    return time, client
+                heapq.heapreplace(heap, (self._comes(client, time), client))
+
+        return following
+
+    def _next_coming(self, client: int, now: float) -> float:
+        """When a client is there that was away before, after now."""
+        for _ in range(_CHANGES):  # spans may follow each other without a break
+            there, until = self.span(client, now)
+            if not there or until == math.inf:
+                return math.inf if there else self._comes(client, now)
+            now = until
+        return math.inf
 
     def next_arrival(self, now: float, exclude: Container[int] = ()) -> tuple[float, int] | None:
         """When the next client comes that is away now and not excluded, and who; None if nobody will. O(population)."""
