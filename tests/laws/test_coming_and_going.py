@@ -120,7 +120,7 @@ def test_a_server_without_clients_waits_for_the_next_to_come(recipe: Recipe, fir
     broken_by={"whom it waits for is settled once and for all": swap(World, "returns", lambda self, c, now: math.inf)},
 )
 def test_who_is_back_before_the_one_that_is_waited_for_is_invited_then(back: float) -> None:
-    """Client 1 is there from 100 s on, 2 works all the time; 0 goes away at 0.5 s, in the middle of its second visit."""
+    """Client 1 comes at 100 s, 2 works all the time; 0 goes away at 0.5 s, in the middle of its second visit."""
     recipe = fedavg(epochs=1, batch=4) | Rolling(concurrency=3) | Buffer(size=1)
     federation = hours(((0.0, 0.5), (back, 1e12)), ((100.0, 1e12),), ((0.0, 1e12),), seconds=(0.1, 0.1, 1000.0))
     story = whole(recipe, federation, versions=3)
