@@ -21,6 +21,7 @@ from polyrhythm.optimisers import LocalOptimiser, LocalSgd
 from polyrhythm.schedules import Constant, Schedule
 from polyrhythm.settings import Count, Settings, canonical_json
 from polyrhythm.slots.budgets import HAIR
+from polyrhythm.slots.compression import Compression, Lossless, Lossy
 from polyrhythm.slots.correction import (
     ControlVariates,
     Correction,
@@ -33,6 +34,7 @@ from polyrhythm.slots.from_current import FromCurrent
 from polyrhythm.slots.mechanism import Mechanism, Need
 from polyrhythm.slots.memory import Memory
 from polyrhythm.slots.order import Order, Shuffled
+from polyrhythm.slots.partial import PartialWork
 from polyrhythm.slots.participation import Participation, Uniform
 from polyrhythm.slots.release import Deadline, MinReports, OverSelect, ReleasePolicy, TimeOut, WhenAll
 from polyrhythm.slots.rolling import OnArrival, Rolling
@@ -62,6 +64,7 @@ class Recipe(Settings):
         scalings: by how much updates are scaled; they multiply.
         release: when the server steps.
         server_step: how it steps.
+        compression: how updates travel to the server.
         optimiser: the local optimiser.
         schedule: of the local learning rate.
         batch: samples per local step; None is all of a client's samples.
@@ -83,6 +86,7 @@ class Recipe(Settings):
     scalings: tuple[Scaling, ...] = ()
     release: ReleasePolicy = WhenAll()
     server_step: ServerStep = Sgd()
+    compression: Compression = Lossless()
     optimiser: LocalOptimiser = LocalSgd()
     schedule: Schedule = Constant()
     batch: Count | None = 10
@@ -158,6 +162,7 @@ class Recipe(Settings):
             *self.scalings,
             self.release,
             self.server_step,
+            self.compression,
         )
         keyed: dict[str, Mechanism] = {}
         for part in slots:
@@ -225,6 +230,7 @@ _SINGLE: dict[str, type[Settings]] = {
     "sharing": Sharing,
     "release": ReleasePolicy,
     "server_step": ServerStep,
+    "compression": Compression,
     "optimiser": LocalOptimiser,
     "schedule": Schedule,
 }
@@ -290,7 +296,7 @@ def _no_scaling_twice(recipe: Recipe) -> None:
 
 _OF_A_RELEASE = (
     *(ControlVariates, VarianceReduction, DynamicRegularisation),
-    *(FromCurrent, Memory, Scaling, Skipping, StopOnDrift),
+    *(FromCurrent, Lossy, Memory, Scaling, Skipping, StopOnDrift),
 )
 
 
@@ -315,6 +321,7 @@ def _one_policy_of_a_kind(recipe: Recipe) -> None:
         (Skipping, "whether a client skips"),
         (StopOnDrift, "when a client stops"),
         (BudgetSteps, "by how much steps are cut"),
+        (PartialWork, "by when a client sends what it has"),
         (CriticalPeriods, "how large the cohort is"),
         (RandomResize, "how large the cohort is"),
         (SampledStaleness, "which version a client works on"),
@@ -366,6 +373,16 @@ def _last_model_has_no_steps(recipe: Recipe) -> None:
             expected="skip_and_estimate, whose movement remembers its steps",
             why="the way from the received model to a client's old one was not made in a number of local steps",
             fix="use skip_and_estimate or skip_silently, or leave per_step out",
+        )
+
+
+def _a_model_is_sent_whole(recipe: Recipe) -> None:
+    if isinstance(recipe.compression, Lossy) and any(isinstance(p, SkipAndResendModel) for p in recipe.parts()):
+        raise UserError(
+            f"{recipe.compression.label()} with skip_and_resend_model",
+            expected="skip_and_estimate, whose movement is what the client has sent before",
+            why="compressed, the way from the received model to an old one would not lead there",
+            fix=f"use skip_and_estimate or skip_silently, or leave {recipe.compression.label()} out",
         )
 
 
@@ -444,6 +461,7 @@ _RULES: tuple[Callable[[Recipe], None], ...] = (
     _local_regime_shares_nothing,
     _one_policy_of_a_kind,
     _last_model_has_no_steps,
+    _a_model_is_sent_whole,
     _turns_are_the_servers,
     _nobody_else_changes_the_mean_of_all,
     _nobody_is_called,

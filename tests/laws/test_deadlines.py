@@ -23,6 +23,7 @@ from polyrhythm.slots.client_curriculum import ClientCurriculum
 from polyrhythm.slots.correction import ControlVariates
 from polyrhythm.slots.release import Around, Buffer, Deadline, MinReports, OverSelect, Standing, TimeOut
 from polyrhythm.slots.rolling import Rolling
+from polyrhythm.wires import Timer
 
 from .fleets import Paces, fleets
 from .law import law, swap
@@ -241,7 +242,7 @@ def test_a_version_has_enough_reports_or_is_skipped_and_says_so(count: int, size
     count=st.integers(2, 4),
     broken_by={
         "looks at once, again and again": swap(
-            server, "_wake_up", lambda recipe, state, now: _WAKE_UP(recipe, state, -1)
+            server, "_wake_up", lambda recipe, state, event: _WAKE_UP(recipe, state, Timer(time=-1.0))
         ),
         "does not wait": swap(MinReports, "waits", lambda self, standing: False),
     },

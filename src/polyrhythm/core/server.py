@@ -24,7 +24,7 @@ from polyrhythm.slots.release import Standing
 from polyrhythm.slots.weighing import shares
 from polyrhythm.values import changed
 from polyrhythm.vectors import Buffers, Layout, combine_buffers, first_non_finite, weighted_sum
-from polyrhythm.wires import Arrived, Assignment, Event, Facts, Kind, Lost, Report, Roster, State
+from polyrhythm.wires import Arrived, Assignment, Event, Facts, Kind, Lost, Report, Roster, State, Timer
 
 Entry = TypeVar("Entry")
 _NOT_FINITE = "not a finite number"
@@ -173,7 +173,8 @@ def begin(recipe: Recipe, setup: Setup, weights: Tensor, buffers: Buffers, roste
     """
     parts = {key: mechanism.server_start(setup) for key, mechanism in recipe.mechanisms()}
     state = ServerState(version=0, weights=weights.clone(), buffers=buffers, parts=parts)
-    return _invite(recipe, setup, state, roster, now=0.0, occasion=())
+    turn = _invite(recipe, setup, state, roster, now=0.0, occasion=())
+    return changed(turn, wake_up=_wake_up(recipe, turn.state, Timer(time=0.0)))
 
 
 def receive(recipe: Recipe, setup: Setup, layout: Layout, state: ServerState, event: Event, roster: Roster) -> Turn:
@@ -203,10 +204,10 @@ def receive(recipe: Recipe, setup: Setup, layout: Layout, state: ServerState, ev
     unasked = verdict is not None and state is before
     if over or unasked:
         return Turn(state=state, verdict=verdict)
-    state, released = _give_up(recipe, state, event.time), None
+    state, released = _give_up(recipe, state, event), None
     # Once all that were measured have answered, participation knows what it waited for, and is asked first.
     measured = measuring and not state.measuring
-    if not measured and _ready(recipe, state, event.time):
+    if not measured and _ready(recipe, state, event):
         state, released = _step(recipe, setup, layout, state, event.time)
         if setup.horizon is not None and state.version >= setup.horizon:
             return Turn(state=state, released=released, verdict=verdict)
@@ -214,19 +215,20 @@ def receive(recipe: Recipe, setup: Setup, layout: Layout, state: ServerState, ev
     asks = released is not None or measured or idle or fills
     # A step waits for no measurement, an invitation does.
     if not asks or state.measuring:
-        return Turn(state=state, released=released, verdict=verdict, wake_up=_wake_up(recipe, state, event.time))
+        return Turn(state=state, released=released, verdict=verdict, wake_up=_wake_up(recipe, state, event))
     whole = released is not None or measured or (idle and not fills)
     occasion = () if whole else ("dispatch", state.dispatched)
     turn = _invite(recipe, setup, state, roster, now=event.time, occasion=occasion, caller=caller)
-    if released is None and not turn.assignments and _stuck(recipe, turn.state, event.time, roster):
+    if released is None and not turn.assignments and _stuck(recipe, turn.state, event, roster):
         state, released = _step(recipe, setup, layout, turn.state, event.time)
         if setup.horizon is not None and state.version >= setup.horizon:
             return Turn(state=state, released=released, verdict=verdict)
         turn = _invite(recipe, setup, state, roster, now=event.time, occasion=())
-    return changed(turn, released=released, verdict=verdict)
+    wake_up = _wake_up(recipe, turn.state, event)
+    return changed(turn, wake_up=wake_up, released=released, verdict=verdict)
 
 
-def _stuck(recipe: Recipe, state: ServerState, now: float, roster: Roster) -> bool:
+def _stuck(recipe: Recipe, state: ServerState, event: Event, roster: Roster) -> bool:
     """Whether a version must go on with what there is: nobody is at work, and no place could be filled.
 
     Where the server invites nobody, somebody may still come, until as many visits as there are clients came to nothing.
@@ -234,15 +236,22 @@ def _stuck(recipe: Recipe, state: ServerState, now: float, roster: Roster) -> bo
     if not recipe.participation.fills_places or state.training or state.measuring:
         return False
     may_come = not recipe.participation.invites and state.invited - len(state.waiting) < roster.eligible
-    return not may_come and _ready(recipe, state, now, refills=False)
+    return not may_come and _ready(recipe, state, event, refills=False)
 
 
-def _ready(recipe: Recipe, state: ServerState, now: float, *, refills: bool = True) -> bool:
+def _passed(moment: float, event: Event) -> bool:
+    """Whether a moment is over. Of all that arrives at that very moment, nothing is late: only the timer ends it."""
+    return event.time > moment or (event.time == moment and isinstance(event, Timer))
+
+
+def _ready(recipe: Recipe, state: ServerState, event: Event, *, refills: bool = True) -> bool:
     if not (state.invited or state.training or state.waiting or state.refused or state.resting):
         return False  # nobody has been invited yet, or everybody's answer went into the last version
-    due, elapsed = recipe.release.due, now - state.began
-    if due is not None and now >= state.began + due:
-        elapsed = max(elapsed, due)  # began + due - began may be a hair less than due
+    due, elapsed = recipe.release.due, event.time - state.began
+    if due is not None:
+        # began + due - began may be a hair more or less than due.
+        over = _passed(state.began + due, event)
+        elapsed = max(elapsed, due) if over else min(elapsed, math.nextafter(due, 0.0))
     in_flight = state.training + state.measuring
     if refills and recipe.participation.fills_places:
         in_flight = max(in_flight, 1)  # the place that has just become free is about to be filled
@@ -250,15 +259,14 @@ def _ready(recipe: Recipe, state: ServerState, now: float, *, refills: bool = Tr
     return recipe.release.ready(standing)
 
 
-def _wake_up(recipe: Recipe, state: ServerState, now: float) -> float | None:
-    """When the server must look again although nothing happens."""
+def _wake_up(recipe: Recipe, state: ServerState, event: Event) -> float | None:
+    """When the server must look again although nothing happens. A moment that is over wakes nobody again."""
     due, patience = recipe.release.due, recipe.release.patience
     if (due is None and patience is None) or not (state.training or state.measuring):
         return None
     moments = [] if due is None else [state.began + due]
     moments += [] if patience is None else [_oldest(state) + patience]
-    # What is due already waits for a report, or for whoever is measured: looking again would change nothing.
-    return min((m for m in moments if m > now), default=None)
+    return min((m for m in moments if not _passed(m, event)), default=None)
 
 
 def _oldest(state: ServerState) -> float:
@@ -266,12 +274,12 @@ def _oldest(state: ServerState) -> float:
     return min((f.sent for f in state.flights.values() if not f.given_up), default=math.inf)
 
 
-def _give_up(recipe: Recipe, state: ServerState, now: float) -> ServerState:
+def _give_up(recipe: Recipe, state: ServerState, event: Event) -> ServerState:
     """Waits no longer for visits that have taken too long."""
     patience = recipe.release.patience
-    if patience is None or now < _oldest(state) + patience:
+    if patience is None or not _passed(_oldest(state) + patience, event):
         return state
-    late = {d: f for d, f in state.flights.items() if not f.given_up and now >= f.sent + patience}
+    late = {d: f for d, f in state.flights.items() if not f.given_up and _passed(f.sent + patience, event)}
     return _given_up(state, late, f"no answer within {patience:g} s")
 
 
@@ -313,7 +321,7 @@ def _invite(
     if not invitations:
         state = changed(state, parts={**state.parts, key: part})
         wanting = _wanting(recipe, state) or not (state.training or state.measuring)
-        return Turn(state=state, wanting=wanting, wake_up=_wake_up(recipe, state, now))
+        return Turn(state=state, wanting=wanting)
     flights, busy = _persistent(state.flights).mutate(), _persistent(state.busy).mutate()
     past = dict(state.past)
     briefing = recipe.overriding("brief")
@@ -366,7 +374,6 @@ def _invite(
         state=state,
         assignments=tuple(assignments),
         wanting=_wanting(recipe, state),
-        wake_up=_wake_up(recipe, state, now),
     )
 
 

@@ -174,8 +174,8 @@ class Deadline(Around):
 
     Whoever is later is given up: its report is dropped when it comes, and it is not invited before. Around `buffer`,
     and under `rolling`, nobody is given up: a late update lands in a later version, and so counts from the last version
-    on if somebody is still at work then. With nobody in time the version is skipped, and the model stays. A deadline
-    that everybody keeps changes nothing. No state.
+    on if somebody is still at work then. With nobody in time the version is skipped, and the model stays. Exactly in
+    time is in time. A deadline that everybody keeps changes nothing. No state.
 
     Args:
         seconds: from the first invitation of a version, on the fleet's clock.

@@ -60,10 +60,10 @@ class Rolling(Around):
 class OnArrival(Participation):
     """Arbitrary participation: the server invites nobody; whoever comes and asks is given the current model.
 
-    Who comes, and how often, is the fleet's affair: its arrivals, or else whoever was away and is there again. Nothing
-    guarantees that a client comes at all, and who comes more often counts more. If as many visits as there are clients
-    have come to nothing since the last version, and nobody is at work, what has arrived is released. Takes the place of
-    `rolling`. No state.
+    Who comes, and how often, is the fleet's affair: its arrivals (`poisson`, `every`, `arrivals`), or else whoever was
+    away and is there again. Nothing guarantees that a client comes at all, and who comes more often counts more. If as
+    many visits as there are clients have come to nothing since the last version, and nobody is at work, what has
+    arrived is released. Takes the place of `rolling`. No state.
 
     Args:
         most: clients at work at the same time; later ones are sent away. None for any number.
