@@ -397,12 +397,19 @@ def _places_are_filled_for_a_buffer(recipe: Recipe) -> None:
             why="somebody is always at work, so that the server would never step",
             fix=f"pipe buffer(size=5) onto the recipe, or leave {filling} out",
         )
-    if recipe.release.surplus != 1:
+
+
+def _rounds_are_over_selected(recipe: Recipe) -> None:
+    if not any(isinstance(p, OverSelect) for p in recipe.parts()):
+        return
+    filling = (p.label() for p in recipe.participation.parts() if getattr(p, "fills_places", False))
+    other = next(filling, _base(recipe.release).label() if recipe.release.carries_over else None)
+    if other is not None:
         raise UserError(
-            f"{filling} with over_select",
+            f"{other} with over_select",
             expected="one of the two",
-            why="over-selection gives up whom a round does not need, and there are no rounds here",
-            fix=f"leave over_select out, or {filling}",
+            why="over-selection gives up whom a round does not need, and there are no rounds here: late updates count",
+            fix=f"leave over_select out, or {other}",
         )
 
 
@@ -467,5 +474,10 @@ _RULES: tuple[Callable[[Recipe], None], ...] = (
     _nobody_is_called,
 )
 # What the next part on the pipe may still put right, so it is asked of the whole.
-_RULES_OF_THE_WHOLE = (_places_are_filled_for_a_buffer, _memory_is_of_clients, _enough_can_report)
+_RULES_OF_THE_WHOLE = (
+    _places_are_filled_for_a_buffer,
+    _rounds_are_over_selected,
+    _memory_is_of_clients,
+    _enough_can_report,
+)
 _DEFAULTS = {f.name: f.default for f in dataclasses.fields(Recipe)}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-from collections.abc import Sequence
 from dataclasses import replace
 from operator import or_
 from typing import Any
@@ -16,7 +15,6 @@ from polyrhythm.core import server
 from polyrhythm.drivers.inline import Moment
 from polyrhythm.fleet import Fleet
 from polyrhythm.papers import fedavg
-from polyrhythm.recipe import Recipe
 from polyrhythm.settings import Settings
 from polyrhythm.slots.budgets import HAIR
 from polyrhythm.slots.client_curriculum import ClientCurriculum
@@ -305,28 +303,25 @@ def test_a_visit_that_takes_too_long_is_given_up_and_recorded(
             assert len(at_work(moment.turn)) == 3 or free == 0
 
 
-POLICIES: Sequence[Settings] = (
-    Deadline(seconds=1.0),
-    OverSelect(factor=1.5),
-    MinReports(count=2),
-    TimeOut(seconds=0.7),
-)
-
-
 def _inside_first(self: Around, standing: Standing) -> bool:
     return self.inner.complete(standing) if isinstance(self.inner, OverSelect) else standing.elapsed >= 1.0
 
 
 @law(
     fleet=fleets(),
-    base=st.sampled_from((None, Buffer(size=2))),
-    broken_by={"a deadline around over-selection is none": swap(Deadline, "complete", _inside_first)},
+    buffered=st.booleans(),
+    broken_by={
+        "a deadline around over-selection is none": swap(Deadline, "complete", _inside_first),
+        "a buffer throws out what stands around": swap(Buffer, "over", lambda self, earlier: self),
+    },
 )
-def test_policies_around_a_release_come_in_any_order(fleet: Fleet, base: Buffer | None) -> None:
-    plain: Recipe = PLAIN if base is None else PLAIN | base
+def test_policies_around_a_release_come_in_any_order(fleet: Fleet, buffered: bool) -> None:
+    """The base among them."""
+    inside: Settings = Buffer(size=2) if buffered else OverSelect(factor=1.5)
+    policies = (inside, Deadline(seconds=1.0), MinReports(count=2), TimeOut(seconds=0.7))
     federation = Federation(sizes=SIZES, fleet=fleet)
-    orders = list(itertools.permutations(POLICIES))[::5]
-    first, *others = (run(functools.reduce(or_, order, plain), federation, versions=5) for order in orders)
+    orders = list(itertools.permutations(policies))[::5]
+    first, *others = (run(functools.reduce(or_, order, PLAIN), federation, versions=5) for order in orders)
     assert all(alike(first, other) for other in others)
     assert all([r.refused for r in first.released] == [r.refused for r in other.released] for other in others)
 

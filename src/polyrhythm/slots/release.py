@@ -8,7 +8,7 @@ so and nothing says wait, or once nobody is under way any more. So the order of 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, final
 
 from annotated_types import Ge
@@ -42,6 +42,10 @@ class Standing:
 @dataclass(frozen=True, kw_only=True)
 class ReleasePolicy(Mechanism):
     """Base: when what has arrived becomes a version."""
+
+    def over(self, earlier: Mechanism) -> Mechanism:
+        # Policies around the earlier base stay around this one.
+        return replace(earlier, inner=self.over(earlier.inner)) if isinstance(earlier, Around) else self
 
     def complete(self, standing: Standing) -> bool:
         """Whether there is a reason to step now."""
