@@ -44,8 +44,7 @@ class ReleasePolicy(Mechanism):
     """Base: when what has arrived becomes a version."""
 
     def over(self, earlier: Mechanism) -> Mechanism:
-        # Policies around the earlier base stay around this one.
-        return replace(earlier, inner=self.over(earlier.inner)) if isinstance(earlier, Around) else self
+        return rebased(self, earlier)
 
     def complete(self, standing: Standing) -> bool:
         """Whether there is a reason to step now."""
@@ -269,3 +268,8 @@ class TimeOut(Around):
     def patience(self) -> float | None:
         inner = self.inner.patience
         return self.seconds if inner is None else min(self.seconds, inner)
+
+
+def rebased(base: ReleasePolicy, earlier: Mechanism) -> ReleasePolicy:
+    """A base policy in the place of the earlier one's base: policies around that stay."""
+    return replace(earlier, inner=rebased(base, earlier.inner)) if isinstance(earlier, Around) else base
