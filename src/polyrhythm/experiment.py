@@ -211,7 +211,8 @@ class Experiment:
     def world(self) -> World:
         """The fleet at the beginning of a run."""
         federation = self.federation
-        return World(self.fleet, federation.clients, self.seed, self.eligible().tolist(), self._labels())
+        held = federation.sizes.tolist()
+        return World(self.fleet, federation.clients, self.seed, self.eligible().tolist(), self._labels(), held)
 
     def _labels(self) -> Callable[[int], np.ndarray] | None:
         """Gives the share of each class in a client's samples, where samples have a class."""
