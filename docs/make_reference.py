@@ -49,6 +49,7 @@ from polyrhythm.runs.records import Plan, VersionRecord, VisitRecord
 from polyrhythm.runs.summary import Summary
 from polyrhythm.schedules import Schedule
 from polyrhythm.settings import Settings
+from polyrhythm.slots.compression import Compression
 from polyrhythm.slots.correction import Correction
 from polyrhythm.slots.mechanism import Mechanism
 from polyrhythm.slots.order import Order
@@ -81,6 +82,7 @@ SLOTS: Sequence[tuple[str, str, tuple[type[Settings], ...]]] = (
     ("Weighing", "How much does an update count? One part gives the shares, scales multiply.", (Sharing, Scaling)),
     ("Release", "When does the server step, and on what?", (ReleasePolicy,)),
     ("Server step", "How does the server step on the mean update D?", (ServerStep,)),
+    ("Compression", "Beside the seven slots: how an update travels to the server.", (Compression,)),
     ("Local optimiser", "Beside the seven slots: how a client steps along its gradients.", (LocalOptimiser,)),
     ("Schedule", "Beside the seven slots: a factor on the local learning rate.", (Schedule,)),
 )
@@ -140,6 +142,8 @@ MORE = {
         *("ccfl", "skip_and_estimate", "skip_and_resend_model", "skip_silently", "budget_steps"),
         *("budgets", "slow_share", "listed"),
     ),
+    "compression": ("compress_top_k", "compress_int8", "lossless"),
+    "partial_work": ("partial_work",),
     "curriculum": ("curriculum_fl", "curriculum", "pacing"),
     "client_curriculum": ("client_curriculum",),
     "client_centric": (
@@ -479,8 +483,16 @@ def _models() -> Iterator[str]:
     for name, kind in TASKS.items():
         yield entry(name, kind)
     yield "## Fleets"
-    for name, fleet in {**names.DEVICES, **names.OF_FLEETS}.items():
-        yield entry(name, fleet)
+    yield (
+        "A source, and parts after pipes: `tiers | links(down=1e6) | markov`. The page on [fleets](fleet.md) tells how "
+        "they go together, and which forms of files are read. In Python they are classes of `polyrhythm.fleet`."
+    )
+    yield "### Sources"
+    for name, fleet in {**names.DEVICES, **names.FLEETS}.items():
+        yield entry(name, fleet, level=4)
+    yield "### Parts of a fleet"
+    for name, fleet in names.OF_FLEETS.items():
+        yield entry(name, fleet, level=4)
 
 
 def _record() -> Iterator[str]:

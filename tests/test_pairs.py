@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,17 +13,23 @@ import torch
 from torch import nn
 
 from laws.world import Federation, Run, alike, near, play, run, same
+from polyrhythm import fleet as fleets
 from polyrhythm.core.client import cut
+from polyrhythm.data import ArraySamples
 from polyrhythm.errors import UserError
 from polyrhythm.papers import fedavg, local_only
 from polyrhythm.recipe import Recipe
 from polyrhythm.settings import Settings
 from polyrhythm.slots.budgets import Listed
 from polyrhythm.slots.client_curriculum import ClientCurriculum
+from polyrhythm.slots.compression import Int8, TopK
 from polyrhythm.slots.correction import ControlVariates, DynamicRegularisation, ModelContrast, Prox, VarianceReduction
 from polyrhythm.slots.critical import CriticalPeriods, FisherTrace, RandomResize
-from polyrhythm.slots.order import Curriculum
+from polyrhythm.slots.mechanism import Visit
+from polyrhythm.slots.order import Curriculum, Progress
+from polyrhythm.slots.partial import PartialWork
 from polyrhythm.slots.release import Buffer, Standing
+from polyrhythm.slots.rolling import OnArrival
 from polyrhythm.slots.server_step import Adam, Momentum
 from polyrhythm.slots.skipping import BudgetSteps, SkipAndEstimate, SkipAndResendModel, SkipSilently
 from polyrhythm.slots.staleness import SampledStaleness
@@ -32,7 +39,7 @@ from polyrhythm.slots.work import RandomEpochs, Steps
 from polyrhythm.tasks import task
 from polyrhythm.vectors import combine_buffers
 from polyrhythm.wires import Facts
-from small import collection, dealt, logged
+from small import collection, dealt, experiment, logged
 
 BATCH = 4
 EVERYBODY = fedavg(cohort=4, batch=BATCH, epochs=2, lr=0.1)
@@ -286,6 +293,9 @@ REFUSED: dict[str, tuple[Callable[[], Recipe], str]] = {
     "per-step and last models": (lambda: EVERYBODY | PerStep() | SkipAndResendModel(), "not made in"),
     "two skips": (lambda: EVERYBODY | SkipSilently() | SkipAndEstimate(), "contradict"),
     "two stops": (lambda: EVERYBODY | NEVER_STOPS | AFTER_ONE_EPOCH, "contradict"),
+    "compression and last models": (lambda: EVERYBODY | TopK() | SkipAndResendModel(), "would not lead there"),
+    "last models and compression": (lambda: EVERYBODY | SkipAndResendModel() | Int8(), "would not lead there"),
+    "two times": (lambda: EVERYBODY | PartialWork() | PartialWork(seconds=1.0), "contradict"),
     "two cuts": (lambda: EVERYBODY | BudgetSteps() | BudgetSteps(), "contradict"),
     "two sizes": (lambda: EVERYBODY | CriticalPeriods() | RandomResize(), "contradict"),
     "two stalenesses": (lambda: EVERYBODY | SampledStaleness() | SampledStaleness(), "contradict"),
@@ -294,6 +304,7 @@ REFUSED: dict[str, tuple[Callable[[], Recipe], str]] = {
         "that version's turn again",
     ),
     "local and shared": (lambda: local_only() | ControlVariates(), "no release"),
+    "local and compressed": (lambda: local_only() | Int8(), "no release"),
 }
 
 
@@ -303,6 +314,7 @@ REFUSED: dict[str, tuple[Callable[[], Recipe], str]] = {
     "two of control variates, VRL-SGD, FedDyn",
     "FedNova twice",
     "`skip_and_resend_model` × per-step weighing",
+    "compression × `skip_and_resend_model`",
     "two parts that decide whether to skip, when to stop, or how large the cohort is",
     "`local_only` × anything exchanged",
 )
@@ -356,3 +368,96 @@ def test_label_smoothing_is_in_the_gradients_that_are_taken_and_nowhere_else() -
     for measure in ("fisher", "fisher_model"):
         assert visits[0.0].measures[measure] == visits[0.4].measures[measure]
     assert visits[0.0].measures["fisher"] != visits[0.0].measures["fisher_model"]
+
+
+CAPACITIES = "computation_ms_per_sample,communication_kbps\n10,80\n20,160\n"
+
+
+@row(
+    "a device with too little memory × an invitation",
+    "`on_arrival` × a fleet in which everybody is always there",
+    "arrivals × a recipe that invites whom it wants",
+    "`by_labels` × samples without a class",
+)
+def test_fleets_that_a_recipe_cannot_use_are_told_or_refused(tmp_path: Path) -> None:
+    small = fleets.ListedDevices(devices=(fleets.Device(seconds_per_sample=1.0, memory=60.0),))
+    with pytest.raises(UserError, match="the most memory that any device has is 60 bytes"):
+        logged(fleet=fleets.Fleet(devices=small))
+    waiting = fedavg() | OnArrival() | Buffer(size=2)
+    with pytest.raises(UserError, match="everybody is always there"):
+        experiment(recipe=waiting)
+    for there in (fleets.Poisson(rate=0.1), fleets.Markov(mean_on=1.0, mean_off=1.0), fleets.Faults(crash=0.1)):
+        experiment(recipe=waiting, fleet=fleets.Fleet() | there)
+    plain, log = logged(fleet=fleets.Fleet() | fleets.Poisson(rate=100.0))
+    assert plain["digest"] == logged()[0]["digest"]
+    assert any("clients come by themselves" in notice for notice in log.plans[0].notices)
+    numbers = replace(collection(), task="regression", classes=(), train=regression(60), test=regression(15))
+    (tmp_path / "a.csv").write_text("time,client\n0,1\n1,4\n")
+    with pytest.raises(UserError, match=r"line 3: client = 4"):
+        experiment(fleet=fleets.Fleet() | fleets.ArrivalTrace(path=tmp_path / "a.csv")).world()
+    with pytest.raises(UserError, match="samples without classes"):
+        logged(federation=dealt(numbers, [30, 30]), fleet=fleets.Fleet() | fleets.ByLabels())
+
+
+def regression(many: int) -> ArraySamples:
+    return ArraySamples(torch.zeros(many, 4), torch.zeros(many, 3))
+
+
+@row(
+    "a device trace × links piped on after it",
+    "more clients than a trace has rows × the trace",
+    "energy of a device × energy of the fleet",
+)
+def test_parts_of_a_fleet_that_say_the_same_thing(tmp_path: Path) -> None:
+    (tmp_path / "c.csv").write_text(CAPACITIES)
+    trace = fleets.Fleet() | fleets.DeviceTrace(path=tmp_path / "c.csv")
+    work = fleets.Load(samples=1, bytes_down=10_000)
+    costs = {world.price(c, work, 0.0) for world in [fleets.World(trace, 50, 0, range(50))] for c in range(50)}
+    assert {(round(cost.compute, 6), round(cost.down, 6)) for cost in costs} == {(0.03, 1.0), (0.06, 0.5)}
+    fixed = fleets.World(trace | fleets.FixedLinks(down=1e4), 50, 0, range(50))
+    assert {fixed.price(c, work, 0.0).down for c in range(50)} == {1.0}
+    assert {round(fixed.price(c, work, 0.0).compute, 6) for c in range(50)} == {0.03, 0.06}
+    own = (fleets.Device(seconds_per_sample=1.0, joules_per_flop=3.0), fleets.Device(seconds_per_sample=1.0))
+    fleet = fleets.Fleet(devices=fleets.ListedDevices(devices=own)) | fleets.Energy(joules_per_flop=2.0)
+    world = fleets.World(fleet, 2, 0, range(2))
+    assert [world.price(c, fleets.Load(flops=1), 0.0).joules for c in (0, 1)] == [3.0, 2.0]
+
+
+@row("compression × control variates", "compression × BatchNorm")
+def test_only_updates_are_compressed() -> None:
+    story = run(EVERYBODY | ControlVariates() | TopK(share=0.1, error_feedback=False), Federation(net="batchnorm"))
+    plain = run(EVERYBODY | ControlVariates(), Federation(net="batchnorm"))
+    for dispatch, report in story.reports.items():
+        assert report.update is not None
+        assert int((report.update != 0).sum()) <= 6  # of 53
+        if report.version == 0:
+            assert same(report.extras, plain.reports[dispatch].extras)
+            assert same(report.buffers, plain.reports[dispatch].buffers)
+
+
+@row("compression × FedNova, per-step weighing, samples")
+def test_what_waits_has_the_weight_of_the_visit_that_sends_it() -> None:
+    story = run(EVERYBODY | RandomEpochs(epochs=3, spread=2) | PerStep() | TopK(share=0.1), Federation(), versions=4)
+    for before, after, released in zip(story.states, story.states[1:], story.released, strict=False):
+        assert released.release is not None
+        reports, shares = released.release.reports, released.release.shares
+        mean = sum(s / r.steps * r.update for s, r in zip(shares, reports, strict=True) if r.update is not None)
+        assert near(after.weights, before.weights + mean)
+
+
+@row("partial work × a rate by step, a curriculum", "partial work × nobody knows the pace")
+def test_a_curriculum_is_paced_over_the_steps_that_are_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+    in_use = Curriculum.in_use
+
+    def noted(self: Curriculum, visit: Visit, progress: Progress) -> int:
+        asked.append(progress.steps)
+        return in_use(self, visit, progress)
+
+    monkeypatch.setattr(Curriculum, "in_use", noted)
+    # A step of 4 takes 4 milliseconds, and scoring 9 samples 3.
+    recipe = fedavg(cohort=1, batch=BATCH, epochs=2) | Curriculum(least=1) | PartialWork(seconds=0.0155)
+    cut, whole = run(recipe, Federation(sizes=(9,))), play(recipe, Federation(sizes=(9,)))
+    assert [r.steps for r in cut.reports.values()] == [3] * 3
+    assert [r.steps for r in whole.reports.values()] == [6] * 3
+    assert set(asked) == {3, 6}

@@ -119,7 +119,7 @@ def test_corrections_chain_in_order_and_get_keys_of_their_own() -> None:
     assert recipe.key_of(second) == "prox#2"
     assert [key for key, _ in recipe.mechanisms()] == [
         *("uniform", "epochs", "shuffled", "prox", "model_contrast", "prox#2"),
-        *("by_samples", "when_all", "server_sgd"),
+        *("by_samples", "when_all", "server_sgd", "lossless"),
     ]
 
 

@@ -67,6 +67,8 @@ if TYPE_CHECKING:
     from polyrhythm.parts import buffer as buffer
     from polyrhythm.parts import by_samples as by_samples
     from polyrhythm.parts import client_curriculum as client_curriculum
+    from polyrhythm.parts import compress_int8 as compress_int8
+    from polyrhythm.parts import compress_top_k as compress_top_k
     from polyrhythm.parts import constant as constant
     from polyrhythm.parts import control_variates as control_variates
     from polyrhythm.parts import cosine as cosine
@@ -79,11 +81,13 @@ if TYPE_CHECKING:
     from polyrhythm.parts import exponential as exponential
     from polyrhythm.parts import local_adam as local_adam
     from polyrhythm.parts import local_sgd as local_sgd
+    from polyrhythm.parts import lossless as lossless
     from polyrhythm.parts import min_reports as min_reports
     from polyrhythm.parts import model_contrast as model_contrast
     from polyrhythm.parts import normalised_averaging as normalised_averaging
     from polyrhythm.parts import on_arrival as on_arrival
     from polyrhythm.parts import over_select as over_select
+    from polyrhythm.parts import partial_work as partial_work
     from polyrhythm.parts import per_step as per_step
     from polyrhythm.parts import power as power
     from polyrhythm.parts import prox as prox
@@ -131,10 +135,11 @@ _HOMES = {
         "power_of_choice scaffold tifl vrl_sgd"
     ),
     "polyrhythm.parts": (
-        "budget_steps buffer by_samples client_curriculum constant control_variates cosine critical_periods "
-        "curriculum deadline dynamic_regularisation epochs equal exponential local_adam local_sgd min_reports "
-        "model_contrast normalised_averaging on_arrival over_select per_step power prox random_epochs "
-        "random_resize rolling sampled_staleness server_adagrad server_adam server_amsgrad server_momentum "
+        "budget_steps buffer by_samples client_curriculum compress_int8 compress_top_k constant control_variates "
+        "cosine critical_periods curriculum deadline dynamic_regularisation epochs equal exponential local_adam "
+        "local_sgd lossless min_reports model_contrast normalised_averaging on_arrival over_select partial_work "
+        "per_step power prox random_epochs random_resize rolling sampled_staleness server_adagrad server_adam "
+        "server_amsgrad server_momentum "
         "server_sgd server_yogi shuffled skip_and_estimate skip_and_resend_model skip_silently step_decay steps "
         "stop_on_drift sweep time_out uniform variance_reduction when_all"
     ),

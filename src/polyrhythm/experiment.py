@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, final
@@ -20,7 +20,8 @@ from polyrhythm.data.partitions import Difficulty
 from polyrhythm.difficulty import checked, expert_losses, foreign
 from polyrhythm.engines.torch import TorchEngine
 from polyrhythm.errors import UserError
-from polyrhythm.fleet import Fleet, World
+from polyrhythm.fleet import Fleet, Place, World
+from polyrhythm.footprint import least_memory
 from polyrhythm.models.building import build
 from polyrhythm.models.catalogue import Builder
 from polyrhythm.models.probing import output_shape
@@ -30,6 +31,7 @@ from polyrhythm.recipe import Recipe
 from polyrhythm.settings import Count, NonNegative, Settings
 from polyrhythm.slots.mechanism import Setup
 from polyrhythm.slots.order import Curriculum
+from polyrhythm.slots.rolling import OnArrival
 from polyrhythm.slots.stopping import StopOnDrift
 from polyrhythm.streams import seeded_torch
 from polyrhythm.tasks import Task, task
@@ -129,6 +131,7 @@ class Experiment:
         _check_expert(self)
         _check_score(self)
         self.recipe.whole()
+        _check_arrivals(self)
         if self.recipe.regime == "centralised":
             object.__setattr__(self, "federation", _pooled(self.federation))
         if not self.federation.sizes.any():
@@ -211,37 +214,60 @@ class Experiment:
     def world(self) -> World:
         """The fleet at the beginning of a run."""
         federation = self.federation
-        held = federation.sizes.tolist()
-        return World(self.fleet, federation.clients, self.seed, self.eligible().tolist(), self._labels(), held)
-
-    def _labels(self) -> Callable[[int], np.ndarray] | None:
-        """Gives the share of each class in a client's samples, where samples have a class."""
-        targets = self.federation.train.targets
-        if targets.dtype != torch.int64 or targets.dim() != 1:
-            return None
-
-        def shares(client: int) -> np.ndarray:
-            found = targets[torch.as_tensor(self.federation.indices(client))]
-            counts = torch.bincount(found, minlength=self.federation.outputs).double().numpy()
-            return np.asarray(counts / max(1.0, counts.sum()))
-
-        return shares
+        held, labels = federation.sizes.tolist(), federation.label_shares()
+        return World(self.fleet, federation.clients, self.seed, self.eligible().tolist(), labels, held)
 
     def data_of(self, client: int) -> Holding:
         """One client's training samples."""
         return Holding(self.federation.train, self.federation.indices(client), self.scores)
 
     def eligible(self) -> np.ndarray:
-        """The clients that hold data, in order, int64."""
-        return np.flatnonzero(self.federation.sizes)
+        """The clients that can be invited: they hold data, and their devices what a visit needs; in order, int64.
+
+        Raises:
+            UserError: no device has enough memory.
+        """
+        return self._eligible
+
+    @functools.cached_property
+    def _eligible(self) -> np.ndarray:
+        holding, devices = np.flatnonzero(self.federation.sizes), self.fleet.devices
+        if not devices.bounded:
+            return holding
+        needed, place = self.memory_needed, Place(population=self.federation.clients, seed=self.seed)
+        memory = [devices.device(place, int(client)).memory for client in holding]
+        able = np.array([m is None or m >= needed for m in memory])
+        if not able.any():
+            raise UserError(
+                f"the most memory that any device has is {max(m for m in memory if m is not None):,.0f} bytes",
+                expected=f"at least {needed:,} bytes, which a visit with {self.recipe.title} needs for vectors alone",
+                why="no client could take part",
+                fix="give devices more memory, or use a smaller model, plain local_sgd, or a method with less memory",
+            )
+        return np.asarray(holding[able])
+
+    @functools.cached_property
+    def memory_needed(self) -> int:
+        """What a visit needs in bytes, at the very least."""
+        return least_memory(self.recipe, self.engine.layout)
 
     def notices(self) -> tuple[str, ...]:
         """What a reader of the results should know."""
         notes = [*self.federation.notes, *self.recipe.notices]
         asked, there = self.recipe.participation.size, len(self.eligible())
+        without = int(np.count_nonzero(self.federation.sizes)) - there
         if asked > there:
-            they = "1 client holds data: it takes" if there == 1 else f"{there} clients hold data: all of them take"
+            one, some = ("can be invited",) * 2 if without else ("holds data", "hold data")
+            they = f"1 client {one}: it takes" if there == 1 else f"{there} clients {some}: all of them take"
             notes.append(f"cohort {asked}, but {they} part in every version")
+        if without:
+            one, some = "client is never invited: its device has", "clients are never invited: their devices have"
+            notes.append(
+                f"{without:,} {one if without == 1 else some} less memory than the {self.memory_needed:,} bytes that a "
+                "visit needs at least"
+            )
+        if self.fleet.arrivals is not None and not any(isinstance(p, OnArrival) for p in self.recipe.parts()):
+            notes.append("clients come by themselves, but this recipe does not wait for them: it invites whom it wants")
         single = int(np.count_nonzero(self.federation.sizes == 1))
         if single and self.engine.single_sample_fails:
             notes.append(
@@ -366,6 +392,18 @@ def _check_expert(experiment: Experiment) -> None:
         fix="train one: polyrhythm expert --data … --model … -o expert.safetensors; then give "
         "expert=expert.safetensors, or choose other scores, such as global or measured",
     )
+
+
+def _check_arrivals(experiment: Experiment) -> None:
+    recipe, fleet = experiment.recipe, experiment.fleet
+    waiting = any(isinstance(part, OnArrival) for part in recipe.parts())
+    if waiting and fleet.arrivals is None and fleet.everybody_is_there:
+        raise UserError(
+            f"{recipe.title} with a fleet in which everybody is always there",
+            expected="a fleet whose clients come by themselves, or that come and go",
+            why="on_arrival invites nobody: it waits for clients that come, and none ever would",
+            fix="pipe arrivals onto the fleet, such as poisson(rate=0.001), or an availability, such as markov",
+        )
 
 
 def _check_score(experiment: Experiment) -> None:

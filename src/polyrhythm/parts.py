@@ -8,6 +8,9 @@ from polyrhythm.schedules import Exponential as exponential
 from polyrhythm.schedules import Power as power
 from polyrhythm.schedules import StepDecay as step_decay
 from polyrhythm.slots.client_curriculum import ClientCurriculum as client_curriculum
+from polyrhythm.slots.compression import Int8 as compress_int8
+from polyrhythm.slots.compression import Lossless as lossless
+from polyrhythm.slots.compression import TopK as compress_top_k
 from polyrhythm.slots.correction import ControlVariates as control_variates
 from polyrhythm.slots.correction import DynamicRegularisation as dynamic_regularisation
 from polyrhythm.slots.correction import ModelContrast as model_contrast
@@ -18,6 +21,7 @@ from polyrhythm.slots.critical import RandomResize as random_resize
 from polyrhythm.slots.oort import Oort as oort
 from polyrhythm.slots.order import Curriculum as curriculum
 from polyrhythm.slots.order import Shuffled as shuffled
+from polyrhythm.slots.partial import PartialWork as partial_work
 from polyrhythm.slots.participation import Sweep as sweep
 from polyrhythm.slots.participation import Uniform as uniform
 from polyrhythm.slots.power_of_choice import PowerOfChoice as power_of_choice
@@ -55,6 +59,8 @@ __all__ = [
     "buffer",
     "by_samples",
     "client_curriculum",
+    "compress_int8",
+    "compress_top_k",
     "constant",
     "control_variates",
     "cosine",
@@ -67,12 +73,14 @@ __all__ = [
     "exponential",
     "local_adam",
     "local_sgd",
+    "lossless",
     "min_reports",
     "model_contrast",
     "normalised_averaging",
     "on_arrival",
     "oort",
     "over_select",
+    "partial_work",
     "per_step",
     "power",
     "power_of_choice",

@@ -19,6 +19,7 @@ from polyrhythm.errors import UserError
 from polyrhythm.optimisers import LocalOptimiser, LocalSgd
 from polyrhythm.schedules import Constant, Schedule
 from polyrhythm.settings import Count, Settings, canonical_json
+from polyrhythm.slots.compression import Compression, Lossless, Lossy
 from polyrhythm.slots.correction import (
     ControlVariates,
     Correction,
@@ -29,6 +30,7 @@ from polyrhythm.slots.correction import (
 from polyrhythm.slots.critical import CriticalPeriods, RandomResize
 from polyrhythm.slots.mechanism import Mechanism, Need
 from polyrhythm.slots.order import Order, Shuffled
+from polyrhythm.slots.partial import PartialWork
 from polyrhythm.slots.participation import Participation, Uniform
 from polyrhythm.slots.release import Deadline, MinReports, OverSelect, ReleasePolicy, TimeOut, WhenAll
 from polyrhythm.slots.rolling import Rolling
@@ -58,6 +60,7 @@ class Recipe(Settings):
         scalings: by how much updates are scaled; they multiply.
         release: when the server steps.
         server_step: how it steps.
+        compression: how updates travel to the server.
         optimiser: the local optimiser.
         schedule: of the local learning rate.
         batch: samples per local step; None is all of a client's samples.
@@ -79,6 +82,7 @@ class Recipe(Settings):
     scalings: tuple[Scaling, ...] = ()
     release: ReleasePolicy = WhenAll()
     server_step: ServerStep = Sgd()
+    compression: Compression = Lossless()
     optimiser: LocalOptimiser = LocalSgd()
     schedule: Schedule = Constant()
     batch: Count | None = 10
@@ -154,6 +158,7 @@ class Recipe(Settings):
             *self.scalings,
             self.release,
             self.server_step,
+            self.compression,
         )
         keyed: dict[str, Mechanism] = {}
         for part in slots:
@@ -216,6 +221,7 @@ _SINGLE: dict[str, type[Settings]] = {
     "sharing": Sharing,
     "release": ReleasePolicy,
     "server_step": ServerStep,
+    "compression": Compression,
     "optimiser": LocalOptimiser,
     "schedule": Schedule,
 }
@@ -285,7 +291,9 @@ def _local_regime_shares_nothing(recipe: Recipe) -> None:
     shared = [
         m.label()
         for m in recipe.parts()
-        if isinstance(m, (ControlVariates, VarianceReduction, DynamicRegularisation, Scaling, Skipping, StopOnDrift))
+        if isinstance(
+            m, (ControlVariates, VarianceReduction, DynamicRegularisation, Scaling, Skipping, StopOnDrift, Lossy)
+        )
         or (isinstance(m, ServerStep) and m != Sgd())
     ]
     if shared:
@@ -303,6 +311,7 @@ def _one_policy_of_a_kind(recipe: Recipe) -> None:
         (Skipping, "whether a client skips"),
         (StopOnDrift, "when a client stops"),
         (BudgetSteps, "by how much steps are cut"),
+        (PartialWork, "by when a client sends what it has"),
         (CriticalPeriods, "how large the cohort is"),
         (RandomResize, "how large the cohort is"),
         (SampledStaleness, "which version a client works on"),
@@ -354,6 +363,16 @@ def _last_model_has_no_steps(recipe: Recipe) -> None:
         )
 
 
+def _a_model_is_sent_whole(recipe: Recipe) -> None:
+    if isinstance(recipe.compression, Lossy) and any(isinstance(p, SkipAndResendModel) for p in recipe.parts()):
+        raise UserError(
+            f"{recipe.compression.label()} with skip_and_resend_model",
+            expected="skip_and_estimate, whose movement is what the client has sent before",
+            why="compressed, the way from the received model to an old one would not lead there",
+            fix=f"use skip_and_estimate or skip_silently, or leave {recipe.compression.label()} out",
+        )
+
+
 def _places_are_filled_for_a_buffer(recipe: Recipe) -> None:
     if not recipe.participation.fills_places:
         return
@@ -381,6 +400,7 @@ _RULES: tuple[Callable[[Recipe], None], ...] = (
     _local_regime_shares_nothing,
     _one_policy_of_a_kind,
     _last_model_has_no_steps,
+    _a_model_is_sent_whole,
     _turns_are_the_servers,
 )
 # What the next part on the pipe may still put right, so it is asked of the whole.

@@ -150,7 +150,7 @@ class _Session:
 
     def go(self) -> str:
         """The whole run; gives the reason why it ended."""
-        for moment in self.driver.moments(self.initial):
+        for number, moment in enumerate(self.driver.moments(self.initial)):
             self.server = moment.turn.state
             if moment.report is not None and moment.assignment is not None:
                 record = self._visit(moment, moment.assignment, moment.report)
@@ -158,7 +158,7 @@ class _Session:
                 self._silent += moment.report.substitute == "silence"
                 for observer in self.observers:
                     observer.visit(record)
-            if moment.report is None or moment.turn.released is not None:
+            if number == 0 or moment.turn.released is not None:
                 reason = self._end_without_looking(moment)
                 version = self._version(moment, evaluate=bool(reason))
                 self._silent = 0

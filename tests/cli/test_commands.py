@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -74,13 +75,14 @@ def test_show_and_runs(polyrhythm: Command, tmp_path: Path) -> None:
     assert polyrhythm("runs", "--out", str(tmp_path / "nothing")).code == 2
 
 
-@pytest.mark.parametrize("command", ["methods", "models", "partitions", "data"])
+@pytest.mark.parametrize("command", ["methods", "models", "partitions", "data", "fleets"])
 def test_lists_have_a_line_of_help_for_every_name(polyrhythm: Command, command: str) -> None:
     from polyrhythm.cli import names
     from polyrhythm.data import PARTITIONS, SOURCES
     from polyrhythm.models.catalogue import MODELS
 
     known = {"methods": [*names.RECIPES, *names.PARTS], "models": MODELS, "partitions": PARTITIONS, "data": SOURCES}
+    known |= {"fleets": [*names.DEVICES, *names.FLEETS, *names.OF_FLEETS]}
     found = polyrhythm(command)
     assert found.code == 0
     for name in known[command]:
@@ -94,6 +96,31 @@ def test_data_show_prints_and_draws(polyrhythm: Command, tmp_path: Path) -> None
     assert "label entropy" in found.out
     assert "vega" in page.read_text().lower()
     assert polyrhythm("data", "show", "-o", str(tmp_path / "labels.bmp")).code == 2
+
+
+def test_fleet_show_prints_what_clients_are_like(polyrhythm: Command) -> None:
+    fleet = "tiers(memory=[1e9, 2e9, 4e9]) | links(down=1e6) | periodic(zones=1, spread=0, on=0.5) | poisson(rate=1)"
+    found = polyrhythm("fleet", "show", "--fleet", fleet, "--clients", "300", "--hours", "48")
+    assert (found.code, found.err) == (0, "")
+    lines = {re.split(r"  +", line.strip())[0]: line for line in found.out.splitlines()}
+    assert "10 ms" in lines["time per sample"]
+    assert "4 GB" in lines["memory"]
+    assert "1 MB/s" in lines["receiving"]
+    assert "sending" not in lines
+    assert "12 h" in lines["time at a stretch"]
+    assert "|██████      ██████      |" in lines["there"].replace("▁", " ")
+    assert "tier 3" in lines["groups"]
+    assert all(len(line) <= 80 for line in found.out.splitlines()[1:])
+    spelt = polyrhythm("fleet", "show", "--fleet", fleet, "--clients", "300", "--hours", "48", encoding="ascii").out
+    assert "|888888      888888      |" in spelt
+
+
+def test_fleet_show_asks_for_data_where_a_fleet_goes_by_labels(polyrhythm: Command) -> None:
+    show = ("fleet", "show", "--fleet", "uniform | by_labels")
+    assert polyrhythm(*show).code == 2
+    found = polyrhythm(*show, "--data", "digits", "--clients", "5")
+    assert found.code == 0
+    assert "5 clients" in found.out
 
 
 def test_initial_weights_continue_a_run(polyrhythm: Command, tmp_path: Path) -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import torch
 
 import polyrhythm as pr
 from polyrhythm.cli import names
 from polyrhythm.errors import UserError
+from polyrhythm.fleet import Every, FixedLinks, Markov, phones
 from polyrhythm.recipe import Recipe
 from polyrhythm.slots.budgets import Levels, SlowShare
 from polyrhythm.slots.critical import CriticalPeriods, FisherTrace, GradientNorm
@@ -46,6 +49,11 @@ from polyrhythm.slots.pacing import Pacing
         ),
         ("fedavg | skip_silently(schedule=round_robin)", pr.fedavg() | pr.skip_silently(schedule="round_robin")),
         ("curriculum_fl(pacing=root)", pr.curriculum_fl(pacing="root")),
+        ("fedavg | compress_top_k(share=0.01)", pr.fedavg() | pr.compress_top_k(share=0.01)),
+        ("fedavg | compress-int8(error_feedback=false)", pr.fedavg() | pr.compress_int8(error_feedback=False)),
+        ("fedavg | compress_int8 | lossless", pr.fedavg()),
+        ("fedavg | partial_work(seconds=30)", pr.fedavg() | pr.partial_work(seconds=30)),
+        ("fedprox(mu=0.1, partial=30)", pr.fedprox(mu=0.1, partial=30)),
     ],
 )
 def test_text_and_python_give_the_same_recipe(text: str, recipe: Recipe) -> None:
@@ -66,6 +74,13 @@ def test_every_recipe_and_part_can_be_named() -> None:
     [
         ("fedprx(mu=1)", "unknown recipe 'fedprx'", "'fedprox'"),
         ("fedavg | serveradam", "unknown part 'serveradam'", "'server_adam'"),
+        ("fedavg | compress(share=0.1)", "unknown part 'compress'", "'compress_top_k'"),
+        ("fedavg | compress_top_k(share=2)", "share = 2", "0.01"),
+        (
+            "fedavg | compress_int8 | skip_and_resend_model",
+            "compress_int8 with skip_and_resend_model",
+            "leave compress_int8",
+        ),
         ("fedavg(mu=1)", "unknown setting 'mu' in fedavg", ""),
         ("fedprox(m=1)", "unknown setting 'm' in fedprox", "'mu'"),
         ("prox(mu=1)", "begins with a part", "fedavg | prox(mu=1)"),
@@ -96,6 +111,38 @@ def test_fleets_and_their_budgets() -> None:
         names.fleet("unifrm")
     with pytest.raises(UserError, match="unknown part of a fleet"):
         names.fleet("uniform | uniform")
+
+
+def test_fleets_of_every_source_and_part() -> None:
+    """Whatever needs no file can be named alone; parts of one kind take each other's place."""
+    for source in names.DEVICES.keys() - {"listed_devices", "device_trace"}:
+        assert isinstance(names.fleet(source).devices, names.DEVICES[source])
+    for part in names.OF_FLEETS.keys() - {"user_speeds", "bandwidth", "availability", "arrivals"}:
+        made = names.fleet(f"tiers(slowdown=[1, 2]) | {part.replace('_', '-')}")
+        kinds = [type(value) for value in vars(made).values()]
+        assert names.OF_FLEETS[part] in kinds
+    fleet = names.fleet("phones | markov(mean_on=60, mean_off=30) | links(down=1e6) | poisson | every(seconds=60)")
+    assert fleet == phones() | Markov(mean_on=60, mean_off=30) | FixedLinks(down=1e6) | Every(seconds=60)
+
+
+def test_fleets_from_files(tmp_path: Path) -> None:
+    capacity, bandwidth = tmp_path / "c.csv", tmp_path / "b.csv"
+    capacity.write_text("computation_ms_per_sample,communication_kbps\n5,8\n")
+    bandwidth.write_text("trace,time_s,mbps\na,0,1\na,5,1\n")
+    one = names.fleet(f"trace(capacity={capacity}, bandwidth={bandwidth})")
+    other = names.fleet(f"device-trace(path={capacity}) | bandwidth(path={bandwidth})")
+    assert one == other
+    assert names.fleet(f"device_trace(path={capacity})").links == one.devices
+    with pytest.raises(UserError, match="no such file"):
+        names.fleet("trace(capacity=nowhere.json)")
+    with pytest.raises(UserError, match="device_trace without path"):
+        names.fleet("device_trace")
+
+
+def test_a_fleet_begins_with_a_source() -> None:
+    with pytest.raises(UserError) as refused:
+        names.fleet("markov | faults(dropout=0.1)")
+    assert "uniform | markov" in refused.value.fix
 
 
 def test_tasks_with_settings() -> None:

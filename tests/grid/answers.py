@@ -14,9 +14,11 @@ from polyrhythm.papers import fedavg
 from polyrhythm.recipe import Recipe
 from polyrhythm.settings import Settings
 from polyrhythm.slots.client_curriculum import ClientCurriculum
+from polyrhythm.slots.compression import Int8, Lossless, TopK
 from polyrhythm.slots.correction import ControlVariates, DynamicRegularisation, ModelContrast, Prox, VarianceReduction
 from polyrhythm.slots.critical import CriticalPeriods, FisherTrace, RandomResize
 from polyrhythm.slots.order import Curriculum, Shuffled
+from polyrhythm.slots.partial import PartialWork
 from polyrhythm.slots.participation import Sweep, Uniform
 from polyrhythm.slots.release import Buffer, WhenAll
 from polyrhythm.slots.server_step import Adagrad, Adam, AMSGrad, Momentum, Sgd, Yogi
@@ -61,6 +63,7 @@ QUESTIONS: Mapping[str, Sequence[Parts]] = {
         (Epochs(epochs=2), BudgetSteps()),
         (RandomEpochs(epochs=2, spread=1), SkipAndEstimate(storage="mixed", cold_start="exclude"), _STOP),
         (Epochs(epochs=1), SkipSilently(), SkipAndEstimate()),
+        (Epochs(epochs=2), PartialWork(seconds=1.0), SkipAndEstimate(), BudgetSteps()),
     ),
     "order": (
         (Shuffled(),),
@@ -88,6 +91,7 @@ QUESTIONS: Mapping[str, Sequence[Parts]] = {
     ),
     "release": ((WhenAll(),), (Buffer(size=2),)),
     "server step": ((Sgd(),), (Momentum(),), (Adagrad(),), (Adam(),), (Yogi(),), (AMSGrad(),)),
+    "compression": ((Lossless(),), (TopK(share=0.3),), (Int8(),)),
 }
 ANSWERS = tuple(QUESTIONS.values())
 SIZE = math.prod(map(len, ANSWERS))
@@ -130,7 +134,8 @@ def sample(size: int, seed: int = 0) -> list[Choice]:
             if pair not in seen:
                 choice = _completed(dict(pair), random)
                 chosen[choice] = None
-                seen |= set(itertools.combinations(enumerate(choice), 2))
+                runs = isinstance(recipe(choice), Recipe)
+                seen |= set(itertools.combinations(enumerate(choice), 2)) if runs else {pair}
     while len(chosen) < size:
         chosen[_completed({}, random, tries=1)] = None
     return list(chosen)

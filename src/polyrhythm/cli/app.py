@@ -18,6 +18,8 @@ app = typer.Typer(
 )
 data_app = typer.Typer(help="Data sets: list them, or show how one is split.", rich_markup_mode=None)
 app.add_typer(data_app, name="data", invoke_without_command=True)
+fleet_app = typer.Typer(help="Fleets: show what one is like.", rich_markup_mode=None, no_args_is_help=True)
+app.add_typer(fleet_app, name="fleet")
 
 Out = Annotated[str | None, typer.Option("--out", help="Folder of the record.  [default: runs]", show_default=False)]
 Json = Annotated[bool, typer.Option("--json", help="Print one line of JSON instead.")]
@@ -26,6 +28,9 @@ Clients = Annotated[int | None, typer.Option("--clients", help="How many clients
 Partition = Annotated[
     str | None,
     typer.Option("--partition", help="Who holds what, see `polyrhythm partitions`.  [default: dirichlet(alpha=0.3)]"),
+]
+Fleet = Annotated[
+    str | None, typer.Option("--fleet", help="The devices and parts, see `polyrhythm fleets`.  [default: uniform]")
 ]
 Model = Annotated[str | None, typer.Option("--model", help="See `polyrhythm models`.  [default: mlp]")]
 Seed = Annotated[int | None, typer.Option("--seed", help="Decides every random draw.  [default: 0]")]
@@ -70,7 +75,7 @@ def run(
         str | None,
         typer.Option("--task", help="Settings of the data's task, such as multilabel(k=3), see the reference."),
     ] = None,
-    fleet: Annotated[str | None, typer.Option("--fleet", help="The devices.  [default: uniform]")] = None,
+    fleet: Fleet = None,
     rounds: Annotated[
         int | None, typer.Option("--rounds", help="Versions to make.  [default: 30, or no limit with --until]")
     ] = None,
@@ -191,6 +196,33 @@ def partitions() -> None:
     from polyrhythm.cli.showing import list_partitions
 
     list_partitions()
+
+
+@app.command()
+@guarded
+def fleets() -> None:
+    """List what fleets can be made of: sources, and the parts that can be piped onto them."""
+    from polyrhythm.cli.fleets import list_fleets
+
+    list_fleets()
+
+
+@fleet_app.command("show")
+@guarded
+def fleet_show(
+    fleet: Fleet = None,
+    clients: Clients = None,
+    seed: Seed = None,
+    data: Annotated[str | None, typer.Option("--data", help="Data set, for fleets that go by labels.")] = None,
+    partition: Partition = None,
+    hours: Annotated[float, typer.Option("--hours", min=0.01, help="How long to look at it.")] = 24.0,
+) -> None:
+    """Show what a fleet is like: speeds, links, and when clients are there."""
+    from polyrhythm.cli.configuration import configure
+    from polyrhythm.cli.fleets import show_fleet
+
+    options = {"fleet": fleet, "clients": clients, "seed": seed, "data": data, "partition": partition}
+    show_fleet(configure(None, options, []), hours, with_data=data is not None or partition is not None)
 
 
 @data_app.callback(invoke_without_command=True)

@@ -39,7 +39,10 @@ def assemble(configuration: Configuration) -> Iterator[Experiment]:
             expert=expert,
             name=configuration.name,
             config=configuration.plain()
-            | {"seed": seed, "resolved": {"recipe": recipe.describe(), "task": aim.describe()}},
+            | {
+                "seed": seed,
+                "resolved": {"recipe": recipe.describe(), "task": aim.describe(), "fleet": fleet.describe()},
+            },
         )
 
 

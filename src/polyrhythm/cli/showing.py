@@ -100,7 +100,12 @@ def list_models() -> None:
 
 def list_partitions() -> None:
     """Partitions by name."""
-    _list(Screen(), "Partitions", ((name, _settings(made), made) for name, made in PARTITIONS.items()))
+    list_named(Screen(), "Partitions", PARTITIONS.items())
+
+
+def list_named(console: Console, title: str, named: Iterable[tuple[str, Callable[..., Any]]]) -> None:
+    """Things by name, with their settings and a line of help."""
+    _list(console, title, ((name, _settings(made), made) for name, made in named))
 
 
 def list_sources() -> None:

@@ -20,6 +20,7 @@ from torch import Tensor
 
 from polyrhythm.core.interfaces import ClientData, Computed, Engine, Opening
 from polyrhythm.core.memory import ClientState
+from polyrhythm.core.pace import Ahead, Forecast, fitting
 from polyrhythm.errors import UserError
 from polyrhythm.optimisers import carry, clip_
 from polyrhythm.recipe import Recipe
@@ -33,7 +34,13 @@ from polyrhythm.wires import Assignment, Report, State
 
 
 def work(
-    recipe: Recipe, setup: Setup, state: ClientState, assignment: Assignment, data: ClientData, engine: Engine
+    recipe: Recipe,
+    setup: Setup,
+    state: ClientState,
+    assignment: Assignment,
+    data: ClientData,
+    engine: Engine,
+    pace: Forecast | None = None,
 ) -> tuple[ClientState, Report]:
     """Carries out one assignment.
 
@@ -44,6 +51,7 @@ def work(
         assignment: what to do.
         data: the client's samples.
         engine: computes gradients.
+        pace: how long the visit would take, for work that must be done by a certain time; None if nobody knows.
 
     Returns:
         The client's new, provisional state (the same one after measuring), and its report.
@@ -60,7 +68,7 @@ def work(
         )
     if assignment.kind == "measure":
         return state, _measure(recipe, setup, assignment, data, engine)
-    return _Training(recipe, setup, state, assignment, data, engine).run()
+    return _Training(recipe, setup, state, assignment, data, engine, pace).run()
 
 
 def _measure(recipe: Recipe, setup: Setup, assignment: Assignment, data: ClientData, engine: Engine) -> Report:
@@ -175,9 +183,10 @@ class _Training:
         assignment: Assignment,
         data: ClientData,
         engine: Engine,
+        pace: Forecast | None = None,
     ) -> None:
         self.recipe, self.setup, self.state, self.assignment = recipe, setup, state, assignment
-        self.data, self.engine = data, engine
+        self.data, self.engine, self.pace = data, engine, pace
         held = len(data)
         batch = min(recipe.batch or held, held) or 1
         self.visit = Visit(
@@ -207,6 +216,8 @@ class _Training:
         start = received
         if self.recipe.regime == "local" and self.state.previous is not None:
             start = self.state.previous
+        push, terms = self._corrections()
+        plan = fitting(plan, self._ahead(plan, terms), self.pace)
         self.engine.open(
             Opening(
                 data=self.data,
@@ -216,14 +227,18 @@ class _Training:
                 reuse=not self.data.augmented and plan.steps >= self.visit.epoch_steps,
             )
         )
-        push, terms = self._corrections()
         moments = carry(self.state.optimiser, self.engine.weights, self.recipe.optimiser)
         path = self._train(plan, received, start, push, terms, moments)
         pull = push.pull if push is not None else 0.0
+        update = self.engine.weights - start.weights
+        key = self.recipe.key_of(self.recipe.compression)
+        self.parts[key], packed = self.recipe.compression.pack(self.engine.layout, self.parts[key], update, path.idle)
         outcome = Outcome(
             version=self.visit.version,
             received=start.weights,
-            update=self.engine.weights - start.weights,
+            update=update,
+            sent=packed.update,
+            packed=packed.size,
             steps=len(path.rates),
             travel=self.recipe.optimiser.travel(path.rates, pull),
             pull=pull,
@@ -243,7 +258,8 @@ class _Training:
         report = _report(
             self.assignment,
             self.visit.held,
-            update=outcome.update,
+            update=outcome.sent,
+            packed=outcome.packed,
             buffers=trained.buffers,
             steps=outcome.steps,
             samples=path.samples,
@@ -267,16 +283,39 @@ class _Training:
         update = instead.update
         if instead.kind == "model" and self.state.previous is not None:
             update = self.state.previous.weights - received.weights
+        packed = instead.packed
+        if packed is None and update is not None:
+            packed = self.recipe.compression.size(self.engine.layout)
         return _report(
             self.assignment,
             self.visit.held,
             update=update,
+            packed=packed,
             substitute=instead.kind,
             age=instead.age,
             steps=instead.steps,
             travel=instead.travel,
             pull=instead.pull,
             rate=instead.rate,
+        )
+
+    def _ahead(self, plan: Plan, terms: list[Correction]) -> Ahead:
+        """How much the visit computes, for a forecast of the time it takes."""
+        held, needs, has_previous = self.visit.held, self.recipe.needs(), self.state.previous is not None
+        asked = {("received", layer) for term in terms for layer in term.layers or ()}
+        if has_previous:
+            asked |= {("previous", layer) for _, layer in asked}
+        if plan.stop is not None:
+            asked.add(("received", plan.stop.layer))
+        return Ahead(
+            held=held,
+            largest=min(held, self.visit.batch + self.engine.single_sample_fails),
+            pass_steps=self.visit.epoch_steps,
+            measured=held * len(needs & {"fisher", "fisher_model"}),
+            scored=held * (self.recipe.order.looks(has_previous) + ("fisher_model" in needs)),
+            judged=int(plan.stop is not None and not self.engine.one_mode),
+            frozen=len(asked),
+            reuse=not self.data.augmented,
         )
 
     def _corrections(self) -> tuple[Push | None, list[Correction]]:

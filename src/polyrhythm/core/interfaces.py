@@ -94,6 +94,10 @@ class Engine(Protocol):
         """Whether training on a batch of one sample raises (BatchNorm)."""
 
     @property
+    def one_mode(self) -> bool:
+        """Whether the module surely computes the same in training and in eval mode; if not, judging takes a pass."""
+
+    @property
     def forward_samples(self) -> int:
         """Samples of extra forward passes since `open`."""
 

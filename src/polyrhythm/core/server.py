@@ -24,7 +24,7 @@ from polyrhythm.slots.release import Standing
 from polyrhythm.slots.weighing import shares
 from polyrhythm.values import changed
 from polyrhythm.vectors import Buffers, Layout, combine_buffers, first_non_finite, weighted_sum
-from polyrhythm.wires import Arrived, Assignment, Event, Facts, Kind, Lost, Report, Roster, State
+from polyrhythm.wires import Arrived, Assignment, Event, Facts, Kind, Lost, Report, Roster, State, Timer
 
 Entry = TypeVar("Entry")
 _NOT_FINITE = "not a finite number"
@@ -173,7 +173,8 @@ def begin(recipe: Recipe, setup: Setup, weights: Tensor, buffers: Buffers, roste
     """
     parts = {key: mechanism.server_start(setup) for key, mechanism in recipe.mechanisms()}
     state = ServerState(version=0, weights=weights.clone(), buffers=buffers, parts=parts)
-    return _invite(recipe, setup, state, roster, now=0.0, occasion=())
+    turn = _invite(recipe, setup, state, roster, now=0.0, occasion=())
+    return changed(turn, wake_up=_wake_up(recipe, turn.state, Timer(time=0.0)))
 
 
 def receive(recipe: Recipe, setup: Setup, layout: Layout, state: ServerState, event: Event, roster: Roster) -> Turn:
@@ -203,10 +204,10 @@ def receive(recipe: Recipe, setup: Setup, layout: Layout, state: ServerState, ev
     unasked = verdict is not None and state is before
     if over or unasked:
         return Turn(state=state, verdict=verdict)
-    state, released = _give_up(recipe, state, event.time), None
+    state, released = _give_up(recipe, state, event), None
     # Once all that were measured have answered, participation knows what it waited for, and is asked first.
     measured = measuring and not state.measuring
-    if not measured and _ready(recipe, state, event.time):
+    if not measured and _ready(recipe, state, event):
         state, released = _step(recipe, setup, layout, state, event.time)
         if setup.horizon is not None and state.version >= setup.horizon:
             return Turn(state=state, released=released, verdict=verdict)
@@ -214,40 +215,47 @@ def receive(recipe: Recipe, setup: Setup, layout: Layout, state: ServerState, ev
     asks = released is not None or measured or idle or recipe.participation.fills_places
     # A step waits for no measurement, an invitation does.
     if not asks or state.measuring:
-        return Turn(state=state, released=released, verdict=verdict, wake_up=_wake_up(recipe, state))
+        return Turn(state=state, released=released, verdict=verdict, wake_up=_wake_up(recipe, state, event))
     whole = released is not None or measured or idle
     occasion = () if whole else ("dispatch", state.dispatched)
     turn = _invite(recipe, setup, state, roster, now=event.time, occasion=occasion, caller=caller)
     return Turn(
         state=turn.state,
         assignments=turn.assignments,
-        wake_up=turn.wake_up,
+        wake_up=_wake_up(recipe, turn.state, event),
         wanting=turn.wanting,
         released=released,
         verdict=verdict,
     )
 
 
-def _ready(recipe: Recipe, state: ServerState, now: float) -> bool:
+def _passed(moment: float, event: Event) -> bool:
+    """Whether a moment is over. Of all that arrives at that very moment, nothing is late: only the timer ends it."""
+    return event.time > moment or (event.time == moment and isinstance(event, Timer))
+
+
+def _ready(recipe: Recipe, state: ServerState, event: Event) -> bool:
     if not (state.invited or state.waiting or state.refused):
         return False  # nobody has been invited yet, or everybody's answer went into the last version
-    due, elapsed = recipe.release.due, now - state.began
-    if due is not None and now >= state.began + due:
-        elapsed = max(elapsed, due)  # began + due - began may be a hair less than due
+    due, elapsed = recipe.release.due, event.time - state.began
+    if due is not None:
+        # began + due - began may be a hair more or less than due.
+        over = _passed(state.began + due, event)
+        elapsed = max(elapsed, due) if over else min(elapsed, math.nextafter(due, 0.0))
     standing = Standing(
         waiting=len(state.waiting), in_flight=state.training + state.measuring, invited=state.invited, elapsed=elapsed
     )
     return recipe.release.ready(standing)
 
 
-def _wake_up(recipe: Recipe, state: ServerState) -> float | None:
-    """When the server must look again although nothing happens."""
+def _wake_up(recipe: Recipe, state: ServerState, event: Event) -> float | None:
+    """When the server must look again although nothing happens. A moment that is over wakes nobody again."""
     due, patience = recipe.release.due, recipe.release.patience
     if (due is None and patience is None) or not (state.training or state.measuring):
         return None
     moments = [] if due is None else [state.began + due]
     moments += [] if patience is None else [_oldest(state) + patience]
-    return min(moments)
+    return min((m for m in moments if not _passed(m, event)), default=None)
 
 
 def _oldest(state: ServerState) -> float:
@@ -255,12 +263,12 @@ def _oldest(state: ServerState) -> float:
     return min((f.sent for f in state.flights.values() if not f.given_up), default=math.inf)
 
 
-def _give_up(recipe: Recipe, state: ServerState, now: float) -> ServerState:
+def _give_up(recipe: Recipe, state: ServerState, event: Event) -> ServerState:
     """Waits no longer for visits that have taken too long."""
     patience = recipe.release.patience
-    if patience is None or now < _oldest(state) + patience:
+    if patience is None or not _passed(_oldest(state) + patience, event):
         return state
-    late = {d: f for d, f in state.flights.items() if not f.given_up and now >= f.sent + patience}
+    late = {d: f for d, f in state.flights.items() if not f.given_up and _passed(f.sent + patience, event)}
     return _given_up(state, late, f"no answer within {patience:g} s")
 
 
@@ -303,7 +311,7 @@ def _invite(
         state = changed(state, parts={**state.parts, key: part})
         idle = not (state.training or state.measuring)
         wanting = idle or (recipe.participation.fills_places and state.training < recipe.participation.size)
-        return Turn(state=state, wanting=wanting, wake_up=_wake_up(recipe, state))
+        return Turn(state=state, wanting=wanting)
     flights, busy = _persistent(state.flights).mutate(), _persistent(state.busy).mutate()
     past = dict(state.past)
     briefing = recipe.overriding("brief")
@@ -354,7 +362,7 @@ def _invite(
         invited=state.invited + training,
     )
     wanting = recipe.participation.fills_places and state.training < recipe.participation.size
-    return Turn(state=state, assignments=tuple(assignments), wanting=wanting, wake_up=_wake_up(recipe, state))
+    return Turn(state=state, assignments=tuple(assignments), wanting=wanting)
 
 
 def _persistent(entries: Mapping[int, Entry]) -> Map[int, Entry]:

@@ -222,8 +222,9 @@ class InlineDriver:
         client = assignment.client
         memory = self.memories.get(client, Memory())
         start = memory.at(assignment.accepted)
+        pace = _Forecast(self, assignment)
         try:
-            state, report = work(self.recipe, self.setup, start, assignment, self.data(client), self.engine)
+            state, report = work(self.recipe, self.setup, start, assignment, self.data(client), self.engine, pace)
         except Exception as error:
             error.add_note(
                 f"this happened to client {client} in its visit {assignment.visit}, on version {assignment.version}"
@@ -232,3 +233,16 @@ class InlineDriver:
         if assignment.kind == "train":
             self.memories[client] = memory.then(start, state, assignment.visit)
         return report
+
+
+@final
+class _Forecast:
+    """How long a visit that begins now would take: priced as the visit itself will be, so to the last bit the same."""
+
+    def __init__(self, driver: InlineDriver, assignment: Assignment) -> None:
+        self._driver, self._assignment = driver, assignment
+
+    def seconds(self, samples: int, forward_samples: int) -> float:
+        driver = self._driver
+        load = driver.meter.ahead(driver.recipe, self._assignment, samples, forward_samples)
+        return driver.world.price(self._assignment.client, load, driver.roster.now).seconds

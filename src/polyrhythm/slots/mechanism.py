@@ -78,17 +78,20 @@ class Outcome:
         version: of the received weights.
         received: w0, where training started, [P].
         update: w_K - w0, [P].
-        steps, travel, pull, rate, idle: as in `Report`.
+        sent: the update as the server will have it, [P]: the same one unless it travels compressed.
+        packed, steps, travel, pull, rate, idle: as in `Report`.
     """
 
     version: int
     received: Tensor
     update: Tensor
+    sent: Tensor
     steps: int
     travel: float
     pull: float
     rate: float
     idle: Spans = ()
+    packed: int | None = None
 
 
 @final
@@ -133,6 +136,11 @@ class Mechanism(Settings):
     def needs(self) -> frozenset[Need]:
         """What this mechanism asks of the cores."""
         return frozenset()
+
+    @property
+    def extra_vectors(self) -> int:
+        """How many vectors [P] it sends up beside an update, at most; those of what it wraps not counted."""
+        return 0
 
     def parts(self) -> tuple[Mechanism, ...]:
         """This mechanism, then those it wraps, from the outside in."""

@@ -151,7 +151,8 @@ class Deadline(Around):
     """The server steps at the latest `seconds` after a version's first invitation, on what has arrived by then.
 
     Whoever is later is given up: its report is dropped when it comes, and it is not invited before. With nobody in
-    time the version is skipped, and the model stays. A deadline that everybody keeps changes nothing. No state.
+    time the version is skipped, and the model stays. Exactly in time is in time. A deadline that everybody keeps
+    changes nothing. No state.
 
     Args:
         seconds: from the first invitation of a version, on the fleet's clock.

@@ -59,7 +59,7 @@ class Rolling(Around):
 class OnArrival(Participation):
     """Arbitrary participation: the server invites nobody; whoever comes and asks is given the current model.
 
-    Who comes, and how often, is the fleet's affair (`poisson`, `periodic_arrivals`): nothing guarantees that a client
+    Who comes, and how often, is the fleet's affair (`poisson`, `every`, `arrivals`): nothing guarantees that a client
     comes at all, and who comes more often counts more. No state.
 
     Args:
