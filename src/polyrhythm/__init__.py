@@ -115,6 +115,7 @@ if TYPE_CHECKING:
     from polyrhythm.parts import when_all as when_all
     from polyrhythm.recipe import Recipe as Recipe
     from polyrhythm.runs import Run as Run
+    from polyrhythm.runs import compare as compare
     from polyrhythm.session import run as run
     from polyrhythm.tasks import task as task
 
@@ -126,7 +127,7 @@ _HOMES = {
     "polyrhythm.expert": "train_expert",
     "polyrhythm.fleet": "Fleet",
     "polyrhythm.recipe": "Recipe",
-    "polyrhythm.runs": "Run",
+    "polyrhythm.runs": "Run compare",
     "polyrhythm.session": "run",
     "polyrhythm.tasks": "task",
     "polyrhythm.papers": (

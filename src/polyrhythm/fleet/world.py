@@ -25,11 +25,13 @@ class Fate:
         time: when, in seconds since the run began.
         spent: what it has cost by then.
         lost: why no report comes of it; empty if one does.
+        done: the share of the work that was done by then.
     """
 
     time: float
     spent: Spent
     lost: str = ""
+    done: float = 1.0
 
 
 @final
@@ -149,6 +151,7 @@ class World:
             compute=compute,
             up=up,
             flops=load.flops,
+            forward_flops=load.forward_flops,
             bytes_down=load.bytes_down,
             bytes_up=load.bytes_up,
             joules=(energy.joules_per_flop if per_flop is None else per_flop) * load.flops
@@ -164,17 +167,17 @@ class World:
             load: the work in it.
             now: when it begins.
         """
-        spent = self.price(client, load, now)
+        spent, done = self.price(client, load, now), 1.0
         end, lost = now + spent.seconds, ""
         for moment, reason in self._dangers(dispatch, client, spent, now):
             if moment < end:
                 end, lost = moment, reason
         if lost:
-            spent = spent.until(end - now)
+            done, spent = spent.done(end - now)[1], spent.until(end - now)
             if lost == _CRASHED:
                 self._back[client] = end + self.fleet.faults.downtime
         self._drain(client, spent.joules, end)
-        return Fate(time=end, spent=spent, lost=lost)
+        return Fate(time=end, spent=spent, lost=lost, done=done)
 
     def _dangers(self, dispatch: int, client: int, spent: Spent, now: float) -> list[tuple[float, str]]:
         faults, found = self.fleet.faults, []
