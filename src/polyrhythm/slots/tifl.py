@@ -132,9 +132,10 @@ class Tifl(Participation):
 
     def tiered(self, setup: Setup, latencies: Mapping[int, float]) -> dict[int, int]:
         """The tier of each client, 0 for the fastest."""
-        chance = stream(setup.seed, "cohort", "tiers").random(setup.population)
-        order = sorted(latencies, key=lambda client: (latencies[client], chance[client]))
-        pieces = np.array_split(np.array(order, dtype=np.int64), self.tiers)
+        clients = np.fromiter(latencies.keys(), dtype=np.int64)
+        chance = stream(setup.seed, "cohort", "tiers").random(setup.population)[clients]
+        order = clients[np.lexsort((chance, np.fromiter(latencies.values(), dtype=np.float64)))]
+        pieces = np.array_split(order, self.tiers)
         return {client: tier for tier, piece in enumerate(pieces) for client in piece.tolist()}
 
     def invite(self, setup: Setup, state: State, call: Call) -> tuple[State, Invitations]:
