@@ -253,6 +253,9 @@ def test_recipes_share_their_defaults_and_differ_by_what_makes_the_method(name: 
         "ccfl": {"work", "sharing"},
         "fedcl": {"participation"},
         "curriculum_fl": {"participation", "order"},
+        "oort": {"participation"},
+        "power_of_choice": {"participation", "sharing"},
+        "tifl": {"participation"},
     }
     client_centric = {"participation", "work", "sharing", "scalings", "release"}
     own |= {"cc_fedavg": client_centric} | {
