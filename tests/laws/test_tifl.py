@@ -44,7 +44,7 @@ def profiled(policy: Tifl, seconds: Sequence[float]) -> State:
         asked = call(Present([1] * count), version, count=count)
         state, invited = policy.invite(fixed, state, asked)
         state = told(policy, state, version, [report(c, version, duration=seconds[c]) for c in who(invited)])
-    return state
+    return policy._sorted(fixed, state, policy.profile)
 
 
 def _slowest_first(self: Tifl, fixed: Setup, latencies: Mapping[int, float]) -> dict[int, int]:
@@ -175,7 +175,7 @@ def test_everybody_is_timed_first_and_who_never_answers_counts_as_slowest(
         state = told(policy, state, version, heard)
     assert min(visits.values()) >= profile
     assert len(visits) == population
-    state = told(policy, {**state, "changed": True}, 99, [])
+    state = policy._sorted(fixed, {**state, "changed": True}, 99)
     hearing = [c for c in range(population) if c not in deaf]
     tier_of = state["tier_of"]
     assert all(tier_of[c] >= tier_of[h] for c in deaf if c < population for h in hearing)

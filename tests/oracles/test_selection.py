@@ -134,7 +134,8 @@ def timed(policy: Tifl, seconds: list[float]) -> State:
     state, invited = policy.invite(
         setup(count), policy.server_start(setup(count)), call(Present([1] * count), count=count)
     )
-    return told(policy, state, 0, [report(c, duration=seconds[c]) for c in who(invited)])
+    state = told(policy, state, 0, [report(c, duration=seconds[c]) for c in who(invited)])
+    return policy._sorted(setup(count), state, 1)
 
 
 SECONDS = [3.0, 1.0, 9.0, 2.0, 8.0, 7.0, 4.0]

@@ -12,7 +12,7 @@ import numpy as np
 
 from polyrhythm.errors import UserError
 from polyrhythm.settings import Count, NonNegative
-from polyrhythm.slots.mechanism import Mechanism, Release, Setup
+from polyrhythm.slots.mechanism import Mechanism, Setup
 from polyrhythm.slots.participation import (
     DEFAULT_COHORT,
     Call,
@@ -38,7 +38,7 @@ class Tifl(Participation):
        places they leave goes to tiers. A client's latency is the mean duration of its first `profile` visits that
        trained. One that was invited so often, and of which none was heard yet, counts as slowest of all until it is.
     2. *Tiers.* The profiled clients, by latency, in `tiers` groups whose sizes differ by at most one; equal latencies
-       in an order drawn once. They are made anew after a version in which a profile has changed.
+       in an order drawn once. They are made anew in a version before which a profile has changed.
     3. *A round.* A tier is drawn by `probabilities`, then clients uniformly in it. A tier with nobody free is passed
        over, and one of probability 0 comes only if all others have nobody. A tier with fewer free clients than places
        makes a smaller cohort.
@@ -103,6 +103,7 @@ class Tifl(Participation):
             "profiles": {},
             "tier_of": {},
             "changed": False,
+            "sorted": -1,
             "probabilities": list(self.probabilities or (1.0,) * self.tiers),
             "credits": [] if self.credits is None else [self.credits] * self.tiers,
             "drawn": -1,
@@ -120,15 +121,16 @@ class Tifl(Participation):
         entry = [tries, heard + 1, seconds + report.duration]
         return {**state, "profiles": persistent(state["profiles"]).set(report.client, entry), "changed": True}
 
-    def after_step(self, setup: Setup, state: State, release: Release) -> State:
-        if not state["changed"]:
+    def _sorted(self, setup: Setup, state: State, version: int) -> State:
+        """With the tiers made anew, if a profile has changed; once a version, and whether or not it was skipped."""
+        if not state["changed"] or (state["tier_of"] and state["sorted"] == version):
             return state
         latencies = {
             client: seconds / heard if heard else math.inf
             for client, (tries, heard, seconds) in state["profiles"].items()
             if tries >= self.profile
         }
-        return {**state, "tier_of": self.tiered(setup, latencies), "changed": False}
+        return {**state, "tier_of": self.tiered(setup, latencies), "changed": False, "sorted": version}
 
     def tiered(self, setup: Setup, latencies: Mapping[int, float]) -> dict[int, int]:
         """The tier of each client, 0 for the fastest."""
@@ -142,18 +144,20 @@ class Tifl(Participation):
         places = call.places(self.size)
         if not places:
             return state, ()
+        state, new = self._profiled(state, setup, call, places)
+        invited = tuple(Invitation(client=c) for c in new)
+        if len(new) == places:
+            return state, invited
+        state = self._sorted(setup, state, call.version)
         if state["judging"]:
             state = self._judged(state)
         elif self._is_due(state, call):
-            everybody = call.there(sorted(state["tier_of"]), len(state["tier_of"]))
-            if everybody:
-                asked = tuple(Invitation(client=c, kind="measure") for c in everybody)
-                return {**state, "judging": True, "judged": call.version}, asked
-        state, new = self._profiled(state, setup, call, places)
-        found: tuple[int, ...] = ()
-        if len(new) < places:
-            state, found = self._from_a_tier(state, setup, call, places - len(new), new)
-        return state, tuple(Invitation(client=c) for c in (*new, *found))
+            others = [c for c in sorted(state["tier_of"]) if c not in new]
+            asked = tuple(Invitation(client=c, kind="measure") for c in call.there(others, len(others)))
+            if asked:
+                return {**state, "judging": True, "judged": call.version}, (*invited, *asked)
+        state, found = self._from_a_tier(state, setup, call, places - len(new), new)
+        return state, (*invited, *(Invitation(client=c) for c in found))
 
     def _profiled(self, state: State, setup: Setup, call: Call, places: int) -> tuple[State, tuple[int, ...]]:
         """Clients whose visits are yet to tell how fast they are."""
