@@ -58,7 +58,10 @@ if TYPE_CHECKING:
     from polyrhythm.papers import fedyogi as fedyogi
     from polyrhythm.papers import local_only as local_only
     from polyrhythm.papers import moon as moon
+    from polyrhythm.papers import oort as oort
+    from polyrhythm.papers import power_of_choice as power_of_choice
     from polyrhythm.papers import scaffold as scaffold
+    from polyrhythm.papers import tifl as tifl
     from polyrhythm.papers import vrl_sgd as vrl_sgd
     from polyrhythm.parts import budget_steps as budget_steps
     from polyrhythm.parts import buffer as buffer
@@ -129,8 +132,8 @@ _HOMES = {
     "polyrhythm.tasks": "task",
     "polyrhythm.papers": (
         "alt cc_fedadagrad cc_fedadam cc_fedams cc_fedavg cc_fedsgd cc_fedyogi ccfl centralised curriculum_fl "
-        "fedadagrad fedadam fedams fedavg fedavgm fedcl feddyn fednova fedprox fedyogi local_only moon scaffold "
-        "vrl_sgd"
+        "fedadagrad fedadam fedams fedavg fedavgm fedcl feddyn fednova fedprox fedyogi local_only moon oort "
+        "power_of_choice scaffold tifl vrl_sgd"
     ),
     "polyrhythm.parts": (
         "budget_steps buffer by_samples client_curriculum compress_int8 compress_top_k constant control_variates "

@@ -218,7 +218,8 @@ class Experiment:
     def world(self) -> World:
         """The fleet at the beginning of a run."""
         federation = self.federation
-        return World(self.fleet, federation.clients, self.seed, self.eligible().tolist(), federation.label_shares())
+        held, labels = federation.sizes.tolist(), federation.label_shares()
+        return World(self.fleet, federation.clients, self.seed, self.eligible().tolist(), labels, held)
 
     def data_of(self, client: int) -> Holding:
         """One client's training samples."""

@@ -18,11 +18,13 @@ from polyrhythm.slots.correction import Prox as prox
 from polyrhythm.slots.correction import VarianceReduction as variance_reduction
 from polyrhythm.slots.critical import CriticalPeriods as critical_periods
 from polyrhythm.slots.critical import RandomResize as random_resize
+from polyrhythm.slots.oort import Oort as oort
 from polyrhythm.slots.order import Curriculum as curriculum
 from polyrhythm.slots.order import Shuffled as shuffled
 from polyrhythm.slots.partial import PartialWork as partial_work
 from polyrhythm.slots.participation import Sweep as sweep
 from polyrhythm.slots.participation import Uniform as uniform
+from polyrhythm.slots.power_of_choice import PowerOfChoice as power_of_choice
 from polyrhythm.slots.release import Buffer as buffer
 from polyrhythm.slots.release import Deadline as deadline
 from polyrhythm.slots.release import MinReports as min_reports
@@ -43,6 +45,7 @@ from polyrhythm.slots.skipping import SkipAndResendModel as skip_and_resend_mode
 from polyrhythm.slots.skipping import SkipSilently as skip_silently
 from polyrhythm.slots.staleness import SampledStaleness as sampled_staleness
 from polyrhythm.slots.stopping import StopOnDrift as stop_on_drift
+from polyrhythm.slots.tifl import Tifl as tifl
 from polyrhythm.slots.weighing import BySamples as by_samples
 from polyrhythm.slots.weighing import Equal as equal
 from polyrhythm.slots.weighing import NormalisedAveraging as normalised_averaging
@@ -75,10 +78,12 @@ __all__ = [
     "model_contrast",
     "normalised_averaging",
     "on_arrival",
+    "oort",
     "over_select",
     "partial_work",
     "per_step",
     "power",
+    "power_of_choice",
     "prox",
     "random_epochs",
     "random_resize",
@@ -98,6 +103,7 @@ __all__ = [
     "steps",
     "stop_on_drift",
     "sweep",
+    "tifl",
     "time_out",
     "uniform",
     "variance_reduction",

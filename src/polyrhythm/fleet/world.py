@@ -44,6 +44,7 @@ class World:
         seed: the experiment's.
         eligible: the clients that hold data, in order.
         labels: the share of each class in a client's samples; None where there are no classes.
+        held: the samples that each of the population declared when it joined; None if all have the same.
     """
 
     def __init__(
@@ -53,8 +54,9 @@ class World:
         seed: int,
         eligible: Sequence[int],
         labels: Callable[[int], np.ndarray] | None = None,
+        held: Sequence[int] | None = None,
     ) -> None:
-        self.fleet, self.population, self.eligible = fleet, population, eligible
+        self.fleet, self.population, self.eligible, self.held = fleet, population, eligible, held
         self._place = Place(population=population, seed=seed, labels=labels)
         self._line = fleet.links.bind(self._place)
         self._presence = fleet.availability.bind(self._place)

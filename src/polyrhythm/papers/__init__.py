@@ -13,7 +13,10 @@ from polyrhythm.papers.fednova import fednova
 from polyrhythm.papers.fedopt import fedadagrad, fedadam, fedams, fedavgm, fedyogi
 from polyrhythm.papers.fedprox import fedprox
 from polyrhythm.papers.moon import moon
+from polyrhythm.papers.oort import oort
+from polyrhythm.papers.power_of_choice import power_of_choice
 from polyrhythm.papers.scaffold import scaffold
+from polyrhythm.papers.tifl import tifl
 from polyrhythm.papers.vrl_sgd import vrl_sgd
 
 __all__ = [
@@ -40,6 +43,9 @@ __all__ = [
     "fedyogi",
     "local_only",
     "moon",
+    "oort",
+    "power_of_choice",
     "scaffold",
+    "tifl",
     "vrl_sgd",
 ]
