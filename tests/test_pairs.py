@@ -13,6 +13,7 @@ import torch
 from torch import nn
 
 from laws import selecting
+from laws.fleets import Paces
 from laws.world import Federation, Run, alike, near, play, run, same
 from polyrhythm import fleet as fleets
 from polyrhythm.core.client import cut
@@ -26,20 +27,22 @@ from polyrhythm.slots.client_curriculum import ClientCurriculum
 from polyrhythm.slots.compression import Int8, TopK
 from polyrhythm.slots.correction import ControlVariates, DynamicRegularisation, ModelContrast, Prox, VarianceReduction
 from polyrhythm.slots.critical import CriticalPeriods, FisherTrace, RandomResize
+from polyrhythm.slots.from_current import FromCurrent
 from polyrhythm.slots.mechanism import Visit
+from polyrhythm.slots.memory import Memory
 from polyrhythm.slots.oort import Oort
 from polyrhythm.slots.order import Curriculum, Progress
 from polyrhythm.slots.partial import PartialWork
 from polyrhythm.slots.participation import Participation
 from polyrhythm.slots.power_of_choice import PowerOfChoice
-from polyrhythm.slots.release import Buffer, OverSelect, Standing
+from polyrhythm.slots.release import Buffer, MinReports, OverSelect, Standing, WhenAll
 from polyrhythm.slots.rolling import OnArrival, Rolling
 from polyrhythm.slots.server_step import Adam, Momentum
 from polyrhythm.slots.skipping import BudgetSteps, SkipAndEstimate, SkipAndResendModel, SkipSilently
 from polyrhythm.slots.staleness import SampledStaleness
 from polyrhythm.slots.stopping import StopOnDrift
 from polyrhythm.slots.tifl import Tifl
-from polyrhythm.slots.weighing import NormalisedAveraging, PerStep
+from polyrhythm.slots.weighing import Equal, NormalisedAveraging, PerStep, Staleness
 from polyrhythm.slots.work import RandomEpochs, Steps
 from polyrhythm.tasks import task
 from polyrhythm.vectors import combine_buffers
@@ -53,6 +56,7 @@ ODD_ONES_SKIP = SkipAndEstimate(budgets=Listed(shares=(1.0, 0.3)), schedule="exh
 ALL_SKIP = SkipAndEstimate(budgets=Listed(shares=(0.3,)), schedule="exhaust")
 AFTER_ONE_EPOCH = StopOnDrift(a=1.5, b=0, representation="logits")
 NEVER_STOPS = StopOnDrift(a=-1, b=0, representation="logits")
+UNEQUAL = fleets.Fleet(devices=Paces(seconds=(0.01, 0.03, 0.1, 0.3)))
 TABLE = (Path(__file__).parents[1] / "docs" / "concepts.md").read_text(encoding="utf-8")
 
 
@@ -419,6 +423,102 @@ def test_a_tier_is_not_filled_up_and_is_drawn_for_every_place() -> None:
     )
 
 
+MOVED = SkipAndEstimate(budgets=Listed(shares=(1.0, 0.5)), schedule="round_robin", turns="visits")
+
+
+@row("staleness × a substitute", "`from_current` × a movement sent again")
+def test_a_movement_sent_again_is_as_stale_as_the_model_it_answers() -> None:
+    recipe = fedavg(batch=BATCH) | Equal() | Rolling(concurrency=3) | Buffer(size=2) | MOVED
+    recipe = recipe | Staleness(rule="hinge", a=1.0, b=0.0) | FromCurrent()
+    story = run(recipe, Federation(dtype=torch.float64, fleet=UNEQUAL), versions=12)
+    again = 0
+    for state, released, after in zip(story.states, story.released, story.states[1:], strict=False):
+        assert released.release is not None
+        moved = torch.zeros_like(state.weights)
+        for report, scale in zip(released.release.reports, released.release.scales, strict=True):
+            assert report.update is not None
+            assert scale == 1 / (1 + released.release.version - report.version)
+            again += not report.fresh and report.age > 0
+            moved += scale / 2 * (story.assignments[report.dispatch].weights + report.update - state.weights)
+        assert near(after.weights, state.weights + moved, 1e-10)
+    assert again > 2
+
+
+@row("`rolling` × one client twice in a buffer", "memory × a client twice in a version")
+def test_a_client_twice_in_a_buffer_counts_twice_and_is_remembered_once() -> None:
+    plain = fedavg(batch=BATCH) | Equal() | Rolling(concurrency=2) | Buffer(size=6)
+    federation = Federation(dtype=torch.float64, fleet=UNEQUAL)
+    for recipe, of_all in ((plain, False), (plain | Memory(), True)):
+        story = run(recipe, federation, versions=1)
+        release = story.released[0].release
+        assert release is not None
+        last = {r.client: r.update for r in release.reports if r.update is not None}
+        assert len(last) < len(release.reports) == 6
+        mean = torch.stack([*last.values()]).sum(0) / 4 if of_all else torch.stack(release.updates()).mean(0)
+        assert near(story.weights, story.states[0].weights + mean, 1e-10)
+
+
+@row("memory × BatchNorm", "memory × clients without data")
+def test_memory_keeps_updates_of_those_who_hold_data_and_no_statistics() -> None:
+    federation = Federation(net="batchnorm", eligible=(0, 1, 3))
+    plain = fedavg(cohort=2, batch=BATCH) | Equal()
+    story, without = (run(r, federation, versions=2) for r in (plain | Memory(), plain))
+    release = story.released[0].release
+    assert release is not None
+    mean = torch.stack(release.updates()).sum(0) / 3
+    assert near(story.states[1].weights, story.states[0].weights + mean)
+    assert same(story.states[1].buffers, without.states[1].buffers)
+
+
+WHOLE: dict[str, tuple[Callable[[], Recipe], str]] = {
+    "rolling and rounds": (lambda: EVERYBODY | Rolling(), "always at work"),
+    "on arrival and rounds": (lambda: EVERYBODY | OnArrival(), "always at work"),
+    "rolling and over-selection": (lambda: EVERYBODY | Buffer() | Rolling() | OverSelect(), "no rounds"),
+    "a buffer and over-selection": (lambda: EVERYBODY | OverSelect(factor=1) | Buffer(), "no rounds"),
+    "memory by samples": (lambda: EVERYBODY | Memory(), "not heard yet"),
+    "too many reports": (lambda: EVERYBODY | MinReports(count=5), "every version would be skipped"),
+}
+
+
+@row(
+    "`rolling` × a release that waits for everybody",
+    "`over_select` × `buffer`, `rolling`",
+    "memory × shares by samples",
+    "`min_reports` × a smaller cohort",
+)
+@pytest.mark.parametrize("pair", WHOLE)
+def test_it_is_refused_of_the_whole(pair: str) -> None:
+    build, why = WHOLE[pair]
+    with pytest.raises(UserError) as refused:
+        build().whole()
+    assert why in refused.value.why
+    assert refused.value.fix
+
+
+@pytest.mark.parametrize(
+    "recipe",
+    [
+        EVERYBODY | Rolling() | Buffer(),
+        EVERYBODY | Memory() | Equal(),
+        EVERYBODY | MinReports(count=4),
+        EVERYBODY | MinReports(count=5) | OverSelect(factor=1.3),
+        EVERYBODY | Buffer() | OverSelect() | WhenAll(),
+        EVERYBODY | MinReports(count=9) | Rolling() | Buffer(),
+    ],
+    ids=lambda recipe: recipe.title,
+)
+def test_a_later_part_may_put_it_right(recipe: Recipe) -> None:
+    assert recipe.whole() is recipe
+
+
+@row("`rolling` × `on_arrival`")
+def test_on_arrival_takes_the_place_of_rolling() -> None:
+    arriving = OnArrival(most=3)
+    after = EVERYBODY | SampledStaleness() | Rolling(concurrency=7) | arriving
+    assert (EVERYBODY | arriving | SampledStaleness()).digest == after.digest
+    assert "on_arrival takes the place of uniform (participation)" in after.notices
+
+
 REFUSED: dict[str, tuple[Callable[[], Recipe], str]] = {
     "control variates and VRL-SGD": (lambda: EVERYBODY | ControlVariates() | VarianceReduction(), "other's correction"),
     "VRL-SGD and FedDyn": (lambda: EVERYBODY | VarianceReduction() | DynamicRegularisation(), "other's correction"),
@@ -440,6 +540,16 @@ REFUSED: dict[str, tuple[Callable[[], Recipe], str]] = {
     ),
     "local and shared": (lambda: local_only() | ControlVariates(), "no release"),
     "local and compressed": (lambda: local_only() | Int8(), "no release"),
+    "local and remembered": (lambda: local_only() | Memory(), "no release"),
+    "local and current": (lambda: local_only() | FromCurrent(), "no release"),
+    "two concurrencies": (lambda: EVERYBODY | Rolling() | Rolling(), "contradict"),
+    "on arrival and rolling": (lambda: EVERYBODY | OnArrival() | Rolling(), "contradict"),
+    "on arrival and critical periods": (lambda: EVERYBODY | OnArrival() | CriticalPeriods(), "nobody is"),
+    "random resizing and on arrival": (lambda: EVERYBODY | RandomResize() | OnArrival(), "nobody is"),
+    "memory and FedDyn": (lambda: EVERYBODY | Memory() | DynamicRegularisation(), "changes the mean"),
+    "memory and the current model": (lambda: EVERYBODY | FromCurrent() | Memory(), "changes the mean"),
+    "two memories": (lambda: EVERYBODY | Memory() | Memory(), "contradict"),
+    "two scales by staleness": (lambda: EVERYBODY | Staleness() | Staleness(rule="cutoff"), "squared"),
 }
 
 
@@ -451,6 +561,8 @@ REFUSED: dict[str, tuple[Callable[[], Recipe], str]] = {
     "`skip_and_resend_model` × per-step weighing",
     "compression × `skip_and_resend_model`",
     "two parts that decide whether to skip, when to stop, or how large the cohort is",
+    "`on_arrival` × critical periods, random resizing",
+    "memory × FedDyn, `from_current`",
     "`local_only` × anything exchanged",
 )
 @pytest.mark.parametrize("pair", REFUSED)

@@ -235,11 +235,15 @@ def test_local_training_refuses_what_needs_a_release(part: Any) -> None:
 @pytest.mark.parametrize("name", PAPERS)
 def test_recipes_share_their_defaults_and_differ_by_what_makes_the_method(name: str) -> None:
     own: dict[str, set[str]] = {
+        "afl": {"participation", "sharing", "scalings", "release", "server_step"},
+        "fedasync": {"participation", "corrections", "scalings", "release", "server_step"},
         "fedavg": set(),
+        "fedbuff": {"participation", "sharing", "scalings", "release"},
         "fedprox": {"corrections"},
         "scaffold": {"corrections", "sharing"},
         "vrl_sgd": {"corrections", "sharing"},
         "feddyn": {"corrections", "sharing"},
+        "mifa": {"sharing", "release"},
         "moon": {"corrections"},
         "fednova": {"scalings"},
         "fedavgm": {"server_step"},

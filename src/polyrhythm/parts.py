@@ -18,6 +18,8 @@ from polyrhythm.slots.correction import Prox as prox
 from polyrhythm.slots.correction import VarianceReduction as variance_reduction
 from polyrhythm.slots.critical import CriticalPeriods as critical_periods
 from polyrhythm.slots.critical import RandomResize as random_resize
+from polyrhythm.slots.from_current import FromCurrent as from_current
+from polyrhythm.slots.memory import Memory as memory
 from polyrhythm.slots.oort import Oort as oort
 from polyrhythm.slots.order import Curriculum as curriculum
 from polyrhythm.slots.order import Shuffled as shuffled
@@ -50,6 +52,7 @@ from polyrhythm.slots.weighing import BySamples as by_samples
 from polyrhythm.slots.weighing import Equal as equal
 from polyrhythm.slots.weighing import NormalisedAveraging as normalised_averaging
 from polyrhythm.slots.weighing import PerStep as per_step
+from polyrhythm.slots.weighing import Staleness as staleness
 from polyrhythm.slots.work import Epochs as epochs
 from polyrhythm.slots.work import RandomEpochs as random_epochs
 from polyrhythm.slots.work import Steps as steps
@@ -71,9 +74,11 @@ __all__ = [
     "epochs",
     "equal",
     "exponential",
+    "from_current",
     "local_adam",
     "local_sgd",
     "lossless",
+    "memory",
     "min_reports",
     "model_contrast",
     "normalised_averaging",
@@ -99,6 +104,7 @@ __all__ = [
     "skip_and_estimate",
     "skip_and_resend_model",
     "skip_silently",
+    "staleness",
     "step_decay",
     "steps",
     "stop_on_drift",

@@ -54,6 +54,7 @@ class Setup:
         horizon: number of versions, if known.
         seed: the experiment's seed.
         budgets: how much each client can afford, where the fleet says so.
+        eligible: how many of the clients hold data; None for all.
     """
 
     size: int
@@ -62,6 +63,12 @@ class Setup:
     horizon: int | None
     seed: int
     budgets: Budgets | None = None
+    eligible: int | None = None
+
+    @property
+    def holders(self) -> int:
+        """How many clients hold data, and may ever be heard."""
+        return self.population if self.eligible is None else self.eligible
 
     def zeros(self, *, wide: bool = False) -> Tensor:
         """A zero vector [P]; wide: float32 where the model has half precision, for sums over many versions."""
@@ -106,6 +113,7 @@ class Release:
         scales: one per update, not normalised.
         weights: the server's weights before the step, [P].
         bases: the weights that each report started from, [P], if a mechanism needs the "base"; otherwise empty.
+        rate: the local learning rate, in its first step, of a visit to this version.
     """
 
     version: int
@@ -114,6 +122,7 @@ class Release:
     scales: tuple[float, ...]
     weights: Tensor
     bases: tuple[Tensor, ...] = ()
+    rate: float = 1.0
 
     @property
     def fresh(self) -> tuple[Report, ...]:

@@ -129,6 +129,11 @@ class Participation(Mechanism):
         return False
 
     @property
+    def invites(self) -> bool:
+        """Whether it calls clients, rather than only answering those that come by themselves."""
+        return True
+
+    @property
     def one_at_a_time(self) -> bool:
         """Whether a client whose update waits for the next version is not invited before it."""
         return False
@@ -234,6 +239,10 @@ class Around(Wrapping, Participation):
     @property
     def fills_places(self) -> bool:
         return self.inner.fills_places
+
+    @property
+    def invites(self) -> bool:
+        return self.inner.invites
 
     @property
     def one_at_a_time(self) -> bool:
