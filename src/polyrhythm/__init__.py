@@ -62,7 +62,10 @@ if TYPE_CHECKING:
     from polyrhythm.papers import local_only as local_only
     from polyrhythm.papers import mifa as mifa
     from polyrhythm.papers import moon as moon
+    from polyrhythm.papers import oort as oort
+    from polyrhythm.papers import power_of_choice as power_of_choice
     from polyrhythm.papers import scaffold as scaffold
+    from polyrhythm.papers import tifl as tifl
     from polyrhythm.papers import vrl_sgd as vrl_sgd
     from polyrhythm.parts import budget_steps as budget_steps
     from polyrhythm.parts import buffer as buffer
@@ -119,6 +122,7 @@ if TYPE_CHECKING:
     from polyrhythm.parts import when_all as when_all
     from polyrhythm.recipe import Recipe as Recipe
     from polyrhythm.runs import Run as Run
+    from polyrhythm.runs import compare as compare
     from polyrhythm.session import run as run
     from polyrhythm.tasks import task as task
 
@@ -130,13 +134,13 @@ _HOMES = {
     "polyrhythm.expert": "train_expert",
     "polyrhythm.fleet": "Fleet",
     "polyrhythm.recipe": "Recipe",
-    "polyrhythm.runs": "Run",
+    "polyrhythm.runs": "Run compare",
     "polyrhythm.session": "run",
     "polyrhythm.tasks": "task",
     "polyrhythm.papers": (
         "afl alt cc_fedadagrad cc_fedadam cc_fedams cc_fedavg cc_fedsgd cc_fedyogi ccfl centralised curriculum_fl "
         "fedadagrad fedadam fedams fedasync fedavg fedavgm fedbuff fedcl feddyn fednova fedprox fedyogi local_only "
-        "mifa moon scaffold vrl_sgd"
+        "mifa moon oort power_of_choice scaffold tifl vrl_sgd"
     ),
     "polyrhythm.parts": (
         "budget_steps buffer by_samples client_curriculum compress_int8 compress_top_k constant control_variates "

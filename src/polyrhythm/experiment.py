@@ -66,10 +66,13 @@ class Evaluation(Settings):
         every: versions between evaluations; the first and the last are always evaluated.
         train_samples: how many training samples, drawn once over all clients, the global model is also measured on; 0
             for none.
+        groups: whether it is also measured for each group of like devices, such as a tier: on the own tests of the
+            group's clients, or where there are none on `train_samples` (1,000 if that is 0) of its training samples.
     """
 
     every: Count = 1
     train_samples: int = 0
+    groups: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -131,6 +134,7 @@ class Experiment:
         _check_score(self)
         self.recipe.whole()
         _check_arrivals(self)
+        _check_groups(self)
         if self.recipe.regime == "centralised":
             object.__setattr__(self, "federation", _pooled(self.federation))
         if not self.federation.sizes.any():
@@ -214,7 +218,8 @@ class Experiment:
     def world(self) -> World:
         """The fleet at the beginning of a run."""
         federation = self.federation
-        return World(self.fleet, federation.clients, self.seed, self.eligible().tolist(), federation.label_shares())
+        held, labels = federation.sizes.tolist(), federation.label_shares()
+        return World(self.fleet, federation.clients, self.seed, self.eligible().tolist(), labels, held)
 
     def data_of(self, client: int) -> Holding:
         """One client's training samples."""
@@ -250,6 +255,16 @@ class Experiment:
         """What a visit needs in bytes, at the very least."""
         return least_memory(self.recipe, self.engine.layout)
 
+    @functools.cached_property
+    def groups(self) -> Mapping[str, np.ndarray]:
+        """The clients that hold data by group of like devices, where results by group are asked for; else empty."""
+        if not self.evaluation.groups:
+            return {}
+        world, found = self.world(), dict[str, list[int]]()
+        for client in self.eligible().tolist():
+            found.setdefault(world.device(client).group, []).append(client)
+        return {name: np.array(found[name]) for name in sorted(found) if name}
+
     def notices(self) -> tuple[str, ...]:
         """What a reader of the results should know."""
         notes = [*self.federation.notes, *self.recipe.notices]
@@ -273,6 +288,8 @@ class Experiment:
                 f"{single:,} of {self.federation.clients:,} clients hold a single sample, which BatchNorm cannot train "
                 "on: what they report does not count"
             )
+        if self.groups and self.federation.local_tests is None:
+            notes.append("results by group are on training data, since no client has test samples of its own")
         return (*notes, *self._about_expert())
 
     def _about_expert(self) -> tuple[str, ...]:
@@ -369,6 +386,25 @@ def _check_end(experiment: Experiment) -> None:
             expected="the number of rounds",
             why="a schedule of this recipe follows the whole length of the run, which must be known from the start",
             fix="give rounds as well; until still ends the run earlier",
+        )
+
+
+def _check_groups(experiment: Experiment) -> None:
+    if not experiment.evaluation.groups:
+        return
+    if not experiment.groups:
+        raise UserError(
+            f"evaluation: groups = True with the devices {experiment.fleet.devices.label()}",
+            expected="a fleet whose devices are in groups",
+            why="the model is measured for each group, and here there are none",
+            fix='fleet="tiers", or groups=false',
+        )
+    if experiment.recipe.regime == "local" and experiment.federation.local_tests is None:
+        raise UserError(
+            f"evaluation: groups = True with {experiment.recipe.title} and no tests of the clients' own",
+            expected="test samples at the clients",
+            why="every client uses a model of its own here, which would be measured on the data it was trained on",
+            fix="local_test=0.2, or groups=false",
         )
 
 

@@ -20,11 +20,13 @@ from polyrhythm.slots.critical import CriticalPeriods as critical_periods
 from polyrhythm.slots.critical import RandomResize as random_resize
 from polyrhythm.slots.from_current import FromCurrent as from_current
 from polyrhythm.slots.memory import Memory as memory
+from polyrhythm.slots.oort import Oort as oort
 from polyrhythm.slots.order import Curriculum as curriculum
 from polyrhythm.slots.order import Shuffled as shuffled
 from polyrhythm.slots.partial import PartialWork as partial_work
 from polyrhythm.slots.participation import Sweep as sweep
 from polyrhythm.slots.participation import Uniform as uniform
+from polyrhythm.slots.power_of_choice import PowerOfChoice as power_of_choice
 from polyrhythm.slots.release import Buffer as buffer
 from polyrhythm.slots.release import Deadline as deadline
 from polyrhythm.slots.release import MinReports as min_reports
@@ -45,6 +47,7 @@ from polyrhythm.slots.skipping import SkipAndResendModel as skip_and_resend_mode
 from polyrhythm.slots.skipping import SkipSilently as skip_silently
 from polyrhythm.slots.staleness import SampledStaleness as sampled_staleness
 from polyrhythm.slots.stopping import StopOnDrift as stop_on_drift
+from polyrhythm.slots.tifl import Tifl as tifl
 from polyrhythm.slots.weighing import BySamples as by_samples
 from polyrhythm.slots.weighing import Equal as equal
 from polyrhythm.slots.weighing import NormalisedAveraging as normalised_averaging
@@ -80,10 +83,12 @@ __all__ = [
     "model_contrast",
     "normalised_averaging",
     "on_arrival",
+    "oort",
     "over_select",
     "partial_work",
     "per_step",
     "power",
+    "power_of_choice",
     "prox",
     "random_epochs",
     "random_resize",
@@ -104,6 +109,7 @@ __all__ = [
     "steps",
     "stop_on_drift",
     "sweep",
+    "tifl",
     "time_out",
     "uniform",
     "variance_reduction",

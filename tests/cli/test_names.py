@@ -57,6 +57,12 @@ from polyrhythm.slots.pacing import Pacing
         ),
         ("fedavg | skip_silently(schedule=round_robin)", pr.fedavg() | pr.skip_silently(schedule="round_robin")),
         ("curriculum_fl(pacing=root)", pr.curriculum_fl(pacing="root")),
+        ("oort(alpha=1) | over-select", pr.oort(alpha=1) | pr.over_select()),
+        ("fedavg(cohort=4) | power_of_choice(d=9)", pr.fedavg(cohort=4) | pr.parts.power_of_choice(d=9)),
+        (
+            "power_of_choice(cohort=4, d=9) | tifl(probabilities=[1, 0], tiers=2)",
+            pr.power_of_choice(cohort=4) | pr.parts.tifl(tiers=2, probabilities=(1, 0)),
+        ),
         ("fedavg | compress_top_k(share=0.01)", pr.fedavg() | pr.compress_top_k(share=0.01)),
         ("fedavg | compress-int8(error_feedback=false)", pr.fedavg() | pr.compress_int8(error_feedback=False)),
         ("fedavg | compress_int8 | lossless", pr.fedavg()),
@@ -66,6 +72,15 @@ from polyrhythm.slots.pacing import Pacing
 )
 def test_text_and_python_give_the_same_recipe(text: str, recipe: Recipe) -> None:
     assert names.recipe(text).digest == recipe.digest
+
+
+@pytest.mark.parametrize("name", sorted(names.RECIPES.keys() & names.PARTS.keys()))
+def test_on_the_right_of_a_pipe_a_name_is_a_part(name: str) -> None:
+    """First it is the recipe, then the part of the same name; the two are the same answer."""
+    recipe, piped = names.recipe(name), names.recipe(f"fedavg | {name}")
+    assert recipe.title == name
+    assert piped.title == f"fedavg | {name}"
+    assert piped.participation == recipe.participation
 
 
 def test_every_recipe_and_part_can_be_named() -> None:

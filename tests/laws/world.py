@@ -168,11 +168,12 @@ class Federation:
 
     def roster(self) -> OpenRoster:
         everybody = range(len(self.sizes))
-        return OpenRoster(len(self.sizes), everybody if self.eligible is None else self.eligible)
+        return OpenRoster(len(self.sizes), everybody if self.eligible is None else self.eligible, self.sizes)
 
     def world(self) -> World:
         everybody = range(len(self.sizes))
-        return World(self.fleet, len(self.sizes), self.seed, everybody if self.eligible is None else self.eligible)
+        eligible = everybody if self.eligible is None else self.eligible
+        return World(self.fleet, len(self.sizes), self.seed, eligible, held=self.sizes)
 
     def setup(self, versions: int | None) -> Setup:
         layout = self.engine().layout

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -38,6 +38,10 @@ Validation = Annotated[float | None, typer.Option("--validation", help="Share of
 Expert = Annotated[
     str | None,
     typer.Option("--expert", help="A trained model that says how difficult samples are, see `polyrhythm expert`."),
+]
+To = Annotated[float | None, typer.Option("--to", help="Also what it took until the headline metric was so good.")]
+Set = Annotated[
+    Literal["test", "validation"], typer.Option("--on", help="The set that results are of: test or validation.")
 ]
 LocalTest = Annotated[
     str | None,
@@ -153,13 +157,40 @@ def train_expert(
 @guarded
 def show(
     reference: Annotated[str, typer.Argument(metavar="RUN", help="A run's id, its beginning, or its name.")],
+    to: To = None,
+    on: Set = "test",
     out: Out = None,
     json: Json = False,
 ) -> None:
-    """Show one run: what it was, how it went, its curve."""
+    """Show one run: what it was, how it went, what it cost, its curve."""
     from polyrhythm.cli.showing import show_run
 
-    show_run(reference, out or "runs", as_json=json)
+    show_run(reference, out or "runs", to=to, on=on, as_json=json)
+
+
+@app.command()
+@guarded
+def compare(
+    references: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="RUN", help="Ids, their beginnings, or names; all of a name count.  [default: all]"),
+    ] = None,
+    to: To = None,
+    at_time: Annotated[
+        float | None, typer.Option("--at-time", min=0, help="Also the result after so many virtual seconds.")
+    ] = None,
+    on: Set = "test",
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="Draw it over time, energy and traffic into a .png, .svg, .pdf or .html."),
+    ] = None,
+    out: Out = None,
+    json: Json = False,
+) -> None:
+    """Compare methods: runs that differ in their seed alone make one row, their mean and spread."""
+    from polyrhythm.cli.comparing import compare_runs
+
+    compare_runs(references or [], out or "runs", to=to, at_time=at_time, on=on, output=output, as_json=json)
 
 
 @app.command()

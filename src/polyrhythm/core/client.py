@@ -67,16 +67,21 @@ def work(
             fix="start server and clients from the same experiment file and version",
         )
     if assignment.kind == "measure":
-        return state, _measure(recipe, assignment, data, engine)
+        return state, _measure(recipe, setup, assignment, data, engine)
     return _Training(recipe, setup, state, assignment, data, engine, pace).run()
 
 
-def _measure(recipe: Recipe, assignment: Assignment, data: ClientData, engine: Engine) -> Report:
+def _measure(recipe: Recipe, setup: Setup, assignment: Assignment, data: ClientData, engine: Engine) -> Report:
     model = Model(weights=assignment.weights, buffers=assignment.buffers)
-    measures = dict(engine.evaluate(model, data))
+    positions, wanted = None, len(data)
+    if assignment.samples is not None and assignment.samples < wanted:
+        wanted = assignment.samples
+        drawn = stream(setup.seed, "sample", "measure", assignment.client, assignment.version)
+        positions = drawn.permutation(len(data))[:wanted]
+    measures = dict(engine.evaluate(model, data, positions))
     if "expert" in recipe.needs():
         measures["expert_loss"] = float(data.fixed("expert").mean())
-    return _report(assignment, len(data), measures=measures, forward_samples=len(data))
+    return _report(assignment, len(data), measures=measures, forward_samples=wanted)
 
 
 def _report(assignment: Assignment, held: int, **rest: object) -> Report:
@@ -105,12 +110,15 @@ class _Path:
     measures: Mapping[str, float] = field(default_factory=dict)
     _unused: set[tuple[int, int]] = field(default_factory=set)
     _losses: Tensor = field(default_factory=lambda: torch.zeros((), dtype=torch.float64))
+    _squares: Tensor = field(default_factory=lambda: torch.zeros((), dtype=torch.float64))
 
     def add(self, rate: float, computed: Computed, samples: int, cursor: tuple[int, int]) -> None:
         unused = {(s.offset, s.size) for s in computed.unused}
         self._unused = unused if not self.rates else self._unused & unused
         self.rates.append(rate)
         self._losses += computed.loss.double() * samples
+        if computed.squares is not None:
+            self._squares += computed.squares
         self.samples += samples
         self.cursor = cursor
 
@@ -122,6 +130,11 @@ class _Path:
     @property
     def loss(self) -> float | None:
         return self._losses.item() / self.samples if self.samples else None
+
+    @property
+    def squared_loss(self) -> float:
+        """The mean of the squared losses of single samples, where they were asked for."""
+        return self._squares.item() / self.samples if self.samples else 0.0
 
 
 @final
@@ -327,14 +340,15 @@ class _Training:
         names = (self.visit.client, self.visit.visit)
         augment = torch_generator(self.visit.seed, "augment", *names) if self.data.augmented else None
         watch = _Watch(self.recipe.needs(), plan.stop)
-        path = _Path(cursor=self.state.cursor)
+        path, squares = _Path(cursor=self.state.cursor), "squared_loss" in self.recipe.needs()
         if plan.steps:
             watch.traces = self._traces(received)
             path.gradient_samples = len(watch.traces) * self.visit.held
         with seeded_torch(self.visit.seed, "network", *names):
             for positions, after in self._batches(plan):
                 inputs, targets = self.data.batch(positions, augment)
-                computed = engine.compute(inputs, targets, positions, terms, plan.stop.layer if plan.stop else None)
+                layer = plan.stop.layer if plan.stop else None
+                computed = engine.compute(inputs, targets, positions, terms, layer, squares)
                 untouched = _keep(computed.unused, weights, moments)
                 if optimiser.clip is not None:
                     clip_(gradient, optimiser.clip)
@@ -353,7 +367,7 @@ class _Training:
                 path.add(rate, computed, len(positions), after)
                 if len(path.rates) % self.visit.epoch_steps == 0 and watch.says_stop():
                     break
-        path.measures = watch.measures(len(path.rates))
+        path.measures = watch.measures(len(path.rates)) | ({"squared_loss": path.squared_loss} if squares else {})
         return path
 
     def _traces(self, received: Model) -> dict[str, float]:

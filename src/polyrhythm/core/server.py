@@ -355,6 +355,7 @@ def _invite(
                 buffers=buffers,
                 briefs=briefs,
                 recipe=recipe.digest,
+                samples=invitation.samples,
             )
         )
     training = sum(a.kind == "train" for a in assignments)

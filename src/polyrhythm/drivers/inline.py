@@ -43,6 +43,7 @@ class Moment:
         report: what the client made of it, even if the server never hears it.
         load: the work in the visit.
         spent: what the visit has cost its device.
+        done: the share of its work that was done, if it was lost.
         answers: what the server asked of the roster, and was told.
     """
 
@@ -53,6 +54,7 @@ class Moment:
     report: Report | None = None
     load: Load = Load()
     spent: Spent = Spent()
+    done: float = 1.0
     answers: tuple[Answer, ...] = ()
 
 
@@ -69,6 +71,7 @@ class _Visit:
     load: Load
     spent: Spent
     lost: str
+    done: float
 
 
 _Entry = tuple[float, int, int, _Visit | Arrived | Timer]
@@ -93,6 +96,7 @@ def _heard(time: float, what: _Visit | Arrived | Timer) -> Moment:
         report=visit.report,
         load=visit.load,
         spent=visit.spent,
+        done=visit.done,
     )
 
 
@@ -210,7 +214,9 @@ class InlineDriver:
             load = self.meter.load(assignment, report)
             fate = self.world.undertake(assignment.dispatch, assignment.client, load, now)
             report = report.heard(after=fate.time - now, at=fate.time)
-            visit = _Visit(assignment=assignment, report=report, load=load, spent=fate.spent, lost=fate.lost)
+            visit = _Visit(
+                assignment=assignment, report=report, load=load, spent=fate.spent, lost=fate.lost, done=fate.done
+            )
             agenda.add(fate.time, _VISIT, assignment.dispatch, visit)
         if turn.wake_up is not None and (agenda.timer is None or turn.wake_up < agenda.timer):
             agenda.timer = turn.wake_up

@@ -43,10 +43,12 @@ class Meter:
     def _load(self, assignment: Assignment, samples: int, forward_samples: int, up: int) -> Load:
         if self._cost is None:
             self._cost = self._ask()
+        forward = (samples + forward_samples) * self._cost.forward
         return Load(
             samples=samples,
             forward_samples=forward_samples,
-            flops=samples * self._cost.training + forward_samples * self._cost.forward,
+            flops=forward + samples * self._cost.backward,
+            forward_flops=forward,
             bytes_down=self._sent_down(assignment),
             bytes_up=up,
         )

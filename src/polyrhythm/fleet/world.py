@@ -26,11 +26,13 @@ class Fate:
         time: when, in seconds since the run began.
         spent: what it has cost by then.
         lost: why no report comes of it; empty if one does.
+        done: the share of the work that was done by then.
     """
 
     time: float
     spent: Spent
     lost: str = ""
+    done: float = 1.0
 
 
 @final
@@ -43,6 +45,7 @@ class World:
         seed: the experiment's.
         eligible: the clients that hold data, in order.
         labels: the share of each class in a client's samples; None where there are no classes.
+        held: the samples that each of the population declared when it joined; None if all have the same.
     """
 
     def __init__(
@@ -52,8 +55,9 @@ class World:
         seed: int,
         eligible: Sequence[int],
         labels: Callable[[int], np.ndarray] | None = None,
+        held: Sequence[int] | None = None,
     ) -> None:
-        self.fleet, self.population, self.eligible = fleet, population, eligible
+        self.fleet, self.population, self.eligible, self.held = fleet, population, eligible, held
         self._place = Place(population=population, seed=seed, labels=labels)
         self._line = fleet.links.bind(self._place)
         self._presence = fleet.availability.bind(self._place)
@@ -170,6 +174,7 @@ class World:
             compute=compute,
             up=up,
             flops=load.flops,
+            forward_flops=load.forward_flops,
             bytes_down=load.bytes_down,
             bytes_up=load.bytes_up,
             joules=(energy.joules_per_flop if per_flop is None else per_flop) * load.flops
@@ -185,17 +190,17 @@ class World:
             load: the work in it.
             now: when it begins.
         """
-        spent = self.price(client, load, now)
+        spent, done = self.price(client, load, now), 1.0
         end, lost = now + spent.seconds, ""
         for moment, reason in self._dangers(dispatch, client, spent, now):
             if moment < end:
                 end, lost = moment, reason
         if lost:
-            spent = spent.until(end - now)
+            done, spent = spent.done(end - now)[1], spent.until(end - now)
             if lost == _CRASHED:
                 self._back[client] = end + self.fleet.faults.downtime
         self._drain(client, spent.joules, end)
-        return Fate(time=end, spent=spent, lost=lost)
+        return Fate(time=end, spent=spent, lost=lost, done=done)
 
     def _dangers(self, dispatch: int, client: int, spent: Spent, now: float) -> list[tuple[float, str]]:
         faults, found = self.fleet.faults, []

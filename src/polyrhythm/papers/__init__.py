@@ -17,7 +17,10 @@ from polyrhythm.papers.fedopt import fedadagrad, fedadam, fedams, fedavgm, fedyo
 from polyrhythm.papers.fedprox import fedprox
 from polyrhythm.papers.mifa import mifa
 from polyrhythm.papers.moon import moon
+from polyrhythm.papers.oort import oort
+from polyrhythm.papers.power_of_choice import power_of_choice
 from polyrhythm.papers.scaffold import scaffold
+from polyrhythm.papers.tifl import tifl
 from polyrhythm.papers.vrl_sgd import vrl_sgd
 
 __all__ = [
@@ -48,6 +51,9 @@ __all__ = [
     "local_only",
     "mifa",
     "moon",
+    "oort",
+    "power_of_choice",
     "scaffold",
+    "tifl",
     "vrl_sgd",
 ]

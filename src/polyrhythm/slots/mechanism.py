@@ -25,13 +25,16 @@ from polyrhythm.slots.budgets import Budgets
 from polyrhythm.vectors import Spans
 from polyrhythm.wires import Model, Report, State
 
-Need = Literal["previous", "travel", "horizon", "gradient_square", "fisher", "fisher_model", "expert", "base"]
+Need = Literal[
+    "previous", "travel", "horizon", "gradient_square", "squared_loss", "fisher", "fisher_model", "expert", "base"
+]
 """What a mechanism asks of the cores:
 
 - "previous": the client's last local model, stored once for all who ask;
 - "travel": an exact `Report.travel`, so no local Adam and no local state kept over visits;
 - "horizon": the number of versions, known before the run starts;
 - "gradient_square": the mean squared norm of the clipped gradients of a visit, as a measure of its report;
+- "squared_loss": the mean over all samples trained on of the squared loss of each, as a measure of the report;
 - "fisher": the trace of the empirical Fisher information at the received model, as a measure of the report;
 - "fisher_model": the trace of the Fisher information itself, for labels drawn from that model, as another measure;
 - "expert": the loss of each sample under an expert, a model trained before, which every client then has;
