@@ -240,8 +240,12 @@ def _stuck(recipe: Recipe, state: ServerState, event: Event, roster: Roster) -> 
 
 
 def _hopeless(recipe: Recipe, state: ServerState, roster: Roster) -> bool:
-    """Whether as many visits as there are clients were lost or refused, and none arrived; else it could be for ever."""
-    return recipe.participation.fills_places and not state.waiting and len(state.refused) >= max(1, roster.eligible)
+    """Whether so many visits were lost or refused, by as many as there are clients more than arrived, that it may last.
+
+    Where places are refilled, there is always somebody at work to wait for.
+    """
+    lost = len(state.refused) - len(state.waiting)
+    return recipe.participation.fills_places and lost >= max(1, roster.eligible)
 
 
 def _passed(moment: float, event: Event) -> bool:

@@ -19,8 +19,8 @@ class Rolling(Around):
 
     For buffered asynchrony (`buffer`): fast clients take part more often, slow ones report on older versions. A client
     is never at work twice. One that skipped, or whose report was refused, is not invited again before the next version,
-    or instant skippers would fill the buffer. With nobody left to invite, and nobody at work, what has arrived is
-    released. Whom the policy inside draws is named by the dispatch number. No state of its own.
+    or instant skippers would fill the buffer. What has arrived is released before its time with nobody left to invite
+    and nobody at work, or once so many visits were lost, as many as there are clients more than arrived. Whom the policy inside draws is named by the dispatch number. No state of its own.
 
     Args:
         concurrency: clients at work; None for the cohort of the policy inside.
