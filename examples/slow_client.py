@@ -34,7 +34,7 @@ def main(rounds: int = 1000) -> None:
         model, fleet = torch.nn.Linear(1, 1, bias=False), pr.Fleet(devices=OneIsSlow())
         run = pr.run(pr.Experiment(federation=federation, model=model, recipe=recipe, fleet=fleet, rounds=rounds))
         x, visits = run.weights()["weight"].item(), run.visits.client.value_counts()
-        print(f"{name}: {visits[0]} visits and {visits[1]}, x = {x:+.3f}, mean loss {1 + x**2:.3f}")
+        print(f"{name}: {visits.get(0, 0)} visits and {visits.get(1, 0)}, x = {x:+.3f}, mean loss {1 + x**2:.3f}")
 
 
 if __name__ == "__main__":

@@ -35,7 +35,7 @@ from polyrhythm.slots.pacing import Pacing
         ("moon(layer='features', preset=paper)", pr.moon(layer="features", preset="paper")),
         ("ccfl(budgets=budgets(levels=2))", pr.ccfl(budgets=Levels(levels=2))),
         ("cc_fedadam(max_delay=3, spread=1, cohort=4)", pr.cc_fedadam(max_delay=3, spread=1, cohort=4)),
-        ("cc_fedadam(clock=event)", pr.cc_fedadam(clock="event")),
+        ("cc_fedadam(clock=event, buffer=2)", pr.cc_fedadam(clock="event") | pr.buffer(size=2)),
         ("fedasync(rule=hinge, a=5, alpha=1)", pr.fedasync(rule="hinge", a=5.0, alpha=1.0)),
         ("afl(variant=cs, participation=on_arrival)", pr.afl(variant="cs", participation="on_arrival")),
         (

@@ -166,6 +166,20 @@ def test_no_fault_stops_a_run_or_counts_at_one_end_only(
     in_step(story)
 
 
+@law(
+    concurrency=st.integers(1, 4),
+    broken_by={"hopes for ever": swap(server, "_hopeless", lambda *given: False)},
+)
+def test_if_every_visit_is_lost_versions_are_skipped(concurrency: int) -> None:
+    """After as many as there are clients."""
+    recipe = fedavg(epochs=1, batch=4) | Rolling(concurrency=concurrency) | Buffer(size=2)
+    fleet = Fleet(devices=Paces(seconds=(0.1, 0.7))) | Faults(dropout=1.0)
+    story = whole(recipe, Federation(sizes=SIZES, fleet=fleet))
+    assert len(story.states) == 5
+    assert all(released.note.startswith("nobody reported") for released in story.released)
+    assert all(len(released.refused) == len(SIZES) for released in story.released)
+
+
 CALLS = st.lists(st.tuples(st.floats(0.1, 300), st.integers(0, 5)), min_size=3, max_size=12).map(
     lambda calls: tuple(sorted(calls))
 )

@@ -207,7 +207,7 @@ def receive(recipe: Recipe, setup: Setup, layout: Layout, state: ServerState, ev
     state, released = _give_up(recipe, state, event), None
     # Once all that were measured have answered, participation knows what it waited for, and is asked first.
     measured = measuring and not state.measuring
-    if not measured and _ready(recipe, state, event):
+    if not measured and (_ready(recipe, state, event) or _hopeless(recipe, state, roster)):
         state, released = _step(recipe, setup, layout, state, event.time)
         if setup.horizon is not None and state.version >= setup.horizon:
             return Turn(state=state, released=released, verdict=verdict)
@@ -237,6 +237,11 @@ def _stuck(recipe: Recipe, state: ServerState, event: Event, roster: Roster) -> 
         return False
     may_come = not recipe.participation.invites and state.invited - len(state.waiting) < roster.eligible
     return not may_come and _ready(recipe, state, event, refills=False)
+
+
+def _hopeless(recipe: Recipe, state: ServerState, roster: Roster) -> bool:
+    """Whether as many visits as there are clients were lost or refused, and none arrived; else it could be for ever."""
+    return recipe.participation.fills_places and not state.waiting and len(state.refused) >= max(1, roster.eligible)
 
 
 def _passed(moment: float, event: Event) -> bool:
