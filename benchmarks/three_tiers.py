@@ -31,7 +31,7 @@ def methods() -> Mapping[str, tuple[Recipe, int]]:
         ),
         "CCFL": (pr.ccfl(**shared), 120),
         "ALT": (pr.alt(**shared), 60),
-        "Oort": (pr.oort(**shared), 120),
+        "Oort": (pr.oort(**shared), 240),
     }
 
 
@@ -63,7 +63,7 @@ def main() -> None:
                 rounds=versions,
                 until=pr.Until(time=given.seconds),
                 seed=seed,
-                evaluation=pr.Evaluation(every=1 if versions <= 120 else 5),
+                evaluation=pr.Evaluation(every=1 if versions <= 240 else 5),
                 name=name,
             )
             run = pr.run(experiment, out=given.out)

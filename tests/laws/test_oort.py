@@ -67,7 +67,7 @@ def _cut_off_at_all(self: Oort, state: State, asked: Call, generator: Any, count
     return _EXPLOITED(replace(self, cut_off=0.0), state, asked, generator, count)
 
 
-LOSSES = st.permutations([0.01, 0.3, 0.7, 1.0, 2.0, 5.0, 9.0])
+LOSSES = st.permutations([0.011, 0.31, 0.73, 1.03, 2.1, 5.2, 8.7])  # no two clients are of equal utility
 SECONDS = st.permutations([1.0, 2.0, 3.0, 5.0, 8.0, 13.0, 21.0])
 
 

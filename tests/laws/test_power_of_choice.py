@@ -273,11 +273,15 @@ def _never_measures(self: PowerOfChoice, fixed: Setup, state: State, asked: Call
     return Uniform(cohort=self.size).invite(fixed, state, asked)
 
 
+# Not every third answer: under rolling, two measurements and a visit take turns, and all training would be lost.
+FATES = st.lists(st.booleans(), max_size=5).map(lambda fates: [False, *fates] + [False] * (len(fates) % 3 == 2))
+
+
 @law(
     combine=st.sampled_from(COMBINED),
     variant=VARIANTS,
     next_one=st.lists(st.integers(0, 9), min_size=1, max_size=6),
-    loses=st.lists(st.booleans(), max_size=5).map(lambda fates: [False, *fates]),
+    loses=FATES,
     examples=40,
     broken_by={
         "who is under way takes no place": swap(
