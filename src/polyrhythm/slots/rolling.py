@@ -20,7 +20,8 @@ class Rolling(Around):
     For buffered asynchrony (`buffer`): fast clients take part more often, slow ones report on older versions. A client
     is never at work twice. One that skipped, or whose report was refused, is not invited again before the next version,
     or instant skippers would fill the buffer. What has arrived is released before its time with nobody left to invite
-    and nobody at work, or once so many visits were lost, as many as there are clients more than arrived. Whom the policy inside draws is named by the dispatch number. No state of its own.
+    and nobody at work, or once so many visits were lost, as many as there are clients more than arrived. Whom the
+    policy inside draws is named by the dispatch number. No state of its own.
 
     Args:
         concurrency: clients at work; None for the cohort of the policy inside.
