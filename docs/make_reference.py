@@ -160,6 +160,7 @@ MORE = {
     "partial_work": ("partial_work",),
     "curriculum": ("curriculum_fl", "curriculum", "pacing"),
     "client_curriculum": ("client_curriculum",),
+    "selection": ("power_of_choice", "oort", "tifl"),
     "client_centric": (
         *("cc_fedavg", "cc_fedsgd", "cc_fedadagrad", "cc_fedadam", "cc_fedams", "cc_fedyogi"),
         *("random_epochs", "per_step", "buffer", "sampled_staleness"),

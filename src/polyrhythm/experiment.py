@@ -32,7 +32,6 @@ from polyrhythm.recipe import Recipe
 from polyrhythm.settings import Count, NonNegative, Settings
 from polyrhythm.slots.mechanism import Setup
 from polyrhythm.slots.order import Curriculum
-from polyrhythm.slots.rolling import OnArrival
 from polyrhythm.slots.stopping import StopOnDrift
 from polyrhythm.streams import seeded_torch
 from polyrhythm.tasks import Task, task
@@ -220,12 +219,14 @@ class Experiment:
             horizon=self.rounds,
             seed=self.seed,
             budgets=self.fleet.budgets,
+            eligible=len(self.eligible()),
         )
 
     def world(self) -> World:
         """The fleet at the beginning of a run."""
         federation = self.federation
-        return World(self.fleet, federation.clients, self.seed, self.eligible().tolist(), federation.label_shares())
+        held, labels = federation.sizes.tolist(), federation.label_shares()
+        return World(self.fleet, federation.clients, self.seed, self.eligible().tolist(), labels, held)
 
     @functools.cached_property
     def data_of(self) -> Holdings:
@@ -302,7 +303,7 @@ class Experiment:
                 f"{without:,} {one if without == 1 else some} less memory than the {self.memory_needed:,} bytes that a "
                 "visit needs at least"
             )
-        if self.fleet.arrivals is not None and not any(isinstance(p, OnArrival) for p in self.recipe.parts()):
+        if self.fleet.arrivals is not None and self.recipe.participation.invites:
             notes.append("clients come by themselves, but this recipe does not wait for them: it invites whom it wants")
         single = int(np.count_nonzero(self.federation.sizes == 1))
         if single and self.engine.single_sample_fails:
@@ -458,8 +459,7 @@ def _check_expert(experiment: Experiment) -> None:
 
 def _check_arrivals(experiment: Experiment) -> None:
     recipe, fleet = experiment.recipe, experiment.fleet
-    waiting = any(isinstance(part, OnArrival) for part in recipe.parts())
-    if waiting and fleet.arrivals is None and fleet.everybody_is_there:
+    if not recipe.participation.invites and fleet.arrivals is None and fleet.everybody_is_there:
         raise UserError(
             f"{recipe.title} with a fleet in which everybody is always there",
             expected="a fleet whose clients come by themselves, or that come and go",

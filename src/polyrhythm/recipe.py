@@ -11,6 +11,7 @@ import dataclasses
 import functools
 import hashlib
 import itertools
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal, final
@@ -19,6 +20,7 @@ from polyrhythm.errors import UserError
 from polyrhythm.optimisers import LocalOptimiser, LocalSgd
 from polyrhythm.schedules import Constant, Schedule
 from polyrhythm.settings import Count, Settings, canonical_json
+from polyrhythm.slots.budgets import HAIR
 from polyrhythm.slots.compression import Compression, Lossless, Lossy
 from polyrhythm.slots.correction import (
     ControlVariates,
@@ -28,17 +30,19 @@ from polyrhythm.slots.correction import (
     VarianceReduction,
 )
 from polyrhythm.slots.critical import CriticalPeriods, RandomResize
+from polyrhythm.slots.from_current import FromCurrent
 from polyrhythm.slots.mechanism import Mechanism, Need
+from polyrhythm.slots.memory import Memory
 from polyrhythm.slots.order import Order, Shuffled
 from polyrhythm.slots.partial import PartialWork
 from polyrhythm.slots.participation import Participation, Uniform
 from polyrhythm.slots.release import Deadline, MinReports, OverSelect, ReleasePolicy, TimeOut, WhenAll
-from polyrhythm.slots.rolling import Rolling
+from polyrhythm.slots.rolling import OnArrival, Rolling
 from polyrhythm.slots.server_step import ServerStep, Sgd
 from polyrhythm.slots.skipping import BudgetSteps, SkipAndResendModel, Skipping
 from polyrhythm.slots.staleness import SampledStaleness
 from polyrhythm.slots.stopping import StopOnDrift
-from polyrhythm.slots.weighing import BySamples, PerStep, Scaling, Sharing
+from polyrhythm.slots.weighing import BySamples, Equal, PerStep, Scaling, Sharing
 from polyrhythm.slots.work import Epochs, Work
 from polyrhythm.slots.wrapping import Wrapping
 
@@ -98,11 +102,13 @@ class Recipe(Settings):
     def __or__(self, part: object) -> Recipe:
         """This recipe with one more part."""
         if isinstance(part, Recipe):
+            of_that_name = part.title in {own.label() for own in part.parts()}
             raise UserError(
                 f"a whole recipe ({part.title}) on the right of a pipe",
                 expected="one part, such as prox(mu=0.01) or server_adam(lr=0.01)",
                 why="a recipe answers every question, so nothing of what stands on the left would remain",
-                fix=f"start from {part.title} and pipe the parts of {self.title} onto it",
+                fix=f"start from {part.title} and pipe the parts of {self.title} onto it"
+                + (f"; or pipe the part of that name, in Python pr.parts.{part.title}()" if of_that_name else ""),
             )
         title = f"{self.title} | {part.label()}" if isinstance(part, Settings) else self.title
         if isinstance(part, Correction):
@@ -203,6 +209,11 @@ class Recipe(Settings):
             asked.add("previous")
         return frozenset(asked)
 
+    def rate(self, version: int, horizon: int | None) -> float:
+        """The local learning rate of the first step of a visit to a version."""
+        factor = self.schedule.factor(version, horizon) if self.schedule.unit == "version" else 1.0
+        return self.optimiser.lr * factor
+
     @functools.cached_property
     def digest(self) -> str:
         """SHA-256 over every setting that can change a number; the same for the same method, however it was built."""
@@ -285,16 +296,17 @@ def _no_scaling_twice(recipe: Recipe) -> None:
             )
 
 
+_OF_A_RELEASE = (
+    *(ControlVariates, VarianceReduction, DynamicRegularisation),
+    *(FromCurrent, Lossy, Memory, Scaling, Skipping, StopOnDrift),
+)
+
+
 def _local_regime_shares_nothing(recipe: Recipe) -> None:
     if recipe.regime != "local":
         return
     shared = [
-        m.label()
-        for m in recipe.parts()
-        if isinstance(
-            m, (ControlVariates, VarianceReduction, DynamicRegularisation, Scaling, Skipping, StopOnDrift, Lossy)
-        )
-        or (isinstance(m, ServerStep) and m != Sgd())
+        m.label() for m in recipe.parts() if isinstance(m, _OF_A_RELEASE) or (isinstance(m, ServerStep) and m != Sgd())
     ]
     if shared:
         raise UserError(
@@ -316,10 +328,13 @@ def _one_policy_of_a_kind(recipe: Recipe) -> None:
         (RandomResize, "how large the cohort is"),
         (SampledStaleness, "which version a client works on"),
         (Rolling, "how many are at work"),
+        (OnArrival, "how many are at work"),
         (Deadline, "when a version ends at the latest"),
         (OverSelect, "how many more are invited"),
         (MinReports, "how many updates a version needs"),
         (TimeOut, "how long a visit may take"),
+        (FromCurrent, "from where an update is measured"),
+        (Memory, "which updates the server steps on"),
     )
     decided: dict[str, str] = {}
     for part in recipe.parts():
@@ -384,12 +399,67 @@ def _places_are_filled_for_a_buffer(recipe: Recipe) -> None:
             why="somebody is always at work, so that the server would never step",
             fix=f"pipe buffer(size=5) onto the recipe, or leave {filling} out",
         )
-    if recipe.release.surplus != 1:
+
+
+def _rounds_are_over_selected(recipe: Recipe) -> None:
+    if not any(isinstance(p, OverSelect) for p in recipe.parts()):
+        return
+    filling = (p.label() for p in recipe.participation.parts() if getattr(p, "fills_places", False))
+    other = next(filling, _base(recipe.release).label() if recipe.release.carries_over else None)
+    if other is not None:
         raise UserError(
-            f"{filling} with over_select",
+            f"{other} with over_select",
             expected="one of the two",
-            why="over-selection gives up whom a round does not need, and there are no rounds here",
-            fix=f"leave over_select out, or {filling}",
+            why="over-selection gives up whom a round does not need, and there are no rounds here: late updates count",
+            fix=f"leave over_select out, or {other}",
+        )
+
+
+def _nobody_else_changes_the_mean_of_all(recipe: Recipe) -> None:
+    if not any(isinstance(p, Memory) for p in recipe.parts()):
+        return
+    neutral = (Mechanism.before_step, Wrapping.before_step, Memory.before_step)
+    other = next((p for p in recipe.parts() if type(p).before_step not in neutral), None)
+    if other is not None:
+        raise UserError(
+            f"memory with {other.label()}",
+            expected="one of the two",
+            why=f"memory steps on the last update of every client, and {other.label()} changes the mean of a release",
+            fix=f"leave memory out, or {other.label()}",
+        )
+
+
+def _memory_is_of_clients(recipe: Recipe) -> None:
+    if any(isinstance(p, Memory) for p in recipe.parts()) and not isinstance(recipe.sharing, Equal):
+        raise UserError(
+            f"memory with {recipe.sharing.label()}",
+            expected="clients that weigh equally",
+            why="the mean is over all clients, and how much data those have that were not heard yet nobody has said",
+            fix="pipe equal onto the recipe as well",
+        )
+
+
+def _nobody_is_called(recipe: Recipe) -> None:
+    sizing = [p.label() for p in recipe.parts() if isinstance(p, (CriticalPeriods, RandomResize))]
+    if sizing and not recipe.participation.invites:
+        raise UserError(
+            f"{sizing[0]} with on_arrival",
+            expected="a participation that invites, such as rolling(concurrency=10)",
+            why="it decides how many are invited, and here nobody is",
+            fix=f"leave {sizing[0]} out, or on_arrival",
+        )
+
+
+def _enough_can_report(recipe: Recipe) -> None:
+    part, least = recipe.participation, recipe.release.least
+    most = math.ceil(part.size * recipe.release.surplus - HAIR)
+    grows = any(isinstance(p, (CriticalPeriods, RandomResize)) for p in recipe.parts())
+    if least > most and not part.fills_places and not grows:
+        raise UserError(
+            f"min_reports(count={least}) where a version invites {most}",
+            expected=f"{most} or fewer",
+            why="every version would be skipped, and the model would stay as it is",
+            fix=f"min_reports(count={most}), or a larger cohort",
         )
 
 
@@ -402,7 +472,14 @@ _RULES: tuple[Callable[[Recipe], None], ...] = (
     _last_model_has_no_steps,
     _a_model_is_sent_whole,
     _turns_are_the_servers,
+    _nobody_else_changes_the_mean_of_all,
+    _nobody_is_called,
 )
 # What the next part on the pipe may still put right, so it is asked of the whole.
-_RULES_OF_THE_WHOLE = (_places_are_filled_for_a_buffer,)
+_RULES_OF_THE_WHOLE = (
+    _places_are_filled_for_a_buffer,
+    _rounds_are_over_selected,
+    _memory_is_of_clients,
+    _enough_can_report,
+)
 _DEFAULTS = {f.name: f.default for f in dataclasses.fields(Recipe)}

@@ -35,6 +35,14 @@ from polyrhythm.slots.pacing import Pacing
         ("moon(layer='features', preset=paper)", pr.moon(layer="features", preset="paper")),
         ("ccfl(budgets=budgets(levels=2))", pr.ccfl(budgets=Levels(levels=2))),
         ("cc_fedadam(max_delay=3, spread=1, cohort=4)", pr.cc_fedadam(max_delay=3, spread=1, cohort=4)),
+        ("cc_fedadam(clock=event, buffer=2)", pr.cc_fedadam(clock="event") | pr.buffer(size=2)),
+        ("fedasync(rule=hinge, a=5, alpha=1)", pr.fedasync(rule="hinge", a=5.0, alpha=1.0)),
+        ("afl(variant=cs, participation=on_arrival)", pr.afl(variant="cs", participation="on_arrival")),
+        (
+            "fedavg | equal | rolling(concurrency=8) | buffer(size=5) | staleness",
+            pr.fedbuff(concurrency=8),
+        ),
+        ("mifa(unheard=wait)", pr.fedavg() | pr.equal() | pr.memory(unheard="wait")),
         (
             "fedavg | critical_periods(detector=fisher_trace, watch=[gradient_norm(reduce=sum)])",
             pr.fedavg() | CriticalPeriods(detector=FisherTrace(), watch=(GradientNorm(reduce="sum"),)),
@@ -49,6 +57,12 @@ from polyrhythm.slots.pacing import Pacing
         ),
         ("fedavg | skip_silently(schedule=round_robin)", pr.fedavg() | pr.skip_silently(schedule="round_robin")),
         ("curriculum_fl(pacing=root)", pr.curriculum_fl(pacing="root")),
+        ("oort(alpha=1) | over-select", pr.oort(alpha=1) | pr.over_select()),
+        ("fedavg(cohort=4) | power_of_choice(d=9)", pr.fedavg(cohort=4) | pr.parts.power_of_choice(d=9)),
+        (
+            "power_of_choice(cohort=4, d=9) | tifl(probabilities=[1, 0], tiers=2)",
+            pr.power_of_choice(cohort=4) | pr.parts.tifl(tiers=2, probabilities=(1, 0)),
+        ),
         ("fedavg | compress_top_k(share=0.01)", pr.fedavg() | pr.compress_top_k(share=0.01)),
         ("fedavg | compress-int8(error_feedback=false)", pr.fedavg() | pr.compress_int8(error_feedback=False)),
         ("fedavg | compress_int8 | lossless", pr.fedavg()),
@@ -60,13 +74,23 @@ def test_text_and_python_give_the_same_recipe(text: str, recipe: Recipe) -> None
     assert names.recipe(text).digest == recipe.digest
 
 
+@pytest.mark.parametrize("name", sorted(names.RECIPES.keys() & names.PARTS.keys()))
+def test_on_the_right_of_a_pipe_a_name_is_a_part(name: str) -> None:
+    """First it is the recipe, then the part of the same name; the two are the same answer."""
+    recipe, piped = names.recipe(name), names.recipe(f"fedavg | {name}")
+    assert recipe.title == name
+    assert piped.title == f"fedavg | {name}"
+    assert piped.participation == recipe.participation
+
+
 def test_every_recipe_and_part_can_be_named() -> None:
     for name in names.RECIPES:
         assert isinstance(names.recipe(name), Recipe)
     for name, part in names.PARTS.items():
         needed = {"every": 5, "gamma": 0.9}
         given = ", ".join(f"{f}={v}" for f, v in needed.items() if f in part.__dataclass_fields__)
-        assert isinstance(names.recipe(f"fedavg | buffer | {name}({given})"), Recipe)
+        base = {"memory": "fedavg | equal", "over_select": "fedavg"}.get(name, "fedavg | buffer")
+        assert isinstance(names.recipe(f"{base} | {name}({given})"), Recipe)
 
 
 @pytest.mark.parametrize(
@@ -94,6 +118,13 @@ def test_every_recipe_and_part_can_be_named() -> None:
         ("scaffold | dynamic_regularisation", "control_variates and dynamic_regularisation", "keep"),
         ("scaffold(optimiser=adam)", "control_variates with local_adam", "sgd"),
         ("fedavg(epochs=1, steps=2)", "epochs=1 and steps=2", "leave one"),
+        ("fedavg | staleness(rule=cutoff, a=1)", "a = 1 with rule='cutoff'", "leave a out"),
+        ("fedavg | staleness(rule=constant, b=1)", "b = 1 with rule='constant'", "leave b out"),
+        ("fedavg | staleness(rule=delay_adaptive)", "rule='delay_adaptive' without b", "b=5"),
+        ("fedavg | staleness(rule=linear)", "rule = 'linear'", "'polynomial'"),
+        ("fedbuff(concurrency=3, cohort=4)", "concurrency=3 and cohort=4", "leave one"),
+        ("cc_fedadam(clock=event, max_delay=3)", "max_delay=3 with clock='event'", "leave max_delay out"),
+        ("cc_fedadam(clock=sundial)", "unknown clock 'sundial'", "names"),
     ],
 )
 def test_a_refusal_says_what_and_what_to_do(text: str, found: str, fix: str) -> None:

@@ -17,15 +17,21 @@ from polyrhythm.slots.client_curriculum import ClientCurriculum
 from polyrhythm.slots.compression import Int8, Lossless, TopK
 from polyrhythm.slots.correction import ControlVariates, DynamicRegularisation, ModelContrast, Prox, VarianceReduction
 from polyrhythm.slots.critical import CriticalPeriods, FisherTrace, RandomResize
+from polyrhythm.slots.from_current import FromCurrent
+from polyrhythm.slots.memory import Memory
+from polyrhythm.slots.oort import Oort
 from polyrhythm.slots.order import Curriculum, Shuffled
 from polyrhythm.slots.partial import PartialWork
 from polyrhythm.slots.participation import Sweep, Uniform
-from polyrhythm.slots.release import Buffer, WhenAll
+from polyrhythm.slots.power_of_choice import PowerOfChoice
+from polyrhythm.slots.release import Buffer, MinReports, TimeOut, WhenAll
+from polyrhythm.slots.rolling import Rolling
 from polyrhythm.slots.server_step import Adagrad, Adam, AMSGrad, Momentum, Sgd, Yogi
 from polyrhythm.slots.skipping import BudgetSteps, SkipAndEstimate, SkipAndResendModel, SkipSilently
 from polyrhythm.slots.staleness import SampledStaleness
 from polyrhythm.slots.stopping import StopOnDrift
-from polyrhythm.slots.weighing import BySamples, Equal, NormalisedAveraging, PerStep
+from polyrhythm.slots.tifl import Tifl
+from polyrhythm.slots.weighing import BySamples, Equal, NormalisedAveraging, PerStep, Staleness
 from polyrhythm.slots.work import Epochs, RandomEpochs, Steps
 
 Parts = tuple[Settings, ...]
@@ -50,6 +56,15 @@ QUESTIONS: Mapping[str, Sequence[Parts]] = {
         ),
         (ClientCurriculum(cohort=2, scores="reported", order="anti"), RandomResize()),
         (Uniform(cohort=2), CriticalPeriods(), RandomResize()),
+        (PowerOfChoice(cohort=2, d=3),),
+        (PowerOfChoice(cohort=2, d=3, variant="cpow", batch=2), SampledStaleness()),
+        (PowerOfChoice(cohort=2, variant="rpow"), CriticalPeriods()),
+        (Oort(cohort=2, alpha=1),),
+        (Oort(cohort=2, exploration=0.2, set_aside=1), RandomResize()),
+        (Tifl(cohort=2, tiers=2),),
+        (Tifl(cohort=2, tiers=2, interval=1, credits=2), SampledStaleness(max_delay=2)),
+        (Uniform(cohort=2), CriticalPeriods(), Rolling()),
+        (Sweep(cohort=3), Rolling(once_per_buffer=True), SampledStaleness(max_delay=2)),
     ),
     "work": (
         (Epochs(epochs=2),),
@@ -87,9 +102,16 @@ QUESTIONS: Mapping[str, Sequence[Parts]] = {
         (NormalisedAveraging(),),
         (PerStep(),),
         (Equal(), PerStep(divide="travel")),
+        (Staleness(), PerStep()),
         (NormalisedAveraging(), PerStep()),
     ),
-    "release": ((WhenAll(),), (Buffer(size=2),)),
+    "release": (
+        (WhenAll(),),
+        (Buffer(size=2),),
+        (Buffer(size=2), FromCurrent(), MinReports(count=1)),
+        (WhenAll(), Equal(), Memory()),
+        (Buffer(size=2), Equal(), Memory(unheard="wait"), TimeOut(seconds=1e9)),
+    ),
     "server step": ((Sgd(),), (Momentum(),), (Adagrad(),), (Adam(),), (Yogi(),), (AMSGrad(),)),
     "compression": ((Lossless(),), (TopK(share=0.3),), (Int8(),)),
 }
@@ -109,9 +131,9 @@ def recipe(choice: Choice) -> Recipe | UserError:
         for answers, place in zip(ANSWERS, choice, strict=True):
             for part in answers[place]:
                 whole = whole | part
+        return whole.whole()
     except UserError as refused:
         return refused
-    return whole
 
 
 @functools.cache

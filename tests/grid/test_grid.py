@@ -21,11 +21,11 @@ from polyrhythm.slots.correction import Prox
 from polyrhythm.slots.critical import CriticalPeriods, RandomResize
 from polyrhythm.slots.partial import PartialWork
 from polyrhythm.slots.participation import Uniform
-from polyrhythm.slots.release import Buffer, WhenAll
+from polyrhythm.slots.release import Buffer, Deadline, MinReports, OverSelect, TimeOut, WhenAll
 from polyrhythm.slots.skipping import BudgetSteps, SkipAndEstimate, SkipAndResendModel, SkipSilently
 from polyrhythm.slots.staleness import SampledStaleness
 from polyrhythm.slots.stopping import StopOnDrift
-from polyrhythm.slots.weighing import PerStep
+from polyrhythm.slots.weighing import PerStep, Staleness
 from polyrhythm.slots.work import Epochs
 
 from .answers import ANSWERS, SIZE, Choice, every, recipe, sample, told
@@ -138,6 +138,11 @@ NEUTRAL: tuple[Settings, ...] = (
     PartialWork(seconds=1e6),
     TopK(share=1.0),
     PerStep(divide="none"),
+    Staleness(rule="constant"),
+    Deadline(seconds=1e9),
+    TimeOut(seconds=1e9),
+    OverSelect(factor=1),
+    MinReports(count=1),
     Buffer(size=4),  # of four clients, so that it is never full before everybody has answered
 )
 
@@ -145,7 +150,7 @@ NEUTRAL: tuple[Settings, ...] = (
 @pytest.mark.parametrize("part", NEUTRAL, ids=lambda part: part.label())
 def test_a_neutral_part_changes_no_bit_of_any_combination(part: Settings) -> None:
     tried = 0
-    for number, (choice, made) in enumerate(_some(200, 4)):
+    for number, (choice, made) in enumerate(_some(len(RUNNING), 4)):
         if isinstance(part, Buffer) and not isinstance(made.release, WhenAll):
             continue
         if isinstance(part, StopOnDrift) and any(isinstance(p, PartialWork) for p in made.parts()):
@@ -153,7 +158,7 @@ def test_a_neutral_part_changes_no_bit_of_any_combination(part: Settings) -> Non
         if isinstance(part, TopK) and not isinstance(made.compression, Lossless):
             continue
         try:
-            more = made | part
+            more = (made | part).whole()
         except UserError:
             continue
         net = NETS[number % len(NETS)]

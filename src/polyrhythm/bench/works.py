@@ -116,6 +116,7 @@ class _Listener:
         positions: np.ndarray,
         terms: Sequence[Correction] = (),
         watch: str | None = None,
+        squares: bool = False,
     ) -> Computed:
         self.visits[-1][1].append(self._indices.index_select(0, torch.from_numpy(positions)))
         return Computed(torch.zeros(()), ())

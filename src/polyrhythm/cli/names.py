@@ -96,7 +96,7 @@ def recipe(text: str) -> Recipe:
 
 def _part(call: Call) -> object:
     name = _key(call.name)
-    if name in RECIPES:
+    if name in RECIPES and name not in PARTS:
         return _make(call, RECIPES[name], _value)  # the pipe refuses it, and says why
     if name not in PARTS:
         raise unknown("part", call.name, PARTS)

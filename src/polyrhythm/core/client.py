@@ -67,7 +67,7 @@ def work(
             fix="start server and clients from the same experiment file and version",
         )
     if assignment.kind == "measure":
-        return state, _measure(recipe, assignment, data, engine)
+        return state, _measure(recipe, setup, assignment, data, engine)
     return _Training(recipe, setup, state, assignment, data, engine, pace).run()
 
 
@@ -76,18 +76,23 @@ def expected_samples(
 ) -> int:
     """About how many samples an assignment computes on: for a driver that begins the longest first."""
     if assignment.kind == "measure":
-        return len(data) // 3  # a gradient costs about three forward passes
+        return min(len(data), assignment.samples or len(data)) // 3  # a gradient costs about three forward passes
     visit = _Training(recipe, setup, state, assignment, data, engine)
     plan = visit.plan()
     return 0 if plan.instead is not None else plan.steps * visit.visit.batch
 
 
-def _measure(recipe: Recipe, assignment: Assignment, data: ClientData, engine: Engine) -> Report:
+def _measure(recipe: Recipe, setup: Setup, assignment: Assignment, data: ClientData, engine: Engine) -> Report:
     model = Model(weights=assignment.weights, buffers=assignment.buffers)
-    measures = dict(engine.evaluate(model, data))
+    positions, wanted = None, len(data)
+    if assignment.samples is not None and assignment.samples < wanted:
+        wanted = assignment.samples
+        drawn = stream(setup.seed, "sample", "measure", assignment.client, assignment.version)
+        positions = drawn.permutation(len(data))[:wanted]
+    measures = dict(engine.evaluate(model, data, positions))
     if "expert" in recipe.needs():
         measures["expert_loss"] = float(data.fixed("expert").mean())
-    return _report(assignment, len(data), measures=measures, forward_samples=len(data))
+    return _report(assignment, len(data), measures=measures, forward_samples=wanted)
 
 
 def _report(assignment: Assignment, held: int, **rest: object) -> Report:
@@ -117,6 +122,7 @@ class _Path:
     _unused: set[tuple[int, int]] = field(default_factory=set)
     _losses: list[Tensor] = field(default_factory=list)  # read at the end, so that no step waits for a number
     _weights: list[int] = field(default_factory=list)
+    _squares: Tensor = field(default_factory=lambda: torch.zeros((), dtype=torch.float64))
 
     def add(self, rate: float, computed: Computed, samples: int, cursor: tuple[int, int]) -> None:
         unused = {(s.offset, s.size) for s in computed.unused}
@@ -124,6 +130,8 @@ class _Path:
         self.rates.append(rate)
         self._losses.append(computed.loss)
         self._weights.append(samples)
+        if computed.squares is not None:
+            self._squares += computed.squares
         self.samples += samples
         self.cursor = cursor
 
@@ -140,6 +148,11 @@ class _Path:
         for loss, weight in zip(torch.stack(self._losses).double().tolist(), self._weights, strict=True):
             total += loss * weight
         return total / self.samples
+
+    @property
+    def squared_loss(self) -> float:
+        """The mean of the squared losses of single samples, where they were asked for."""
+        return self._squares.item() / self.samples if self.samples else 0.0
 
 
 @final
@@ -356,7 +369,7 @@ class _Training:
         names = (self.visit.client, self.visit.visit)
         augment = torch_generator(self.visit.seed, "augment", *names) if self.data.augmented else None
         watch = _Watch(self.recipe.needs(), plan.stop)
-        path = _Path(cursor=self.state.cursor)
+        path, squares = _Path(cursor=self.state.cursor), "squared_loss" in self.recipe.needs()
         if plan.steps:
             watch.traces = self._traces(received)
             path.gradient_samples = len(watch.traces) * self.visit.held
@@ -366,10 +379,11 @@ class _Training:
                 inputs, targets = self.data.batch(positions, augment)
                 rate = self._rate(len(path.rates), plan.steps)
                 if straight is not None:
-                    computed = straight.compute(inputs, targets, positions, (), None, rate)
+                    computed = straight.compute(inputs, targets, positions, (), None, squares, rate)
                     path.add(rate, computed, len(positions), after)
                     continue
-                computed = engine.compute(inputs, targets, positions, terms, plan.stop.layer if plan.stop else None)
+                layer = plan.stop.layer if plan.stop else None
+                computed = engine.compute(inputs, targets, positions, terms, layer, squares)
                 untouched = _keep(computed.unused, weights, moments)
                 if optimiser.clip is not None:
                     clip_(gradient, optimiser.clip)
@@ -387,7 +401,7 @@ class _Training:
                 path.add(rate, computed, len(positions), after)
                 if len(path.rates) % self.visit.epoch_steps == 0 and watch.says_stop():
                     break
-        path.measures = watch.measures(len(path.rates))
+        path.measures = watch.measures(len(path.rates)) | ({"squared_loss": path.squared_loss} if squares else {})
         return path
 
     def _straight(self, push: Push | None, terms: list[Correction], watch: _Watch) -> Descends | None:

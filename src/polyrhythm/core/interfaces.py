@@ -42,11 +42,13 @@ class Computed:
         unused: the segments that have no gradient.
         pair: representations of the batch under the current and the received model in eval mode, each [B, F]; None if
             nobody asked.
+        squares: the squared loss of each sample, summed over the batch, float64; None if nobody asked.
     """
 
     loss: Tensor
     unused: tuple[Segment, ...]
     pair: tuple[Tensor, Tensor] | None = None
+    squares: Tensor | None = None
 
 
 @final
@@ -109,6 +111,7 @@ class Engine(Protocol):
         positions: np.ndarray,
         terms: Sequence[Correction] = (),
         watch: str | None = None,
+        squares: bool = False,
     ) -> Computed:
         """Fills `gradient` for one batch.
 
@@ -117,6 +120,7 @@ class Engine(Protocol):
             positions: whose they are, among the client's samples.
             terms: corrections that add a loss term.
             watch: the representation to give a pair of; None for none.
+            squares: whether the squared losses are asked for.
         """
 
     def stepped(self) -> None:
@@ -156,6 +160,7 @@ class Descends(Protocol):
         positions: np.ndarray,
         terms: Sequence[Correction] = (),
         watch: str | None = None,
+        squares: bool = False,
         rate: float | None = None,
     ) -> Computed:
         """As `Engine.compute`; with a rate it steps the weights by -rate * gradient and leaves `gradient` as it was."""

@@ -9,6 +9,7 @@ workers. What comes of them is the same.
 from __future__ import annotations
 
 import heapq
+import math
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -109,7 +110,7 @@ class _Agenda:
     heap: list[_Entry] = field(default_factory=list)
     made: int = 0
     visits: int = 0
-    expected: bool = False  # whether the server will be told of the next client that comes, since it wants some
+    expected: float = math.inf  # when the server will be told of the next client that comes, since it wants some
     timer: float | None = None
 
     def add(self, time: float, kind: int, number: int, what: _Visit | Arrived | Timer) -> None:
@@ -168,6 +169,8 @@ class InlineDriver:
         """
         agenda = _Agenda()
         arrivals = self.world.arrivals()
+        if arrivals is None and not self.recipe.participation.invites:
+            arrivals = self.world.comings()
         if arrivals is not None:
             self._expect(agenda, *arrivals())
         turn = begin(self.recipe, self.setup, initial.weights, initial.buffers, self.roster)
@@ -177,7 +180,7 @@ class InlineDriver:
             time, what = agenda.pop()
             self.roster.now = time
             if isinstance(what, Arrived):
-                agenda.expected = False
+                agenda.expected = math.inf if time >= agenda.expected else agenda.expected
                 if arrivals is not None:
                     self._expect(agenda, *arrivals())
             elif isinstance(what, Timer) and what.time == agenda.timer:
@@ -193,7 +196,8 @@ class InlineDriver:
                 verdict = Verdict(dispatch=dispatch, accepted=False, reason=str(failure))
                 yield changed(heard, turn=Turn(state=turn.state, verdict=verdict), answers=self.roster.answers())
                 raise
-            self._send(turn, time, agenda)
+            ended = None if heard.assignment is None else heard.assignment.client
+            self._send(turn, time, agenda, ended)
             yield changed(heard, turn=turn, answers=self.roster.answers())
         if self.setup.horizon is None or turn.state.version < self.setup.horizon:
             raise RunFailed(
@@ -206,11 +210,11 @@ class InlineDriver:
         return self.setup.horizon is not None and turn.state.version >= self.setup.horizon
 
     def _expect(self, agenda: _Agenda, time: float, client: int) -> None:
-        if time < float("inf"):
+        if time < math.inf:
             agenda.made += 1
             agenda.add(time, _ARRIVAL, agenda.made, Arrived(client=client, time=time))
 
-    def _send(self, turn: Turn, now: float, agenda: _Agenda) -> None:
+    def _send(self, turn: Turn, now: float, agenda: _Agenda, ended: int | None = None) -> None:
         for assignment, report in zip(turn.assignments, self._reports(turn.assignments), strict=True):
             load = self.meter.load(assignment, report)
             fate = self.world.undertake(assignment.dispatch, assignment.client, load, now)
@@ -223,11 +227,25 @@ class InlineDriver:
             agenda.timer = turn.wake_up
             agenda.made += 1
             agenda.add(turn.wake_up, _TIMER, agenda.made, Timer(time=turn.wake_up))
-        if turn.wanting and not agenda.expected and self.world.fleet.arrivals is None:
-            coming = self.world.next_arrival(now, turn.state.busy)
-            if coming is not None:
-                agenda.expected = True
-                self._expect(agenda, *coming)
+        if self.world.fleet.arrivals is None and self.recipe.participation.invites:
+            self._look_out(turn, now, agenda, ended)
+
+    def _look_out(self, turn: Turn, now: float, agenda: _Agenda, ended: int | None) -> None:
+        """Sees to it that the server is told of the next client that comes, if it wants any."""
+        if not turn.wanting or turn.released is not None:
+            agenda.expected = math.inf  # who comes first may be another one by the time it matters
+        if not turn.wanting:
+            return
+        if agenda.expected == math.inf:
+            time, client = self.world.next_arrival(now, turn.state.busy) or (math.inf, -1)
+        elif ended is not None and ended not in turn.state.busy:
+            # Everybody else was looked at; this one was at work then, and may have gone away since.
+            time, client = self.world.returns(ended, now), ended
+        else:
+            return
+        if now < time < agenda.expected:
+            agenda.expected = time
+            self._expect(agenda, time, client)
 
     def _reports(self, assignments: Sequence[Assignment]) -> Iterable[Report]:
         """Carries out the visits of a turn; what clients remember of it stays here."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import heapq
 import math
 from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
@@ -44,6 +45,7 @@ class World:
         seed: the experiment's.
         eligible: the clients that hold data, in order.
         labels: the share of each class in a client's samples; None where there are no classes.
+        held: the samples that each of the population declared when it joined; None if all have the same.
     """
 
     def __init__(
@@ -53,8 +55,9 @@ class World:
         seed: int,
         eligible: Sequence[int],
         labels: Callable[[int], np.ndarray] | None = None,
+        held: Sequence[int] | None = None,
     ) -> None:
-        self.fleet, self.population, self.eligible = fleet, population, eligible
+        self.fleet, self.population, self.eligible, self.held = fleet, population, eligible, held
         self._place = Place(population=population, seed=seed, labels=labels)
         self._line = fleet.links.bind(self._place)
         self._presence = fleet.availability.bind(self._place)
@@ -94,6 +97,24 @@ class World:
 
         return following
 
+    def comings(self) -> Callable[[], tuple[float, int]]:
+        """Gives the next client that was away and is there again, (time, client), each time it is called.
+
+        Clients are looked up as they come, so one that breaks down in the meantime comes when it is repaired.
+        """
+        heap = [(self._comes(client, 0.0), client) for client in map(int, self.eligible)]
+        heapq.heapify(heap)
+
+        def following() -> tuple[float, int]:
+            while True:
+                time, client = heap[0]
+                there = time == math.inf or self.span(client, time)[0]
+                heapq.heapreplace(heap, (self._comes(client, time), client))
+                if there:
+                    return time, client
+
+        return following
+
     def next_arrival(self, now: float, exclude: Container[int] = ()) -> tuple[float, int] | None:
         """When a client comes next, later than now, and who; None if nobody will.
 
@@ -124,6 +145,10 @@ class World:
     @functools.cached_property
     def _clients(self) -> np.ndarray:
         return np.asarray(self.eligible, dtype=np.int64)
+
+    def returns(self, client: int, now: float) -> float:
+        """When a client that is away, now or later, is there again; infinity for never."""
+        return self._comes(client, now)
 
     def _comes(self, client: int, now: float) -> float:
         """When a client that is away, now or later, is there again for the first time."""
