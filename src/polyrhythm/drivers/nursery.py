@@ -31,6 +31,7 @@ from torch import Tensor
 
 from polyrhythm.drivers import packing
 from polyrhythm.drivers.executors import Clients, Errand
+from polyrhythm.threads import keep_freed_memory
 
 _RAISE, _FORK = b"r", b"f"
 
@@ -224,6 +225,7 @@ def _pool(control: socket.socket) -> None:
 def serve(driver: socket.socket, clients: Clients, board: Tensor, lane: packing.Lane) -> None:
     """A worker process: one errand after the other."""
     torch.set_num_threads(1)
+    keep_freed_memory()
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # a user's data set may start processes and wait for them
     while True:
         try:
