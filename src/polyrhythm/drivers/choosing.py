@@ -15,7 +15,7 @@ DRIVERS: tuple[Asked, ...] = ("auto", "inline", "processes", "threads")
 
 LARGE_VISIT = 10**7
 """Parameters times samples in a visit, from which sending it to a worker is small beside carrying it out."""
-LARGE_RUN = 10**10
+LARGE_RUN = 5 * 10**9
 """The same over all visits of a run, from which starting workers is small beside it."""
 
 
@@ -78,7 +78,7 @@ def choose(
     """Who carries out visits.
 
     "auto" is in line, unless there are two processors or more, a turn has two visits or more, a visit is large
-    (parameters * samples >= 10**7) and so is the run (parameters * samples * visits >= 10**10). Then there is one
+    (parameters * samples >= 10**7) and so is the run (parameters * samples * visits >= 5 * 10**9). Then there is one
     worker for each processor, but no more than visits in a turn: threads if the engine lets go of the interpreter's
     lock, otherwise processes, on Linux. `workers` alone, 2 or more, asks for that whatever the sizes.
 
