@@ -38,6 +38,7 @@ format: $(VENV)/.developer
 	$(BIN)/ruff check --fix
 
 bench: $(VENV)/.developer
+	@$(BIN)/polyrhythm bench --against bare
 	@set -e; for file in benchmarks/*.py; do echo "== $$file"; $(BIN)/python $$file; done
 
 clean:
