@@ -257,7 +257,7 @@ def test_ctrl_c_stops_and_keeps_what_there_is(tmp_path: Path) -> None:
     run = pr.run(experiment(rounds=50), out=tmp_path, observers=[Log(interrupt)])
     assert run.status == "stopped"
     assert list(run.history.index) == [0, 1, 2]
-    assert set(run.weights("final")) == set(experiment().engine.state_of(experiment().engine.initial()))
+    assert set(run.weights("final")) == set(experiment().chosen.engine.state_of(experiment().chosen.engine.initial()))
 
 
 def test_every_observer_hears_of_the_end_even_if_one_fails() -> None:

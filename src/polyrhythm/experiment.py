@@ -18,8 +18,8 @@ from polyrhythm.data.federation import Federation, Shares
 from polyrhythm.data.holding import Holding
 from polyrhythm.data.partitions import Difficulty
 from polyrhythm.difficulty import checked, expert_losses, foreign
-from polyrhythm.engines.torch import TorchEngine
-from polyrhythm.errors import UserError
+from polyrhythm.engines.choosing import ENGINES, Asked, Chosen, choose
+from polyrhythm.errors import UserError, unknown
 from polyrhythm.fleet import Fleet, World
 from polyrhythm.models.building import build
 from polyrhythm.models.catalogue import Builder
@@ -98,6 +98,8 @@ class Experiment:
         seed: decides every random draw of the run.
         evaluation: what is measured.
         initial: a safetensors file with the initial weights, by name; None for the model's own.
+        engine: what computes local steps: "torch"; "native", in C++ where that can be (see `engines`); or "auto", native
+            by a fixed rule and else torch.
         expert: how difficult each training sample is, for curricula that ask an expert: a safetensors file with a
             trained model of the same architecture, as `polyrhythm expert` makes, or the losses themselves, [n].
         name: what you call the run.
@@ -118,6 +120,7 @@ class Experiment:
     evaluation: Evaluation = field(default_factory=Evaluation)
     initial: Path | str | None = None
     expert: Path | str | np.ndarray | None = None
+    engine: Asked = "torch"
     name: str = ""
     config: Mapping[str, Any] | None = None
 
@@ -126,6 +129,7 @@ class Experiment:
         _check_task(self)
         _check_end(self)
         _check_seed(self.seed)
+        _check_engine(self.engine)
         _check_expert(self)
         _check_score(self)
         self.recipe.whole()
@@ -145,7 +149,7 @@ class Experiment:
         return self.task or task(self.federation.task)
 
     @functools.cached_property
-    def engine(self) -> TorchEngine:
+    def chosen(self) -> Chosen:
         """The engine, with the initial model in it; checked against the data, the task and the recipe."""
         module = self._module()
         samples = self.federation.train
@@ -159,12 +163,13 @@ class Experiment:
         for part in self.recipe.parts():
             if isinstance(part, StopOnDrift):
                 locate(module, part.representation)
-        engine = TorchEngine(module, self.aim)
-        if engine.single_sample_fails:
+        largest = int(self.federation.sizes.max())
+        chosen = choose(self.engine, module, self.aim, samples, largest, self.recipe)
+        if chosen.engine.single_sample_fails:
             self._check_single_samples()
         for name, values in self.scores.items():  # now, as an expert of another model must be refused before round 1
             checked(values, len(samples), name)
-        return engine
+        return chosen
 
     def _check_single_samples(self) -> None:
         single = "batch=1" if self.recipe.batch == 1 else "at most one sample at every client"
@@ -198,7 +203,7 @@ class Experiment:
     @functools.cached_property
     def setup(self) -> Setup:
         """What the cores need to know of the whole run."""
-        layout = self.engine.layout
+        layout = self.chosen.engine.layout
         return Setup(
             size=layout.size,
             dtype=layout.dtype,
@@ -242,12 +247,20 @@ class Experiment:
             they = "1 client holds data: it takes" if there == 1 else f"{there} clients hold data: all of them take"
             notes.append(f"cohort {asked}, but {they} part in every version")
         single = int(np.count_nonzero(self.federation.sizes == 1))
-        if single and self.engine.single_sample_fails:
+        if single and self.chosen.engine.single_sample_fails:
             notes.append(
                 f"{single:,} of {self.federation.clients:,} clients hold a single sample, which BatchNorm cannot train "
                 "on: what they report does not count"
             )
-        return (*notes, *self._about_expert())
+        return (*notes, *self._about_engine(), *self._about_expert())
+
+    def _about_engine(self) -> tuple[str, ...]:
+        """What computes, unless it is what was asked for."""
+        if self.engine == "auto" and not self.chosen.why_not:
+            return (f"local steps are computed by the {self.chosen.name} engine",)
+        if self.engine == "native" and self.chosen.why_not:
+            return (f"engine: torch, since the native one cannot be used here: {self.chosen.why_not}",)
+        return ()
 
     def _about_expert(self) -> tuple[str, ...]:
         """Where the expert comes from, and whether it is of any use."""
@@ -261,7 +274,7 @@ class Experiment:
     def describe(self) -> dict[str, Any]:
         """The experiment as plain data."""
         if self.config is not None:
-            return dict(self.config)
+            return {**self.config, "computed_by": self.chosen.name}
         return {
             "data": self.federation.name,
             "clients": self.federation.clients,
@@ -276,6 +289,8 @@ class Experiment:
             "evaluation": self.evaluation.describe(),
             "initial": None if self.initial is None else str(self.initial),
             "expert": _told(self.expert),
+            "engine": self.engine,
+            "computed_by": self.chosen.name,
         }
 
 
@@ -388,6 +403,11 @@ def _check_seed(seed: int) -> None:
             why="it names every random draw of the run",
             fix="give seed=0",
         )
+
+
+def _check_engine(engine: str) -> None:
+    if engine not in ENGINES:
+        raise unknown("engine", engine, ENGINES)
 
 
 def _pooled(federation: Federation) -> Federation:

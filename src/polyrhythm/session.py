@@ -118,7 +118,7 @@ class _Session:
 
     def __init__(self, experiment: Experiment, observers: Sequence[Observer]) -> None:
         self.experiment, self.observers = experiment, observers
-        self.engine = experiment.engine
+        self.engine = experiment.chosen.engine
         self.initial = self.engine.initial()
         self.evaluator = Evaluator(experiment, self.engine)
         self.world = experiment.world()

@@ -86,6 +86,10 @@ def run(
     expert: Expert = None,
     validation: Validation = None,
     local_test: LocalTest = None,
+    engine: Annotated[
+        str | None,
+        typer.Option("--engine", help="What computes local steps: auto, torch or native.  [default: torch]"),
+    ] = None,
     settings: Annotated[
         list[str] | None, typer.Option("--set", help="Any key: --set evaluation.every=5. May be repeated.")
     ] = None,
@@ -113,6 +117,7 @@ def run(
         "expert": expert,
         "validation": validation,
         "local_test": local_test,
+        "engine": engine,
         "out": out,
         "name": name,
     }

@@ -37,6 +37,7 @@ def assemble(configuration: Configuration) -> Iterator[Experiment]:
             evaluation=Evaluation(**configuration.evaluation.model_dump()),
             initial=configuration.init,
             expert=expert,
+            engine=configuration.engine,
             name=configuration.name,
             config=configuration.plain()
             | {"seed": seed, "resolved": {"recipe": recipe.describe(), "task": aim.describe()}},

@@ -65,6 +65,7 @@ class Configuration(BaseModel):
     local_test: Share | Literal["natural"] = 0.0
     init: Text | None = None
     expert: Text | None = None
+    engine: Literal["auto", "torch", "native"] = "torch"
     evaluation: EvaluationSettings = Field(default_factory=EvaluationSettings)
     name: Annotated[str, MaxLen(200)] = ""
     out: Text = "runs"
@@ -118,6 +119,7 @@ TAKES = {
     "local_test": f'{_SHARE}, or "natural"',
     "init": "the path of a file",
     "expert": "the path of a file, as `polyrhythm expert` makes it",
+    "engine": "auto, torch or native",
     "evaluation": "every or train_samples, each with a number",
     "evaluation.every": _POSITIVE,
     "evaluation.train_samples": _WHOLE,
@@ -213,7 +215,7 @@ def _put(values: dict[str, Any], setting: str) -> None:
 # Keys whose value stays text until it is read as what it stands for: `--set method=fedprox(mu=1)`.
 _TEXTS = {
     *("data", "partition", "model", "method", "task", "fleet", "init"),
-    *("expert", "name", "out", "until", "seeds", "local_test"),
+    *("expert", "engine", "name", "out", "until", "seeds", "local_test"),
 }
 
 

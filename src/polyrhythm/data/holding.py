@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from polyrhythm.data.samples import Samples
+from polyrhythm.data.samples import ArraySamples, Samples
 
 
 @final
@@ -46,3 +46,13 @@ class Holding:
         if self._indices is not None:
             where = self._indices.index_select(0, where)
         return self._samples.batch(where, generator)
+
+    def arrays(self) -> tuple[Tensor, Tensor, Tensor | None] | None:
+        """All inputs and targets as they lie in memory, and which of them are held (None for all).
+
+        None if a batch is more than some of their rows: transformed or augmented when it is read, or made then.
+        """
+        samples = self._samples
+        if not isinstance(samples, ArraySamples) or not samples.as_read:
+            return None
+        return samples.inputs, samples.targets, self._indices
