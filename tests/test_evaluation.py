@@ -39,13 +39,13 @@ def test_the_sample_of_training_data_is_fixed_and_only_of_what_clients_hold() ->
     plan = pr.Evaluation(train_samples=1000)
     one = experiment(federation=split, evaluation=plan)
     model = one.chosen.engine.initial()
-    found = Evaluator(one, one.engine).train(model)
+    found = Evaluator(one, one.chosen.engine).train(model)
     held = experiment(
         federation=dealt(collection(), [10, 10], test=pr.data.Selected(collection().train, torch.arange(20)))
     )
-    assert found == pytest.approx(Evaluator(held, held.engine).test(model))
+    assert found == pytest.approx(Evaluator(held, held.chosen.engine).test(model))
     few = experiment(evaluation=pr.Evaluation(train_samples=7))
-    assert Evaluator(few, few.engine).train(model) == Evaluator(few, few.engine).train(model)
+    assert Evaluator(few, few.chosen.engine).train(model) == Evaluator(few, few.chosen.engine).train(model)
 
 
 def test_without_a_set_there_is_no_number() -> None:

@@ -98,10 +98,10 @@ class Experiment:
         seed: decides every random draw of the run.
         evaluation: what is measured.
         initial: a safetensors file with the initial weights, by name; None for the model's own.
-        engine: what computes local steps: "torch"; "native", in C++ where that can be (see `engines`); or "auto", native
-            by a fixed rule and else torch.
         expert: how difficult each training sample is, for curricula that ask an expert: a safetensors file with a
             trained model of the same architecture, as `polyrhythm expert` makes, or the losses themselves, [n].
+        engine: what computes local steps: "torch"; "native", which is C++, where it can; or "auto", native by a fixed
+            rule (`polyrhythm.engines.choosing`). What cannot be native is torch.
         name: what you call the run.
         config: the experiment as it was written, for the record; made from the parts if None.
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import functools
 import importlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, ClassVar, Protocol, cast, final
 
 import numpy as np
@@ -200,7 +200,7 @@ class NativeEngine:
     def buffers(self) -> Buffers:
         return self._torch.buffers()
 
-    def evaluate(self, model: Model, data: ClientData, positions: np.ndarray | None = None) -> Mapping[str, float]:
+    def evaluate(self, model: Model, data: ClientData, positions: np.ndarray | None = None) -> dict[str, float]:
         return self._torch.evaluate(model, data, positions)
 
     def tally(self, model: Model, data: ClientData, positions: np.ndarray | None = None) -> Tally:

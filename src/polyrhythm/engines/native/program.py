@@ -23,7 +23,7 @@ from polyrhythm.vectors import Layout, Segment
 Pair = tuple[int, int]
 
 
-class Unsupported(Exception):  # noqa: N818 - an answer, not a fault
+class Unsupported(Exception):
     """Why a module, a task, the data or a recipe cannot be run natively."""
 
 
@@ -207,7 +207,7 @@ class _Walk:
                 return segment.offset
         raise Unsupported(f"{name} is used twice, or no parameter of the model")
 
-    def _offsets(self, layer: nn.Conv2d | nn.Linear, name: str) -> dict[str, int]:
+    def _offsets(self, layer: nn.Conv2d | nn.Linear, name: str) -> dict[str, Any]:
         bias = -1 if layer.bias is None else self._offset(f"{name}.bias")
         return {"weights": self._offset(f"{name}.weight"), "bias": bias}
 
@@ -215,12 +215,14 @@ class _Walk:
         plain = layer.groups == 1 and layer.dilation == (1, 1) and layer.padding_mode == "zeros"
         if not plain or isinstance(layer.padding, str):
             raise Unsupported(f"{name} has groups, dilation, or a padding that is not a number of zeros")
+        if self.shape[:1] != (layer.in_channels,):
+            raise Unsupported(f"{name} reads {layer.in_channels} channels from samples of shape {self.shape}")
         window = self._slide(name, layer.kernel_size, layer.stride, layer.padding, channels=layer.out_channels)
         return (Convolution(rows=layer.out_channels, **self._offsets(layer, name), **window),)
 
     def linear(self, layer: nn.Linear, name: str) -> tuple[Layer, ...]:
-        if len(self.shape) != 1:
-            raise Unsupported(f"{name} reads the last of {len(self.shape)} axes")
+        if self.shape != (layer.in_features,):
+            raise Unsupported(f"{name} reads {layer.in_features} numbers from samples of shape {self.shape}")
         self.shape = (layer.out_features,)
         return (Linear(rows=layer.out_features, **self._offsets(layer, name)),)
 
