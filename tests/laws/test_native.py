@@ -220,6 +220,28 @@ def test_a_round_is_its_optimisers(
     compare(pr.fedprox(mu=mu, cohort=4, epochs=1, batch=batch) | optimiser, net, sizes=(5, 18, 1, 9))
 
 
+def _spread(*arguments: Any) -> Program:
+    whole = _PROGRAM(*arguments)
+    means = (
+        AveragePool(**dataclasses.asdict(layer), whole_area=True) if isinstance(layer, MaxPool) else layer
+        for layer in whole.layers
+    )
+    return dataclasses.replace(whole, layers=tuple(means))
+
+
+@law(
+    stride=st.sampled_from((1, 2, 3)),
+    examples=3,
+    broken_by={"all of them": swap(native, "program_of", _spread)},
+)
+def test_of_equal_numbers_the_first_is_the_highest(stride: int) -> None:
+    # Weights of zero: every place of a window holds the bias, but each stands over other inputs.
+    module = nn.Sequential(nn.Conv2d(2, 3, 3), nn.MaxPool2d(3, stride=stride), nn.Flatten(), nn.LazyLinear(3))
+    module(torch.zeros(1, 2, 11, 7))
+    nn.init.zeros_(module[0].weight)
+    compare(pr.fedavg(cohort=2, epochs=1, batch=9) | local(), "functional", (9, 8), model=module, rounds=1)
+
+
 METHODS = {
     "fedprox": pr.fedprox(mu=0.3),
     "scaffold": pr.scaffold(),

@@ -4,7 +4,6 @@
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
-#include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
@@ -132,7 +131,7 @@ NB_MODULE(_native, m) {
     nb::class_<Rounds>(m, "Rounds", "Room for one thread to run a program's rounds in.")
         .def(
             "__init__",
-            [](Rounds* self, std::shared_ptr<Program> program, const std::string& kernels) {
+            [](Rounds* self, const Program& program, const std::string& kernels) {
                 new (self) Rounds(program, kernels_for(kernels));
             },
             "program"_a, "kernels"_a = "")

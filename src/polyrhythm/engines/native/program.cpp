@@ -103,7 +103,7 @@ void Rounds::make_room(int batch) {
     const int blocks = blocks_of(batch);
     if (blocks <= blocks_) return;
     blocks_ = blocks;
-    const auto& maps = program_->maps;
+    const auto& maps = program_.maps;
     for (const Map& map : maps)
         if (int64_t(map.floats()) * blocks > INT32_MAX) throw std::length_error("a batch this large has no room");
 
@@ -114,9 +114,9 @@ void Rounds::make_room(int batch) {
     blank_.assign(maps[0].features(), 0.0f);
 
     size_t rows = 0;
-    tables_.resize(program_->layers.size());
+    tables_.resize(program_.layers.size());
     for (size_t i = 0; i < tables_.size(); ++i) {
-        const Layer& layer = program_->layers[i];
+        const Layer& layer = program_.layers[i];
         const Map &in = maps[layer.in], &out = maps[layer.out];
         Tables& t = tables_[i];
         if (layer.kind == Kind::product) {
@@ -134,7 +134,7 @@ void Rounds::make_room(int batch) {
         values_.push_back(aligned(room_[2 * i], floats));
         gradients_.push_back(i ? aligned(room_[2 * i + 1], floats) : nullptr);  // nobody asks for that of the inputs
     }
-    gradient_ = aligned(room_[2 * maps.size()], program_->size);
+    gradient_ = aligned(room_[2 * maps.size()], program_.size);
     rows_ = aligned(room_[2 * maps.size() + 1], rows);
 }
 
@@ -162,17 +162,17 @@ Done Rounds::run(const Job& job) {
         backward(job, s, count, whole ? nullptr : &update);
         if (!whole) continue;
 
-        double square = k_.square(gradient_, program_->size);
+        double square = k_.square(gradient_, program_.size);
         if (job.clip > 0) {
             const float by = job.clip / (float(std::sqrt(square)) + 1e-6f);
             if (by < 1) {
-                k_.scale(gradient_, program_->size, by);
-                square = k_.square(gradient_, program_->size);
+                k_.scale(gradient_, program_.size, by);
+                square = k_.square(gradient_, program_.size);
             }
         }
         done.squares += square;
         for (size_t i = 0; i < tables_.size(); ++i) {
-            const Layer& layer = program_->layers[i];
+            const Layer& layer = program_.layers[i];
             if (layer.kind != Kind::product) continue;
             const Product& p = tables_[i].product;
             k_.update(update, gradient_ + layer.weights, layer.weights, long(p.rows) * p.taps);
@@ -184,7 +184,7 @@ Done Rounds::run(const Job& job) {
 
 // The batch's samples into the lanes of the first map.
 void Rounds::read(const Job& job, const int64_t* order, int count) {
-    const Map& map = program_->maps[0];
+    const Map& map = program_.maps[0];
     const float* samples[LANES];
     for (int first = 0; first < count; first += LANES) {
         for (int lane = 0; lane < LANES; ++lane)
@@ -196,10 +196,10 @@ void Rounds::read(const Job& job, const int64_t* order, int count) {
 void Rounds::forward(const Job& job, long step, int count) {
     const int blocks = blocks_of(count);
     for (size_t i = 0; i < tables_.size(); ++i) {
-        const Layer& layer = program_->layers[i];
+        const Layer& layer = program_.layers[i];
         const Tables& t = tables_[i];
         float *in = values_[layer.in], *out = values_[layer.out];
-        const long size = long(program_->maps[layer.in].floats()) * blocks;
+        const long size = long(program_.maps[layer.in].floats()) * blocks;
         switch (layer.kind) {
             case Kind::product: {
                 const float* bias = layer.bias < 0 ? nullptr : job.weights + layer.bias;
@@ -216,8 +216,8 @@ void Rounds::forward(const Job& job, long step, int count) {
 
 // Turns the outputs into their gradient; gives the losses' sum.
 double Rounds::loss(const Job& job, const int64_t* order, int count) {
-    const Map& map = program_->maps.back();
-    const Objective& o = program_->objective;
+    const Map& map = program_.maps.back();
+    const Objective& o = program_.objective;
     float* outputs = gradients_.back();
     std::copy_n(values_.back(), long(map.floats()) * blocks_of(count), outputs);
     double sum = 0;
@@ -241,13 +241,13 @@ double Rounds::loss(const Job& job, const int64_t* order, int count) {
 void Rounds::backward(const Job& job, long step, int count, const Update* fuse) {
     const int blocks = blocks_of(count);
     size_t lowest = 0;
-    while (program_->layers[lowest].kind != Kind::product) ++lowest;
+    while (program_.layers[lowest].kind != Kind::product) ++lowest;
     for (size_t i = tables_.size(); i-- > lowest;) {
-        const Layer& layer = program_->layers[i];
+        const Layer& layer = program_.layers[i];
         const Tables& t = tables_[i];
         const float *in = values_[layer.in], *dout = gradients_[layer.out];
         float* din = gradients_[layer.in];
-        const long size = long(program_->maps[layer.in].floats()) * blocks;
+        const long size = long(program_.maps[layer.in].floats()) * blocks;
         if (layer.in != layer.out && i > lowest) std::fill_n(din, size, 0.0f);
         switch (layer.kind) {
             case Kind::product:
@@ -268,7 +268,7 @@ void Rounds::product_gradient(const Layer& layer, int index, const Job& job, int
     const float *in = values_[layer.in], *dout = gradients_[layer.out];
     const int blocks = blocks_of(count);
     if (p.columns == 1) {
-        const Map& map = program_->maps[layer.in];
+        const Map& map = program_.maps[layer.in];
         for (int n = 0; n < blocks; ++n)
             k_.to_rows(in + long(n) * map.floats(), p.tap, p.taps, rows_ + long(n) * LANES * t.pitch, t.pitch);
         for (int row = 0; row < p.rows; row += ROWS) {

@@ -3,7 +3,6 @@
 
 #include <atomic>
 #include <cstdint>
-#include <memory>
 #include <string>
 #include <vector>
 
@@ -51,7 +50,7 @@ struct Objective {
     float weight = 1;     // of each label's loss, for binary cross entropy
 };
 
-// The list of steps. Built once, then never changed: any number of threads may read it.
+// The list of steps, built layer by layer.
 class Program {
 public:
     Program(int channels, int height, int width, long size, Objective objective);
@@ -98,10 +97,10 @@ struct Done {
 // between its layers.
 class Rounds {
 public:
-    Rounds(std::shared_ptr<const Program> program, const Kernels& kernels) : program_(program), k_(kernels) {}
+    Rounds(const Program& program, const Kernels& kernels) : program_(program), k_(kernels) {}
 
     Done run(const Job& job);
-    const Program& program() const { return *program_; }
+    const Program& program() const { return program_; }
 
 private:
     struct Tables;
@@ -113,7 +112,7 @@ private:
     void product_gradient(const Layer& layer, int index, const Job& job, int count, const Update* fuse);
     Drop drop(const Layer& layer, int index, const Job& job, long step) const;
 
-    std::shared_ptr<const Program> program_;
+    const Program program_;
     const Kernels& k_;
     int blocks_ = 0;
     std::vector<int> place_;                      // of each feature of the input
