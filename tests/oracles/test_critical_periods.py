@@ -267,7 +267,7 @@ def test_what_a_detector_costs_is_counted(watch: tuple[Detector, ...], gradients
         briefs={},
         recipe=made.recipe.digest,
     )
-    _, found = work(made.recipe, made.setup, ClientState(), assignment, made.data_of(0), made.engine)
+    _, found = work(made.recipe, made.setup, ClientState(), assignment, made.data_of(0), made.chosen.engine)
     assert layout.parameters == 15
     assert (found.gradient_samples, found.forward_samples) == (gradients, forward)
     summary, log = logged(recipe=made.recipe)

@@ -93,6 +93,7 @@ Window window(std::pair<int, int> kernel, std::pair<int, int> stride, std::pair<
 
 NB_MODULE(_native, m) {
     m.doc() = "Local rounds in C++.";
+    nb::set_leak_warnings(false);  // an engine may live as long as the interpreter: in a notebook's variable, in a cache
     m.def("kernels", &kernel_names, "Instruction sets that this processor runs, the best first.");
 
     nb::class_<Program>(m, "Program", "A network as a list of steps over one flat vector of weights.")
