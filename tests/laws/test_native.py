@@ -138,7 +138,7 @@ def compare(recipe: pr.Recipe, net: str = "perceptron", sizes: Sequence[int] = (
     needs_extension()
     tags = "task" in changes and changes["task"].name == "multilabel"
     what = {"federation": federation(net, sizes, tags), "model": NETS[net][0], "recipe": recipe, "rounds": 3} | changes
-    ours, theirs = pr.Experiment(**what, engine="native"), pr.Experiment(**what)
+    ours, theirs = (pr.Experiment(**what, engine=engine) for engine in ("native", "torch"))
     assert isinstance(ours.chosen.engine, NativeEngine)
     with one_thread():
         for mine, wanted in zip(story(ours), story(theirs), strict=True):

@@ -93,6 +93,7 @@ class NativeEngine:
         task: its loss and metrics.
         shape: of one sample.
         kernels: as in `compiled`.
+        program: of this module, if it is known: reading it is nothing for two threads at once.
 
     Raises:
         Unsupported: the model or the task has no step program.
@@ -100,17 +101,24 @@ class NativeEngine:
 
     releases_lock: ClassVar[bool] = True
 
-    def __init__(self, module: nn.Module, task: Task, shape: tuple[int, ...], kernels: str = "") -> None:
+    def __init__(
+        self,
+        module: nn.Module,
+        task: Task,
+        shape: tuple[int, ...],
+        kernels: str = "",
+        program: Program | None = None,
+    ) -> None:
         self._torch = TorchEngine(module, task)
         self._made_of = (task, shape, kernels)
         self.module.train()
-        self.program = program_of(self.module, self.layout, task, shape)
+        self.program = program or program_of(self.module, self.layout, task, shape)
         self._rounds = compiled(self.program, kernels)
         self._idle = tuple((s.offset, s.size) for s in self.program.idle)
 
     def twin(self) -> NativeEngine:
-        """Another engine of the same kind, for another thread. What a visit leaves in one is not in the other."""
-        return NativeEngine(self.module, *self._made_of)
+        """Another engine of the same kind, for another thread; ask for it while this one is idle."""
+        return NativeEngine(self.module, *self._made_of, self.program)
 
     def local_round(self, job: Job) -> Done | None:
         arrays = job.data.arrays() if isinstance(job.data, Holding) else None
