@@ -1,6 +1,6 @@
 """A large federation really trained: logistic regression on made-up data of ten samples a client, in processor time.
 
-    python benchmarks/population.py --clients 100000 --cohort 1000 --rounds 20
+python benchmarks/population.py --clients 100000 --cohort 1000 --rounds 20
 """
 
 from __future__ import annotations

@@ -24,11 +24,22 @@ from polyrhythm.tasks import task
 from polyrhythm.threads import settled_memory
 from polyrhythm.wires import Assignment, Report
 
+
+def _rolling(recipe: Recipe, concurrency: int) -> Recipe:
+    return recipe | pr.rolling(concurrency=concurrency) | pr.buffer(size=max(1, concurrency // 10))
+
+
 SETTINGS = {
     "synchronous": lambda cohort: pr.fedavg(cohort=cohort),
     "over_select": lambda cohort: pr.fedavg(cohort=cohort) | pr.over_select(factor=1.3),
-    "rolling": lambda cohort: pr.fedavg() | pr.rolling(concurrency=cohort) | pr.buffer(size=max(1, cohort // 10)),
+    "rolling": lambda cohort: _rolling(pr.fedavg(), cohort),
     "scaffold": lambda cohort: pr.scaffold(cohort=cohort),
+    "power_of_choice": lambda cohort: pr.power_of_choice(cohort=cohort),
+    "oort": lambda cohort: pr.oort(cohort=cohort),
+    "tifl": lambda cohort: pr.tifl(cohort=cohort),
+    "rolling_power_of_choice": lambda cohort: _rolling(pr.power_of_choice(), cohort),
+    "rolling_oort": lambda cohort: _rolling(pr.oort(), cohort),
+    "rolling_tifl": lambda cohort: _rolling(pr.tifl(), cohort),
 }
 
 
@@ -57,6 +68,7 @@ def measure(name: str, recipe: Recipe, population: int, events: int, parameters:
             travel=0.2,
             loss=1.0,
             extras=extras,
+            measures={"loss": 1.0 + assignment.client % 5, "squared_loss": 1.0 + assignment.client % 7},
         )
 
     world = World(Fleet(devices=pr.fleet.Tiers()), population, 0, range(population))

@@ -1,4 +1,4 @@
-"""Draws the pictures of docs/mechanisms from real runs on the digits.
+"""Draws the pictures of docs/mechanisms, and that of docs/fleet.md, from real runs on the digits and real draws.
 
 python docs/make_pictures.py            # all of them, in half a minute
 python docs/make_pictures.py pacing     # some of them
@@ -16,6 +16,7 @@ import altair as alt
 
 import polyrhythm as pr
 from polyrhythm.data.partitions import Partition
+from polyrhythm.fleet.survey import survey
 from polyrhythm.models.catalogue import Builder
 from polyrhythm.slots.budgets import Levels
 from polyrhythm.slots.critical import CriticalPeriods
@@ -241,6 +242,44 @@ def staleness(run: pr.Run) -> list[int]:
     return stale
 
 
+def fleet(out: Path, rounds: int | None) -> Any:
+    """How fast the devices of several sources are, and when the clients of several availabilities are there."""
+    clients = 1000
+    sources = {"tiers": pr.Fleet(devices=pr.fleet.Tiers()), "lognormal": pr.Fleet(devices=pr.fleet.Lognormal())}
+    sources |= {"zipf": pr.Fleet(devices=pr.fleet.Zipf()), "phones": pr.fleet.phones()}
+    colours: dict[str, str] = dict(zip(sources, (BLUE, ORANGE, GREEN, PURPLE), strict=True))
+    rows = []
+    for name, made_of in sources.items():
+        seconds = sorted(survey(made_of, clients, 0, horizon=60.0).seconds_per_sample)
+        rows += [{"s": s, "share": (i + 1) / clients, "source": name} for i, s in enumerate(seconds) if i % 5 == 4]
+    speed = chart(rows, 150, f"{clients:,} devices").mark_line(interpolate="step-after").encode(
+        x=alt.X(
+            "s:Q",
+            title="seconds per sample (logarithmic)",
+            scale=alt.Scale(type="log", domain=[1e-4, 1], clamp=True, nice=False),
+            axis=alt.Axis(values=[1e-4, 1e-3, 1e-2, 1e-1, 1]),
+        ),
+        y=alt.Y("share:Q", title="share that is as fast"),
+        color=coloured("source", colours),
+    )  # fmt: skip
+    there = {
+        "periodic(zones=1)": pr.fleet.Periodic(zones=1),
+        "periodic": pr.fleet.Periodic(),
+        "markov": pr.fleet.Markov(),
+    }
+    colours = dict(zip(there, (BLUE, ORANGE, GREEN), strict=True))
+    rows = []
+    for name, part in there.items():
+        shares = survey(pr.Fleet(availability=part), clients, 0, horizon=2 * 86_400.0).there
+        rows += [{"hour": 2 * i + 1, "share": share, "part": name} for i, share in enumerate(shares.tolist())]
+    presence = chart(rows, 150, f"{clients:,} clients over two days").mark_line(interpolate="step").encode(
+        x=alt.X("hour:Q", title="hour", scale=alt.Scale(domain=[0, 48]), axis=alt.Axis(values=list(range(0, 49, 6)))),
+        y=alt.Y("share:Q", title="share that is there", scale=alt.Scale(domain=[0, 1])),
+        color=coloured("part", colours),
+    )  # fmt: skip
+    return alt.vconcat(speed, presence).resolve_scale(color="independent")
+
+
 DRAWN: dict[str, Draw] = {
     "critical_periods": critical_periods,
     "stop_on_drift": stop_on_drift,
@@ -248,6 +287,7 @@ DRAWN: dict[str, Draw] = {
     "pacing": pacing,
     "client_curriculum": client_curriculum,
     "client_centric": client_centric,
+    "fleet": fleet,
 }
 
 

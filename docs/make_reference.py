@@ -26,6 +26,7 @@ from polyrhythm import (
     Experiment,
     Run,
     Until,
+    compare,
     data,
     federate,
     models,
@@ -44,11 +45,13 @@ from polyrhythm.models.catalogue import MODELS
 from polyrhythm.models.projection import with_projection
 from polyrhythm.optimisers import LocalOptimiser
 from polyrhythm.recipe import Recipe
+from polyrhythm.runs.comparison import Comparison
 from polyrhythm.runs.database import Writer
-from polyrhythm.runs.records import Plan, VersionRecord, VisitRecord
+from polyrhythm.runs.records import AnswerRecord, Plan, VersionRecord, VisitRecord
 from polyrhythm.runs.summary import Summary
 from polyrhythm.schedules import Schedule
 from polyrhythm.settings import Settings
+from polyrhythm.slots.compression import Compression
 from polyrhythm.slots.correction import Correction
 from polyrhythm.slots.mechanism import Mechanism
 from polyrhythm.slots.order import Order
@@ -81,6 +84,7 @@ SLOTS: Sequence[tuple[str, str, tuple[type[Settings], ...]]] = (
     ("Weighing", "How much does an update count? One part gives the shares, scales multiply.", (Sharing, Scaling)),
     ("Release", "When does the server step, and on what?", (ReleasePolicy,)),
     ("Server step", "How does the server step on the mean update D?", (ServerStep,)),
+    ("Compression", "Beside the seven slots: how an update travels to the server.", (Compression,)),
     ("Local optimiser", "Beside the seven slots: how a client steps along its gradients.", (LocalOptimiser,)),
     ("Schedule", "Beside the seven slots: a factor on the local learning rate.", (Schedule,)),
 )
@@ -101,9 +105,21 @@ SUMMARY_FIELDS = {
     "local_steps": "optimiser steps at the clients",
     "samples": "samples trained on, counted as often as they were used",
     "flops": "floating-point operations at the clients (matrix products and convolutions, as torch counts them)",
+    "forward_flops": "those in forward passes",
+    "backward_flops": "those of gradients",
     "bytes_up": "sent by clients",
     "bytes_down": "sent to clients",
+    "joules": "energy of the devices",
     "virtual_seconds": "time in the simulated federation",
+    "compute_seconds": "clients' time computing",
+    "link_seconds": "clients' time receiving and sending",
+    "waiting_seconds": "clients' time between an accepted report and its version, or the next visit if that is earlier",
+    "utilisation": "share of the time of all clients that hold data in which they were on a visit",
+    "fairness": "Jain's index of participation, from 1 / N to 1",
+    "visits": "that are over",
+    "dropped_visits": "of them: report refused",
+    "late_visits": "of them: report came when nobody waited for it any more",
+    "lost_visits": "of them: no report",
     "wall_seconds": "time it took here",
     "digest": "SHA-256 over the final model's names, types, shapes and bits; equal digests are bit-equal models",
 }
@@ -140,8 +156,11 @@ MORE = {
         *("ccfl", "skip_and_estimate", "skip_and_resend_model", "skip_silently", "budget_steps"),
         *("budgets", "slow_share", "listed"),
     ),
+    "compression": ("compress_top_k", "compress_int8", "lossless"),
+    "partial_work": ("partial_work",),
     "curriculum": ("curriculum_fl", "curriculum", "pacing"),
     "client_curriculum": ("client_curriculum",),
+    "selection": ("power_of_choice", "oort", "tifl"),
     "client_centric": (
         *("cc_fedavg", "cc_fedsgd", "cc_fedadagrad", "cc_fedadam", "cc_fedams", "cc_fedyogi"),
         *("random_epochs", "per_step", "buffer", "sampled_staleness"),
@@ -479,8 +498,16 @@ def _models() -> Iterator[str]:
     for name, kind in TASKS.items():
         yield entry(name, kind)
     yield "## Fleets"
-    for name, fleet in {**names.DEVICES, **names.OF_FLEETS}.items():
-        yield entry(name, fleet)
+    yield (
+        "A source, and parts after pipes: `tiers | links(down=1e6) | markov`. The page on [fleets](fleet.md) tells how "
+        "they go together, and which forms of files are read. In Python they are classes of `polyrhythm.fleet`."
+    )
+    yield "### Sources"
+    for name, fleet in {**names.DEVICES, **names.FLEETS}.items():
+        yield entry(name, fleet, level=4)
+    yield "### Parts of a fleet"
+    for name, fleet in names.OF_FLEETS.items():
+        yield entry(name, fleet, level=4)
 
 
 def _record() -> Iterator[str]:
@@ -498,6 +525,9 @@ def _record() -> Iterator[str]:
         "runs": RUN_COLUMNS,
         "versions": {"run": "the run's number"} | dict(parsed(VersionRecord).args),
         "visits": {"run": "the run's number"} | dict(parsed(VisitRecord).args),
+        "answers": {"run": "the run's number"}
+        | dict(parsed(AnswerRecord).args)
+        | {"clients": 'the answer, in order, as unsigned 32-bit integers, little-endian; null for "all"'},
     }
     for name, columns in _columns().items():
         _same(columns, records[name], f"the table {name}")
@@ -541,6 +571,9 @@ def _python() -> Iterator[str]:
     yield entry("pr.Recipe", Recipe)
     yield entry("pr.Run", Run, skip=("folder", "row"))
     yield table(("member", "meaning"), list(_members(Run)))
+    yield entry("pr.compare", compare)
+    yield entry("Comparison", Comparison, skip=("runs",))
+    yield table(("member", "meaning"), list(_members(Comparison)))
     yield entry("pr.train_expert", train_expert)
     yield entry("pr.sample_difficulty", sample_difficulty)
     yield entry("pr.data.arrays", data.arrays)

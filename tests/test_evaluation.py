@@ -51,7 +51,9 @@ def test_the_sample_of_training_data_is_fixed_and_only_of_what_clients_hold() ->
 def test_without_a_set_there_is_no_number() -> None:
     plain = experiment(federation=federation())
     evaluator, model = Evaluator(plain, plain.chosen.engine), plain.chosen.engine.initial()
-    assert (evaluator.validation(model), evaluator.train(model), evaluator.clients(lambda _: model)) == (None,) * 3
+    assert (evaluator.validation(model), evaluator.train(model)) == (None,) * 2
+    assert evaluator.own_tests(lambda _: model) == {}
+    assert evaluator.over_clients({}) is evaluator.over_groups({}, model) is None
 
 
 def test_means_count_every_entry_the_same() -> None:

@@ -27,6 +27,7 @@ class Pair(nn.Module):
         return self.linear(inputs), inputs
 
 
+TIERS = pr.Fleet(devices=pr.fleet.Tiers())
 BATCH_NORM = nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1d(3))
 
 
@@ -55,6 +56,13 @@ BATCH_NORM = nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1d(3))
         ({"recipe": pr.fedavg(schedule=pr.cosine()), "rounds": None, "until": Until(updates=3)}, "without rounds"),
         ({"initial": "nothing.safetensors"}, "no such file"),
         ({"federation": dealt(collection(), [0, 0])}, "none of 2 clients holds a sample"),
+        ({"recipe": pr.fedavg() | pr.on_arrival() | pr.buffer(size=2)}, "everybody is always there"),
+        ({"fleet": pr.Fleet(devices=pr.fleet.Uniform(memory=10.0))}, "the most memory that any device has is 10 bytes"),
+        ({"evaluation": Evaluation(groups=True)}, "groups = True with the devices uniform"),
+        (
+            {"evaluation": Evaluation(groups=True), "fleet": TIERS, "recipe": pr.local_only(cohort=2)},
+            "no tests of the clients' own",
+        ),
     ],
 )
 def test_a_mistake_is_refused_before_round_1(changes: dict[str, Any], found: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,28 +12,42 @@ import pytest
 import torch
 from torch import nn
 
+from laws import selecting
+from laws.fleets import Paces
 from laws.world import Federation, Run, alike, near, play, run, same
+from polyrhythm import fleet as fleets
 from polyrhythm.core.client import cut
+from polyrhythm.data import ArraySamples
 from polyrhythm.errors import UserError
 from polyrhythm.papers import fedavg, local_only
 from polyrhythm.recipe import Recipe
 from polyrhythm.settings import Settings
 from polyrhythm.slots.budgets import Listed
 from polyrhythm.slots.client_curriculum import ClientCurriculum
+from polyrhythm.slots.compression import Int8, TopK
 from polyrhythm.slots.correction import ControlVariates, DynamicRegularisation, ModelContrast, Prox, VarianceReduction
 from polyrhythm.slots.critical import CriticalPeriods, FisherTrace, RandomResize
-from polyrhythm.slots.order import Curriculum
-from polyrhythm.slots.release import Buffer, Standing
+from polyrhythm.slots.from_current import FromCurrent
+from polyrhythm.slots.mechanism import Visit
+from polyrhythm.slots.memory import Memory
+from polyrhythm.slots.oort import Oort
+from polyrhythm.slots.order import Curriculum, Progress
+from polyrhythm.slots.partial import PartialWork
+from polyrhythm.slots.participation import Participation
+from polyrhythm.slots.power_of_choice import PowerOfChoice
+from polyrhythm.slots.release import Buffer, MinReports, OverSelect, Standing, WhenAll
+from polyrhythm.slots.rolling import OnArrival, Rolling
 from polyrhythm.slots.server_step import Adam, Momentum
 from polyrhythm.slots.skipping import BudgetSteps, SkipAndEstimate, SkipAndResendModel, SkipSilently
 from polyrhythm.slots.staleness import SampledStaleness
 from polyrhythm.slots.stopping import StopOnDrift
-from polyrhythm.slots.weighing import NormalisedAveraging, PerStep
+from polyrhythm.slots.tifl import Tifl
+from polyrhythm.slots.weighing import Equal, NormalisedAveraging, PerStep, Staleness
 from polyrhythm.slots.work import RandomEpochs, Steps
 from polyrhythm.tasks import task
 from polyrhythm.vectors import combine_buffers
-from polyrhythm.wires import Facts
-from small import collection, dealt, logged
+from polyrhythm.wires import Assignment, Event, Facts, Lost, Report
+from small import collection, dealt, experiment, logged
 
 BATCH = 4
 EVERYBODY = fedavg(cohort=4, batch=BATCH, epochs=2, lr=0.1)
@@ -41,6 +56,7 @@ ODD_ONES_SKIP = SkipAndEstimate(budgets=Listed(shares=(1.0, 0.3)), schedule="exh
 ALL_SKIP = SkipAndEstimate(budgets=Listed(shares=(0.3,)), schedule="exhaust")
 AFTER_ONE_EPOCH = StopOnDrift(a=1.5, b=0, representation="logits")
 NEVER_STOPS = StopOnDrift(a=-1, b=0, representation="logits")
+UNEQUAL = fleets.Fleet(devices=Paces(seconds=(0.01, 0.03, 0.1, 0.3)))
 TABLE = (Path(__file__).parents[1] / "docs" / "concepts.md").read_text(encoding="utf-8")
 
 
@@ -277,6 +293,232 @@ def test_losses_cannot_stop_a_buffer() -> None:
     assert len(run(fedavg(cohort=2, batch=BATCH) | Buffer(size=5), Federation()).states) == 4
 
 
+@row("power of choice by reported losses, Oort, TiFL × a skipped visit")
+def test_only_visits_that_trained_tell_of_a_client() -> None:
+    def heard(policy: Settings) -> tuple[dict[int, Any], dict[int, Report]]:
+        story = play(EVERYBODY | policy | ODD_ONES_SKIP, Federation())
+        assert {story.reports[dispatch].client for dispatch in skipped(story)} == {1, 3}
+        last = {r.client: r for _, r in sorted(story.reports.items()) if r.fresh}
+        return story.states[-1].parts[policy.label()], last
+
+    state, last = heard(PowerOfChoice(d=4, variant="rpow"))
+    assert dict(state["losses"]) == {client: report.loss for client, report in last.items()}
+    state, last = heard(Oort())
+    assert {c: (e[0], e[2]) for c, e in state["heard"].items()} == {
+        c: (r.held * math.sqrt(r.measures["squared_loss"]), r.version + 1) for c, r in last.items()
+    }
+    state, _ = heard(Tifl(profile=9))
+    assert {c: entry[1] for c, entry in state["profiles"].items()} == {0: 3, 1: 1, 2: 3, 3: 1}
+
+
+@row("power of choice, Oort, TiFL × clients that are away")
+@pytest.mark.parametrize(
+    "policy", [PowerOfChoice(cohort=2, d=3), Oort(cohort=2), Tifl(cohort=2, tiers=2)], ids=lambda part: part.label()
+)
+def test_who_is_chosen_is_there(policy: Participation) -> None:
+    state, everybody, some = (
+        policy.server_start(selecting.setup(6)),
+        selecting.Present([5] * 6),
+        selecting.Present([5] * 6, away=(0, 1, 5)),
+    )
+    state, asked = policy.invite(selecting.setup(6), state, selecting.call(everybody, count=6))
+    state = selecting.told(policy, state, 0, [selecting.report(c) for c in selecting.who(asked)])
+    state, asked = policy.invite(selecting.setup(6), state, selecting.call(everybody, 1))
+    for client in selecting.who(asked, "measure"):
+        measures = {"loss": 1.0}
+        state = policy.measured(
+            selecting.setup(6), state, selecting.report(client, 1, kind="measure", measures=measures)
+        )
+    chosen = selecting.who(
+        policy.invite(selecting.setup(6), state, selecting.call(some, 1 + (not selecting.who(asked, "measure"))))[1]
+    )
+    assert chosen
+    assert set(chosen) <= {2, 3, 4}
+
+
+@row("power of choice × a candidate that does not answer")
+def test_a_candidate_without_an_answer_comes_last() -> None:
+    policy, fixed, roster = PowerOfChoice(cohort=3, d=5), selecting.setup(9), selecting.Present([5] * 9)
+    state, asked = policy.invite(fixed, policy.server_start(fixed), selecting.call(roster))
+    one, two, three, four, _ = selecting.who(asked, "measure")
+    assert selecting.who(policy.invite(fixed, state, selecting.call(roster))[1]) == [one, two, three]
+    state = policy.measured(fixed, state, selecting.report(four, kind="measure", measures={"loss": 0.1}))
+    assert selecting.who(policy.invite(fixed, state, selecting.call(roster))[1]) == [four, one, two]
+
+
+@row("power of choice × fewer or more places (rolling, critical periods, over-selection)")
+def test_candidates_shrink_and_grow_with_the_places() -> None:
+    choice = fedavg(cohort=2, batch=BATCH, epochs=1) | PowerOfChoice(d=4)
+
+    def asked(recipe: Recipe, versions: int = 3) -> list[tuple[int, int]]:
+        """Of each time that clients are measured: how many are at work, and how many are measured."""
+        turns = run(recipe, Federation(sizes=(5,) * 12), versions=versions).turns
+        measured = [(t.state.training, sum(a.kind == "measure" for a in t.assignments)) for t in turns]
+        return [(training, count) for training, count in measured if count]
+
+    rolling = asked(choice | Rolling() | Buffer(size=1), versions=9)
+    assert len(rolling) > 3
+    assert all(count == 2 * (2 - training) for training, count in rolling)
+    assert asked(choice | CriticalPeriods(delta=-1e9)) == [(0, 4), (0, 8), (0, 12)]  # of 16, there are 12
+    assert asked(choice | OverSelect(factor=1.5)) == [(0, 6)] * 3
+
+
+@row("Oort × rolling")
+def test_single_places_explore_as_often_as_many() -> None:
+    """Rounded down, four in five of them would never go to an unheard client."""
+    policy = Oort(exploration=0.2)
+    found = [policy._explorers(1, version, (version % 10) / 10) for version in range(100)]
+    assert sum(found) == 20
+    assert policy._explorers(10, 0, 0.5) == 2
+
+
+@row("Oort × a client that is lost")
+def test_a_lost_visit_says_nothing_of_a_client() -> None:
+    def happening(assignment: Assignment, report: Report) -> Event:
+        lost = assignment.client == 1 or (assignment.client == 2 and assignment.version)
+        return Lost(dispatch=assignment.dispatch, reason="gone") if lost else replace(report, duration=3.0)
+
+    story = play(EVERYBODY | Oort(), Federation(), versions=3, happening=happening)
+    heard = story.states[-1].parts["oort"]["heard"]
+    assert {c: list(entry[1:]) for c, entry in heard.items()} == {0: [3.0, 3, 3], 2: [3.0, 1, 1], 3: [3.0, 3, 3]}
+    assert [a.client for a in story.assignments.values()].count(1) == 3  # unheard, so it is invited again
+
+
+@row("TiFL × a client that never answers")
+def test_who_never_answers_is_in_the_last_tier() -> None:
+    def happening(assignment: Assignment, report: Report) -> Event:
+        if assignment.client == 0:
+            return Lost(dispatch=assignment.dispatch, reason="gone")
+        return replace(report, duration=9.0)
+
+    story = play(fedavg(cohort=2, batch=BATCH) | Tifl(tiers=2), Federation(), versions=6, happening=happening)
+    assert story.states[-1].parts["tifl"]["tier_of"][0] == 1
+    # Not even if nobody ever answers, and no version has a release, does it run out of clients.
+    silent = play(
+        fedavg(cohort=4) | Tifl(tiers=2),
+        Federation(),
+        versions=6,
+        happening=lambda assignment, _: Lost(dispatch=assignment.dispatch, reason="gone"),
+    )
+    assert len(silent.states) == 7
+
+
+@row("TiFL × a cohort larger than a tier, critical periods", "TiFL × rolling")
+def test_a_tier_is_not_filled_up_and_is_drawn_for_every_place() -> None:
+    federation = Federation(sizes=(5,) * 6)
+    tiered = fedavg(cohort=3, batch=BATCH, epochs=1) | Tifl(tiers=3)
+    story = run(tiered | CriticalPeriods(delta=-1e9), federation, versions=4)
+    for turn in story.turns[:-1]:
+        tier_of = turn.state.parts["critical_periods"]["inner"]["tier_of"]
+        chosen = [a.client for a in turn.assignments]
+        if turn.state.version >= 2 and chosen:  # everybody has been timed
+            assert len(chosen) == 2
+            assert len({tier_of[c] for c in chosen}) == 1
+    story = run(tiered | Rolling() | Buffer(size=2), federation, versions=20)
+    drawn = {turn.state.parts["rolling"]["inner"]["drawn"] for turn in story.turns if turn.assignments}
+    assert {0, 1, 2} <= drawn
+    assert any(
+        len({t.state.parts["rolling"]["inner"]["drawn"] for t in story.turns if t.state.version == v}) > 1
+        for v in range(20)
+    )
+
+
+MOVED = SkipAndEstimate(budgets=Listed(shares=(1.0, 0.5)), schedule="round_robin", turns="visits")
+
+
+@row("staleness × a substitute", "`from_current` × a movement sent again")
+def test_a_movement_sent_again_is_as_stale_as_the_model_it_answers() -> None:
+    recipe = fedavg(batch=BATCH) | Equal() | Rolling(concurrency=3) | Buffer(size=2) | MOVED
+    recipe = recipe | Staleness(rule="hinge", a=1.0, b=0.0) | FromCurrent()
+    story = run(recipe, Federation(dtype=torch.float64, fleet=UNEQUAL), versions=12)
+    again = 0
+    for state, released, after in zip(story.states, story.released, story.states[1:], strict=False):
+        assert released.release is not None
+        moved = torch.zeros_like(state.weights)
+        for report, scale in zip(released.release.reports, released.release.scales, strict=True):
+            assert report.update is not None
+            assert scale == 1 / (1 + released.release.version - report.version)
+            again += not report.fresh and report.age > 0
+            moved += scale / 2 * (story.assignments[report.dispatch].weights + report.update - state.weights)
+        assert near(after.weights, state.weights + moved, 1e-10)
+    assert again > 2
+
+
+@row("`rolling` × one client twice in a buffer", "memory × a client twice in a version")
+def test_a_client_twice_in_a_buffer_counts_twice_and_is_remembered_once() -> None:
+    plain = fedavg(batch=BATCH) | Equal() | Rolling(concurrency=2) | Buffer(size=6)
+    federation = Federation(dtype=torch.float64, fleet=UNEQUAL)
+    for recipe, of_all in ((plain, False), (plain | Memory(), True)):
+        story = run(recipe, federation, versions=1)
+        release = story.released[0].release
+        assert release is not None
+        last = {r.client: r.update for r in release.reports if r.update is not None}
+        assert len(last) < len(release.reports) == 6
+        mean = torch.stack([*last.values()]).sum(0) / 4 if of_all else torch.stack(release.updates()).mean(0)
+        assert near(story.weights, story.states[0].weights + mean, 1e-10)
+
+
+@row("memory × BatchNorm", "memory × clients without data")
+def test_memory_keeps_updates_of_those_who_hold_data_and_no_statistics() -> None:
+    federation = Federation(net="batchnorm", eligible=(0, 1, 3))
+    plain = fedavg(cohort=2, batch=BATCH) | Equal()
+    story, without = (run(r, federation, versions=2) for r in (plain | Memory(), plain))
+    release = story.released[0].release
+    assert release is not None
+    mean = torch.stack(release.updates()).sum(0) / 3
+    assert near(story.states[1].weights, story.states[0].weights + mean)
+    assert same(story.states[1].buffers, without.states[1].buffers)
+
+
+WHOLE: dict[str, tuple[Callable[[], Recipe], str]] = {
+    "rolling and rounds": (lambda: EVERYBODY | Rolling(), "always at work"),
+    "on arrival and rounds": (lambda: EVERYBODY | OnArrival(), "always at work"),
+    "rolling and over-selection": (lambda: EVERYBODY | Buffer() | Rolling() | OverSelect(), "no rounds"),
+    "a buffer and over-selection": (lambda: EVERYBODY | OverSelect(factor=1) | Buffer(), "no rounds"),
+    "memory by samples": (lambda: EVERYBODY | Memory(), "not heard yet"),
+    "too many reports": (lambda: EVERYBODY | MinReports(count=5), "every version would be skipped"),
+}
+
+
+@row(
+    "`rolling` × a release that waits for everybody",
+    "`over_select` × `buffer`, `rolling`",
+    "memory × shares by samples",
+    "`min_reports` × a smaller cohort",
+)
+@pytest.mark.parametrize("pair", WHOLE)
+def test_it_is_refused_of_the_whole(pair: str) -> None:
+    build, why = WHOLE[pair]
+    with pytest.raises(UserError) as refused:
+        build().whole()
+    assert why in refused.value.why
+    assert refused.value.fix
+
+
+@pytest.mark.parametrize(
+    "recipe",
+    [
+        EVERYBODY | Rolling() | Buffer(),
+        EVERYBODY | Memory() | Equal(),
+        EVERYBODY | MinReports(count=4),
+        EVERYBODY | MinReports(count=5) | OverSelect(factor=1.3),
+        EVERYBODY | Buffer() | OverSelect() | WhenAll(),
+        EVERYBODY | MinReports(count=9) | Rolling() | Buffer(),
+    ],
+    ids=lambda recipe: recipe.title,
+)
+def test_a_later_part_may_put_it_right(recipe: Recipe) -> None:
+    assert recipe.whole() is recipe
+
+
+@row("`rolling` × `on_arrival`")
+def test_on_arrival_takes_the_place_of_rolling() -> None:
+    arriving = OnArrival(most=3)
+    after = EVERYBODY | SampledStaleness() | Rolling(concurrency=7) | arriving
+    assert (EVERYBODY | arriving | SampledStaleness()).digest == after.digest
+    assert "on_arrival takes the place of uniform (participation)" in after.notices
+
+
 REFUSED: dict[str, tuple[Callable[[], Recipe], str]] = {
     "control variates and VRL-SGD": (lambda: EVERYBODY | ControlVariates() | VarianceReduction(), "other's correction"),
     "VRL-SGD and FedDyn": (lambda: EVERYBODY | VarianceReduction() | DynamicRegularisation(), "other's correction"),
@@ -286,6 +528,9 @@ REFUSED: dict[str, tuple[Callable[[], Recipe], str]] = {
     "per-step and last models": (lambda: EVERYBODY | PerStep() | SkipAndResendModel(), "not made in"),
     "two skips": (lambda: EVERYBODY | SkipSilently() | SkipAndEstimate(), "contradict"),
     "two stops": (lambda: EVERYBODY | NEVER_STOPS | AFTER_ONE_EPOCH, "contradict"),
+    "compression and last models": (lambda: EVERYBODY | TopK() | SkipAndResendModel(), "would not lead there"),
+    "last models and compression": (lambda: EVERYBODY | SkipAndResendModel() | Int8(), "would not lead there"),
+    "two times": (lambda: EVERYBODY | PartialWork() | PartialWork(seconds=1.0), "contradict"),
     "two cuts": (lambda: EVERYBODY | BudgetSteps() | BudgetSteps(), "contradict"),
     "two sizes": (lambda: EVERYBODY | CriticalPeriods() | RandomResize(), "contradict"),
     "two stalenesses": (lambda: EVERYBODY | SampledStaleness() | SampledStaleness(), "contradict"),
@@ -294,6 +539,17 @@ REFUSED: dict[str, tuple[Callable[[], Recipe], str]] = {
         "that version's turn again",
     ),
     "local and shared": (lambda: local_only() | ControlVariates(), "no release"),
+    "local and compressed": (lambda: local_only() | Int8(), "no release"),
+    "local and remembered": (lambda: local_only() | Memory(), "no release"),
+    "local and current": (lambda: local_only() | FromCurrent(), "no release"),
+    "two concurrencies": (lambda: EVERYBODY | Rolling() | Rolling(), "contradict"),
+    "on arrival and rolling": (lambda: EVERYBODY | OnArrival() | Rolling(), "contradict"),
+    "on arrival and critical periods": (lambda: EVERYBODY | OnArrival() | CriticalPeriods(), "nobody is"),
+    "random resizing and on arrival": (lambda: EVERYBODY | RandomResize() | OnArrival(), "nobody is"),
+    "memory and FedDyn": (lambda: EVERYBODY | Memory() | DynamicRegularisation(), "changes the mean"),
+    "memory and the current model": (lambda: EVERYBODY | FromCurrent() | Memory(), "changes the mean"),
+    "two memories": (lambda: EVERYBODY | Memory() | Memory(), "contradict"),
+    "two scales by staleness": (lambda: EVERYBODY | Staleness() | Staleness(rule="cutoff"), "squared"),
 }
 
 
@@ -303,7 +559,10 @@ REFUSED: dict[str, tuple[Callable[[], Recipe], str]] = {
     "two of control variates, VRL-SGD, FedDyn",
     "FedNova twice",
     "`skip_and_resend_model` × per-step weighing",
+    "compression × `skip_and_resend_model`",
     "two parts that decide whether to skip, when to stop, or how large the cohort is",
+    "`on_arrival` × critical periods, random resizing",
+    "memory × FedDyn, `from_current`",
     "`local_only` × anything exchanged",
 )
 @pytest.mark.parametrize("pair", REFUSED)
@@ -356,3 +615,96 @@ def test_label_smoothing_is_in_the_gradients_that_are_taken_and_nowhere_else() -
     for measure in ("fisher", "fisher_model"):
         assert visits[0.0].measures[measure] == visits[0.4].measures[measure]
     assert visits[0.0].measures["fisher"] != visits[0.0].measures["fisher_model"]
+
+
+CAPACITIES = "computation_ms_per_sample,communication_kbps\n10,80\n20,160\n"
+
+
+@row(
+    "a device with too little memory × an invitation",
+    "`on_arrival` × a fleet in which everybody is always there",
+    "arrivals × a recipe that invites whom it wants",
+    "`by_labels` × samples without a class",
+)
+def test_fleets_that_a_recipe_cannot_use_are_told_or_refused(tmp_path: Path) -> None:
+    small = fleets.ListedDevices(devices=(fleets.Device(seconds_per_sample=1.0, memory=60.0),))
+    with pytest.raises(UserError, match="the most memory that any device has is 60 bytes"):
+        logged(fleet=fleets.Fleet(devices=small))
+    waiting = fedavg() | OnArrival() | Buffer(size=2)
+    with pytest.raises(UserError, match="everybody is always there"):
+        experiment(recipe=waiting)
+    for there in (fleets.Poisson(rate=0.1), fleets.Markov(mean_on=1.0, mean_off=1.0), fleets.Faults(crash=0.1)):
+        experiment(recipe=waiting, fleet=fleets.Fleet() | there)
+    plain, log = logged(fleet=fleets.Fleet() | fleets.Poisson(rate=100.0))
+    assert plain["digest"] == logged()[0]["digest"]
+    assert any("clients come by themselves" in notice for notice in log.plans[0].notices)
+    numbers = replace(collection(), task="regression", classes=(), train=regression(60), test=regression(15))
+    (tmp_path / "a.csv").write_text("time,client\n0,1\n1,4\n")
+    with pytest.raises(UserError, match=r"line 3: client = 4"):
+        experiment(fleet=fleets.Fleet() | fleets.ArrivalTrace(path=tmp_path / "a.csv")).world()
+    with pytest.raises(UserError, match="samples without classes"):
+        logged(federation=dealt(numbers, [30, 30]), fleet=fleets.Fleet() | fleets.ByLabels())
+
+
+def regression(many: int) -> ArraySamples:
+    return ArraySamples(torch.zeros(many, 4), torch.zeros(many, 3))
+
+
+@row(
+    "a device trace × links piped on after it",
+    "more clients than a trace has rows × the trace",
+    "energy of a device × energy of the fleet",
+)
+def test_parts_of_a_fleet_that_say_the_same_thing(tmp_path: Path) -> None:
+    (tmp_path / "c.csv").write_text(CAPACITIES)
+    trace = fleets.Fleet() | fleets.DeviceTrace(path=tmp_path / "c.csv")
+    work = fleets.Load(samples=1, bytes_down=10_000)
+    costs = {world.price(c, work, 0.0) for world in [fleets.World(trace, 50, 0, range(50))] for c in range(50)}
+    assert {(round(cost.compute, 6), round(cost.down, 6)) for cost in costs} == {(0.03, 1.0), (0.06, 0.5)}
+    fixed = fleets.World(trace | fleets.FixedLinks(down=1e4), 50, 0, range(50))
+    assert {fixed.price(c, work, 0.0).down for c in range(50)} == {1.0}
+    assert {round(fixed.price(c, work, 0.0).compute, 6) for c in range(50)} == {0.03, 0.06}
+    own = (fleets.Device(seconds_per_sample=1.0, joules_per_flop=3.0), fleets.Device(seconds_per_sample=1.0))
+    fleet = fleets.Fleet(devices=fleets.ListedDevices(devices=own)) | fleets.Energy(joules_per_flop=2.0)
+    world = fleets.World(fleet, 2, 0, range(2))
+    assert [world.price(c, fleets.Load(flops=1), 0.0).joules for c in (0, 1)] == [3.0, 2.0]
+
+
+@row("compression × control variates", "compression × BatchNorm")
+def test_only_updates_are_compressed() -> None:
+    story = run(EVERYBODY | ControlVariates() | TopK(share=0.1, error_feedback=False), Federation(net="batchnorm"))
+    plain = run(EVERYBODY | ControlVariates(), Federation(net="batchnorm"))
+    for dispatch, report in story.reports.items():
+        assert report.update is not None
+        assert int((report.update != 0).sum()) <= 6  # of 53
+        if report.version == 0:
+            assert same(report.extras, plain.reports[dispatch].extras)
+            assert same(report.buffers, plain.reports[dispatch].buffers)
+
+
+@row("compression × FedNova, per-step weighing, samples")
+def test_what_waits_has_the_weight_of_the_visit_that_sends_it() -> None:
+    story = run(EVERYBODY | RandomEpochs(epochs=3, spread=2) | PerStep() | TopK(share=0.1), Federation(), versions=4)
+    for before, after, released in zip(story.states, story.states[1:], story.released, strict=False):
+        assert released.release is not None
+        reports, shares = released.release.reports, released.release.shares
+        mean = sum(s / r.steps * r.update for s, r in zip(shares, reports, strict=True) if r.update is not None)
+        assert near(after.weights, before.weights + mean)
+
+
+@row("partial work × a rate by step, a curriculum", "partial work × nobody knows the pace")
+def test_a_curriculum_is_paced_over_the_steps_that_are_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+    in_use = Curriculum.in_use
+
+    def noted(self: Curriculum, visit: Visit, progress: Progress) -> int:
+        asked.append(progress.steps)
+        return in_use(self, visit, progress)
+
+    monkeypatch.setattr(Curriculum, "in_use", noted)
+    # A step of 4 takes 4 milliseconds, and scoring 9 samples 3.
+    recipe = fedavg(cohort=1, batch=BATCH, epochs=2) | Curriculum(least=1) | PartialWork(seconds=0.0155)
+    cut, whole = run(recipe, Federation(sizes=(9,))), play(recipe, Federation(sizes=(9,)))
+    assert [r.steps for r in cut.reports.values()] == [3] * 3
+    assert [r.steps for r in whole.reports.values()] == [6] * 3
+    assert set(asked) == {3, 6}

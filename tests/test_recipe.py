@@ -119,7 +119,7 @@ def test_corrections_chain_in_order_and_get_keys_of_their_own() -> None:
     assert recipe.key_of(second) == "prox#2"
     assert [key for key, _ in recipe.mechanisms()] == [
         *("uniform", "epochs", "shuffled", "prox", "model_contrast", "prox#2"),
-        *("by_samples", "when_all", "server_sgd"),
+        *("by_samples", "when_all", "server_sgd", "lossless"),
     ]
 
 
@@ -151,6 +151,10 @@ def test_a_whole_recipe_on_the_right_is_refused() -> None:
         fedprox() | fedadam()
     assert caught.value.found == "a whole recipe (fedadam) on the right of a pipe"
     assert "start from fedadam" in caught.value.fix
+    assert "pr.parts" not in caught.value.fix
+    with pytest.raises(UserError) as caught:
+        fedprox() | papers.oort()
+    assert caught.value.fix.endswith("pr.parts.oort()")
 
 
 @pytest.mark.parametrize("thing", ["prox", None, 3, Prox, {"mu": 1.0}, fedprox])
@@ -231,11 +235,15 @@ def test_local_training_refuses_what_needs_a_release(part: Any) -> None:
 @pytest.mark.parametrize("name", PAPERS)
 def test_recipes_share_their_defaults_and_differ_by_what_makes_the_method(name: str) -> None:
     own: dict[str, set[str]] = {
+        "afl": {"participation", "sharing", "scalings", "release", "server_step"},
+        "fedasync": {"participation", "corrections", "scalings", "release", "server_step"},
         "fedavg": set(),
+        "fedbuff": {"participation", "sharing", "scalings", "release"},
         "fedprox": {"corrections"},
         "scaffold": {"corrections", "sharing"},
         "vrl_sgd": {"corrections", "sharing"},
         "feddyn": {"corrections", "sharing"},
+        "mifa": {"sharing", "release"},
         "moon": {"corrections"},
         "fednova": {"scalings"},
         "fedavgm": {"server_step"},
@@ -249,6 +257,9 @@ def test_recipes_share_their_defaults_and_differ_by_what_makes_the_method(name: 
         "ccfl": {"work", "sharing"},
         "fedcl": {"participation"},
         "curriculum_fl": {"participation", "order"},
+        "oort": {"participation"},
+        "power_of_choice": {"participation", "sharing"},
+        "tifl": {"participation"},
     }
     client_centric = {"participation", "work", "sharing", "scalings", "release"}
     own |= {"cc_fedavg": client_centric} | {

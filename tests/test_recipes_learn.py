@@ -1,4 +1,4 @@
-"""Every recipe learns with its defaults: at least 0.80 on digits in 60 versions."""
+"""Every recipe learns with its defaults: at least 0.80 on digits in 60 versions, or as many updates."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ from polyrhythm.session import carry_out
 # cc_fedavg divides every update by the steps behind it and steps by 1: slow by definition. Nobody exchanges anything in
 # local_only, so a client with two classes of ten cannot know the others.
 EXEMPT = {"cc_fedavg", "local_only"}
+# A version of fedasync is one update, where others take five or ten.
+VERSIONS = {"fedasync": 300}
 
 
 @functools.cache
@@ -22,8 +24,9 @@ def digits() -> Federation:
 
 
 def final_accuracy(name: str, model: str) -> float:
+    rounds = VERSIONS.get(name, 60)
     experiment = pr.Experiment(
-        federation=digits(), model=model, recipe=RECIPES[name](), rounds=60, evaluation=pr.Evaluation(every=60)
+        federation=digits(), model=model, recipe=RECIPES[name](), rounds=rounds, evaluation=pr.Evaluation(every=rounds)
     )
     return float(carry_out(experiment, [])["final_accuracy"])
 

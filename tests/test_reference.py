@@ -38,7 +38,8 @@ def test_every_name_has_its_entry(made: str) -> None:
     from polyrhythm.models import MODELS
 
     headings = {line.lstrip("# ") for line in made.splitlines() if line.startswith("#")}
-    for known in (names.RECIPES, names.PARTS, PARTITIONS, SOURCES, MODELS):
+    of_fleets = (names.DEVICES, names.FLEETS, names.OF_FLEETS)
+    for known in (names.RECIPES, names.PARTS, PARTITIONS, SOURCES, MODELS, *of_fleets):
         assert set(known) <= headings
 
 

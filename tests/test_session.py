@@ -17,9 +17,13 @@ from torch import nn
 from torch.nn import functional
 
 import polyrhythm as pr
+from polyrhythm import session
 from polyrhythm.data import ArraySamples
 from polyrhythm.data.federation import Shares
+from polyrhythm.data.holding import Holding
+from polyrhythm.evaluation import Evaluator
 from polyrhythm.experiment import Evaluation, Until
+from polyrhythm.flops import count
 from polyrhythm.runs import VersionRecord, VisitRecord
 from polyrhythm.session import carry_out
 from small import Explodes, Log, collection, dealt, experiment, federation, logged
@@ -201,6 +205,54 @@ def test_virtual_time_follows_the_work() -> None:
     _, log = logged(fleet=pr.Fleet(devices=pr.fleet.Uniform(seconds_per_sample=0.5)))
     assert [v.time for v in log.versions] == [0.0, 7.5, 15.0, 22.5]
     assert all(v.finished - v.started == 7.5 for v in log.visits)
+
+
+def test_what_is_no_version_leaves_no_record_of_one() -> None:
+    """Timers of a deadline that everybody keeps, and visits given up long before their end, make no version."""
+    slow = pr.Fleet(devices=pr.fleet.Tiers(slowdown=(1.0, 8.0), seconds_per_sample=0.01))
+    recipe = pr.fedavg(cohort=4, epochs=1, batch=5) | pr.time_out(seconds=1.0) | pr.deadline(seconds=0.5)
+    _, log = logged(recipe=recipe, fleet=slow, rounds=20)
+    assert [v.version for v in log.versions] == list(range(21))
+    assert {v.status for v in log.visits} == {"trained", "late"}
+    assert all(v.reason.startswith("too late") for v in log.visits if v.status == "late")
+
+
+def test_operations_are_counted_once_for_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    counted = []
+    monkeypatch.setattr(session, "count", lambda *given: counted.append(1) or count(*given))
+    logged(rounds=6)
+    assert counted == [1]
+
+
+# Results by group.
+
+
+TIERS = pr.Fleet(devices=pr.fleet.Tiers(slowdown=(1.0, 4.0)))
+
+
+def test_each_group_is_measured_on_its_clients_own_tests() -> None:
+    one = experiment(federation=federation(12, local_test=0.4), fleet=TIERS, evaluation=Evaluation(groups=True))
+    evaluator, model = Evaluator(one, one.chosen.engine), one.chosen.engine.initial()
+    own = one.federation.local_tests
+    assert own is not None
+    assert set(one.groups) == {"tier 1", "tier 2"}
+    found = evaluator.over_groups(evaluator.own_tests(lambda _: model), model)
+    assert found is not None
+    for name, members in one.groups.items():
+        pooled = Holding(own.samples, torch.cat([own.indices(client) for client in members]))
+        for metric, value in one.chosen.engine.evaluate(model, pooled).items():
+            assert found[f"{name.replace(' ', '_')}_{metric}"] == pytest.approx(value)
+    assert sum(len(members) for members in one.groups.values()) == 12
+
+
+def test_without_own_tests_groups_are_measured_on_a_sample_of_their_training_data() -> None:
+    plan = Evaluation(groups=True, train_samples=7)
+    one = experiment(federation=federation(12), fleet=TIERS, evaluation=plan)
+    assert any("by group are on training data" in notice for notice in one.notices())
+    _, log = logged(federation=federation(12), fleet=TIERS, evaluation=plan)
+    assert log.versions[-1].groups is not None
+    assert set(log.versions[-1].groups) == {f"tier_{i}_{metric}" for i in (1, 2) for metric in ("loss", "accuracy")}
+    assert logged(federation=federation(12), fleet=TIERS)[1].versions[-1].groups is None
 
 
 # When clients or the whole run go wrong.

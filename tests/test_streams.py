@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 import os
 import subprocess
 import sys
@@ -16,7 +18,7 @@ from hypothesis import strategies as st
 
 from polyrhythm.slots.mechanism import Visit
 from polyrhythm.slots.order import Progress, Shuffled
-from polyrhythm.streams import Purpose, seeded_torch, stream, torch_generator, torch_seed
+from polyrhythm.streams import Purpose, proportionally, seeded_torch, stream, torch_generator, torch_seed
 
 PURPOSES: tuple[Purpose, ...] = (
     "partition",
@@ -159,3 +161,34 @@ def test_first_draws_over_clients_are_uniform() -> None:
     """Chi squared with 9 degrees of freedom stays below 27.9 in 99.9 % of all cases; the draws are fixed."""
     counts = Counter(int(stream(0, "order", client, 0).integers(10)) for client in range(2000))
     assert sum((counts[i] - 200) ** 2 / 200 for i in range(10)) < 27.9
+
+
+@given(
+    st.lists(st.integers(0, 9), max_size=12),
+    st.frozensets(st.integers(0, 11), max_size=6),
+    st.integers(0, 12),
+    st.integers(0, 99),
+)
+def test_a_proportional_draw_gives_every_wanted_place_once(
+    weights: list[int], unwanted: frozenset[int], among: int, seed: int
+) -> None:
+    sums, among = np.cumsum(weights).tolist(), min(among, len(weights))
+    places = list(proportionally(sums, stream(seed, "cohort"), lambda place: place not in unwanted, among))
+    assert sorted(places) == [p for p in range(among) if p not in unwanted]
+    if any(weights[p] == 0 for p in places):  # those without weight come last
+        assert {weights[p] for p in places[min(i for i, p in enumerate(places) if weights[p] == 0) :]} == {0}
+
+
+@pytest.mark.parametrize("misses", [32, 0], ids=["by trying", "by a race"])
+def test_places_are_drawn_one_after_the_other_by_what_is_left(misses: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Against the probabilities of ordered pairs, w_i / W * w_j / (W - w_i), with a place that is passed over."""
+    monkeypatch.setattr("polyrhythm.streams._MISSES", misses)
+    weights, draws = {0: 1.0, 1: 2.0, 3: 5.0}, 8000
+    sums, total = [1.0, 3.0, 7.0, 12.0], sum(weights.values())
+    counts = Counter(
+        tuple(itertools.islice(proportionally(sums, stream(0, "cohort", i), lambda place: place != 2), 2))
+        for i in range(draws)
+    )
+    for one, other in itertools.permutations(weights, 2):
+        share = weights[one] / total * weights[other] / (total - weights[one])
+        assert abs(counts[one, other] - draws * share) < 5 * math.sqrt(draws * share * (1 - share))

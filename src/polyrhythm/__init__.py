@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from polyrhythm.experiment import Until as Until
     from polyrhythm.expert import train_expert as train_expert
     from polyrhythm.fleet import Fleet as Fleet
+    from polyrhythm.papers import afl as afl
     from polyrhythm.papers import alt as alt
     from polyrhythm.papers import cc_fedadagrad as cc_fedadagrad
     from polyrhythm.papers import cc_fedadam as cc_fedadam
@@ -49,21 +50,29 @@ if TYPE_CHECKING:
     from polyrhythm.papers import fedadagrad as fedadagrad
     from polyrhythm.papers import fedadam as fedadam
     from polyrhythm.papers import fedams as fedams
+    from polyrhythm.papers import fedasync as fedasync
     from polyrhythm.papers import fedavg as fedavg
     from polyrhythm.papers import fedavgm as fedavgm
+    from polyrhythm.papers import fedbuff as fedbuff
     from polyrhythm.papers import fedcl as fedcl
     from polyrhythm.papers import feddyn as feddyn
     from polyrhythm.papers import fednova as fednova
     from polyrhythm.papers import fedprox as fedprox
     from polyrhythm.papers import fedyogi as fedyogi
     from polyrhythm.papers import local_only as local_only
+    from polyrhythm.papers import mifa as mifa
     from polyrhythm.papers import moon as moon
+    from polyrhythm.papers import oort as oort
+    from polyrhythm.papers import power_of_choice as power_of_choice
     from polyrhythm.papers import scaffold as scaffold
+    from polyrhythm.papers import tifl as tifl
     from polyrhythm.papers import vrl_sgd as vrl_sgd
     from polyrhythm.parts import budget_steps as budget_steps
     from polyrhythm.parts import buffer as buffer
     from polyrhythm.parts import by_samples as by_samples
     from polyrhythm.parts import client_curriculum as client_curriculum
+    from polyrhythm.parts import compress_int8 as compress_int8
+    from polyrhythm.parts import compress_top_k as compress_top_k
     from polyrhythm.parts import constant as constant
     from polyrhythm.parts import control_variates as control_variates
     from polyrhythm.parts import cosine as cosine
@@ -74,13 +83,17 @@ if TYPE_CHECKING:
     from polyrhythm.parts import epochs as epochs
     from polyrhythm.parts import equal as equal
     from polyrhythm.parts import exponential as exponential
+    from polyrhythm.parts import from_current as from_current
     from polyrhythm.parts import local_adam as local_adam
     from polyrhythm.parts import local_sgd as local_sgd
+    from polyrhythm.parts import lossless as lossless
+    from polyrhythm.parts import memory as memory
     from polyrhythm.parts import min_reports as min_reports
     from polyrhythm.parts import model_contrast as model_contrast
     from polyrhythm.parts import normalised_averaging as normalised_averaging
     from polyrhythm.parts import on_arrival as on_arrival
     from polyrhythm.parts import over_select as over_select
+    from polyrhythm.parts import partial_work as partial_work
     from polyrhythm.parts import per_step as per_step
     from polyrhythm.parts import power as power
     from polyrhythm.parts import prox as prox
@@ -98,6 +111,7 @@ if TYPE_CHECKING:
     from polyrhythm.parts import skip_and_estimate as skip_and_estimate
     from polyrhythm.parts import skip_and_resend_model as skip_and_resend_model
     from polyrhythm.parts import skip_silently as skip_silently
+    from polyrhythm.parts import staleness as staleness
     from polyrhythm.parts import step_decay as step_decay
     from polyrhythm.parts import steps as steps
     from polyrhythm.parts import stop_on_drift as stop_on_drift
@@ -108,6 +122,7 @@ if TYPE_CHECKING:
     from polyrhythm.parts import when_all as when_all
     from polyrhythm.recipe import Recipe as Recipe
     from polyrhythm.runs import Run as Run
+    from polyrhythm.runs import compare as compare
     from polyrhythm.session import run as run
     from polyrhythm.tasks import task as task
 
@@ -119,21 +134,22 @@ _HOMES = {
     "polyrhythm.expert": "train_expert",
     "polyrhythm.fleet": "Fleet",
     "polyrhythm.recipe": "Recipe",
-    "polyrhythm.runs": "Run",
+    "polyrhythm.runs": "Run compare",
     "polyrhythm.session": "run",
     "polyrhythm.tasks": "task",
     "polyrhythm.papers": (
-        "alt cc_fedadagrad cc_fedadam cc_fedams cc_fedavg cc_fedsgd cc_fedyogi ccfl centralised curriculum_fl "
-        "fedadagrad fedadam fedams fedavg fedavgm fedcl feddyn fednova fedprox fedyogi local_only moon scaffold "
-        "vrl_sgd"
+        "afl alt cc_fedadagrad cc_fedadam cc_fedams cc_fedavg cc_fedsgd cc_fedyogi ccfl centralised curriculum_fl "
+        "fedadagrad fedadam fedams fedasync fedavg fedavgm fedbuff fedcl feddyn fednova fedprox fedyogi local_only "
+        "mifa moon oort power_of_choice scaffold tifl vrl_sgd"
     ),
     "polyrhythm.parts": (
-        "budget_steps buffer by_samples client_curriculum constant control_variates cosine critical_periods "
-        "curriculum deadline dynamic_regularisation epochs equal exponential local_adam local_sgd min_reports "
-        "model_contrast normalised_averaging on_arrival over_select per_step power prox random_epochs "
-        "random_resize rolling sampled_staleness server_adagrad server_adam server_amsgrad server_momentum "
-        "server_sgd server_yogi shuffled skip_and_estimate skip_and_resend_model skip_silently step_decay steps "
-        "stop_on_drift sweep time_out uniform variance_reduction when_all"
+        "budget_steps buffer by_samples client_curriculum compress_int8 compress_top_k constant control_variates "
+        "cosine critical_periods curriculum deadline dynamic_regularisation epochs equal exponential from_current "
+        "local_adam local_sgd lossless memory min_reports model_contrast normalised_averaging on_arrival over_select "
+        "partial_work per_step power prox random_epochs random_resize rolling sampled_staleness server_adagrad "
+        "server_adam server_amsgrad server_momentum server_sgd server_yogi shuffled skip_and_estimate "
+        "skip_and_resend_model skip_silently staleness step_decay steps stop_on_drift sweep time_out uniform "
+        "variance_reduction when_all"
     ),
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names.split()}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import final
 
 import numpy as np
@@ -16,6 +16,8 @@ from polyrhythm.streams import stream
 from polyrhythm.tasks import Tally
 
 Metrics = dict[str, float]
+GROUP_SAMPLES = 1000
+"""Training samples of a group that are measured on where no client has a test of its own."""
 
 
 @final
@@ -36,6 +38,8 @@ class Evaluator:
         if federation.local_tests is not None:
             own = federation.local_tests
             self._clients = {c: Holding(own.samples, own.indices(c)) for c in np.flatnonzero(own.sizes).tolist()}
+        self._groups = {name: members.tolist() for name, members in experiment.groups.items()}
+        self._of_groups = {} if self._clients else self._training_data_of_groups(experiment)
         self._train = None
         wanted = min(experiment.evaluation.train_samples, len(federation.shares.order))
         if wanted:
@@ -54,21 +58,54 @@ class Evaluator:
         """On a fixed sample of all clients' training data; None if none was asked for."""
         return None if self._train is None else self._engine.evaluate(model, self._train)
 
-    def clients(self, model_of: Callable[[int], Model]) -> Metrics | None:
-        """On the clients' own test samples: `..._pooled` over all samples, `..._mean` over clients; None without.
+    def own_tests(self, model_of: Callable[[int], Model]) -> dict[int, Tally]:
+        """What the task counts on each client's own test samples; empty if there are none.
 
         Args:
             model_of: the model that a client uses.
         """
-        if not self._clients:
+        return {client: self._engine.tally(model_of(client), own) for client, own in self._clients.items()}
+
+    def over_clients(self, own: Mapping[int, Tally]) -> Metrics | None:
+        """From the clients' own tests: `..._pooled` over all samples, `..._mean` over clients; None without."""
+        if not own:
             return None
-        tallies = [self._engine.tally(model_of(client), own) for client, own in self._clients.items()]
-        total = Tally()
-        for tally in tallies:
-            total = total + tally
-        single = [self._task.read(tally) for tally in tallies]
-        pooled = {f"{name}_pooled": value for name, value in self._task.read(total).items()}
+        single = [self._task.read(tally) for tally in own.values()]
+        pooled = {f"{name}_pooled": value for name, value in self._task.read(_sum(own.values())).items()}
         return pooled | {f"{name}_mean": value for name, value in mean_metrics(single).items()}
+
+    def over_groups(self, own: Mapping[int, Tally], model: Model) -> Metrics | None:
+        """For each group of like devices, pooled: on its clients' own tests, else on a sample of its training data.
+
+        Args:
+            own: what `own_tests` gave: each client's, under the model that it uses.
+            model: the global model, for the training data.
+        """
+        tallies = {name: _sum(own[c] for c in members if c in own) for name, members in self._groups.items()}
+        if not own:
+            tallies = {name: self._engine.tally(model, data) for name, data in self._of_groups.items()}
+        read = {name: self._task.read(tally) for name, tally in tallies.items() if tally.count}
+        found = {
+            f"{n.replace(' ', '_')}_{what}": value for n, metrics in read.items() for what, value in metrics.items()
+        }
+        return found or None
+
+    def _training_data_of_groups(self, experiment: Experiment) -> dict[str, Holding]:
+        """A sample of each group's training data, drawn once."""
+        federation, most = experiment.federation, experiment.evaluation.train_samples or GROUP_SAMPLES
+        found = {}
+        for name, members in self._groups.items():
+            held = torch.cat([federation.indices(client) for client in members])
+            drawn = stream(experiment.seed, "sample", "group", name).permutation(len(held))[:most]
+            found[name] = Holding(federation.train, held[torch.from_numpy(np.sort(drawn))])
+        return found
+
+
+def _sum(tallies: Iterable[Tally]) -> Tally:
+    total = Tally()
+    for tally in tallies:
+        total = total + tally
+    return total
 
 
 def mean_metrics(many: list[Metrics]) -> Metrics:

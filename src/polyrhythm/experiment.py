@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, final
@@ -20,7 +20,8 @@ from polyrhythm.data.partitions import Difficulty
 from polyrhythm.difficulty import checked, expert_losses, foreign
 from polyrhythm.engines.choosing import ENGINES, Asked, Chosen, choose
 from polyrhythm.errors import UserError, unknown
-from polyrhythm.fleet import Fleet, World
+from polyrhythm.fleet import Fleet, Place, World
+from polyrhythm.footprint import least_memory
 from polyrhythm.models.building import build
 from polyrhythm.models.catalogue import Builder
 from polyrhythm.models.probing import output_shape
@@ -65,10 +66,13 @@ class Evaluation(Settings):
         every: versions between evaluations; the first and the last are always evaluated.
         train_samples: how many training samples, drawn once over all clients, the global model is also measured on; 0
             for none.
+        groups: whether it is also measured for each group of like devices, such as a tier: on the own tests of the
+            group's clients, or where there are none on `train_samples` (1,000 if that is 0) of its training samples.
     """
 
     every: Count = 1
     train_samples: int = 0
+    groups: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -133,6 +137,8 @@ class Experiment:
         _check_expert(self)
         _check_score(self)
         self.recipe.whole()
+        _check_arrivals(self)
+        _check_groups(self)
         if self.recipe.regime == "centralised":
             object.__setattr__(self, "federation", _pooled(self.federation))
         if not self.federation.sizes.any():
@@ -211,47 +217,84 @@ class Experiment:
             horizon=self.rounds,
             seed=self.seed,
             budgets=self.fleet.budgets,
+            eligible=len(self.eligible()),
         )
 
     def world(self) -> World:
         """The fleet at the beginning of a run."""
         federation = self.federation
-        return World(self.fleet, federation.clients, self.seed, self.eligible().tolist(), self._labels())
-
-    def _labels(self) -> Callable[[int], np.ndarray] | None:
-        """Gives the share of each class in a client's samples, where samples have a class."""
-        targets = self.federation.train.targets
-        if targets.dtype != torch.int64 or targets.dim() != 1:
-            return None
-
-        def shares(client: int) -> np.ndarray:
-            found = targets[torch.as_tensor(self.federation.indices(client))]
-            counts = torch.bincount(found, minlength=self.federation.outputs).double().numpy()
-            return np.asarray(counts / max(1.0, counts.sum()))
-
-        return shares
+        held, labels = federation.sizes.tolist(), federation.label_shares()
+        return World(self.fleet, federation.clients, self.seed, self.eligible().tolist(), labels, held)
 
     def data_of(self, client: int) -> Holding:
         """One client's training samples."""
         return Holding(self.federation.train, self.federation.indices(client), self.scores)
 
     def eligible(self) -> np.ndarray:
-        """The clients that hold data, in order, int64."""
-        return np.flatnonzero(self.federation.sizes)
+        """The clients that can be invited: they hold data, and their devices what a visit needs; in order, int64.
+
+        Raises:
+            UserError: no device has enough memory.
+        """
+        return self._eligible
+
+    @functools.cached_property
+    def _eligible(self) -> np.ndarray:
+        holding, devices = np.flatnonzero(self.federation.sizes), self.fleet.devices
+        if not devices.bounded:
+            return holding
+        needed, place = self.memory_needed, Place(population=self.federation.clients, seed=self.seed)
+        memory = [devices.device(place, int(client)).memory for client in holding]
+        able = np.array([m is None or m >= needed for m in memory])
+        if not able.any():
+            raise UserError(
+                f"the most memory that any device has is {max(m for m in memory if m is not None):,.0f} bytes",
+                expected=f"at least {needed:,} bytes, which a visit with {self.recipe.title} needs for vectors alone",
+                why="no client could take part",
+                fix="give devices more memory, or use a smaller model, plain local_sgd, or a method with less memory",
+            )
+        return np.asarray(holding[able])
+
+    @functools.cached_property
+    def memory_needed(self) -> int:
+        """What a visit needs in bytes, at the very least."""
+        return least_memory(self.recipe, self.chosen.engine.layout)
+
+    @functools.cached_property
+    def groups(self) -> Mapping[str, np.ndarray]:
+        """The clients that hold data by group of like devices, where results by group are asked for; else empty."""
+        if not self.evaluation.groups:
+            return {}
+        world, found = self.world(), dict[str, list[int]]()
+        for client in self.eligible().tolist():
+            found.setdefault(world.device(client).group, []).append(client)
+        return {name: np.array(found[name]) for name in sorted(found) if name}
 
     def notices(self) -> tuple[str, ...]:
         """What a reader of the results should know."""
         notes = [*self.federation.notes, *self.recipe.notices]
         asked, there = self.recipe.participation.size, len(self.eligible())
+        without = int(np.count_nonzero(self.federation.sizes)) - there
         if asked > there:
-            they = "1 client holds data: it takes" if there == 1 else f"{there} clients hold data: all of them take"
+            one, some = ("can be invited",) * 2 if without else ("holds data", "hold data")
+            they = f"1 client {one}: it takes" if there == 1 else f"{there} clients {some}: all of them take"
             notes.append(f"cohort {asked}, but {they} part in every version")
+        if without:
+            one, some = "client is never invited: its device has", "clients are never invited: their devices have"
+            notes.append(
+                f"{without:,} {one if without == 1 else some} less memory than the {self.memory_needed:,} bytes that a "
+                "visit needs at least"
+            )
+        if self.fleet.arrivals is not None and self.recipe.participation.invites:
+            notes.append("clients come by themselves, but this recipe does not wait for them: it invites whom it wants")
         single = int(np.count_nonzero(self.federation.sizes == 1))
         if single and self.chosen.engine.single_sample_fails:
             notes.append(
                 f"{single:,} of {self.federation.clients:,} clients hold a single sample, which BatchNorm cannot train "
                 "on: what they report does not count"
             )
+        if self.groups and self.federation.local_tests is None:
+            notes.append("results by group are on training data, since no client has test samples of its own")
         return (*notes, *self._about_engine(), *self._about_expert())
 
     def _about_engine(self) -> tuple[str, ...]:
@@ -361,6 +404,25 @@ def _check_end(experiment: Experiment) -> None:
         )
 
 
+def _check_groups(experiment: Experiment) -> None:
+    if not experiment.evaluation.groups:
+        return
+    if not experiment.groups:
+        raise UserError(
+            f"evaluation: groups = True with the devices {experiment.fleet.devices.label()}",
+            expected="a fleet whose devices are in groups",
+            why="the model is measured for each group, and here there are none",
+            fix='fleet="tiers", or groups=false',
+        )
+    if experiment.recipe.regime == "local" and experiment.federation.local_tests is None:
+        raise UserError(
+            f"evaluation: groups = True with {experiment.recipe.title} and no tests of the clients' own",
+            expected="test samples at the clients",
+            why="every client uses a model of its own here, which would be measured on the data it was trained on",
+            fix="local_test=0.2, or groups=false",
+        )
+
+
 def _told(expert: Path | str | np.ndarray | None) -> str | None:
     """An expert as plain data; losses by their digest."""
     if isinstance(expert, np.ndarray):
@@ -380,6 +442,17 @@ def _check_expert(experiment: Experiment) -> None:
         fix="train one: polyrhythm expert --data … --model … -o expert.safetensors; then give "
         "expert=expert.safetensors, or choose other scores, such as global or measured",
     )
+
+
+def _check_arrivals(experiment: Experiment) -> None:
+    recipe, fleet = experiment.recipe, experiment.fleet
+    if not recipe.participation.invites and fleet.arrivals is None and fleet.everybody_is_there:
+        raise UserError(
+            f"{recipe.title} with a fleet in which everybody is always there",
+            expected="a fleet whose clients come by themselves, or that come and go",
+            why="on_arrival invites nobody: it waits for clients that come, and none ever would",
+            fix="pipe arrivals onto the fleet, such as poisson(rate=0.001), or an availability, such as markov",
+        )
 
 
 def _check_score(experiment: Experiment) -> None:

@@ -32,6 +32,11 @@ class Cost:
     forward: int
     training: int
 
+    @property
+    def backward(self) -> int:
+        """The gradient of every trainable parameter alone."""
+        return self.training - self.forward
+
 
 def count(model: nn.Module, inputs: Tensor, loss: Callable[[Tensor], Tensor]) -> Cost:
     """Counts what one sample costs, by running a copy of the model on a small batch on the CPU.

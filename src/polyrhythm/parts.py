@@ -8,6 +8,9 @@ from polyrhythm.schedules import Exponential as exponential
 from polyrhythm.schedules import Power as power
 from polyrhythm.schedules import StepDecay as step_decay
 from polyrhythm.slots.client_curriculum import ClientCurriculum as client_curriculum
+from polyrhythm.slots.compression import Int8 as compress_int8
+from polyrhythm.slots.compression import Lossless as lossless
+from polyrhythm.slots.compression import TopK as compress_top_k
 from polyrhythm.slots.correction import ControlVariates as control_variates
 from polyrhythm.slots.correction import DynamicRegularisation as dynamic_regularisation
 from polyrhythm.slots.correction import ModelContrast as model_contrast
@@ -15,10 +18,15 @@ from polyrhythm.slots.correction import Prox as prox
 from polyrhythm.slots.correction import VarianceReduction as variance_reduction
 from polyrhythm.slots.critical import CriticalPeriods as critical_periods
 from polyrhythm.slots.critical import RandomResize as random_resize
+from polyrhythm.slots.from_current import FromCurrent as from_current
+from polyrhythm.slots.memory import Memory as memory
+from polyrhythm.slots.oort import Oort as oort
 from polyrhythm.slots.order import Curriculum as curriculum
 from polyrhythm.slots.order import Shuffled as shuffled
+from polyrhythm.slots.partial import PartialWork as partial_work
 from polyrhythm.slots.participation import Sweep as sweep
 from polyrhythm.slots.participation import Uniform as uniform
+from polyrhythm.slots.power_of_choice import PowerOfChoice as power_of_choice
 from polyrhythm.slots.release import Buffer as buffer
 from polyrhythm.slots.release import Deadline as deadline
 from polyrhythm.slots.release import MinReports as min_reports
@@ -39,10 +47,12 @@ from polyrhythm.slots.skipping import SkipAndResendModel as skip_and_resend_mode
 from polyrhythm.slots.skipping import SkipSilently as skip_silently
 from polyrhythm.slots.staleness import SampledStaleness as sampled_staleness
 from polyrhythm.slots.stopping import StopOnDrift as stop_on_drift
+from polyrhythm.slots.tifl import Tifl as tifl
 from polyrhythm.slots.weighing import BySamples as by_samples
 from polyrhythm.slots.weighing import Equal as equal
 from polyrhythm.slots.weighing import NormalisedAveraging as normalised_averaging
 from polyrhythm.slots.weighing import PerStep as per_step
+from polyrhythm.slots.weighing import Staleness as staleness
 from polyrhythm.slots.work import Epochs as epochs
 from polyrhythm.slots.work import RandomEpochs as random_epochs
 from polyrhythm.slots.work import Steps as steps
@@ -52,6 +62,8 @@ __all__ = [
     "buffer",
     "by_samples",
     "client_curriculum",
+    "compress_int8",
+    "compress_top_k",
     "constant",
     "control_variates",
     "cosine",
@@ -62,15 +74,21 @@ __all__ = [
     "epochs",
     "equal",
     "exponential",
+    "from_current",
     "local_adam",
     "local_sgd",
+    "lossless",
+    "memory",
     "min_reports",
     "model_contrast",
     "normalised_averaging",
     "on_arrival",
+    "oort",
     "over_select",
+    "partial_work",
     "per_step",
     "power",
+    "power_of_choice",
     "prox",
     "random_epochs",
     "random_resize",
@@ -86,10 +104,12 @@ __all__ = [
     "skip_and_estimate",
     "skip_and_resend_model",
     "skip_silently",
+    "staleness",
     "step_decay",
     "steps",
     "stop_on_drift",
     "sweep",
+    "tifl",
     "time_out",
     "uniform",
     "variance_reduction",

@@ -11,6 +11,7 @@ import dataclasses
 import functools
 import hashlib
 import itertools
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal, final
@@ -19,6 +20,8 @@ from polyrhythm.errors import UserError
 from polyrhythm.optimisers import LocalOptimiser, LocalSgd
 from polyrhythm.schedules import Constant, Schedule
 from polyrhythm.settings import Count, Settings, canonical_json
+from polyrhythm.slots.budgets import HAIR
+from polyrhythm.slots.compression import Compression, Lossless, Lossy
 from polyrhythm.slots.correction import (
     ControlVariates,
     Correction,
@@ -27,16 +30,19 @@ from polyrhythm.slots.correction import (
     VarianceReduction,
 )
 from polyrhythm.slots.critical import CriticalPeriods, RandomResize
+from polyrhythm.slots.from_current import FromCurrent
 from polyrhythm.slots.mechanism import Mechanism, Need
+from polyrhythm.slots.memory import Memory
 from polyrhythm.slots.order import Order, Shuffled
+from polyrhythm.slots.partial import PartialWork
 from polyrhythm.slots.participation import Participation, Uniform
 from polyrhythm.slots.release import Deadline, MinReports, OverSelect, ReleasePolicy, TimeOut, WhenAll
-from polyrhythm.slots.rolling import Rolling
+from polyrhythm.slots.rolling import OnArrival, Rolling
 from polyrhythm.slots.server_step import ServerStep, Sgd
 from polyrhythm.slots.skipping import BudgetSteps, SkipAndResendModel, Skipping
 from polyrhythm.slots.staleness import SampledStaleness
 from polyrhythm.slots.stopping import StopOnDrift
-from polyrhythm.slots.weighing import BySamples, PerStep, Scaling, Sharing
+from polyrhythm.slots.weighing import BySamples, Equal, PerStep, Scaling, Sharing
 from polyrhythm.slots.work import Epochs, Work
 from polyrhythm.slots.wrapping import Wrapping
 
@@ -58,6 +64,7 @@ class Recipe(Settings):
         scalings: by how much updates are scaled; they multiply.
         release: when the server steps.
         server_step: how it steps.
+        compression: how updates travel to the server.
         optimiser: the local optimiser.
         schedule: of the local learning rate.
         batch: samples per local step; None is all of a client's samples.
@@ -79,6 +86,7 @@ class Recipe(Settings):
     scalings: tuple[Scaling, ...] = ()
     release: ReleasePolicy = WhenAll()
     server_step: ServerStep = Sgd()
+    compression: Compression = Lossless()
     optimiser: LocalOptimiser = LocalSgd()
     schedule: Schedule = Constant()
     batch: Count | None = 10
@@ -94,11 +102,13 @@ class Recipe(Settings):
     def __or__(self, part: object) -> Recipe:
         """This recipe with one more part."""
         if isinstance(part, Recipe):
+            of_that_name = part.title in {own.label() for own in part.parts()}
             raise UserError(
                 f"a whole recipe ({part.title}) on the right of a pipe",
                 expected="one part, such as prox(mu=0.01) or server_adam(lr=0.01)",
                 why="a recipe answers every question, so nothing of what stands on the left would remain",
-                fix=f"start from {part.title} and pipe the parts of {self.title} onto it",
+                fix=f"start from {part.title} and pipe the parts of {self.title} onto it"
+                + (f"; or pipe the part of that name, in Python pr.parts.{part.title}()" if of_that_name else ""),
             )
         title = f"{self.title} | {part.label()}" if isinstance(part, Settings) else self.title
         if isinstance(part, Correction):
@@ -154,6 +164,7 @@ class Recipe(Settings):
             *self.scalings,
             self.release,
             self.server_step,
+            self.compression,
         )
         keyed: dict[str, Mechanism] = {}
         for part in slots:
@@ -198,6 +209,11 @@ class Recipe(Settings):
             asked.add("previous")
         return frozenset(asked)
 
+    def rate(self, version: int, horizon: int | None) -> float:
+        """The local learning rate of the first step of a visit to a version."""
+        factor = self.schedule.factor(version, horizon) if self.schedule.unit == "version" else 1.0
+        return self.optimiser.lr * factor
+
     @functools.cached_property
     def digest(self) -> str:
         """SHA-256 over every setting that can change a number; the same for the same method, however it was built."""
@@ -216,6 +232,7 @@ _SINGLE: dict[str, type[Settings]] = {
     "sharing": Sharing,
     "release": ReleasePolicy,
     "server_step": ServerStep,
+    "compression": Compression,
     "optimiser": LocalOptimiser,
     "schedule": Schedule,
 }
@@ -279,14 +296,17 @@ def _no_scaling_twice(recipe: Recipe) -> None:
             )
 
 
+_OF_A_RELEASE = (
+    *(ControlVariates, VarianceReduction, DynamicRegularisation),
+    *(FromCurrent, Lossy, Memory, Scaling, Skipping, StopOnDrift),
+)
+
+
 def _local_regime_shares_nothing(recipe: Recipe) -> None:
     if recipe.regime != "local":
         return
     shared = [
-        m.label()
-        for m in recipe.parts()
-        if isinstance(m, (ControlVariates, VarianceReduction, DynamicRegularisation, Scaling, Skipping, StopOnDrift))
-        or (isinstance(m, ServerStep) and m != Sgd())
+        m.label() for m in recipe.parts() if isinstance(m, _OF_A_RELEASE) or (isinstance(m, ServerStep) and m != Sgd())
     ]
     if shared:
         raise UserError(
@@ -303,14 +323,18 @@ def _one_policy_of_a_kind(recipe: Recipe) -> None:
         (Skipping, "whether a client skips"),
         (StopOnDrift, "when a client stops"),
         (BudgetSteps, "by how much steps are cut"),
+        (PartialWork, "by when a client sends what it has"),
         (CriticalPeriods, "how large the cohort is"),
         (RandomResize, "how large the cohort is"),
         (SampledStaleness, "which version a client works on"),
         (Rolling, "how many are at work"),
+        (OnArrival, "how many are at work"),
         (Deadline, "when a version ends at the latest"),
         (OverSelect, "how many more are invited"),
         (MinReports, "how many updates a version needs"),
         (TimeOut, "how long a visit may take"),
+        (FromCurrent, "from where an update is measured"),
+        (Memory, "which updates the server steps on"),
     )
     decided: dict[str, str] = {}
     for part in recipe.parts():
@@ -354,6 +378,16 @@ def _last_model_has_no_steps(recipe: Recipe) -> None:
         )
 
 
+def _a_model_is_sent_whole(recipe: Recipe) -> None:
+    if isinstance(recipe.compression, Lossy) and any(isinstance(p, SkipAndResendModel) for p in recipe.parts()):
+        raise UserError(
+            f"{recipe.compression.label()} with skip_and_resend_model",
+            expected="skip_and_estimate, whose movement is what the client has sent before",
+            why="compressed, the way from the received model to an old one would not lead there",
+            fix=f"use skip_and_estimate or skip_silently, or leave {recipe.compression.label()} out",
+        )
+
+
 def _places_are_filled_for_a_buffer(recipe: Recipe) -> None:
     if not recipe.participation.fills_places:
         return
@@ -365,12 +399,67 @@ def _places_are_filled_for_a_buffer(recipe: Recipe) -> None:
             why="somebody is always at work, so that the server would never step",
             fix=f"pipe buffer(size=5) onto the recipe, or leave {filling} out",
         )
-    if recipe.release.surplus != 1:
+
+
+def _rounds_are_over_selected(recipe: Recipe) -> None:
+    if not any(isinstance(p, OverSelect) for p in recipe.parts()):
+        return
+    filling = (p.label() for p in recipe.participation.parts() if getattr(p, "fills_places", False))
+    other = next(filling, _base(recipe.release).label() if recipe.release.carries_over else None)
+    if other is not None:
         raise UserError(
-            f"{filling} with over_select",
+            f"{other} with over_select",
             expected="one of the two",
-            why="over-selection gives up whom a round does not need, and there are no rounds here",
-            fix=f"leave over_select out, or {filling}",
+            why="over-selection gives up whom a round does not need, and there are no rounds here: late updates count",
+            fix=f"leave over_select out, or {other}",
+        )
+
+
+def _nobody_else_changes_the_mean_of_all(recipe: Recipe) -> None:
+    if not any(isinstance(p, Memory) for p in recipe.parts()):
+        return
+    neutral = (Mechanism.before_step, Wrapping.before_step, Memory.before_step)
+    other = next((p for p in recipe.parts() if type(p).before_step not in neutral), None)
+    if other is not None:
+        raise UserError(
+            f"memory with {other.label()}",
+            expected="one of the two",
+            why=f"memory steps on the last update of every client, and {other.label()} changes the mean of a release",
+            fix=f"leave memory out, or {other.label()}",
+        )
+
+
+def _memory_is_of_clients(recipe: Recipe) -> None:
+    if any(isinstance(p, Memory) for p in recipe.parts()) and not isinstance(recipe.sharing, Equal):
+        raise UserError(
+            f"memory with {recipe.sharing.label()}",
+            expected="clients that weigh equally",
+            why="the mean is over all clients, and how much data those have that were not heard yet nobody has said",
+            fix="pipe equal onto the recipe as well",
+        )
+
+
+def _nobody_is_called(recipe: Recipe) -> None:
+    sizing = [p.label() for p in recipe.parts() if isinstance(p, (CriticalPeriods, RandomResize))]
+    if sizing and not recipe.participation.invites:
+        raise UserError(
+            f"{sizing[0]} with on_arrival",
+            expected="a participation that invites, such as rolling(concurrency=10)",
+            why="it decides how many are invited, and here nobody is",
+            fix=f"leave {sizing[0]} out, or on_arrival",
+        )
+
+
+def _enough_can_report(recipe: Recipe) -> None:
+    part, least = recipe.participation, recipe.release.least
+    most = math.ceil(part.size * recipe.release.surplus - HAIR)
+    grows = any(isinstance(p, (CriticalPeriods, RandomResize)) for p in recipe.parts())
+    if least > most and not part.fills_places and not grows:
+        raise UserError(
+            f"min_reports(count={least}) where a version invites {most}",
+            expected=f"{most} or fewer",
+            why="every version would be skipped, and the model would stay as it is",
+            fix=f"min_reports(count={most}), or a larger cohort",
         )
 
 
@@ -381,8 +470,16 @@ _RULES: tuple[Callable[[Recipe], None], ...] = (
     _local_regime_shares_nothing,
     _one_policy_of_a_kind,
     _last_model_has_no_steps,
+    _a_model_is_sent_whole,
     _turns_are_the_servers,
+    _nobody_else_changes_the_mean_of_all,
+    _nobody_is_called,
 )
 # What the next part on the pipe may still put right, so it is asked of the whole.
-_RULES_OF_THE_WHOLE = (_places_are_filled_for_a_buffer,)
+_RULES_OF_THE_WHOLE = (
+    _places_are_filled_for_a_buffer,
+    _rounds_are_over_selected,
+    _memory_is_of_clients,
+    _enough_can_report,
+)
 _DEFAULTS = {f.name: f.default for f in dataclasses.fields(Recipe)}

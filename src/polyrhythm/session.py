@@ -6,7 +6,6 @@ import contextlib
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, final
 
@@ -21,8 +20,18 @@ from polyrhythm.errors import PolyrhythmError
 from polyrhythm.evaluation import Evaluator, Metrics, averaged
 from polyrhythm.experiment import Experiment
 from polyrhythm.flops import Cost, count
+from polyrhythm.runs.ledger import Ledger
 from polyrhythm.runs.recorder import Recorder
-from polyrhythm.runs.records import Observer, Plan, RunStatus, VersionRecord, VisitRecord, VisitStatus
+from polyrhythm.runs.records import (
+    AnswerRecord,
+    HearsAnswers,
+    Observer,
+    Plan,
+    RunStatus,
+    VersionRecord,
+    VisitRecord,
+    VisitStatus,
+)
 from polyrhythm.runs.run import Run
 from polyrhythm.runs.summary import Summary, model_digest
 from polyrhythm.slots.mechanism import Model
@@ -92,32 +101,12 @@ def in_words(error: BaseException) -> str:
 
 
 @final
-@dataclass
-class _Totals:
-    """What has been counted since the start."""
-
-    updates: int = 0
-    steps: int = 0
-    samples: int = 0
-    flops: int = 0
-    up: int = 0
-    down: int = 0
-
-    def add(self, record: VisitRecord) -> None:
-        self.updates += record.status == "trained"
-        self.steps += record.steps
-        self.samples += record.samples
-        self.flops += record.flops
-        self.up += record.bytes_up
-        self.down += record.bytes_down
-
-
-@final
 class _Session:
     """One run in progress."""
 
     def __init__(self, experiment: Experiment, observers: Sequence[Observer]) -> None:
         self.experiment, self.observers = experiment, observers
+        self.clerks = [observer for observer in observers if isinstance(observer, HearsAnswers)]
         self.engine = experiment.chosen.engine
         self.initial = self.engine.initial()
         self.evaluator = Evaluator(experiment, self.engine)
@@ -142,7 +131,7 @@ class _Session:
             parameters=self.engine.layout.parameters,
             clients=experiment.federation.clients,
         )
-        self.totals = _Totals()
+        self.ledger = Ledger(len(experiment.eligible()))
         self.server: ServerState | None = None
         self._silent = 0  # clients that said so since the last version
         self._summary = Summary(self.plan)
@@ -150,15 +139,19 @@ class _Session:
 
     def go(self) -> str:
         """The whole run; gives the reason why it ended."""
-        for moment in self.driver.moments(self.initial):
-            self.server = moment.turn.state
+        for number, moment in enumerate(self.driver.moments(self.initial)):
+            before, self.server = self.server, moment.turn.state
+            self._log(number, moment)
             if moment.report is not None and moment.assignment is not None:
-                record = self._visit(moment, moment.assignment, moment.report)
-                self.totals.add(record)
-                self._silent += moment.report.substitute == "silence"
+                late = before is not None and bool(before.flights[moment.assignment.dispatch].given_up)
+                record = self._visit(moment, moment.assignment, moment.report, late=late)
+                silent = moment.report.substitute == "silence"
+                self._silent += silent
+                self.ledger.heard(record, counts=record.status in ("trained", "skipped") and not silent)
                 for observer in self.observers:
                     observer.visit(record)
-            if moment.report is None or moment.turn.released is not None:
+            if number == 0 or moment.turn.released is not None:
+                self.ledger.released(moment.time)
                 reason = self._end_without_looking(moment)
                 version = self._version(moment, evaluate=bool(reason))
                 self._silent = 0
@@ -168,36 +161,55 @@ class _Session:
                 reason = reason or self._good_enough(version)
                 if reason:
                     return reason
+            self.ledger.sent((a.client for a in moment.turn.assignments), moment.time)
         return "all rounds made"
 
     def summary(self) -> dict[str, Any]:
         """The summary so far."""
         return self._summary.fields(digest=self._digest(), wall_seconds=time.perf_counter() - self._started)
 
-    def _visit(self, moment: Moment, assignment: Assignment, report: Report) -> VisitRecord:
-        verdict = moment.turn.verdict
-        accepted = verdict is None or verdict.accepted
-        done: VisitStatus = "measured" if report.kind == "measure" else "trained" if report.fresh else "skipped"
+    def _log(self, number: int, moment: Moment) -> None:
+        """Tells whoever keeps them what the server asked of the roster in this event."""
+        for place, answer in enumerate(moment.answers if self.clerks else ()):
+            clients = None if answer.question == "all" else answer.clients
+            record = AnswerRecord(event=number, place=place, question=answer.question, clients=clients)
+            for clerk in self.clerks:
+                clerk.answer(record)
+
+    def _visit(self, moment: Moment, assignment: Assignment, report: Report, *, late: bool) -> VisitRecord:
+        verdict, spent = moment.turn.verdict, moment.spent
+        lost, accepted = isinstance(moment.event, Lost), verdict is None or verdict.accepted
+        status: VisitStatus = "measured" if report.kind == "measure" else "trained" if report.fresh else "skipped"
+        if lost or not accepted:
+            status = "lost" if lost else "late" if late else "dropped"
         reason = "" if verdict is None else verdict.reason
+        update = None if lost else report.update
         return VisitRecord(
             dispatch=report.dispatch,
             client=report.client,
             version=report.version,
             visit=report.visit,
-            status="lost" if isinstance(moment.event, Lost) else done if accepted else "dropped",
+            status=status,
             reason=reason or _SUBSTITUTES[report.substitute].format(age=report.age),
-            steps=report.steps if report.fresh else 0,
-            epochs=report.samples / report.held if report.held else 0.0,
-            samples=report.samples,
+            steps=int(moment.done * report.steps) if report.fresh else 0,
+            epochs=moment.done * report.samples / report.held if report.held else 0.0,
+            samples=int(moment.done * report.samples),
             held=report.held,
-            forward_samples=report.forward_samples,
-            loss=report.loss,
-            update_norm=None if report.update is None else float(torch.linalg.vector_norm(report.update)),
-            bytes_down=moment.spent.bytes_down,
-            bytes_up=moment.spent.bytes_up,
-            flops=moment.spent.flops,
+            forward_samples=int(moment.done * report.forward_samples),
+            gradient_samples=int(moment.done * report.gradient_samples),
+            loss=None if lost else report.loss,
+            update_norm=None if update is None else float(torch.linalg.vector_norm(update)),
+            bytes_down=spent.bytes_down,
+            bytes_up=spent.bytes_up,
+            flops=spent.flops,
+            forward_flops=spent.forward_flops,
+            backward_flops=spent.backward_flops,
+            joules=spent.joules,
             started=moment.time - report.duration,
             finished=moment.time,
+            down_seconds=spent.down,
+            compute_seconds=spent.compute,
+            up_seconds=spent.up,
             measures={**report.measures, "age": report.age} if report.substitute else report.measures,
         )
 
@@ -207,7 +219,8 @@ class _Session:
         refused = released.refused if released is not None else ()
         every = self.experiment.evaluation.every
         look = evaluate or state.version % every == 0
-        totals = self.totals
+        own = self.evaluator.own_tests(self._model_of()) if look else {}
+        stale = _staleness(state.version, reports)
         return VersionRecord(
             version=state.version,
             time=moment.time,
@@ -220,13 +233,11 @@ class _Session:
             test=self._measure(self.evaluator.test) if look else None,
             validation=self._measure(self.evaluator.validation) if look else None,
             train=self._measure(self.evaluator.train) if look else None,
-            clients=self.evaluator.clients(self._model_of()) if look else None,
-            client_updates=totals.updates,
-            local_steps=totals.steps,
-            samples=totals.samples,
-            flops=totals.flops,
-            bytes_up=totals.up,
-            bytes_down=totals.down,
+            clients=self.evaluator.over_clients(own) if look else None,
+            groups=self.evaluator.over_groups(own, self._global_model()) if look else None,
+            staleness_mean=math.fsum(stale) / len(stale) if stale else None,
+            staleness_max=max(stale, default=None),
+            **self.ledger.totals(moment.time),
             note=released.note if released is not None else "",
             measures=self._measures(state),
         )
@@ -246,8 +257,8 @@ class _Session:
             return "all rounds made"
         if until.time is not None and moment.time >= until.time:
             return f"{until.time:g} virtual seconds have passed"
-        if until.updates is not None and self.totals.updates >= until.updates:
-            return f"{self.totals.updates} client updates were made"
+        if until.updates is not None and self.ledger.client_updates >= until.updates:
+            return f"{self.ledger.client_updates} client updates were made"
         return ""
 
     def _good_enough(self, version: VersionRecord) -> str:
@@ -306,6 +317,11 @@ _SUBSTITUTES = {
     "model": "its model of {age} versions ago was used",
     "silence": "silent",
 }
+
+
+def _staleness(version: int, reports: Sequence[Report]) -> list[int]:
+    """Versions that each update of a version is behind the model that it was added to."""
+    return [version - 1 - report.version for report in reports]
 
 
 def _mean_loss(reports: Sequence[Report]) -> float | None:

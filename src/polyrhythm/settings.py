@@ -8,6 +8,7 @@ import re
 import typing
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from annotated_types import Ge, Gt, Le, Lt
@@ -69,6 +70,8 @@ def _plain(value: Any) -> Any:
         return [_plain(v) for v in value]
     if isinstance(value, Mapping):
         return {str(k): _plain(v) for k, v in value.items()}
+    if isinstance(value, Path):
+        return value.as_posix()
     # 1 and 1.0 mean the same setting, so they must give the same digest.
     return int(value) if isinstance(value, float) and value.is_integer() else value
 

@@ -9,9 +9,10 @@ This module and `seeded_torch` are the only places that make or seed a generator
 
 from __future__ import annotations
 
+import bisect
 import contextlib
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Literal, Protocol, final
 
 import numpy as np
@@ -77,6 +78,49 @@ class FewIntegers:
         text = (self._key + (self._count << 128)).to_bytes(24, "little")
         self._count += 1
         return low + int.from_bytes(hashlib.sha256(text).digest()[:12], "little") % (high - low)
+
+
+def proportionally(
+    sums: Sequence[float],
+    generator: np.random.Generator,
+    wanted: Callable[[int], bool] = lambda place: True,
+    among: int | None = None,
+) -> Iterator[int]:
+    """Distinct places, one after the other, each drawn with probability proportional to its weight among those left.
+
+    A place that is not wanted is passed over, so the draw is one among the others. Places of weight 0 come last, in a
+    uniform order. O(log n) for a place; O(n) once, where most of the weight is on places that are passed over.
+
+    Args:
+        sums: the weights, summed up to and with each place: they never fall.
+        generator: decides; it must not be used for anything else meanwhile.
+        wanted: whether a place may be drawn.
+        among: how many of the places to draw among, from the first; None for all.
+
+    >>> list(proportionally([0.0, 1.0, 1.0], stream(0, "cohort"), lambda place: place != 2))
+    [1, 0]
+    """
+    among = len(sums) if among is None else among
+    total = sums[among - 1] if among else 0.0
+    drawn: set[int] = set()
+    misses = 0
+    while total > 0 and misses < _MISSES:
+        place = bisect.bisect_right(sums, float(generator.random()) * total, 0, among)
+        if place < among and place not in drawn and wanted(place):
+            drawn.add(place)
+            misses = 0
+            yield place
+        else:
+            misses += 1
+    # The same draw among those left, as a race: of exponentials with these rates, each is the first by its share.
+    left = [place for place in range(among) if place not in drawn and wanted(place)]
+    weights = np.array([sums[place] - (sums[place - 1] if place else 0.0) for place in left])
+    times = generator.exponential(size=len(left))
+    times = np.divide(times, weights, out=times, where=weights > 0)
+    yield from (left[i] for i in np.lexsort((times, weights <= 0)))
+
+
+_MISSES = 32
 
 
 def torch_seed(seed: int, purpose: Purpose, *names: int | str) -> int:

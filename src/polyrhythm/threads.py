@@ -28,7 +28,6 @@ def settled_memory() -> Iterator[None]:
     every object of every imported module and of the data, which takes as long as the simulator's own work.
     """
     before = gc.get_threshold()
-    gc.collect()
     gc.freeze()
     gc.set_threshold(100_000, 20, 20)
     try:

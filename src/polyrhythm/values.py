@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, TypeVar
 
+from immutables import Map
+
 T = TypeVar("T")
+Key = TypeVar("Key")
 
 
 def changed(value: T, **fields: Any) -> T:
@@ -25,3 +29,8 @@ def changed(value: T, **fields: Any) -> T:
     made.__dict__.update(value.__dict__)
     made.__dict__.update(fields)
     return made
+
+
+def persistent(entries: Mapping[Key, T]) -> Map[Key, T]:
+    """A map of which a changed one costs the logarithm of its size; itself, if it is one already."""
+    return entries if isinstance(entries, Map) else Map(entries)

@@ -6,6 +6,7 @@ from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, final
 
+import numpy as np
 from torch import Tensor
 
 from polyrhythm.streams import Integers
@@ -39,6 +40,7 @@ class Assignment:
         buffers: beside the weights.
         briefs: what each mechanism sends down, by key.
         recipe: digest of the recipe; a client with another one must refuse.
+        samples: how many of its samples a client measures on, drawn by chance; None for all.
     """
 
     dispatch: int
@@ -52,6 +54,7 @@ class Assignment:
     buffers: Buffers
     briefs: Mapping[str, State]
     recipe: str
+    samples: int | None = None
 
 
 @final
@@ -165,6 +168,14 @@ class Roster(Protocol):
         """Up to `count` distinct present clients, drawn uniformly in O(count), none of them in `exclude`.
 
         A smaller count with an equal generator gives a prefix.
+        """
+
+    def draw_by_samples(self, count: int, generator: np.random.Generator, exclude: Container[int]) -> tuple[int, ...]:
+        """Up to `count` distinct present clients, none of them in `exclude`, drawn one after the other.
+
+        Each with probability proportional to the samples that it declared when it joined, among those left. O(log N)
+        for a client, and O(N) once where most clients are away or excluded. A smaller count with an equal generator
+        gives a prefix.
         """
 
     def present(self, clients: tuple[int, ...]) -> tuple[int, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -12,13 +13,15 @@ from pathlib import Path
 
 import pytest
 
-from polyrhythm.runs import Run
+from polyrhythm.runs import Run, all_runs
 from terminal import Command
 
 QUICK = ("--rounds", "3", "--model", "logistic")
 FIELDS = {
     *("run_id", "rounds", "final_accuracy", "best_accuracy", "last20_mean", "last20_sd", "client_updates"),
     *("local_steps", "samples", "flops", "bytes_up", "bytes_down", "wall_seconds", "digest"),
+    *("forward_flops", "backward_flops", "joules", "virtual_seconds", "compute_seconds", "link_seconds"),
+    *("waiting_seconds", "utilisation", "fairness", "visits", "dropped_visits", "late_visits", "lost_visits"),
 }
 
 
@@ -74,13 +77,14 @@ def test_show_and_runs(polyrhythm: Command, tmp_path: Path) -> None:
     assert polyrhythm("runs", "--out", str(tmp_path / "nothing")).code == 2
 
 
-@pytest.mark.parametrize("command", ["methods", "models", "partitions", "data"])
+@pytest.mark.parametrize("command", ["methods", "models", "partitions", "data", "fleets"])
 def test_lists_have_a_line_of_help_for_every_name(polyrhythm: Command, command: str) -> None:
     from polyrhythm.cli import names
     from polyrhythm.data import PARTITIONS, SOURCES
     from polyrhythm.models.catalogue import MODELS
 
     known = {"methods": [*names.RECIPES, *names.PARTS], "models": MODELS, "partitions": PARTITIONS, "data": SOURCES}
+    known |= {"fleets": [*names.DEVICES, *names.FLEETS, *names.OF_FLEETS]}
     found = polyrhythm(command)
     assert found.code == 0
     for name in known[command]:
@@ -94,6 +98,31 @@ def test_data_show_prints_and_draws(polyrhythm: Command, tmp_path: Path) -> None
     assert "label entropy" in found.out
     assert "vega" in page.read_text().lower()
     assert polyrhythm("data", "show", "-o", str(tmp_path / "labels.bmp")).code == 2
+
+
+def test_fleet_show_prints_what_clients_are_like(polyrhythm: Command) -> None:
+    fleet = "tiers(memory=[1e9, 2e9, 4e9]) | links(down=1e6) | periodic(zones=1, spread=0, on=0.5) | poisson(rate=1)"
+    found = polyrhythm("fleet", "show", "--fleet", fleet, "--clients", "300", "--hours", "48")
+    assert (found.code, found.err) == (0, "")
+    lines = {re.split(r"  +", line.strip())[0]: line for line in found.out.splitlines()}
+    assert "10 ms" in lines["time per sample"]
+    assert "4 GB" in lines["memory"]
+    assert "1 MB/s" in lines["receiving"]
+    assert "sending" not in lines
+    assert "12 h" in lines["time at a stretch"]
+    assert "|██████      ██████      |" in lines["there"].replace("▁", " ")
+    assert "tier 3" in lines["groups"]
+    assert all(len(line) <= 80 for line in found.out.splitlines()[1:])
+    spelt = polyrhythm("fleet", "show", "--fleet", fleet, "--clients", "300", "--hours", "48", encoding="ascii").out
+    assert "|888888      888888      |" in spelt
+
+
+def test_fleet_show_asks_for_data_where_a_fleet_goes_by_labels(polyrhythm: Command) -> None:
+    show = ("fleet", "show", "--fleet", "uniform | by_labels")
+    assert polyrhythm(*show).code == 2
+    found = polyrhythm(*show, "--data", "digits", "--clients", "5")
+    assert found.code == 0
+    assert "5 clients" in found.out
 
 
 def test_initial_weights_continue_a_run(polyrhythm: Command, tmp_path: Path) -> None:
@@ -228,3 +257,61 @@ def test_whoever_stops_reading_stops_nothing(tmp_path: Path) -> None:
     assert process.stderr.read() == b""
     assert process.wait(timeout=60) == 0
     process.stderr.close()
+
+
+@pytest.fixture(scope="module")
+def compared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two methods, two seeds each, on uneven devices."""
+    from polyrhythm.cli.assembly import assemble
+    from polyrhythm.cli.configuration import configure
+    from polyrhythm.session import run
+
+    out = tmp_path_factory.mktemp("compared")
+    for method in ("fedavg(cohort=5)", "scaffold(cohort=5)"):
+        options = {"method": method, "fleet": "tiers | links(up=1e5)", "seeds": "0,1", "rounds": 4, "model": "logistic"}
+        for experiment in assemble(configure(None, options, ["evaluation.groups=true"])):
+            run(experiment, out=out)
+    return out
+
+
+def test_show_says_what_a_run_cost_and_what_a_goal_took(polyrhythm: Command, compared: Path) -> None:
+    out = ("--out", str(compared))
+    run = next(iter(all_runs(compared)))
+    text = polyrhythm("show", run.id, *out, "--to", "0.3").out
+    for part in ("computing", "on links", "waiting", "fairness", "energy", "traffic", "0 lost", "to 0.3: "):
+        assert part in text
+    assert max(map(len, text.splitlines())) <= 80
+    assert "to 0.99: not reached" in polyrhythm("show", run.id, *out, "--to", "0.99").out
+    found = json.loads(polyrhythm("show", run.id, *out, "--to", "0.3", "--json").out)
+    assert found["to"] == {"goal": 0.3, "on": "test", **(run.costs_to(0.3) or {})}
+    assert {"joules", "compute_seconds", "link_seconds", "waiting_seconds", "utilisation", "fairness"} <= set(found)
+    never = json.loads(polyrhythm("show", run.id, *out, "--to", "0.99", "--json").out)
+    assert set(never["to"]) == set(found["to"])
+    assert never["to"]["virtual_seconds"] is None
+    assert polyrhythm("show", run.id, *out, "--to", "0.3", "--on", "validation").code == 2
+
+
+@pytest.mark.parametrize("columns", [80, 120])
+def test_compare_prints_a_row_for_each_method(
+    polyrhythm: Command, compared: Path, tmp_path: Path, columns: int
+) -> None:
+    out, picture = ("--out", str(compared)), tmp_path / "costs.svg"
+    found = polyrhythm("compare", *out, "--to", "0.3", "--at-time", "2", "-o", str(picture), columns=columns)
+    assert found.code == 0, found.err
+    assert max(map(len, found.out.splitlines())) <= columns
+    assert found.out.count("2/2") == 2
+    assert found.out.count("scaffold(cohort=5)") == 2
+    assert picture.read_text().startswith("<svg")
+    lines = polyrhythm("compare", *out, "--to", "0.3", "--json").out.splitlines()
+    entries = [json.loads(line) for line in lines]
+    assert [entry["method"] for entry in entries] == ["fedavg(cohort=5)", "scaffold(cohort=5)"]
+    assert all(entry["final_accuracy"]["n"] == entry["reached"] == 2 for entry in entries)
+
+
+def test_compare_takes_some_runs_too(polyrhythm: Command, compared: Path) -> None:
+    first, *_, last = all_runs(compared)
+    found = polyrhythm("compare", first.id, last.id, "--out", str(compared), "--json")
+    assert [json.loads(line)["n"] for line in found.out.splitlines()] == [1, 1]
+    assert "±" not in polyrhythm("compare", first.id, "--out", str(compared)).out.splitlines()[3]
+    assert polyrhythm("compare", "nobody", "--out", str(compared)).code == 2
+    assert polyrhythm("compare", "--out", str(compared), "--on", "train").code == 2

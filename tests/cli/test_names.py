@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import torch
 
 import polyrhythm as pr
 from polyrhythm.cli import names
 from polyrhythm.errors import UserError
+from polyrhythm.fleet import Every, FixedLinks, Markov, phones
 from polyrhythm.recipe import Recipe
 from polyrhythm.slots.budgets import Levels, SlowShare
 from polyrhythm.slots.critical import CriticalPeriods, FisherTrace, GradientNorm
@@ -32,6 +35,14 @@ from polyrhythm.slots.pacing import Pacing
         ("moon(layer='features', preset=paper)", pr.moon(layer="features", preset="paper")),
         ("ccfl(budgets=budgets(levels=2))", pr.ccfl(budgets=Levels(levels=2))),
         ("cc_fedadam(max_delay=3, spread=1, cohort=4)", pr.cc_fedadam(max_delay=3, spread=1, cohort=4)),
+        ("cc_fedadam(clock=event, buffer=2)", pr.cc_fedadam(clock="event") | pr.buffer(size=2)),
+        ("fedasync(rule=hinge, a=5, alpha=1)", pr.fedasync(rule="hinge", a=5.0, alpha=1.0)),
+        ("afl(variant=cs, participation=on_arrival)", pr.afl(variant="cs", participation="on_arrival")),
+        (
+            "fedavg | equal | rolling(concurrency=8) | buffer(size=5) | staleness",
+            pr.fedbuff(concurrency=8),
+        ),
+        ("mifa(unheard=wait)", pr.fedavg() | pr.equal() | pr.memory(unheard="wait")),
         (
             "fedavg | critical_periods(detector=fisher_trace, watch=[gradient_norm(reduce=sum)])",
             pr.fedavg() | CriticalPeriods(detector=FisherTrace(), watch=(GradientNorm(reduce="sum"),)),
@@ -46,10 +57,30 @@ from polyrhythm.slots.pacing import Pacing
         ),
         ("fedavg | skip_silently(schedule=round_robin)", pr.fedavg() | pr.skip_silently(schedule="round_robin")),
         ("curriculum_fl(pacing=root)", pr.curriculum_fl(pacing="root")),
+        ("oort(alpha=1) | over-select", pr.oort(alpha=1) | pr.over_select()),
+        ("fedavg(cohort=4) | power_of_choice(d=9)", pr.fedavg(cohort=4) | pr.parts.power_of_choice(d=9)),
+        (
+            "power_of_choice(cohort=4, d=9) | tifl(probabilities=[1, 0], tiers=2)",
+            pr.power_of_choice(cohort=4) | pr.parts.tifl(tiers=2, probabilities=(1, 0)),
+        ),
+        ("fedavg | compress_top_k(share=0.01)", pr.fedavg() | pr.compress_top_k(share=0.01)),
+        ("fedavg | compress-int8(error_feedback=false)", pr.fedavg() | pr.compress_int8(error_feedback=False)),
+        ("fedavg | compress_int8 | lossless", pr.fedavg()),
+        ("fedavg | partial_work(seconds=30)", pr.fedavg() | pr.partial_work(seconds=30)),
+        ("fedprox(mu=0.1, partial=30)", pr.fedprox(mu=0.1, partial=30)),
     ],
 )
 def test_text_and_python_give_the_same_recipe(text: str, recipe: Recipe) -> None:
     assert names.recipe(text).digest == recipe.digest
+
+
+@pytest.mark.parametrize("name", sorted(names.RECIPES.keys() & names.PARTS.keys()))
+def test_on_the_right_of_a_pipe_a_name_is_a_part(name: str) -> None:
+    """First it is the recipe, then the part of the same name; the two are the same answer."""
+    recipe, piped = names.recipe(name), names.recipe(f"fedavg | {name}")
+    assert recipe.title == name
+    assert piped.title == f"fedavg | {name}"
+    assert piped.participation == recipe.participation
 
 
 def test_every_recipe_and_part_can_be_named() -> None:
@@ -58,7 +89,8 @@ def test_every_recipe_and_part_can_be_named() -> None:
     for name, part in names.PARTS.items():
         needed = {"every": 5, "gamma": 0.9}
         given = ", ".join(f"{f}={v}" for f, v in needed.items() if f in part.__dataclass_fields__)
-        assert isinstance(names.recipe(f"fedavg | buffer | {name}({given})"), Recipe)
+        base = {"memory": "fedavg | equal", "over_select": "fedavg"}.get(name, "fedavg | buffer")
+        assert isinstance(names.recipe(f"{base} | {name}({given})"), Recipe)
 
 
 @pytest.mark.parametrize(
@@ -66,6 +98,13 @@ def test_every_recipe_and_part_can_be_named() -> None:
     [
         ("fedprx(mu=1)", "unknown recipe 'fedprx'", "'fedprox'"),
         ("fedavg | serveradam", "unknown part 'serveradam'", "'server_adam'"),
+        ("fedavg | compress(share=0.1)", "unknown part 'compress'", "'compress_top_k'"),
+        ("fedavg | compress_top_k(share=2)", "share = 2", "0.01"),
+        (
+            "fedavg | compress_int8 | skip_and_resend_model",
+            "compress_int8 with skip_and_resend_model",
+            "leave compress_int8",
+        ),
         ("fedavg(mu=1)", "unknown setting 'mu' in fedavg", ""),
         ("fedprox(m=1)", "unknown setting 'm' in fedprox", "'mu'"),
         ("prox(mu=1)", "begins with a part", "fedavg | prox(mu=1)"),
@@ -79,6 +118,13 @@ def test_every_recipe_and_part_can_be_named() -> None:
         ("scaffold | dynamic_regularisation", "control_variates and dynamic_regularisation", "keep"),
         ("scaffold(optimiser=adam)", "control_variates with local_adam", "sgd"),
         ("fedavg(epochs=1, steps=2)", "epochs=1 and steps=2", "leave one"),
+        ("fedavg | staleness(rule=cutoff, a=1)", "a = 1 with rule='cutoff'", "leave a out"),
+        ("fedavg | staleness(rule=constant, b=1)", "b = 1 with rule='constant'", "leave b out"),
+        ("fedavg | staleness(rule=delay_adaptive)", "rule='delay_adaptive' without b", "b=5"),
+        ("fedavg | staleness(rule=linear)", "rule = 'linear'", "'polynomial'"),
+        ("fedbuff(concurrency=3, cohort=4)", "concurrency=3 and cohort=4", "leave one"),
+        ("cc_fedadam(clock=event, max_delay=3)", "max_delay=3 with clock='event'", "leave max_delay out"),
+        ("cc_fedadam(clock=sundial)", "unknown clock 'sundial'", "names"),
     ],
 )
 def test_a_refusal_says_what_and_what_to_do(text: str, found: str, fix: str) -> None:
@@ -96,6 +142,38 @@ def test_fleets_and_their_budgets() -> None:
         names.fleet("unifrm")
     with pytest.raises(UserError, match="unknown part of a fleet"):
         names.fleet("uniform | uniform")
+
+
+def test_fleets_of_every_source_and_part() -> None:
+    """Whatever needs no file can be named alone; parts of one kind take each other's place."""
+    for source in names.DEVICES.keys() - {"listed_devices", "device_trace"}:
+        assert isinstance(names.fleet(source).devices, names.DEVICES[source])
+    for part in names.OF_FLEETS.keys() - {"user_speeds", "bandwidth", "availability", "arrivals"}:
+        made = names.fleet(f"tiers(slowdown=[1, 2]) | {part.replace('_', '-')}")
+        kinds = [type(value) for value in vars(made).values()]
+        assert names.OF_FLEETS[part] in kinds
+    fleet = names.fleet("phones | markov(mean_on=60, mean_off=30) | links(down=1e6) | poisson | every(seconds=60)")
+    assert fleet == phones() | Markov(mean_on=60, mean_off=30) | FixedLinks(down=1e6) | Every(seconds=60)
+
+
+def test_fleets_from_files(tmp_path: Path) -> None:
+    capacity, bandwidth = tmp_path / "c.csv", tmp_path / "b.csv"
+    capacity.write_text("computation_ms_per_sample,communication_kbps\n5,8\n")
+    bandwidth.write_text("trace,time_s,mbps\na,0,1\na,5,1\n")
+    one = names.fleet(f"trace(capacity={capacity}, bandwidth={bandwidth})")
+    other = names.fleet(f"device-trace(path={capacity}) | bandwidth(path={bandwidth})")
+    assert one == other
+    assert names.fleet(f"device_trace(path={capacity})").links == one.devices
+    with pytest.raises(UserError, match="no such file"):
+        names.fleet("trace(capacity=nowhere.json)")
+    with pytest.raises(UserError, match="device_trace without path"):
+        names.fleet("device_trace")
+
+
+def test_a_fleet_begins_with_a_source() -> None:
+    with pytest.raises(UserError) as refused:
+        names.fleet("markov | faults(dropout=0.1)")
+    assert "uniform | markov" in refused.value.fix
 
 
 def test_tasks_with_settings() -> None:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import cast
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from polyrhythm.drivers.roster import OpenRoster
+from polyrhythm.drivers.roster import Answer, OpenRoster, WorldRoster
+from polyrhythm.fleet import Fleet, World
 from polyrhythm.streams import stream
 
 eligible = st.lists(st.integers(0, 50), min_size=1, max_size=12, unique=True)
@@ -50,6 +52,26 @@ def test_a_draw_costs_what_it_draws_not_the_population() -> None:
     generator = Counting()
     drawn = OpenRoster(10**9, range(10**9)).draw(100, cast(np.random.Generator, generator), frozenset())
     assert len(set(drawn)) == generator.asked == 100
+
+
+@pytest.mark.parametrize("kind", ["open", "world"])
+def test_a_draw_by_samples_goes_by_what_clients_declared(kind: str) -> None:
+    held = [0, 1, 2, 7, 0]
+    roster = (
+        OpenRoster(5, [1, 2, 3], held) if kind == "open" else WorldRoster(World(Fleet(), 5, 0, [1, 2, 3], held=held))
+    )
+    counts = np.zeros(5)
+    for version in range(4000):
+        drawn = roster.draw_by_samples(2, stream(0, "cohort", version), frozenset())
+        assert roster.draw_by_samples(1, stream(0, "cohort", version), frozenset()) == drawn[:1]
+        counts[drawn[0]] += 1
+        assert 3 not in roster.draw_by_samples(3, stream(0, "cohort", version), {3})
+    # Binomial (4000, 0.7): sd 29.
+    assert np.abs(counts - np.array(held) * 400).max() < 6 * 29
+    if isinstance(roster, WorldRoster):
+        roster.answers()
+        drawn = roster.draw_by_samples(2, stream(0, "cohort", 0), frozenset())
+        assert roster.answers() == (Answer(question="draw", clients=drawn),)
 
 
 def test_all_and_present() -> None:

@@ -117,11 +117,11 @@ int faults_of(const Trial& t) {
             Job job{};
             job.weights = weights.data(), job.moment = moment.data(), job.inputs = inputs.data();
             job.labels = labels.data(), job.targets = targets.data(), job.order = order.data();
-            job.ends = ends, job.rates = rates, job.steps = 2, job.momentum = 0.9f, job.squares = squares;
+            job.ends = ends, job.rates = rates, job.steps = 2, job.momentum = 0.9f, job.gradient_squares = squares;
             const Done done = Rounds(t.program, kernels_for(name)).run(job);
             const int so_far = faults;
             if (!(std::abs(done.loss / (2 * t.batch) - expected) < 1e-5 * std::max(1.0, expected))) ++faults;
-            if (squares && !(std::abs(done.squares - 2 * square) < 1e-4 * square)) ++faults;
+            if (squares && !(std::abs(done.gradient_squares - 2 * square) < 1e-4 * square)) ++faults;
             for (long i = 0; i < size; ++i) {
                 if (!(std::abs(moment[i] - 1.9 * slope[i]) < 3e-5)) ++faults;
                 if (!(std::abs(before[i] - 1.9 * slope[i] - weights[i]) < 3e-5)) ++faults;

@@ -142,7 +142,15 @@ def test_the_border_refuses_what_does_not_fit() -> None:
         "order": np.array([0, 3, 1]),
         "ends": np.array([2, 3]),
         "rates": np.ones(2, dtype=np.float32),
-        **{"pull": 0.0, "decay": 0.0, "momentum": 0.0, "nesterov": False, "clip": 0.0, "squares": False, "seed": 0},
+        **{
+            "pull": 0.0,
+            "decay": 0.0,
+            "momentum": 0.0,
+            "nesterov": False,
+            "clip": 0.0,
+            "gradient_squares": False,
+            "seed": 0,
+        },
     }
     rounds.run(**good)
     for words, bad in (

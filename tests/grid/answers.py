@@ -14,16 +14,24 @@ from polyrhythm.papers import fedavg
 from polyrhythm.recipe import Recipe
 from polyrhythm.settings import Settings
 from polyrhythm.slots.client_curriculum import ClientCurriculum
+from polyrhythm.slots.compression import Int8, Lossless, TopK
 from polyrhythm.slots.correction import ControlVariates, DynamicRegularisation, ModelContrast, Prox, VarianceReduction
 from polyrhythm.slots.critical import CriticalPeriods, FisherTrace, RandomResize
+from polyrhythm.slots.from_current import FromCurrent
+from polyrhythm.slots.memory import Memory
+from polyrhythm.slots.oort import Oort
 from polyrhythm.slots.order import Curriculum, Shuffled
+from polyrhythm.slots.partial import PartialWork
 from polyrhythm.slots.participation import Sweep, Uniform
-from polyrhythm.slots.release import Buffer, WhenAll
+from polyrhythm.slots.power_of_choice import PowerOfChoice
+from polyrhythm.slots.release import Buffer, MinReports, TimeOut, WhenAll
+from polyrhythm.slots.rolling import Rolling
 from polyrhythm.slots.server_step import Adagrad, Adam, AMSGrad, Momentum, Sgd, Yogi
 from polyrhythm.slots.skipping import BudgetSteps, SkipAndEstimate, SkipAndResendModel, SkipSilently
 from polyrhythm.slots.staleness import SampledStaleness
 from polyrhythm.slots.stopping import StopOnDrift
-from polyrhythm.slots.weighing import BySamples, Equal, NormalisedAveraging, PerStep
+from polyrhythm.slots.tifl import Tifl
+from polyrhythm.slots.weighing import BySamples, Equal, NormalisedAveraging, PerStep, Staleness
 from polyrhythm.slots.work import Epochs, RandomEpochs, Steps
 
 Parts = tuple[Settings, ...]
@@ -48,6 +56,15 @@ QUESTIONS: Mapping[str, Sequence[Parts]] = {
         ),
         (ClientCurriculum(cohort=2, scores="reported", order="anti"), RandomResize()),
         (Uniform(cohort=2), CriticalPeriods(), RandomResize()),
+        (PowerOfChoice(cohort=2, d=3),),
+        (PowerOfChoice(cohort=2, d=3, variant="cpow", batch=2), SampledStaleness()),
+        (PowerOfChoice(cohort=2, variant="rpow"), CriticalPeriods()),
+        (Oort(cohort=2, alpha=1),),
+        (Oort(cohort=2, exploration=0.2, set_aside=1), RandomResize()),
+        (Tifl(cohort=2, tiers=2),),
+        (Tifl(cohort=2, tiers=2, interval=1, credits=2), SampledStaleness(max_delay=2)),
+        (Uniform(cohort=2), CriticalPeriods(), Rolling()),
+        (Sweep(cohort=3), Rolling(once_per_buffer=True), SampledStaleness(max_delay=2)),
     ),
     "work": (
         (Epochs(epochs=2),),
@@ -61,6 +78,7 @@ QUESTIONS: Mapping[str, Sequence[Parts]] = {
         (Epochs(epochs=2), BudgetSteps()),
         (RandomEpochs(epochs=2, spread=1), SkipAndEstimate(storage="mixed", cold_start="exclude"), _STOP),
         (Epochs(epochs=1), SkipSilently(), SkipAndEstimate()),
+        (Epochs(epochs=2), PartialWork(seconds=1.0), SkipAndEstimate(), BudgetSteps()),
     ),
     "order": (
         (Shuffled(),),
@@ -84,10 +102,18 @@ QUESTIONS: Mapping[str, Sequence[Parts]] = {
         (NormalisedAveraging(),),
         (PerStep(),),
         (Equal(), PerStep(divide="travel")),
+        (Staleness(), PerStep()),
         (NormalisedAveraging(), PerStep()),
     ),
-    "release": ((WhenAll(),), (Buffer(size=2),)),
+    "release": (
+        (WhenAll(),),
+        (Buffer(size=2),),
+        (Buffer(size=2), FromCurrent(), MinReports(count=1)),
+        (WhenAll(), Equal(), Memory()),
+        (Buffer(size=2), Equal(), Memory(unheard="wait"), TimeOut(seconds=1e9)),
+    ),
     "server step": ((Sgd(),), (Momentum(),), (Adagrad(),), (Adam(),), (Yogi(),), (AMSGrad(),)),
+    "compression": ((Lossless(),), (TopK(share=0.3),), (Int8(),)),
 }
 ANSWERS = tuple(QUESTIONS.values())
 SIZE = math.prod(map(len, ANSWERS))
@@ -105,9 +131,9 @@ def recipe(choice: Choice) -> Recipe | UserError:
         for answers, place in zip(ANSWERS, choice, strict=True):
             for part in answers[place]:
                 whole = whole | part
+        return whole.whole()
     except UserError as refused:
         return refused
-    return whole
 
 
 @functools.cache
@@ -130,7 +156,8 @@ def sample(size: int, seed: int = 0) -> list[Choice]:
             if pair not in seen:
                 choice = _completed(dict(pair), random)
                 chosen[choice] = None
-                seen |= set(itertools.combinations(enumerate(choice), 2))
+                runs = isinstance(recipe(choice), Recipe)
+                seen |= set(itertools.combinations(enumerate(choice), 2)) if runs else {pair}
     while len(chosen) < size:
         chosen[_completed({}, random, tries=1)] = None
     return list(chosen)

@@ -15,6 +15,7 @@ from laws.world import Federation, Shard, copied, same
 from polyrhythm.core.client import work
 from polyrhythm.core.interfaces import ClientData
 from polyrhythm.core.memory import Memory
+from polyrhythm.core.pace import Pace
 from polyrhythm.core.server import ServerState, begin, receive
 from polyrhythm.engines.torch import TorchEngine
 from polyrhythm.recipe import Recipe
@@ -22,6 +23,7 @@ from polyrhythm.slots.mechanism import Setup
 from polyrhythm.wires import Assignment, Report
 
 VERSIONS = 3
+PACE = Pace(seconds_per_sample=0.1)  # of everybody: two steps of four samples in a second
 
 
 @final
@@ -91,7 +93,7 @@ def travel(
         memory = memories.get(client, Memory())
         start = memory.at(assignment.accepted)
         before = copied((turn.state, start, assignment)) if careful else None
-        state, report = work(recipe, here.setup, start, assignment, here.data[client], here.engine)
+        state, report = work(recipe, here.setup, start, assignment, here.data[client], here.engine, PACE)
         if assignment.kind == "train":
             memories[client] = kept(memory.then(start, state, assignment.visit))
         trip.reports[assignment.dispatch] = report

@@ -257,6 +257,7 @@ METHODS = {
     "power": pr.fedavg() | pr.power(alpha=0.1),
     "cosine": pr.fedavg() | pr.cosine(unit="step"),
     "fisher": pr.fedavg() | pr.critical_periods(detector=FisherTrace()),
+    "oort": pr.oort(cohort=3),
     "local": pr.local_only(),
     "centralised": pr.centralised(),
 }
@@ -269,7 +270,7 @@ METHODS = {
     broken_by={
         "no shift": jobs(lambda job: {"push": job.push and Push(pull=job.push.pull)}),
         "no pull": jobs(lambda job: {"push": job.push and Push(shift=job.push.shift)}),
-        "squares of nothing": jobs(lambda job: {"squares": False}),
+        "squares of nothing": jobs(lambda job: {"gradient_squares": False}),
         "one rate": jobs(lambda job: {"rates": job.rates[:1] * len(job.rates)}),
     },
 )
@@ -326,7 +327,7 @@ def played(threads: int, kernels: str = "", share: float = 0.0, seed: int = 3) -
             start=start.weights,
             moments={"momentum": torch.zeros_like(start.weights)},
             seed=seed + client,
-            squares=False,
+            gradient_squares=False,
         )
         assert engine.local_round(job) is not None
         return engine.weights.clone()
@@ -386,7 +387,7 @@ def mask(share: float, seed: int, step: int = 0, units: int = 4000) -> Tensor:
             start=zeros.weights,
             moments={},
             seed=seed,
-            squares=False,
+            gradient_squares=False,
         )
     )
     assert isinstance(done, Done)

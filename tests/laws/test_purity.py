@@ -146,14 +146,14 @@ def test_the_same_goes_in_and_the_same_comes_out(trial: Trial, parts: tuple[Sett
             assert same(turn, again)
 
 
-def _train_instead(recipe: Any, assignment: Any, data: Any, engine: Any) -> Any:
+def _train_instead(recipe: Any, setup: Any, assignment: Any, data: Any, engine: Any) -> Any:
     received = Model(weights=assignment.weights, buffers=assignment.buffers)
     engine.open(Opening(data=data, start=received, received=received, previous=None, reuse=False))
     everything = np.arange(len(data))
     engine.compute(*data.batch(everything, None), everything)
     LocalSgd(lr=0.1).step_(engine.weights, engine.gradient, 0.1, {})
     assignment.weights.copy_(engine.weights)
-    return _MEASURE(recipe, assignment, data, engine)
+    return _MEASURE(recipe, setup, assignment, data, engine)
 
 
 @law(

@@ -16,7 +16,7 @@ from polyrhythm.core.client import work
 from polyrhythm.core.interfaces import Computed
 from polyrhythm.core.memory import ClientState, Memory
 from polyrhythm.core.server import Released, ServerState, Turn, begin, receive
-from polyrhythm.drivers.inline import InlineDriver
+from polyrhythm.drivers.inline import InlineDriver, Moment
 from polyrhythm.drivers.roster import OpenRoster
 from polyrhythm.engines.torch import TorchEngine
 from polyrhythm.fleet import Fleet, World
@@ -146,6 +146,7 @@ class Federation:
         dtype: of the model and the inputs.
         seed: the experiment's seed; the data do not depend on it.
         eligible: who may be invited; None for all.
+        fleet: their devices.
     """
 
     sizes: tuple[int, ...] = (5, 12, 7, 9)
@@ -153,6 +154,7 @@ class Federation:
     dtype: torch.dtype = torch.float32
     seed: int = 0
     eligible: tuple[int, ...] | None = None
+    fleet: Fleet = field(default_factory=Fleet)
 
     def module(self) -> nn.Module:
         """The initial model, to look at and not to change."""
@@ -166,15 +168,23 @@ class Federation:
 
     def roster(self) -> OpenRoster:
         everybody = range(len(self.sizes))
-        return OpenRoster(len(self.sizes), everybody if self.eligible is None else self.eligible)
+        return OpenRoster(len(self.sizes), everybody if self.eligible is None else self.eligible, self.sizes)
 
     def world(self) -> World:
         everybody = range(len(self.sizes))
-        return World(Fleet(), len(self.sizes), self.seed, everybody if self.eligible is None else self.eligible)
+        eligible = everybody if self.eligible is None else self.eligible
+        return World(self.fleet, len(self.sizes), self.seed, eligible, held=self.sizes)
 
     def setup(self, versions: int | None) -> Setup:
         layout = self.engine().layout
-        return Setup(size=layout.size, dtype=layout.dtype, population=len(self.sizes), horizon=versions, seed=self.seed)
+        return Setup(
+            size=layout.size,
+            dtype=layout.dtype,
+            population=len(self.sizes),
+            horizon=versions,
+            seed=self.seed,
+            eligible=None if self.eligible is None else len(self.eligible),
+        )
 
 
 @final
@@ -186,6 +196,7 @@ class Run:
         states: the server's state at every version, from 0 on.
         released: what each version from 1 on was made of.
         turns: every answer of the server.
+        moments: everything that happened on the driver's clock; only from `run`.
         assignments, reports: by dispatch number, as the clients made them.
         clients: the states of the clients that had a visit accepted, after their last one.
         batches: positions of every batch, by dispatch number.
@@ -196,6 +207,7 @@ class Run:
     states: list[ServerState] = field(default_factory=list)
     released: list[Released] = field(default_factory=list)
     turns: list[Turn] = field(default_factory=list)
+    moments: list[Moment] = field(default_factory=list)
     assignments: dict[int, Assignment] = field(default_factory=dict)
     reports: dict[int, Report] = field(default_factory=dict)
     clients: dict[int, ClientState] = field(default_factory=dict)
@@ -233,10 +245,12 @@ def run(
     driver = InlineDriver(recipe, setup, engine, spy.data, federation.world())
     story = Run()
     for moment in driver.moments(engine.initial()):
+        assert len(story.moments) <= 60 * versions * len(federation.sizes)  # a mutant may never come to its horizon
         watch(engine, moment.turn)
-        if moment.assignment is None:
+        story.moments.append(moment)
+        if not story.turns:
             story.states.append(moment.turn.state)
-        else:
+        if moment.assignment is not None:
             assert moment.report is not None
             story.assignments[moment.assignment.dispatch] = moment.assignment
             story.reports[moment.assignment.dispatch] = moment.report

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from polyrhythm.errors import RunFailed, UserError
-from polyrhythm.runs import Plan, Run, VersionRecord, all_runs, database
+from polyrhythm.runs import AnswerRecord, Plan, Run, VersionRecord, all_runs, database
 from polyrhythm.runs.database import FILE, Writer, read_runs
 from polyrhythm.runs.recorder import Recorder
 
@@ -152,6 +152,77 @@ def test_a_database_that_cannot_be_used_is_refused_and_left_alone(
     with pytest.raises(UserError, match=found):
         read_runs(tmp_path)
     assert (tmp_path / FILE).read_bytes() == before
+
+
+FIRST = """
+CREATE TABLE runs (
+    number INTEGER PRIMARY KEY, run_id TEXT NOT NULL UNIQUE, name TEXT NOT NULL,
+    status TEXT NOT NULL, reason TEXT NOT NULL DEFAULT '', started TEXT NOT NULL, ended TEXT,
+    seed INTEGER NOT NULL, rounds INTEGER, headline TEXT NOT NULL,
+    recipe TEXT NOT NULL, recipe_digest TEXT NOT NULL, parameters INTEGER NOT NULL, clients INTEGER NOT NULL,
+    config TEXT NOT NULL, config_digest TEXT NOT NULL, notices TEXT NOT NULL,
+    libraries TEXT NOT NULL, machine TEXT NOT NULL, summary TEXT
+);
+CREATE TABLE versions (
+    run INTEGER NOT NULL REFERENCES runs (number), version INTEGER NOT NULL,
+    time REAL, wall REAL, cohort INTEGER, accepted INTEGER, dropped INTEGER, rate REAL, train_loss REAL,
+    test TEXT, validation TEXT, train TEXT, clients TEXT,
+    client_updates INTEGER, local_steps INTEGER, samples INTEGER, flops INTEGER, bytes_up INTEGER, bytes_down INTEGER,
+    note TEXT, measures TEXT,
+    PRIMARY KEY (run, version)
+) WITHOUT ROWID;
+CREATE TABLE visits (
+    run INTEGER NOT NULL REFERENCES runs (number), dispatch INTEGER NOT NULL,
+    client INTEGER, version INTEGER, visit INTEGER, status TEXT, reason TEXT,
+    steps INTEGER, epochs REAL, samples INTEGER, held INTEGER, forward_samples INTEGER, loss REAL, update_norm REAL,
+    bytes_down INTEGER, bytes_up INTEGER, flops INTEGER, started REAL, finished REAL, measures TEXT,
+    PRIMARY KEY (run, dispatch)
+) WITHOUT ROWID;
+CREATE INDEX visits_of_client ON visits (run, client);
+INSERT INTO runs VALUES (1, 'old', '', 'finished', '', '2026', '2026', 0, 1, 'accuracy', 'fedavg', '', 1, 1, '{}', '',
+    '[]', '{}', '{}', '{}');
+INSERT INTO versions (run, version, time, cohort, test, client_updates, bytes_up, bytes_down)
+    VALUES (1, 0, 0.0, 0, '{"accuracy": 0.1}', 0, 0, 0), (1, 1, 2.0, 3, '{"accuracy": 0.9}', 3, 10, 20);
+INSERT INTO visits (run, dispatch, client, status) VALUES (1, 0, 5, 'trained');
+PRAGMA application_id = 1347374169;
+PRAGMA user_version = 1;
+"""
+"""A database of the first schema, with a run."""
+
+
+@pytest.mark.parametrize("upgraded", [False, True])
+def test_a_database_of_the_first_schema_is_read_and_taken_on(
+    upgraded: bool, tmp_path: Path, make_plan: MakePlan
+) -> None:
+    with closing(sqlite3.connect(tmp_path / FILE)) as first:
+        first.executescript(FIRST)
+    if upgraded:
+        record(tmp_path, make_plan(name="new"))
+        with closing(sqlite3.connect(tmp_path / FILE)) as now:
+            assert now.execute("PRAGMA user_version").fetchone() == (2,)
+            assert now.execute("SELECT count(*) FROM answers").fetchone() == (0,)
+    old = Run.open("old", tmp_path)
+    assert old.history["test_accuracy"].tolist() == [0.1, 0.9]
+    assert old.visits["client"].tolist() == [5]
+    assert len(old.answers) == 0
+    assert old.scores == [(0, 0.1), (1, 0.9)]
+    assert (old.time_to(0.5), old.bytes_to(0.5), old.energy_to(0.5)) == (2.0, 30, None)
+    assert old.costs().loc["joules", "total"] is None
+    assert "old" in repr(old)
+
+
+def test_answers_are_kept_in_order_and_take_four_bytes_a_client(tmp_path: Path, make_plan: MakePlan) -> None:
+    kept = Recorder(tmp_path)
+    kept.begin(make_plan())
+    many = tuple(range(0, 2_000_000, 2_000))
+    told = [(0, 0, "draw", many), (0, 1, "all", None), (3, 0, "present", (4, 2)), (4, 0, "draw", ())]
+    for event, place, question, clients in told:
+        kept.answer(AnswerRecord(event=event, place=place, question=question, clients=clients))
+    kept.end("finished", "", {})
+    answers = Run.open(kept.run_id, tmp_path).answers
+    assert [(*index, *row) for index, row in zip(answers.index, answers.itertuples(index=False), strict=True)] == told
+    with closing(sqlite3.connect(tmp_path / FILE)) as file:
+        assert file.execute("SELECT length(clients) FROM answers").fetchall() == [(4000,), (None,), (8,), (0,)]
 
 
 def test_a_file_in_the_place_of_the_folder_is_refused(tmp_path: Path, make_plan: MakePlan) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import os
 import signal
 import subprocess
@@ -64,7 +65,9 @@ def test_every_field_comes_back(
     kept = Recorder(tmp_path)
     kept.begin(make_plan())
     parts = {"train": {"loss": 0.4}, "clients": {"accuracy_mean": 0.7}, "measures": {"lambda": 0.2}}
-    version = make_version(1, 0.75, 0.6, **parts, train_loss=0.45, note="one refused", flops=2**63)
+    parts |= {"groups": {"tier_1_accuracy": 0.6}}
+    costs = {"joules": 2.5, "waiting_seconds": 0.25, "late_visits": 3, "utilisation": 0.5, "fairness": 0.75}
+    version = make_version(1, 0.75, 0.6, **parts, **costs, staleness_max=4, train_loss=0.45, note="one", flops=2**63)
     counts = {"steps": 5, "epochs": 0.5, "samples": 50, "held": 100, "forward_samples": 7, "flops": 9}
     sizes = {"bytes_down": 40, "bytes_up": 41, "loss": 1.5, "update_norm": 0.1, "started": 1.0, "finished": 2.5}
     visit = make_visit(4, status="dropped", reason="late", **counts, **sizes, measures={"drift": 0.9})
@@ -77,7 +80,9 @@ def test_every_field_comes_back(
     renamed = {"train": "global_train"}
     for field in dataclasses.fields(version):
         value = getattr(version, field.name)
-        if isinstance(value, dict):
+        if value is None:
+            assert row[field.name] is None or math.isnan(row[field.name])
+        elif isinstance(value, dict):
             for name, number in value.items():
                 assert row[f"{renamed.get(field.name, field.name)}_{name}"] == number
         else:

@@ -31,7 +31,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, make_plan: MakePlan,
         kept.begin(make_plan(name=name))
         for number in range(4):
             kept.version(make_version(number, number / 4, train_loss=1 / (number + 1)), lambda: {"w": torch.ones(2)})
-        kept.end("finished", "", {"final_accuracy": 0.75, "rounds": 3, "bytes_up": 120_000})
+        kept.end("finished", "", {"final_accuracy": 0.75, "rounds": 3, "bytes_up": 120_000, "bytes_down": 9})
     return tmp_path
 
 
@@ -81,7 +81,7 @@ def test_a_run_that_goes_on_is_seen_to_grow_and_end(
 
 def test_repr_says_what_matters(folder: Path) -> None:
     text = repr(Run.open("first", folder))
-    for part in ("20260301-101500-2a7k", "first", "finished", "fedavg(cohort=2)", "0.7500", "120,000", "best, final"):
+    for part in ("20260301-101500-2a7k", "first", "finished", "fedavg(cohort=2)", "0.7500", "120 kB up", "best, final"):
         assert part in text
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -18,6 +18,8 @@ app = typer.Typer(
 )
 data_app = typer.Typer(help="Data sets: list them, or show how one is split.", rich_markup_mode=None)
 app.add_typer(data_app, name="data", invoke_without_command=True)
+fleet_app = typer.Typer(help="Fleets: show what one is like.", rich_markup_mode=None, no_args_is_help=True)
+app.add_typer(fleet_app, name="fleet")
 
 Out = Annotated[str | None, typer.Option("--out", help="Folder of the record.  [default: runs]", show_default=False)]
 Json = Annotated[bool, typer.Option("--json", help="Print one line of JSON instead.")]
@@ -27,12 +29,19 @@ Partition = Annotated[
     str | None,
     typer.Option("--partition", help="Who holds what, see `polyrhythm partitions`.  [default: dirichlet(alpha=0.3)]"),
 ]
+Fleet = Annotated[
+    str | None, typer.Option("--fleet", help="The devices and parts, see `polyrhythm fleets`.  [default: uniform]")
+]
 Model = Annotated[str | None, typer.Option("--model", help="See `polyrhythm models`.  [default: mlp]")]
 Seed = Annotated[int | None, typer.Option("--seed", help="Decides every random draw.  [default: 0]")]
 Validation = Annotated[float | None, typer.Option("--validation", help="Share of training data held out to choose by.")]
 Expert = Annotated[
     str | None,
     typer.Option("--expert", help="A trained model that says how difficult samples are, see `polyrhythm expert`."),
+]
+To = Annotated[float | None, typer.Option("--to", help="Also what it took until the headline metric was so good.")]
+Set = Annotated[
+    Literal["test", "validation"], typer.Option("--on", help="The set that results are of: test or validation.")
 ]
 LocalTest = Annotated[
     str | None,
@@ -70,7 +79,7 @@ def run(
         str | None,
         typer.Option("--task", help="Settings of the data's task, such as multilabel(k=3), see the reference."),
     ] = None,
-    fleet: Annotated[str | None, typer.Option("--fleet", help="The devices.  [default: uniform]")] = None,
+    fleet: Fleet = None,
     rounds: Annotated[
         int | None, typer.Option("--rounds", help="Versions to make.  [default: 30, or no limit with --until]")
     ] = None,
@@ -153,13 +162,40 @@ def train_expert(
 @guarded
 def show(
     reference: Annotated[str, typer.Argument(metavar="RUN", help="A run's id, its beginning, or its name.")],
+    to: To = None,
+    on: Set = "test",
     out: Out = None,
     json: Json = False,
 ) -> None:
-    """Show one run: what it was, how it went, its curve."""
+    """Show one run: what it was, how it went, what it cost, its curve."""
     from polyrhythm.cli.showing import show_run
 
-    show_run(reference, out or "runs", as_json=json)
+    show_run(reference, out or "runs", to=to, on=on, as_json=json)
+
+
+@app.command()
+@guarded
+def compare(
+    references: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="RUN", help="Ids, their beginnings, or names; all of a name count.  [default: all]"),
+    ] = None,
+    to: To = None,
+    at_time: Annotated[
+        float | None, typer.Option("--at-time", min=0, help="Also the result after so many virtual seconds.")
+    ] = None,
+    on: Set = "test",
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="Draw it over time, energy and traffic into a .png, .svg, .pdf or .html."),
+    ] = None,
+    out: Out = None,
+    json: Json = False,
+) -> None:
+    """Compare methods: runs that differ in their seed alone make one row, their mean and spread."""
+    from polyrhythm.cli.comparing import compare_runs
+
+    compare_runs(references or [], out or "runs", to=to, at_time=at_time, on=on, output=output, as_json=json)
 
 
 @app.command()
@@ -196,6 +232,33 @@ def partitions() -> None:
     from polyrhythm.cli.showing import list_partitions
 
     list_partitions()
+
+
+@app.command()
+@guarded
+def fleets() -> None:
+    """List what fleets can be made of: sources, and the parts that can be piped onto them."""
+    from polyrhythm.cli.fleets import list_fleets
+
+    list_fleets()
+
+
+@fleet_app.command("show")
+@guarded
+def fleet_show(
+    fleet: Fleet = None,
+    clients: Clients = None,
+    seed: Seed = None,
+    data: Annotated[str | None, typer.Option("--data", help="Data set, for fleets that go by labels.")] = None,
+    partition: Partition = None,
+    hours: Annotated[float, typer.Option("--hours", min=0.01, help="How long to look at it.")] = 24.0,
+) -> None:
+    """Show what a fleet is like: speeds, links, and when clients are there."""
+    from polyrhythm.cli.configuration import configure
+    from polyrhythm.cli.fleets import show_fleet
+
+    options = {"fleet": fleet, "clients": clients, "seed": seed, "data": data, "partition": partition}
+    show_fleet(configure(None, options, []), hours, with_data=data is not None or partition is not None)
 
 
 @data_app.callback(invoke_without_command=True)

@@ -40,7 +40,10 @@ def assemble(configuration: Configuration) -> Iterator[Experiment]:
             engine=configuration.engine,
             name=configuration.name,
             config=configuration.plain()
-            | {"seed": seed, "resolved": {"recipe": recipe.describe(), "task": aim.describe()}},
+            | {
+                "seed": seed,
+                "resolved": {"recipe": recipe.describe(), "task": aim.describe(), "fleet": fleet.describe()},
+            },
         )
 
 

@@ -43,6 +43,7 @@ class EvaluationSettings(BaseModel):
     model_config = _STRICT
     every: Positive = 1
     train_samples: Whole = 0
+    groups: bool = False
 
 
 @final
@@ -120,9 +121,10 @@ TAKES = {
     "init": "the path of a file",
     "expert": "the path of a file, as `polyrhythm expert` makes it",
     "engine": "auto, torch or native",
-    "evaluation": "every or train_samples, each with a number",
+    "evaluation": "every or train_samples, each with a number, or groups, true or false",
     "evaluation.every": _POSITIVE,
     "evaluation.train_samples": _WHOLE,
+    "evaluation.groups": "true or false",
     "name": "a text of at most 200 characters",
     "out": "the path of a folder",
 }

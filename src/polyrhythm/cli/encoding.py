@@ -7,7 +7,9 @@ import io
 import sys
 import unicodedata
 
-_SPELT = {"±": "+/-", "×": "x", "–": "-", "−": "-", "…": "...", "→": "->"}
+_SPELT = {"±": "+/-", "×": "x", "–": "-", "−": "-", "…": "...", "→": "->", "µ": "u"} | {
+    bar: str(eighths) for eighths, bar in enumerate("▁▂▃▄▅▆▇█", start=1)
+}
 
 
 def write_in_any_encoding() -> None:

@@ -10,11 +10,12 @@ from typing import Any, final
 
 from torch import nn
 
+from polyrhythm import fleet as of_fleets
 from polyrhythm import papers, parts
 from polyrhythm.cli.expressions import Call, parse_call, parse_pipeline
 from polyrhythm.data import PARTITIONS, SOURCES, Collection, Partition
 from polyrhythm.errors import UserError, unknown
-from polyrhythm.fleet import Devices, Energy, Faults, FixedLinks, Fleet, Tiers, Uniform
+from polyrhythm.fleet import Devices, Fleet
 from polyrhythm.models.building import build
 from polyrhythm.models.catalogue import MODELS, Builder, find
 from polyrhythm.models.projection import with_projection
@@ -30,9 +31,34 @@ RECIPES: Mapping[str, Callable[..., Recipe]] = {
     name: getattr(papers, name) for name in papers.__all__ if inspect.isfunction(getattr(papers, name))
 }
 PARTS: Mapping[str, type[Settings]] = {name: getattr(parts, name) for name in parts.__all__}
-DEVICES: Mapping[str, type[Devices]] = {"uniform": Uniform, "tiers": Tiers}
+DEVICES: Mapping[str, type[Devices]] = {
+    "uniform": of_fleets.Uniform,
+    "tiers": of_fleets.Tiers,
+    "lognormal": of_fleets.Lognormal,
+    "zipf": of_fleets.Zipf,
+    "half_normal": of_fleets.HalfNormal,
+    "exponential": of_fleets.Exponential,
+    "listed_devices": of_fleets.ListedDevices,
+    "device_trace": of_fleets.DeviceTrace,
+}
+FLEETS: Mapping[str, Callable[..., Fleet]] = {"trace": of_fleets.trace, "phones": of_fleets.phones}
 BUDGETS: Mapping[str, type[Budgets]] = {"budgets": Levels, "slow_share": SlowShare, "listed": Listed}
-OF_FLEETS: Mapping[str, type[Settings]] = {**BUDGETS, "links": FixedLinks, "faults": Faults, "energy": Energy}
+OF_FLEETS: Mapping[str, type[Settings]] = {
+    "links": of_fleets.FixedLinks,
+    "lognormal_links": of_fleets.LognormalLinks,
+    "user_speeds": of_fleets.UserSpeeds,
+    "bandwidth": of_fleets.BandwidthTrace,
+    "periodic": of_fleets.Periodic,
+    "markov": of_fleets.Markov,
+    "by_labels": of_fleets.ByLabels,
+    "availability": of_fleets.AvailabilityTrace,
+    "faults": of_fleets.Faults,
+    "energy": of_fleets.Energy,
+    "poisson": of_fleets.Poisson,
+    "every": of_fleets.Every,
+    "arrivals": of_fleets.ArrivalTrace,
+    **BUDGETS,
+}
 DETECTORS: Mapping[str, type[Detector]] = {"gradient_norm": GradientNorm, "fisher_trace": FisherTrace}
 
 # Settings that are things with names of their own, by the setting's name.
@@ -70,7 +96,7 @@ def recipe(text: str) -> Recipe:
 
 def _part(call: Call) -> object:
     name = _key(call.name)
-    if name in RECIPES:
+    if name in RECIPES and name not in PARTS:
         return _make(call, RECIPES[name], _value)  # the pipe refuses it, and says why
     if name not in PARTS:
         raise unknown("part", call.name, PARTS)
@@ -159,11 +185,22 @@ def task(text: str) -> Task:
 
 
 def fleet(text: str) -> Fleet:
-    """A fleet from its name and settings, and budgets after a pipe: `uniform | budgets(levels=4, order="code")`."""
+    """A fleet from a source and parts after pipes: `tiers | markov(mean_on=600, mean_off=600) | budgets(levels=4)`."""
     first, *rest = parse_pipeline(text)
-    if _key(first.name) not in DEVICES:
-        raise unknown("fleet", first.name, DEVICES)
-    made = Fleet(devices=_make(first, DEVICES[_key(first.name)], _plain))
+    key = _key(first.name)
+    if key in FLEETS:
+        made: Fleet = _make(first, FLEETS[key], _plain)
+    elif key in DEVICES:
+        made = Fleet() | _make(first, DEVICES[key], _plain)
+    elif key in OF_FLEETS:
+        raise UserError(
+            f"{text!r} begins with a part, {first.name}",
+            expected=f"a source first: {', '.join([*DEVICES, *FLEETS])}",
+            why="a source says which devices there are; a part changes something about them",
+            fix=f'write "uniform | {text}"',
+        )
+    else:
+        raise unknown("fleet", first.name, [*DEVICES, *FLEETS])
     for call in rest:
         if _key(call.name) not in OF_FLEETS:
             raise unknown("part of a fleet", call.name, OF_FLEETS)

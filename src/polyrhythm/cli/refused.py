@@ -24,7 +24,7 @@ class Refused:
     def visit(self, record: VisitRecord) -> None:
         """Takes a visit into account."""
         self._all += 1
-        if record.status in ("dropped", "lost"):
+        if record.status in ("dropped", "late", "lost"):
             self._dropped += 1
             self._first.setdefault((record.client, record.reason), record.version)
 

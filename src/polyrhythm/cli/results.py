@@ -14,6 +14,7 @@ from rich.text import Text
 from polyrhythm.experiment import Experiment
 from polyrhythm.runs import Run
 from polyrhythm.runs.chart import curve, takes_unicode
+from polyrhythm.runs.costs import lines
 
 _WINDOW = 20  # versions in the summary's last20
 
@@ -51,9 +52,9 @@ def print_result(console: Console, run: Run, summary: Mapping[str, Any], out: st
             f"final {str(summary['headline']).replace('_', ' ')}": _number(final),
             f"mean of last {averaged}": "none" if mean is None else f"{mean:.4f} ± {spread:.4f} (sd over rounds)",
             "work": f"{summary['client_updates']:,} client updates, {summary['local_steps']:,} local steps, "
-            f"{summary['samples']:,} samples, {summary['flops']:.3g} FLOPs",
-            "traffic": f"{_size(summary['bytes_up'])} up, {_size(summary['bytes_down'])} down",
-            "time": f"{summary['wall_seconds']:.1f} s",
+            f"{summary['samples']:,} samples",
+            **lines(summary),
+            "wall time": f"{summary['wall_seconds']:.1f} s",
             "digest": str(summary["digest"])[:16],
             "record": how_to_show(run.id, out),
         },
@@ -112,12 +113,3 @@ def _mean_sd(values: Sequence[float]) -> str:
     if len(values) == 1:
         return f"{mean:.4f}"
     return f"{mean:.4f} ± {math.sqrt(math.fsum((v - mean) ** 2 for v in values) / (len(values) - 1)):.4f}"
-
-
-def _size(count: int) -> str:
-    size = float(count)
-    for unit in ("B", "kB", "MB", "GB"):
-        if size < 1000:
-            return f"{size:.3g} {unit}"
-        size /= 1000
-    return f"{size:.3g} TB"

@@ -15,6 +15,7 @@ from rich.text import Text
 
 from polyrhythm.cli import names
 from polyrhythm.cli.assembly import federations
+from polyrhythm.cli.comparing import goal_lines
 from polyrhythm.cli.configuration import Configuration
 from polyrhythm.cli.output import Screen, print_json
 from polyrhythm.cli.results import draw_scores
@@ -24,16 +25,21 @@ from polyrhythm.models.catalogue import MODELS
 from polyrhythm.models.projection import with_projection
 from polyrhythm.papers import Common
 from polyrhythm.runs import Run, all_runs
+from polyrhythm.runs.costs import On, Took
 
 
-def show_run(reference: str, out: str, *, as_json: bool) -> None:
-    """One run of a folder."""
+def show_run(reference: str, out: str, *, to: float | None = None, on: On = "test", as_json: bool) -> None:
+    """One run of a folder; with `to`, also what it took to get there on that set."""
     run = Run.open(reference, out)
+    took = None if to is None else run.costs_to(to, on=on)
     if as_json:
-        print_json({"run_id": run.id, "status": run.status, "reason": run.reason, **run.summary})
+        goal = {} if to is None else {"to": {"goal": to, "on": on, **(took or dict.fromkeys(Took.__annotations__))}}
+        print_json({"run_id": run.id, "status": run.status, "reason": run.reason, **run.summary, **goal})
         return
     screen = Screen()
     screen.print(run)
+    for label, text in ({} if to is None else goal_lines(to, took)).items():
+        screen.print(f"{label}: {text}", highlight=False)
     for notice in run.notices:
         screen.note(notice)
     draw_scores(screen, run)
@@ -100,7 +106,12 @@ def list_models() -> None:
 
 def list_partitions() -> None:
     """Partitions by name."""
-    _list(Screen(), "Partitions", ((name, _settings(made), made) for name, made in PARTITIONS.items()))
+    list_named(Screen(), "Partitions", PARTITIONS.items())
+
+
+def list_named(console: Console, title: str, named: Iterable[tuple[str, Callable[..., Any]]]) -> None:
+    """Things by name, with their settings and a line of help."""
+    _list(console, title, ((name, _settings(made), made) for name, made in named))
 
 
 def list_sources() -> None:

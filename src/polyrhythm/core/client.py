@@ -20,6 +20,7 @@ from torch import Tensor
 
 from polyrhythm.core.interfaces import ClientData, Computed, Done, Engine, Job, Opening, TakesJobs
 from polyrhythm.core.memory import ClientState
+from polyrhythm.core.pace import Ahead, Forecast, fitting
 from polyrhythm.errors import UserError
 from polyrhythm.optimisers import carry, clip_
 from polyrhythm.recipe import Recipe
@@ -33,7 +34,13 @@ from polyrhythm.wires import Assignment, Report, State
 
 
 def work(
-    recipe: Recipe, setup: Setup, state: ClientState, assignment: Assignment, data: ClientData, engine: Engine
+    recipe: Recipe,
+    setup: Setup,
+    state: ClientState,
+    assignment: Assignment,
+    data: ClientData,
+    engine: Engine,
+    pace: Forecast | None = None,
 ) -> tuple[ClientState, Report]:
     """Carries out one assignment.
 
@@ -44,6 +51,7 @@ def work(
         assignment: what to do.
         data: the client's samples.
         engine: computes gradients.
+        pace: how long the visit would take, for work that must be done by a certain time; None if nobody knows.
 
     Returns:
         The client's new, provisional state (the same one after measuring), and its report.
@@ -59,16 +67,21 @@ def work(
             fix="start server and clients from the same experiment file and version",
         )
     if assignment.kind == "measure":
-        return state, _measure(recipe, assignment, data, engine)
-    return _Training(recipe, setup, state, assignment, data, engine).run()
+        return state, _measure(recipe, setup, assignment, data, engine)
+    return _Training(recipe, setup, state, assignment, data, engine, pace).run()
 
 
-def _measure(recipe: Recipe, assignment: Assignment, data: ClientData, engine: Engine) -> Report:
+def _measure(recipe: Recipe, setup: Setup, assignment: Assignment, data: ClientData, engine: Engine) -> Report:
     model = Model(weights=assignment.weights, buffers=assignment.buffers)
-    measures = dict(engine.evaluate(model, data))
+    positions, wanted = None, len(data)
+    if assignment.samples is not None and assignment.samples < wanted:
+        wanted = assignment.samples
+        drawn = stream(setup.seed, "sample", "measure", assignment.client, assignment.version)
+        positions = drawn.permutation(len(data))[:wanted]
+    measures = dict(engine.evaluate(model, data, positions))
     if "expert" in recipe.needs():
         measures["expert_loss"] = float(data.fixed("expert").mean())
-    return _report(assignment, len(data), measures=measures, forward_samples=len(data))
+    return _report(assignment, len(data), measures=measures, forward_samples=wanted)
 
 
 def _report(assignment: Assignment, held: int, **rest: object) -> Report:
@@ -97,12 +110,15 @@ class _Path:
     measures: Mapping[str, float] = field(default_factory=dict)
     _unused: set[tuple[int, int]] = field(default_factory=set)
     _losses: Tensor = field(default_factory=lambda: torch.zeros((), dtype=torch.float64))
+    _squares: Tensor = field(default_factory=lambda: torch.zeros((), dtype=torch.float64))
 
     def add(self, rate: float, computed: Computed, samples: int, cursor: tuple[int, int]) -> None:
         unused = {(s.offset, s.size) for s in computed.unused}
         self._unused = unused if not self.rates else self._unused & unused
         self.rates.append(rate)
         self._losses += computed.loss.double() * samples
+        if computed.squares is not None:
+            self._squares += computed.squares
         self.samples += samples
         self.cursor = cursor
 
@@ -111,6 +127,7 @@ class _Path:
         self._unused = set(done.idle)
         self.rates += job.rates
         self._losses += done.loss
+        self._squares += done.squared_loss
         self.samples += len(job.positions)
         self.cursor = cursor
 
@@ -122,6 +139,11 @@ class _Path:
     @property
     def loss(self) -> float | None:
         return self._losses.item() / self.samples if self.samples else None
+
+    @property
+    def squared_loss(self) -> float:
+        """The mean of the squared losses of single samples, where they were asked for."""
+        return self._squares.item() / self.samples if self.samples else 0.0
 
 
 @final
@@ -148,7 +170,7 @@ class _Watch:
     def whole(self, done: Done) -> None:
         """Notes what was measured in all the steps of a job."""
         if self._squares is not None:
-            self._squares += done.squares
+            self._squares += done.gradient_squares
 
     def says_stop(self) -> bool:
         return self._stop is not None and bool(self._reached)
@@ -175,9 +197,10 @@ class _Training:
         assignment: Assignment,
         data: ClientData,
         engine: Engine,
+        pace: Forecast | None = None,
     ) -> None:
         self.recipe, self.setup, self.state, self.assignment = recipe, setup, state, assignment
-        self.data, self.engine = data, engine
+        self.data, self.engine, self.pace = data, engine, pace
         held = len(data)
         batch = min(recipe.batch or held, held) or 1
         self.visit = Visit(
@@ -207,6 +230,8 @@ class _Training:
         start = received
         if self.recipe.regime == "local" and self.state.previous is not None:
             start = self.state.previous
+        push, terms = self._corrections()
+        plan = fitting(plan, self._ahead(plan, terms), self.pace)
         self.engine.open(
             Opening(
                 data=self.data,
@@ -216,14 +241,18 @@ class _Training:
                 reuse=not self.data.augmented and plan.steps >= self.visit.epoch_steps,
             )
         )
-        push, terms = self._corrections()
         moments = carry(self.state.optimiser, self.engine.weights, self.recipe.optimiser)
         path = self._train(plan, received, start, push, terms, moments)
         pull = push.pull if push is not None else 0.0
+        update = self.engine.weights - start.weights
+        key = self.recipe.key_of(self.recipe.compression)
+        self.parts[key], packed = self.recipe.compression.pack(self.engine.layout, self.parts[key], update, path.idle)
         outcome = Outcome(
             version=self.visit.version,
             received=start.weights,
-            update=self.engine.weights - start.weights,
+            update=update,
+            sent=packed.update,
+            packed=packed.size,
             steps=len(path.rates),
             travel=self.recipe.optimiser.travel(path.rates, pull),
             pull=pull,
@@ -243,7 +272,8 @@ class _Training:
         report = _report(
             self.assignment,
             self.visit.held,
-            update=outcome.update,
+            update=outcome.sent,
+            packed=outcome.packed,
             buffers=trained.buffers,
             steps=outcome.steps,
             samples=path.samples,
@@ -267,16 +297,39 @@ class _Training:
         update = instead.update
         if instead.kind == "model" and self.state.previous is not None:
             update = self.state.previous.weights - received.weights
+        packed = instead.packed
+        if packed is None and update is not None:
+            packed = self.recipe.compression.size(self.engine.layout)
         return _report(
             self.assignment,
             self.visit.held,
             update=update,
+            packed=packed,
             substitute=instead.kind,
             age=instead.age,
             steps=instead.steps,
             travel=instead.travel,
             pull=instead.pull,
             rate=instead.rate,
+        )
+
+    def _ahead(self, plan: Plan, terms: list[Correction]) -> Ahead:
+        """How much the visit computes, for a forecast of the time it takes."""
+        held, needs, has_previous = self.visit.held, self.recipe.needs(), self.state.previous is not None
+        asked = {("received", layer) for term in terms for layer in term.layers or ()}
+        if has_previous:
+            asked |= {("previous", layer) for _, layer in asked}
+        if plan.stop is not None:
+            asked.add(("received", plan.stop.layer))
+        return Ahead(
+            held=held,
+            largest=min(held, self.visit.batch + self.engine.single_sample_fails),
+            pass_steps=self.visit.epoch_steps,
+            measured=held * len(needs & {"fisher", "fisher_model"}),
+            scored=held * (self.recipe.order.looks(has_previous) + ("fisher_model" in needs)),
+            judged=int(plan.stop is not None and not self.engine.one_mode),
+            frozen=len(asked),
+            reuse=not self.data.augmented,
         )
 
     def _corrections(self) -> tuple[Push | None, list[Correction]]:
@@ -301,7 +354,7 @@ class _Training:
         names = (self.visit.client, self.visit.visit)
         augment = torch_generator(self.visit.seed, "augment", *names) if self.data.augmented else None
         watch = _Watch(self.recipe.needs(), plan.stop)
-        path = _Path(cursor=self.state.cursor)
+        path, squares = _Path(cursor=self.state.cursor), "squared_loss" in self.recipe.needs()
         if plan.steps:
             watch.traces = self._traces(received)
             path.gradient_samples = len(watch.traces) * self.visit.held
@@ -313,13 +366,14 @@ class _Training:
             if (done := engine.local_round(job)) is not None:
                 watch.whole(done)
                 path.whole(job, done, known[-1][1] if known else path.cursor)
-                path.measures = watch.measures(len(path.rates))
+                path.measures = self._measures(watch, path)
                 return path
             batches = iter(known)
         with seeded_torch(self.visit.seed, "network", *names):
             for positions, after in batches:
                 inputs, targets = self.data.batch(positions, augment)
-                computed = engine.compute(inputs, targets, positions, terms, plan.stop.layer if plan.stop else None)
+                layer = plan.stop.layer if plan.stop else None
+                computed = engine.compute(inputs, targets, positions, terms, layer, squares)
                 untouched = _keep(computed.unused, weights, moments)
                 if optimiser.clip is not None:
                     clip_(gradient, optimiser.clip)
@@ -338,8 +392,13 @@ class _Training:
                 path.add(rate, computed, len(positions), after)
                 if len(path.rates) % self.visit.epoch_steps == 0 and watch.says_stop():
                     break
-        path.measures = watch.measures(len(path.rates))
+        path.measures = self._measures(watch, path)
         return path
+
+    def _measures(self, watch: _Watch, path: _Path) -> dict[str, float]:
+        """What was measured on the way, by the measure's name."""
+        asked = "squared_loss" in self.recipe.needs()
+        return watch.measures(len(path.rates)) | ({"squared_loss": path.squared_loss} if asked else {})
 
     def _job(
         self,
@@ -361,7 +420,7 @@ class _Training:
             start=start.weights,
             moments=moments,
             seed=torch_seed(self.visit.seed, "network", self.visit.client, self.visit.visit),
-            squares="gradient_square" in self.recipe.needs(),
+            gradient_squares="gradient_square" in self.recipe.needs(),
         )
 
     def _traces(self, received: Model) -> dict[str, float]:

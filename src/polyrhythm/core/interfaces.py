@@ -43,11 +43,13 @@ class Computed:
         unused: the segments that have no gradient.
         pair: representations of the batch under the current and the received model in eval mode, each [B, F]; None if
             nobody asked.
+        squares: the squared loss of each sample, summed over the batch, float64; None if nobody asked.
     """
 
     loss: Tensor
     unused: tuple[Segment, ...]
     pair: tuple[Tensor, Tensor] | None = None
+    squares: Tensor | None = None
 
 
 @final
@@ -93,6 +95,10 @@ class Engine(Protocol):
         """Whether training on a batch of one sample raises (BatchNorm)."""
 
     @property
+    def one_mode(self) -> bool:
+        """Whether the module surely computes the same in training and in eval mode; if not, judging takes a pass."""
+
+    @property
     def forward_samples(self) -> int:
         """Samples of extra forward passes since `open`."""
 
@@ -106,6 +112,7 @@ class Engine(Protocol):
         positions: np.ndarray,
         terms: Sequence[Correction] = (),
         watch: str | None = None,
+        squares: bool = False,
     ) -> Computed:
         """Fills `gradient` for one batch.
 
@@ -114,6 +121,7 @@ class Engine(Protocol):
             positions: whose they are, among the client's samples.
             terms: corrections that add a loss term.
             watch: the representation to give a pair of; None for none.
+            squares: whether the squared losses are asked for.
         """
 
     def stepped(self) -> None:
@@ -153,7 +161,7 @@ class Job:
         start: w0, from which a pull is measured, [P].
         moments: the optimiser's state, stepped in place.
         seed: names what the network itself draws (dropout).
-        squares: whether the squared norms of the (clipped) gradients are asked for.
+        gradient_squares: whether the squared norms of the (clipped) gradients are asked for.
     """
 
     data: ClientData
@@ -165,7 +173,7 @@ class Job:
     start: Tensor
     moments: Mapping[str, Tensor | int]
     seed: int
-    squares: bool
+    gradient_squares: bool
 
 
 @final
@@ -175,12 +183,14 @@ class Done:
 
     Args:
         loss: the task's losses, each batch's mean times its samples, summed.
-        squares: the squared norms of the gradients, summed over steps; 0 unless they were asked for.
+        squared_loss: the squared losses of single samples, summed.
+        gradient_squares: the squared norms of the gradients, summed over steps; 0 unless they were asked for.
         idle: the parts of the vector that no step touched.
     """
 
     loss: float
-    squares: float
+    squared_loss: float
+    gradient_squares: float
     idle: Spans
 
 

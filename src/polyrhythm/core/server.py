@@ -24,7 +24,7 @@ from polyrhythm.slots.release import Standing
 from polyrhythm.slots.weighing import shares
 from polyrhythm.values import changed
 from polyrhythm.vectors import Buffers, Layout, combine_buffers, first_non_finite, weighted_sum
-from polyrhythm.wires import Arrived, Assignment, Event, Facts, Kind, Lost, Report, Roster, State
+from polyrhythm.wires import Arrived, Assignment, Event, Facts, Kind, Lost, Report, Roster, State, Timer
 
 Entry = TypeVar("Entry")
 _NOT_FINITE = "not a finite number"
@@ -120,7 +120,7 @@ class Released:
         version: the new version.
         release: the reports, shares and scales; None if the version was skipped and the weights are as before.
         refused: (client, reason) of what was left out.
-        note: why the version was skipped.
+        note: why the version was skipped, or why the server kept its weights all the same.
     """
 
     version: int
@@ -173,7 +173,8 @@ def begin(recipe: Recipe, setup: Setup, weights: Tensor, buffers: Buffers, roste
     """
     parts = {key: mechanism.server_start(setup) for key, mechanism in recipe.mechanisms()}
     state = ServerState(version=0, weights=weights.clone(), buffers=buffers, parts=parts)
-    return _invite(recipe, setup, state, roster, now=0.0, occasion=())
+    turn = _invite(recipe, setup, state, roster, now=0.0, occasion=())
+    return changed(turn, wake_up=_wake_up(recipe, turn.state, Timer(time=0.0)))
 
 
 def receive(recipe: Recipe, setup: Setup, layout: Layout, state: ServerState, event: Event, roster: Roster) -> Turn:
@@ -203,51 +204,78 @@ def receive(recipe: Recipe, setup: Setup, layout: Layout, state: ServerState, ev
     unasked = verdict is not None and state is before
     if over or unasked:
         return Turn(state=state, verdict=verdict)
-    state, released = _give_up(recipe, state, event.time), None
+    state, released = _give_up(recipe, state, event), None
     # Once all that were measured have answered, participation knows what it waited for, and is asked first.
     measured = measuring and not state.measuring
-    if not measured and _ready(recipe, state, event.time):
+    if not measured and (_ready(recipe, state, event) or _hopeless(recipe, state, roster)):
         state, released = _step(recipe, setup, layout, state, event.time)
         if setup.horizon is not None and state.version >= setup.horizon:
             return Turn(state=state, released=released, verdict=verdict)
-    idle = not (state.training or state.measuring)
-    asks = released is not None or measured or idle or recipe.participation.fills_places
+    fills, idle = recipe.participation.fills_places, not (state.training or state.measuring)
+    asks = released is not None or measured or idle or fills
     # A step waits for no measurement, an invitation does.
     if not asks or state.measuring:
-        return Turn(state=state, released=released, verdict=verdict, wake_up=_wake_up(recipe, state))
-    whole = released is not None or measured or idle
+        return Turn(state=state, released=released, verdict=verdict, wake_up=_wake_up(recipe, state, event))
+    whole = released is not None or measured or (idle and not fills)
     occasion = () if whole else ("dispatch", state.dispatched)
     turn = _invite(recipe, setup, state, roster, now=event.time, occasion=occasion, caller=caller)
-    return Turn(
-        state=turn.state,
-        assignments=turn.assignments,
-        wake_up=turn.wake_up,
-        wanting=turn.wanting,
-        released=released,
-        verdict=verdict,
-    )
+    if released is None and not turn.assignments and _stuck(recipe, turn.state, event, roster):
+        state, released = _step(recipe, setup, layout, turn.state, event.time)
+        if setup.horizon is not None and state.version >= setup.horizon:
+            return Turn(state=state, released=released, verdict=verdict)
+        turn = _invite(recipe, setup, state, roster, now=event.time, occasion=())
+    wake_up = _wake_up(recipe, turn.state, event)
+    return changed(turn, wake_up=wake_up, released=released, verdict=verdict)
 
 
-def _ready(recipe: Recipe, state: ServerState, now: float) -> bool:
-    if not (state.invited or state.waiting or state.refused):
+def _stuck(recipe: Recipe, state: ServerState, event: Event, roster: Roster) -> bool:
+    """Whether a version must go on with what there is: nobody is at work, and no place could be filled.
+
+    Where the server invites nobody, somebody may still come, until as many visits as there are clients came to nothing.
+    """
+    if not recipe.participation.fills_places or state.training or state.measuring:
+        return False
+    may_come = not recipe.participation.invites and state.invited - len(state.waiting) < roster.eligible
+    return not may_come and _ready(recipe, state, event, refills=False)
+
+
+def _hopeless(recipe: Recipe, state: ServerState, roster: Roster) -> bool:
+    """Whether so many visits were lost or refused, by as many as there are clients more than arrived, that it may last.
+
+    Where places are refilled, there is always somebody at work to wait for.
+    """
+    lost = len(state.refused) - len(state.waiting)
+    return recipe.participation.fills_places and lost >= max(1, roster.eligible)
+
+
+def _passed(moment: float, event: Event) -> bool:
+    """Whether a moment is over. Of all that arrives at that very moment, nothing is late: only the timer ends it."""
+    return event.time > moment or (event.time == moment and isinstance(event, Timer))
+
+
+def _ready(recipe: Recipe, state: ServerState, event: Event, *, refills: bool = True) -> bool:
+    if not (state.invited or state.training or state.waiting or state.refused or state.resting):
         return False  # nobody has been invited yet, or everybody's answer went into the last version
-    due, elapsed = recipe.release.due, now - state.began
-    if due is not None and now >= state.began + due:
-        elapsed = max(elapsed, due)  # began + due - began may be a hair less than due
-    standing = Standing(
-        waiting=len(state.waiting), in_flight=state.training + state.measuring, invited=state.invited, elapsed=elapsed
-    )
+    due, elapsed = recipe.release.due, event.time - state.began
+    if due is not None:
+        # began + due - began may be a hair more or less than due.
+        over = _passed(state.began + due, event)
+        elapsed = max(elapsed, due) if over else min(elapsed, math.nextafter(due, 0.0))
+    in_flight = state.training + state.measuring
+    if refills and recipe.participation.fills_places:
+        in_flight = max(in_flight, 1)  # the place that has just become free is about to be filled
+    standing = Standing(waiting=len(state.waiting), in_flight=in_flight, invited=state.invited, elapsed=elapsed)
     return recipe.release.ready(standing)
 
 
-def _wake_up(recipe: Recipe, state: ServerState) -> float | None:
-    """When the server must look again although nothing happens."""
+def _wake_up(recipe: Recipe, state: ServerState, event: Event) -> float | None:
+    """When the server must look again although nothing happens. A moment that is over wakes nobody again."""
     due, patience = recipe.release.due, recipe.release.patience
     if (due is None and patience is None) or not (state.training or state.measuring):
         return None
     moments = [] if due is None else [state.began + due]
     moments += [] if patience is None else [_oldest(state) + patience]
-    return min(moments)
+    return min((m for m in moments if not _passed(m, event)), default=None)
 
 
 def _oldest(state: ServerState) -> float:
@@ -255,12 +283,12 @@ def _oldest(state: ServerState) -> float:
     return min((f.sent for f in state.flights.values() if not f.given_up), default=math.inf)
 
 
-def _give_up(recipe: Recipe, state: ServerState, now: float) -> ServerState:
+def _give_up(recipe: Recipe, state: ServerState, event: Event) -> ServerState:
     """Waits no longer for visits that have taken too long."""
     patience = recipe.release.patience
-    if patience is None or now < _oldest(state) + patience:
+    if patience is None or not _passed(_oldest(state) + patience, event):
         return state
-    late = {d: f for d, f in state.flights.items() if not f.given_up and now >= f.sent + patience}
+    late = {d: f for d, f in state.flights.items() if not f.given_up and _passed(f.sent + patience, event)}
     return _given_up(state, late, f"no answer within {patience:g} s")
 
 
@@ -301,9 +329,8 @@ def _invite(
     part, invitations = recipe.participation.invite(setup, state.parts[key], call)
     if not invitations:
         state = changed(state, parts={**state.parts, key: part})
-        idle = not (state.training or state.measuring)
-        wanting = idle or (recipe.participation.fills_places and state.training < recipe.participation.size)
-        return Turn(state=state, wanting=wanting, wake_up=_wake_up(recipe, state))
+        wanting = _wanting(recipe, state) or not (state.training or state.measuring)
+        return Turn(state=state, wanting=wanting)
     flights, busy = _persistent(state.flights).mutate(), _persistent(state.busy).mutate()
     past = dict(state.past)
     briefing = recipe.overriding("brief")
@@ -337,6 +364,7 @@ def _invite(
                 buffers=buffers,
                 briefs=briefs,
                 recipe=recipe.digest,
+                samples=invitation.samples,
             )
         )
     training = sum(a.kind == "train" for a in assignments)
@@ -352,8 +380,16 @@ def _invite(
         began=now if call.in_flight == 0 and state.invited == 0 else state.began,
         invited=state.invited + training,
     )
-    wanting = recipe.participation.fills_places and state.training < recipe.participation.size
-    return Turn(state=state, assignments=tuple(assignments), wanting=wanting, wake_up=_wake_up(recipe, state))
+    return Turn(
+        state=state,
+        assignments=tuple(assignments),
+        wanting=_wanting(recipe, state),
+    )
+
+
+def _wanting(recipe: Recipe, state: ServerState) -> bool:
+    """Whether a client that comes while others are at work is of any use."""
+    return recipe.participation.fills_places and state.training < recipe.participation.size
 
 
 def _persistent(entries: Mapping[int, Entry]) -> Map[int, Entry]:
@@ -374,23 +410,35 @@ def _take(
     reason = "" if report.recipe == recipe.digest else "the report comes from another recipe"
     if not reason and flight.kind == "measure":
         return _measured(recipe, setup, state, report), Verdict(dispatch=report.dispatch, accepted=True)
-    if not reason and recipe.participation.fills_places and (report.substitute or recipe.participation.one_at_a_time):
-        state = changed(state, resting=(*state.resting, flight.client))
-    if not reason and report.substitute == "silence":
-        return state, Verdict(dispatch=report.dispatch, accepted=True)
-    if not reason and report.substitute:
+    silent = report.substitute == "silence"
+    if not reason and report.substitute and not silent:
         for key, mechanism in recipe.overriding("fill"):
             report = mechanism.fill(setup, state.parts[key], report)
-    reason = reason or _fault(layout, report)
+    reason = reason or ("" if silent else _fault(layout, report))
+    if _rests(recipe, report, reason):
+        state = changed(state, resting=(*state.resting, flight.client))
     if reason:
         refused = (*state.refused, (flight.client, reason))
         return changed(state, refused=refused), Verdict(dispatch=report.dispatch, accepted=False, reason=reason)
+    if silent:
+        return state, Verdict(dispatch=report.dispatch, accepted=True)
     parts = state.parts
     if accepting := recipe.overriding("accept"):
         parts = {**parts, **{k: m.accept(setup, parts[k], report) for k, m in accepting}}
     clients = _persistent(state.clients).set(flight.client, Record(visits=flight.visit + 1, accepted=flight.visit))
     state = changed(state, waiting=(*state.waiting, report), clients=clients, parts=parts)
     return state, Verdict(dispatch=report.dispatch, accepted=True)
+
+
+def _rests(recipe: Recipe, report: Report, reason: str) -> bool:
+    """Whether a client that has answered is not invited again before the next version.
+
+    Who did not train, or cannot, may answer at once: invited again and again, it would fill the buffer, or time itself.
+    """
+    participation = recipe.participation
+    if not (participation.fills_places and participation.invites):
+        return False
+    return bool(reason or report.substitute or participation.one_at_a_time)
 
 
 def _measured(recipe: Recipe, setup: Setup, state: ServerState, report: Report) -> ServerState:
@@ -458,6 +506,7 @@ def _step(recipe: Recipe, setup: Setup, layout: Layout, state: ServerState, now:
     reports = tuple(sorted(state.waiting, key=lambda r: r.dispatch))
     state, refused = _close(recipe, state)
     settled = changed(state, version=state.version + 1, waiting=(), refused=(), resting=(), began=now, invited=0)
+    settled = changed(settled, past=_still_needed(settled))
     facts = [_facts(state.version, r) for r in reports]
     weights = shares(recipe.sharing.claims(facts)) if facts else None
     if weights is None or len(reports) < recipe.release.least:
@@ -467,7 +516,7 @@ def _step(recipe: Recipe, setup: Setup, layout: Layout, state: ServerState, now:
                 "The last good model is kept. Training diverges: lower the learning rate, or set clip=10"
             )
         return settled, Released(
-            version=settled.version, release=None, refused=refused, note=_why_skipped(recipe, reports, refused)
+            version=settled.version, release=None, refused=refused, note=_why_skipped(recipe, state, reports, refused)
         )
     scales = [1.0] * len(reports)
     for scaling in recipe.scalings:
@@ -479,8 +528,8 @@ def _step(recipe: Recipe, setup: Setup, layout: Layout, state: ServerState, now:
         scales=tuple(scales),
         weights=state.weights,
         bases=tuple(state.past[r.version] for r in reports) if "base" in recipe.needs() else (),
+        rate=recipe.rate(state.version, setup.horizon),
     )
-    settled = changed(settled, past=_still_needed(settled))
     if recipe.regime == "local":
         return settled, Released(version=settled.version, release=release, refused=refused)
     updates = release.updates()
@@ -488,8 +537,12 @@ def _step(recipe: Recipe, setup: Setup, layout: Layout, state: ServerState, now:
     parts: dict[str, State] = dict(state.parts)
     for key, mechanism in recipe.overriding("before_step"):
         parts[key], mean = mechanism.before_step(setup, parts[key], release, mean)
-    key = recipe.key_of(recipe.server_step)
-    parts[key], stepped = recipe.server_step.step(setup, parts[key], state.weights, mean)
+    held_back = recipe.release.holds_back(setup, parts[recipe.key_of(recipe.release)])
+    stepped, buffers = state.weights, state.buffers
+    if not held_back:
+        key = recipe.key_of(recipe.server_step)
+        parts[key], stepped = recipe.server_step.step(setup, parts[key], state.weights, mean)
+        buffers = _buffers(layout, state, reports)
     for key, mechanism in recipe.overriding("after_step"):
         parts[key] = mechanism.after_step(setup, parts[key], release)
     stepped = stepped.to(layout.dtype)
@@ -499,9 +552,8 @@ def _step(recipe: Recipe, setup: Setup, layout: Layout, state: ServerState, now:
             f"version {settled.version}: the server step gave no finite number in {name}. The last good model is kept. "
             "The server's learning rate is too high, or its epsilon too small"
         )
-    buffers = _buffers(layout, state, reports)
     settled = changed(settled, weights=stepped, buffers=buffers, parts=parts)
-    return settled, Released(version=settled.version, release=release, refused=refused)
+    return settled, Released(version=settled.version, release=release, refused=refused, note=held_back)
 
 
 def _close(recipe: Recipe, state: ServerState) -> tuple[ServerState, tuple[tuple[int, str], ...]]:
@@ -513,9 +565,13 @@ def _close(recipe: Recipe, state: ServerState) -> tuple[ServerState, tuple[tuple
     return state, state.refused
 
 
-def _why_skipped(recipe: Recipe, reports: tuple[Report, ...], refused: tuple[tuple[int, str], ...]) -> str:
+def _why_skipped(
+    recipe: Recipe, state: ServerState, reports: tuple[Report, ...], refused: tuple[tuple[int, str], ...]
+) -> str:
     if not reports:
-        return f"nobody reported ({_reasons(refused)})" if refused else "everybody was silent"
+        if refused:
+            return f"nobody reported ({_reasons(refused)})"
+        return "nobody reported in time" if state.training else "everybody was silent"
     if len(reports) < recipe.release.least:
         return f"reports: {len(reports)}, where at least {recipe.release.least} are needed"
     return "no report has any weight"
@@ -536,6 +592,7 @@ def _reasons(refused: tuple[tuple[int, str], ...], most: int = 3) -> str:
 
 
 def _facts(version: int, report: Report) -> Facts:
+    assert 0 <= report.version <= version, f"an update of version {report.version} in a release of version {version}"
     return Facts(
         dispatch=report.dispatch,
         client=report.client,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, final
 
@@ -105,6 +106,19 @@ class Federation:
     def indices(self, client: int) -> Tensor:
         """The training samples of one client, int64, a view."""
         return self.shares.indices(client)
+
+    def label_shares(self) -> Callable[[int], np.ndarray] | None:
+        """Gives the share of each class in a client's samples, [classes], where samples have a class."""
+        targets = self.train.targets
+        if targets.dtype != torch.int64 or targets.dim() != 1:
+            return None
+
+        def shares(client: int) -> np.ndarray:
+            found = targets[torch.as_tensor(self.indices(client))]
+            counts = torch.bincount(found, minlength=self.outputs).double().numpy()
+            return np.asarray(counts / max(1.0, counts.sum()))
+
+        return shares
 
     def histogram(self) -> np.ndarray:
         """How many samples of each class (or tag) each client holds, [clients, C] int64; C = 0 for regression."""

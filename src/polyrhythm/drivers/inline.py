@@ -8,6 +8,7 @@ gets there.
 from __future__ import annotations
 
 import heapq
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, final
@@ -42,6 +43,7 @@ class Moment:
         report: what the client made of it, even if the server never hears it.
         load: the work in the visit.
         spent: what the visit has cost its device.
+        done: the share of its work that was done, if it was lost.
         answers: what the server asked of the roster, and was told.
     """
 
@@ -52,6 +54,7 @@ class Moment:
     report: Report | None = None
     load: Load = Load()
     spent: Spent = Spent()
+    done: float = 1.0
     answers: tuple[Answer, ...] = ()
 
 
@@ -68,6 +71,7 @@ class _Visit:
     load: Load
     spent: Spent
     lost: str
+    done: float
 
 
 _Entry = tuple[float, int, int, _Visit | Arrived | Timer]
@@ -92,6 +96,7 @@ def _heard(time: float, what: _Visit | Arrived | Timer) -> Moment:
         report=visit.report,
         load=visit.load,
         spent=visit.spent,
+        done=visit.done,
     )
 
 
@@ -103,7 +108,7 @@ class _Agenda:
     heap: list[_Entry] = field(default_factory=list)
     made: int = 0
     visits: int = 0
-    expected: bool = False  # whether the server will be told of the next client that comes, since it wants some
+    expected: float = math.inf  # when the server will be told of the next client that comes, since it wants some
     timer: float | None = None
 
     def add(self, time: float, kind: int, number: int, what: _Visit | Arrived | Timer) -> None:
@@ -158,6 +163,8 @@ class InlineDriver:
         """
         agenda = _Agenda()
         arrivals = self.world.arrivals()
+        if arrivals is None and not self.recipe.participation.invites:
+            arrivals = self.world.comings()
         if arrivals is not None:
             self._expect(agenda, *arrivals())
         turn = begin(self.recipe, self.setup, initial.weights, initial.buffers, self.roster)
@@ -167,7 +174,7 @@ class InlineDriver:
             time, what = agenda.pop()
             self.roster.now = time
             if isinstance(what, Arrived):
-                agenda.expected = False
+                agenda.expected = math.inf if time >= agenda.expected else agenda.expected
                 if arrivals is not None:
                     self._expect(agenda, *arrivals())
             elif isinstance(what, Timer) and what.time == agenda.timer:
@@ -183,7 +190,8 @@ class InlineDriver:
                 verdict = Verdict(dispatch=dispatch, accepted=False, reason=str(failure))
                 yield changed(heard, turn=Turn(state=turn.state, verdict=verdict), answers=self.roster.answers())
                 raise
-            self._send(turn, time, agenda)
+            ended = None if heard.assignment is None else heard.assignment.client
+            self._send(turn, time, agenda, ended)
             yield changed(heard, turn=turn, answers=self.roster.answers())
         if self.setup.horizon is None or turn.state.version < self.setup.horizon:
             raise RunFailed(
@@ -196,34 +204,51 @@ class InlineDriver:
         return self.setup.horizon is not None and turn.state.version >= self.setup.horizon
 
     def _expect(self, agenda: _Agenda, time: float, client: int) -> None:
-        if time < float("inf"):
+        if time < math.inf:
             agenda.made += 1
             agenda.add(time, _ARRIVAL, agenda.made, Arrived(client=client, time=time))
 
-    def _send(self, turn: Turn, now: float, agenda: _Agenda) -> None:
+    def _send(self, turn: Turn, now: float, agenda: _Agenda, ended: int | None = None) -> None:
         for assignment in turn.assignments:
             report = self._work(assignment)
             load = self.meter.load(assignment, report)
             fate = self.world.undertake(assignment.dispatch, assignment.client, load, now)
             report = report.heard(after=fate.time - now, at=fate.time)
-            visit = _Visit(assignment=assignment, report=report, load=load, spent=fate.spent, lost=fate.lost)
+            visit = _Visit(
+                assignment=assignment, report=report, load=load, spent=fate.spent, lost=fate.lost, done=fate.done
+            )
             agenda.add(fate.time, _VISIT, assignment.dispatch, visit)
         if turn.wake_up is not None and (agenda.timer is None or turn.wake_up < agenda.timer):
             agenda.timer = turn.wake_up
             agenda.made += 1
             agenda.add(turn.wake_up, _TIMER, agenda.made, Timer(time=turn.wake_up))
-        if turn.wanting and not agenda.expected and self.world.fleet.arrivals is None:
-            coming = self.world.next_arrival(now, turn.state.busy)
-            if coming is not None:
-                agenda.expected = True
-                self._expect(agenda, *coming)
+        if self.world.fleet.arrivals is None and self.recipe.participation.invites:
+            self._look_out(turn, now, agenda, ended)
+
+    def _look_out(self, turn: Turn, now: float, agenda: _Agenda, ended: int | None) -> None:
+        """Sees to it that the server is told of the next client that comes, if it wants any."""
+        if not turn.wanting or turn.released is not None:
+            agenda.expected = math.inf  # who comes first may be another one by the time it matters
+        if not turn.wanting:
+            return
+        if agenda.expected == math.inf:
+            time, client = self.world.next_arrival(now, turn.state.busy) or (math.inf, -1)
+        elif ended is not None and ended not in turn.state.busy:
+            # Everybody else was looked at; this one was at work then, and may have gone away since.
+            time, client = self.world.returns(ended, now), ended
+        else:
+            return
+        if now < time < agenda.expected:
+            agenda.expected = time
+            self._expect(agenda, time, client)
 
     def _visit(self, assignment: Assignment) -> Report:
         client = assignment.client
         memory = self.memories.get(client, Memory())
         start = memory.at(assignment.accepted)
+        pace = _Forecast(self, assignment)
         try:
-            state, report = work(self.recipe, self.setup, start, assignment, self.data(client), self.engine)
+            state, report = work(self.recipe, self.setup, start, assignment, self.data(client), self.engine, pace)
         except Exception as error:
             error.add_note(
                 f"this happened to client {client} in its visit {assignment.visit}, on version {assignment.version}"
@@ -232,3 +257,16 @@ class InlineDriver:
         if assignment.kind == "train":
             self.memories[client] = memory.then(start, state, assignment.visit)
         return report
+
+
+@final
+class _Forecast:
+    """How long a visit that begins now would take: priced as the visit itself will be, so to the last bit the same."""
+
+    def __init__(self, driver: InlineDriver, assignment: Assignment) -> None:
+        self._driver, self._assignment = driver, assignment
+
+    def seconds(self, samples: int, forward_samples: int) -> float:
+        driver = self._driver
+        load = driver.meter.ahead(driver.recipe, self._assignment, samples, forward_samples)
+        return driver.world.price(self._assignment.client, load, driver.roster.now).seconds

@@ -7,6 +7,7 @@ from typing import final
 
 from polyrhythm.fleet import Load
 from polyrhythm.flops import Cost
+from polyrhythm.recipe import Recipe
 from polyrhythm.vectors import Buffers, Layout, bytes_of
 from polyrhythm.wires import Assignment, Report
 
@@ -28,19 +29,32 @@ class Meter:
 
     def load(self, assignment: Assignment, report: Report) -> Load:
         """The work in one visit."""
+        samples = report.samples + report.gradient_samples
+        return self._load(assignment, samples, report.forward_samples, self._sent_up(report))
+
+    def ahead(self, recipe: Recipe, assignment: Assignment, samples: int, forward_samples: int) -> Load:
+        """The work in a training visit to come, on so many samples: no report of it is larger."""
+        packed = recipe.compression.size(self._layout)
+        up = self._layout.vector_bytes if packed is None else packed
+        up += _size(assignment.buffers)
+        up += self._layout.vector_bytes * sum(part.extra_vectors for part in recipe.parts())
+        return self._load(assignment, samples, forward_samples, up)
+
+    def _load(self, assignment: Assignment, samples: int, forward_samples: int, up: int) -> Load:
         if self._cost is None:
             self._cost = self._ask()
+        forward = (samples + forward_samples) * self._cost.forward
         return Load(
-            samples=report.samples + report.gradient_samples,
-            forward_samples=report.forward_samples,
-            flops=(report.samples + report.gradient_samples) * self._cost.training
-            + report.forward_samples * self._cost.forward,
+            samples=samples,
+            forward_samples=forward_samples,
+            flops=forward + samples * self._cost.backward,
+            forward_flops=forward,
             bytes_down=self._sent_down(assignment),
-            bytes_up=self._sent_up(report),
+            bytes_up=up,
         )
 
     def _sent_down(self, assignment: Assignment) -> int:
-        beside = sum(b.numel() * b.element_size() for b in assignment.buffers)
+        beside = _size(assignment.buffers)
         return (
             self._layout.vector_bytes + beside + (bytes_of(assignment.briefs, self._layout) if assignment.briefs else 0)
         )

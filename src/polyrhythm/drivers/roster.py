@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import functools
+import itertools
 from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
 from typing import Literal, final
 
+import numpy as np
+
 from polyrhythm.fleet import World
-from polyrhythm.streams import Integers
+from polyrhythm.streams import Integers, proportionally
 
 
 @final
@@ -31,10 +35,11 @@ class OpenRoster:
     Args:
         population: clients that the federation declares.
         eligible: those that hold data, in order.
+        held: the samples that each of the population declared when it joined; None if all have the same.
     """
 
-    def __init__(self, population: int, eligible: Sequence[int]) -> None:
-        self._population, self._eligible = population, eligible
+    def __init__(self, population: int, eligible: Sequence[int], held: Sequence[int] | None = None) -> None:
+        self._population, self._eligible, self._held = population, eligible, held
 
     @property
     def population(self) -> int:
@@ -46,6 +51,13 @@ class OpenRoster:
 
     def draw(self, count: int, generator: Integers, exclude: Container[int]) -> tuple[int, ...]:
         return _drawn(self._eligible, count, generator, lambda client: client not in exclude)
+
+    def draw_by_samples(self, count: int, generator: np.random.Generator, exclude: Container[int]) -> tuple[int, ...]:
+        return _drawn_by_samples(self._eligible, self._sums, count, generator, lambda client: client not in exclude)
+
+    @functools.cached_property
+    def _sums(self) -> list[float]:
+        return _summed(self._eligible, self._held)
 
     def present(self, clients: tuple[int, ...]) -> tuple[int, ...]:
         return clients
@@ -84,15 +96,22 @@ class WorldRoster:
         return len(self._world.eligible)
 
     def draw(self, count: int, generator: Integers, exclude: Container[int]) -> tuple[int, ...]:
-        open_to_all, world, now = self._world.everybody_is_there, self._world, self.now
-        drawn = _drawn(
-            world.eligible,
-            count,
-            generator,
-            lambda client: client not in exclude and (open_to_all or world.span(client, now)[0]),
-        )
+        drawn = _drawn(self._world.eligible, count, generator, self._free(exclude))
         self._answers.append(Answer(question="draw", clients=drawn))
         return drawn
+
+    def draw_by_samples(self, count: int, generator: np.random.Generator, exclude: Container[int]) -> tuple[int, ...]:
+        drawn = _drawn_by_samples(self._world.eligible, self._sums, count, generator, self._free(exclude))
+        self._answers.append(Answer(question="draw", clients=drawn))
+        return drawn
+
+    @functools.cached_property
+    def _sums(self) -> list[float]:
+        return _summed(self._world.eligible, self._world.held)
+
+    def _free(self, exclude: Container[int]) -> Callable[[int], bool]:
+        open_to_all, world, now = self._world.everybody_is_there, self._world, self.now
+        return lambda client: client not in exclude and (open_to_all or world.span(client, now)[0])
 
     def present(self, clients: tuple[int, ...]) -> tuple[int, ...]:
         there = clients
@@ -120,3 +139,19 @@ def _drawn(eligible: Sequence[int], count: int, generator: Integers, wanted: Cal
         if wanted(client):
             drawn.append(client)
     return tuple(drawn)
+
+
+def _drawn_by_samples(
+    eligible: Sequence[int],
+    sums: Sequence[float],
+    count: int,
+    generator: np.random.Generator,
+    wanted: Callable[[int], bool],
+) -> tuple[int, ...]:
+    places = proportionally(sums, generator, lambda place: wanted(int(eligible[place])))
+    return tuple(int(eligible[place]) for place in itertools.islice(places, count))
+
+
+def _summed(eligible: Sequence[int], held: Sequence[int] | None) -> list[float]:
+    """The samples of the eligible clients, summed up to and with each."""
+    return list(itertools.accumulate(1.0 if held is None else float(held[client]) for client in eligible))

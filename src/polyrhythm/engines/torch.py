@@ -103,11 +103,14 @@ class TorchEngine:
         positions: np.ndarray,
         terms: Sequence[Correction] = (),
         watch: str | None = None,
+        squares: bool = False,
     ) -> Computed:
         if not terms and watch is None:
             outputs = self._flat.module(inputs)
             loss = self._task.loss(outputs, targets)
-            return Computed(loss.detach(), self._flat.backward(self._task.objective(loss, outputs)))
+            squared = self._squared(outputs, targets) if squares else None
+            unused = self._flat.backward(self._task.objective(loss, outputs))
+            return Computed(loss.detach(), unused, squares=squared)
         layers = {name for term in terms for name in term.layers or ()}
         # Before the pass in training mode, which moves the statistics of BatchNorm.
         judged = None if watch is None or self.one_mode else self.features_now(watch, inputs)
@@ -117,11 +120,17 @@ class TorchEngine:
             current = view.features("current", watch).detach() if judged is None else judged
             pair = current, view.features("received", watch)
         loss = self._task.loss(view.outputs, targets)
+        squared = self._squared(view.outputs, targets) if squares else None
         total = self._task.objective(loss, view.outputs)
         for term in terms:
             extra = term.term(view)
             total = total if extra is None else total + extra
-        return Computed(loss.detach(), self._flat.backward(total), pair)
+        return Computed(loss.detach(), self._flat.backward(total), pair, squared)
+
+    def _squared(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        """The squared loss of each sample, summed over a batch whose outputs are there anyway."""
+        with torch.no_grad():
+            return self._task.losses(outputs, targets).double().square().sum()
 
     def stepped(self) -> None:
         self._flat.refresh()

@@ -1,31 +1,58 @@
 """The fleet: everything about the clients that a method does not control."""
 
+from polyrhythm.fleet.arrivals import ArrivalTrace, Every, Poisson
 from polyrhythm.fleet.availability import Always
+from polyrhythm.fleet.bandwidth import BandwidthTrace
+from polyrhythm.fleet.behaviour import AvailabilityTrace
+from polyrhythm.fleet.capacity import DeviceTrace
 from polyrhythm.fleet.costs import Load, Spent
 from polyrhythm.fleet.devices import Tiers, Uniform
 from polyrhythm.fleet.energy import Energy
 from polyrhythm.fleet.faults import Faults
 from polyrhythm.fleet.fleet import Fleet
-from polyrhythm.fleet.links import FixedLinks
+from polyrhythm.fleet.links import FixedLinks, LognormalLinks, UserSpeeds
+from polyrhythm.fleet.listed import ListedDevices
+from polyrhythm.fleet.markov import ByLabels, Markov
 from polyrhythm.fleet.parts import Arrivals, Availability, Device, Devices, Links, Place
+from polyrhythm.fleet.periodic import Periodic
+from polyrhythm.fleet.sources import phones, trace
+from polyrhythm.fleet.speeds import Exponential, HalfNormal, Lognormal, Zipf
 from polyrhythm.fleet.world import Fate, World
 
 __all__ = [
     "Always",
+    "ArrivalTrace",
     "Arrivals",
     "Availability",
+    "AvailabilityTrace",
+    "BandwidthTrace",
+    "ByLabels",
     "Device",
+    "DeviceTrace",
     "Devices",
     "Energy",
+    "Every",
+    "Exponential",
     "Fate",
     "Faults",
     "FixedLinks",
     "Fleet",
+    "HalfNormal",
     "Links",
+    "ListedDevices",
     "Load",
+    "Lognormal",
+    "LognormalLinks",
+    "Markov",
+    "Periodic",
     "Place",
+    "Poisson",
     "Spent",
     "Tiers",
     "Uniform",
+    "UserSpeeds",
     "World",
+    "Zipf",
+    "phones",
+    "trace",
 ]

@@ -6,6 +6,8 @@ import math
 from dataclasses import dataclass
 from typing import final
 
+import numpy as np
+
 from polyrhythm.fleet.parts import Availability, Place, Presence
 
 
@@ -26,3 +28,6 @@ class Always(Availability):
 class _Always:
     def span(self, client: int, now: float) -> tuple[bool, float]:
         return True, math.inf
+
+    def comes(self, clients: np.ndarray, now: float) -> np.ndarray:
+        return np.full(len(clients), math.inf)

@@ -15,12 +15,14 @@ class Load:
         samples: trained on, counted as often as they were used, and those of extra gradients.
         forward_samples: of extra forward passes: scores, frozen models, measurements.
         flops: floating-point operations of all of it.
+        forward_flops: those of them in forward passes; the rest is gradients.
         bytes_down, bytes_up: what travels.
     """
 
     samples: int = 0
     forward_samples: int = 0
     flops: int = 0
+    forward_flops: int = 0
     bytes_down: int = 0
     bytes_up: int = 0
 
@@ -33,6 +35,7 @@ class Spent:
     Args:
         down, compute, up: seconds of receiving, working and sending.
         flops: floating-point operations done.
+        forward_flops: those of them in forward passes.
         bytes_down, bytes_up: what travelled.
         joules: energy.
     """
@@ -41,6 +44,7 @@ class Spent:
     compute: float = 0.0
     up: float = 0.0
     flops: int = 0
+    forward_flops: int = 0
     bytes_down: int = 0
     bytes_up: int = 0
     joules: float = 0.0
@@ -50,25 +54,34 @@ class Spent:
         """All of the time."""
         return self.down + self.compute + self.up
 
+    @property
+    def backward_flops(self) -> int:
+        """Floating-point operations of gradients."""
+        return self.flops - self.forward_flops
+
+    def done(self, seconds: float) -> tuple[float, float, float]:
+        """The shares of receiving, working and sending that are done after so many seconds.
+
+        What takes no time is done as soon as it is its turn.
+        """
+        left, shares = seconds, []
+        for whole in (self.down, self.compute, self.up):
+            shares.append(1.0 if left >= whole else max(0.0, left) / (whole or 1.0))
+            left -= whole
+        return shares[0], shares[1], shares[2]
+
     def until(self, seconds: float) -> Spent:
-        """What had been spent when the visit broke off after so many seconds."""
+        """What had been spent when the visit broke off after so many seconds; its energy, evenly over its time."""
         if seconds >= self.seconds:
             return self
-        down = min(self.down, seconds)
-        compute = min(self.compute, seconds - down)
-        up = max(0.0, seconds - down - compute)
-        parts = (_part(down, self.down), _part(compute, self.compute), _part(up, self.up))
-        total = self.bytes_down + self.bytes_up + self.flops
+        down, compute, up = self.done(seconds)
         return Spent(
-            down=down,
-            compute=compute,
-            up=up,
-            flops=int(parts[1] * self.flops),
-            bytes_down=int(parts[0] * self.bytes_down),
-            bytes_up=int(parts[2] * self.bytes_up),
-            joules=self.joules * seconds / self.seconds if total else 0.0,
+            down=down * self.down,
+            compute=compute * self.compute,
+            up=up * self.up,
+            flops=int(compute * self.flops),
+            forward_flops=int(compute * self.forward_flops),
+            bytes_down=int(down * self.bytes_down),
+            bytes_up=int(up * self.bytes_up),
+            joules=self.joules * seconds / self.seconds,
         )
-
-
-def _part(done: float, whole: float) -> float:
-    return done / whole if whole else float(done > 0)

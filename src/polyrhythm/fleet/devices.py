@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import bisect
 import functools
+import math
 from dataclasses import dataclass
 from typing import final
 
 import numpy as np
 
 from polyrhythm.errors import UserError
+from polyrhythm.fleet.draws import normal_of, uniform_of
 from polyrhythm.fleet.parts import Device, Devices, Place
 from polyrhythm.settings import NonNegative, Positive
-from polyrhythm.streams import Purpose, stream
-
-_BLOCK = 1024
 
 
 @final
@@ -32,6 +31,10 @@ class Uniform(Devices):
     flops_per_second: Positive | None = None
     memory: Positive | None = None
 
+    @property
+    def bounded(self) -> bool:
+        return self.memory is not None
+
     def device(self, place: Place, client: int) -> Device:
         return Device(
             seconds_per_sample=self.seconds_per_sample if self.flops_per_second is None else None,
@@ -45,28 +48,34 @@ class Uniform(Devices):
 class Tiers(Devices):
     """Groups of like devices: with the defaults a third is fast, a third three and a third ten times slower.
 
-    Which client is in which group is drawn once, independently of its data.
+    Which client is in which group is drawn once, independently of its data. Within a tier all are alike, unless it has
+    a spread: then a device takes exp(spread * z) times as long, z a standard normal number of its own.
 
     Args:
         slowdown: one number per tier, by which its devices are slower than the reference.
         shares: of the clients in each tier, in any unit; None for equal shares.
         seconds_per_sample: of the reference, to train on one sample.
         memory: bytes for training, one number per tier; empty for enough.
+        spread: standard deviation of the log of the time within a tier, one number per tier; empty for none.
+        joules_per_flop: for computing, one number per tier; empty for the fleet's.
     """
 
     slowdown: tuple[Positive, ...] = (1.0, 3.0, 10.0)
     shares: tuple[NonNegative, ...] | None = None
     seconds_per_sample: NonNegative = 0.001
     memory: tuple[Positive, ...] = ()
+    spread: tuple[NonNegative, ...] = ()
+    joules_per_flop: tuple[NonNegative, ...] = ()
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name, given in (("shares", self.shares), ("memory", self.memory)):
+        for name in ("shares", "memory", "spread", "joules_per_flop"):
+            given = getattr(self, name)
             if given and len(given) != len(self.slowdown):
                 raise UserError(
                     f"tiers: {len(self.slowdown)} numbers in slowdown and {len(given)} in {name}",
                     expected="as many as there are tiers",
-                    why="each tier has a speed, a share and a memory",
+                    why="the numbers belong to the tiers one by one",
                     fix=f"give {name} {len(self.slowdown)} numbers, or leave it out",
                 )
         if not self.slowdown or not sum(self.shares or (1.0,)) > 0:
@@ -77,11 +86,18 @@ class Tiers(Devices):
                 fix="slowdown=[1, 3, 10]",
             )
 
+    @property
+    def bounded(self) -> bool:
+        return bool(self.memory)
+
     def device(self, place: Place, client: int) -> Device:
         tier = min(bisect.bisect_right(self._ends, uniform_of(place.seed, "tier", client)), len(self.slowdown) - 1)
+        spread = self.spread[tier] if self.spread else 0.0
+        factor = math.exp(spread * normal_of(place.seed, "within a tier", client)) if spread else 1.0
         return Device(
-            seconds_per_sample=self.seconds_per_sample * self.slowdown[tier],
+            seconds_per_sample=self.seconds_per_sample * self.slowdown[tier] * factor,
             memory=self.memory[tier] if self.memory else None,
+            joules_per_flop=self.joules_per_flop[tier] if self.joules_per_flop else None,
             group=f"tier {tier + 1}",
         )
 
@@ -90,14 +106,3 @@ class Tiers(Devices):
         """Where each tier ends in [0, 1]."""
         weights = np.asarray(self.shares or [1.0] * len(self.slowdown), dtype=np.float64)
         return list((np.cumsum(weights) / weights.sum()).tolist())
-
-
-def uniform_of(seed: int, what: str, client: int, purpose: Purpose = "fleet") -> float:
-    """A number in [0, 1) that belongs to one client: named by it, whoever else there is."""
-    return float(_block(seed, purpose, what, client // _BLOCK)[client % _BLOCK])
-
-
-@functools.lru_cache(maxsize=8192)
-def _block(seed: int, purpose: Purpose, what: str, block: int) -> np.ndarray:
-    # A generator takes longer to make than a thousand numbers take to draw.
-    return stream(seed, purpose, what, block).random(_BLOCK)

@@ -17,7 +17,7 @@ class Energy(Settings):
     a visit that empties it is lost. All begin with a full one. Charging goes on all the time.
 
     Args:
-        joules_per_flop: for computing.
+        joules_per_flop: for computing, on devices that say nothing else.
         joules_per_byte: for receiving and for sending.
         battery: joules; None for a device on the mains.
         charging: watts.

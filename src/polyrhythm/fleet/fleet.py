@@ -43,16 +43,20 @@ class Fleet(Settings):
     arrivals: Arrivals | None = None
     budgets: Budgets | None = None
 
+    @property
+    def everybody_is_there(self) -> bool:
+        """Whether nobody is ever away."""
+        return self.availability.always and not self.faults.crash and self.energy.battery is None
+
     def __or__(self, part: object) -> Fleet:
-        """This fleet with another part in place of its own of that kind.
+        """This fleet with another part in place of its own of that kind, or of both kinds, as for a device trace.
 
         Raises:
             UserError: not a part of a fleet.
         """
-        for name, kind in _KINDS.items():
-            if isinstance(part, kind):
-                change: dict[str, Any] = {name: part}
-                return dataclasses.replace(self, **change)
+        change: dict[str, Any] = {name: part for name, kind in _KINDS.items() if isinstance(part, kind)}
+        if change:
+            return dataclasses.replace(self, **change)
         raise UserError(
             f"{part!r} on the right of a fleet's pipe",
             expected=f"a part of a fleet: {', '.join(_KINDS)}",

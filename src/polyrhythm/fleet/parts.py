@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, Protocol, final
+from typing import Literal, Protocol, final, runtime_checkable
 
 import numpy as np
 
@@ -36,12 +36,14 @@ class Device:
         seconds_per_sample: to train on one sample; a forward pass alone takes a third. None: by `flops_per_second`.
         flops_per_second: how fast it computes, where `seconds_per_sample` does not say so.
         memory: bytes for training; None for enough.
+        joules_per_flop: for computing; None for the fleet's.
         group: of like devices, such as "tier 2"; empty for none.
     """
 
     seconds_per_sample: float | None = None
     flops_per_second: float | None = None
     memory: float | None = None
+    joules_per_flop: float | None = None
     group: str = ""
 
     def seconds(self, samples: float, forward_samples: float, flops: float) -> float:
@@ -54,6 +56,11 @@ class Device:
 @dataclass(frozen=True, kw_only=True)
 class Devices(Settings):
     """Base: which machine each client has."""
+
+    @property
+    def bounded(self) -> bool:
+        """Whether the memory of any device is limited, so that somebody has to look."""
+        return False
 
     def device(self, place: Place, client: int) -> Device:
         """One client's machine: the same one whenever it is asked for."""
@@ -83,7 +90,15 @@ class Presence(Protocol):
     """Who is there, in a run."""
 
     def span(self, client: int, now: float) -> tuple[bool, float]:
-        """Whether a client is there, and until when that stays so; infinity for ever."""
+        """Whether a client is there, and until when that stays so: later than now; infinity for ever."""
+
+
+@runtime_checkable
+class Timetable(Presence, Protocol):
+    """Who is there, where that can be looked up for many clients at once."""
+
+    def comes(self, clients: np.ndarray, now: float) -> np.ndarray:
+        """When each of some clients comes next, later than now, [clients]; infinity for never. As `span` has it."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import heapq
 import math
 from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ import numpy as np
 
 from polyrhythm.fleet.costs import Load, Spent
 from polyrhythm.fleet.fleet import Fleet
-from polyrhythm.fleet.parts import Device, Place
+from polyrhythm.fleet.parts import Device, Place, Timetable
 from polyrhythm.streams import stream
 
 
@@ -25,11 +26,13 @@ class Fate:
         time: when, in seconds since the run began.
         spent: what it has cost by then.
         lost: why no report comes of it; empty if one does.
+        done: the share of the work that was done by then.
     """
 
     time: float
     spent: Spent
     lost: str = ""
+    done: float = 1.0
 
 
 @final
@@ -42,6 +45,7 @@ class World:
         seed: the experiment's.
         eligible: the clients that hold data, in order.
         labels: the share of each class in a client's samples; None where there are no classes.
+        held: the samples that each of the population declared when it joined; None if all have the same.
     """
 
     def __init__(
@@ -51,18 +55,20 @@ class World:
         seed: int,
         eligible: Sequence[int],
         labels: Callable[[int], np.ndarray] | None = None,
+        held: Sequence[int] | None = None,
     ) -> None:
-        self.fleet, self.population, self.eligible = fleet, population, eligible
+        self.fleet, self.population, self.eligible, self.held = fleet, population, eligible, held
         self._place = Place(population=population, seed=seed, labels=labels)
         self._line = fleet.links.bind(self._place)
         self._presence = fleet.availability.bind(self._place)
+        self._coming_by_themselves = None if fleet.arrivals is None else fleet.arrivals.bind(self._place)
         self._back: dict[int, float] = {}  # when a broken device is there again
         self._charge: dict[int, tuple[float, float]] = {}  # joules left, and when that was so
 
     @functools.cached_property
     def everybody_is_there(self) -> bool:
         """Whether nobody is ever away, so that nobody has to look."""
-        return self.fleet.availability.always and not self.fleet.faults.crash and self.fleet.energy.battery is None
+        return self.fleet.everybody_is_there
 
     @functools.lru_cache(maxsize=65536)  # noqa: B019  # a world lives as long as its run
     def device(self, client: int) -> Device:
@@ -79,9 +85,9 @@ class World:
 
     def arrivals(self) -> Callable[[], tuple[float, int]] | None:
         """Gives the next client that comes by itself, (time, client), each time it is called; None if none do."""
-        if self.fleet.arrivals is None:
+        source, holding = self._coming_by_themselves, frozenset(int(c) for c in self.eligible)
+        if source is None:
             return None
-        source, holding = self.fleet.arrivals.bind(self._place), frozenset(int(c) for c in self.eligible)
 
         def following() -> tuple[float, int]:
             while True:
@@ -91,26 +97,75 @@ class World:
 
         return following
 
+    def comings(self) -> Callable[[], tuple[float, int]]:
+        """Gives the next client that was away and is there again, (time, client), each time it is called.
+
+        Clients are looked up as they come, so one that breaks down in the meantime comes when it is repaired.
+        """
+        heap = [(self._comes(client, 0.0), client) for client in map(int, self.eligible)]
+        heapq.heapify(heap)
+
+        def following() -> tuple[float, int]:
+            while True:
+                time, client = heap[0]
+                there = time == math.inf or self.span(client, time)[0]
+                heapq.heapreplace(heap, (self._comes(client, time), client))
+                if there:
+                    return time, client
+
+        return following
+
     def next_arrival(self, now: float, exclude: Container[int] = ()) -> tuple[float, int] | None:
-        """When the next client comes that is away now and not excluded, and who; None if nobody will. O(population)."""
+        """When a client comes next, later than now, and who; None if nobody will.
+
+        Who is there now comes when it has been away. O(population): a million clients take a Python loop, or some
+        operations on arrays where the availability has a timetable.
+        """
         if self.everybody_is_there:
             return None
-        away = (c for c in map(int, self.eligible) if c not in exclude and not self.span(c, now)[0])
-        first = min(((self._comes(client, now), client) for client in away), default=(math.inf, -1))
-        return first if first[0] < math.inf else None
+        times = self._coming(now)
+        while len(times) and times[first := int(times.argmin())] < math.inf:
+            client = int(self._clients[first])
+            if client not in exclude:
+                return float(times[first]), client
+            times[first] = math.inf
+        return None
+
+    def _coming(self, now: float) -> np.ndarray:
+        """When each eligible client comes next; infinity for never."""
+        if isinstance(self._presence, Timetable):
+            times = self._presence.comes(self._clients, now)
+            odd = np.flatnonzero(np.isin(self._clients, [*self._back, *self._charge]))
+        else:
+            times, odd = np.empty(len(self._clients)), np.arange(len(self._clients))
+        for place in odd:
+            times[place] = self._comes(int(self._clients[place]), now)
+        return times
+
+    @functools.cached_property
+    def _clients(self) -> np.ndarray:
+        return np.asarray(self.eligible, dtype=np.int64)
+
+    def returns(self, client: int, now: float) -> float:
+        """When a client that is away, now or later, is there again; infinity for never."""
+        return self._comes(client, now)
 
     def _comes(self, client: int, now: float) -> float:
-        """When a client is there for the first time from now on."""
+        """When a client that is away, now or later, is there again for the first time."""
+        away = False
         for _ in range(_CHANGES):  # it may come back while it is being charged, and be away again when that is done
             there, until = self.span(client, now)
-            if there or until == math.inf:
-                return now if there else math.inf
+            if there and away:
+                return now
+            if until == math.inf:
+                break
+            away = not there
             now = until
         return math.inf
 
     def price(self, client: int, load: Load, now: float) -> Spent:
         """What a visit costs if nothing interrupts it."""
-        energy = self.fleet.energy
+        energy, per_flop = self.fleet.energy, self.device(client).joules_per_flop
         down = self._line.seconds(client, "down", load.bytes_down, now)
         compute = self.device(client).seconds(load.samples, load.forward_samples, load.flops)
         up = self._line.seconds(client, "up", load.bytes_up, now + down + compute)
@@ -119,9 +174,11 @@ class World:
             compute=compute,
             up=up,
             flops=load.flops,
+            forward_flops=load.forward_flops,
             bytes_down=load.bytes_down,
             bytes_up=load.bytes_up,
-            joules=energy.joules_per_flop * load.flops + energy.joules_per_byte * (load.bytes_down + load.bytes_up),
+            joules=(energy.joules_per_flop if per_flop is None else per_flop) * load.flops
+            + energy.joules_per_byte * (load.bytes_down + load.bytes_up),
         )
 
     def undertake(self, dispatch: int, client: int, load: Load, now: float) -> Fate:
@@ -133,17 +190,17 @@ class World:
             load: the work in it.
             now: when it begins.
         """
-        spent = self.price(client, load, now)
+        spent, done = self.price(client, load, now), 1.0
         end, lost = now + spent.seconds, ""
         for moment, reason in self._dangers(dispatch, client, spent, now):
             if moment < end:
                 end, lost = moment, reason
         if lost:
-            spent = spent.until(end - now)
+            done, spent = spent.done(end - now)[1], spent.until(end - now)
             if lost == _CRASHED:
                 self._back[client] = end + self.fleet.faults.downtime
         self._drain(client, spent.joules, end)
-        return Fate(time=end, spent=spent, lost=lost)
+        return Fate(time=end, spent=spent, lost=lost, done=done)
 
     def _dangers(self, dispatch: int, client: int, spent: Spent, now: float) -> list[tuple[float, str]]:
         faults, found = self.fleet.faults, []

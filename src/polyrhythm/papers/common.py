@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from typing import Any, Literal, TypedDict, cast
 
 from polyrhythm.errors import UserError, unknown
@@ -10,6 +11,7 @@ from polyrhythm.optimisers import LocalAdam, LocalOptimiser, LocalSgd
 from polyrhythm.recipe import Recipe
 from polyrhythm.schedules import Constant, Schedule
 from polyrhythm.slots.participation import Uniform
+from polyrhythm.slots.rolling import Rolling
 from polyrhythm.slots.work import Epochs, Steps, Work
 
 
@@ -98,6 +100,29 @@ def recipe(title: str, common: Common, *, preset: Preset = None, paper: Common |
         drop_last=settings.get("drop_last", False),
         **slots,
     )
+
+
+def at_work(title: str, concurrency: int | None, common: Common) -> Common:
+    """The common settings with a concurrency, which is the cohort under another name.
+
+    Raises:
+        UserError: both are given.
+    """
+    if concurrency is None:
+        return common
+    if "cohort" in common:
+        raise UserError(
+            f"{title}: concurrency={concurrency} and cohort={common['cohort']}",
+            expected="one of them",
+            why="both say how many clients are at work",
+            fix="leave one of them out",
+        )
+    return cast(Common, {**common, "cohort": concurrency})
+
+
+def rolling(made: Recipe) -> Recipe:
+    """The recipe with its cohort at work all the time."""
+    return replace(made, participation=Rolling(inner=made.participation))
 
 
 def _under(base: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:

@@ -10,15 +10,24 @@ from typing import Unpack
 from polyrhythm.papers.common import Common, Preset, recipe
 from polyrhythm.recipe import Recipe
 from polyrhythm.slots.correction import Prox
+from polyrhythm.slots.partial import PartialWork
+from polyrhythm.slots.release import Deadline
 
 
-def fedprox(*, mu: float = 0.01, preset: Preset = None, **common: Unpack[Common]) -> Recipe:
+def fedprox(
+    *, mu: float = 0.01, partial: float | None = None, preset: Preset = None, **common: Unpack[Common]
+) -> Recipe:
     """FedProx: a proximal term keeps local models near the received one (Li et al., MLSys 2020). mu=0 is FedAvg.
 
     Args:
         mu: strength; the paper's grid is 0.001, 0.01, 0.1, 1.
+        partial: a deadline in seconds for every version, for which clients leave out the steps that they cannot make in
+            time, where FedAvg would drop them; None to wait for everybody.
         preset: "paper": 10 clients, 20 epochs of batch 10.
         common: settings of every recipe, see `Common`.
     """
     paper = Common(cohort=10, epochs=20.0, batch=10)
-    return recipe("fedprox", common, preset=preset, paper=paper, corrections=(Prox(mu=mu),))
+    made = recipe("fedprox", common, preset=preset, paper=paper, corrections=(Prox(mu=mu),))
+    if partial is None:
+        return made
+    return (made | PartialWork(seconds=partial) | Deadline(seconds=partial)).called("fedprox")

@@ -1,9 +1,23 @@
 """The record of runs: what observers are told, where it is kept, and how to look at it afterwards."""
 
-from polyrhythm.runs.records import ModelView, Observer, Plan, RunStatus, VersionRecord, VisitRecord, VisitStatus
+from polyrhythm.runs.comparison import Comparison, compare
+from polyrhythm.runs.records import (
+    AnswerRecord,
+    HearsAnswers,
+    ModelView,
+    Observer,
+    Plan,
+    RunStatus,
+    VersionRecord,
+    VisitRecord,
+    VisitStatus,
+)
 from polyrhythm.runs.run import Run, all_runs
 
 __all__ = [
+    "AnswerRecord",
+    "Comparison",
+    "HearsAnswers",
     "ModelView",
     "Observer",
     "Plan",
@@ -13,4 +27,5 @@ __all__ = [
     "VisitRecord",
     "VisitStatus",
     "all_runs",
+    "compare",
 ]

@@ -9,20 +9,41 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
+import operator
 import sqlite3
+import struct
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal, final
 
 from polyrhythm.errors import RunFailed, UserError
 from polyrhythm.runs.plain import to_json
-from polyrhythm.runs.records import VersionRecord, VisitRecord
+from polyrhythm.runs.records import AnswerRecord, VersionRecord, VisitRecord
 
 FILE = "runs.sqlite"
 _APPLICATION = 0x504F4C59  # "POLY": tells our files from anybody else's
-_SCHEMA_VERSION = 1
-_SCHEMA = """
+_SCHEMA_VERSION = 2
+# What schema 2 added to schema 1: cost accounting, and the roster's answers.
+_ADDED = {
+    "versions": (
+        "forward_flops INTEGER, backward_flops INTEGER, joules REAL, compute_seconds REAL, link_seconds REAL, "
+        "waiting_seconds REAL, visits INTEGER, dropped_visits INTEGER, late_visits INTEGER, lost_visits INTEGER, "
+        "utilisation REAL, fairness REAL, groups TEXT, staleness_mean REAL, staleness_max INTEGER"
+    ),
+    "visits": (
+        "gradient_samples INTEGER, forward_flops INTEGER, backward_flops INTEGER, joules REAL, "
+        "down_seconds REAL, compute_seconds REAL, up_seconds REAL"
+    ),
+}
+_ANSWERS = """
+CREATE TABLE answers (
+    run INTEGER NOT NULL REFERENCES runs (number), event INTEGER NOT NULL, place INTEGER NOT NULL,
+    question TEXT, clients BLOB,
+    PRIMARY KEY (run, event, place)
+) WITHOUT ROWID
+"""
+_SCHEMA = f"""
 CREATE TABLE runs (
     number INTEGER PRIMARY KEY, run_id TEXT NOT NULL UNIQUE, name TEXT NOT NULL,
     status TEXT NOT NULL, reason TEXT NOT NULL DEFAULT '', started TEXT NOT NULL, ended TEXT,
@@ -37,6 +58,7 @@ CREATE TABLE versions (
     test TEXT, validation TEXT, train TEXT, clients TEXT,
     client_updates INTEGER, local_steps INTEGER, samples INTEGER, flops INTEGER, bytes_up INTEGER, bytes_down INTEGER,
     note TEXT, measures TEXT,
+    {_ADDED["versions"]},
     PRIMARY KEY (run, version)
 ) WITHOUT ROWID;
 CREATE TABLE visits (
@@ -44,19 +66,30 @@ CREATE TABLE visits (
     client INTEGER, version INTEGER, visit INTEGER, status TEXT, reason TEXT,
     steps INTEGER, epochs REAL, samples INTEGER, held INTEGER, forward_samples INTEGER, loss REAL, update_norm REAL,
     bytes_down INTEGER, bytes_up INTEGER, flops INTEGER, started REAL, finished REAL, measures TEXT,
+    {_ADDED["visits"]},
     PRIMARY KEY (run, dispatch)
 ) WITHOUT ROWID;
 CREATE INDEX visits_of_client ON visits (run, client);
+{_ANSWERS};
 """
-Table = Literal["versions", "visits"]
-_RECORDS: dict[Table, type[VersionRecord] | type[VisitRecord]] = {"versions": VersionRecord, "visits": VisitRecord}
+Table = Literal["versions", "visits", "answers"]
+Record = VersionRecord | VisitRecord | AnswerRecord
+_RECORDS: dict[Table, type[Record]] = {"versions": VersionRecord, "visits": VisitRecord, "answers": AnswerRecord}
+_TABLES = {record: table for table, record in _RECORDS.items()}
+_NEW = {table: {column.split()[0] for column in columns.split(", ")} for table, columns in _ADDED.items()}
+_AS_THEY_ARE = frozenset({float, str, type(None)})
+_ORDER: Mapping[Table, str] = {"versions": "version", "visits": "dispatch", "answers": "event, place"}
 COLUMNS = {table: [f.name for f in dataclasses.fields(record)] for table, record in _RECORDS.items()}
+_VALUES = {table: operator.attrgetter(*names) for table, names in COLUMNS.items()}
 # Replacing makes writing the same rows twice harmless: after Ctrl-C between a commit and forgetting what was committed.
 _INSERT = {
     table: f"INSERT OR REPLACE INTO {table} (run, {', '.join(names)}) VALUES (?{', ?' * len(names)})"
     for table, names in COLUMNS.items()
 }
-_JSON = {"test", "validation", "train", "clients", "measures", "config", "notices", "libraries", "machine", "summary"}
+_JSON = {
+    *("test", "validation", "train", "clients", "groups", "measures"),
+    *("config", "notices", "libraries", "machine", "summary"),
+}
 _END = "UPDATE runs SET status = ?, reason = ?, ended = ?, summary = ? WHERE number = ?"
 _HALF_A_SECOND = 0.5
 _LAST_PATIENCE = 30.0  # seconds to wait for a lock when a run ends
@@ -78,7 +111,7 @@ class Writer:
     def __init__(self, folder: Path, *, patience: float = 5.0) -> None:
         self._path = folder / FILE
         self._run: int | None = None
-        self._pending: dict[Table, list[tuple[Any, ...]]] = {"versions": [], "visits": []}
+        self._pending: dict[Table, list[tuple[Any, ...]]] = {table: [] for table in _RECORDS}
         self._ending: tuple[Any, ...] | None = None
         self._committed = self._heard = time.monotonic()
         with _explained(self._path):
@@ -101,8 +134,9 @@ class Writer:
         self._connection.execute("PRAGMA synchronous = NORMAL")
         with self._transaction():
             # Asked inside the transaction: two runs may start in an empty folder at the same moment.
-            if not _pragma(self._connection, "user_version"):
-                for statement in _SCHEMA.split(";"):
+            schema = _pragma(self._connection, "user_version")
+            if schema < _SCHEMA_VERSION:
+                for statement in _upgrade() if schema else _SCHEMA.split(";"):
                     self._connection.execute(statement)
                 self._connection.execute(f"PRAGMA application_id = {_APPLICATION}")
                 self._connection.execute(f"PRAGMA user_version = {_SCHEMA_VERSION}")
@@ -117,11 +151,15 @@ class Writer:
         with _explained(self._path), self._transaction():
             self._run = self._connection.execute(insert, [_cell(value) for value in row.values()]).lastrowid
 
-    def add(self, record: VisitRecord | VersionRecord) -> bool:
+    def add(self, record: Record) -> bool:
         """Takes a row, and commits what is waiting if it is time. Says whether it was."""
-        table: Table = "versions" if isinstance(record, VersionRecord) else "visits"
-        row = (self._run, *(_cell(getattr(record, name)) for name in COLUMNS[table]))
-        self._pending[table].append(row)
+        if isinstance(record, AnswerRecord):  # lazily: no answer is worth a commit
+            known = None if record.clients is None else _packed(record.clients)
+            self._pending["answers"].append((self._run, record.event, record.place, record.question, known))
+            return False
+        table = _TABLES[type(record)]
+        row = [v if type(v) in _AS_THEY_ARE else _cell(v) for v in _VALUES[table](record)]
+        self._pending[table].append((self._run, *row))
         now = time.monotonic()
         due = now - self._committed >= _HALF_A_SECOND
         if table == "versions":
@@ -197,21 +235,28 @@ def read_runs(folder: Path, run_id: str | None = None) -> list[dict[str, Any]]:
     Raises:
         UserError: there is no run database, or it cannot be read.
     """
-    return _read(folder, "SELECT * FROM runs WHERE run_id = coalesce(?, run_id) ORDER BY number", (run_id,))
+    select = "SELECT * FROM runs WHERE run_id = coalesce(?, run_id) ORDER BY number"
+    return _read(folder, lambda schema: select, (run_id,))
 
 
 def read_records(folder: Path, table: Table, run_number: int) -> list[dict[str, Any]]:
-    """The rows of one run's versions or visits, in order.
+    """The rows of one run's versions, visits or answers, in order.
 
     Raises:
         UserError: there is no run database, or it cannot be read.
     """
-    order = "version" if table == "versions" else "dispatch"
-    select = f"SELECT {', '.join(COLUMNS[table])} FROM {table} WHERE run = ? ORDER BY {order}"
+
+    def select(schema: int) -> str | None:
+        if table == "answers" and schema < 2:
+            return None
+        names = [name if schema >= 2 or name not in _NEW[table] else f"NULL AS {name}" for name in COLUMNS[table]]
+        return f"SELECT {', '.join(names)} FROM {table} WHERE run = ? ORDER BY {_ORDER[table]}"
+
     return _read(folder, select, (run_number,))
 
 
-def _read(folder: Path, query: str, values: tuple[Any, ...]) -> list[dict[str, Any]]:
+def _read(folder: Path, query: Callable[[int], str | None], values: tuple[Any, ...]) -> list[dict[str, Any]]:
+    """What the query for a database's schema gives; nothing if there is none."""
     path = folder / FILE
     if not path.is_file():
         raise UserError(
@@ -223,9 +268,9 @@ def _read(folder: Path, query: str, values: tuple[Any, ...]) -> list[dict[str, A
     with _explained(path), contextlib.closing(_reader(path)) as connection:
         if _is_empty(connection):  # its first run is just starting
             return []
-        _check_schema(connection, path)
+        select = query(_check_schema(connection, path))
         connection.row_factory = sqlite3.Row
-        return [_decoded(row) for row in connection.execute(query, values)]
+        return [] if select is None else [_decoded(row) for row in connection.execute(select, values)]
 
 
 def _reader(path: Path) -> sqlite3.Connection:
@@ -242,7 +287,15 @@ def _reader(path: Path) -> sqlite3.Connection:
     return connection
 
 
-def _check_schema(connection: sqlite3.Connection, path: Path) -> None:
+def _upgrade() -> Iterator[str]:
+    """The statements that make schema 2 of schema 1. What was not counted then stays unknown."""
+    for table, columns in _ADDED.items():
+        yield from (f"ALTER TABLE {table} ADD COLUMN {column}" for column in columns.split(", "))
+    yield _ANSWERS
+
+
+def _check_schema(connection: sqlite3.Connection, path: Path) -> int:
+    """The schema of a database, if this version can read it."""
     if _pragma(connection, "application_id") != _APPLICATION:
         raise UserError(
             f"{path} is a database, but not of runs",
@@ -251,13 +304,14 @@ def _check_schema(connection: sqlite3.Connection, path: Path) -> None:
             fix="give another output folder (--out FOLDER)",
         )
     schema = _pragma(connection, "user_version")
-    if schema != _SCHEMA_VERSION:
+    if schema > _SCHEMA_VERSION:
         raise UserError(
             f"{path} has schema {schema}",
-            expected=f"schema {_SCHEMA_VERSION}, which this version of polyrhythm writes",
+            expected=f"schema {_SCHEMA_VERSION}, which this version of polyrhythm writes, or an older one",
             why="its columns may mean something else",
             fix="use the version of polyrhythm that wrote it, or another output folder (--out FOLDER)",
         )
+    return schema
 
 
 def _is_empty(connection: sqlite3.Connection) -> bool:
@@ -329,8 +383,20 @@ def _decoded(row: sqlite3.Row) -> dict[str, Any]:
     }
 
 
+def _packed(clients: tuple[int, ...]) -> bytes:
+    """Clients in four bytes each, little-endian: half of what they take as text, and made at once."""
+    return struct.pack(f"<{len(clients)}I", *clients)
+
+
+def unpacked(clients: bytes) -> tuple[int, ...]:
+    """Clients from the column `clients` of the table `answers`."""
+    return struct.unpack(f"<{len(clients) // 4}I", clients)
+
+
 def _cell(value: Any) -> Any:
     """A value as SQLite keeps it: mappings and lists as JSON, NumPy's and torch's numbers as Python's."""
+    if type(value) is int and -(2**63) < value < 2**63:
+        return value
     if isinstance(value, (Mapping, list, tuple)):
         return to_json(value)
     number = value.item() if hasattr(value, "item") else value

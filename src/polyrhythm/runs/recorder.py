@@ -15,7 +15,7 @@ from polyrhythm.runs import alive
 from polyrhythm.runs.database import Writer
 from polyrhythm.runs.environment import library_versions, machine
 from polyrhythm.runs.files import safetensors_bytes, write_whole
-from polyrhythm.runs.records import ModelView, Plan, RunStatus, VersionRecord, VisitRecord
+from polyrhythm.runs.records import AnswerRecord, ModelView, Plan, RunStatus, VersionRecord, VisitRecord
 from polyrhythm.runs.summary import Best
 from polyrhythm.settings import canonical_json
 
@@ -90,6 +90,10 @@ class Recorder:
 
     def visit(self, record: VisitRecord) -> None:
         """Keeps a visit."""
+        self._opened().add(record)
+
+    def answer(self, record: AnswerRecord) -> None:
+        """Keeps what the server was told of who is there."""
         self._opened().add(record)
 
     def version(self, record: VersionRecord, model: ModelView) -> None:

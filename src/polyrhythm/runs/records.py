@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, Protocol, final
+from typing import TYPE_CHECKING, Any, Literal, Protocol, final, runtime_checkable
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-VisitStatus = Literal["trained", "measured", "skipped", "dropped", "lost"]
+VisitStatus = Literal["trained", "measured", "skipped", "dropped", "late", "lost"]
 RunStatus = Literal["finished", "stopped", "failed"]
 """How a run ended: as planned, on Ctrl-C, or with an error."""
 
@@ -58,18 +58,26 @@ class VisitRecord:
         version: the server version that the client was sent.
         visit: the client's own counter.
         status: "trained", "measured" (forward passes only), "skipped" (no training, by plan), "dropped" (report
-            refused) or "lost" (no report).
-        reason: why it was dropped or lost.
-        steps: optimiser steps truly taken.
+            refused), "late" (it came when nobody waited for it any more) or "lost" (no report).
+        reason: why it was dropped, late or lost.
+        steps: optimiser steps truly taken. It and all that follows say what was done, whatever came of it: of a visit
+            that broke off, the part until then.
         epochs: passes over the client's samples truly made.
         samples: samples trained on, counted as often as they were used.
         held: samples that the client holds.
-        forward_samples: samples of extra forward passes (frozen models, scores, drawn labels).
-        loss: mean training loss over the samples trained on.
-        update_norm: Euclidean length of the update.
+        forward_samples: samples of extra forward passes (frozen models, scores, measuring, drawn labels).
+        gradient_samples: samples of extra gradients (Fisher trace).
+        loss: mean training loss over the samples trained on; None without a report.
+        update_norm: Euclidean length of the update; likewise.
         bytes_down, bytes_up: what travelled.
         flops: floating-point operations on the client.
-        started, finished: virtual seconds.
+        forward_flops: those in forward passes.
+        backward_flops: those of gradients.
+        joules: energy of the device.
+        started, finished: virtual seconds since the run began.
+        down_seconds: receiving.
+        compute_seconds: working.
+        up_seconds: sending.
         measures: what mechanisms recorded.
     """
 
@@ -84,13 +92,20 @@ class VisitRecord:
     samples: int = 0
     held: int = 0
     forward_samples: int = 0
+    gradient_samples: int = 0
     loss: float | None = None
     update_norm: float | None = None
     bytes_down: int = 0
     bytes_up: int = 0
     flops: int = 0
+    forward_flops: int = 0
+    backward_flops: int = 0
+    joules: float = 0.0
     started: float = 0.0
     finished: float = 0.0
+    down_seconds: float = 0.0
+    compute_seconds: float = 0.0
+    up_seconds: float = 0.0
     measures: Mapping[str, float] = field(default_factory=dict)
 
 
@@ -112,11 +127,31 @@ class VersionRecord:
         validation: the same on the data held out for choosing.
         train: the same on a sample of all clients' training data.
         clients: the global model on the clients' own test sets, pooled and as the mean over clients.
-        client_updates: visits that trained, since the start. It and what follows are cumulative.
+        groups: the global model for each group of like devices, such as {"tier_1_accuracy": ...}; if asked for.
+        staleness_mean: mean over the updates of this version of the versions between the model that one started from
+            and the one that it was added to; None without updates.
+        staleness_max: their maximum.
+        client_updates: visits that trained and were accepted, since the start. It and what follows are cumulative,
+            over all visits that were heard of or lost by then, whatever came of them.
         local_steps: optimiser steps.
         samples: samples trained on.
         flops: floating-point operations.
+        forward_flops: those in forward passes.
+        backward_flops: those of gradients.
         bytes_up, bytes_down: what travelled.
+        joules: energy of the devices.
+        compute_seconds: virtual seconds that clients worked.
+        link_seconds: that they received and sent.
+        waiting_seconds: from each accepted report until the version that it went into, or until the client set out
+            again if that was earlier.
+        visits: those that are over.
+        dropped_visits: of them: report refused.
+        late_visits: of them: report came when nobody waited for it any more.
+        lost_visits: of them: no report.
+        utilisation: the share of the time of all clients that hold data in which they were on a visit, visits under way
+            included; None at the start.
+        fairness: Jain's index of participation over the clients that hold data, (sum x)^2 / (N sum x^2) for x_i
+            accepted updates of client i: 1 if all took part equally often, 1 / N if one alone did; None before any.
         note: for example why the version changed nothing.
         measures: what mechanisms recorded.
     """
@@ -139,8 +174,41 @@ class VersionRecord:
     flops: int
     bytes_up: int
     bytes_down: int
+    forward_flops: int = 0
+    backward_flops: int = 0
+    joules: float = 0.0
+    compute_seconds: float = 0.0
+    link_seconds: float = 0.0
+    waiting_seconds: float = 0.0
+    visits: int = 0
+    dropped_visits: int = 0
+    late_visits: int = 0
+    lost_visits: int = 0
+    utilisation: float | None = None
+    fairness: float | None = None
+    groups: Mapping[str, float] | None = None
+    staleness_mean: float | None = None
+    staleness_max: int | None = None
     note: str = ""
     measures: Mapping[str, float] = field(default_factory=dict)
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class AnswerRecord:
+    """What the server asked about who is there, and was told. With the events, all that a replay needs to know of it.
+
+    Args:
+        event: number of the event in the run, from 0, the start.
+        place: number of the question in that event.
+        question: "draw", "present" or "all".
+        clients: the answer, in order; None for "all", which never changes.
+    """
+
+    event: int
+    place: int
+    question: str
+    clients: tuple[int, ...] | None
 
 
 class Observer(Protocol):
@@ -160,3 +228,11 @@ class Observer(Protocol):
 
     def end(self, status: RunStatus, reason: str, summary: Mapping[str, Any]) -> None:
         """The run is over."""
+
+
+@runtime_checkable
+class HearsAnswers(Protocol):
+    """An observer that is also told what the server asked of the roster."""
+
+    def answer(self, record: AnswerRecord) -> None:
+        """A question was answered."""

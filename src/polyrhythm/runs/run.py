@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, final
 
 from polyrhythm.errors import UserError, unknown
-from polyrhythm.runs import alive
+from polyrhythm.runs import alive, costs
+from polyrhythm.runs.costs import On, Took
 from polyrhythm.runs.curves import Curves
-from polyrhythm.runs.database import COLUMNS, Table, read_records, read_runs
+from polyrhythm.runs.database import COLUMNS, Table, read_records, read_runs, unpacked
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -22,11 +23,12 @@ _PREFIXES = {
     "validation": "validation",
     "train": "global_train",
     "clients": "clients",
+    "groups": "groups",
     "measures": "measures",
 }
 _SHOWN = (
     *("rounds", "final_accuracy", "best_accuracy", "best_by", "last20_mean", "last20_sd"),
-    *("client_updates", "local_steps", "samples", "bytes_up", "bytes_down", "wall_seconds", "digest"),
+    *("client_updates", "local_steps", "samples", "wall_seconds", "digest"),
 )
 
 
@@ -61,6 +63,23 @@ class Run:
         Raises:
             UserError: no run fits, or several do.
         """
+        fits = cls.find(reference, folder)
+        if len(fits) > 1:
+            raise UserError(
+                f"{reference!r} fits {len(fits)} runs in {folder}: {', '.join(run.id for run in fits)}",
+                expected="a name, id or beginning of an id that one run has",
+                why="the runs are different experiments",
+                fix=f"give one of these ids; the newest is {fits[-1].id}",
+            )
+        return fits[0]
+
+    @classmethod
+    def find(cls, reference: str, folder: Path | str = "runs") -> list[Run]:
+        """All runs with this id, else with this name, else with this beginning of their ids; oldest first.
+
+        Raises:
+            UserError: no run fits.
+        """
         folder = Path(folder)
         rows = read_runs(folder)
         for fits in (
@@ -68,15 +87,8 @@ class Run:
             [row for row in rows if row["name"] == reference],
             [row for row in rows if reference and row["run_id"].startswith(reference)],
         ):
-            if len(fits) == 1:
-                return cls(folder, fits[0])
             if fits:
-                raise UserError(
-                    f"{reference!r} fits {len(fits)} runs in {folder}: {', '.join(row['run_id'] for row in fits)}",
-                    expected="a name, id or beginning of an id that one run has",
-                    why="the runs are different experiments",
-                    fix=f"give one of these ids; the newest is {fits[-1]['run_id']}",
-                )
+                return [cls(folder, row) for row in fits]
         why = "there is no record under that id, name or beginning of an id"
         raise unknown("run", reference, [row["run_id"] for row in rows], where=str(folder), why=why)
 
@@ -129,6 +141,11 @@ class Run:
         return str(self._row["recipe"])
 
     @property
+    def seed(self) -> int:
+        """The experiment's seed."""
+        return int(self._row["seed"])
+
+    @property
     def config(self) -> dict[str, Any]:
         """The resolved configuration."""
         return dict(self._row["config"])
@@ -168,10 +185,88 @@ class Run:
         return self._frame("visits").set_index("dispatch")
 
     @property
+    def answers(self) -> pd.DataFrame:
+        """One row per question of the server about who is there, with the clients that it was told, in order.
+
+        `event` counts what the server heard, from 0, the start; `clients` is None for the question "all".
+        """
+        import pandas as pd
+
+        rows = read_records(self.folder, "answers", self._row["number"])
+        told = [{**row, "clients": None if row["clients"] is None else unpacked(row["clients"])} for row in rows]
+        return pd.DataFrame(told, columns=COLUMNS["answers"]).set_index(["event", "place"])
+
+    @property
+    def versions(self) -> list[dict[str, Any]]:
+        """The rows of `history` as plain values."""
+        return read_records(self.folder, "versions", self._row["number"])
+
+    def costs(self) -> pd.DataFrame:
+        """What the run has cost so far: total and unit of each cost, by its name in the summary."""
+        import pandas as pd
+
+        rows = self.versions
+        known = costs.totals(rows[-1]) if rows else dict.fromkeys(costs.UNITS)
+        table = pd.DataFrame({"total": pd.Series(known, dtype=object), "unit": pd.Series(costs.UNITS)})
+        table.index.name = "cost"
+        return table
+
+    def costs_to(self, goal: float, *, on: On = "test") -> Took | None:
+        """What it took until the first evaluated version whose headline metric is at least `goal`.
+
+        Args:
+            goal: of the headline metric.
+            on: the set that it is judged on, "test" or "validation".
+
+        Returns:
+            `rounds`, `virtual_seconds`, `joules`, `bytes` (both ways), `client_updates`, `mean_cohort` (None if the
+            initial model was good enough), `flops`, and `reached`, the metric then. None if no version is as good:
+            there is no number for what did not happen. Nothing is interpolated between evaluations.
+
+        Raises:
+            UserError: the run was never judged on that set.
+        """
+        return costs.reached(self.versions, self.headline, goal, on)
+
+    def rounds_to(self, goal: float, *, on: On = "test") -> int | None:
+        """Versions until `costs_to` the goal; None if it was never reached."""
+        took = self.costs_to(goal, on=on)
+        return None if took is None else took["rounds"]
+
+    def time_to(self, goal: float, *, on: On = "test") -> float | None:
+        """Virtual seconds until then; None if it was never reached."""
+        took = self.costs_to(goal, on=on)
+        return None if took is None else took["virtual_seconds"]
+
+    def energy_to(self, goal: float, *, on: On = "test") -> float | None:
+        """Joules until then; None if it was never reached."""
+        took = self.costs_to(goal, on=on)
+        return None if took is None else took["joules"]
+
+    def bytes_to(self, goal: float, *, on: On = "test") -> int | None:
+        """Bytes, up and down, until then; None if it was never reached."""
+        took = self.costs_to(goal, on=on)
+        return None if took is None else took["bytes"]
+
+    def updates_to(self, goal: float, *, on: On = "test") -> int | None:
+        """Client updates until then; None if it was never reached."""
+        took = self.costs_to(goal, on=on)
+        return None if took is None else took["client_updates"]
+
+    def mean_cohort_to(self, goal: float, *, on: On = "test") -> float | None:
+        """Mean cohort of the versions until then; None if it was never reached, or by the initial model."""
+        took = self.costs_to(goal, on=on)
+        return None if took is None else took["mean_cohort"]
+
+    def accuracy_at(self, seconds: float, *, on: On = "test") -> float | None:
+        """The headline metric of the last version evaluated by a virtual time; None if the run ended before it."""
+        return costs.score_at(self.versions, self.headline, seconds, on)
+
+    @property
     def scores(self) -> list[tuple[int, float]]:
         """The headline metric on the test set: (version, value) of every version that was evaluated."""
         found = []
-        for row in read_records(self.folder, "versions", self._row["number"]):
+        for row in self.versions:
             value = (row["test"] or {}).get(self.headline)
             if value is not None:
                 found.append((int(row["version"]), float(value)))
@@ -180,11 +275,7 @@ class Run:
     @property
     def plot(self) -> Curves:
         """The basic curves, as Altair charts."""
-        return Curves(
-            read_records(self.folder, "versions", self._row["number"]),
-            self.headline,
-            self.name or f"{self.recipe}, {self.id}",
-        )
+        return Curves(self.versions, self.headline, self.name or f"{self.recipe}, {self.id}")
 
     def weights(self, which: Literal["final", "best"] = "final") -> dict[str, Tensor]:
         """The model of the last or of the best version, as a state dict.
@@ -231,11 +322,16 @@ class Run:
             "method": self.recipe,
             "started": self.started,
             **shown,
+            **costs.lines(summary or self._so_far()),
             "weights": weights or "none yet",
         }
         for label, value in lines.items():
             table.add_row(label, Text(value))
         return table
+
+    def _so_far(self) -> dict[str, Any]:
+        rows = self.versions
+        return costs.totals(rows[-1]) if rows else {}
 
     def __repr__(self) -> str:
         from rich.console import Console

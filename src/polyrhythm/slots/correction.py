@@ -119,6 +119,10 @@ class ControlVariates(Correction):
     def needs(self) -> frozenset[Need]:
         return frozenset({"travel"})
 
+    @property
+    def extra_vectors(self) -> int:
+        return 1
+
     def server_start(self, setup: Setup) -> State:
         return {"control": setup.zeros(wide=True)}
 
@@ -222,7 +226,8 @@ class DynamicRegularisation(Correction):
         return Push(pull=self.alpha, shift=-state["dual"])
 
     def finish(self, setup: Setup, state: State, brief: State, outcome: Outcome) -> tuple[State, State]:
-        return {"dual": torch.add(state["dual"], outcome.update, alpha=-self.alpha)}, {}
+        # By what was sent, so that h stays the mean of all l_i where updates travel compressed.
+        return {"dual": torch.add(state["dual"], outcome.sent, alpha=-self.alpha)}, {}
 
     def before_step(self, setup: Setup, state: State, release: Release, mean: Tensor) -> tuple[State, Tensor]:
         updates = [r.update for r in release.fresh if r.update is not None]

@@ -25,13 +25,16 @@ from polyrhythm.slots.budgets import Budgets
 from polyrhythm.vectors import Spans
 from polyrhythm.wires import Model, Report, State
 
-Need = Literal["previous", "travel", "horizon", "gradient_square", "fisher", "fisher_model", "expert", "base"]
+Need = Literal[
+    "previous", "travel", "horizon", "gradient_square", "squared_loss", "fisher", "fisher_model", "expert", "base"
+]
 """What a mechanism asks of the cores:
 
 - "previous": the client's last local model, stored once for all who ask;
 - "travel": an exact `Report.travel`, so no local Adam and no local state kept over visits;
 - "horizon": the number of versions, known before the run starts;
 - "gradient_square": the mean squared norm of the clipped gradients of a visit, as a measure of its report;
+- "squared_loss": the mean over all samples trained on of the squared loss of each, as a measure of the report;
 - "fisher": the trace of the empirical Fisher information at the received model, as a measure of the report;
 - "fisher_model": the trace of the Fisher information itself, for labels drawn from that model, as another measure;
 - "expert": the loss of each sample under an expert, a model trained before, which every client then has;
@@ -51,6 +54,7 @@ class Setup:
         horizon: number of versions, if known.
         seed: the experiment's seed.
         budgets: how much each client can afford, where the fleet says so.
+        eligible: how many of the clients hold data; None for all.
     """
 
     size: int
@@ -59,6 +63,12 @@ class Setup:
     horizon: int | None
     seed: int
     budgets: Budgets | None = None
+    eligible: int | None = None
+
+    @property
+    def holders(self) -> int:
+        """How many clients hold data, and may ever be heard."""
+        return self.population if self.eligible is None else self.eligible
 
     def zeros(self, *, wide: bool = False) -> Tensor:
         """A zero vector [P]; wide: float32 where the model has half precision, for sums over many versions."""
@@ -75,17 +85,20 @@ class Outcome:
         version: of the received weights.
         received: w0, where training started, [P].
         update: w_K - w0, [P].
-        steps, travel, pull, rate, idle: as in `Report`.
+        sent: the update as the server will have it, [P]: the same one unless it travels compressed.
+        packed, steps, travel, pull, rate, idle: as in `Report`.
     """
 
     version: int
     received: Tensor
     update: Tensor
+    sent: Tensor
     steps: int
     travel: float
     pull: float
     rate: float
     idle: Spans = ()
+    packed: int | None = None
 
 
 @final
@@ -100,6 +113,7 @@ class Release:
         scales: one per update, not normalised.
         weights: the server's weights before the step, [P].
         bases: the weights that each report started from, [P], if a mechanism needs the "base"; otherwise empty.
+        rate: the local learning rate, in its first step, of a visit to this version.
     """
 
     version: int
@@ -108,6 +122,7 @@ class Release:
     scales: tuple[float, ...]
     weights: Tensor
     bases: tuple[Tensor, ...] = ()
+    rate: float = 1.0
 
     @property
     def fresh(self) -> tuple[Report, ...]:
@@ -130,6 +145,11 @@ class Mechanism(Settings):
     def needs(self) -> frozenset[Need]:
         """What this mechanism asks of the cores."""
         return frozenset()
+
+    @property
+    def extra_vectors(self) -> int:
+        """How many vectors [P] it sends up beside an update, at most; those of what it wraps not counted."""
+        return 0
 
     def parts(self) -> tuple[Mechanism, ...]:
         """This mechanism, then those it wraps, from the outside in."""

@@ -50,6 +50,10 @@ class Order(Mechanism):
         """A ranking of the samples, int64 [n], made once when a training visit begins; None if there is none."""
         return None
 
+    def looks(self, has_previous: bool) -> int:
+        """How many frozen models `rank` runs over all samples, at most."""
+        return 0
+
     def one_pass(
         self, visit: Visit, name: tuple[int | str, ...], ranking: np.ndarray | None, progress: Progress
     ) -> np.ndarray:
@@ -135,6 +139,11 @@ class Curriculum(Order):
         hardness = self._hardness(lens)[chance]
         order = np.argsort(hardness if self.order == "curriculum" else -hardness, kind="stable")
         return chance[order]
+
+    def looks(self, has_previous: bool) -> int:
+        if self.order not in ("curriculum", "anti") or self.score == "expert":
+            return 0
+        return 2 if has_previous and self.score in ("both", "both_pred") else 1
 
     def _hardness(self, lens: Lens) -> np.ndarray:
         local: Literal["received", "previous"] = "previous" if lens.has_previous else "received"

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Container, Iterable
 from dataclasses import dataclass, replace
 from typing import final
 
@@ -61,9 +62,35 @@ class Call:
         """What decides whom the roster draws now."""
         return FewIntegers(setup.seed, "cohort", *self.occasion) if self.occasion else self.stream(setup)
 
-    def stream(self, setup: Setup) -> np.random.Generator:
-        """The generator that decides who is invited now, for policies that draw by other means than the roster."""
-        return stream(setup.seed, "cohort", *(self.occasion or (self.version,)))
+    def stream(self, setup: Setup, *names: int | str) -> np.random.Generator:
+        """The generator that decides who is invited now, for policies that draw by other means than the roster.
+
+        Args:
+            setup: has the seed.
+            names: tell apart several draws of one call.
+        """
+        return stream(setup.seed, "cohort", *(self.occasion or (self.version,)), *names)
+
+    def there(self, clients: Iterable[int], count: int) -> tuple[int, ...]:
+        """The first `count` of these clients that are present and not busy; the roster is asked in few questions."""
+        free = (client for client in clients if client not in self.busy)
+        found: list[int] = []
+        asked = count
+        while len(found) < count and (some := tuple(itertools.islice(free, asked))):
+            found += self.roster.present(some)
+            asked *= 2
+        return tuple(found[:count])
+
+
+@final
+class Either:
+    """Whoever is in one of several groups."""
+
+    def __init__(self, *groups: Container[int]) -> None:
+        self._groups = groups
+
+    def __contains__(self, client: object) -> bool:
+        return any(client in group for group in self._groups)
 
 
 @final
@@ -76,12 +103,14 @@ class Invitation:
         kind: "train", or "measure".
         version: of `model`; None for the server's current version.
         model: an older version to work on; None for the current one.
+        samples: how many of its samples a client measures on, drawn by chance; None for all.
     """
 
     client: int
     kind: Kind = "train"
     version: int | None = None
     model: Model | None = None
+    samples: int | None = None
 
 
 Invitations = tuple[Invitation, ...]
@@ -98,6 +127,11 @@ class Participation(Mechanism):
     def fills_places(self) -> bool:
         """Whether a client whose visit has ended is replaced at once, whatever the version."""
         return False
+
+    @property
+    def invites(self) -> bool:
+        """Whether it calls clients, rather than only answering those that come by themselves."""
+        return True
 
     @property
     def one_at_a_time(self) -> bool:
@@ -205,6 +239,10 @@ class Around(Wrapping, Participation):
     @property
     def fills_places(self) -> bool:
         return self.inner.fills_places
+
+    @property
+    def invites(self) -> bool:
+        return self.inner.invites
 
     @property
     def one_at_a_time(self) -> bool:

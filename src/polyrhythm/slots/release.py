@@ -8,15 +8,16 @@ so and nothing says wait, or once nobody is under way any more. So the order of 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, final
 
 from annotated_types import Ge
 
 from polyrhythm.settings import Count, Positive
 from polyrhythm.slots.budgets import HAIR
-from polyrhythm.slots.mechanism import Mechanism
+from polyrhythm.slots.mechanism import Mechanism, Setup
 from polyrhythm.slots.wrapping import Wrapping
+from polyrhythm.wires import State
 
 
 @final
@@ -26,7 +27,8 @@ class Standing:
 
     Args:
         waiting: accepted updates that are not yet in a version.
-        in_flight: visits under way that still count: neither answered, nor lost, nor given up.
+        in_flight: visits under way that still count: neither answered, nor lost, nor given up. Where a place that has
+            become free is filled again at once, there is always one.
         invited: training visits that were begun since the last version.
         elapsed: seconds since the first of them, or since the last version if there was none.
     """
@@ -40,6 +42,9 @@ class Standing:
 @dataclass(frozen=True, kw_only=True)
 class ReleasePolicy(Mechanism):
     """Base: when what has arrived becomes a version."""
+
+    def over(self, earlier: Mechanism) -> Mechanism:
+        return rebased(self, earlier)
 
     def complete(self, standing: Standing) -> bool:
         """Whether there is a reason to step now."""
@@ -74,9 +79,18 @@ class ReleasePolicy(Mechanism):
         return False
 
     @property
+    def carries_over(self) -> bool:
+        """Whether an update that comes after a version is meant for a later one."""
+        return False
+
+    @property
     def patience(self) -> float | None:
         """Seconds after which a visit without an answer is given up; None for never."""
         return None
+
+    def holds_back(self, setup: Setup, state: State) -> str:
+        """Why the server keeps its weights although a version is complete; empty if it steps."""
+        return ""
 
 
 @final
@@ -106,6 +120,10 @@ class Buffer(ReleasePolicy):
 
     def complete(self, standing: Standing) -> bool:
         return standing.waiting >= self.size
+
+    @property
+    def carries_over(self) -> bool:
+        return True
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -141,8 +159,15 @@ class Around(Wrapping, ReleasePolicy):
         return self.inner.forgets
 
     @property
+    def carries_over(self) -> bool:
+        return self.inner.carries_over
+
+    @property
     def patience(self) -> float | None:
         return self.inner.patience
+
+    def holds_back(self, setup: Setup, state: State) -> str:
+        return self.inner.holds_back(setup, state["inner"])
 
 
 @final
@@ -150,8 +175,10 @@ class Around(Wrapping, ReleasePolicy):
 class Deadline(Around):
     """The server steps at the latest `seconds` after a version's first invitation, on what has arrived by then.
 
-    Whoever is later is given up: its report is dropped when it comes, and it is not invited before. With nobody in
-    time the version is skipped, and the model stays. A deadline that everybody keeps changes nothing. No state.
+    Whoever is later is given up: its report is dropped when it comes, and it is not invited before. Around `buffer`,
+    and under `rolling`, nobody is given up: a late update lands in a later version, and so counts from the last version
+    on if somebody is still at work then. With nobody in time the version is skipped, and the model stays. Exactly in
+    time is in time. A deadline that everybody keeps changes nothing. No state.
 
     Args:
         seconds: from the first invitation of a version, on the fleet's clock.
@@ -170,7 +197,7 @@ class Deadline(Around):
 
     @property
     def forgets(self) -> bool:
-        return True
+        return self.inner.forgets or not self.inner.carries_over
 
 
 @final
@@ -178,7 +205,8 @@ class Deadline(Around):
 class OverSelect(Around):
     """Invites `factor` times the cohort, steps once a cohort has reported, and gives the rest up.
 
-    factor = 1 changes nothing. Those given up have worked for nothing; slow clients are heard less often. No state.
+    factor = 1 changes nothing. Where fewer are there than it would invite, the same share of those invited is enough.
+    Those given up have worked for nothing; slow clients are heard less often. No state.
 
     Args:
         factor: clients invited per client needed, 1 or more.
@@ -240,3 +268,8 @@ class TimeOut(Around):
     def patience(self) -> float | None:
         inner = self.inner.patience
         return self.seconds if inner is None else min(self.seconds, inner)
+
+
+def rebased(base: ReleasePolicy, earlier: Mechanism) -> ReleasePolicy:
+    """A base policy in the place of the earlier one's base: policies around that stay."""
+    return replace(earlier, inner=rebased(base, earlier.inner)) if isinstance(earlier, Around) else base

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import final
 
 from polyrhythm.settings import Count
 from polyrhythm.slots.mechanism import Mechanism, Setup
-from polyrhythm.slots.participation import Around, Call, Invitation, Invitations, Participation, resized
+from polyrhythm.slots.participation import Around, Call, Invitation, Invitations, Participation, rebased, resized
 from polyrhythm.values import changed
 from polyrhythm.wires import State
 
@@ -18,8 +18,10 @@ class Rolling(Around):
     """Keeps `concurrency` clients at work: a client whose visit has ended is replaced at once, by the policy inside.
 
     For buffered asynchrony (`buffer`): fast clients take part more often, slow ones report on older versions. A client
-    is never at work twice. One that skipped is not invited again before the next version, or instant skippers would
-    fill the buffer. Whom the policy inside draws is named by the dispatch number. No state of its own.
+    is never at work twice. One that skipped, or whose report was refused, is not invited again before the next version,
+    or instant skippers would fill the buffer. What has arrived is released before its time with nobody left to invite
+    and nobody at work, or once so many visits were lost, as many as there are clients more than arrived. Whom the
+    policy inside draws is named by the dispatch number. No state of its own.
 
     Args:
         concurrency: clients at work; None for the cohort of the policy inside.
@@ -59,8 +61,10 @@ class Rolling(Around):
 class OnArrival(Participation):
     """Arbitrary participation: the server invites nobody; whoever comes and asks is given the current model.
 
-    Who comes, and how often, is the fleet's affair (`poisson`, `periodic_arrivals`): nothing guarantees that a client
-    comes at all, and who comes more often counts more. No state.
+    Who comes, and how often, is the fleet's affair: its arrivals (`poisson`, `every`, `arrivals`), or else whoever was
+    away and is there again. Nothing guarantees that a client comes at all, and who comes more often counts more. If as
+    many visits as there are clients have come to nothing since the last version, and nobody is at work, what has
+    arrived is released. Takes the place of `rolling`. No state.
 
     Args:
         most: clients at work at the same time; later ones are sent away. None for any number.
@@ -75,14 +79,29 @@ class OnArrival(Participation):
         return True
 
     @property
+    def invites(self) -> bool:
+        return False
+
+    @property
     def size(self) -> int:
         return self.most or 1
 
     def over(self, earlier: Mechanism) -> Mechanism:
-        return self
+        return rebased(self, _without_rolling(earlier))
 
     def invite(self, setup: Setup, state: State, call: Call) -> tuple[State, Invitations]:
         full = self.most is not None and call.in_flight >= self.most
         if call.caller is None or full or call.caller in call.busy:
             return state, ()
+        if not call.roster.present((call.caller,)):  # it was on its way, and has broken down since
+            return state, ()
         return state, (Invitation(client=call.caller),)
+
+
+def _without_rolling(policy: Mechanism) -> Mechanism:
+    if isinstance(policy, Rolling):
+        return _without_rolling(policy.inner)
+    if isinstance(policy, Around):
+        inner = _without_rolling(policy.inner)
+        return replace(policy, inner=inner) if isinstance(inner, Participation) else policy
+    return policy

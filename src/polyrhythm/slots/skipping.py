@@ -103,7 +103,7 @@ class SkipAndEstimate(Skipping):
         age = _age(visit, state)
         if self.expire is not None and age > self.expire:
             return inner
-        kept = {name: state[name] for name in ("update", *_REMEMBERED) if name in state}
+        kept = {name: state[name] for name in ("update", "packed", *_REMEMBERED) if name in state}
         return replace(inner, instead=Instead(kind="movement", age=age, **kept))
 
     def _cold(self, setup: Setup, visit: Visit, inner: Plan) -> Plan:
@@ -116,8 +116,10 @@ class SkipAndEstimate(Skipping):
 
     def finish(self, setup: Setup, state: State, brief: State, outcome: Outcome) -> tuple[State, State]:
         state, extra = super().finish(setup, state, brief, outcome)
-        movement = {} if brief.get("at_server") else {"update": outcome.update}
-        return {**state, **_remembered(outcome), **movement}, extra
+        if brief.get("at_server"):
+            return {**state, **_remembered(outcome)}, extra
+        # What was sent is what counts, at either end, where updates travel compressed.
+        return {**state, **_remembered(outcome), "update": outcome.sent, "packed": outcome.packed}, extra
 
     def brief(self, setup: Setup, state: State, client: int) -> State:
         inner = super().brief(setup, state, client)

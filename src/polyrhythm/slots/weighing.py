@@ -11,8 +11,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, final
 
+from polyrhythm.errors import UserError
+from polyrhythm.settings import NonNegative, Positive
 from polyrhythm.slots.mechanism import Mechanism, Need
 from polyrhythm.wires import Facts
+
+Rule = Literal["polynomial", "hinge", "cutoff", "delay_adaptive", "constant"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,3 +125,86 @@ class PerStep(Scaling):
             return [1.0] * len(facts)
         by = [float(f.steps) if self.divide == "steps" else f.travel for f in facts]
         return [1 / b if b > 0 else 0.0 for b in by]
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Staleness(Scaling):
+    """Scales an update down by its staleness t: versions between the one that it was made from and the server's.
+
+    | rule | scale | a | b |
+    | --- | --- | --- | --- |
+    | polynomial | (1 + t) ** -a | 0.5 | |
+    | hinge | 1 if t <= b, else 1 / (a * (t - b) + 1) | 10 | 4 |
+    | cutoff | 1 if t <= b, else 0 | | 4 |
+    | delay_adaptive | 1 if t <= b, else b / t | | must be given |
+    | constant | 1 | | |
+
+    A scale, not a share: a version of stale updates is a small step, it is not made up for by the others. So an update
+    that is cut off still counts in a buffer, and keeps its share. rule = "constant" is exactly no scaling; so is every
+    rule where nothing is stale. No state.
+
+    "delay_adaptive" is what remains of step sizes of at most min(eta, 1 / (4 L t)) for delays beyond the concurrency b,
+    at the largest eta that is allowed, 1 / (4 L b); eta is the recipe's own rate. The paper steps on one gradient at a
+    time; with a buffer of k and M clients at work, delays of M / k versions are within the concurrency.
+
+    Args:
+        rule: how a scale falls.
+        a: how fast, where the rule has it; None for the default above.
+        b: up to which staleness an update counts in full, where the rule has it; likewise.
+
+    Raises:
+        UserError: a setting that the rule does not have, or lacks.
+
+    Reference: polynomial, hinge: Xie, Koyejo, Gupta, "Asynchronous Federated Optimization", 2019, section 5.2;
+    delay_adaptive: Koloskova, Stich, Jaggi, "Sharper Convergence Guarantees for Asynchronous SGD for Distributed and
+    Federated Learning", NeurIPS 2022.
+    """
+
+    rule: Rule = "polynomial"
+    a: Positive | None = None
+    b: NonNegative | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        has = _DEFAULTS[self.rule]
+        for name, value in (("a", self.a), ("b", self.b)):
+            if value is not None and name not in has:
+                raise UserError(
+                    f"staleness: {name} = {value:g} with rule={self.rule!r}",
+                    expected=f"{' and '.join(has) or 'neither a nor b'} for this rule",
+                    why=f"the rule has no {name}, so the setting would do nothing",
+                    fix=f"leave {name} out, or choose a rule that has it",
+                )
+            if value is None and has.get(name, 0.0) is None:
+                raise UserError(
+                    f"staleness: rule={self.rule!r} without {name}",
+                    expected=f"{name}, the delay up to which an update counts in full",
+                    why="it is the concurrency in versions, which a weighing does not know",
+                    fix=f"{name}=5 for 10 clients at work and a buffer of 2",
+                )
+
+    def scales(self, facts: Sequence[Facts], shares: Sequence[float]) -> list[float]:
+        return [self.scale(f.staleness) for f in facts]
+
+    def scale(self, staleness: int) -> float:
+        """The scale of one update."""
+        has = _DEFAULTS[self.rule]
+        a, b = ((has.get(n) or 0.0) if own is None else own for n, own in (("a", self.a), ("b", self.b)))
+        if self.rule == "constant" or (self.rule != "polynomial" and staleness <= b):
+            return 1.0
+        if self.rule == "polynomial":
+            return float((1 + staleness) ** -a)
+        if self.rule == "hinge":
+            return 1 / (a * (staleness - b) + 1)
+        return b / staleness if self.rule == "delay_adaptive" else 0.0
+
+
+_DEFAULTS: dict[Rule, dict[str, float | None]] = {
+    "polynomial": {"a": 0.5},
+    "hinge": {"a": 10.0, "b": 4.0},
+    "cutoff": {"b": 4.0},
+    "delay_adaptive": {"b": None},
+    "constant": {},
+}
+"""The settings of each rule; None where there is no default."""

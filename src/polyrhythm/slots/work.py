@@ -26,6 +26,7 @@ class Instead:
         update: the movement, [P]; None where the server keeps it, and for a model, which the client core subtracts.
         steps, travel, pull, rate: of the visit that it stems from.
         age: versions since then.
+        packed: bytes of the update on the wire, as in `Report`; None for those of any update.
     """
 
     kind: Substitute
@@ -35,6 +36,7 @@ class Instead:
     pull: float = 0.0
     rate: float = 0.0
     age: int = 0
+    packed: int | None = None
 
 
 class Stop(Protocol):
@@ -65,12 +67,14 @@ class Plan:
         continues: whether the passes over the data go on where the last visit stopped, instead of starting afresh.
         stop: ends the visit after the epoch in which a batch says so; None to do all steps.
         instead: what is sent instead of training; None to train.
+        within: seconds from the invitation to the report, for which steps are left out; None for all the time it takes.
     """
 
     steps: int
     continues: bool = False
     stop: Stop | None = None
     instead: Instead | None = None
+    within: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,10 +5,12 @@
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
 #include <optional>
 #include <stdexcept>
+#include <tuple>
 
 #include "program.h"
 
@@ -32,11 +34,11 @@ auto pointer(const std::optional<Array>& array, size_t size) -> decltype(array->
     return array ? array->data() : nullptr;
 }
 
-std::pair<double, double> run(
+std::tuple<double, double, double> run(
     Rounds& rounds, Floats weights, std::optional<ReadFloats> start,
     std::optional<ReadFloats> shift, std::optional<Floats> moment, ReadTable inputs, std::optional<ReadWholes> labels,
     std::optional<ReadTable> targets, ReadWholes order, ReadWholes ends, ReadFloats rates, float pull, float decay,
-    float momentum, bool nesterov, float clip, bool squares, uint64_t seed) {
+    float momentum, bool nesterov, float clip, bool gradient_squares, uint64_t seed) {
     const Program& program = rounds.program();
     const size_t size = size_t(program.size), held = inputs.shape(0);
     const int64_t outputs = program.maps.back().features();
@@ -75,12 +77,12 @@ std::pair<double, double> run(
         momentum,
         clip,
         nesterov,
-        squares,
+        gradient_squares,
         seed,
     };
     nb::gil_scoped_release release;
     const Done done = rounds.run(job);
-    return {done.loss, done.squares};
+    return {done.loss, done.squared_loss, done.gradient_squares};
 }
 
 Window window(std::pair<int, int> kernel, std::pair<int, int> stride, std::pair<int, int> padding) {
@@ -139,6 +141,6 @@ NB_MODULE(_native, m) {
         .def(
             "run", &run, "weights"_a, "start"_a.none(), "shift"_a.none(), "moment"_a.none(), "inputs"_a,
             "labels"_a.none(), "targets"_a.none(), "order"_a, "ends"_a, "rates"_a, "pull"_a, "decay"_a, "momentum"_a,
-            "nesterov"_a, "clip"_a, "squares"_a, "seed"_a,
-            "Takes the steps of a round; gives the summed loss and the summed squared norm of the gradients.");
+            "nesterov"_a, "clip"_a, "gradient_squares"_a, "seed"_a,
+            "Takes the steps of a round; gives three sums: losses, squared losses, squared norms of gradients.");
 }

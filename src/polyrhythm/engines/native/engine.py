@@ -46,7 +46,7 @@ LARGEST = 2048  # samples in a batch; beyond it the room between layers would be
 class _Rounds(Protocol):
     """The compiled side: room for one thread to run a program's rounds in."""
 
-    def run(self, **given: Any) -> tuple[float, float]: ...
+    def run(self, **given: Any) -> tuple[float, float, float]: ...
 
 
 @functools.cache
@@ -132,7 +132,7 @@ class NativeEngine:
         shift = None if push is None else push.shift
         labelled = self.program.loss == "cross_entropy"
         order = job.positions if held is None else held.numpy()[job.positions]
-        loss, squares = self._rounds.run(
+        loss, squared_loss, gradient_squares = self._rounds.run(
             weights=self.weights.numpy(),
             start=None if push is None else job.start.numpy(),
             shift=None if shift is None else shift.numpy(),
@@ -148,11 +148,11 @@ class NativeEngine:
             momentum=optimiser.momentum,
             nesterov=optimiser.nesterov,
             clip=optimiser.clip or 0.0,
-            squares=job.squares,
+            gradient_squares=job.gradient_squares,
             seed=job.seed,
         )
         self._torch.stepped()
-        return Done(loss=loss, squares=squares, idle=self._idle)
+        return Done(loss=loss, squared_loss=squared_loss, gradient_squares=gradient_squares, idle=self._idle)
 
     # The rest is the torch engine's.
 
@@ -178,6 +178,10 @@ class NativeEngine:
         return self._torch.single_sample_fails
 
     @property
+    def one_mode(self) -> bool:
+        return self._torch.one_mode
+
+    @property
     def forward_samples(self) -> int:
         return self._torch.forward_samples
 
@@ -199,8 +203,9 @@ class NativeEngine:
         positions: np.ndarray,
         terms: Sequence[Correction] = (),
         watch: str | None = None,
+        squares: bool = False,
     ) -> Computed:
-        return self._torch.compute(inputs, targets, positions, terms, watch)
+        return self._torch.compute(inputs, targets, positions, terms, watch, squares)
 
     def stepped(self) -> None:
         self._torch.stepped()

@@ -338,9 +338,9 @@ void average_pool_gradient(const Pool& p, const float* dout, float* din, int blo
 }
 
 // One block of logits [classes, 16] becomes its gradient, softmax minus label, times `share`, which is 1 / batch.
-// Gives the sum of the losses of its `count` samples, without the smoothing, which only the gradient has.
-double cross_entropy(float* logits, int classes, const int64_t* labels, int count, float smoothing, float share) {
-    double losses = 0;
+// Gives the loss of each of its `count` samples, without the smoothing, which only the gradient has.
+void cross_entropy(
+    float* logits, int classes, const int64_t* labels, int count, float smoothing, float share, double* losses) {
     alignas(64) float target[LANES], most[LANES], total[LANES];
     for (int b = 0; b < count; ++b) target[b] = logits[labels[b] * LANES + b];
     for (int part = 0; part < LANES; part += WIDTH) {
@@ -364,18 +364,17 @@ double cross_entropy(float* logits, int classes, const int64_t* labels, int coun
         store(total + part, sum);
     }
     for (int b = 0; b < count; ++b) {
-        losses += double(most[b]) + std::log(double(total[b])) - double(target[b]);
+        losses[b] = double(most[b]) + std::log(double(total[b])) - double(target[b]);
         logits[labels[b] * LANES + b] -= (1 - smoothing) * share;
     }
     for (int b = count; b < LANES; ++b)
         for (int c = 0; c < classes; ++c) logits[c * LANES + b] = 0;
-    return losses;
 }
 
 // The same for labels that are each there or not: sigmoid minus target, times `weight` (1 / labels for their mean).
-double binary_cross_entropy(
-    float* logits, int labels, const float* const* targets, int count, float weight, float share) {
-    double losses = 0;
+void binary_cross_entropy(
+    float* logits, int labels, const float* const* targets, int count, float weight, float share, double* losses) {
+    for (int b = 0; b < count; ++b) losses[b] = 0;
     for (int c = 0; c < labels; ++c) {
         float* x = logits + c * LANES;
         alignas(64) float small[LANES];  // e**-|x|, from which both the loss and the sigmoid follow
@@ -389,11 +388,10 @@ double binary_cross_entropy(
                 continue;
             }
             const float y = targets[b][c], e = small[b];
-            losses += weight * (double(x[b] > 0 ? x[b] : 0) - double(x[b]) * y + std::log1p(double(e)));
+            losses[b] += weight * (double(x[b] > 0 ? x[b] : 0) - double(x[b]) * y + std::log1p(double(e)));
             x[b] = ((x[b] > 0 ? 1 : e) / (1 + e) - y) * weight * share;
         }
     }
-    return losses;
 }
 
 template <bool PULLED, bool SHIFTED, bool MOVING>

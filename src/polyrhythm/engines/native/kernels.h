@@ -77,10 +77,10 @@ struct Kernels {
     void (*average_pool)(const Pool&, const float* in, float* out, int blocks);
     void (*average_pool_gradient)(const Pool&, const float* dout, float* din, int blocks);
 
-    double (*cross_entropy)(
-        float* logits, int classes, const int64_t* labels, int count, float smoothing, float share);
-    double (*binary_cross_entropy)(
-        float* logits, int labels, const float* const* targets, int count, float weight, float share);
+    void (*cross_entropy)(
+        float* logits, int classes, const int64_t* labels, int count, float smoothing, float share, double* losses);
+    void (*binary_cross_entropy)(
+        float* logits, int labels, const float* const* targets, int count, float weight, float share, double* losses);
 
     void (*update)(const Update&, const float* gradient, long offset, long size);
     double (*square)(const float* values, long size);

@@ -149,7 +149,7 @@ Done Rounds::run(const Job& job) {
     for (long s = 0; s < job.steps; ++s) largest = std::max(largest, job.ends[s] - (s ? job.ends[s - 1] : 0));
     make_room(int(largest));
 
-    const bool whole = job.clip > 0 || job.squares;  // whether the whole gradient is looked at before it is used
+    const bool whole = job.clip > 0 || job.gradient_squares;  // whether the whole gradient is looked at before it is used
     Done done;
     for (long s = 0; s < job.steps; ++s) {
         const int64_t* order = job.order + (s ? job.ends[s - 1] : 0);
@@ -158,7 +158,7 @@ Done Rounds::run(const Job& job) {
                             job.decay,   job.momentum, job.rates[s], job.nesterov};
         read(job, order, count);
         forward(job, s, count);
-        done.loss += loss(job, order, count);
+        loss(job, order, count, done);
         backward(job, s, count, whole ? nullptr : &update);
         if (!whole) continue;
 
@@ -170,7 +170,7 @@ Done Rounds::run(const Job& job) {
                 square = k_.square(gradient_, program_.size);
             }
         }
-        done.squares += square;
+        done.gradient_squares += square;
         for (size_t i = 0; i < tables_.size(); ++i) {
             const Layer& layer = program_.layers[i];
             if (layer.kind != Kind::product) continue;
@@ -214,26 +214,26 @@ void Rounds::forward(const Job& job, long step, int count) {
     }
 }
 
-// Turns the outputs into their gradient; gives the losses' sum.
-double Rounds::loss(const Job& job, const int64_t* order, int count) {
+// Turns the outputs into their gradient, and adds up the losses.
+void Rounds::loss(const Job& job, const int64_t* order, int count, Done& done) {
     const Map& map = program_.maps.back();
     const Objective& o = program_.objective;
     float* outputs = gradients_.back();
     std::copy_n(values_.back(), long(map.floats()) * blocks_of(count), outputs);
-    double sum = 0;
+    double losses[LANES];
     for (int first = 0; first < count; first += LANES, outputs += map.floats()) {
         const int here = std::min(LANES, count - first);
         if (o.loss == Loss::cross_entropy) {
             int64_t labels[LANES];
             for (int b = 0; b < here; ++b) labels[b] = job.labels[order[first + b]];
-            sum += k_.cross_entropy(outputs, map.channels, labels, here, o.smoothing, 1.0f / float(count));
+            k_.cross_entropy(outputs, map.channels, labels, here, o.smoothing, 1.0f / float(count), losses);
         } else {
             const float* targets[LANES];
             for (int b = 0; b < here; ++b) targets[b] = job.targets + order[first + b] * map.channels;
-            sum += k_.binary_cross_entropy(outputs, map.channels, targets, here, o.weight, 1.0f / float(count));
+            k_.binary_cross_entropy(outputs, map.channels, targets, here, o.weight, 1.0f / float(count), losses);
         }
+        for (int b = 0; b < here; ++b) done.loss += losses[b], done.squared_loss += losses[b] * losses[b];
     }
-    return sum;
 }
 
 // From the outputs' gradient to that of every weight; with `fuse`, each is stepped as soon as it is known and needed

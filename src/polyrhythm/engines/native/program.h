@@ -84,13 +84,14 @@ struct Job {
     const float* rates;         // [steps]
     long steps;
     float pull, decay, momentum, clip;  // clip is the largest norm, or 0 for none
-    bool nesterov, squares;             // squares: whether the gradient's norm is asked for
+    bool nesterov, gradient_squares;    // whether the gradient's norm is asked for
     uint64_t seed;                      // of dropout
 };
 
 struct Done {
-    double loss = 0;     // summed over samples
-    double squares = 0;  // |gradient|^2, clipped, summed over steps
+    double loss = 0;              // summed over samples
+    double squared_loss = 0;      // each sample's loss squared, summed
+    double gradient_squares = 0;  // |gradient|^2, clipped, summed over steps
 };
 
 // What a thread needs for itself: the tables of a program for batches of up to some size, and room for the numbers
@@ -107,7 +108,7 @@ private:
     void make_room(int batch);
     void read(const Job& job, const int64_t* order, int count);
     void forward(const Job& job, long step, int count);
-    double loss(const Job& job, const int64_t* order, int count);
+    void loss(const Job& job, const int64_t* order, int count, Done& done);
     void backward(const Job& job, long step, int count, const Update* fuse);
     void product_gradient(const Layer& layer, int index, const Job& job, int count, const Update* fuse);
     Drop drop(const Layer& layer, int index, const Job& job, long step) const;

@@ -1,0 +1,121 @@
+"""`polyrhythm compare`, and what `polyrhythm show` says about a goal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.box import SIMPLE_HEAD
+from rich.table import Table
+from rich.text import Text
+
+from polyrhythm.cli.output import Screen, print_json
+from polyrhythm.runs import Run, all_runs
+from polyrhythm.runs.comparison import Comparison
+from polyrhythm.runs.costs import On, amount, seconds
+
+_GOAL = {
+    "virtual_seconds": ("time", "s"),
+    "joules": ("energy", "J"),
+    "bytes": ("traffic", "B"),
+    "client_updates": ("updates", ""),
+}
+_PREFIXES = {1e-3: "m", 1.0: "", 1e3: "k", 1e6: "M", 1e9: "G", 1e12: "T"}
+
+
+def compare_runs(
+    references: Sequence[str],
+    out: str,
+    *,
+    to: float | None,
+    at_time: float | None,
+    on: On,
+    output: Path | None,
+    as_json: bool,
+) -> None:
+    """One row per method: runs that differ in their seed alone are one."""
+    runs = [run for reference in references for run in Run.find(reference, out)] if references else all_runs(out)
+    found = Comparison(list({run.id: run for run in runs}.values()))
+    results = found.results(to=to, at_time=at_time, on=on)
+    screen = Screen(stderr=as_json)
+    for note in found.notes:
+        screen.note(note)
+    if output is not None:
+        found.plotted_on(on).costs(save=output)
+    if as_json:
+        for entry in results:
+            print_json({**entry, "headline": found.headline, "on": on})
+        return
+    screen.print(_table(results, found.headline, at_time))
+    if to is not None:
+        screen.print(f"what it took to {found.headline.replace('_', ' ')} {to:g}", highlight=False)
+        screen.print(_goals(results))
+    screen.print(f"mean ± sample sd over seeds; {on} set", style="dim", highlight=False)
+    if output is not None:
+        screen.print(f"drawn into {output}", highlight=False)
+
+
+def goal_lines(goal: float, found: Mapping[str, Any] | None) -> dict[str, str]:
+    """What a goal took one run, in words."""
+    label = f"to {goal:g}"
+    if found is None:
+        return {label: "not reached"}
+    cohort = "" if found["mean_cohort"] is None else f", {found['mean_cohort']:.3g} clients each"
+    energy = "" if found["joules"] is None else f"{amount(found['joules'], 'J')}, "
+    return {
+        label: f"{found['rounds']:,} rounds{cohort}; {seconds(found['virtual_seconds'])}; {energy}"
+        f"{amount(found['bytes'], 'B')}; {found['client_updates']:,} client updates"
+    }
+
+
+def _table(results: Sequence[Mapping[str, Any]], headline: str, at_time: float | None) -> Table:
+    table = _empty("method", "seeds", f"final {headline.replace('_', ' ')}")
+    if at_time is not None:
+        table.add_column(f"after {seconds(at_time)}", justify="right")
+    for entry in results:
+        cells = [entry["method"], str(entry["n"]), _score(entry["final_accuracy"], entry["n"])]
+        if at_time is not None:
+            cells.append(_score(entry["accuracy_at_time"], entry["n"]))
+        table.add_row(*map(Text, cells))
+    return table
+
+
+def _goals(results: Sequence[Mapping[str, Any]]) -> Table:
+    scales = {name: _scale([entry[name]["mean"] for entry in results], unit) for name, (_, unit) in _GOAL.items()}
+    heads = [f"{head} ({_PREFIXES[scales[name]]}{unit})" if unit else head for name, (head, unit) in _GOAL.items()]
+    table = _empty("method", "reached", *heads)
+    for entry in results:
+        cells = [entry["method"], f"{entry['reached']}/{entry['n']}"]
+        cells += [_pair(entry[name], scales[name]) for name in _GOAL]
+        table.add_row(*map(Text, cells))
+    return table
+
+
+def _empty(first: str, *others: str) -> Table:
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    table.add_column(first, overflow="fold")
+    for name in others:
+        table.add_column(name, justify="right", overflow="fold")
+    return table
+
+
+def _scale(values: Sequence[float | None], unit: str) -> float:
+    """The unit that leaves the largest number between 1 and 1,000."""
+    largest = max((value for value in values if value is not None), default=0.0)
+    fits = [scale for scale in _PREFIXES if scale <= largest and (unit != "s" or scale == 1.0)]
+    return max(fits, default=1.0) if unit else 1.0
+
+
+def _score(spread: Mapping[str, Any], runs: int) -> str:
+    if spread["mean"] is None:
+        return "–"
+    sd = "" if spread["sd"] is None else f" ± {spread['sd']:.4f}"
+    return f"{spread['mean']:.4f}{sd}" + (f" ({spread['n']}/{runs})" if spread["n"] < runs else "")
+
+
+def _pair(spread: Mapping[str, Any], scale: float) -> str:
+    if spread["mean"] is None:
+        return "–"
+    sd = "" if spread["sd"] is None else f"±{spread['sd'] / scale:.2g}"
+    return f"{spread['mean'] / scale:.3g}{sd}"

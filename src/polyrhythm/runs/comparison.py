@@ -1,0 +1,201 @@
+"""Several runs side by side: runs that differ in nothing but their seed are one method."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, final
+
+from polyrhythm.errors import UserError
+from polyrhythm.runs.costs import GOALS, On, reached, score, score_at
+from polyrhythm.runs.curves import ComparedCurves, mean_and_spread
+from polyrhythm.runs.run import Run, all_runs
+from polyrhythm.settings import canonical_json
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_OF_NO_METHOD = ("seed", "evaluation")
+
+
+@final
+class Comparison:
+    """What several methods gave, and what it cost them, over their seeds.
+
+        found = pr.compare("runs")
+        found.table(to=0.75, at_time=600)
+        found.plot.costs(save="costs.png")
+
+    Runs with the same configuration but for the seed are one method. Of two runs with the same seed the later counts.
+
+    Args:
+        runs: in any order; methods come in the order of their first runs.
+
+    Raises:
+        UserError: nothing to compare, or runs that are judged by different metrics.
+    """
+
+    def __init__(self, runs: Sequence[Run]) -> None:
+        kept: dict[str, dict[int, Run]] = {}
+        for run in sorted(runs, key=lambda run: run.id):
+            kept.setdefault(_method(run), {})[run.seed] = run
+        groups = [tuple(of_seed[seed] for seed in sorted(of_seed)) for of_seed in kept.values()]
+        self.methods: Mapping[str, tuple[Run, ...]] = dict(zip(_names(groups), groups, strict=True))
+        """The runs of each method, by seed."""
+        self._versions = {name: [run.versions for run in members] for name, members in self.methods.items()}
+        self.headline = _headline(self.methods)
+        """The metric that "accuracy" stands for."""
+        self.notes = tuple(_notes(runs, self.methods))
+        """What a reader should know: runs that do not count, or did not end as planned."""
+
+    def results(
+        self, *, to: float | None = None, at_time: float | None = None, on: On = "test"
+    ) -> list[dict[str, Any]]:
+        """One entry per method: `method`, `runs`, `seeds`, `n`, and the mean, sd and n of each number.
+
+        `final_accuracy` is that of the last evaluated version. With `at_time`, `accuracy_at_time` is that of the last
+        version evaluated by then, over the runs that went on as long. With `to`, `reached` counts the runs that reached
+        the goal, and what it took is over those alone: read it together with `reached`.
+
+        Args:
+            to: a goal for the headline metric.
+            at_time: virtual seconds.
+            on: the set that all of it is judged on, "test" or "validation".
+        """
+        found = []
+        for name, members in self.methods.items():
+            versions = self._versions[name]
+            entry: dict[str, Any] = {
+                "method": name,
+                "runs": [run.id for run in members],
+                "seeds": [run.seed for run in members],
+                "n": len(members),
+                "final_accuracy": _spread([_last(rows, self.headline, on) for rows in versions]),
+            }
+            if at_time is not None:
+                entry["at_time"] = at_time
+                entry["accuracy_at_time"] = _spread([score_at(rows, self.headline, at_time, on) for rows in versions])
+            if to is not None:
+                found_to = [reached(rows, self.headline, to, on) for rows in versions]
+                there: list[Mapping[str, Any]] = [took for took in found_to if took is not None]
+                entry |= {"to": to, "reached": len(there)}
+                entry |= {cost: _spread([took[cost] for took in there]) for cost in GOALS}
+            found.append(entry)
+        return found
+
+    def table(self, *, to: float | None = None, at_time: float | None = None, on: On = "test") -> pd.DataFrame:
+        """`results` as a table, a row per method: means under their names, standard deviations beside them."""
+        import pandas as pd
+
+        rows = []
+        for entry in self.results(to=to, at_time=at_time, on=on):
+            row: dict[str, Any] = {}
+            for name, value in entry.items():
+                if isinstance(value, dict):
+                    row |= {name: value["mean"], f"{name}_sd": value["sd"]}
+                elif not isinstance(value, list):
+                    row[name] = value
+            rows.append(row)
+        return pd.DataFrame(rows).set_index("method")
+
+    @property
+    def plot(self) -> ComparedCurves:
+        """The curves of all methods: `plot.accuracy(against="time")`, or three panels with `plot.costs()`."""
+        return self.plotted_on("test")
+
+    def plotted_on(self, on: On) -> ComparedCurves:
+        """The same on another set."""
+        return ComparedCurves(self._versions, self.headline, on)
+
+
+def compare(runs: Sequence[Run] | Path | str = "runs") -> Comparison:
+    """Puts runs side by side, seeds of one method together.
+
+    Args:
+        runs: the runs, or a folder with them.
+
+    Raises:
+        UserError: nothing to compare, or runs that are judged by different metrics.
+    """
+    return Comparison(all_runs(runs) if isinstance(runs, (Path, str)) else runs)
+
+
+def _method(run: Run) -> str:
+    return canonical_json({key: value for key, value in run.config.items() if key not in _OF_NO_METHOD})
+
+
+def _headline(methods: Mapping[str, Sequence[Run]]) -> str:
+    found = sorted({run.headline for members in methods.values() for run in members})
+    if len(found) == 1:
+        return found[0]
+    raise UserError(
+        f"runs that are judged by {' and '.join(found)}" if found else "no run to compare",
+        expected="runs of one task" if found else "at least one run",
+        why="numbers of different metrics say nothing beside each other" if found else "there would be nothing to see",
+        fix="compare those of each task on their own" if found else "run something first",
+    )
+
+
+def _notes(given: Sequence[Run], methods: Mapping[str, Sequence[Run]]) -> list[str]:
+    counted = {run.id for members in methods.values() for run in members}
+    notes = [
+        f"{run.id} does not count: a later run has the same settings and seed" for run in given if run.id not in counted
+    ]
+    return notes + [
+        f"{run.id} (seed {run.seed}) is {run.status}"
+        for members in methods.values()
+        for run in members
+        if run.status != "finished"
+    ]
+
+
+def _last(rows: Sequence[Mapping[str, Any]], headline: str, on: On) -> float | None:
+    return next((value for row in reversed(rows) if (value := score(row, headline, on)) is not None), None)
+
+
+def _spread(values: Sequence[float | None]) -> dict[str, Any]:
+    """Mean and sample standard deviation of what is known, and of how many."""
+    known = [value for value in values if value is not None]
+    if not known:
+        return {"mean": None, "sd": None, "n": 0}
+    mean, spread = mean_and_spread(known)
+    return {"mean": mean, "sd": spread, "n": len(known)}
+
+
+def _names(groups: Sequence[Sequence[Run]]) -> list[str]:
+    """A name for each method: what its runs are called, or its recipe; with what differs where that is not enough."""
+    short, names = [_short_name(members) for members in groups], list[str]()
+    for members, name in zip(groups, short, strict=True):
+        alike = [_flat(other[0].config) for other, its_name in zip(groups, short, strict=True) if its_name == name]
+        called = name if len(alike) == 1 else f"{name} ({_difference(_flat(members[0].config), alike)})"
+        same = sum(other == called or other.startswith(f"{called} #") for other in names)
+        names.append(f"{called} #{same + 1}" if same else called)
+    return names
+
+
+def _short_name(members: Sequence[Run]) -> str:
+    called = {run.name for run in members}
+    if len(called) == 1 and (name := next(iter(called))):
+        return name
+    method = members[0].config.get("method")
+    return method if isinstance(method, str) else members[0].recipe
+
+
+def _difference(own: Mapping[str, str], alike: Sequence[Mapping[str, str]]) -> str:
+    """The settings in which a method differs from others of its name, the first three of them."""
+    keys = [
+        k for k in own if not k.startswith(("seed", "evaluation", "resolved")) and len({o.get(k) for o in alike}) > 1
+    ]
+    return ", ".join(f"{key.rpartition('.')[2]} {own[key]}" for key in keys[:3])
+
+
+def _flat(config: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
+    """A configuration as one level of texts, with dots between the keys."""
+    found: dict[str, str] = {}
+    for key, value in config.items():
+        if isinstance(value, Mapping):
+            found |= _flat(value, f"{prefix}{key}.")
+        else:
+            found[f"{prefix}{key}"] = value if isinstance(value, str) else json.dumps(value)
+    return found

@@ -1,0 +1,100 @@
+"""The books of a run: what its clients have spent, waited for and brought in, since the start.
+
+Everything is kept as sums that change with each event, so a version costs as much to close as clients took part in it,
+whatever the population.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Any, final
+
+from polyrhythm.runs.records import VisitRecord
+
+_SUMS = ("samples", "flops", "forward_flops", "backward_flops", "bytes_up", "bytes_down", "joules", "compute_seconds")
+
+
+@final
+class Ledger:
+    """Adds up visits, in the order in which they are heard.
+
+    A client is busy from its invitation until its report is heard or it is lost. It waits from an accepted report until
+    the version that this went into, or until it sets out again if that is earlier. The rest of its time it is idle, or
+    away. So busy and waiting never overlap, and no client has more of both than there was time.
+
+    Args:
+        eligible: how many clients hold data.
+    """
+
+    def __init__(self, eligible: int) -> None:
+        self._eligible = eligible
+        self._sums: dict[str, Any] = dict.fromkeys(_SUMS, 0)
+        self._counts = dict.fromkeys(("trained", "measured", "skipped", "dropped", "late", "lost"), 0)
+        self._steps = 0
+        self._links = self._waited = 0.0
+        self._out, self._since = 0, 0.0  # visits under way, and the sum of the times when they began
+        self._waiting: dict[int, float] = {}
+        self._accepted: dict[int, int] = {}
+        self._accepted_sum = self._accepted_squares = 0
+
+    def sent(self, clients: Iterable[int], now: float) -> None:
+        """Clients set out on visits."""
+        for client in clients:
+            self._out += 1
+            self._since += now
+            since = self._waiting.pop(client, None)
+            if since is not None:
+                self._waited += now - since
+
+    def heard(self, record: VisitRecord, *, counts: bool) -> None:
+        """A visit is over; `counts` says whether what it sent will be part of a version."""
+        self._counts[record.status] += 1
+        self._steps += record.steps
+        for name in _SUMS:
+            self._sums[name] += getattr(record, name)
+        self._links += record.down_seconds + record.up_seconds
+        self._out -= 1
+        self._since = self._since - record.started if self._out else 0.0  # no rounding remains
+        if counts:
+            before = self._accepted.get(record.client, 0)
+            self._accepted[record.client] = before + 1
+            self._accepted_sum += 1
+            self._accepted_squares += 2 * before + 1
+            self._waiting[record.client] = record.finished
+
+    def released(self, now: float) -> None:
+        """The server made a version of everything that had been accepted."""
+        self._waited += math.fsum(now - since for since in self._waiting.values())
+        self._waiting.clear()
+
+    @property
+    def client_updates(self) -> int:
+        """Visits that trained and were accepted."""
+        return self._counts["trained"]
+
+    def totals(self, now: float) -> dict[str, Any]:
+        """The cumulative fields of a version's record, after `released` was told of it."""
+        return {
+            **self._sums,
+            "client_updates": self.client_updates,
+            "local_steps": self._steps,
+            "link_seconds": self._links,
+            "waiting_seconds": self._waited,
+            "visits": sum(self._counts.values()),
+            "dropped_visits": self._counts["dropped"],
+            "late_visits": self._counts["late"],
+            "lost_visits": self._counts["lost"],
+            "utilisation": self._utilisation(now),
+            "fairness": self._fairness(),
+        }
+
+    def _utilisation(self, now: float) -> float | None:
+        busy = self._sums["compute_seconds"] + self._links + (self._out * now - self._since)
+        return busy / (self._eligible * now) if now > 0 else None
+
+    def _fairness(self) -> float | None:
+        """Jain's index, (sum x)^2 / (N sum x^2), from its two sums: O(1), whoever took part."""
+        if not self._accepted_sum:
+            return None
+        return self._accepted_sum**2 / (self._eligible * self._accepted_squares)

@@ -1,0 +1,424 @@
+"""Clients that do what they can in time: nobody is late, nothing else moves, and what was done is what counts."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from dataclasses import dataclass, replace
+from typing import Any, final
+
+import pytest
+from hypothesis import strategies as st
+
+from polyrhythm.core import client, pace, server
+from polyrhythm.core.pace import Ahead, Pace
+from polyrhythm.core.server import ServerState
+from polyrhythm.drivers.inline import InlineDriver, Moment
+from polyrhythm.drivers.meter import Meter
+from polyrhythm.fleet import FixedLinks, Fleet, Tiers, Uniform, World
+from polyrhythm.flops import Cost
+from polyrhythm.papers import fedavg
+from polyrhythm.recipe import Recipe
+from polyrhythm.schedules import Cosine
+from polyrhythm.settings import Settings
+from polyrhythm.slots.budgets import Listed
+from polyrhythm.slots.compression import TopK
+from polyrhythm.slots.correction import ControlVariates, ModelContrast, Prox, VarianceReduction
+from polyrhythm.slots.critical import CriticalPeriods, FisherTrace
+from polyrhythm.slots.mechanism import Mechanism
+from polyrhythm.slots.order import Curriculum, Order
+from polyrhythm.slots.partial import PartialWork
+from polyrhythm.slots.release import Deadline, MinReports, TimeOut
+from polyrhythm.slots.skipping import BudgetSteps, SkipAndEstimate
+from polyrhythm.slots.stopping import StopOnDrift
+from polyrhythm.slots.weighing import NormalisedAveraging, PerStep
+from polyrhythm.slots.work import Plan
+from polyrhythm.wires import Event, Report, Timer
+
+from .law import law, swap
+from .trials import Trial, trials
+from .world import NETS, Federation, Shard, alike, play, same
+
+# What mutants wrap.
+_FITTING = client.fitting
+_AHEAD = Meter.ahead
+_REPORT = client._report
+_RATE = client._Training._rate
+
+COST = Cost(forward=700, training=2000)
+FLEETS: tuple[Fleet, ...] = (
+    Fleet(devices=Uniform(seconds_per_sample=0.1)),
+    Fleet(devices=Tiers(slowdown=(1.0, 3.0, 10.0), seconds_per_sample=0.03)),
+    Fleet(devices=Tiers(slowdown=(1.0, 7.0), seconds_per_sample=0.1), links=FixedLinks(down=300.0, up=70.0)),
+    Fleet(devices=Uniform(flops_per_second=17e3), links=FixedLinks(up=90.0, latency=0.1)),
+)
+EXTRAS: tuple[tuple[Settings, ...], ...] = (
+    (),
+    (ControlVariates(), NormalisedAveraging()),
+    (VarianceReduction(), StopOnDrift(a=0.9, b=0, representation="logits")),
+    (ModelContrast(layer="logits"), StopOnDrift(a=-1, b=0, representation="features"), TopK(share=0.3)),
+    (Curriculum(score="both", least=2), ModelContrast(layer="features")),
+    (CriticalPeriods(act=False, watch=(FisherTrace(), FisherTrace(labels="model"))), ControlVariates()),
+    (Curriculum(score="local_pred", least=1, refresh="step"), Prox(mu=0.1)),
+)
+
+
+@final
+class Scored(Shard):
+    """Samples that draws augment, or not."""
+
+    def __init__(self, shard: Shard, augmented: bool) -> None:
+        super().__init__(shard.inputs, shard.targets)
+        self.augmented = augmented
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Heard:
+    """What came of a run: its moments, and the reports of all visits in the order of dispatch."""
+
+    moments: tuple[Moment, ...]
+
+    @property
+    def visits(self) -> list[Moment]:
+        found = [m for m in self.moments if m.report is not None and m.report.kind == "train"]
+        return sorted(found, key=lambda m: m.report.dispatch if m.report else -1)
+
+    @property
+    def reports(self) -> list[Report]:
+        return [m.report for m in self.visits if m.report is not None]
+
+    @property
+    def states(self) -> list[ServerState]:
+        first, *others = self.moments
+        return [first.turn.state, *(m.turn.state for m in others if m.turn.released is not None)]
+
+    @property
+    def given_up(self) -> list[int]:
+        """Clients whose work came to nothing."""
+        released = [m.turn.released for m in self.moments if m.turn.released is not None]
+        return [client for r in released for client, _ in r.refused]
+
+
+def drive(recipe: Recipe, federation: Federation, fleet: Fleet, *, versions: int = 3, augmented: bool = False) -> Heard:
+    """The recipe on the in-line driver with a fleet."""
+    engine, everybody = federation.engine(), range(len(federation.sizes))
+    shards = [Scored(s, augmented) for s in federation.shards()]
+    driver = InlineDriver(
+        recipe,
+        federation.setup(versions),
+        engine,
+        lambda number: shards[number],
+        World(fleet, len(everybody), federation.seed, everybody),
+        Meter(engine.layout, lambda: COST),
+    )
+    return Heard(moments=tuple(driver.moments(engine.initial())))
+
+
+def equal(one: Heard, other: Heard) -> bool:
+    """Whether two runs are the same to the last bit: models, reports, and the times at which they were heard."""
+    kept = ("client", "update", "buffers", "steps", "travel", "loss", "extras", "time", "packed")
+    return (
+        all(same((a.weights, a.buffers), (b.weights, b.buffers)) for a, b in zip(one.states, other.states, strict=True))
+        and len(one.reports) == len(other.reports)
+        and all(
+            same([getattr(a, k) for k in kept], [getattr(b, k) for k in kept])
+            for a, b in zip(one.reports, other.reports, strict=True)
+        )
+    )
+
+
+def _by_one(more: int) -> Any:
+    def fitting(plan: Plan, ahead: Ahead, forecast: Any) -> Plan:
+        cut = _FITTING(plan, ahead, forecast)
+        return cut if plan.within is None else replace(cut, steps=max(1, min(plan.steps, cut.steps + more)))
+
+    return swap(client, "fitting", fitting)
+
+
+@law(
+    trial=trials(travels=True),
+    parts=st.sampled_from(EXTRAS),
+    fleet=st.sampled_from(FLEETS),
+    deadline=st.booleans(),
+    examples=20,
+    broken_by={
+        "a step less": _by_one(-1),
+        "half of the time": swap(
+            PartialWork, "plan", lambda self, *given: replace(self.inner.plan(*given), within=1e-6 * self.seconds)
+        ),
+    },
+)
+def test_time_enough_for_everybody_cuts_nothing(
+    trial: Trial, parts: tuple[Settings, ...], fleet: Fleet, deadline: bool
+) -> None:
+    trial = trial.but(cohort=3)
+    wait = (Deadline(seconds=1e5),) if deadline else ()
+    part = PartialWork(seconds=1e5)
+    one, other = (drive(trial.recipe(*parts, *some), trial.federation, fleet) for some in ((part, *wait), ()))
+    assert equal(one, other)
+
+
+@law(
+    trial=trials(),
+    part=st.sampled_from((PartialWork(seconds=1e-3), PartialWork(seconds=60.0))),
+    broken_by={
+        "everybody is slow": swap(
+            client, "fitting", lambda plan, ahead, known: _FITTING(plan, ahead, known or Pace(seconds_per_sample=9.0))
+        )
+    },
+)
+def test_where_nobody_knows_the_pace_nothing_is_cut(trial: Trial, part: PartialWork) -> None:
+    assert alike(play(trial.recipe(part), trial.federation), play(trial.recipe(), trial.federation))
+
+
+def _free_links(self: Meter, *given: Any) -> Any:
+    return replace(_AHEAD(self, *given), bytes_down=0, bytes_up=0)
+
+
+def _at_the_moment(moment: float, event: Event) -> bool:
+    return event.time >= moment
+
+
+SECONDS = st.sampled_from((0.3, 0.7, 1.1, 1.5, 2.0, 3.3))
+
+
+@law(
+    trial=trials(nets=tuple(NETS)),
+    parts=st.sampled_from(EXTRAS),
+    fleet=st.sampled_from(FLEETS),
+    seconds=SECONDS,
+    augmented=st.booleans(),
+    examples=60,
+    broken_by={
+        "a step more": _by_one(1),
+        "links are free": swap(Meter, "ahead", _free_links),
+        "forward passes are free": swap(Ahead, "forward_samples", lambda self, steps: 0),
+        "what is measured is free": swap(Ahead, "samples", lambda self, steps: steps * self.largest),
+        "nothing is cut": swap(client, "fitting", lambda plan, ahead, known: plan),
+    },
+)
+def test_nobody_is_late_who_can_make_a_step(
+    trial: Trial, parts: tuple[Settings, ...], fleet: Fleet, seconds: float, augmented: bool
+) -> None:
+    trial = trial.but(cohort=3, epochs=4.0) if "epochs" in trial.common else trial.but(cohort=3, steps=9)
+    recipe = trial.recipe(*parts, PartialWork(seconds=seconds), Deadline(seconds=seconds))
+    heard = drive(recipe, trial.federation, fleet, augmented=augmented)
+    for moment in heard.visits:
+        report = moment.report
+        assert report is not None
+        in_time = moment.spent.seconds <= seconds
+        assert in_time or report.steps == 1
+        assert moment.turn.verdict is not None
+        assert moment.turn.verdict.accepted or not in_time
+
+
+@law(
+    trial=trials(travels=True),
+    parts=st.sampled_from(EXTRAS),
+    augmented=st.booleans(),
+    examples=60,
+    broken_by={
+        "scores are free": lambda patch: [patch.setattr(k, "looks", lambda self, p: 0) for k in (Order, Curriculum)],
+        "controls are free": swap(ControlVariates, "extra_vectors", Mechanism.extra_vectors),
+        "full batches are short": swap(
+            client, "Ahead", lambda **given: Ahead(**given | {"largest": max(1, given["largest"] - 1)})
+        ),
+        "judging is free": swap(client, "Ahead", lambda **given: Ahead(**given | {"judged": 0})),
+        "frozen models are free": swap(client, "Ahead", lambda **given: Ahead(**given | {"frozen": 0})),
+        "once, although every batch is another": swap(
+            client, "Ahead", lambda **given: Ahead(**given | {"reuse": True})
+        ),
+        "traces are free": swap(client, "Ahead", lambda **given: Ahead(**given | {"measured": 0})),
+    },
+)
+def test_a_visit_is_never_more_than_was_foreseen(trial: Trial, parts: tuple[Settings, ...], augmented: bool) -> None:
+    trial = trial.but(cohort=3)
+    foreseen: list[tuple[Ahead, Plan]] = []
+    recipe = trial.recipe(*parts, PartialWork(seconds=1e6))
+    engine, shards = trial.federation.engine(), [Scored(s, augmented) for s in trial.federation.shards()]
+    meter = Meter(engine.layout, lambda: COST)
+
+    def noted(plan: Plan, ahead: Ahead, known: Any) -> Plan:
+        foreseen.append((ahead, plan))
+        return plan
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(client, "fitting", noted)
+        driver = InlineDriver(
+            recipe, trial.federation.setup(3), engine, lambda n: shards[n], trial.federation.world(), meter
+        )
+        heard = Heard(moments=tuple(driver.moments(engine.initial())))
+    assert len(foreseen) == len(heard.visits)
+    for (ahead, plan), moment in zip(foreseen, heard.visits, strict=True):
+        assert moment.assignment is not None
+        most = meter.ahead(recipe, moment.assignment, ahead.samples(plan.steps), ahead.forward_samples(plan.steps))
+        load = moment.load
+        assert load.samples <= most.samples
+        assert load.forward_samples <= most.forward_samples
+        assert load.flops <= most.flops
+        assert load.bytes_up <= most.bytes_up
+        assert load.bytes_down == most.bytes_down
+
+
+def _counted_from_the_end(plan: Plan, ahead: Ahead, known: Any) -> Plan:
+    cut = _FITTING(plan, ahead, known)
+    return replace(cut, steps=max(1, plan.steps - cut.steps))
+
+
+@law(
+    trial=trials(nets=("logistic", "dropout")),
+    parts=st.sampled_from(EXTRAS),
+    fleet=st.sampled_from(FLEETS),
+    seconds=st.lists(st.floats(0.01, 10.0), min_size=2, max_size=2),
+    examples=25,
+    broken_by={"what does not fit": swap(client, "fitting", _counted_from_the_end)},
+)
+def test_more_time_is_never_less_work(
+    trial: Trial, parts: tuple[Settings, ...], fleet: Fleet, seconds: list[float]
+) -> None:
+    """In one version, so that all start from the same model; with whatever ends a visit by its data left out."""
+    parts = tuple(p for p in parts if not isinstance(p, StopOnDrift))
+    trial = trial.but(cohort=3, epochs=4.0) if "epochs" in trial.common else trial.but(cohort=3, steps=9)
+    less, more = (
+        drive(trial.recipe(*parts, PartialWork(seconds=s)), trial.federation, fleet, versions=1)
+        for s in sorted(seconds)
+    )
+    full = drive(trial.recipe(*parts), trial.federation, fleet, versions=1)
+    for a, b, c in zip(less.reports, more.reports, full.reports, strict=True):
+        assert 1 <= a.steps <= b.steps <= c.steps
+
+
+@law(
+    held=st.integers(1, 30),
+    batch=st.integers(1, 8),
+    epochs=st.integers(1, 4),
+    eighths=st.integers(1, 400),
+    tier=st.sampled_from((1, 2, 4)),
+    latency=st.integers(0, 8),
+    examples=60,
+    broken_by={
+        "a step less": _by_one(-1),
+        "a step more": _by_one(1),
+        "exactly in time is too late": swap(pace, "bisect_right", bisect_left),
+    },
+)
+def test_as_many_steps_as_fit_by_hand(
+    held: int, batch: int, epochs: int, eighths: int, tier: int, latency: int
+) -> None:
+    """All numbers are eighths of seconds, so that nothing is rounded."""
+    fleet = Fleet(devices=Uniform(seconds_per_sample=tier / 8), links=FixedLinks(latency=latency / 8))
+    recipe = fedavg(cohort=1, batch=batch, epochs=epochs) | PartialWork(seconds=eighths / 8)
+    heard = drive(recipe, Federation(sizes=(held,), net="logistic"), fleet, versions=2)
+    a_step = tier * min(held, batch)
+    whole = epochs * -(-held // batch)
+    for report in heard.reports:
+        assert report.steps == max(1, min(whole, (eighths - 2 * latency) // a_step))
+
+
+def _cut_where_it_stands(self: PartialWork, *given: Any) -> Plan:
+    inner = self.inner.plan(*given)
+    return replace(inner, steps=min(inner.steps, 3))
+
+
+@law(
+    trial=trials(),
+    parts=st.permutations(
+        (
+            PartialWork(seconds=0.9),
+            BudgetSteps(budgets=Listed(shares=(1.0, 0.5, 0.4))),
+            StopOnDrift(a=0.98, b=0, representation="logits"),
+            SkipAndEstimate(budgets=Listed(shares=(1.0, 0.5))),
+        )
+    ),
+    fleet=st.sampled_from(FLEETS),
+    examples=15,
+    broken_by={"cut where it stands": swap(PartialWork, "plan", _cut_where_it_stands)},
+)
+def test_it_does_not_matter_where_it_stands(trial: Trial, parts: list[Settings], fleet: Fleet) -> None:
+    trial = trial.but(cohort=3, epochs=4.0) if "epochs" in trial.common else trial.but(cohort=3, steps=9)
+    mixed, straight = (
+        drive(trial.recipe(*some), trial.federation, fleet, versions=4)
+        for some in (parts, sorted(parts, key=lambda p: p.label()))
+    )
+    assert equal(mixed, straight)
+
+
+def _planned(assignment: Any, held: int, **rest: Any) -> Report:
+    return _REPORT(assignment, held, **rest | {"steps": 3 * rest.get("steps", 0)})
+
+
+def _rate_of_the_whole(self: Any, step: int, steps: int) -> float:
+    return _RATE(self, step, 3 * steps if isinstance(self.recipe.work, PartialWork) else steps)
+
+
+@law(
+    net=st.sampled_from(("perceptron", "dropout")),
+    parts=st.sampled_from(
+        (
+            (),
+            (ControlVariates(),),
+            (NormalisedAveraging(),),
+            (PerStep(),),
+            (VarianceReduction(), PerStep(divide="travel")),
+        )
+    ),
+    momentum=st.sampled_from((0.0, 0.9)),
+    broken_by={
+        "the steps that were planned": swap(client, "_report", _planned),
+        "rates of the whole plan": swap(client._Training, "_rate", _rate_of_the_whole),
+    },
+)
+def test_a_part_of_the_work_is_as_if_no_more_had_been_asked(
+    net: str, parts: tuple[Settings, ...], momentum: float
+) -> None:
+    """Three epochs in the time of one are one epoch, whatever divides by steps, and with a rate that falls by step."""
+    federation, fleet = Federation(net=net, sizes=(6, 6, 6, 6)), Fleet(devices=Uniform(seconds_per_sample=0.125))
+    three, one = (fedavg(cohort=3, epochs=e, batch=3, momentum=momentum, schedule=Cosine(unit="step")) for e in (3, 1))
+    for part in parts:
+        three, one = three | part, one | part
+    cut, short = drive(three | PartialWork(seconds=0.75), federation, fleet), drive(one, federation, fleet)
+    assert equal(cut, short)
+    assert {r.steps for r in cut.reports} == {2}
+
+
+@law(
+    clients=st.integers(1, 5),
+    eighths=st.integers(1, 100),
+    patience=st.booleans(),
+    broken_by={
+        "at the moment itself": swap(server, "_passed", _at_the_moment),
+    },
+)
+def test_all_who_are_exactly_in_time_are_in_time(clients: int, eighths: int, patience: bool) -> None:
+    wait = TimeOut(seconds=eighths / 8) if patience else Deadline(seconds=eighths / 8)
+    recipe = fedavg(cohort=clients, batch=None, epochs=1)
+    fleet = Fleet(devices=Uniform(seconds_per_sample=eighths / 64))
+    heard = drive(recipe | wait, Federation(sizes=(8,) * clients, net="logistic"), fleet)
+    assert heard.given_up == []
+    assert [s.began for s in heard.states] == [version * eighths / 8 for version in range(4)]
+    hair = replace(wait, seconds=wait.seconds * (1 - 2**-40))
+    late = drive(recipe | hair, Federation(sizes=(8,) * clients, net="logistic"), fleet)
+    assert not any(m.turn.verdict.accepted for m in late.visits if m.turn.verdict is not None)
+    assert same(late.states[-1].weights, late.states[0].weights)
+
+
+def _again_and_again(recipe: Recipe, state: ServerState, event: Event) -> float | None:
+    return state.began + (recipe.release.due or 0.0) if state.training else None
+
+
+@law(
+    seconds=st.floats(0.01, 3.0),
+    count=st.integers(1, 3),
+    broken_by={"again and again": swap(server, "_wake_up", _again_and_again)},
+)
+def test_a_deadline_wakes_the_server_once(seconds: float, count: int) -> None:
+    """Also where it must then wait for more reports."""
+    recipe = fedavg(cohort=3, batch=4, epochs=1) | Deadline(seconds=seconds) | MinReports(count=count)
+    engine, shards, federation = Federation().engine(), Federation().shards(), Federation()
+    world = World(FLEETS[1], 4, 0, range(4))
+    driver = InlineDriver(recipe, federation.setup(3), engine, lambda number: shards[number], world)
+    timers: list[float] = []
+    for moment in driver.moments(engine.initial()):
+        timers += [moment.time] if isinstance(moment.event, Timer) and moment.time else []
+        assert len(timers) <= 30  # it would go on for ever
+    assert len(timers) == len(set(timers))

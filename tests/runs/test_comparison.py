@@ -1,0 +1,169 @@
+"""Methods side by side: seeds of one experiment are one row, and every mean says of how many."""
+
+from __future__ import annotations
+
+import statistics
+from pathlib import Path
+from typing import Any
+
+import altair as alt
+import pytest
+
+import polyrhythm as pr
+from polyrhythm.errors import UserError
+from polyrhythm.runs import Comparison, Plan, Run
+from polyrhythm.runs.costs import GOALS
+from polyrhythm.runs.curves import ComparedCurves
+from polyrhythm.runs.recorder import Recorder
+from small import experiment
+
+TIERS = pr.Fleet(devices=pr.fleet.Tiers())
+RECIPES = {"plain": pr.fedavg(cohort=2, epochs=1, batch=5), "slow": pr.fedavg(cohort=2, epochs=1, batch=5, lr=0.01)}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two methods of the same name, three seeds each."""
+    out = tmp_path_factory.mktemp("compared")
+    for recipe in RECIPES.values():
+        for seed in range(3):
+            pr.run(experiment(recipe=recipe, seed=seed, fleet=TIERS, rounds=6), out=out)
+    return out
+
+
+def test_seeds_of_one_experiment_are_one_method(folder: Path) -> None:
+    found = pr.compare(folder)
+    assert [[run.seed for run in members] for members in found.methods.values()] == [[0, 1, 2]] * 2
+    assert list(found.methods) == ["fedavg (lr 0.1)", "fedavg (lr 0.01)"]
+    assert found.notes == ()
+
+
+def test_numbers_are_means_and_sample_deviations_over_seeds(folder: Path) -> None:
+    found = pr.compare(folder)
+    entries = found.results(to=0.6, at_time=0.2)
+    for members, entry in zip(found.methods.values(), entries, strict=True):
+        finals = [run.summary["final_accuracy"] for run in members]
+        expected = {"mean": pytest.approx(statistics.fmean(finals)), "sd": pytest.approx(statistics.stdev(finals))}
+        assert entry["final_accuracy"] == {**expected, "n": 3}
+        at = [run.accuracy_at(0.2) for run in members]
+        assert entry["accuracy_at_time"]["mean"] == pytest.approx(statistics.fmean(a for a in at if a is not None))
+        took = [t for run in members if (t := run.costs_to(0.6)) is not None]
+        assert entry["reached"] == entry["joules"]["n"] == len(took)
+        for name in GOALS:
+            values: list[Any] = [value for t in took if (value := t[name]) is not None]
+            assert entry[name]["mean"] == (pytest.approx(statistics.fmean(values)) if values else None)
+    assert entries[0]["reached"] == 3
+
+
+def test_who_never_got_there_is_counted_and_has_no_cost(folder: Path) -> None:
+    for entry in pr.compare(folder).results(to=1.01, at_time=1e9):
+        assert (entry["reached"], entry["n"]) == (0, 3)
+        assert entry["virtual_seconds"] == entry["accuracy_at_time"] == {"mean": None, "sd": None, "n": 0}
+
+
+def test_the_table_has_a_row_for_each_method(folder: Path) -> None:
+    table = pr.compare(folder).table(to=0.6)
+    assert list(table.index) == ["fedavg (lr 0.1)", "fedavg (lr 0.01)"]
+    assert {"n", "final_accuracy", "final_accuracy_sd", "reached", "joules", "joules_sd", "bytes"} <= set(table.columns)
+
+
+def test_a_name_that_the_user_gave_is_the_methods(tmp_path: Path) -> None:
+    for seed in range(2):
+        pr.run(experiment(seed=seed, rounds=1, name="mine"), out=tmp_path)
+    found = pr.compare(tmp_path)
+    assert list(found.methods) == ["mine"]
+    assert len(Run.find("mine", tmp_path)) == 2
+
+
+def test_methods_that_no_short_name_tells_apart_are_numbered(tmp_path: Path, make_plan: Any) -> None:
+    # They differ in a fourth setting, of which a name has no room.
+    for last in (1, 2, 3):
+        kept = Recorder(tmp_path)
+        kept.begin(make_plan(config={"a": last % 2, "b": last % 2, "c": last % 2, "d": last}))
+        kept.end("finished", "", {})
+    assert list(pr.compare(tmp_path).methods) == [
+        "trial (a 1, b 1, c 1)",
+        "trial (a 0, b 0, c 0)",
+        "trial (a 1, b 1, c 1) #2",
+    ]
+
+
+def test_how_often_it_was_measured_makes_no_other_method_and_what_was_run_again_counts_once(tmp_path: Path) -> None:
+    runs = [
+        pr.run(experiment(seed=seed, rounds=2, evaluation=pr.Evaluation(every=every)), out=tmp_path)
+        for seed, every in ((0, 1), (1, 2), (0, 1))
+    ]
+    found = Comparison(runs)
+    (members,) = found.methods.values()
+    assert [run.id for run in members] == [runs[2].id, runs[1].id]
+    assert found.notes == (f"{runs[0].id} does not count: a later run has the same settings and seed",)
+
+
+def test_runs_that_ended_otherwise_are_named(tmp_path: Path, make_plan: Any) -> None:
+    kept = Recorder(tmp_path)
+    kept.begin(make_plan())
+    kept.end("stopped", "Ctrl-C", {})
+    assert pr.compare(tmp_path).notes == (f"{kept.run_id} (seed 3) is stopped",)
+    assert pr.compare(tmp_path).results()[0]["final_accuracy"]["n"] == 0
+
+
+def test_what_cannot_be_compared(tmp_path: Path, make_plan: Any) -> None:
+    with pytest.raises(UserError, match="no run to compare"):
+        pr.compare([])
+    for plan in (make_plan(), make_plan(headline="r2", config={"data": "stays"})):
+        kept = Recorder(tmp_path)
+        kept.begin(Plan(**{f: getattr(plan, f) for f in plan.__dataclass_fields__}))
+        kept.end("finished", "", {})
+    with pytest.raises(UserError, match="judged by accuracy and r2"):
+        pr.compare(tmp_path)
+
+
+def values(chart: Any) -> list[dict[str, Any]]:
+    (found,) = chart.to_dict()["datasets"].values()
+    return list(found)
+
+
+def version(time: float, accuracy: float | None) -> dict[str, Any]:
+    test = None if accuracy is None else {"accuracy": accuracy}
+    return {"version": 0, "time": time, "test": test, "bytes_up": 3 * time, "bytes_down": time, "joules": time / 2}
+
+
+def test_a_curve_is_the_mean_of_steps_and_ends_where_the_first_run_does() -> None:
+    one = [version(0.0, 0.1), version(1.0, None), version(2.0, 0.5), version(5.0, 0.7)]
+    two = [version(0.0, 0.3), version(3.0, 0.9), version(4.0, 0.8)]
+    drawn = values(ComparedCurves({"method": [one, two]}, "accuracy").accuracy(against="time"))
+    assert [v["x"] for v in drawn] == [0.0, 2.0, 3.0, 4.0]
+    assert [v["y"] for v in drawn] == pytest.approx([0.2, 0.4, 0.7, 0.65])
+    assert [v["high"] - v["y"] for v in drawn] == pytest.approx(
+        [statistics.stdev(pair) for pair in ((0.1, 0.3), (0.5, 0.3), (0.5, 0.9), (0.5, 0.8))]
+    )
+    alone = values(ComparedCurves({"method": [two]}, "accuracy").accuracy(against="bytes"))
+    assert [(v["x"], v["y"], v["low"]) for v in alone] == [(0.0, 0.3, 0.3), (12.0, 0.9, 0.9), (16.0, 0.8, 0.8)]
+
+
+def test_a_method_that_was_never_measured_has_no_curve() -> None:
+    drawn = values(
+        ComparedCurves({"none": [[version(0.0, None)]], "some": [[version(0.0, 0.5)]]}, "accuracy").accuracy()
+    )
+    assert {v["method"] for v in drawn} == {"some"}
+
+
+@pytest.mark.parametrize("ending", ["png", "html"])
+def test_costs_are_three_panels(folder: Path, tmp_path: Path, ending: str) -> None:
+    path = tmp_path / f"costs.{ending}"
+    chart = pr.compare(folder).plot.costs(save=path)
+    assert isinstance(chart, alt.HConcatChart)
+    titles = [panel["layer"][1]["encoding"]["x"]["title"] for panel in chart.to_dict()["hconcat"]]
+    assert titles == ["virtual time (s)", "energy (J)", "traffic (bytes)"]
+    assert path.stat().st_size > 1000
+
+
+def test_a_run_is_drawn_against_what_it_cost(folder: Path) -> None:
+    run = next(iter(pr.compare(folder).methods.values()))[0]
+    for against in ("time", "joules", "bytes", "client_updates", "compute_seconds"):
+        drawn = values(run.plot.accuracy(against=against))
+        assert [v["x"] for v in drawn] == sorted(v["x"] for v in drawn)
+    history = run.history
+    assert [v["x"] for v in values(run.plot.accuracy(against="bytes"))] == list(
+        history["bytes_up"] + history["bytes_down"]
+    )
