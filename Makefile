@@ -10,6 +10,8 @@ ARGS ?=
 BIN := $(VENV)/bin
 RUN := $(BIN)/polyrhythm run
 QUICKSTART := --clients 20 --partition "dirichlet(alpha=0.3)" --method "fedavg(cohort=10)" --rounds 30 --seed 0
+# What an installation is made from: the native engine is compiled anew when its sources change.
+BUILT_FROM := pyproject.toml constraints.txt CMakeLists.txt $(wildcard src/polyrhythm/engines/native/*.cpp src/polyrhythm/engines/native/*.h)
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
 .PHONY: quickstart test check style types bench format clean
@@ -42,16 +44,16 @@ bench: $(VENV)/.developer
 	@set -e; for file in benchmarks/*.py; do echo "== $$file"; $(BIN)/python $$file; done
 
 clean:
-	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build .mypy_cache .pytest_cache .ruff_cache .hypothesis
 
 $(BIN)/python:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=python3.12")'
 	$(PYTHON) -m venv $(VENV)
 
-$(VENV)/.user: pyproject.toml constraints.txt | $(BIN)/python
+$(VENV)/.user: $(BUILT_FROM) | $(BIN)/python
 	$(INSTALL) --editable .
 	@touch $@
 
-$(VENV)/.developer: pyproject.toml constraints.txt | $(BIN)/python
+$(VENV)/.developer: $(BUILT_FROM) | $(BIN)/python
 	$(INSTALL) --editable '.[dev]'
 	@touch $@ $(VENV)/.user

@@ -38,19 +38,19 @@ def test_the_sample_of_training_data_is_fixed_and_only_of_what_clients_hold() ->
     split = dealt(collection(), [10, 10])  # 40 of the 60 samples belong to nobody
     plan = pr.Evaluation(train_samples=1000)
     one = experiment(federation=split, evaluation=plan)
-    model = one.engine.initial()
-    found = Evaluator(one, one.engine).train(model)
+    model = one.chosen.engine.initial()
+    found = Evaluator(one, one.chosen.engine).train(model)
     held = experiment(
         federation=dealt(collection(), [10, 10], test=pr.data.Selected(collection().train, torch.arange(20)))
     )
-    assert found == pytest.approx(Evaluator(held, held.engine).test(model))
+    assert found == pytest.approx(Evaluator(held, held.chosen.engine).test(model))
     few = experiment(evaluation=pr.Evaluation(train_samples=7))
-    assert Evaluator(few, few.engine).train(model) == Evaluator(few, few.engine).train(model)
+    assert Evaluator(few, few.chosen.engine).train(model) == Evaluator(few, few.chosen.engine).train(model)
 
 
 def test_without_a_set_there_is_no_number() -> None:
     plain = experiment(federation=federation())
-    evaluator, model = Evaluator(plain, plain.engine), plain.engine.initial()
+    evaluator, model = Evaluator(plain, plain.chosen.engine), plain.chosen.engine.initial()
     assert (evaluator.validation(model), evaluator.train(model)) == (None,) * 2
     assert evaluator.own_tests(lambda _: model) == {}
     assert evaluator.over_clients({}) is evaluator.over_groups({}, model) is None

@@ -125,7 +125,7 @@ def test_the_readme_says_one_experiment_in_three_ways(tmp_path: Path, monkeypatc
         assert other.recipe.digest == first.recipe.digest
         assert other.federation.partition == first.federation.partition
         assert other.federation.sizes.tolist() == first.federation.sizes.tolist()
-        assert other.engine.initial().weights.equal(first.engine.initial().weights)
+        assert other.chosen.engine.initial().weights.equal(first.chosen.engine.initial().weights)
         assert (other.rounds, other.seed, other.name) == (first.rounds, first.seed, first.name)
 
 

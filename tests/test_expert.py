@@ -101,7 +101,7 @@ def test_smoothing_and_the_last_layers_rate_by_hand(name: str, tmp_path: Path, m
 
     monkeypatch.setattr(TorchEngine, "compute", noted)
     data = collection()
-    initial = small(federation=pr.federate(data, pr.data.Iid(), 1, 5), model=model, seed=5).engine.module
+    initial = small(federation=pr.federate(data, pr.data.Iid(), 1, 5), model=model, seed=5).chosen.engine.module
     module = copy.deepcopy(initial).train()
     given = copy.deepcopy(model.state_dict()) if isinstance(model, nn.Module) else None
     settings = {"smoothing": 0.1, "last_layer_rate": 10.0}
@@ -259,14 +259,14 @@ def test_clients_are_taken_from_easy_to_hard() -> None:
 )
 def test_a_wrong_expert_is_refused_before_round_1(given: object, found: str) -> None:
     with pytest.raises(pr.UserError, match=found):
-        small(recipe=BY_SAMPLE, expert=given).engine  # noqa: B018
+        small(recipe=BY_SAMPLE, expert=given).chosen  # noqa: B018
 
 
 def test_an_expert_of_another_model_is_refused_before_round_1(tmp_path: Path) -> None:
     path = tmp_path / "mlp.safetensors"
     train_expert(collection(), "mlp", path, epochs=1)
     with pytest.raises(pr.UserError, match="expert: "):
-        small(recipe=BY_SAMPLE, expert=path).engine  # noqa: B018
+        small(recipe=BY_SAMPLE, expert=path).chosen  # noqa: B018
 
 
 def test_what_cannot_be_written_is_refused_before_the_training(tmp_path: Path) -> None:

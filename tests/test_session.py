@@ -232,7 +232,7 @@ TIERS = pr.Fleet(devices=pr.fleet.Tiers(slowdown=(1.0, 4.0)))
 
 def test_each_group_is_measured_on_its_clients_own_tests() -> None:
     one = experiment(federation=federation(12, local_test=0.4), fleet=TIERS, evaluation=Evaluation(groups=True))
-    evaluator, model = Evaluator(one, one.engine), one.engine.initial()
+    evaluator, model = Evaluator(one, one.chosen.engine), one.chosen.engine.initial()
     own = one.federation.local_tests
     assert own is not None
     assert set(one.groups) == {"tier 1", "tier 2"}
@@ -240,7 +240,7 @@ def test_each_group_is_measured_on_its_clients_own_tests() -> None:
     assert found is not None
     for name, members in one.groups.items():
         pooled = Holding(own.samples, torch.cat([own.indices(client) for client in members]))
-        for metric, value in one.engine.evaluate(model, pooled).items():
+        for metric, value in one.chosen.engine.evaluate(model, pooled).items():
             assert found[f"{name.replace(' ', '_')}_{metric}"] == pytest.approx(value)
     assert sum(len(members) for members in one.groups.values()) == 12
 
@@ -309,7 +309,7 @@ def test_ctrl_c_stops_and_keeps_what_there_is(tmp_path: Path) -> None:
     run = pr.run(experiment(rounds=50), out=tmp_path, observers=[Log(interrupt)])
     assert run.status == "stopped"
     assert list(run.history.index) == [0, 1, 2]
-    assert set(run.weights("final")) == set(experiment().engine.state_of(experiment().engine.initial()))
+    assert set(run.weights("final")) == set(experiment().chosen.engine.state_of(experiment().chosen.engine.initial()))
 
 
 def test_every_observer_hears_of_the_end_even_if_one_fails() -> None:

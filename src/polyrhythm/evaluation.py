@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from polyrhythm.data.holding import Holding
-from polyrhythm.engines.torch import TorchEngine
+from polyrhythm.engines.choosing import AnyEngine
 from polyrhythm.experiment import Experiment
 from polyrhythm.slots.mechanism import Model
 from polyrhythm.streams import stream
@@ -29,7 +29,7 @@ class Evaluator:
         engine: computes.
     """
 
-    def __init__(self, experiment: Experiment, engine: TorchEngine) -> None:
+    def __init__(self, experiment: Experiment, engine: AnyEngine) -> None:
         federation = experiment.federation
         self._engine, self._task = engine, experiment.aim
         self._test = Holding(federation.test)

@@ -18,8 +18,9 @@ from polyrhythm.data.federation import Federation, Shares
 from polyrhythm.data.holding import Holdings
 from polyrhythm.data.partitions import Difficulty
 from polyrhythm.difficulty import checked, expert_losses, foreign
-from polyrhythm.drivers.choosing import DRIVERS, Asked, Crew, choose
-from polyrhythm.engines.torch import TorchEngine
+from polyrhythm.drivers import choosing as crews
+from polyrhythm.drivers.choosing import DRIVERS, Crew
+from polyrhythm.engines.choosing import ENGINES, Asked, Chosen, choose
 from polyrhythm.errors import UserError, unknown
 from polyrhythm.fleet import Fleet, Place, World
 from polyrhythm.footprint import least_memory
@@ -108,6 +109,8 @@ class Experiment:
         driver: who carries out visits: "inline", one after the other in this process; "processes" or "threads", several
             at once; or "auto", by a fixed rule (`polyrhythm.drivers.choosing`). Changes no number.
         workers: how many at once; None for as many as there are processors. Two or more ask for workers by themselves.
+        engine: what computes local steps: "torch"; "native", which is C++, where it can; or "auto", native by a fixed
+            rule (`polyrhythm.engines.choosing`). What cannot be native is torch.
         name: what you call the run.
         config: the experiment as it was written, for the record; made from the parts if None.
 
@@ -126,8 +129,9 @@ class Experiment:
     evaluation: Evaluation = field(default_factory=Evaluation)
     initial: Path | str | None = None
     expert: Path | str | np.ndarray | None = None
-    driver: Asked = "auto"
+    driver: crews.Asked = "auto"
     workers: int | None = None
+    engine: Asked = "torch"
     name: str = ""
     config: Mapping[str, Any] | None = None
 
@@ -137,6 +141,7 @@ class Experiment:
         _check_end(self)
         _check_seed(self.seed)
         _check_driver(self.driver, self.workers)
+        _check_engine(self.engine)
         _check_expert(self)
         _check_score(self)
         self.recipe.whole()
@@ -158,7 +163,7 @@ class Experiment:
         return self.task or task(self.federation.task)
 
     @functools.cached_property
-    def engine(self) -> TorchEngine:
+    def chosen(self) -> Chosen:
         """The engine, with the initial model in it; checked against the data, the task and the recipe."""
         module = self._module()
         samples = self.federation.train
@@ -172,12 +177,13 @@ class Experiment:
         for part in self.recipe.parts():
             if isinstance(part, StopOnDrift):
                 locate(module, part.representation)
-        engine = TorchEngine(module, self.aim)
-        if engine.single_sample_fails:
+        largest = int(self.federation.sizes.max())
+        chosen = choose(self.engine, module, self.aim, samples, largest, self.recipe)
+        if chosen.engine.single_sample_fails:
             self._check_single_samples()
         for name, values in self.scores.items():  # now, as an expert of another model must be refused before round 1
             checked(values, len(samples), name)
-        return engine
+        return chosen
 
     def _check_single_samples(self) -> None:
         single = "batch=1" if self.recipe.batch == 1 else "at most one sample at every client"
@@ -211,7 +217,7 @@ class Experiment:
     @functools.cached_property
     def setup(self) -> Setup:
         """What the cores need to know of the whole run."""
-        layout = self.engine.layout
+        layout = self.chosen.engine.layout
         return Setup(
             size=layout.size,
             dtype=layout.dtype,
@@ -237,11 +243,12 @@ class Experiment:
     def crew(self) -> Crew:
         """Who carries out visits."""
         participation, holders = self.recipe.participation, max(1, len(self.eligible()))
-        return choose(
+        engine = self.chosen.engine
+        return crews.choose(
             self.driver,
             self.workers,
-            self.engine,
-            parameters=self.engine.layout.parameters,
+            engine,
+            parameters=engine.layout.parameters,
             held=float(self.federation.sizes.sum()) / holders,
             # Where places are filled one by one, only the first turn has several visits.
             at_once=1 if participation.fills_places else min(participation.size, holders),
@@ -276,7 +283,7 @@ class Experiment:
     @functools.cached_property
     def memory_needed(self) -> int:
         """What a visit needs in bytes, at the very least."""
-        return least_memory(self.recipe, self.engine.layout)
+        return least_memory(self.recipe, self.chosen.engine.layout)
 
     @functools.cached_property
     def groups(self) -> Mapping[str, np.ndarray]:
@@ -306,19 +313,27 @@ class Experiment:
         if self.fleet.arrivals is not None and self.recipe.participation.invites:
             notes.append("clients come by themselves, but this recipe does not wait for them: it invites whom it wants")
         single = int(np.count_nonzero(self.federation.sizes == 1))
-        if single and self.engine.single_sample_fails:
+        if single and self.chosen.engine.single_sample_fails:
             notes.append(
                 f"{single:,} of {self.federation.clients:,} clients hold a single sample, which BatchNorm cannot train "
                 "on: what they report does not count"
             )
         if self.groups and self.federation.local_tests is None:
             notes.append("results by group are on training data, since no client has test samples of its own")
-        return (*notes, *self._about_crew(), *self._about_expert())
+        return (*notes, *self._about_crew(), *self._about_engine(), *self._about_expert())
 
     def _about_crew(self) -> tuple[str, ...]:
         """Who carries out visits, where the rule chose somebody else than this process."""
         crew = self.crew
         return (f"visits run in {crew.workers} {crew.driver} at once",) if crew.chosen and crew.workers > 1 else ()
+
+    def _about_engine(self) -> tuple[str, ...]:
+        """What computes, unless it is what was asked for."""
+        if self.engine == "auto" and not self.chosen.why_not:
+            return (f"local steps are computed by the {self.chosen.name} engine",)
+        if self.engine == "native" and self.chosen.why_not:
+            return (f"engine: torch, since the native one cannot be used here: {self.chosen.why_not}",)
+        return ()
 
     def _about_expert(self) -> tuple[str, ...]:
         """Where the expert comes from, and whether it is of any use."""
@@ -332,7 +347,7 @@ class Experiment:
     def describe(self) -> dict[str, Any]:
         """The experiment as plain data."""
         if self.config is not None:
-            return dict(self.config)
+            return {**self.config, "computed_by": self.chosen.name}
         return {
             "data": self.federation.name,
             "clients": self.federation.clients,
@@ -347,6 +362,8 @@ class Experiment:
             "evaluation": self.evaluation.describe(),
             "initial": None if self.initial is None else str(self.initial),
             "expert": _told(self.expert),
+            "engine": self.engine,
+            "computed_by": self.chosen.name,
         }
 
 
@@ -508,6 +525,11 @@ def _check_driver(driver: str, workers: int | None) -> None:
             why="in line, visits run one after the other",
             fix="driver=processes, or leave workers out",
         )
+
+
+def _check_engine(engine: str) -> None:
+    if engine not in ENGINES:
+        raise unknown("engine", engine, ENGINES)
 
 
 def _pooled(federation: Federation) -> Federation:

@@ -110,7 +110,7 @@ class _Session:
     def __init__(self, experiment: Experiment, observers: Sequence[Observer]) -> None:
         self.experiment, self.observers = experiment, observers
         self.clerks = [observer for observer in observers if isinstance(observer, HearsAnswers)]
-        self.engine = experiment.engine
+        self.engine = experiment.chosen.engine
         self.initial = self.engine.initial()
         self.evaluator = Evaluator(experiment, self.engine)
         self.world = experiment.world()
@@ -321,7 +321,7 @@ def _manned(experiment: Experiment) -> tuple[Crew, Executor, tuple[str, ...]]:
     """Whoever carries out the visits of an experiment, started; and what is to be said about it."""
     crew = experiment.crew
     clients = Clients(
-        recipe=experiment.recipe, setup=experiment.setup, engine=experiment.engine, data=experiment.data_of
+        recipe=experiment.recipe, setup=experiment.setup, engine=experiment.chosen.engine, data=experiment.data_of
     )
     try:
         return crew, crew.executor(clients), ()

@@ -34,7 +34,7 @@ def driver(fleet: Fleet, sizes: list[int] | None = None, **changes: object) -> I
     return InlineDriver(
         made.recipe,
         made.setup,
-        made.engine,
+        made.chosen.engine,
         made.data_of,
         World(fleet, made.federation.clients, made.seed, made.eligible().tolist()),
     )

@@ -26,6 +26,8 @@ from polyrhythm.drivers import choosing, nursery, packing, processes
 from polyrhythm.drivers.executors import Clients, Done, Errand
 from polyrhythm.drivers.inline import InlineDriver
 from polyrhythm.drivers.processes import Processes
+from polyrhythm.engines.choosing import Chosen
+from polyrhythm.engines.native.engine import extension
 from polyrhythm.engines.torch import TorchEngine
 from polyrhythm.errors import RunFailed, UserError
 from polyrhythm.recipe import Recipe
@@ -159,14 +161,14 @@ def test_a_worker_killed_between_two_turns_changes_nothing() -> None:
     of = made()
     pool = Processes(clients_of(of), 2)
     with contextlib.closing(pool):
-        driver = InlineDriver(of.recipe, of.setup, of.engine, of.data_of, of.world(), executor=pool)
-        for moment in driver.moments(of.engine.initial()):
+        driver = InlineDriver(of.recipe, of.setup, of.chosen.engine, of.data_of, of.world(), executor=pool)
+        for moment in driver.moments(of.chosen.engine.initial()):
             if moment.turn.released is not None:
                 for number in pool.numbers:
                     os.kill(number, signal.SIGKILL)
             weights = moment.turn.state.weights
     ends = alone[1].states[-1]
-    assert all(torch.equal(part, ends[name]) for name, part in of.engine.layout.named(weights).items())
+    assert all(torch.equal(part, ends[name]) for name, part in of.chosen.engine.layout.named(weights).items())
 
 
 def test_a_visit_that_kills_every_worker_ends_the_run(tmp_path: Path) -> None:
@@ -200,7 +202,7 @@ def test_of_several_errors_the_first_counts() -> None:
 
 
 def clients_of(of: pr.Experiment) -> Clients:
-    return Clients(recipe=of.recipe, setup=of.setup, engine=of.engine, data=of.data_of)
+    return Clients(recipe=of.recipe, setup=of.setup, engine=of.chosen.engine, data=of.data_of)
 
 
 def gone(number: int) -> bool:
@@ -356,16 +358,27 @@ class Letting:
 def test_threads_give_the_same_numbers(family: str) -> None:
     alone = run(driver="inline", **FAMILIES[family])
     of = made(**FAMILIES[family])
-    object.__setattr__(of, "__dict__", {**of.__dict__, "engine": Letting(of.engine), "driver": "threads", "workers": 3})
+    chosen = Chosen(engine=Letting(of.chosen.engine), name="letting")  # type: ignore[arg-type]
+    object.__setattr__(of, "__dict__", {**of.__dict__, "chosen": chosen, "driver": "threads", "workers": 3})
     log = Log()
     before = torch.random.get_rng_state()
     assert_same(alone, (carry_out(of, [log]), log))
     assert torch.equal(before, torch.random.get_rng_state())
 
 
+@pytest.mark.skipif(extension() is None, reason="the native engine was not compiled")
+@pytest.mark.parametrize("family", ["fedavg", "scaffold", "ccfl", "buffered and rolling"])
+def test_the_native_engine_gives_the_same_numbers_whoever_carries_visits_out(family: str) -> None:
+    alone = run(driver="inline", engine="native", **FAMILIES[family])
+    for driver in ("threads", "processes"):
+        crew = run(driver=driver, workers=2, engine="native", **FAMILIES[family])
+        assert crew[0]["driver"] == driver
+        assert_same(alone, crew)
+
+
 def test_the_longest_visits_begin_first() -> None:
     of = made()
-    driver = InlineDriver(of.recipe, of.setup, of.engine, of.data_of, of.world())
+    driver = InlineDriver(of.recipe, of.setup, of.chosen.engine, of.data_of, of.world())
     seen: list[list[int]] = []
 
     class Spy:
@@ -378,7 +391,7 @@ def test_the_longest_visits_begin_first() -> None:
             """Nothing to end."""
 
     driver._executor = Spy()
-    for _ in driver.moments(of.engine.initial()):
+    for _ in driver.moments(of.chosen.engine.initial()):
         pass
     full = [sizes for sizes in seen if sizes]
     assert len(full) == 4
@@ -432,12 +445,12 @@ def test_values_in_shared_memory_are_aligned_and_may_be_written() -> None:
 
 def test_an_engine_arrives_as_it_was_made() -> None:
     of = made(model=Fussy(4, 3))
-    before = of.engine.initial()
-    list(InlineDriver(of.recipe, of.setup, of.engine, of.data_of, of.world()).moments(before))
-    where = packing.put(of.engine)
+    before = of.chosen.engine.initial()
+    list(InlineDriver(of.recipe, of.setup, of.chosen.engine, of.data_of, of.world()).moments(before))
+    where = packing.put(of.chosen.engine)
     there: TorchEngine = packing.get(where)
     os.close(where)
-    assert there.layout == of.engine.layout
+    assert there.layout == of.chosen.engine.layout
     module: Any = there.module
     assert module.again.weight is module.middle.weight
     assert not module.first.bias.requires_grad

@@ -252,8 +252,8 @@ def test_the_trace_is_that_of_single_samples(name: str, what: str) -> None:
 )
 def test_what_a_detector_costs_is_counted(watch: tuple[Detector, ...], gradients: int, forward: int) -> None:
     made = experiment(recipe=pr.fedavg(cohort=1, epochs=1, batch=5) | CriticalPeriods(watch=watch, act=False))
-    layout = made.engine.layout
-    first = made.engine.initial()
+    layout = made.chosen.engine.layout
+    first = made.chosen.engine.initial()
     assignment = Assignment(
         dispatch=0,
         client=0,
@@ -267,7 +267,7 @@ def test_what_a_detector_costs_is_counted(watch: tuple[Detector, ...], gradients
         briefs={},
         recipe=made.recipe.digest,
     )
-    _, found = work(made.recipe, made.setup, ClientState(), assignment, made.data_of(0), made.engine)
+    _, found = work(made.recipe, made.setup, ClientState(), assignment, made.data_of(0), made.chosen.engine)
     assert layout.parameters == 15
     assert (found.gradient_samples, found.forward_samples) == (gradients, forward)
     summary, log = logged(recipe=made.recipe)

@@ -73,10 +73,10 @@ def write_job(of: Experiment, rounds: int, path: Path) -> None:
     for _ in driver.moments(Model(weights=torch.zeros(16), buffers=())):
         pass
     cohort = len(listener.visits) // rounds
-    weights = of.engine.initial().weights
+    weights = of.chosen.engine.initial().weights
     torch.save(
         {
-            "weights": [s.of(weights).clone() for s in of.engine.layout.segments],
+            "weights": [s.of(weights).clone() for s in of.chosen.engine.layout.segments],
             "rounds": [listener.visits[i : i + cohort] for i in range(0, cohort * rounds, cohort)],
         },
         path,

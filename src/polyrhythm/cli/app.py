@@ -102,6 +102,10 @@ def run(
     local_test: LocalTest = None,
     driver: Driver = None,
     workers: Workers = None,
+    engine: Annotated[
+        str | None,
+        typer.Option("--engine", help="What computes local steps: auto, torch or native.  [default: torch]"),
+    ] = None,
     settings: Annotated[
         list[str] | None, typer.Option("--set", help="Any key: --set evaluation.every=5. May be repeated.")
     ] = None,
@@ -131,6 +135,7 @@ def run(
         "local_test": local_test,
         "driver": driver,
         "workers": workers,
+        "engine": engine,
         "out": out,
         "name": name,
     }

@@ -39,6 +39,7 @@ def assemble(configuration: Configuration) -> Iterator[Experiment]:
             expert=expert,
             driver=configuration.driver,
             workers=configuration.workers,
+            engine=configuration.engine,
             name=configuration.name,
             config=configuration.plain()
             | {

@@ -42,7 +42,7 @@ def run_all(configuration: Configuration, *, as_json: bool) -> None:
 
 
 def _run(experiment: Experiment, out: str, screen: Screen, as_json: bool) -> dict[str, Any]:
-    parameters = experiment.engine.layout.parameters  # builds and checks the model before anything is said
+    parameters = experiment.chosen.engine.layout.parameters  # builds and checks the model before anything is said
     if not as_json:
         print_plan(screen, experiment, parameters)
     for notice in experiment.notices():

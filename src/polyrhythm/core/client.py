@@ -10,7 +10,7 @@ that was accepted, and the client goes on from the state of that visit.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import final
 
@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from polyrhythm.core.interfaces import ClientData, Computed, Descends, Engine, Opening
+from polyrhythm.core.interfaces import ClientData, Computed, Descends, Done, Engine, Job, Opening, TakesJobs
 from polyrhythm.core.memory import ClientState
 from polyrhythm.core.pace import Ahead, Forecast, fitting
 from polyrhythm.errors import UserError
@@ -28,7 +28,7 @@ from polyrhythm.slots.correction import Correction, Push, chain
 from polyrhythm.slots.mechanism import Model, Need, Outcome, Setup, Visit
 from polyrhythm.slots.order import Progress
 from polyrhythm.slots.work import Instead, Plan, Stop
-from polyrhythm.streams import seeded_torch, stream, torch_generator
+from polyrhythm.streams import seeded_torch, stream, torch_generator, torch_seed
 from polyrhythm.vectors import Segment, Spans
 from polyrhythm.wires import Assignment, Report, State
 
@@ -135,6 +135,16 @@ class _Path:
         self.samples += samples
         self.cursor = cursor
 
+    def whole(self, job: Job, done: Done, cursor: tuple[int, int]) -> None:
+        """Notes all the steps of a job."""
+        self._unused = set(done.idle)
+        self.rates += job.rates
+        self._losses.append(torch.tensor(done.loss, dtype=torch.float64))
+        self._weights.append(1)
+        self._squares += done.squared_loss
+        self.samples += len(job.positions)
+        self.cursor = cursor
+
     @property
     def idle(self) -> Spans:
         """The parts of the vector that no step touched."""
@@ -180,6 +190,11 @@ class _Watch:
             similarities = self._stop.similarity(*computed.pair)
             self._reached |= self._stop.reached(similarities)
             self._similarity += similarities.double().mean()
+
+    def whole(self, done: Done) -> None:
+        """Notes what was measured in all the steps of a job."""
+        if self._squares is not None:
+            self._squares += done.gradient_squares
 
     def says_stop(self) -> bool:
         return self._stop is not None and bool(self._reached)
@@ -374,8 +389,19 @@ class _Training:
             watch.traces = self._traces(received)
             path.gradient_samples = len(watch.traces) * self.visit.held
         straight = self._straight(push, terms, watch)
+        batches = self._batches(plan)
+        if isinstance(engine, TakesJobs) and plan.stop is None and not terms and not self.data.augmented:
+            # Nothing is decided between two steps, so the engine may take them all at once.
+            known = list(batches)
+            job = self._job(plan, known, start, push, moments)
+            if (done := engine.local_round(job)) is not None:
+                watch.whole(done)
+                path.whole(job, done, known[-1][1] if known else path.cursor)
+                path.measures = self._measures(watch, path)
+                return path
+            batches = iter(known)
         with seeded_torch(self.visit.seed, "network", *names):
-            for positions, after in self._batches(plan):
+            for positions, after in batches:
                 inputs, targets = self.data.batch(positions, augment)
                 rate = self._rate(len(path.rates), plan.steps)
                 if straight is not None:
@@ -401,7 +427,7 @@ class _Training:
                 path.add(rate, computed, len(positions), after)
                 if len(path.rates) % self.visit.epoch_steps == 0 and watch.says_stop():
                     break
-        path.measures = watch.measures(len(path.rates)) | ({"squared_loss": path.squared_loss} if squares else {})
+        path.measures = self._measures(watch, path)
         return path
 
     def _straight(self, push: Push | None, terms: list[Correction], watch: _Watch) -> Descends | None:
@@ -411,6 +437,34 @@ class _Training:
         if not plain or push is not None or terms or watch.looks:
             return None
         return engine if isinstance(engine, Descends) and engine.descends else None
+
+    def _measures(self, watch: _Watch, path: _Path) -> dict[str, float]:
+        """What was measured on the way, by the measure's name."""
+        asked = "squared_loss" in self.recipe.needs()
+        return watch.measures(len(path.rates)) | ({"squared_loss": path.squared_loss} if asked else {})
+
+    def _job(
+        self,
+        plan: Plan,
+        batches: Sequence[tuple[np.ndarray, tuple[int, int]]],
+        start: Model,
+        push: Push | None,
+        moments: Mapping[str, Tensor | int],
+    ) -> Job:
+        """The steps of a visit as one value."""
+        sizes = [len(positions) for positions, _ in batches]
+        return Job(
+            data=self.data,
+            positions=np.concatenate([np.zeros(0, dtype=np.int64), *(positions for positions, _ in batches)]),
+            ends=np.cumsum(sizes, dtype=np.int64),
+            rates=[self._rate(step, plan.steps) for step in range(len(batches))],
+            optimiser=self.recipe.optimiser,
+            push=push,
+            start=start.weights,
+            moments=moments,
+            seed=torch_seed(self.visit.seed, "network", self.visit.client, self.visit.visit),
+            gradient_squares="gradient_square" in self.recipe.needs(),
+        )
 
     def _traces(self, received: Model) -> dict[str, float]:
         """The Fisher traces that somebody asks for, by the measure's name."""

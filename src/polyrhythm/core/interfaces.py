@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol, final, runtime_checkable
+from typing import ClassVar, Protocol, final, runtime_checkable
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from polyrhythm.slots.correction import Correction
+from polyrhythm.optimisers import LocalOptimiser
+from polyrhythm.slots.correction import Correction, Push
 from polyrhythm.slots.mechanism import Model
 from polyrhythm.slots.order import Lens
-from polyrhythm.vectors import Buffers, Layout, Segment
+from polyrhythm.vectors import Buffers, Layout, Segment, Spans
 
 
 class ClientData(Protocol):
@@ -164,3 +165,68 @@ class Descends(Protocol):
         rate: float | None = None,
     ) -> Computed:
         """As `Engine.compute`; with a rate it steps the weights by -rate * gradient and leaves `gradient` as it was."""
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """All steps of a visit, decided beforehand: nothing in it needs to be asked between two steps.
+
+    Args:
+        data: the client's samples, not augmented.
+        positions: of all batches, one after another, int64 [m].
+        ends: where each batch ends in them, int64 [steps].
+        rates: of each step.
+        optimiser: steps the weights; its `clip` comes first.
+        push: the affine corrections; None if there are none.
+        start: w0, from which a pull is measured, [P].
+        moments: the optimiser's state, stepped in place.
+        seed: names what the network itself draws (dropout).
+        gradient_squares: whether the squared norms of the (clipped) gradients are asked for.
+    """
+
+    data: ClientData
+    positions: np.ndarray
+    ends: np.ndarray
+    rates: Sequence[float]
+    optimiser: LocalOptimiser
+    push: Push | None
+    start: Tensor
+    moments: Mapping[str, Tensor | int]
+    seed: int
+    gradient_squares: bool
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Done:
+    """What a job gave, beside the weights and moments that it stepped.
+
+    Args:
+        loss: the task's losses, each batch's mean times its samples, summed.
+        squared_loss: the squared losses of single samples, summed.
+        gradient_squares: the squared norms of the gradients, summed over steps; 0 unless they were asked for.
+        idle: the parts of the vector that no step touched.
+    """
+
+    loss: float
+    squared_loss: float
+    gradient_squares: float
+    idle: Spans
+
+
+@runtime_checkable
+class TakesJobs(Protocol):
+    """An engine that can take all steps of a visit at once. It need not: the client core then steps by itself.
+
+    Attributes:
+        releases_lock: whether other Python threads, each with an engine of its own, run meanwhile.
+    """
+
+    releases_lock: ClassVar[bool]
+
+    def local_round(self, job: Job) -> Done | None:
+        """Takes the steps, in the engine's weights and in the job's moments; None if it cannot, and nothing is changed.
+
+        The steps are those of the client core, in its order; the numbers are equal to rounding.
+        """

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from polyrhythm.data.federation import Shares
-from polyrhythm.data.samples import Samples
+from polyrhythm.data.samples import ArraySamples, Samples
 
 
 @final
@@ -47,6 +47,16 @@ class Holding:
         if self._indices is not None:
             where = self._indices.index_select(0, where)
         return self._samples.batch(where, generator)
+
+    def arrays(self) -> tuple[Tensor, Tensor, Tensor | None] | None:
+        """All inputs and targets as they lie in memory, and which of them are held (None for all).
+
+        None if a batch is more than some of their rows: transformed or augmented when it is read, or made then.
+        """
+        samples = self._samples
+        if not isinstance(samples, ArraySamples) or not samples.as_read:
+            return None
+        return samples.inputs, samples.targets, self._indices
 
 
 @final

@@ -88,6 +88,11 @@ class ArraySamples:
     def augmented(self) -> bool:
         return bool(self._augmentations)
 
+    @property
+    def as_read(self) -> bool:
+        """Whether a batch is just some rows of `inputs`."""
+        return not self._transforms and not self._augmentations
+
     def __len__(self) -> int:
         return len(self.targets)
 

@@ -1,0 +1,472 @@
+// The kernels. Compiled once for each instruction set, under the name that POLYRHYTHM_KERNELS gives.
+//
+// Nothing here may come from a header with inline code of its own (<vector>, <algorithm>): the linker keeps one copy of
+// such code for the whole program, and that copy might be made of instructions that the processor lacks.
+//
+// Sums: an output is the bias, then one fused multiply-add per tap, in order. A gradient of the inputs is added up by
+// groups of four columns, in those by six taps, then column by column. A gradient of weights is added up in each lane,
+// column by column, then the lanes are folded in halves. None of this depends on the width of a register.
+#include "kernels.h"
+
+#include <cmath>
+
+#include "lanes.h"
+
+namespace {
+
+#define INLINE __attribute__((always_inline)) inline
+#define UNROLL _Pragma("GCC unroll 16")
+
+constexpr int PARTS = LANES / WIDTH;         // registers in a column
+constexpr int WIDE = WIDTH == 16 ? 4 : 2;    // registers side by side in a tile: 6 × 4 sums, or 6 × 2, stay in registers
+constexpr int ROWS = 6;                      // rows of a tile
+constexpr int TALL = 12;                     // rows of a tile that is one register wide, enough to hide the latency
+constexpr int GROUP = 4;                     // columns whose gradients are added up before those of the next
+
+template <int N>
+struct Size {
+    static constexpr int value = N;
+};
+
+// Calls f with min(n, MOST) as a constant, so that a tile's sums can be held in registers.
+template <int MOST, class F>
+INLINE void with_size(int n, F f) {
+    if constexpr (MOST > 1) {
+        if (n < MOST) return with_size<MOST - 1>(n, f);
+    }
+    f(Size<MOST>{});
+}
+
+// Register `piece` of a row of columns, counting from the first column of the first block.
+INLINE int at(const int* column, int piece) { return column[piece / PARTS] + piece % PARTS * WIDTH; }
+
+// sum[r][c] += left[r, k] * right[k, c] over k: what everything that learns is made of.
+//   left[r, k] is left[r * row + k * step]; right[k, c] is the register at right[c] + offset(k).
+template <int R, int C, class Offset>
+INLINE void tile(
+    const float* left, long row, long step, int depth, const float* const (&right)[C], Offset offset, V (&sum)[R][C]) {
+    for (int k = 0; k < depth; ++k) {
+        V b[C];
+        const long there = offset(k);
+        UNROLL for (int c = 0; c < C; ++c) b[c] = load(right[c] + there);
+        UNROLL for (int r = 0; r < R; ++r) {
+            const V a = all(left[r * row + k * step]);
+            UNROLL for (int c = 0; c < C; ++c) sum[r][c] = fused(a, b[c], sum[r][c]);
+        }
+    }
+}
+
+// out[o, j] = bias[o] + sum over t of weights[o, t] * in[column j, tap t]
+template <int MOST, int ACROSS>
+INLINE void forward_by(
+    const Product& p, const float* weights, const float* bias, const float* in, float* out, int pieces) {
+    for (int row = 0; row < p.rows; row += MOST)
+        for (int piece = 0; piece < pieces; piece += ACROSS)
+            with_size<MOST>(p.rows - row, [&](auto rows) {
+                with_size<ACROSS>(pieces - piece, [&](auto across) {
+                    constexpr int R = rows.value, C = across.value;
+                    const float* from[C];
+                    V sum[R][C];
+                    UNROLL for (int c = 0; c < C; ++c) from[c] = in + at(p.column, piece + c);
+                    UNROLL for (int r = 0; r < R; ++r)
+                        UNROLL for (int c = 0; c < C; ++c) sum[r][c] = all(bias ? bias[row + r] : 0.0f);
+                    const int* tap = p.tap;
+                    tile<R, C>(
+                        weights + long(row) * p.taps, p.taps, 1, p.taps, from, [=](int t) { return tap[t]; }, sum);
+                    UNROLL for (int c = 0; c < C; ++c) {
+                        float* to = out + at(p.place, piece + c) + long(row) * p.plane;
+                        UNROLL for (int r = 0; r < R; ++r) store(to + r * long(p.plane), sum[r][c]);
+                    }
+                });
+            });
+}
+
+void forward(const Product& p, const float* weights, const float* bias, const float* in, float* out, int blocks) {
+    const int pieces = blocks * p.columns * PARTS;
+    if (pieces == 1) return forward_by<TALL, 1>(p, weights, bias, in, out, pieces);
+    forward_by<ROWS, WIDE>(p, weights, bias, in, out, pieces);
+}
+
+// din[column j, tap t] += sum over o of weights[o, t] * dout[o, j]; din begins as zeros
+template <int MOST, int ACROSS>
+INLINE void input_gradient_by(const Product& p, const float* weights, const float* dout, float* din, int pieces) {
+    for (int group = 0; group < pieces; group += GROUP * PARTS) {
+        const int end = group + GROUP * PARTS < pieces ? group + GROUP * PARTS : pieces;
+        for (int tap = 0; tap < p.taps; tap += MOST)
+            for (int piece = group; piece < end; piece += ACROSS)
+                with_size<MOST>(p.taps - tap, [&](auto taps) {
+                    with_size<ACROSS>(end - piece, [&](auto across) {
+                        constexpr int R = taps.value, C = across.value;
+                        const float* from[C];
+                        V sum[R][C] = {};
+                        UNROLL for (int c = 0; c < C; ++c) from[c] = dout + at(p.place, piece + c);
+                        const long plane = p.plane;
+                        tile<R, C>(weights + tap, 1, p.taps, p.rows, from, [=](int o) { return o * plane; }, sum);
+                        UNROLL for (int c = 0; c < C; ++c) {
+                            float* to = din + at(p.column, piece + c);
+                            UNROLL for (int r = 0; r < R; ++r) {
+                                float* here = to + p.tap[tap + r];
+                                store(here, load(here) + sum[r][c]);
+                            }
+                        }
+                    });
+                });
+    }
+}
+
+void input_gradient(const Product& p, const float* weights, const float* dout, float* din, int blocks) {
+    const int pieces = blocks * p.columns * PARTS;
+    if (pieces == 1) return input_gradient_by<TALL, 1>(p, weights, dout, din, pieces);
+    input_gradient_by<ROWS, WIDE>(p, weights, dout, din, pieces);
+}
+
+typedef float Q __attribute__((vector_size(16)));
+
+INLINE Q quarter(const float* from) {
+    Q q;
+    std::memcpy(&q, from, sizeof q);
+    return q;
+}
+
+// The sum of 16 lanes: halves onto halves.
+INLINE float folded(const float (&lane)[LANES]) {
+    const Q four = (quarter(lane) + quarter(lane + 8)) + (quarter(lane + 4) + quarter(lane + 12));
+    return (four[0] + four[2]) + (four[1] + four[3]);
+}
+
+// dweights[o, t] = sum over j of dout[o, j] * in[column j, tap t], for layers with many columns
+void weight_gradient(const Product& p, const float* in, const float* dout, float* dweights, int blocks) {
+    const int columns = blocks * p.columns;
+    for (int row = 0; row < p.rows; row += ROWS)
+        for (int tap = 0; tap < p.taps; tap += WIDE)
+            with_size<ROWS>(p.rows - row, [&](auto rows) {
+                with_size<WIDE>(p.taps - tap, [&](auto taps) {
+                    constexpr int R = rows.value, C = taps.value;
+                    alignas(64) float lane[R][C][LANES];
+                    for (int part = 0; part < LANES; part += WIDTH) {
+                        V sum[R][C] = {};
+                        const float* from[C];
+                        UNROLL for (int c = 0; c < C; ++c) from[c] = in + p.tap[tap + c] + part;
+                        const float* left = dout + long(row) * p.plane + part;
+                        for (int j = 0; j < columns; ++j) {
+                            V b[C];
+                            UNROLL for (int c = 0; c < C; ++c) b[c] = load(from[c] + p.column[j]);
+                            UNROLL for (int r = 0; r < R; ++r) {
+                                const V a = load(left + r * long(p.plane) + p.place[j]);
+                                UNROLL for (int c = 0; c < C; ++c) sum[r][c] = fused(a, b[c], sum[r][c]);
+                            }
+                        }
+                        UNROLL for (int r = 0; r < R; ++r)
+                            UNROLL for (int c = 0; c < C; ++c) store(lane[r][c] + part, sum[r][c]);
+                    }
+                    UNROLL for (int r = 0; r < R; ++r)
+                        UNROLL for (int c = 0; c < C; ++c)
+                            dweights[(row + r) * long(p.taps) + tap + c] = folded(lane[r][c]);
+                });
+            });
+}
+
+// The same for some rows of a layer with one column a block, from its inputs sample by sample, [count, pitch]:
+// registers run along the taps, so idle lanes cost nothing and nothing needs to be folded.
+void row_gradient(
+    const Product& p, const float* samples, int pitch, const float* dout, int count, int row, int rows, float* dweights) {
+    const int pieces = (p.taps + WIDTH - 1) / WIDTH;
+    for (int piece = 0; piece < pieces; piece += WIDE)
+        with_size<ROWS>(rows, [&](auto most) {
+            with_size<WIDE>(pieces - piece, [&](auto across) {
+                constexpr int R = most.value, C = across.value;
+                V sum[R][C] = {};
+                for (int first = 0; first < count; first += LANES) {
+                    const float* from[C];
+                    UNROLL for (int c = 0; c < C; ++c) from[c] = samples + long(first) * pitch + (piece + c) * WIDTH;
+                    const float* left = dout + p.place[first / LANES] + long(row) * p.plane;
+                    const int depth = count - first < LANES ? count - first : LANES;
+                    tile<R, C>(left, p.plane, 1, depth, from, [=](int k) { return long(k) * pitch; }, sum);
+                }
+                UNROLL for (int c = 0; c < C; ++c) {
+                    const int tap = (piece + c) * WIDTH, left = p.taps - tap;
+                    UNROLL for (int r = 0; r < R; ++r) {
+                        float* to = dweights + r * long(p.taps) + tap;
+                        if (left >= WIDTH)
+                            store(to, sum[r][c]);
+                        else
+                            std::memcpy(to, &sum[r][c], 4 * left);
+                    }
+                }
+            });
+        });
+}
+
+// dbias[o] = sum over j of dout[o, j]
+void bias_gradient(const Product& p, const float* dout, float* dbias, int blocks) {
+    const int columns = blocks * p.columns;
+    for (int row = 0; row < p.rows; row += ROWS)
+        with_size<ROWS>(p.rows - row, [&](auto rows) {
+            constexpr int R = rows.value;
+            alignas(64) float lane[R][LANES];
+            for (int part = 0; part < LANES; part += WIDTH) {
+                V sum[R] = {};
+                const float* from = dout + long(row) * p.plane + part;
+                for (int j = 0; j < columns; ++j)
+                    UNROLL for (int r = 0; r < R; ++r) sum[r] += load(from + p.place[j] + r * long(p.plane));
+                UNROLL for (int r = 0; r < R; ++r) store(lane[r] + part, sum[r]);
+            }
+            UNROLL for (int r = 0; r < R; ++r) dbias[row + r] = folded(lane[r]);
+        });
+}
+
+// A square of 4 × 4 floats, rows for columns.
+INLINE void turn(Q (&q)[4]) {
+    const Q a = __builtin_shufflevector(q[0], q[1], 0, 4, 1, 5), b = __builtin_shufflevector(q[0], q[1], 2, 6, 3, 7);
+    const Q c = __builtin_shufflevector(q[2], q[3], 0, 4, 1, 5), d = __builtin_shufflevector(q[2], q[3], 2, 6, 3, 7);
+    q[0] = __builtin_shufflevector(a, c, 0, 1, 4, 5), q[1] = __builtin_shufflevector(a, c, 2, 3, 6, 7);
+    q[2] = __builtin_shufflevector(b, d, 0, 1, 4, 5), q[3] = __builtin_shufflevector(b, d, 2, 3, 6, 7);
+}
+
+// Sixteen samples [features] side by side: feature f goes to out + place[f].
+void to_lanes(const float* const* samples, int features, const int* place, float* out) {
+    int f = 0;
+    for (; f + 4 <= features; f += 4)
+        for (int lane = 0; lane < LANES; lane += 4) {
+            Q q[4];
+            for (int i = 0; i < 4; ++i) q[i] = quarter(samples[lane + i] + f);
+            turn(q);
+            for (int i = 0; i < 4; ++i) std::memcpy(out + place[f + i] + lane, &q[i], sizeof q[i]);
+        }
+    for (; f < features; ++f)
+        for (int lane = 0; lane < LANES; ++lane) out[place[f] + lane] = samples[lane][f];
+}
+
+// And back: the taps of a block's one column as 16 rows [pitch], pitch a multiple of 16.
+void to_rows(const float* in, const int* tap, int taps, float* rows, int pitch) {
+    int t = 0;
+    for (; t + 4 <= taps; t += 4)
+        for (int lane = 0; lane < LANES; lane += 4) {
+            Q q[4];
+            for (int i = 0; i < 4; ++i) q[i] = quarter(in + tap[t + i] + lane);
+            turn(q);
+            for (int i = 0; i < 4; ++i) std::memcpy(rows + long(lane + i) * pitch + t, &q[i], sizeof q[i]);
+        }
+    for (; t < taps; ++t)
+        for (int lane = 0; lane < LANES; ++lane) rows[long(lane) * pitch + t] = in[tap[t] + lane];
+}
+
+// A NaN is not <= 0 and stays, in the value and in the gradient, as in torch.
+void relu(float* values, long size) {
+    for (long i = 0; i < size; i += WIDTH) {
+        const V v = load(values + i);
+        store(values + i, where(~(v <= V{}), v));
+    }
+}
+
+void relu_gradient(const float* values, float* gradient, long size) {
+    for (long i = 0; i < size; i += WIDTH)
+        store(gradient + i, where(~(load(values + i) <= V{}), load(gradient + i)));
+}
+
+// Two rounds of a 32-bit mixer ("lowbias32", C. Wellons), each keyed. Nothing is stored: the way back draws again.
+INLINE U mixed(U x) {
+    x ^= x >> 16;
+    x *= 0x7feb352dU;
+    x ^= x >> 15;
+    x *= 0x846ca68bU;
+    return x ^ (x >> 16);
+}
+
+void drop(const Drop& d, float* values, long size) {
+    U index;
+    for (int lane = 0; lane < WIDTH; ++lane) index[lane] = lane;
+    for (long i = 0; i < size; i += WIDTH) {
+        const U drawn = mixed(mixed((index + uint32_t(i)) ^ d.key[0]) + d.key[1]);
+        store(values + i, where(I(drawn >= d.threshold), load(values + i) * all(d.scale)));
+    }
+}
+
+// The highest of a window; the first NaN stays. The same rule twice, so that the way back finds the same place.
+INLINE V highest(const Pool& p, int window, const float* in) {
+    V most = load(in + p.tap[p.first[window]]);
+    for (int i = p.first[window] + 1; i < p.first[window + 1]; ++i) {
+        const V v = load(in + p.tap[i]);
+        most = choose((v > most) | (v != v), v, most);
+    }
+    return most;
+}
+
+void max_pool(const Pool& p, const float* in, float* out, int blocks) {
+    for (int n = 0; n < blocks; ++n, in += p.in_block, out += p.out_block)
+        for (int w = 0; w < p.windows; ++w)
+            for (int part = 0; part < LANES; part += WIDTH) store(out + p.place[w] + part, highest(p, w, in + part));
+}
+
+// The gradient goes to the first of a window's places that holds its highest value.
+void max_pool_gradient(const Pool& p, const float* in, const float* dout, float* din, int blocks) {
+    for (int n = 0; n < blocks; ++n, in += p.in_block, dout += p.out_block, din += p.in_block)
+        for (int w = 0; w < p.windows; ++w)
+            for (int part = 0; part < LANES; part += WIDTH) {
+                const V most = highest(p, w, in + part), d = load(dout + p.place[w] + part);
+                I open = ~I{};
+                for (int i = p.first[w]; i < p.first[w + 1]; ++i) {
+                    const V v = load(in + p.tap[i] + part);
+                    const I here = open & ((v == most) | (v != v));
+                    float* to = din + p.tap[i] + part;
+                    store(to, load(to) + where(here, d));
+                    open &= ~here;
+                }
+            }
+}
+
+void average_pool(const Pool& p, const float* in, float* out, int blocks) {
+    for (int n = 0; n < blocks; ++n, in += p.in_block, out += p.out_block)
+        for (int w = 0; w < p.windows; ++w)
+            for (int part = 0; part < LANES; part += WIDTH) {
+                V sum = {};
+                for (int i = p.first[w]; i < p.first[w + 1]; ++i) sum += load(in + p.tap[i] + part);
+                store(out + p.place[w] + part, sum * all(p.share[w]));
+            }
+}
+
+void average_pool_gradient(const Pool& p, const float* dout, float* din, int blocks) {
+    for (int n = 0; n < blocks; ++n, dout += p.out_block, din += p.in_block)
+        for (int w = 0; w < p.windows; ++w)
+            for (int part = 0; part < LANES; part += WIDTH) {
+                const V d = load(dout + p.place[w] + part) * all(p.share[w]);
+                for (int i = p.first[w]; i < p.first[w + 1]; ++i) {
+                    float* to = din + p.tap[i] + part;
+                    store(to, load(to) + d);
+                }
+            }
+}
+
+// One block of logits [classes, 16] becomes its gradient, softmax minus label, times `share`, which is 1 / batch.
+// Gives the loss of each of its `count` samples, without the smoothing, which only the gradient has.
+void cross_entropy(
+    float* logits, int classes, const int64_t* labels, int count, float smoothing, float share, double* losses) {
+    alignas(64) float target[LANES], most[LANES], total[LANES];
+    for (int b = 0; b < count; ++b) target[b] = logits[labels[b] * LANES + b];
+    for (int part = 0; part < LANES; part += WIDTH) {
+        float* x = logits + part;
+        V top = load(x);
+        for (int c = 1; c < classes; ++c) {
+            const V v = load(x + c * LANES);
+            top = choose((v > top) | (v != v), v, top);
+        }
+        V sum = {};
+        for (int c = 0; c < classes; ++c) {
+            const V e = exponential(load(x + c * LANES) - top);
+            store(x + c * LANES, e);
+            sum += e;
+        }
+        for (int c = 0; c < classes; ++c) {
+            const V p = load(x + c * LANES) / sum - all(smoothing / float(classes));
+            store(x + c * LANES, p * all(share));
+        }
+        store(most + part, top);
+        store(total + part, sum);
+    }
+    for (int b = 0; b < count; ++b) {
+        losses[b] = double(most[b]) + std::log(double(total[b])) - double(target[b]);
+        logits[labels[b] * LANES + b] -= (1 - smoothing) * share;
+    }
+    for (int b = count; b < LANES; ++b)
+        for (int c = 0; c < classes; ++c) logits[c * LANES + b] = 0;
+}
+
+// The same for labels that are each there or not: sigmoid minus target, times `weight` (1 / labels for their mean).
+void binary_cross_entropy(
+    float* logits, int labels, const float* const* targets, int count, float weight, float share, double* losses) {
+    for (int b = 0; b < count; ++b) losses[b] = 0;
+    for (int c = 0; c < labels; ++c) {
+        float* x = logits + c * LANES;
+        alignas(64) float small[LANES];  // e**-|x|, from which both the loss and the sigmoid follow
+        for (int part = 0; part < LANES; part += WIDTH) {
+            const V v = load(x + part);
+            store(small + part, exponential(choose(v > V{}, -v, v)));
+        }
+        for (int b = 0; b < LANES; ++b) {
+            if (b >= count) {
+                x[b] = 0;
+                continue;
+            }
+            const float y = targets[b][c], e = small[b];
+            losses[b] += weight * (double(x[b] > 0 ? x[b] : 0) - double(x[b]) * y + std::log1p(double(e)));
+            x[b] = ((x[b] > 0 ? 1 : e) / (1 + e) - y) * weight * share;
+        }
+    }
+}
+
+template <bool PULLED, bool SHIFTED, bool MOVING>
+INLINE void updated(const Update& u, const float* gradient, long offset, long size) {
+    float* __restrict w = u.weights + offset;
+    float* __restrict m = MOVING ? u.moment + offset : nullptr;
+    const float* __restrict w0 = PULLED ? u.start + offset : nullptr;
+    const float* __restrict shift = SHIFTED ? u.shift + offset : nullptr;
+    for (long i = 0; i < size; ++i) {
+        float d = gradient[i];
+        if (PULLED) d += u.pull * (w[i] - w0[i]);
+        if (SHIFTED) d += shift[i];
+        d += u.decay * w[i];
+        if (MOVING) {
+            m[i] = u.momentum * m[i] + d;
+            d = u.nesterov ? d + u.momentum * m[i] : m[i];
+        }
+        w[i] -= u.rate * d;
+    }
+}
+
+void update(const Update& u, const float* gradient, long offset, long size) {
+    const bool pulled = u.start, shifted = u.shift, moving = u.moment;
+    if (pulled && shifted && moving) return updated<true, true, true>(u, gradient, offset, size);
+    if (pulled && shifted) return updated<true, true, false>(u, gradient, offset, size);
+    if (pulled && moving) return updated<true, false, true>(u, gradient, offset, size);
+    if (shifted && moving) return updated<false, true, true>(u, gradient, offset, size);
+    if (pulled) return updated<true, false, false>(u, gradient, offset, size);
+    if (shifted) return updated<false, true, false>(u, gradient, offset, size);
+    if (moving) return updated<false, false, true>(u, gradient, offset, size);
+    updated<false, false, false>(u, gradient, offset, size);
+}
+
+// The sum of squares, in sixteen sums of double precision that are then folded.
+double square(const float* values, long size) {
+    double sum[LANES] = {};
+    long i = 0;
+    for (; i + LANES <= size; i += LANES)
+        for (int lane = 0; lane < LANES; ++lane) sum[lane] += double(values[i + lane]) * values[i + lane];
+    for (int lane = 0; i + lane < size; ++lane) sum[lane] += double(values[i + lane]) * values[i + lane];
+    for (int half = LANES / 2; half; half /= 2)
+        for (int lane = 0; lane < half; ++lane) sum[lane] += sum[lane + half];
+    return sum[0];
+}
+
+void scale(float* values, long size, float by) {
+    for (long i = 0; i < size; ++i) values[i] *= by;
+}
+
+}  // namespace
+
+#define QUOTED_(name) #name
+#define QUOTED(name) QUOTED_(name)
+#define JOINED_(a, b) a##b
+#define JOINED(a, b) JOINED_(a, b)
+
+extern const Kernels JOINED(kernels_, POLYRHYTHM_KERNELS) = {
+    QUOTED(POLYRHYTHM_KERNELS),
+    to_lanes,
+    to_rows,
+    forward,
+    input_gradient,
+    weight_gradient,
+    row_gradient,
+    bias_gradient,
+    relu,
+    relu_gradient,
+    drop,
+    max_pool,
+    max_pool_gradient,
+    average_pool,
+    average_pool_gradient,
+    cross_entropy,
+    binary_cross_entropy,
+    update,
+    square,
+    scale,
+};

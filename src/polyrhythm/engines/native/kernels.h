@@ -1,0 +1,91 @@
+// The arithmetic of a step, as a table of functions that each instruction set fills with its own.
+//
+// Samples stand side by side: every number of a sample has its 16 neighbours, the same number of 15 other samples, next
+// to it. Such a group of 16 samples is a block; its place for one sample is a lane. So every operation on a sample
+// becomes the same operation on registers, whatever the shapes; a batch that fills no block leaves lanes idle, whose
+// gradients are zero. There are 16 lanes on every processor: one, two or four registers, with the same sums in the same
+// order, hence the same bits.
+//
+// This file is all that the rest of the engine shares with code for other instruction sets, and holds no inline code.
+#pragma once
+
+#include <cstdint>
+
+constexpr int LANES = 16;
+
+// What learns: weights [rows, taps] times a matrix [taps, columns] that is never built.
+//
+// Column j of it is a window into the input, and tap t a place in that window: its 16 numbers lie at
+// in + column[j] + tap[t]. A linear layer has one column a block, whose window is the whole input; flattening is
+// nothing. A convolution has a column for each pixel of its output.
+struct Product {
+    int rows, taps;
+    int columns;        // of one block
+    const int* tap;     // [taps]
+    const int* column;  // [blocks * columns] where each column's window begins in the input
+    const int* place;   // [blocks * columns] where each column's outputs lie in the output
+    int plane;          // floats from one row of outputs to the next
+};
+
+// What pools: each window is a list of places, tap[first[i]] to tap[first[i + 1] - 1]. Padding is not in the list.
+struct Pool {
+    int windows;
+    const int* first;  // [windows + 1]
+    const int* tap;
+    const int* place;  // [windows]
+    const float* share;  // [windows] what an average multiplies its sum by
+    int in_block, out_block;  // floats of one block
+};
+
+// How an element of the weights moves, given its gradient g:
+//     d = g + pull (w - start) + shift + decay w;   m = momentum m + d;   w -= rate d, or m, or d + momentum m
+struct Update {
+    float* weights;
+    const float* start;  // null without a pull
+    const float* shift;  // null without a shift
+    float* moment;       // null without momentum
+    float pull, decay, momentum, rate;
+    bool nesterov;
+};
+
+// How dropout draws: element i of an array is dropped if a hash of the key and i is below the threshold.
+struct Drop {
+    uint32_t key[2];
+    uint32_t threshold;  // share to drop, in units of 2**-32
+    float scale;         // of what is kept
+};
+
+struct Kernels {
+    const char* name;
+
+    void (*to_lanes)(const float* const* samples, int features, const int* place, float* out);
+    void (*to_rows)(const float* in, const int* tap, int taps, float* rows, int pitch);
+
+    void (*forward)(const Product&, const float* weights, const float* bias, const float* in, float* out, int blocks);
+    void (*input_gradient)(const Product&, const float* weights, const float* dout, float* din, int blocks);
+    void (*weight_gradient)(const Product&, const float* in, const float* dout, float* dweights, int blocks);
+    void (*row_gradient)(
+        const Product&, const float* samples, int pitch, const float* dout, int count, int row, int rows,
+        float* dweights);
+    void (*bias_gradient)(const Product&, const float* dout, float* dbias, int blocks);
+
+    void (*relu)(float* values, long size);
+    void (*relu_gradient)(const float* values, float* gradient, long size);
+    void (*drop)(const Drop&, float* values, long size);
+    void (*max_pool)(const Pool&, const float* in, float* out, int blocks);
+    void (*max_pool_gradient)(const Pool&, const float* in, const float* dout, float* din, int blocks);
+    void (*average_pool)(const Pool&, const float* in, float* out, int blocks);
+    void (*average_pool_gradient)(const Pool&, const float* dout, float* din, int blocks);
+
+    void (*cross_entropy)(
+        float* logits, int classes, const int64_t* labels, int count, float smoothing, float share, double* losses);
+    void (*binary_cross_entropy)(
+        float* logits, int labels, const float* const* targets, int count, float weight, float share, double* losses);
+
+    void (*update)(const Update&, const float* gradient, long offset, long size);
+    double (*square)(const float* values, long size);
+    void (*scale)(float* values, long size, float by);
+};
+
+// Every instruction set that was compiled, the best first; the last one runs everywhere.
+extern const Kernels kernels_avx512, kernels_avx2, kernels_plain;

@@ -1,0 +1,316 @@
+"""A module as a step program: a list of layers over one flat vector, which C++ can run without asking back.
+
+The module is traced symbolically, so it does not matter whether it is written with layers or with functions. What the
+program cannot say exactly is refused with a reason, and never approximated.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, final
+
+import torch
+from torch import fx, nn
+from torch.nn import functional
+
+from polyrhythm.tasks import Classification, MultiLabel, Task
+from polyrhythm.vectors import Layout, Segment
+
+Pair = tuple[int, int]
+
+
+class Unsupported(Exception):
+    """Why a module, a task, the data or a recipe cannot be run natively."""
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Convolution:
+    """out[o, y, x] = bias[o] + sum over c, i, j of weights[o, c, i, j] · in[c, y · stride + i − padding, …]."""
+
+    weights: int
+    bias: int
+    rows: int
+    kernel: Pair
+    stride: Pair
+    padding: Pair
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Linear:
+    """out[o] = bias[o] + sum over i of weights[o, i] · in[i], of all that came before, flattened."""
+
+    weights: int
+    bias: int
+    rows: int
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Relu:
+    """max(x, 0), in place."""
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Dropout:
+    """Zero with probability `share`, else x / (1 − share), in place."""
+
+    share: float
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class MaxPool:
+    """The highest of each window; its gradient goes to the first that is as high."""
+
+    kernel: Pair
+    stride: Pair
+    padding: Pair
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class AveragePool:
+    """The mean of each window; over its whole area, or over what is no padding."""
+
+    kernel: Pair
+    stride: Pair
+    padding: Pair
+    whole_area: bool
+
+
+Layer = Convolution | Linear | Relu | Dropout | MaxPool | AveragePool
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Program:
+    """What a step computes.
+
+    Args:
+        shape: of a sample, as channels, height and width; samples of another shape are so many channels of 1 × 1.
+        layers: in order. Weights and biases are offsets into the flat vector; a bias of −1 is none.
+        size: elements of the vector.
+        loss: "cross_entropy" or "binary_cross_entropy".
+        smoothing: of labels, for cross entropy.
+        weight: of each label's loss, for binary cross entropy.
+        idle: the parameters that no layer uses: they stay as they are.
+    """
+
+    shape: tuple[int, int, int]
+    layers: tuple[Layer, ...]
+    size: int
+    loss: str
+    smoothing: float = 0.0
+    weight: float = 1.0
+    idle: tuple[Segment, ...] = ()
+
+
+def program_of(module: nn.Module, layout: Layout, task: Task, shape: tuple[int, ...]) -> Program:
+    """The step program of a model.
+
+    Args:
+        module: the model, in training mode.
+        layout: of its weights.
+        task: its loss.
+        shape: of one sample.
+
+    Raises:
+        Unsupported: with the reason.
+    """
+    if any(s.dtype != torch.float32 for s in layout.segments):
+        raise Unsupported("its weights are not float32")
+    walk = _Walk(module, layout, shape)
+    layers = walk.layers()
+    if not any(isinstance(layer, Convolution | Linear) for layer in layers):
+        raise Unsupported("no layer of it learns")
+    if len(walk.shape) != 1:
+        raise Unsupported(f"it gives outputs of shape {walk.shape} for a sample")
+    channels, height, width = shape if len(shape) == 3 else (math.prod(shape), 1, 1)
+    program = Program(
+        shape=(channels, height, width),
+        layers=layers,
+        size=layout.size,
+        loss="cross_entropy",
+        idle=tuple(s for s in layout.segments if s.offset not in walk.used),
+    )
+    return _with_loss(program, task, outputs=walk.shape[0])
+
+
+def _with_loss(program: Program, task: Task, outputs: int) -> Program:
+    if type(task) is Classification:
+        return dataclasses.replace(program, smoothing=task.smoothing)
+    if type(task) is MultiLabel:
+        weight = 1.0 / outputs if task.labels == "mean" else 1.0
+        return dataclasses.replace(program, loss="binary_cross_entropy", weight=weight)
+    raise Unsupported(f"the loss of {task.name} has no kernel")
+
+
+@final
+@dataclass
+class _Walk:
+    """A walk through a traced module, which keeps the shape of a sample as it goes."""
+
+    module: nn.Module
+    layout: Layout
+    shape: tuple[int, ...]
+    used: set[int] = field(default_factory=set)
+
+    def layers(self) -> tuple[Layer, ...]:
+        """The module's layers, if they follow one after another."""
+        for name, part in self.module.named_modules():
+            if any(getattr(part, hooks, None) for hooks in _HOOKS):
+                raise Unsupported(f"{name or 'the model'} has hooks")
+        if sum(1 for _ in self.module.named_parameters(remove_duplicate=False)) != len(self.layout.segments):
+            raise Unsupported("some of its parameters are frozen or tied")
+        if any(True for _ in self.module.buffers()):
+            raise Unsupported("it has buffers, which its passes may change")
+        try:
+            # A copy, since a forward pass may change what it keeps as attributes.
+            graph = fx.symbolic_trace(copy.deepcopy(self.module)).graph
+        except Exception as error:  # whatever a user's own forward raises when it is given a symbol
+            raise Unsupported(f"{type(self.module).__name__} cannot be traced") from error
+        layers: list[Layer] = []
+        before: list[fx.Node] = []
+        for node in graph.nodes:
+            if node.all_input_nodes != before:
+                raise Unsupported("its layers do not follow one after another")
+            if node.op not in ("placeholder", "output"):
+                layers += self._read(node)
+            before = [node]
+        return tuple(layers)
+
+    def _read(self, node: fx.Node) -> tuple[Layer, ...]:
+        """What a node does; its outputs' shape is then the walk's."""
+        if node.op == "call_module":
+            name = str(node.target)
+            layer = self.module.get_submodule(name)
+            if type(layer) not in _MODULES:
+                raise Unsupported(f"{name} is a {type(layer).__name__}")
+            return _MODULES[type(layer)](self, layer, name)
+        if node.op == "get_attr" or node.target not in _CALLS:
+            raise Unsupported(f"it uses {getattr(node.target, '__name__', node.target)}")
+        read, names = _CALLS[node.target]
+        return read(self, **dict(zip(names, node.args[1:], strict=False)), **node.kwargs)
+
+    def _offset(self, name: str) -> int:
+        """Where a parameter lies in the vector."""
+        for segment in self.layout.segments:
+            if segment.name == name and segment.offset not in self.used:
+                self.used.add(segment.offset)
+                return segment.offset
+        raise Unsupported(f"{name} is used twice, or no parameter of the model")
+
+    def _offsets(self, layer: nn.Conv2d | nn.Linear, name: str) -> dict[str, Any]:
+        bias = -1 if layer.bias is None else self._offset(f"{name}.bias")
+        return {"weights": self._offset(f"{name}.weight"), "bias": bias}
+
+    def convolution(self, layer: nn.Conv2d, name: str) -> tuple[Layer, ...]:
+        plain = layer.groups == 1 and layer.dilation == (1, 1) and layer.padding_mode == "zeros"
+        if not plain or isinstance(layer.padding, str):
+            raise Unsupported(f"{name} has groups, dilation, or a padding that is not a number of zeros")
+        if self.shape[:1] != (layer.in_channels,):
+            raise Unsupported(f"{name} reads {layer.in_channels} channels from samples of shape {self.shape}")
+        window = self._slide(name, layer.kernel_size, layer.stride, layer.padding, channels=layer.out_channels)
+        return (Convolution(rows=layer.out_channels, **self._offsets(layer, name), **window),)
+
+    def linear(self, layer: nn.Linear, name: str) -> tuple[Layer, ...]:
+        if self.shape != (layer.in_features,):
+            raise Unsupported(f"{name} reads {layer.in_features} numbers from samples of shape {self.shape}")
+        self.shape = (layer.out_features,)
+        return (Linear(rows=layer.out_features, **self._offsets(layer, name)),)
+
+    def relu(self, inplace: bool = False) -> tuple[Layer, ...]:
+        return (Relu(),)
+
+    def dropout(self, p: float = 0.5, training: bool = True, inplace: bool = False) -> tuple[Layer, ...]:
+        return (Dropout(share=p),) if training and p else ()
+
+    def flatten(self, start_dim: int = 0, end_dim: int = -1) -> tuple[Layer, ...]:
+        if start_dim != 1 or end_dim not in (-1, len(self.shape)):
+            raise Unsupported(f"it flattens axes {start_dim} to {end_dim}")
+        self.shape = (math.prod(self.shape),)
+        return ()
+
+    def max_pool(
+        self,
+        kernel_size: Any,
+        stride: Any = None,
+        padding: Any = 0,
+        dilation: Any = 1,
+        ceil_mode: bool = False,
+        return_indices: bool = False,
+    ) -> tuple[Layer, ...]:
+        if ceil_mode or return_indices or _pair(dilation) != (1, 1):
+            raise Unsupported("it pools with dilation, ceil_mode or indices")
+        return (MaxPool(**self._slide("a pooling", kernel_size, stride or kernel_size, padding)),)
+
+    def average_pool(
+        self,
+        kernel_size: Any,
+        stride: Any = None,
+        padding: Any = 0,
+        ceil_mode: bool = False,
+        count_include_pad: bool = True,
+        divisor_override: int | None = None,
+    ) -> tuple[Layer, ...]:
+        if ceil_mode or divisor_override is not None:
+            raise Unsupported("it pools with ceil_mode or a divisor")
+        window = self._slide("a pooling", kernel_size, stride or kernel_size, padding)
+        return (AveragePool(**window, whole_area=count_include_pad),)
+
+    def _slide(self, name: str, kernel: Any, stride: Any, padding: Any, channels: int | None = None) -> dict[str, Any]:
+        """Slides a window over an image, and keeps the shape that it leaves."""
+        if len(self.shape) != 3:
+            raise Unsupported(f"{name} reads samples of shape {self.shape}")
+        window = {"kernel": _pair(kernel), "stride": _pair(stride), "padding": _pair(padding)}
+        sizes = zip(self.shape[1:], *window.values(), strict=True)
+        self.shape = (channels or self.shape[0], *((size + 2 * p - k) // s + 1 for size, k, s, p in sizes))
+        return window
+
+
+def _pair(value: Any) -> Pair:
+    first, second = (value, value) if isinstance(value, int) else value
+    return first, second
+
+
+_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+
+_MODULES: Mapping[type, Callable[[_Walk, Any, str], tuple[Layer, ...]]] = {
+    nn.Conv2d: _Walk.convolution,
+    nn.Linear: _Walk.linear,
+    nn.ReLU: lambda walk, layer, name: walk.relu(),
+    nn.Identity: lambda walk, layer, name: (),
+    nn.Flatten: lambda walk, layer, name: walk.flatten(layer.start_dim, layer.end_dim),
+    nn.Dropout: lambda walk, layer, name: walk.dropout(layer.p),
+    nn.MaxPool2d: lambda walk, layer, name: walk.max_pool(
+        layer.kernel_size, layer.stride, layer.padding, layer.dilation, layer.ceil_mode, layer.return_indices
+    ),
+    nn.AvgPool2d: lambda walk, layer, name: walk.average_pool(
+        layer.kernel_size, layer.stride, layer.padding, layer.ceil_mode, layer.count_include_pad, layer.divisor_override
+    ),
+}
+"""What reads a layer. Exactly these classes: a subclass may compute something else."""
+
+_RELU = (_Walk.relu, ("inplace",))
+_FLATTEN = (_Walk.flatten, ("start_dim", "end_dim"))
+_MAX_POOL = (_Walk.max_pool, ("kernel_size", "stride", "padding", "dilation", "ceil_mode", "return_indices"))
+_AVERAGE = ("kernel_size", "stride", "padding", "ceil_mode", "count_include_pad", "divisor_override")
+_CALLS: Mapping[Any, tuple[Callable[..., tuple[Layer, ...]], tuple[str, ...]]] = {
+    functional.relu: _RELU,
+    torch.relu: _RELU,
+    "relu": _RELU,
+    torch.flatten: _FLATTEN,
+    "flatten": _FLATTEN,
+    functional.max_pool2d: _MAX_POOL,
+    torch.max_pool2d: _MAX_POOL,
+    functional.avg_pool2d: (_Walk.average_pool, _AVERAGE),
+    functional.dropout: (_Walk.dropout, ("p", "training", "inplace")),
+}
+"""What reads a call of a function, or of a method by its name, and the names of its arguments after the first."""

@@ -1,0 +1,87 @@
+"""The C++ itself: compiled with sanitisers and held to plain loops, which mutants of the kernels do not survive."""
+
+from __future__ import annotations
+
+import platform
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+import polyrhythm.engines.native
+
+SOURCE = Path(polyrhythm.engines.native.__path__[0])
+CHECK = Path(__file__).with_name("check.cpp")
+X86 = platform.machine() in ("x86_64", "AMD64")
+SETS = {"plain": []} | (
+    {
+        "avx2": ["-mavx2", "-mfma"],
+        "avx512": ["-mavx2", "-mfma", *(f"-mavx512{s}" for s in ("f", "bw", "cd", "dq", "vl"))],
+    }
+    if X86
+    else {}
+)
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(shutil.which("g++") is None, reason="there is no g++ to compile the kernels with"),
+]
+
+
+def build(folder: Path, sets: dict[str, list[str]], *options: str, source: Path = SOURCE) -> Path:
+    """Compiles the check and the kernels for some instruction sets."""
+    common = ["g++", "-std=c++17", "-ffp-contract=off", f"-I{source}", *options]
+    objects = []
+    for name, flags in sets.items():
+        objects.append(str(folder / f"{name}.o"))
+        kernels = [str(source / "kernels.cpp"), f"-DPOLYRHYTHM_KERNELS={name}"]
+        subprocess.run([*common, *flags, *kernels, "-c", "-o", objects[-1]], check=True)
+    define = ["-DPOLYRHYTHM_X86"] if len(sets) > 1 else []
+    program = folder / "check"
+    subprocess.run(
+        [*common, *define, str(source / "program.cpp"), str(CHECK), *objects, "-o", str(program)], check=True
+    )
+    return program
+
+
+def test_every_kernel_is_its_definition_and_touches_only_what_it_may(tmp_path: Path) -> None:
+    sanitised = ("-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
+    done = subprocess.run([build(tmp_path, SETS, *sanitised)], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+# file, a text in it, what a mutant has instead.
+MUTANTS = {
+    "no bias": ("kernels.cpp", "all(bias ? bias[row + r] : 0.0f)", "all(0.0f)"),
+    "inputs' gradient not added up": ("kernels.cpp", "store(here, load(here) + sum[r][c]);", "store(here, sum[r][c]);"),
+    "lanes lost": ("kernels.cpp", "(four[0] + four[2]) + (four[1] + four[3])", "four[0] + four[2]"),
+    "idle lanes learn": ("kernels.cpp", "for (int b = count; b < LANES; ++b)", "for (int b = LANES; b < LANES; ++b)"),
+    "relu lets through": ("kernels.cpp", "where(~(load(values + i) <= V{}), load(gradient + i))", "load(gradient + i)"),
+    "any first place": ("kernels.cpp", "open & ((v == most) | (v != v))", "open"),
+    "average is a sum": ("kernels.cpp", "sum * all(p.share[w])", "sum"),
+    "one block's inputs": ("kernels.cpp", "samples + long(first) * pitch", "samples"),
+    "rows turned wrongly": ("kernels.cpp", "__builtin_shufflevector(b, d, 0, 1, 4, 5)", "b"),
+    "tail forgotten": ("kernels.cpp", "std::memcpy(to, &sum[r][c], 4 * left);", "(void)to;"),
+    "stepped too early": (
+        "program.cpp",
+        "k_.input_gradient(t.product, job.weights + layer.weights, dout, din, blocks);\n",
+        "\n",
+    ),
+    "gradients of the last batch stay": ("program.cpp", "std::fill_n(din, size, 0.0f)", "std::fill_n(din, 0, 0.0f)"),
+    "no halo": ("program.h", "padded(c, y + above, x + beside)", "padded(c, y, x)"),
+}
+
+
+@pytest.mark.parametrize("mutant", MUTANTS)
+def test_a_mutant_is_found(mutant: str, tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    source.mkdir()
+    for file in (*SOURCE.glob("*.cpp"), *SOURCE.glob("*.h")):
+        shutil.copy(file, source)
+    name, text, other = MUTANTS[mutant]
+    original = (source / name).read_text()
+    assert original.count(text) == 1
+    (source / name).write_text(original.replace(text, other))
+    program = build(tmp_path, {"plain": []}, "-O2", source=source)
+    assert subprocess.run([program], capture_output=True, check=False).returncode != 0
