@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,9 +13,9 @@ import torch
 from torch import Tensor
 
 from polyrhythm.bench import bare
-from polyrhythm.bench.duel import duel
+from polyrhythm.bench.duel import alike, duel
 from polyrhythm.bench.works import experiment, write_job
-from polyrhythm.errors import UserError
+from polyrhythm.errors import RunFailed, UserError
 from polyrhythm.models.catalogue import find
 from polyrhythm.session import carry_out
 from small import Log
@@ -72,6 +73,22 @@ def test_the_networks_are_the_same(name: str) -> None:
 def test_a_work_that_does_not_exist() -> None:
     with pytest.raises(UserError, match="unknown work 'lenet-fmnist'"):
         duel("lenet-fmnist", against=None, repeats=1)
+
+
+@pytest.mark.parametrize(
+    ("apart", "losses", "draws", "same"),
+    [
+        (1e-5, (2.0, 2.0), False, True),
+        (1e-2, (2.0, 2.0), False, False),
+        (float("nan"), (2.0, 2.0), False, False),
+        (0.2, (2.0, 2.1), True, True),
+        (0.2, (2.0, 2.5), True, False),
+        (0.2, (2.0, float("nan")), True, False),
+    ],
+)
+def test_who_did_other_work_is_found_out(apart: float, losses: tuple[float, float], draws: bool, same: bool) -> None:
+    with contextlib.nullcontext() if same else pytest.raises(RunFailed, match="not do the same work"):
+        alike(apart, losses, draws=draws)
 
 
 def test_the_bare_loop_runs_by_itself() -> None:

@@ -41,6 +41,7 @@ class Work:
         batch: samples in a step.
         epochs, steps: of a visit; steps if it is not 0. Steps go on through the data from visit to visit.
         lr, momentum, decay: of SGD.
+        draws: whether the network has dropout.
     """
 
     name: str
@@ -57,6 +58,7 @@ class Work:
     lr: float = 0.1
     momentum: float = 0.0
     decay: float = 0.0
+    draws: bool = False
 
 
 def lenet5(channels: int, features: int) -> nn.Module:
@@ -122,7 +124,7 @@ class CharLstm(nn.Module):
 WORKS = {
     "lenet5-fmnist": Work(name="lenet5", model=lambda: lenet5(1, 256), shape=(1, 28, 28), lr=0.01),
     "mlp-fmnist": Work(name="mlp", model=mlp, shape=(1, 28, 28), batch=50),
-    "ccfl-fmnist": Work(name="ccfl-mlp", model=ccfl_mlp, shape=(1, 28, 28), batch=32, steps=200),
+    "ccfl-fmnist": Work(name="ccfl-mlp", model=ccfl_mlp, shape=(1, 28, 28), batch=32, steps=200, draws=True),
     "lenet5-cifar10": Work(
         name="lenet5",
         model=lambda: lenet5(3, 400),
@@ -132,7 +134,7 @@ WORKS = {
     "resnet9-cifar10": Work(
         name="resnet9", model=resnet9, shape=(3, 32, 32), clients=10, samples=100, cohort=2, batch=50, lr=0.01
     ),
-    "alexnet-fmnist": Work(name="alexnet", model=alexnet, shape=(1, 32, 32), clients=20, samples=100, batch=10),
+    "alexnet-fmnist": Work(name="alexnet", model=alexnet, shape=(1, 32, 32), clients=20, samples=100, draws=True),
     "lstm-shakespeare": Work(
         name="char-lstm",
         settings={"hidden": 64},

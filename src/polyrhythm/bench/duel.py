@@ -8,7 +8,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,9 @@ from polyrhythm.errors import RunFailed, unknown
 
 ALIKE = 1e-3
 """How far the weights may lie apart after one round, as a share of their way: roundings grow along a path."""
+
+ALIKE_LOSSES = 0.1
+"""How far mean losses of a round may differ, as a share, where dropout is drawn differently."""
 
 
 def duel(name: str, *, against: str | None, repeats: int, workers: int = 1, engine: str = "") -> dict[str, Any]:
@@ -56,6 +59,7 @@ def duel(name: str, *, against: str | None, repeats: int, workers: int = 1, engi
                 told[who].append(_next_round(who, program))
             if number == 0 and against is not None:
                 apart = _difference(job, against)
+                alike(apart, [told[who][0]["loss"] for who in programs], draws=bare.WORKS[name].draws and engine != "")
         found: dict[str, Any] = {"work": name, "workers": workers, "engine": engine or "torch", "repeats": repeats}
         for who, all_rounds in told.items():
             seconds = [r["seconds"] for r in all_rounds[1:]]
@@ -101,9 +105,24 @@ def _difference(job: Path, against: str) -> float:
     """How far the weights lie apart, as a share of the way that they went."""
     start = torch.cat([w.flatten() for w in torch.load(job)["weights"]])
     ours, other = (torch.cat([w.flatten() for w in torch.load(f"{job}.{who}")]) for who in ("ours", against))
-    apart = float((ours - other).norm() / (ours - start).norm())
-    if not apart < ALIKE:
+    return float((ours - other).norm() / (ours - start).norm())
+
+
+def alike(apart: float, losses: Sequence[float], *, draws: bool) -> None:
+    """Sees to it that two programs did the same work.
+
+    Args:
+        apart: how far their weights lie apart after a round, as a share of their way.
+        losses: their mean losses in that round.
+        draws: whether they draw dropout each in its own way, as another engine may: then only the losses must agree.
+
+    Raises:
+        RunFailed: they did not.
+    """
+    one, other = losses
+    if draws and not abs(one - other) < ALIKE_LOSSES * abs(other):
+        raise RunFailed(f"the losses of a round are {one:.4f} and {other:.4f}: the two did not do the same work")
+    if not draws and not apart < ALIKE:
         raise RunFailed(
             f"after a round the weights lie {apart:.2g} of their way apart: the two did not do the same work"
         )
-    return apart
