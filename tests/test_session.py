@@ -66,6 +66,11 @@ def test_what_ran_before_in_the_process_does_not_matter() -> None:
     assert logged(seed=1)[0]["digest"] != first
 
 
+def test_an_experiment_can_be_run_twice() -> None:
+    made = experiment(recipe=pr.scaffold(cohort=2))
+    assert carry_out(made, [])["digest"] == carry_out(made, [])["digest"]
+
+
 @pytest.mark.parametrize("hash_seed", ["0", "1"])
 def test_another_process_gives_the_same_digest(hash_seed: str) -> None:
     code = "import small; print(small.logged()[0]['digest'])"

@@ -9,9 +9,9 @@ from typing import Any
 
 from polyrhythm.errors import UserError
 from polyrhythm.experiment import Experiment
-from polyrhythm.runs.checkpoints import newest
 from polyrhythm.runs.database import FILE, Cut
 from polyrhythm.runs.environment import differences
+from polyrhythm.runs.keeping import newest
 from polyrhythm.runs.plain import to_json
 from polyrhythm.runs.recorder import Kept, TakenUp, digest_of, going_on
 from polyrhythm.runs.run import Run, all_runs

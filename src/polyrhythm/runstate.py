@@ -57,13 +57,13 @@ CODEC = Codec(
 """Knows every class that a checkpoint may hold."""
 
 
-def origin(experiment: Experiment, initial: Model) -> dict[str, str]:
+def origin(experiment: Experiment) -> dict[str, str]:
     """Digests of what an experiment begins from, beyond its description: the initial model, and who holds what."""
     federation, data = experiment.federation, hashlib.sha256()
     for values in (federation.sizes, federation.train.targets.numpy(), federation.test.targets.numpy()):
         data.update(np.ascontiguousarray(values).tobytes())
     return {
-        "initial model": model_digest(experiment.chosen.engine.state_of(initial)),
+        "initial model": model_digest(experiment.chosen.engine.state_of(experiment.initial_model)),
         "data": data.hexdigest(),
     }
 

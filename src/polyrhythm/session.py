@@ -23,7 +23,7 @@ from polyrhythm.evaluation import Evaluator, Metrics, averaged
 from polyrhythm.experiment import Experiment
 from polyrhythm.flops import Cost, count
 from polyrhythm.resuming import same_experiment, take_up
-from polyrhythm.runs.checkpoints import Keeper
+from polyrhythm.runs.keeping import Keeper
 from polyrhythm.runs.ledger import Ledger
 from polyrhythm.runs.recorder import Recorder, TakenUp
 from polyrhythm.runs.records import (
@@ -164,8 +164,8 @@ class _Session:
         self.clerks = [observer for observer in observers if isinstance(observer, HearsAnswers)]
         self.keepers = [observer for observer in observers if isinstance(observer, KeepsState)]
         self.engine = experiment.chosen.engine
-        self.initial = self.engine.initial()
-        self.origin = origin(experiment, self.initial) if start is not None or self.keepers else {}
+        self.initial = experiment.initial_model
+        self.origin = origin(experiment) if start is not None or self.keepers else {}
         if start is not None:
             check_origin(self.origin, start)
         self.evaluator = Evaluator(experiment, self.engine)
@@ -203,7 +203,10 @@ class _Session:
         self._started = time.perf_counter() - (0.0 if start is None else start.seconds)
 
     def go(self) -> str:
-        """The whole run; gives the reason why it ended."""
+        """The whole run, or the rest of it; gives the reason why it ended."""
+        if self.server is not None:
+            for keeper in self.keepers:
+                keeper.goes_on(self.server.version, self._state_dict)
         for number, moment in enumerate(self.driver.moments(self.start), start=self._events):
             before, self.server = self.server, moment.turn.state
             self._log(number, moment)

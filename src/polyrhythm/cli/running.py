@@ -17,7 +17,7 @@ from polyrhythm.errors import PolyrhythmError, RunFailed
 from polyrhythm.experiment import Experiment
 from polyrhythm.resuming import same_experiment, take_up
 from polyrhythm.runs import Run
-from polyrhythm.runs.checkpoints import Keeper
+from polyrhythm.runs.keeping import Keeper
 from polyrhythm.runs.progress import LiveProgress
 from polyrhythm.runs.recorder import Recorder
 from polyrhythm.runstate import CODEC

@@ -246,6 +246,9 @@ class HearsAnswers(Protocol):
 class KeepsState(Protocol):
     """An observer that may keep what a run needs to go on after its process was killed."""
 
+    def goes_on(self, version: int, model: ModelView) -> None:
+        """After `begin`: the run goes on from a version that was made before, with this model."""
+
     def at_rest(self, version: int, state: Callable[[], Any], *, before_last: bool) -> None:
         """A version is made, and nothing happens at the moment.
 
