@@ -28,6 +28,7 @@ from polyrhythm.runs.ledger import Ledger
 from polyrhythm.runs.recorder import Recorder, TakenUp
 from polyrhythm.runs.records import (
     AnswerRecord,
+    EventRecord,
     HearsAnswers,
     KeepsState,
     Observer,
@@ -42,7 +43,7 @@ from polyrhythm.runs.summary import Best, Summary, model_digest
 from polyrhythm.runstate import CODEC, RunState, check_origin, origin
 from polyrhythm.slots.mechanism import Model
 from polyrhythm.threads import one_thread, settled_memory
-from polyrhythm.wires import Assignment, Lost, Report
+from polyrhythm.wires import Arrived, Assignment, Lost, Report
 
 
 def run(
@@ -262,12 +263,16 @@ class _Session:
         return {**fields, "driver": self.crew.driver, "workers": self.crew.workers}
 
     def _log(self, number: int, moment: Moment) -> None:
-        """Tells whoever keeps them what the server asked of the roster in this event."""
+        """Tells whoever keeps it what the server heard, and what it asked of the roster then."""
+        if self.clerks and number:
+            record = _event(number, moment)
+            for clerk in self.clerks:
+                clerk.event(record)
         for place, answer in enumerate(moment.answers if self.clerks else ()):
             clients = None if answer.question == "all" else answer.clients
-            record = AnswerRecord(event=number, place=place, question=answer.question, clients=clients)
+            told = AnswerRecord(event=number, place=place, question=answer.question, clients=clients)
             for clerk in self.clerks:
-                clerk.answer(record)
+                clerk.answer(told)
 
     def _visit(self, moment: Moment, assignment: Assignment, report: Report, *, late: bool) -> VisitRecord:
         verdict, spent = moment.turn.verdict, moment.spent
@@ -333,6 +338,7 @@ class _Session:
             **self.ledger.totals(moment.time),
             note=released.note if released is not None else "",
             measures=self._measures(state),
+            digest=self._digest() if self.clerks and (look or self.experiment.recipe.regime != "local") else "",
         )
 
     def _measures(self, state: ServerState) -> dict[str, float]:
@@ -402,6 +408,14 @@ class _Session:
         samples = self.experiment.federation.train
         inputs, targets = samples.batch(torch.from_numpy(np.arange(min(2, len(samples)))))
         return count(self.engine.module, inputs, lambda outputs: self.experiment.aim.loss(outputs, targets))
+
+
+def _event(number: int, moment: Moment) -> EventRecord:
+    if moment.assignment is not None:
+        return EventRecord(event=number, kind="visit", number=moment.assignment.dispatch, time=moment.time)
+    if isinstance(moment.event, Arrived):
+        return EventRecord(event=number, kind="arrival", number=moment.event.client, time=moment.time)
+    return EventRecord(event=number, kind="timer", number=0, time=moment.time)
 
 
 def _manned(experiment: Experiment) -> tuple[Crew, Executor, tuple[str, ...]]:

@@ -199,7 +199,7 @@ def test_a_database_of_the_first_schema_is_read_and_taken_on(
     if upgraded:
         record(tmp_path, make_plan(name="new"))
         with closing(sqlite3.connect(tmp_path / FILE)) as now:
-            assert now.execute("PRAGMA user_version").fetchone() == (2,)
+            assert now.execute("PRAGMA user_version").fetchone() == (3,)
             assert now.execute("SELECT count(*) FROM answers").fetchone() == (0,)
     old = Run.open("old", tmp_path)
     assert old.history["test_accuracy"].tolist() == [0.1, 0.9]

@@ -17,7 +17,7 @@ from polyrhythm.runs.database import Cut, Writer
 from polyrhythm.runs.environment import library_versions, machine
 from polyrhythm.runs.files import safetensors_bytes, write_whole
 from polyrhythm.runs.keeping import Keeper
-from polyrhythm.runs.records import AnswerRecord, ModelView, Plan, RunStatus, VersionRecord, VisitRecord
+from polyrhythm.runs.records import AnswerRecord, EventRecord, ModelView, Plan, RunStatus, VersionRecord, VisitRecord
 from polyrhythm.runs.summary import Best
 from polyrhythm.settings import canonical_json
 
@@ -170,6 +170,10 @@ class Recorder:
 
     def visit(self, record: VisitRecord) -> None:
         """Keeps a visit."""
+        self._opened().add(record)
+
+    def event(self, record: EventRecord) -> None:
+        """Keeps what the server heard, and when."""
         self._opened().add(record)
 
     def answer(self, record: AnswerRecord) -> None:

@@ -158,6 +158,8 @@ class VersionRecord:
             accepted updates of client i: 1 if all took part equally often, 1 / N if one alone did; None before any.
         note: for example why the version changed nothing.
         measures: what mechanisms recorded.
+        digest: of the model, as in the summary; "" where nobody keeps it. Where clients keep models of their own it is
+            of all of them, and only of versions that were evaluated.
     """
 
     version: int
@@ -195,6 +197,7 @@ class VersionRecord:
     staleness_max: int | None = None
     note: str = ""
     measures: Mapping[str, float] = field(default_factory=dict)
+    digest: str = ""
 
 
 @final
@@ -213,6 +216,24 @@ class AnswerRecord:
     place: int
     question: str
     clients: tuple[int, ...] | None
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class EventRecord:
+    """One thing that the server heard. In order, they are all that a replay needs to know of the world.
+
+    Args:
+        event: its number in the run; the start is 0 and has no record.
+        kind: "visit" (a report, or the news that there will be none), "arrival" or "timer".
+        number: the dispatch number of the visit, the client that has come, or 0.
+        time: virtual seconds since the run began.
+    """
+
+    event: int
+    kind: Literal["visit", "arrival", "timer"]
+    number: int
+    time: float
 
 
 class Observer(Protocol):
@@ -236,10 +257,13 @@ class Observer(Protocol):
 
 @runtime_checkable
 class HearsAnswers(Protocol):
-    """An observer that is also told what the server asked of the roster."""
+    """An observer that is also told what the server heard, and what it asked of the roster."""
+
+    def event(self, record: EventRecord) -> None:
+        """The server heard something."""
 
     def answer(self, record: AnswerRecord) -> None:
-        """A question was answered."""
+        """A question was answered; after the event in which it was asked."""
 
 
 @runtime_checkable
