@@ -127,6 +127,7 @@ if TYPE_CHECKING:
     from polyrhythm.session import resume as resume
     from polyrhythm.session import run as run
     from polyrhythm.tasks import task as task
+    from polyrhythm.verifying import verify as verify
 
 _HOMES = {
     "polyrhythm.errors": "PolyrhythmError RunFailed UserError",
@@ -139,6 +140,7 @@ _HOMES = {
     "polyrhythm.runs": "Checkpoint Run compare",
     "polyrhythm.session": "resume run",
     "polyrhythm.tasks": "task",
+    "polyrhythm.verifying": "verify",
     "polyrhythm.papers": (
         "afl alt cc_fedadagrad cc_fedadam cc_fedams cc_fedavg cc_fedsgd cc_fedyogi ccfl centralised curriculum_fl "
         "fedadagrad fedadam fedams fedasync fedavg fedavgm fedbuff fedcl feddyn fednova fedprox fedyogi local_only "

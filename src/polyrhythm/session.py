@@ -28,6 +28,7 @@ from polyrhythm.runs.ledger import Ledger
 from polyrhythm.runs.recorder import Recorder, TakenUp
 from polyrhythm.runs.records import (
     AnswerRecord,
+    Enough,
     EventRecord,
     HearsAnswers,
     KeepsState,
@@ -134,7 +135,7 @@ def carry_out(
                 observer.begin(session.plan)
             reason = session.go()
             status = "finished"
-        except KeyboardInterrupt as stop:
+        except (KeyboardInterrupt, Enough) as stop:
             status, reason = "stopped", str(stop) or "Ctrl-C"
         except BaseException as error:
             reason = in_words(error)

@@ -154,13 +154,43 @@ def resume_run(
     rounds: Annotated[
         int | None, typer.Option("--rounds", min=1, help="Go on to so many versions, also if it has finished.")
     ] = None,
+    driver: Driver = None,
+    workers: Workers = None,
     out: Out = None,
     json: Json = False,
 ) -> None:
     """Go on with a run that was killed, stopped or failed, from its last checkpoint."""
     from polyrhythm.cli import resuming
 
-    resuming.resume_run(reference, out or "runs", rounds=rounds, as_json=json)
+    resuming.resume_run(reference, out or "runs", rounds=rounds, as_json=json, driver=driver, workers=workers)
+
+
+@app.command("verify")
+@guarded
+def verify_run(
+    reference: Run,
+    from_checkpoint: Annotated[
+        bool, typer.Option("--from-checkpoint", help="Begin at the newest checkpoint, and not anew.")
+    ] = False,
+    versions: Annotated[
+        int | None, typer.Option("--versions", min=1, help="How many versions to compare.  [default: all]")
+    ] = None,
+    driver: Driver = None,
+    workers: Workers = None,
+    out: Out = None,
+    json: Json = False,
+) -> None:
+    """Run a recorded run again and compare every version with its record, bit for bit."""
+    from polyrhythm.cli import verifying
+
+    verifying.verify_run(
+        reference,
+        out or "runs",
+        from_checkpoint=from_checkpoint,
+        versions=versions,
+        as_json=json,
+        **{"driver": driver, "workers": workers},
+    )
 
 
 @app.command("expert")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import typer
 
 from polyrhythm.cli.assembly import assemble
@@ -16,8 +18,8 @@ from polyrhythm.runs import Run
 _NOT_CONFIGURED = {"resolved", "computed_by"}  # which follows from the rest
 
 
-def resume_run(reference: str, out: str, *, rounds: int | None, as_json: bool) -> None:
-    """Goes on with a run.
+def resume_run(reference: str, out: str, *, rounds: int | None, as_json: bool, **changes: Any) -> None:
+    """Goes on with a run; `changes` may name another driver and its workers.
 
     Raises:
         UserError: there is no such run, or it cannot go on.
@@ -26,13 +28,18 @@ def resume_run(reference: str, out: str, *, rounds: int | None, as_json: bool) -
     """
     screen, run = Screen(stderr=as_json), Run.open(reference, out)
     with stopped_by_sigterm():
-        summary = run_one(experiment_of(run, rounds=rounds), out, screen, earlier=run, as_json=as_json)
+        summary = run_one(experiment_of(run, rounds=rounds, **changes), out, screen, earlier=run, as_json=as_json)
     if summary["status"] == "stopped":
         raise typer.Exit(INTERRUPTED)
 
 
-def experiment_of(run: Run, *, rounds: int | None = None) -> Experiment:
+def experiment_of(run: Run, *, rounds: int | None = None, **changes: Any) -> Experiment:
     """The experiment that a run is one of, with its engine and its driver; if need be with another number of rounds.
+
+    Args:
+        run: the run.
+        rounds: how many; None for as many as it was started with.
+        changes: to what decides no number: driver and workers; None to leave it.
 
     Raises:
         UserError: it was made in Python, or something that it needs is not there any more.
@@ -50,6 +57,8 @@ def experiment_of(run: Run, *, rounds: int | None = None) -> Experiment:
     # The engine that computed, whatever had been asked for and would be chosen today.
     written["engine"] = str(run.config["computed_by"]).partition(" ")[0]
     written |= {key: run.machine[key] for key in ("driver", "workers") if key in run.machine}
+    if given := {key: value for key, value in changes.items() if value is not None}:
+        written |= {"workers": None, **given}
     configuration = Configuration.model_validate({**written, "out": str(run.folder), "name": run.name})
     (experiment,) = assemble(configuration)
     return experiment

@@ -13,6 +13,11 @@ VisitStatus = Literal["trained", "measured", "skipped", "dropped", "late", "lost
 RunStatus = Literal["finished", "stopped", "failed"]
 """How a run ended: as planned, on Ctrl-C, or with an error."""
 
+
+class Enough(BaseException):
+    """An observer has seen all that it wanted: the run is stopped, as if by Ctrl-C."""
+
+
 ModelView = Callable[[], Mapping[str, "Tensor"]]
 """Gives a version's full state dict by name, as `nn.Module.load_state_dict` takes it; valid until the next version."""
 
