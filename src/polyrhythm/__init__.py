@@ -121,6 +121,7 @@ if TYPE_CHECKING:
     from polyrhythm.parts import variance_reduction as variance_reduction
     from polyrhythm.parts import when_all as when_all
     from polyrhythm.recipe import Recipe as Recipe
+    from polyrhythm.replaying import replay as replay
     from polyrhythm.runs import Checkpoint as Checkpoint
     from polyrhythm.runs import Run as Run
     from polyrhythm.runs import compare as compare
@@ -137,6 +138,7 @@ _HOMES = {
     "polyrhythm.expert": "train_expert",
     "polyrhythm.fleet": "Fleet",
     "polyrhythm.recipe": "Recipe",
+    "polyrhythm.replaying": "replay",
     "polyrhythm.runs": "Checkpoint Run compare",
     "polyrhythm.session": "resume run",
     "polyrhythm.tasks": "task",

@@ -20,6 +20,7 @@ from polyrhythm.runs.ledger import Ledger
 from polyrhythm.runs.recorder import Kept
 from polyrhythm.runs.records import VersionRecord
 from polyrhythm.runs.summary import Best, Summary, model_digest
+from polyrhythm.runs.updates import Start
 from polyrhythm.slots.mechanism import Model
 from polyrhythm.wires import Arrived, Assignment, Report, Timer
 
@@ -51,10 +52,10 @@ class RunState:
 CODEC = Codec(
     (
         *(RunState, DriverState, ServerState, Flight, Record, Agenda, Underway, Assignment, Report, Arrived, Timer),
-        *(Memory, ClientState, Model, Remembered, Load, Spent, Ledger, Summary, Best, VersionRecord, Kept),
+        *(Memory, ClientState, Model, Remembered, Load, Spent, Ledger, Summary, Best, VersionRecord, Kept, Start),
     )
 )
-"""Knows every class that a checkpoint may hold."""
+"""Knows every class that a checkpoint or a log of updates may hold."""
 
 
 def origin(experiment: Experiment) -> dict[str, str]:

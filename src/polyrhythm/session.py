@@ -41,6 +41,7 @@ from polyrhythm.runs.records import (
 )
 from polyrhythm.runs.run import Run
 from polyrhythm.runs.summary import Best, Summary, model_digest
+from polyrhythm.runs.updates import START, KeepsReports, Start, UpdateLog
 from polyrhythm.runstate import CODEC, RunState, check_origin, origin
 from polyrhythm.slots.mechanism import Model
 from polyrhythm.threads import one_thread, settled_memory
@@ -53,6 +54,7 @@ def run(
     out: Path | str = "runs",
     observers: Sequence[Observer] = (),
     resume: Literal["auto", "never"] = "never",
+    log_updates: bool = False,
 ) -> Run:
     """Carries out an experiment and keeps its record.
 
@@ -64,6 +66,7 @@ def run(
         observers: whoever else wants to know how it goes.
         resume: "auto" goes on with the newest run of the same experiment in that folder, or gives it if it has
             finished; if there is none, or with "never", a new one begins.
+        log_updates: also keep every report, as large as the model, so that the server's part can be replayed alone.
 
     Returns:
         The recorded run.
@@ -75,7 +78,8 @@ def run(
     earlier = same_experiment(experiment, out) if resume == "auto" else None
     if earlier is not None and earlier.status == "finished":
         return earlier
-    return _recorded(experiment, out, observers, None if earlier is None else take_up(earlier, experiment))
+    taken_up = None if earlier is None else take_up(earlier, experiment)
+    return _recorded(experiment, out, observers, taken_up, log_updates=log_updates)
 
 
 def resume(
@@ -104,10 +108,27 @@ def resume(
     return _recorded(experiment, earlier.folder, observers, take_up(earlier, experiment))
 
 
-def _recorded(experiment: Experiment, out: Path | str, observers: Sequence[Observer], taken_up: TakenUp | None) -> Run:
-    recorder = Recorder(out, keeper=Keeper(experiment.checkpoint, CODEC), taken_up=taken_up)
-    carry_out(experiment, [recorder, *observers], start=None if taken_up is None else taken_up.start)
+def _recorded(
+    experiment: Experiment,
+    out: Path | str,
+    observers: Sequence[Observer],
+    taken_up: TakenUp | None,
+    *,
+    log_updates: bool = False,
+) -> Run:
+    recorder, *others = recording(experiment, out, taken_up, log_updates=log_updates)
+    carry_out(experiment, [recorder, *others, *observers], start=None if taken_up is None else taken_up.start)
     return Run.open(recorder.run_id, out)
+
+
+def recording(
+    experiment: Experiment, out: Path | str, taken_up: TakenUp | None = None, *, log_updates: bool = False
+) -> tuple[Recorder, *tuple[Observer, ...]]:
+    """Those who keep the record of a run; the first of them knows its id. A log of updates is gone on with."""
+    recorder = Recorder(out, keeper=Keeper(experiment.checkpoint, CODEC), taken_up=taken_up)
+    if log_updates or (taken_up is not None and (Path(out) / taken_up.run_id / START).exists()):
+        return recorder, UpdateLog(lambda: recorder.path, CODEC)
+    return (recorder,)
 
 
 def carry_out(
@@ -209,6 +230,9 @@ class _Session:
         if self.server is not None:
             for keeper in self.keepers:
                 keeper.goes_on(self.server.version, self._state_dict)
+        loggers = [observer for observer in self.observers if isinstance(observer, KeepsReports)]
+        for logger in loggers:
+            logger.started(self._begin())
         for number, moment in enumerate(self.driver.moments(self.start), start=self._events):
             before, self.server = self.server, moment.turn.state
             self._log(number, moment)
@@ -218,6 +242,9 @@ class _Session:
                 silent = moment.report.substitute == "silence"
                 self._silent += silent
                 self.ledger.heard(record, counts=record.status in ("trained", "skipped") and not silent)
+                if not isinstance(moment.event, Lost):
+                    for logger in loggers:
+                        logger.report(moment.report)
                 for observer in self.observers:
                     observer.visit(record)
             if number == 0 or moment.turn.released is not None:
@@ -236,6 +263,17 @@ class _Session:
             if number == 0 or moment.turn.released is not None:
                 self._rest(self.server.version)
         return "all rounds made"
+
+    def _begin(self) -> Start:
+        experiment = self.experiment
+        return Start(
+            initial=self.initial,
+            population=experiment.setup.population,
+            clients=tuple(experiment.eligible().tolist()),
+            shape=tuple(experiment.federation.train.shape),
+            outputs=experiment.federation.outputs,
+            task=experiment.federation.task,
+        )
 
     def _rest(self, version: int) -> None:
         """Lets those keep the state who do, in any case where the run may later go on to more versions than planned."""

@@ -116,6 +116,9 @@ def run(
         Literal["auto", "never"],
         typer.Option("--resume", help="auto: go on with the newest run of the same experiment, if there is one."),
     ] = "never",
+    log_updates: Annotated[
+        bool, typer.Option("--log-updates", help="Also keep what every client sent, for `polyrhythm replay`.")
+    ] = False,
     json: Json = False,
 ) -> None:
     """Run an experiment and keep its record. EXPERIMENT is a file in TOML; options win over it."""
@@ -144,7 +147,8 @@ def run(
         "out": out,
         "name": name,
     }
-    run_all(configure(experiment, options, settings or []), as_json=json, resume=resume == "auto")
+    configuration = configure(experiment, options, settings or [])
+    run_all(configuration, as_json=json, resume=resume == "auto", log_updates=log_updates)
 
 
 @app.command("resume")
@@ -191,6 +195,25 @@ def verify_run(
         as_json=json,
         **{"driver": driver, "workers": workers},
     )
+
+
+@app.command("replay")
+@guarded
+def replay_run(
+    reference: Run,
+    from_updates: Annotated[
+        bool, typer.Option("--from-updates", help="The server alone, from what clients sent; no data are needed.")
+    ] = False,
+    driver: Driver = None,
+    workers: Workers = None,
+    out: Out = None,
+    json: Json = False,
+) -> None:
+    """Take a recorded run's events in their order, and compare every version's model with its record, bit for bit."""
+    from polyrhythm.cli import verifying
+
+    changes = {"driver": driver, "workers": workers}
+    verifying.replay_run(reference, out or "runs", from_updates=from_updates, as_json=json, **changes)
 
 
 @app.command("expert")

@@ -34,7 +34,17 @@ def resume_run(reference: str, out: str, *, rounds: int | None, as_json: bool, *
 
 
 def experiment_of(run: Run, *, rounds: int | None = None, **changes: Any) -> Experiment:
-    """The experiment that a run is one of, with its engine and its driver; if need be with another number of rounds.
+    """The experiment that a run is one of; the arguments are those of `configuration_of`.
+
+    Raises:
+        UserError: it was made in Python, or something that it needs is not there any more.
+    """
+    (experiment,) = assemble(configuration_of(run, rounds=rounds, **changes))
+    return experiment
+
+
+def configuration_of(run: Run, *, rounds: int | None = None, **changes: Any) -> Configuration:
+    """A run's experiment as it was written, with the engine and the driver that it had.
 
     Args:
         run: the run.
@@ -42,7 +52,7 @@ def experiment_of(run: Run, *, rounds: int | None = None, **changes: Any) -> Exp
         changes: to what decides no number: driver and workers; None to leave it.
 
     Raises:
-        UserError: it was made in Python, or something that it needs is not there any more.
+        UserError: it was made in Python.
     """
     written = {key: value for key, value in run.config.items() if key not in _NOT_CONFIGURED}
     if "resolved" not in run.config:
@@ -50,7 +60,7 @@ def experiment_of(run: Run, *, rounds: int | None = None, **changes: Any) -> Exp
             f"{run.id} was started from Python",
             expected="a run that `polyrhythm run` has started",
             why="its record describes its experiment, but cannot make its model and data",
-            fix="pr.resume(experiment, run), with the experiment that it was started with",
+            fix="use pr.resume(experiment, run), pr.verify or pr.replay, with the experiment that it was started with",
         )
     if rounds is not None:
         written["rounds"] = rounds
@@ -59,6 +69,4 @@ def experiment_of(run: Run, *, rounds: int | None = None, **changes: Any) -> Exp
     written |= {key: run.machine[key] for key in ("driver", "workers") if key in run.machine}
     if given := {key: value for key, value in changes.items() if value is not None}:
         written |= {"workers": None, **given}
-    configuration = Configuration.model_validate({**written, "out": str(run.folder), "name": run.name})
-    (experiment,) = assemble(configuration)
-    return experiment
+    return Configuration.model_validate({**written, "out": str(run.folder), "name": run.name})

@@ -212,7 +212,7 @@ class InlineDriver:
 
     def _send(self, turn: Turn, now: float, ended: int | None = None) -> None:
         agenda = self._agenda
-        for assignment, report in zip(turn.assignments, self._reports(turn.assignments), strict=True):
+        for assignment, report in zip(turn.assignments, self.carry_out(turn.assignments), strict=True):
             load = self.meter.load(assignment, report)
             fate = self.world.undertake(assignment.dispatch, assignment.client, load, now)
             report = report.heard(after=fate.time - now, at=fate.time)
@@ -245,7 +245,7 @@ class InlineDriver:
             agenda.expected = time
             self._expect(time, client)
 
-    def _reports(self, assignments: Sequence[Assignment]) -> Iterable[Report]:
+    def carry_out(self, assignments: Sequence[Assignment]) -> Iterable[Report]:
         """Carries out the visits of a turn; what clients remember of it stays here."""
         if self._stand_in is not None:
             return map(self._stand_in, assignments)

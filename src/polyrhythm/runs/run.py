@@ -100,6 +100,11 @@ class Run:
         return str(self._row["run_id"])
 
     @property
+    def number(self) -> int:
+        """Its number in the database of its folder."""
+        return int(self._row["number"])
+
+    @property
     def name(self) -> str:
         """What the user called it."""
         return str(self._row["name"])
