@@ -78,8 +78,8 @@ def test_another_version_of_a_library_explains_a_difference(tmp_path: Path, monk
     monkeypatch.setattr(environment, "library_versions", lambda: {**known, "torch": "9.9"})
     verdict = pr.verify(run, trial(seed=1))
     assert verdict.differs_at == 0
-    assert verdict.explained_by == (f"torch {known['torch']} there, 9.9 here",)
-    assert "explained by: torch" in str(verdict)
+    assert verdict.explained_by == ("seed was 0 and is 1", f"torch {known['torch']} there, 9.9 here")
+    assert "explained by: seed was 0 and is 1; torch" in str(verdict)
     assert pr.verify(run, trial()).explained_by == ()
 
 

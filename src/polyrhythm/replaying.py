@@ -166,20 +166,24 @@ def _compared(run: Run, side: ServerSide, visits: Visits, explained_by: tuple[st
     log, roster = _log(run), LoggedRoster(side.setup.population, side.clients, _answers(run))
     digests = {row["version"]: row["digest"] for row in run.versions if row["digest"]}
     differs_at: int | None = None
+    differs_in: tuple[str, ...] = ()
     compared: list[int] = []
     for turn in _until_it_failed(run, log, side, roster, visits):
         version = turn.state.version
         if version in digests and (version == 0 or turn.released is not None) and version not in compared:
             compared.append(version)
             if _digest(side, turn) != digests[version]:
-                differs_at = version
+                differs_at, differs_in = version, ("digest",)
                 break
+    missing = sorted(digests.keys() - set(compared))
+    if differs_at is None and missing:
+        differs_at, differs_in = missing[0], ("that it is not made",)
     return Verdict(
         run_id=run.id,
         first=0,
         last=max(compared, default=-1),
         differs_at=differs_at,
-        differs_in=() if differs_at is None else ("digest",),
+        differs_in=differs_in,
         explained_by=() if differs_at is None else explained_by,
     )
 

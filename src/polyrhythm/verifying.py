@@ -10,6 +10,7 @@ from typing import Any, final
 
 from polyrhythm.errors import UserError
 from polyrhythm.experiment import Experiment
+from polyrhythm.resuming import other_settings
 from polyrhythm.runs.environment import differences
 from polyrhythm.runs.keeping import newest
 from polyrhythm.runs.plain import to_json
@@ -108,10 +109,10 @@ def verify(run: Run, experiment: Experiment, *, from_checkpoint: bool = False, v
 
 
 def explanations(run: Run, experiment: Experiment) -> tuple[str, ...]:
-    """What computes otherwise here than where the run was recorded, in words."""
-    found = differences(run.libraries, run.machine)
+    """What is another experiment, or computes otherwise, here than where the run was recorded; in words."""
+    found = [*other_settings(run, experiment), *differences(run.libraries, run.machine)]
     there, here = run.config.get("computed_by", ""), experiment.chosen.name
-    if there and there != here:
+    if there != here and there.partition(" ")[0] == here.partition(" ")[0]:
         found.append(f"local steps computed by {there} there, by {here} here")
     return tuple(found)
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from polyrhythm.cli import names
 from polyrhythm.runs.database import FILE
 from terminal import Command
 
@@ -52,3 +53,25 @@ def test_the_papers_recipes_are_verified(polyrhythm: Command, tmp_path: Path, re
     method = RECIPES.get(recipe, recipe)
     assert polyrhythm("run", "--method", method, "--rounds", "10", "--name", "mine", *out).code == 0
     assert "11 versions, 0 to 10, all equal" in polyrhythm("verify", "mine", *out).out
+
+
+def test_a_run_is_replayed(polyrhythm: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    out = ("--out", str(tmp_path))
+    polyrhythm(*RUN, "--log-updates", "--fleet", "tiers", "--method", "ccfl | rolling | buffer(size=2)", *out)
+    found = polyrhythm("replay", "mine", *out)
+    assert (found.code, found.out.count("all equal")) == (0, 1)
+
+    def no_data(name: str) -> None:
+        raise AssertionError("data were read")
+
+    monkeypatch.setattr(names, "source", no_data)
+    found = polyrhythm("replay", "mine", "--from-updates", "--json", *out)
+    assert (found.code, json.loads(found.out)["last"]) == (0, 4)
+
+
+def test_a_run_without_updates_cannot_be_replayed_from_them(polyrhythm: Command, tmp_path: Path) -> None:
+    out = ("--out", str(tmp_path))
+    polyrhythm(*RUN, *out)
+    found = polyrhythm("replay", "mine", "--from-updates", *out)
+    assert found.code == 2
+    assert "--log-updates" in found.err
