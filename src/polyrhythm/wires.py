@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol, final
+from typing import Any, Literal, NamedTuple, Protocol, final
 
 import numpy as np
 from torch import Tensor
@@ -20,6 +20,39 @@ Kind = Literal["train", "measure"]
 
 Substitute = Literal["", "movement", "model", "silence"]
 """What a client sent instead of training: its last movement, its last local model, or nothing; "" if it trained."""
+
+FaultKind = Literal[
+    "away",
+    "battery",
+    "crash",
+    "dropout",
+    "lost",
+    "transit",
+    "duplicate",
+    "not_asked",
+    "other_version",
+    "damaged",
+    "dtype",
+    "late",
+    "missing",
+    "no_step",
+    "not_finite",
+    "recipe",
+    "samples",
+    "shape",
+    "too_far",
+    "outlier",
+]
+"""What can go wrong with a visit, as it is counted: it was lost; its report was ignored, as nobody waits for it; it was
+refused; or it was accepted and is only talked about."""
+
+
+@final
+class Fault(NamedTuple):
+    """One thing that went wrong, in words."""
+
+    kind: FaultKind
+    words: str
 
 
 @final
@@ -82,6 +115,8 @@ class Report:
         extras: what each mechanism sends up, by key.
         measures: named numbers for the record, and the results of a measuring visit.
         packed: bytes of the update on the wire, if it travels compressed; None if it does not.
+        checksum: of everything that is large in it, as it was sent off (`polyrhythm.core.acceptance.checksum`); None
+            where the way is safe.
         duration: seconds from dispatch to arrival; the driver fills it in.
         time: when it was heard, in seconds since the run began; likewise.
     """
@@ -109,6 +144,7 @@ class Report:
     extras: Mapping[str, State] = field(default_factory=dict)
     measures: Mapping[str, float] = field(default_factory=dict)
     packed: int | None = None
+    checksum: int | None = None
     duration: float = 0.0
     time: float = 0.0
 
@@ -125,11 +161,12 @@ class Report:
 @final
 @dataclass(frozen=True, kw_only=True)
 class Lost:
-    """An assignment that will never be answered, why, and when that was known."""
+    """An assignment that will never be answered, why, when that was known, and as what it counts."""
 
     dispatch: int
     reason: str
     time: float = 0.0
+    fault: FaultKind = "lost"
 
 
 @final
