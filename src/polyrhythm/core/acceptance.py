@@ -3,8 +3,8 @@
 Three rules, in this order:
 
 - An answer that nobody waits for is **ignored**: it changes nothing, and whoever was asked is still waited for.
-- An answer that is wrong is **refused**: the visit is over as if it had been lost, and the client goes on from the state
-  of its last accepted visit.
+- An answer that is wrong is **refused**: the visit is over as if it had been lost, and the client goes on from the
+  state of its last accepted visit.
 - All others are accepted, however long the update is: how much one client may do is the release's business.
 
 Each has a kind, under which a run counts it.

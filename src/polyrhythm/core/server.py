@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TypeVar, final
 
-import torch
 from immutables import Map
 from torch import Tensor
 

@@ -265,8 +265,8 @@ class OverSelect(Around):
 class MinReports(Around):
     """A version needs so many updates: the server waits for them, and skips the version if they cannot come.
 
-    count = 1 changes nothing. A version skipped has spent its clients' work, and its note says so; what its reports said
-    of their clients (control variates, duals, movements) is kept at both ends. No state.
+    count = 1 changes nothing. A version skipped has spent its clients' work, and its note says so; what its reports
+    said of their clients (control variates, duals, movements) is kept at both ends. No state.
 
     Args:
         count: updates without which there is no step.
