@@ -125,8 +125,10 @@ if TYPE_CHECKING:
     from polyrhythm.parts import variance_reduction as variance_reduction
     from polyrhythm.parts import when_all as when_all
     from polyrhythm.recipe import Recipe as Recipe
+    from polyrhythm.runs import Checkpoint as Checkpoint
     from polyrhythm.runs import Run as Run
     from polyrhythm.runs import compare as compare
+    from polyrhythm.session import resume as resume
     from polyrhythm.session import run as run
     from polyrhythm.tasks import task as task
 
@@ -138,8 +140,8 @@ _HOMES = {
     "polyrhythm.expert": "train_expert",
     "polyrhythm.fleet": "Fleet",
     "polyrhythm.recipe": "Recipe",
-    "polyrhythm.runs": "Run compare",
-    "polyrhythm.session": "run",
+    "polyrhythm.runs": "Checkpoint Run compare",
+    "polyrhythm.session": "resume run",
     "polyrhythm.tasks": "task",
     "polyrhythm.papers": (
         "afl alt cc_fedadagrad cc_fedadam cc_fedams cc_fedavg cc_fedsgd cc_fedyogi ccfl centralised curriculum_fl "

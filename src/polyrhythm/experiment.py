@@ -30,6 +30,7 @@ from polyrhythm.models.probing import output_shape
 from polyrhythm.models.representation import locate
 from polyrhythm.models.weights import load_weights
 from polyrhythm.recipe import Recipe
+from polyrhythm.runs.checkpoints import Checkpoint
 from polyrhythm.settings import Count, NonNegative, Settings
 from polyrhythm.slots.mechanism import Setup
 from polyrhythm.slots.order import Curriculum
@@ -112,6 +113,7 @@ class Experiment:
         workers: how many at once; None for as many as there are processors. Two or more ask for workers by themselves.
         engine: what computes local steps: "torch"; "native", which is C++, where it can; or "auto", native by a fixed
             rule (`polyrhythm.engines.choosing`). What cannot be native is torch.
+        checkpoint: how often it writes down what it needs to go on after its process was killed. Changes no number.
         name: what you call the run.
         config: the experiment as it was written, for the record; made from the parts if None.
 
@@ -133,6 +135,7 @@ class Experiment:
     driver: crews.Asked = "auto"
     workers: int | None = None
     engine: Asked = "torch"
+    checkpoint: Checkpoint = field(default_factory=Checkpoint)
     name: str = ""
     config: Mapping[str, Any] | None = None
 
@@ -385,7 +388,7 @@ def _name_of(model: Builder | nn.Module) -> str:
 def _check_kinds(experiment: Experiment) -> None:
     kinds: dict[str, type] = {
         **{"federation": Federation, "recipe": Recipe, "task": Task},
-        **{"fleet": Fleet, "until": Until, "evaluation": Evaluation},
+        **{"fleet": Fleet, "until": Until, "evaluation": Evaluation, "checkpoint": Checkpoint},
     }
     for name, kind in kinds.items():
         value = getattr(experiment, name)
@@ -405,6 +408,7 @@ _EXAMPLES = {
     "fleet": "pr.Fleet(devices=pr.fleet.Tiers())",
     "until": "pr.Until(accuracy=0.9)",
     "evaluation": "pr.Evaluation(every=5)",
+    "checkpoint": "pr.Checkpoint(every=10)",
 }
 
 

@@ -7,7 +7,7 @@ import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, final
+from typing import Any, Literal, final
 
 import numpy as np
 import torch
@@ -22,11 +22,14 @@ from polyrhythm.errors import PolyrhythmError, UserError
 from polyrhythm.evaluation import Evaluator, Metrics, averaged
 from polyrhythm.experiment import Experiment
 from polyrhythm.flops import Cost, count
+from polyrhythm.resuming import same_experiment, take_up
+from polyrhythm.runs.checkpoints import Keeper
 from polyrhythm.runs.ledger import Ledger
-from polyrhythm.runs.recorder import Recorder
+from polyrhythm.runs.recorder import Recorder, TakenUp
 from polyrhythm.runs.records import (
     AnswerRecord,
     HearsAnswers,
+    KeepsState,
     Observer,
     Plan,
     RunStatus,
@@ -35,13 +38,20 @@ from polyrhythm.runs.records import (
     VisitStatus,
 )
 from polyrhythm.runs.run import Run
-from polyrhythm.runs.summary import Summary, model_digest
+from polyrhythm.runs.summary import Best, Summary, model_digest
+from polyrhythm.runstate import CODEC, RunState, check_origin, origin
 from polyrhythm.slots.mechanism import Model
 from polyrhythm.threads import one_thread, settled_memory
 from polyrhythm.wires import Assignment, Lost, Report
 
 
-def run(experiment: Experiment, *, out: Path | str = "runs", observers: Sequence[Observer] = ()) -> Run:
+def run(
+    experiment: Experiment,
+    *,
+    out: Path | str = "runs",
+    observers: Sequence[Observer] = (),
+    resume: Literal["auto", "never"] = "never",
+) -> Run:
     """Carries out an experiment and keeps its record.
 
     Ctrl-C stops it at the next step and keeps what there is.
@@ -50,6 +60,8 @@ def run(experiment: Experiment, *, out: Path | str = "runs", observers: Sequence
         experiment: what to do.
         out: the folder of the record, shared by any number of runs.
         observers: whoever else wants to know how it goes.
+        resume: "auto" goes on with the newest run of the same experiment in that folder, or gives it if it has
+            finished; if there is none, or with "never", a new one begins.
 
     Returns:
         The recorded run.
@@ -58,20 +70,60 @@ def run(experiment: Experiment, *, out: Path | str = "runs", observers: Sequence
         UserError: something is wrong that can be known before the first round.
         RunFailed: the run could not go on; what it had is recorded.
     """
-    recorder = Recorder(out)
-    carry_out(experiment, [recorder, *observers])
+    earlier = same_experiment(experiment, out) if resume == "auto" else None
+    if earlier is not None and earlier.status == "finished":
+        return earlier
+    return _recorded(experiment, out, observers, None if earlier is None else take_up(earlier, experiment))
+
+
+def resume(
+    experiment: Experiment, run: Run | str, *, out: Path | str = "runs", observers: Sequence[Observer] = ()
+) -> Run:
+    """Goes on with a run that was killed, stopped or failed, from its last checkpoint.
+
+    Its weights, history and costs are those of a run that nothing has happened to, bit for bit. With more `rounds` in
+    the experiment than before, a finished run goes on, too.
+
+    Args:
+        experiment: the same one.
+        run: the run, its id, its name, or a unique beginning of its id.
+        out: the folder of its record.
+        observers: whoever else wants to know how it goes.
+
+    Returns:
+        The recorded run.
+
+    Raises:
+        UserError: another experiment, a run that has finished or is going on, or more rounds where a part of the recipe
+            reads their number.
+        RunFailed: the run could not go on; what it had is recorded.
+    """
+    earlier = run if isinstance(run, Run) else Run.open(run, out)
+    return _recorded(experiment, earlier.folder, observers, take_up(earlier, experiment))
+
+
+def _recorded(experiment: Experiment, out: Path | str, observers: Sequence[Observer], taken_up: TakenUp | None) -> Run:
+    recorder = Recorder(out, keeper=Keeper(experiment.checkpoint, CODEC), taken_up=taken_up)
+    carry_out(experiment, [recorder, *observers], start=None if taken_up is None else taken_up.start)
     return Run.open(recorder.run_id, out)
 
 
-def carry_out(experiment: Experiment, observers: Sequence[Observer]) -> dict[str, Any]:
+def carry_out(
+    experiment: Experiment, observers: Sequence[Observer], *, start: RunState | None = None
+) -> dict[str, Any]:
     """Carries out an experiment and gives its summary; keeping a record is the observers' business.
+
+    Args:
+        experiment: what to do.
+        observers: whoever wants to know how it goes.
+        start: where an earlier run of the same experiment stood, to go on from there.
 
     Raises:
         UserError: something is wrong that can be known before the first round.
         RunFailed: the run could not go on.
     """
     with one_thread(), settled_memory():
-        session = _Session(experiment, observers)
+        session = _Session(experiment, observers, start)
         status: RunStatus = "failed"
         reason = ""
         begun: list[Observer] = []
@@ -107,11 +159,15 @@ def in_words(error: BaseException) -> str:
 class _Session:
     """One run in progress."""
 
-    def __init__(self, experiment: Experiment, observers: Sequence[Observer]) -> None:
+    def __init__(self, experiment: Experiment, observers: Sequence[Observer], start: RunState | None) -> None:
         self.experiment, self.observers = experiment, observers
         self.clerks = [observer for observer in observers if isinstance(observer, HearsAnswers)]
+        self.keepers = [observer for observer in observers if isinstance(observer, KeepsState)]
         self.engine = experiment.chosen.engine
         self.initial = self.engine.initial()
+        self.origin = origin(experiment, self.initial) if start is not None or self.keepers else {}
+        if start is not None:
+            check_origin(self.origin, start)
         self.evaluator = Evaluator(experiment, self.engine)
         self.world = experiment.world()
         self.crew, self.executor, about = _manned(experiment)
@@ -135,16 +191,20 @@ class _Session:
             headline=experiment.aim.headline,
             parameters=self.engine.layout.parameters,
             clients=experiment.federation.clients,
+            driver=self.crew.driver,
+            workers=self.crew.workers,
         )
-        self.ledger = Ledger(len(experiment.eligible()))
-        self.server: ServerState | None = None
-        self._silent = 0  # clients that said so since the last version
-        self._summary = Summary(self.plan)
-        self._started = time.perf_counter()
+        self.start = self.initial if start is None else start.driver
+        self.server = None if start is None else start.driver.server
+        self.ledger = Ledger(len(experiment.eligible())) if start is None else start.ledger
+        self._events = 0 if start is None else start.events
+        self._silent = 0 if start is None else start.silent  # clients that said so since the last version
+        self._summary = Summary(Best(self.plan.headline)) if start is None else start.summary
+        self._started = time.perf_counter() - (0.0 if start is None else start.seconds)
 
     def go(self) -> str:
         """The whole run; gives the reason why it ended."""
-        for number, moment in enumerate(self.driver.moments(self.initial)):
+        for number, moment in enumerate(self.driver.moments(self.start), start=self._events):
             before, self.server = self.server, moment.turn.state
             self._log(number, moment)
             if moment.report is not None and moment.assignment is not None:
@@ -167,11 +227,35 @@ class _Session:
                 if reason:
                     return reason
             self.ledger.sent((a.client for a in moment.turn.assignments), moment.time)
+            self._events = number + 1
+            if number == 0 or moment.turn.released is not None:
+                self._rest(self.server.version)
         return "all rounds made"
+
+    def _rest(self, version: int) -> None:
+        """Lets those keep the state who do, in any case where the run may later go on to more versions than planned."""
+        extends = "horizon" not in self.experiment.recipe.needs()
+        for keeper in self.keepers:
+            keeper.at_rest(version, self.state, before_last=extends and version + 1 == self.experiment.rounds)
+
+    def state(self) -> RunState:
+        """All that the run is between two events."""
+        return RunState(
+            driver=self.driver.state(),
+            events=self._events,
+            silent=self._silent,
+            ledger=self.ledger,
+            summary=self._summary,
+            seconds=self._wall(),
+            origin=self.origin,
+        )
+
+    def _wall(self) -> float:
+        return time.perf_counter() - self._started
 
     def summary(self) -> dict[str, Any]:
         """The summary so far."""
-        fields = self._summary.fields(digest=self._digest(), wall_seconds=time.perf_counter() - self._started)
+        fields = self._summary.fields(digest=self._digest(), wall_seconds=self._wall())
         return {**fields, "driver": self.crew.driver, "workers": self.crew.workers}
 
     def _log(self, number: int, moment: Moment) -> None:
@@ -230,7 +314,7 @@ class _Session:
         return VersionRecord(
             version=state.version,
             time=moment.time,
-            wall=time.perf_counter() - self._started,
+            wall=self._wall(),
             cohort=len(reports) + len(refused) + self._silent,
             accepted=len(reports),
             dropped=len(refused),

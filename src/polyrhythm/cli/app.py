@@ -22,6 +22,7 @@ fleet_app = typer.Typer(help="Fleets: show what one is like.", rich_markup_mode=
 app.add_typer(fleet_app, name="fleet")
 
 Out = Annotated[str | None, typer.Option("--out", help="Folder of the record.  [default: runs]", show_default=False)]
+Run = Annotated[str, typer.Argument(metavar="RUN", help="A run's id, its beginning, or its name.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one line of JSON instead.")]
 Data = Annotated[str | None, typer.Option("--data", help="Data set, see `polyrhythm data`.  [default: digits]")]
 Clients = Annotated[int | None, typer.Option("--clients", help="How many clients.  [default: 20]")]
@@ -111,6 +112,10 @@ def run(
     ] = None,
     out: Out = None,
     name: Annotated[str | None, typer.Option("--name", help="What you call the run.")] = None,
+    resume: Annotated[
+        Literal["auto", "never"],
+        typer.Option("--resume", help="auto: go on with the newest run of the same experiment, if there is one."),
+    ] = "never",
     json: Json = False,
 ) -> None:
     """Run an experiment and keep its record. EXPERIMENT is a file in TOML; options win over it."""
@@ -139,7 +144,23 @@ def run(
         "out": out,
         "name": name,
     }
-    run_all(configure(experiment, options, settings or []), as_json=json)
+    run_all(configure(experiment, options, settings or []), as_json=json, resume=resume == "auto")
+
+
+@app.command("resume")
+@guarded
+def resume_run(
+    reference: Run,
+    rounds: Annotated[
+        int | None, typer.Option("--rounds", min=1, help="Go on to so many versions, also if it has finished.")
+    ] = None,
+    out: Out = None,
+    json: Json = False,
+) -> None:
+    """Go on with a run that was killed, stopped or failed, from its last checkpoint."""
+    from polyrhythm.cli import resuming
+
+    resuming.resume_run(reference, out or "runs", rounds=rounds, as_json=json)
 
 
 @app.command("expert")
@@ -170,7 +191,7 @@ def train_expert(
 @app.command()
 @guarded
 def show(
-    reference: Annotated[str, typer.Argument(metavar="RUN", help="A run's id, its beginning, or its name.")],
+    reference: Run,
     to: To = None,
     on: Set = "test",
     out: Out = None,

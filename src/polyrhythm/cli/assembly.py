@@ -12,6 +12,7 @@ from polyrhythm.cli.configuration import Configuration
 from polyrhythm.data import Collection, Federation, federate
 from polyrhythm.difficulty import expert_about, foreign, sample_difficulty
 from polyrhythm.experiment import Evaluation, Experiment, Until
+from polyrhythm.runs import Checkpoint
 
 
 def assemble(configuration: Configuration) -> Iterator[Experiment]:
@@ -34,6 +35,7 @@ def assemble(configuration: Configuration) -> Iterator[Experiment]:
             rounds=configuration.rounds,
             until=Until(**configuration.until.model_dump()),
             seed=seed,
+            checkpoint=Checkpoint(**configuration.checkpoint.model_dump()),
             evaluation=Evaluation(**configuration.evaluation.model_dump()),
             initial=configuration.init,
             expert=expert,

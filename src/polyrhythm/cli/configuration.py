@@ -47,6 +47,15 @@ class EvaluationSettings(BaseModel):
 
 
 @final
+class CheckpointSettings(BaseModel):
+    """How often a run writes down what it needs to go on."""
+
+    model_config = _STRICT
+    every: Positive | Text = "5 min"
+    keep: Positive = 2
+
+
+@final
 class Configuration(BaseModel):
     """Everything that an experiment file may say. Each key is also an option of `polyrhythm run`."""
 
@@ -70,6 +79,7 @@ class Configuration(BaseModel):
     workers: Positive | None = None
     engine: Literal["auto", "torch", "native"] = "torch"
     evaluation: EvaluationSettings = Field(default_factory=EvaluationSettings)
+    checkpoint: CheckpointSettings = Field(default_factory=CheckpointSettings)
     name: Annotated[str, MaxLen(200)] = ""
     out: Text = "runs"
 
@@ -88,7 +98,7 @@ class Configuration(BaseModel):
 
     def plain(self) -> dict[str, Any]:
         """As plain data, without what decides no number: who computes, where it is kept, what it is called."""
-        return self.model_dump(mode="json", exclude={"driver", "workers", "out", "name", "seeds"})
+        return self.model_dump(mode="json", exclude={"driver", "workers", "checkpoint", "out", "name", "seeds"})
 
 
 def _innermost(partition: Call) -> str:
@@ -129,6 +139,9 @@ TAKES = {
     "evaluation.every": _POSITIVE,
     "evaluation.train_samples": _WHOLE,
     "evaluation.groups": "true or false",
+    "checkpoint": "every, keep or both",
+    "checkpoint.every": 'versions, such as 10, or a time, such as "5 min", or "never"',
+    "checkpoint.keep": _POSITIVE,
     "name": "a text of at most 200 characters",
     "out": "the path of a folder",
 }
@@ -221,7 +234,7 @@ def _put(values: dict[str, Any], setting: str) -> None:
 # Keys whose value stays text until it is read as what it stands for: `--set method=fedprox(mu=1)`.
 _TEXTS = {
     *("data", "partition", "model", "method", "task", "fleet", "init"),
-    *("driver", "expert", "engine", "name", "out", "until", "seeds", "local_test"),
+    *("checkpoint.every", "driver", "expert", "engine", "name", "out", "until", "seeds", "local_test"),
 }
 
 
@@ -231,6 +244,9 @@ def _with_texts_read(values: Mapping[str, Any]) -> dict[str, Any]:
     for key, reader in (("until", _until), ("seeds", _seeds), ("local_test", _number_or_text)):
         if isinstance(read.get(key), str):
             read[key] = reader(read[key])
+    checkpoint = read.get("checkpoint")
+    if isinstance(checkpoint, Mapping) and isinstance(checkpoint.get("every"), str):
+        read["checkpoint"] = {**checkpoint, "every": _number_or_text(checkpoint["every"])}
     parts = read.get("method")
     if isinstance(parts, (list, tuple)) and parts and all(isinstance(part, str) for part in parts):
         read["method"] = " | ".join(parts)

@@ -8,19 +8,20 @@ workers. What comes of them is the same.
 
 from __future__ import annotations
 
-import heapq
 import math
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, final
 
 from polyrhythm.core.interfaces import ClientData, Engine
-from polyrhythm.core.memory import ClientState, Memory
-from polyrhythm.core.server import Turn, Verdict, begin, receive
+from polyrhythm.core.memory import ClientState
+from polyrhythm.core.server import ServerState, Turn, Verdict, begin, receive
+from polyrhythm.drivers.agenda import ARRIVAL, TIMER, VISIT, Agenda, DriverState, Expected, Underway
 from polyrhythm.drivers.executors import Clients, Errand, Executor, OneByOne
 from polyrhythm.drivers.meter import Meter
 from polyrhythm.drivers.roster import Answer, WorldRoster
+from polyrhythm.drivers.store import ClientStore, InMemory
 from polyrhythm.errors import RunFailed
 from polyrhythm.fleet import Load, Spent, World
 from polyrhythm.recipe import Recipe
@@ -30,6 +31,9 @@ from polyrhythm.wires import Arrived, Assignment, Event, Lost, Report, Timer
 
 Work = Callable[[Assignment], Report]
 """Stands in for a visit."""
+
+Arrivals = Callable[[], tuple[float, int]]
+"""Gives the next client that comes, (time, client), each time it is called."""
 
 
 @final
@@ -63,28 +67,9 @@ class Moment:
 _UNANSWERED: Any = None  # stands in a moment until the server has answered
 
 
-@final
-@dataclass(frozen=True, kw_only=True)
-class _Visit:
-    """A visit on its way: when its end is heard, and what it will have been."""
-
-    assignment: Assignment
-    report: Report
-    load: Load
-    spent: Spent
-    lost: str
-    done: float
-
-
-_Entry = tuple[float, int, int, _Visit | Arrived | Timer]
-"""Time, kind and number of an event. Of events at one time, visits come first, then arrivals, then timers: a report
-that is there when the deadline passes is in time."""
-_VISIT, _ARRIVAL, _TIMER = range(3)
-
-
-def _heard(time: float, what: _Visit | Arrived | Timer) -> Moment:
+def _heard(time: float, what: Expected) -> Moment:
     """A moment to which the server has yet to answer."""
-    if not isinstance(what, _Visit):
+    if not isinstance(what, Underway):
         return Moment(time=time, turn=_UNANSWERED, event=what)
     visit = what
     event: Event = visit.report
@@ -103,27 +88,6 @@ def _heard(time: float, what: _Visit | Arrived | Timer) -> Moment:
 
 
 @final
-@dataclass
-class _Agenda:
-    """What is yet to happen."""
-
-    heap: list[_Entry] = field(default_factory=list)
-    made: int = 0
-    visits: int = 0
-    expected: float = math.inf  # when the server will be told of the next client that comes, since it wants some
-    timer: float | None = None
-
-    def add(self, time: float, kind: int, number: int, what: _Visit | Arrived | Timer) -> None:
-        self.visits += kind == _VISIT
-        heapq.heappush(self.heap, (time, kind, number, what))
-
-    def pop(self) -> tuple[float, _Visit | Arrived | Timer]:
-        time, kind, _, what = heapq.heappop(self.heap)
-        self.visits -= kind == _VISIT
-        return time, what
-
-
-@final
 class InlineDriver:
     """Runs a recipe over simulated clients, on a virtual clock in this process.
 
@@ -136,6 +100,7 @@ class InlineDriver:
         meter: measures visits; one that counts no floating-point operations if None.
         visit: carries out visits in place of real training; for measurements of the simulator itself.
         executor: carries out the visits of a turn; one by one in this process if None.
+        store: keeps what clients remember; in memory if None.
     """
 
     def __init__(
@@ -148,90 +113,123 @@ class InlineDriver:
         meter: Meter | None = None,
         visit: Work | None = None,
         executor: Executor | None = None,
+        store: ClientStore | None = None,
     ) -> None:
         self.recipe, self.setup, self.engine = recipe, setup, engine
         self.data, self.world, self.roster = data, world, WorldRoster(world)
         self.meter = meter or Meter(engine.layout)
-        self.memories: dict[int, Memory] = {}
+        self.store: ClientStore = InMemory() if store is None else store
+        self._agenda = Agenda()
+        self._server: ServerState | None = None
         self._stand_in = visit
         self._executor = executor or OneByOne(Clients(recipe=recipe, setup=setup, engine=engine, data=data))
         self._pricing = threading.Lock()
 
     def state_of(self, client: int, accepted: int) -> ClientState:
         """A client's state after the given accepted visit."""
-        return self.memories.get(client, Memory()).at(accepted)
+        return self.store.get(client).at(accepted)
 
-    def moments(self, initial: Model) -> Iterator[Moment]:
-        """The run, event by event, from the initial model until its horizon; stop asking to stop it.
+    def state(self) -> DriverState:
+        """All that there is to know of the run between two moments; to be read before the next one is asked for."""
+        assert self._server is not None, "a run that has not begun"
+        return DriverState(
+            server=self._server,
+            agenda=self._agenda,
+            now=self.roster.now,
+            clients=self.store.snapshot(),
+            world=self.world.remembered(),
+        )
+
+    def moments(self, start: Model | DriverState) -> Iterator[Moment]:
+        """The run, event by event, until its horizon; stop asking to stop it.
+
+        Args:
+            start: the initial model; or where an earlier run of the same experiment stood, from which this one goes on.
 
         Raises:
             RunFailed: nobody can be invited, or the server could not go on.
         """
-        agenda = _Agenda()
+        if isinstance(start, DriverState):
+            self._server, self._agenda, self.roster.now = start.server, start.agenda, start.now
+            self.store.restore(start.clients)
+            self.world.restore(start.world)
         arrivals = self.world.arrivals()
         if arrivals is None and not self.recipe.participation.invites:
             arrivals = self.world.comings()
+        if isinstance(start, Model):
+            yield self._begun(start, arrivals)
+        yield from self._events(arrivals)
+
+    def _begun(self, initial: Model, arrivals: Arrivals | None) -> Moment:
         if arrivals is not None:
-            self._expect(agenda, *arrivals())
+            self._expect(*arrivals())
         turn = begin(self.recipe, self.setup, initial.weights, initial.buffers, self.roster)
-        self._send(turn, 0.0, agenda)
-        yield Moment(time=0.0, turn=turn, answers=self.roster.answers())
-        while agenda.heap and not (self._over(turn) and not agenda.visits):
+        self._send(turn, 0.0)
+        self._server = turn.state
+        return Moment(time=0.0, turn=turn, answers=self.roster.answers())
+
+    def _events(self, arrivals: Arrivals | None) -> Iterator[Moment]:
+        agenda, state = self._agenda, self._server
+        assert state is not None
+        while agenda.heap and not (self._over(state) and not agenda.visits):
             time, what = agenda.pop()
             self.roster.now = time
             if isinstance(what, Arrived):
                 agenda.expected = math.inf if time >= agenda.expected else agenda.expected
                 if arrivals is not None:
-                    self._expect(agenda, *arrivals())
+                    self._expect(*arrivals())
             elif isinstance(what, Timer) and what.time == agenda.timer:
                 agenda.timer = None
-            if self._over(turn) and not isinstance(what, _Visit):
+            if self._over(state) and not isinstance(what, Underway):
                 continue
             heard = _heard(time, what)
             try:
-                turn = receive(self.recipe, self.setup, self.engine.layout, turn.state, heard.event, self.roster)
+                turn = receive(self.recipe, self.setup, self.engine.layout, state, heard.event, self.roster)
             except RunFailed as failure:
                 # The report that settled it belongs in the record too.
                 dispatch = -1 if heard.assignment is None else heard.assignment.dispatch
                 verdict = Verdict(dispatch=dispatch, accepted=False, reason=str(failure))
-                yield changed(heard, turn=Turn(state=turn.state, verdict=verdict), answers=self.roster.answers())
+                yield changed(heard, turn=Turn(state=state, verdict=verdict), answers=self.roster.answers())
                 raise
             ended = None if heard.assignment is None else heard.assignment.client
-            self._send(turn, time, agenda, ended)
+            self._send(turn, time, ended)
+            self._server = state = turn.state
             yield changed(heard, turn=turn, answers=self.roster.answers())
-        if self.setup.horizon is None or turn.state.version < self.setup.horizon:
+        if self.setup.horizon is None or state.version < self.setup.horizon:
             raise RunFailed(
-                f"version {turn.state.version}: no client is left to invite. "
+                f"version {state.version}: no client is left to invite. "
                 f"{self.roster.eligible} of {self.roster.population} clients hold data"
                 + ("" if self.world.everybody_is_there else ", and none of them will come again")
             )
 
-    def _over(self, turn: Turn) -> bool:
-        return self.setup.horizon is not None and turn.state.version >= self.setup.horizon
+    def _over(self, state: ServerState) -> bool:
+        return self.setup.horizon is not None and state.version >= self.setup.horizon
 
-    def _expect(self, agenda: _Agenda, time: float, client: int) -> None:
+    def _expect(self, time: float, client: int) -> None:
         if time < math.inf:
-            agenda.made += 1
-            agenda.add(time, _ARRIVAL, agenda.made, Arrived(client=client, time=time))
+            self._agenda.made += 1
+            self._agenda.add(time, ARRIVAL, self._agenda.made, Arrived(client=client, time=time))
 
-    def _send(self, turn: Turn, now: float, agenda: _Agenda, ended: int | None = None) -> None:
+    def _send(self, turn: Turn, now: float, ended: int | None = None) -> None:
+        agenda = self._agenda
         for assignment, report in zip(turn.assignments, self._reports(turn.assignments), strict=True):
             load = self.meter.load(assignment, report)
             fate = self.world.undertake(assignment.dispatch, assignment.client, load, now)
             report = report.heard(after=fate.time - now, at=fate.time)
-            visit = _Visit(
+            visit = Underway(
                 assignment=assignment, report=report, load=load, spent=fate.spent, lost=fate.lost, done=fate.done
             )
-            agenda.add(fate.time, _VISIT, assignment.dispatch, visit)
+            agenda.add(fate.time, VISIT, assignment.dispatch, visit)
         if turn.wake_up is not None and (agenda.timer is None or turn.wake_up < agenda.timer):
             agenda.timer = turn.wake_up
             agenda.made += 1
-            agenda.add(turn.wake_up, _TIMER, agenda.made, Timer(time=turn.wake_up))
+            agenda.add(turn.wake_up, TIMER, agenda.made, Timer(time=turn.wake_up))
         if self.world.fleet.arrivals is None and self.recipe.participation.invites:
-            self._look_out(turn, now, agenda, ended)
+            self._look_out(turn, now, ended)
 
-    def _look_out(self, turn: Turn, now: float, agenda: _Agenda, ended: int | None) -> None:
+    def _look_out(self, turn: Turn, now: float, ended: int | None) -> None:
         """Sees to it that the server is told of the next client that comes, if it wants any."""
+        agenda = self._agenda
         if not turn.wanting or turn.released is not None:
             agenda.expected = math.inf  # who comes first may be another one by the time it matters
         if not turn.wanting:
@@ -245,13 +243,13 @@ class InlineDriver:
             return
         if now < time < agenda.expected:
             agenda.expected = time
-            self._expect(agenda, time, client)
+            self._expect(time, client)
 
     def _reports(self, assignments: Sequence[Assignment]) -> Iterable[Report]:
         """Carries out the visits of a turn; what clients remember of it stays here."""
         if self._stand_in is not None:
             return map(self._stand_in, assignments)
-        memories = [self.memories.get(a.client, Memory()) for a in assignments]
+        memories = [self.store.get(a.client) for a in assignments]
         states = [memory.at(a.accepted) for memory, a in zip(memories, assignments, strict=True)]
         done = self._executor.carry_out(
             [
@@ -261,7 +259,7 @@ class InlineDriver:
         )
         for assignment, memory, start, (state, _) in zip(assignments, memories, states, done, strict=True):
             if assignment.kind == "train":
-                self.memories[assignment.client] = memory.then(start, state, assignment.visit)
+                self.store.put(assignment.client, memory.then(start, state, assignment.visit))
         return [report for _, report in done]
 
 

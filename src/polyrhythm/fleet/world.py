@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import heapq
 import math
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass
 from typing import final
 
@@ -36,8 +36,26 @@ class Fate:
 
 
 @final
+@dataclass(frozen=True, kw_only=True)
+class Remembered:
+    """What a world remembers, as plain values.
+
+    Args:
+        back: when a broken device is there again, by client.
+        charge: joules left in a battery, and when that was so, by client.
+        arrivals: how many clients have come by themselves.
+        comings: when clients are looked up that may have come, in the order of a heap; None before the first.
+    """
+
+    back: Mapping[int, float]
+    charge: Mapping[int, tuple[float, float]]
+    arrivals: int
+    comings: tuple[tuple[float, int], ...] | None
+
+
+@final
 class World:
-    """One run's clients on their devices. Remembers batteries and broken devices, nothing else.
+    """One run's clients on their devices. Remembers batteries, broken devices and who has come, nothing else.
 
     Args:
         fleet: what they are like.
@@ -64,6 +82,25 @@ class World:
         self._coming_by_themselves = None if fleet.arrivals is None else fleet.arrivals.bind(self._place)
         self._back: dict[int, float] = {}  # when a broken device is there again
         self._charge: dict[int, tuple[float, float]] = {}  # joules left, and when that was so
+        self._arrivals = 0
+        self._comings: list[tuple[float, int]] | None = None
+
+    def remembered(self) -> Remembered:
+        """What it remembers now; to be read before anything else happens."""
+        comings = None if self._comings is None else tuple(self._comings)
+        return Remembered(back=self._back, charge=self._charge, arrivals=self._arrivals, comings=comings)
+
+    def restore(self, remembered: Remembered) -> None:
+        """Makes a world at the beginning of a run one that remembers this."""
+        self._back, self._charge = dict(remembered.back), dict(remembered.charge)
+        self._comings = None if remembered.comings is None else list(remembered.comings)
+        for _ in range(remembered.arrivals):
+            self._arrives()
+
+    def _arrives(self) -> tuple[float, int]:
+        assert self._coming_by_themselves is not None
+        self._arrivals += 1
+        return self._coming_by_themselves()
 
     @functools.cached_property
     def everybody_is_there(self) -> bool:
@@ -85,13 +122,13 @@ class World:
 
     def arrivals(self) -> Callable[[], tuple[float, int]] | None:
         """Gives the next client that comes by itself, (time, client), each time it is called; None if none do."""
-        source, holding = self._coming_by_themselves, frozenset(int(c) for c in self.eligible)
-        if source is None:
+        if self._coming_by_themselves is None:
             return None
+        holding = frozenset(int(c) for c in self.eligible)
 
         def following() -> tuple[float, int]:
             while True:
-                time, client = source()
+                time, client = self._arrives()
                 if time == math.inf or (client in holding and self.span(client, time)[0]):
                     return time, client
 
@@ -102,8 +139,10 @@ class World:
 
         Clients are looked up as they come, so one that breaks down in the meantime comes when it is repaired.
         """
-        heap = [(self._comes(client, 0.0), client) for client in map(int, self.eligible)]
-        heapq.heapify(heap)
+        if self._comings is None:
+            self._comings = [(self._comes(client, 0.0), client) for client in map(int, self.eligible)]
+            heapq.heapify(self._comings)
+        heap = self._comings
 
         def following() -> tuple[float, int]:
             while True:

@@ -1,9 +1,11 @@
 """The record of runs: what observers are told, where it is kept, and how to look at it afterwards."""
 
+from polyrhythm.runs.checkpoints import Checkpoint
 from polyrhythm.runs.comparison import Comparison, compare
 from polyrhythm.runs.records import (
     AnswerRecord,
     HearsAnswers,
+    KeepsState,
     ModelView,
     Observer,
     Plan,
@@ -16,8 +18,10 @@ from polyrhythm.runs.run import Run, all_runs
 
 __all__ = [
     "AnswerRecord",
+    "Checkpoint",
     "Comparison",
     "HearsAnswers",
+    "KeepsState",
     "ModelView",
     "Observer",
     "Plan",

@@ -14,6 +14,7 @@ import sqlite3
 import struct
 import time
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, final
 
@@ -97,6 +98,24 @@ _QUICK = 0.02  # seconds; a commit takes 0.1 ms, nothing beside a version slower
 
 
 @final
+@dataclass(frozen=True, kw_only=True)
+class Cut:
+    """What a run's record held at a checkpoint.
+
+    Args:
+        version: the last one; -1 for none.
+        dispatched: visits that had been sent out, from the first.
+        under_way: those of them that were not over.
+        events: what the server had heard.
+    """
+
+    version: int = -1
+    dispatched: int = 0
+    under_way: tuple[int, ...] = ()
+    events: int = 0
+
+
+@final
 class Writer:
     """Writes one run. Rows are committed per version; quick versions share a transaction each half second.
 
@@ -151,6 +170,28 @@ class Writer:
         with _explained(self._path), self._transaction():
             self._run = self._connection.execute(insert, [_cell(value) for value in row.values()]).lastrowid
 
+    def resume(self, run_id: str, changes: Mapping[str, Any], cut: Cut) -> None:
+        """Takes up a run that is in the database, as it was at a checkpoint: what was heard later is forgotten.
+
+        Args:
+            run_id: of the run.
+            changes: to its row, by column.
+            cut: what is kept.
+
+        Raises:
+            UserError: the database is locked, damaged or cannot be written.
+        """
+        update = f"UPDATE runs SET {', '.join(f'{column} = ?' for column in changes)} WHERE run_id = ?"
+        with _explained(self._path), self._transaction():
+            execute = self._connection.execute
+            self._run = int(execute("SELECT number FROM runs WHERE run_id = ?", (run_id,)).fetchone()[0])
+            execute(update, [*(_cell(value) for value in changes.values()), run_id])
+            execute("DELETE FROM versions WHERE run = ? AND version > ?", (self._run, cut.version))
+            execute("DELETE FROM answers WHERE run = ? AND event >= ?", (self._run, cut.events))
+            execute("DELETE FROM visits WHERE run = ? AND dispatch >= ?", (self._run, cut.dispatched))
+            under_way = [(self._run, dispatch) for dispatch in cut.under_way]
+            self._connection.executemany("DELETE FROM visits WHERE run = ? AND dispatch = ?", under_way)
+
     def add(self, record: Record) -> bool:
         """Takes a row, and commits what is waiting if it is time. Says whether it was."""
         if isinstance(record, AnswerRecord):  # lazily: no answer is worth a commit
@@ -169,19 +210,26 @@ class Writer:
             self.commit()
         return due
 
-    def commit(self, *, patience: float = 1.0) -> bool:
+    def commit(self, *, patience: float = 1.0, durable: bool = False) -> bool:
         """Commits what is waiting. False if another process holds the database; the rows are kept for next time.
+
+        Args:
+            patience: seconds to wait for it.
+            durable: whether all that was ever committed must also survive a power cut from now on.
 
         Raises:
             RunFailed: the database can no longer be written.
         """
-        if not any(self._pending.values()) and self._ending is None:
+        if not any(self._pending.values()) and self._ending is None and not durable:
             return True
         try:
+            self._connection.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
             self._connection.execute(f"PRAGMA busy_timeout = {int(patience * 1000)}")
             with self._transaction():
                 for table, rows in self._pending.items():
                     self._connection.executemany(_INSERT[table], rows)
+                if durable:  # SQLite syncs its log only with something to commit
+                    self._connection.execute("UPDATE runs SET status = status WHERE number = ?", (self._run,))
                 if self._ending is not None:
                     self._connection.execute(_END, self._ending)
         except sqlite3.Error as error:

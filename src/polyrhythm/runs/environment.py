@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import platform
+from collections.abc import Mapping
 from importlib import metadata
 from pathlib import Path
+from typing import Any
 
 
 def library_versions() -> dict[str, str]:
@@ -32,6 +34,18 @@ def machine() -> dict[str, str | int]:
         "accelerator": torch.cuda.get_device_name() if torch.cuda.is_available() else "none",
         "system": platform.platform(terse=True),
     }
+
+
+def differences(libraries: Mapping[str, Any], where: Mapping[str, Any]) -> list[str]:
+    """How what computes here differs from what computed there, as far as numbers may depend on it; in words.
+
+    Args:
+        libraries: as `library_versions` gave them there.
+        where: as `machine` did.
+    """
+    here = {**library_versions(), **{key: machine()[key] for key in ("cpu", "accelerator")}}
+    there = {**libraries, **where}
+    return [f"{name} {there[name]} there, {now} here" for name, now in here.items() if there.get(name, now) != now]
 
 
 def _processor() -> str:

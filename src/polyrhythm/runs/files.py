@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,12 +11,12 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
-def write_whole(path: Path, content: bytes) -> None:
-    """Writes a file so that a crash at any moment leaves the old one or the new one, never a part."""
+def write_whole(path: Path, content: bytes | Iterable[bytes | memoryview]) -> None:
+    """Writes a file, whole or piece by piece: a crash at any moment leaves the old one or the new one, never a part."""
     unfinished = path.with_name(f".{path.name}.unfinished")
     try:
         with unfinished.open("wb") as file:
-            file.write(content)
+            file.writelines([content] if isinstance(content, bytes) else content)
             file.flush()
             os.fsync(file.fileno())
         unfinished.replace(path)

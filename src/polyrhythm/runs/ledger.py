@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 from typing import Any, final
 
 from polyrhythm.runs.records import VisitRecord
 
 _SUMS = ("samples", "flops", "forward_flops", "backward_flops", "bytes_up", "bytes_down", "joules", "compute_seconds")
+_STATUSES = ("trained", "measured", "skipped", "dropped", "late", "lost")
 
 
 @final
+@dataclass
 class Ledger:
     """Adds up visits, in the order in which they are heard.
 
@@ -27,16 +30,18 @@ class Ledger:
         eligible: how many clients hold data.
     """
 
-    def __init__(self, eligible: int) -> None:
-        self._eligible = eligible
-        self._sums: dict[str, Any] = dict.fromkeys(_SUMS, 0)
-        self._counts = dict.fromkeys(("trained", "measured", "skipped", "dropped", "late", "lost"), 0)
-        self._steps = 0
-        self._links = self._waited = 0.0
-        self._out, self._since = 0, 0.0  # visits under way, and the sum of the times when they began
-        self._waiting: dict[int, float] = {}
-        self._accepted: dict[int, int] = {}
-        self._accepted_sum = self._accepted_squares = 0
+    _eligible: int
+    _sums: dict[str, Any] = field(default_factory=lambda: dict.fromkeys(_SUMS, 0))
+    _counts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(_STATUSES, 0))
+    _steps: int = 0
+    _links: float = 0.0
+    _waited: float = 0.0
+    _out: int = 0  # visits under way
+    _since: float = 0.0  # the sum of the times when they began
+    _waiting: dict[int, float] = field(default_factory=dict)
+    _accepted: dict[int, int] = field(default_factory=dict)
+    _accepted_sum: int = 0
+    _accepted_squares: int = 0
 
     def sent(self, clients: Iterable[int], now: float) -> None:
         """Clients set out on visits."""

@@ -33,6 +33,8 @@ class Plan:
         headline: the metric that `accuracy` stands for, such as "accuracy", "recall_at_5" or "r2"; higher is better.
         parameters: trainable weights of the model.
         clients: clients in the federation.
+        driver: who carries out visits.
+        workers: how many at once.
     """
 
     name: str
@@ -45,6 +47,8 @@ class Plan:
     headline: str
     parameters: int
     clients: int
+    driver: str = "inline"
+    workers: int = 1
 
 
 @final
@@ -236,3 +240,17 @@ class HearsAnswers(Protocol):
 
     def answer(self, record: AnswerRecord) -> None:
         """A question was answered."""
+
+
+@runtime_checkable
+class KeepsState(Protocol):
+    """An observer that may keep what a run needs to go on after its process was killed."""
+
+    def at_rest(self, version: int, state: Callable[[], Any], *, before_last: bool) -> None:
+        """A version is made, and nothing happens at the moment.
+
+        Args:
+            version: its number.
+            state: gives all that the run is now; valid until this returns.
+            before_last: whether the next version is the last one.
+        """

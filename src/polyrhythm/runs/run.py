@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, final
 
 from polyrhythm.errors import UserError, unknown
 from polyrhythm.runs import alive, costs
+from polyrhythm.runs.checkpoints import checkpoints, version_of
 from polyrhythm.runs.costs import On, Took
 from polyrhythm.runs.curves import Curves
 from polyrhythm.runs.database import COLUMNS, Table, read_records, read_runs, unpacked
@@ -134,6 +135,11 @@ class Run:
     def headline(self) -> str:
         """The metric that "accuracy" stands for in the summary."""
         return str(self._row["headline"])
+
+    @property
+    def config_digest(self) -> str:
+        """SHA-256 of its configuration: runs of one experiment have the same one."""
+        return str(self._row["config_digest"])
 
     @property
     def recipe(self) -> str:
@@ -316,7 +322,8 @@ class Run:
         table.add_column(overflow="fold")
         summary = self.summary
         shown = {name.replace("_", " "): _short(summary[name]) for name in _SHOWN if summary.get(name) is not None}
-        weights = ", ".join(sorted(file.stem for file in self.path.glob("*.safetensors")))
+        weights = ", ".join(which for which in ("best", "final") if (self.path / f"{which}.safetensors").is_file())
+        there = ", ".join(str(version_of(path)) for path in reversed(checkpoints(self.path)))
         lines = {
             "status": f"{self.status}: {self.reason}" if self.reason else self.status,
             "method": self.recipe,
@@ -324,6 +331,7 @@ class Run:
             **shown,
             **costs.lines(summary or self._so_far()),
             "weights": weights or "none yet",
+            "checkpoints": f"of version {there}" if there else "none",
         }
         for label, value in lines.items():
             table.add_row(label, Text(value))

@@ -1,0 +1,55 @@
+"""`polyrhythm resume`: a recorded run goes on, as the experiment that its record describes."""
+
+from __future__ import annotations
+
+import typer
+
+from polyrhythm.cli.assembly import assemble
+from polyrhythm.cli.configuration import Configuration
+from polyrhythm.cli.guard import INTERRUPTED, stopped_by_sigterm
+from polyrhythm.cli.output import Screen
+from polyrhythm.cli.running import run_one
+from polyrhythm.errors import UserError
+from polyrhythm.experiment import Experiment
+from polyrhythm.runs import Run
+
+_NOT_CONFIGURED = {"resolved", "computed_by"}  # which follows from the rest
+
+
+def resume_run(reference: str, out: str, *, rounds: int | None, as_json: bool) -> None:
+    """Goes on with a run.
+
+    Raises:
+        UserError: there is no such run, or it cannot go on.
+        RunFailed: it could not go on; its record is kept.
+        typer.Exit: it was stopped.
+    """
+    screen, run = Screen(stderr=as_json), Run.open(reference, out)
+    with stopped_by_sigterm():
+        summary = run_one(experiment_of(run, rounds=rounds), out, screen, earlier=run, as_json=as_json)
+    if summary["status"] == "stopped":
+        raise typer.Exit(INTERRUPTED)
+
+
+def experiment_of(run: Run, *, rounds: int | None = None) -> Experiment:
+    """The experiment that a run is one of, with its engine and its driver; if need be with another number of rounds.
+
+    Raises:
+        UserError: it was made in Python, or something that it needs is not there any more.
+    """
+    written = {key: value for key, value in run.config.items() if key not in _NOT_CONFIGURED}
+    if "resolved" not in run.config:
+        raise UserError(
+            f"{run.id} was started from Python",
+            expected="a run that `polyrhythm run` has started",
+            why="its record describes its experiment, but cannot make its model and data",
+            fix="pr.resume(experiment, run), with the experiment that it was started with",
+        )
+    if rounds is not None:
+        written["rounds"] = rounds
+    # The engine that computed, whatever had been asked for and would be chosen today.
+    written["engine"] = str(run.config["computed_by"]).partition(" ")[0]
+    written |= {key: run.machine[key] for key in ("driver", "workers") if key in run.machine}
+    configuration = Configuration.model_validate({**written, "out": str(run.folder), "name": run.name})
+    (experiment,) = assemble(configuration)
+    return experiment

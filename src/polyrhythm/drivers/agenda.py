@@ -1,0 +1,98 @@
+"""What is yet to happen in a run, in order."""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import final
+
+from polyrhythm.core.memory import Memory
+from polyrhythm.core.server import ServerState
+from polyrhythm.fleet import Load, Remembered, Spent
+from polyrhythm.wires import Arrived, Assignment, Report, Timer
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Underway:
+    """A visit on its way: when its end is heard, and what it will have been.
+
+    Args:
+        assignment: what was to be done.
+        report: the client's.
+        load: the work in it.
+        spent: what it costs.
+        lost: why the server never hears of it; empty if it does.
+        done: the share of the work that is done.
+    """
+
+    assignment: Assignment
+    report: Report
+    load: Load
+    spent: Spent
+    lost: str
+    done: float
+
+
+Expected = Underway | Arrived | Timer
+Entry = tuple[float, int, int, Expected]
+"""Time, kind and number of an event. Of events at one time, visits come first, then arrivals, then timers: a report
+that is there when the deadline passes is in time."""
+VISIT, ARRIVAL, TIMER = range(3)
+
+
+@final
+@dataclass
+class Agenda:
+    """What is yet to happen.
+
+    Args:
+        heap: the events, the next one first.
+        made: arrivals and timers so far: their next number.
+        visits: how many visits are in it.
+        expected: when the server will be told of the next client that comes, since it wants some.
+        timer: when it is woken next.
+    """
+
+    heap: list[Entry] = field(default_factory=list)
+    made: int = 0
+    visits: int = 0
+    expected: float = math.inf
+    timer: float | None = None
+
+    def add(self, time: float, kind: int, number: int, what: Expected) -> None:
+        """Puts an event in its place."""
+        self.visits += kind == VISIT
+        heapq.heappush(self.heap, (time, kind, number, what))
+
+    def pop(self) -> tuple[float, Expected]:
+        """Takes the next event out."""
+        time, kind, _, what = heapq.heappop(self.heap)
+        self.visits -= kind == VISIT
+        return time, what
+
+    def under_way(self) -> tuple[int, ...]:
+        """The dispatch numbers of the visits in it."""
+        return tuple(sorted(number for _, kind, number, _ in self.heap if kind == VISIT))
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class DriverState:
+    """All that a driver knows between two events: with the experiment, all it needs to go on.
+
+    Args:
+        server: the server's state.
+        agenda: what is yet to happen, visits under way included.
+        now: virtual seconds since the run began.
+        clients: what clients remember.
+        world: what the fleet remembers.
+    """
+
+    server: ServerState
+    agenda: Agenda
+    now: float
+    clients: Mapping[int, Memory]
+    world: Remembered
