@@ -42,6 +42,7 @@ from polyrhythm.runs.summary import Best, Summary, model_digest
 from polyrhythm.runstate import CODEC, RunState, check_origin, origin
 from polyrhythm.slots.mechanism import Model
 from polyrhythm.threads import one_thread, settled_memory
+from polyrhythm.values import changed
 from polyrhythm.wires import Assignment, Lost, Report
 
 
@@ -210,11 +211,15 @@ class _Session:
             if moment.report is not None and moment.assignment is not None:
                 late = before is not None and bool(before.flights[moment.assignment.dispatch].given_up)
                 record = self._visit(moment, moment.assignment, moment.report, late=late)
+                if record.status == "trained" and self.ledger.stands_out(record.update_norm):
+                    record = changed(record, fault="outlier")
                 silent = moment.report.substitute == "silence"
                 self._silent += silent
                 self.ledger.heard(record, counts=record.status in ("trained", "skipped") and not silent)
                 for observer in self.observers:
                     observer.visit(record)
+            elif moment.turn.verdict is not None:  # of a report that nobody waits for, beside all visits
+                self.ledger.went_wrong(moment.turn.verdict.fault or "")
             if number == 0 or moment.turn.released is not None:
                 self.ledger.released(moment.time)
                 reason = self._end_without_looking(moment)
@@ -273,13 +278,14 @@ class _Session:
         if lost or not accepted:
             status = "lost" if lost else "late" if late else "dropped"
         reason = "" if verdict is None else verdict.reason
-        update = None if lost else report.update
+        update = moment.event.update if isinstance(moment.event, Report) else None
         return VisitRecord(
             dispatch=report.dispatch,
             client=report.client,
             version=report.version,
             visit=report.visit,
             status=status,
+            fault="" if verdict is None else verdict.fault or "",
             reason=reason or _SUBSTITUTES[report.substitute].format(age=report.age),
             steps=int(moment.done * report.steps) if report.fresh else 0,
             epochs=moment.done * report.samples / report.held if report.held else 0.0,

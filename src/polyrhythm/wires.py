@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple, Protocol, final
+from typing import Any, Literal, Protocol, final
 
 import numpy as np
 from torch import Tensor
 
+from polyrhythm.faults import Fault as Fault
+from polyrhythm.faults import FaultKind as FaultKind
 from polyrhythm.streams import Integers
 from polyrhythm.values import changed
 from polyrhythm.vectors import Buffers, Spans
@@ -20,39 +22,6 @@ Kind = Literal["train", "measure"]
 
 Substitute = Literal["", "movement", "model", "silence"]
 """What a client sent instead of training: its last movement, its last local model, or nothing; "" if it trained."""
-
-FaultKind = Literal[
-    "away",
-    "battery",
-    "crash",
-    "dropout",
-    "lost",
-    "transit",
-    "duplicate",
-    "not_asked",
-    "other_version",
-    "damaged",
-    "dtype",
-    "late",
-    "missing",
-    "no_step",
-    "not_finite",
-    "recipe",
-    "samples",
-    "shape",
-    "too_far",
-    "outlier",
-]
-"""What can go wrong with a visit, as it is counted: it was lost; its report was ignored, as nobody waits for it; it was
-refused; or it was accepted and is only talked about."""
-
-
-@final
-class Fault(NamedTuple):
-    """One thing that went wrong, in words."""
-
-    kind: FaultKind
-    words: str
 
 
 @final

@@ -190,6 +190,19 @@ PRAGMA user_version = 1;
 """A database of the first schema, with a run."""
 
 
+def test_a_database_of_the_second_schema_is_read_and_taken_on(tmp_path: Path, make_plan: MakePlan) -> None:
+    record(tmp_path, make_plan(name="old"))
+    with closing(sqlite3.connect(tmp_path / FILE, isolation_level=None)) as second:
+        second.execute("ALTER TABLE versions DROP COLUMN faults")
+        second.execute("ALTER TABLE visits DROP COLUMN fault")
+        second.execute("PRAGMA user_version = 2")
+    assert len(Run.open("old", tmp_path).visits) == 0
+    record(tmp_path, make_plan(name="new"))
+    assert len(Run.open("old", tmp_path).history) == 0
+    with closing(sqlite3.connect(tmp_path / FILE)) as now:
+        assert now.execute("PRAGMA user_version").fetchone() == (3,)
+
+
 @pytest.mark.parametrize("upgraded", [False, True])
 def test_a_database_of_the_first_schema_is_read_and_taken_on(
     upgraded: bool, tmp_path: Path, make_plan: MakePlan
@@ -199,7 +212,7 @@ def test_a_database_of_the_first_schema_is_read_and_taken_on(
     if upgraded:
         record(tmp_path, make_plan(name="new"))
         with closing(sqlite3.connect(tmp_path / FILE)) as now:
-            assert now.execute("PRAGMA user_version").fetchone() == (2,)
+            assert now.execute("PRAGMA user_version").fetchone() == (3,)
             assert now.execute("SELECT count(*) FROM answers").fetchone() == (0,)
     old = Run.open("old", tmp_path)
     assert old.history["test_accuracy"].tolist() == [0.1, 0.9]

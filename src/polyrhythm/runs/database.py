@@ -24,18 +24,21 @@ from polyrhythm.runs.records import AnswerRecord, VersionRecord, VisitRecord
 
 FILE = "runs.sqlite"
 _APPLICATION = 0x504F4C59  # "POLY": tells our files from anybody else's
-_SCHEMA_VERSION = 2
-# What schema 2 added to schema 1: cost accounting, and the roster's answers.
-_ADDED = {
-    "versions": (
-        "forward_flops INTEGER, backward_flops INTEGER, joules REAL, compute_seconds REAL, link_seconds REAL, "
-        "waiting_seconds REAL, visits INTEGER, dropped_visits INTEGER, late_visits INTEGER, lost_visits INTEGER, "
-        "utilisation REAL, fairness REAL, groups TEXT, staleness_mean REAL, staleness_max INTEGER"
-    ),
-    "visits": (
-        "gradient_samples INTEGER, forward_flops INTEGER, backward_flops INTEGER, joules REAL, "
-        "down_seconds REAL, compute_seconds REAL, up_seconds REAL"
-    ),
+_SCHEMA_VERSION = 3
+# What each schema added to the one before: first cost accounting, and the roster's answers; then what went wrong.
+_ADDED: Mapping[int, Mapping[str, str]] = {
+    2: {
+        "versions": (
+            "forward_flops INTEGER, backward_flops INTEGER, joules REAL, compute_seconds REAL, link_seconds REAL, "
+            "waiting_seconds REAL, visits INTEGER, dropped_visits INTEGER, late_visits INTEGER, lost_visits INTEGER, "
+            "utilisation REAL, fairness REAL, groups TEXT, staleness_mean REAL, staleness_max INTEGER"
+        ),
+        "visits": (
+            "gradient_samples INTEGER, forward_flops INTEGER, backward_flops INTEGER, joules REAL, "
+            "down_seconds REAL, compute_seconds REAL, up_seconds REAL"
+        ),
+    },
+    3: {"versions": "faults TEXT", "visits": "fault TEXT"},
 }
 _ANSWERS = """
 CREATE TABLE answers (
@@ -59,7 +62,7 @@ CREATE TABLE versions (
     test TEXT, validation TEXT, train TEXT, clients TEXT,
     client_updates INTEGER, local_steps INTEGER, samples INTEGER, flops INTEGER, bytes_up INTEGER, bytes_down INTEGER,
     note TEXT, measures TEXT,
-    {_ADDED["versions"]},
+    {", ".join(added["versions"] for added in _ADDED.values())},
     PRIMARY KEY (run, version)
 ) WITHOUT ROWID;
 CREATE TABLE visits (
@@ -67,7 +70,7 @@ CREATE TABLE visits (
     client INTEGER, version INTEGER, visit INTEGER, status TEXT, reason TEXT,
     steps INTEGER, epochs REAL, samples INTEGER, held INTEGER, forward_samples INTEGER, loss REAL, update_norm REAL,
     bytes_down INTEGER, bytes_up INTEGER, flops INTEGER, started REAL, finished REAL, measures TEXT,
-    {_ADDED["visits"]},
+    {", ".join(added["visits"] for added in _ADDED.values())},
     PRIMARY KEY (run, dispatch)
 ) WITHOUT ROWID;
 CREATE INDEX visits_of_client ON visits (run, client);
@@ -77,7 +80,13 @@ Table = Literal["versions", "visits", "answers"]
 Record = VersionRecord | VisitRecord | AnswerRecord
 _RECORDS: dict[Table, type[Record]] = {"versions": VersionRecord, "visits": VisitRecord, "answers": AnswerRecord}
 _TABLES = {record: table for table, record in _RECORDS.items()}
-_NEW = {table: {column.split()[0] for column in columns.split(", ")} for table, columns in _ADDED.items()}
+# The schema that a column came with, where that is not the first.
+_SINCE = {
+    (table, column.split()[0]): schema
+    for schema, added in _ADDED.items()
+    for table, columns in added.items()
+    for column in columns.split(", ")
+}
 _AS_THEY_ARE = frozenset({float, str, type(None)})
 _ORDER: Mapping[Table, str] = {"versions": "version", "visits": "dispatch", "answers": "event, place"}
 COLUMNS = {table: [f.name for f in dataclasses.fields(record)] for table, record in _RECORDS.items()}
@@ -88,7 +97,7 @@ _INSERT = {
     for table, names in COLUMNS.items()
 }
 _JSON = {
-    *("test", "validation", "train", "clients", "groups", "measures"),
+    *("test", "validation", "train", "clients", "groups", "measures", "faults"),
     *("config", "notices", "libraries", "machine", "summary"),
 }
 _END = "UPDATE runs SET status = ?, reason = ?, ended = ?, summary = ? WHERE number = ?"
@@ -155,7 +164,7 @@ class Writer:
             # Asked inside the transaction: two runs may start in an empty folder at the same moment.
             schema = _pragma(self._connection, "user_version")
             if schema < _SCHEMA_VERSION:
-                for statement in _upgrade() if schema else _SCHEMA.split(";"):
+                for statement in _upgrade(schema) if schema else _SCHEMA.split(";"):
                     self._connection.execute(statement)
                 self._connection.execute(f"PRAGMA application_id = {_APPLICATION}")
                 self._connection.execute(f"PRAGMA user_version = {_SCHEMA_VERSION}")
@@ -297,7 +306,7 @@ def read_records(folder: Path, table: Table, run_number: int) -> list[dict[str, 
     def select(schema: int) -> str | None:
         if table == "answers" and schema < 2:
             return None
-        names = [name if schema >= 2 or name not in _NEW[table] else f"NULL AS {name}" for name in COLUMNS[table]]
+        names = [n if schema >= _SINCE.get((table, n), 1) else f"NULL AS {n}" for n in COLUMNS[table]]
         return f"SELECT {', '.join(names)} FROM {table} WHERE run = ? ORDER BY {_ORDER[table]}"
 
     return _read(folder, select, (run_number,))
@@ -335,11 +344,15 @@ def _reader(path: Path) -> sqlite3.Connection:
     return connection
 
 
-def _upgrade() -> Iterator[str]:
-    """The statements that make schema 2 of schema 1. What was not counted then stays unknown."""
-    for table, columns in _ADDED.items():
-        yield from (f"ALTER TABLE {table} ADD COLUMN {column}" for column in columns.split(", "))
-    yield _ANSWERS
+def _upgrade(schema: int) -> Iterator[str]:
+    """The statements that make the newest schema of an older one. What was not counted then stays unknown."""
+    for newer, added in _ADDED.items():
+        if newer <= schema:
+            continue
+        for table, columns in added.items():
+            yield from (f"ALTER TABLE {table} ADD COLUMN {column}" for column in columns.split(", "))
+        if newer == 2:
+            yield _ANSWERS
 
 
 def _check_schema(connection: sqlite3.Connection, path: Path) -> int:
