@@ -337,8 +337,12 @@ class Experiment:
 
     def _about_crew(self) -> tuple[str, ...]:
         """Who carries out visits, where the rule chose somebody else than this process."""
-        crew = self.crew
-        return (f"visits run in {crew.workers} {crew.driver} at once",) if crew.chosen and crew.workers > 1 else ()
+        crew, notes = self.crew, []
+        if crew.chosen and crew.workers > 1:
+            notes.append(f"visits run in {crew.workers} {crew.driver} at once")
+        if self.fleet.faults.in_workers and crew.driver != "processes":
+            notes.append("nothing befalls worker processes, since there are none: driver=processes has some")
+        return tuple(notes)
 
     def _about_engine(self) -> tuple[str, ...]:
         """What computes, unless it is what was asked for."""

@@ -39,6 +39,7 @@ from polyrhythm.runs.records import (
 )
 from polyrhythm.runs.run import Run
 from polyrhythm.runs.summary import Best, Summary, model_digest
+from polyrhythm.runs.trouble import trouble_of
 from polyrhythm.runstate import CODEC, RunState, check_origin, origin
 from polyrhythm.slots.mechanism import Model
 from polyrhythm.threads import one_thread, settled_memory
@@ -104,7 +105,8 @@ def resume(
 
 
 def _recorded(experiment: Experiment, out: Path | str, observers: Sequence[Observer], taken_up: TakenUp | None) -> Run:
-    recorder = Recorder(out, keeper=Keeper(experiment.checkpoint, CODEC), taken_up=taken_up)
+    trouble = trouble_of(experiment.fleet.faults, experiment.seed)
+    recorder = Recorder(out, keeper=Keeper(experiment.checkpoint, CODEC), taken_up=taken_up, trouble=trouble)
     carry_out(experiment, [recorder, *observers], start=None if taken_up is None else taken_up.start)
     return Run.open(recorder.run_id, out)
 
@@ -261,7 +263,8 @@ class _Session:
     def summary(self) -> dict[str, Any]:
         """The summary so far."""
         fields = self._summary.fields(digest=self._digest(), wall_seconds=self._wall())
-        return {**fields, "driver": self.crew.driver, "workers": self.crew.workers}
+        who = {"driver": self.crew.driver, "workers": self.crew.workers, "worker_deaths": self.executor.deaths}
+        return {**fields, **who}
 
     def _log(self, number: int, moment: Moment) -> None:
         """Tells whoever keeps them what the server asked of the roster in this event."""

@@ -20,6 +20,7 @@ from polyrhythm.runs import Run
 from polyrhythm.runs.checkpoints import Keeper
 from polyrhythm.runs.progress import LiveProgress
 from polyrhythm.runs.recorder import Recorder
+from polyrhythm.runs.trouble import trouble_of
 from polyrhythm.runstate import CODEC
 from polyrhythm.session import carry_out, in_words
 
@@ -65,7 +66,8 @@ def run_one(
         screen.note(notice)
     for note in () if taken_up is None else taken_up.notes:
         screen.note(note)
-    recorder = Recorder(out, keeper=Keeper(experiment.checkpoint, CODEC), taken_up=taken_up)
+    trouble = trouble_of(experiment.fleet.faults, experiment.seed)
+    recorder = Recorder(out, keeper=Keeper(experiment.checkpoint, CODEC), taken_up=taken_up, trouble=trouble)
     refused, start = Refused(), None if taken_up is None else taken_up.start
     try:
         summary = carry_out(experiment, [recorder, refused, LiveProgress(screen)], start=start)
@@ -108,5 +110,9 @@ def _explained(error: Exception, recorder: Recorder, out: str) -> str:
     if isinstance(error, PolyrhythmError):
         return f"{error}\n{kept}"
     log = recorder.path / "error.log"
-    log.write_text("".join(traceback.format_exception(error)), encoding="utf-8")
+    told = "".join(traceback.format_exception(error))
+    try:
+        log.write_text(told, encoding="utf-8")
+    except OSError as unwritten:  # such as a full disk, which may be what failed
+        return f"{in_words(error)}\n{told}the traceback could not be kept ({unwritten.strerror}); {kept}"
     return f"{in_words(error)}\nthe traceback is in {log}; {kept}"

@@ -18,7 +18,7 @@ from polyrhythm.core.interfaces import ClientData, Engine
 from polyrhythm.core.memory import ClientState
 from polyrhythm.core.server import ServerState, Turn, Verdict, begin, receive
 from polyrhythm.drivers.agenda import ARRIVAL, BESIDE, TIMER, VISIT, Agenda, DriverState, Expected, Underway
-from polyrhythm.drivers.executors import Clients, Errand, Executor, OneByOne
+from polyrhythm.drivers.executors import Clients, Errand, Executor, Mishap, OneByOne
 from polyrhythm.drivers.meter import Meter
 from polyrhythm.drivers.roster import Answer, WorldRoster
 from polyrhythm.drivers.store import ClientStore, InMemory
@@ -27,6 +27,7 @@ from polyrhythm.errors import RunFailed
 from polyrhythm.fleet import Fate, Load, Spent, World
 from polyrhythm.recipe import Recipe
 from polyrhythm.slots.mechanism import Model, Setup
+from polyrhythm.streams import stream
 from polyrhythm.values import changed
 from polyrhythm.wires import Arrived, Assignment, Event, Lost, Report, Timer
 
@@ -238,6 +239,20 @@ class InlineDriver:
         if self.world.fleet.arrivals is None and self.recipe.participation.invites:
             self._look_out(turn, now, ended)
 
+    def _mishap(self, assignment: Assignment) -> Callable[[int], Mishap] | None:
+        """What befalls the worker process that carries out a visit, by number of the try."""
+        faults, seed, dispatch = self.world.fleet.faults, self.setup.seed, assignment.dispatch
+        if not faults.in_workers:
+            return None
+
+        def mishap(attempt: int) -> Mishap:
+            drawn = stream(seed, "fault", "worker", dispatch, attempt).random(2)
+            if drawn[0] < faults.worker_killed:
+                return "worker_killed"
+            return "out_of_memory" if drawn[1] < faults.out_of_memory else ""
+
+        return mishap
+
     def _on_its_way(self, report: Report, fate: Fate) -> Report | None:
         """What the server will hear instead of a report; beside it may come what it does not wait for."""
         if self._transit is None or fate.lost:
@@ -274,7 +289,7 @@ class InlineDriver:
         states = [memory.at(a.accepted) for memory, a in zip(memories, assignments, strict=True)]
         done = self._executor.carry_out(
             [
-                Errand(assignment=a, state=state, pace=_Forecast(self, a))
+                Errand(assignment=a, state=state, pace=_Forecast(self, a), mishap=self._mishap(a))
                 for a, state in zip(assignments, states, strict=True)
             ]
         )

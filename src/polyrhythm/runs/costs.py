@@ -129,6 +129,7 @@ def lines(costs: Mapping[str, Any]) -> dict[str, str]:
         + ("none" if fairness is None else f"{fairness:.3f}"),
         "visits": f"{costs['visits']:,}: {over}",
         **({"faults": words} if (words := told(costs.get("faults") or {})) else {}),
+        **({"workers": f"{dead:,} died and were replaced"} if (dead := costs.get("worker_deaths")) else {}),
         "computing": f"{amount(costs['flops'], 'FLOPs')}: {amount(costs['forward_flops'])} forward, "
         f"{amount(costs['backward_flops'])} backward",
         **traffic,
