@@ -150,7 +150,7 @@ def sample(size: int, seed: int = 0) -> list[Choice]:
     """Distinct combinations at random, in which any two answers that can stand together do.
 
     The first ones are made for that: each begins with a pair that has not been seen. What is refused is in the sample
-    too, where a pair met nothing else in twenty draws.
+    too, where a pair met nothing else in sixty draws.
     """
     random = np.random.default_rng(seed)
     chosen: dict[Choice, None] = {}
@@ -168,7 +168,7 @@ def sample(size: int, seed: int = 0) -> list[Choice]:
     return list(chosen)
 
 
-def _completed(fixed: Mapping[int, int], random: np.random.Generator, tries: int = 20) -> Choice:
+def _completed(fixed: Mapping[int, int], random: np.random.Generator, tries: int = 60) -> Choice:
     for _ in range(tries):
         choice = tuple(fixed.get(slot, int(random.integers(len(a)))) for slot, a in enumerate(ANSWERS))
         if isinstance(recipe(choice), Recipe):
