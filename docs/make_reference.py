@@ -120,6 +120,7 @@ SUMMARY_FIELDS = {
     "dropped_visits": "of them: report refused",
     "late_visits": "of them: report came when nobody waited for it any more",
     "lost_visits": "of them: no report",
+    "faults": "what went wrong, counted by kind; see [faults](faults.md#what-is-counted)",
     "wall_seconds": "time it took here",
     "digest": "SHA-256 over the final model's names, types, shapes and bits; equal digests are bit-equal models",
 }

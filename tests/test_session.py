@@ -8,6 +8,7 @@ import math
 import os
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from polyrhythm.data.federation import Shares
 from polyrhythm.data.holding import Holding
 from polyrhythm.evaluation import Evaluator
 from polyrhythm.experiment import Evaluation, Until
+from polyrhythm.faults import IGNORED
 from polyrhythm.flops import count
 from polyrhythm.runs import VersionRecord, VisitRecord
 from polyrhythm.session import carry_out
@@ -393,3 +395,34 @@ def test_a_long_run_keeps_its_memory_and_its_files(tmp_path: Path) -> None:
     pr.run(experiment(recipe=recipe, rounds=200, evaluation=Evaluation(every=20)), out=tmp_path, observers=[Log(look)])
     assert seen[200][0] - seen[40][0] < 8 * 2**20
     assert seen[200][1] == seen[40][1]
+
+
+def test_what_goes_wrong_is_counted_by_kind_in_visits_versions_and_summary() -> None:
+    plan = pr.fleet.Faults(
+        **dict.fromkeys(("dropout", "nan", "malformed", "lost", "duplicate", "stray", "corrupt"), 0.2)
+    )
+    summary, log = logged(rounds=20, fleet=pr.Fleet() | plan, recipe=pr.fedavg(cohort=4, epochs=1, batch=5))
+    faults, last = summary["faults"], log.versions[-1]
+    assert faults == last.faults
+    of_visits = Counter(v.fault for v in log.visits if v.fault)
+    beside = {kind: count for kind, count in faults.items() if kind in IGNORED}
+    assert {**of_visits, **beside} == faults
+    assert {"dropout", "transit", "not_finite", "damaged", "duplicate", "not_asked"} <= set(faults)
+    assert sum(of_visits.values()) == summary["dropped_visits"] + summary["late_visits"] + summary["lost_visits"]
+    assert all(bool(v.fault) == (v.status in ("dropped", "late", "lost")) for v in log.visits)
+    assert sorted(v.dispatch for v in log.visits) == list(range(len(log.visits)))  # what comes beside is nobody's visit
+    counts = [sum(v.faults.values()) for v in log.versions]
+    assert counts == sorted(counts)
+
+
+def test_an_update_that_is_far_longer_than_those_before_is_accepted_and_said() -> None:
+    plan = pr.Fleet() | pr.fleet.Faults(inflate=0.05, inflation=100.0)
+    summary, log = logged(rounds=30, fleet=plan, recipe=pr.fedavg(cohort=4, epochs=1, batch=5))
+    told = [v for v in log.visits if v.fault == "outlier"]
+    assert len(told) == summary["faults"]["outlier"] > 0
+    assert all(v.status == "trained" for v in told)
+    clipped, _ = logged(
+        rounds=30, fleet=plan, recipe=pr.fedavg(cohort=4, epochs=1, batch=5) | pr.clip_updates(norm=1.0, refuse=5)
+    )
+    assert clipped["faults"]["too_far"] > 0
+    assert clipped["dropped_visits"] == clipped["faults"]["too_far"]

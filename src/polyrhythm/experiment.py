@@ -34,6 +34,7 @@ from polyrhythm.runs.checkpoints import Checkpoint
 from polyrhythm.settings import Count, NonNegative, Settings
 from polyrhythm.slots.mechanism import Model, Setup
 from polyrhythm.slots.order import Curriculum
+from polyrhythm.slots.robust import Middle
 from polyrhythm.slots.stopping import StopOnDrift
 from polyrhythm.streams import seeded_torch
 from polyrhythm.tasks import Task, task
@@ -328,12 +329,25 @@ class Experiment:
             )
         if self.groups and self.federation.local_tests is None:
             notes.append("results by group are on training data, since no client has test samples of its own")
-        return (*notes, *self._about_crew(), *self._about_engine(), *self._about_expert())
+        return (*notes, *self._about_release(), *self._about_crew(), *self._about_engine(), *self._about_expert())
+
+    def _about_release(self) -> tuple[str, ...]:
+        """What a release that needs all updates at once takes."""
+        if not self.recipe.release.needs_all:
+            return ()
+        layout, part = self.chosen.engine.layout, next(p for p in self.recipe.release.parts() if isinstance(p, Middle))
+        waiting = min(self.recipe.participation.size, len(self.eligible()))
+        size = waiting * layout.size * layout.dtype.itemsize / 1e6
+        return (f"{part.label()} looks at all updates of a version at once: about {waiting:,} of them, {size:,.1f} MB",)
 
     def _about_crew(self) -> tuple[str, ...]:
         """Who carries out visits, where the rule chose somebody else than this process."""
-        crew = self.crew
-        return (f"visits run in {crew.workers} {crew.driver} at once",) if crew.chosen and crew.workers > 1 else ()
+        crew, notes = self.crew, []
+        if crew.chosen and crew.workers > 1:
+            notes.append(f"visits run in {crew.workers} {crew.driver} at once")
+        if self.fleet.faults.in_workers and crew.driver != "processes":
+            notes.append("nothing befalls worker processes, since there are none: driver=processes has some")
+        return tuple(notes)
 
     def _about_engine(self) -> tuple[str, ...]:
         """What computes, unless it is what was asked for."""

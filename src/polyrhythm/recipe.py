@@ -37,6 +37,7 @@ from polyrhythm.slots.order import Order, Shuffled
 from polyrhythm.slots.partial import PartialWork
 from polyrhythm.slots.participation import Participation, Uniform
 from polyrhythm.slots.release import Deadline, MinReports, OverSelect, ReleasePolicy, TimeOut, WhenAll
+from polyrhythm.slots.robust import ClipUpdates, Middle
 from polyrhythm.slots.rolling import OnArrival, Rolling
 from polyrhythm.slots.server_step import ServerStep, Sgd
 from polyrhythm.slots.skipping import BudgetSteps, SkipAndResendModel, Skipping
@@ -298,7 +299,7 @@ def _no_scaling_twice(recipe: Recipe) -> None:
 
 _OF_A_RELEASE = (
     *(ControlVariates, VarianceReduction, DynamicRegularisation),
-    *(FromCurrent, Lossy, Memory, Scaling, Skipping, StopOnDrift),
+    *(ClipUpdates, FromCurrent, Lossy, Memory, Middle, Scaling, Skipping, StopOnDrift),
 )
 
 
@@ -335,6 +336,8 @@ def _one_policy_of_a_kind(recipe: Recipe) -> None:
         (TimeOut, "how long a visit may take"),
         (FromCurrent, "from where an update is measured"),
         (Memory, "which updates the server steps on"),
+        (ClipUpdates, "how long an update may be"),
+        (Middle, "what the middle of the updates is"),
     )
     decided: dict[str, str] = {}
     for part in recipe.parts():
@@ -429,6 +432,19 @@ def _nobody_else_changes_the_mean_of_all(recipe: Recipe) -> None:
         )
 
 
+def _outliers_have_no_other_way_in(recipe: Recipe) -> None:
+    robust = next((p for p in recipe.parts() if isinstance(p, (ClipUpdates, Middle))), None)
+    ways = (DynamicRegularisation, FromCurrent, Memory)
+    other = next((p for p in recipe.parts() if isinstance(p, ways)), None)
+    if robust is not None and other is not None:
+        raise UserError(
+            f"{robust.label()} with {other.label()}",
+            expected="one of the two",
+            why=f"{other.label()} adds what clients sent to the step by a way of its own, past {robust.label()}",
+            fix=f"leave {robust.label()} out, or {other.label()}",
+        )
+
+
 def _memory_is_of_clients(recipe: Recipe) -> None:
     if any(isinstance(p, Memory) for p in recipe.parts()) and not isinstance(recipe.sharing, Equal):
         raise UserError(
@@ -473,6 +489,7 @@ _RULES: tuple[Callable[[Recipe], None], ...] = (
     _a_model_is_sent_whole,
     _turns_are_the_servers,
     _nobody_else_changes_the_mean_of_all,
+    _outliers_have_no_other_way_in,
     _nobody_is_called,
 )
 # What the next part on the pipe may still put right, so it is asked of the whole.

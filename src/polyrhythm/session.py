@@ -41,10 +41,12 @@ from polyrhythm.runs.records import (
 )
 from polyrhythm.runs.run import Run
 from polyrhythm.runs.summary import Best, Summary, model_digest
+from polyrhythm.runs.trouble import trouble_of
 from polyrhythm.runs.updates import START, KeepsReports, Start, UpdateLog
 from polyrhythm.runstate import CODEC, RunState, check_origin, origin
 from polyrhythm.slots.mechanism import Model
 from polyrhythm.threads import one_thread, settled_memory
+from polyrhythm.values import changed
 from polyrhythm.wires import Arrived, Assignment, Lost, Report
 
 
@@ -125,7 +127,8 @@ def recording(
     experiment: Experiment, out: Path | str, taken_up: TakenUp | None = None, *, log_updates: bool = False
 ) -> tuple[Recorder, *tuple[Observer, ...]]:
     """Those who keep the record of a run; the first of them knows its id. A log of updates is gone on with."""
-    recorder = Recorder(out, keeper=Keeper(experiment.checkpoint, CODEC), taken_up=taken_up)
+    trouble = trouble_of(experiment.fleet.faults, experiment.seed)
+    recorder = Recorder(out, keeper=Keeper(experiment.checkpoint, CODEC), taken_up=taken_up, trouble=trouble)
     if log_updates or (taken_up is not None and (Path(out) / taken_up.run_id / START).exists()):
         return recorder, UpdateLog(lambda: recorder.path, CODEC)
     return (recorder,)
@@ -239,6 +242,8 @@ class _Session:
             if moment.report is not None and moment.assignment is not None:
                 late = before is not None and bool(before.flights[moment.assignment.dispatch].given_up)
                 record = self._visit(moment, moment.assignment, moment.report, late=late)
+                if record.status == "trained" and self.ledger.stands_out(record.update_norm):
+                    record = changed(record, fault="outlier")
                 silent = moment.report.substitute == "silence"
                 self._silent += silent
                 self.ledger.heard(record, counts=record.status in ("trained", "skipped") and not silent)
@@ -247,6 +252,8 @@ class _Session:
                         logger.report(moment.report)
                 for observer in self.observers:
                     observer.visit(record)
+            elif moment.turn.verdict is not None:  # of a report that nobody waits for, beside all visits
+                self.ledger.went_wrong(moment.turn.verdict.fault or "")
             if number == 0 or moment.turn.released is not None:
                 self.ledger.released(moment.time)
                 reason = self._end_without_looking(moment)
@@ -299,7 +306,8 @@ class _Session:
     def summary(self) -> dict[str, Any]:
         """The summary so far."""
         fields = self._summary.fields(digest=self._digest(), wall_seconds=self._wall())
-        return {**fields, "driver": self.crew.driver, "workers": self.crew.workers}
+        who = {"driver": self.crew.driver, "workers": self.crew.workers, "worker_deaths": self.executor.deaths}
+        return {**fields, **who}
 
     def _log(self, number: int, moment: Moment) -> None:
         """Tells whoever keeps it what the server heard, and what it asked of the roster then."""
@@ -320,13 +328,14 @@ class _Session:
         if lost or not accepted:
             status = "lost" if lost else "late" if late else "dropped"
         reason = "" if verdict is None else verdict.reason
-        update = None if lost else report.update
+        update = moment.event.update if isinstance(moment.event, Report) else None
         return VisitRecord(
             dispatch=report.dispatch,
             client=report.client,
             version=report.version,
             visit=report.visit,
             status=status,
+            fault="" if verdict is None else verdict.fault or "",
             reason=reason or _SUBSTITUTES[report.substitute].format(age=report.age),
             steps=int(moment.done * report.steps) if report.fresh else 0,
             epochs=moment.done * report.samples / report.held if report.held else 0.0,

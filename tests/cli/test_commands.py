@@ -22,6 +22,7 @@ FIELDS = {
     *("local_steps", "samples", "flops", "bytes_up", "bytes_down", "wall_seconds", "digest"),
     *("forward_flops", "backward_flops", "joules", "virtual_seconds", "compute_seconds", "link_seconds"),
     *("waiting_seconds", "utilisation", "fairness", "visits", "dropped_visits", "late_visits", "lost_visits"),
+    *("faults", "worker_deaths"),
 }
 
 

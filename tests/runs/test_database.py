@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from polyrhythm.errors import RunFailed, UserError
-from polyrhythm.runs import AnswerRecord, Plan, Run, VersionRecord, all_runs, database
+from polyrhythm.runs import AnswerRecord, Plan, Run, VersionRecord, all_runs, trouble
 from polyrhythm.runs.database import FILE, Writer, read_runs
 from polyrhythm.runs.recorder import Recorder
 
@@ -86,12 +86,12 @@ def test_a_lock_in_the_middle_of_a_run_loses_nothing(
 def test_a_lock_that_stays_fails_the_run_in_the_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, make_plan: MakePlan
 ) -> None:
-    monkeypatch.setattr(database, "_LAST_PATIENCE", 0.05)
+    monkeypatch.setattr(trouble, "PATIENCE", 0.05)
     kept = Recorder(tmp_path)
     kept.begin(make_plan())
     with closing(sqlite3.connect(tmp_path / FILE, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
-        with pytest.raises(RunFailed, match="stayed locked"):
+        with pytest.raises(RunFailed, match=r"database is locked.*no version yet"):
             kept.end("finished", "", {})
     assert Run.open(kept.run_id, tmp_path).status == "killed"
 
@@ -188,6 +188,19 @@ PRAGMA application_id = 1347374169;
 PRAGMA user_version = 1;
 """
 """A database of the first schema, with a run."""
+
+
+def test_a_database_of_the_second_schema_is_read_and_taken_on(tmp_path: Path, make_plan: MakePlan) -> None:
+    record(tmp_path, make_plan(name="old"))
+    with closing(sqlite3.connect(tmp_path / FILE, isolation_level=None)) as second:
+        second.execute("ALTER TABLE versions DROP COLUMN faults")
+        second.execute("ALTER TABLE visits DROP COLUMN fault")
+        second.execute("PRAGMA user_version = 2")
+    assert len(Run.open("old", tmp_path).visits) == 0
+    record(tmp_path, make_plan(name="new"))
+    assert len(Run.open("old", tmp_path).history) == 0
+    with closing(sqlite3.connect(tmp_path / FILE)) as now:
+        assert now.execute("PRAGMA user_version").fetchone() == (3,)
 
 
 @pytest.mark.parametrize("upgraded", [False, True])

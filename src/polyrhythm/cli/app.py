@@ -86,6 +86,10 @@ def run(
         typer.Option("--task", help="Settings of the data's task, such as multilabel(k=3), see the reference."),
     ] = None,
     fleet: Fleet = None,
+    faults: Annotated[
+        str | None,
+        typer.Option("--faults", help="What goes wrong, and how often: crash=0.05, nan=0.01. Added to the fleet's."),
+    ] = None,
     rounds: Annotated[
         int | None, typer.Option("--rounds", help="Versions to make.  [default: 30, or no limit with --until]")
     ] = None,
@@ -133,6 +137,7 @@ def run(
         "method": method,
         "task": task,
         "fleet": fleet,
+        "faults": faults,
         "rounds": rounds,
         "until": until,
         "seed": seed,

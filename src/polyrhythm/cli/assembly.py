@@ -22,6 +22,8 @@ def assemble(configuration: Configuration) -> Iterator[Experiment]:
         UserError: anything that can be known to be wrong before the first round.
     """
     recipe, fleet = names.recipe(configuration.method), names.fleet(configuration.fleet)
+    if configuration.faults is not None:
+        fleet = names.with_faults(fleet, configuration.faults)
     model = names.model(configuration.model or "mlp")
     task = names.task(configuration.task) if configuration.task else None
     for seed, federation, expert in federations(configuration):

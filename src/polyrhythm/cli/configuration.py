@@ -67,6 +67,7 @@ class Configuration(BaseModel):
     method: Text = "fedavg"
     task: Text | None = None
     fleet: Text = "uniform"
+    faults: Text | None = None
     rounds: Positive | None = None
     until: UntilSettings = Field(default_factory=UntilSettings)
     seed: Whole = 0
@@ -121,6 +122,7 @@ TAKES = {
     "method": "a recipe and parts, such as fedavg | prox(mu=0.01), or a list of such texts",
     "task": "the task of the data, with its settings, such as multilabel(k=3)",
     "fleet": _CALL,
+    "faults": "faults and how often each, such as crash=0.05, nan=0.01",
     "rounds": _POSITIVE,
     "until": "accuracy, time or updates, each with a number",
     "until.accuracy": "a number, 1 or less",
@@ -233,7 +235,7 @@ def _put(values: dict[str, Any], setting: str) -> None:
 
 # Keys whose value stays text until it is read as what it stands for: `--set method=fedprox(mu=1)`.
 _TEXTS = {
-    *("data", "partition", "model", "method", "task", "fleet", "init"),
+    *("data", "partition", "model", "method", "task", "fleet", "faults", "init"),
     *("checkpoint.every", "driver", "expert", "engine", "name", "out", "until", "seeds", "local_test"),
 }
 

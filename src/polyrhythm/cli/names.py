@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import typing
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, final
 
 from torch import nn
@@ -206,6 +206,19 @@ def fleet(text: str) -> Fleet:
             raise unknown("part of a fleet", call.name, OF_FLEETS)
         made = made | _make(call, OF_FLEETS[_key(call.name)], _plain)
     return made
+
+
+def with_faults(made: Fleet, text: str) -> Fleet:
+    """A fleet with more faults, from `crash=0.05, nan=0.01`: what is not named stays as the fleet has it."""
+    call = parse_call(text if text.strip().endswith(")") and "(" in text else f"faults({text})")
+    if _key(call.name) != "faults":
+        raise UserError(
+            f"faults {text!r}",
+            expected="faults and how often, such as crash=0.05, nan=0.01",
+            why="they are added to the fleet's",
+            fix="leave out everything else; other parts go to the fleet, after pipes",
+        )
+    return made | replace(made.faults, **_settings(call, of_fleets.Faults, _plain))
 
 
 def _make(call: Call, make: Callable[..., Any], convert: Callable[[str, Any], Any]) -> Any:

@@ -113,5 +113,9 @@ def _explained(error: Exception, recorder: Recorder, out: str) -> str:
     if isinstance(error, PolyrhythmError):
         return f"{error}\n{kept}"
     log = recorder.path / "error.log"
-    log.write_text("".join(traceback.format_exception(error)), encoding="utf-8")
+    told = "".join(traceback.format_exception(error))
+    try:
+        log.write_text(told, encoding="utf-8")
+    except OSError as unwritten:  # such as a full disk, which may be what failed
+        return f"{in_words(error)}\n{told}the traceback could not be kept ({unwritten.strerror}); {kept}"
     return f"{in_words(error)}\nthe traceback is in {log}; {kept}"

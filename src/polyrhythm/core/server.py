@@ -12,10 +12,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TypeVar, final
 
-import torch
 from immutables import Map
 from torch import Tensor
 
+from polyrhythm.core.acceptance import NOT_FINITE, before_use, on_arrival, unasked
 from polyrhythm.errors import RunFailed
 from polyrhythm.recipe import Recipe
 from polyrhythm.slots.mechanism import Release, Setup
@@ -23,11 +23,23 @@ from polyrhythm.slots.participation import Call
 from polyrhythm.slots.release import Standing
 from polyrhythm.slots.weighing import shares
 from polyrhythm.values import changed
-from polyrhythm.vectors import Buffers, Layout, combine_buffers, first_non_finite, weighted_sum
-from polyrhythm.wires import Arrived, Assignment, Event, Facts, Kind, Lost, Report, Roster, State, Timer
+from polyrhythm.vectors import Buffers, Layout, combine_buffers, first_non_finite
+from polyrhythm.wires import (
+    Arrived,
+    Assignment,
+    Event,
+    Facts,
+    Fault,
+    FaultKind,
+    Kind,
+    Lost,
+    Report,
+    Roster,
+    State,
+    Timer,
+)
 
 Entry = TypeVar("Entry")
-_NOT_FINITE = "not a finite number"
 
 
 @final
@@ -47,15 +59,6 @@ class Flight:
     version: int
     sent: float = 0.0
     given_up: str = ""
-
-    def answered_by(self, report: Report) -> bool:
-        """Whether a report is about this assignment."""
-        return (report.client, report.kind, report.visit, report.version) == (
-            self.client,
-            self.kind,
-            self.visit,
-            self.version,
-        )
 
 
 @final
@@ -132,11 +135,12 @@ class Released:
 @final
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
-    """What became of one report or lost assignment."""
+    """What became of one report or lost assignment, and under which kind it counts if something was wrong."""
 
     dispatch: int
     accepted: bool
     reason: str = ""
+    fault: FaultKind | None = None
 
 
 @final
@@ -400,26 +404,27 @@ def _take(
     recipe: Recipe, setup: Setup, layout: Layout, state: ServerState, report: Report
 ) -> tuple[ServerState, Verdict]:
     flight = state.flights.get(report.dispatch)
-    if flight is None or not flight.answered_by(report):
-        # Answered already, given up, or never asked of this client: the books must not change, least of all the entry
-        # of a client whose honest report is still to come.
-        return state, Verdict(dispatch=report.dispatch, accepted=False, reason="nobody waits for this report")
+    wrong = unasked(flight, report, state.dispatched)
+    if flight is None or wrong is not None:
+        # The books must not change, least of all the entry of a client whose honest report is still to come.
+        return state, _refusal(report, wrong)
     state = _land(state, report.dispatch)
+    wrong = on_arrival(recipe, flight, report)
     if flight.given_up:
-        return state, Verdict(dispatch=report.dispatch, accepted=False, reason=f"too late: {flight.given_up}")
-    reason = "" if report.recipe == recipe.digest else "the report comes from another recipe"
-    if not reason and flight.kind == "measure":
+        return state, _refusal(report, wrong)
+    if wrong is None and flight.kind == "measure":
         return _measured(recipe, setup, state, report), Verdict(dispatch=report.dispatch, accepted=True)
     silent = report.substitute == "silence"
-    if not reason and report.substitute and not silent:
+    if wrong is None and report.substitute and not silent:
         for key, mechanism in recipe.overriding("fill"):
             report = mechanism.fill(setup, state.parts[key], report)
-    reason = reason or ("" if silent else _fault(layout, report))
-    if _rests(recipe, report, reason):
+    if wrong is None and not silent:
+        wrong = before_use(recipe, setup, layout, state.parts, report)
+    if _rests(recipe, report, wrong is not None):
         state = changed(state, resting=(*state.resting, flight.client))
-    if reason:
-        refused = (*state.refused, (flight.client, reason))
-        return changed(state, refused=refused), Verdict(dispatch=report.dispatch, accepted=False, reason=reason)
+    if wrong is not None:
+        refused = (*state.refused, (flight.client, wrong.words))
+        return changed(state, refused=refused), _refusal(report, wrong)
     if silent:
         return state, Verdict(dispatch=report.dispatch, accepted=True)
     parts = state.parts
@@ -430,7 +435,12 @@ def _take(
     return state, Verdict(dispatch=report.dispatch, accepted=True)
 
 
-def _rests(recipe: Recipe, report: Report, reason: str) -> bool:
+def _refusal(report: Report, wrong: Fault | None) -> Verdict:
+    assert wrong is not None
+    return Verdict(dispatch=report.dispatch, accepted=False, reason=wrong.words, fault=wrong.kind)
+
+
+def _rests(recipe: Recipe, report: Report, refused: bool) -> bool:
     """Whether a client that has answered is not invited again before the next version.
 
     Who did not train, or cannot, may answer at once: invited again and again, it would fill the buffer, or time itself.
@@ -438,7 +448,7 @@ def _rests(recipe: Recipe, report: Report, reason: str) -> bool:
     participation = recipe.participation
     if not (participation.fills_places and participation.invites):
         return False
-    return bool(reason or report.substitute or participation.one_at_a_time)
+    return bool(refused or report.substitute or participation.one_at_a_time)
 
 
 def _measured(recipe: Recipe, setup: Setup, state: ServerState, report: Report) -> ServerState:
@@ -449,7 +459,7 @@ def _measured(recipe: Recipe, setup: Setup, state: ServerState, report: Report) 
 
 def _lose(state: ServerState, lost: Lost) -> tuple[ServerState, Verdict]:
     flight = state.flights.get(lost.dispatch)
-    verdict = Verdict(dispatch=lost.dispatch, accepted=False, reason=lost.reason)
+    verdict = Verdict(dispatch=lost.dispatch, accepted=False, reason=lost.reason, fault=lost.fault)
     if flight is None:
         return state, verdict
     state = _land(state, lost.dispatch)
@@ -476,49 +486,26 @@ def _land(state: ServerState, dispatch: int) -> ServerState:
     )
 
 
-def _fault(layout: Layout, report: Report) -> str:
-    """What is wrong with an update, in words; empty if nothing is."""
-    update = report.update
-    if update is None or update.shape != (layout.size,) or update.dtype != layout.dtype:
-        return "the update does not have the model's layout"
-    # A client that did not train has no buffers to offer.
-    expected = [(slot.shape, slot.dtype) for slot in layout.buffers] if report.fresh else []
-    if [(tuple(b.shape), b.dtype) for b in report.buffers] != expected:
-        return "the buffers do not have the model's layout"
-    if report.held < 0:
-        return f"the client reports {report.held} samples"
-    if report.steps == 0:
-        return "no step was possible with the samples it holds"
-    name = first_non_finite(layout, update)
-    if name:
-        return f"{_NOT_FINITE} in the update of {name}"
-    for slot, buffer in zip(layout.buffers, report.buffers, strict=False):
-        if buffer.is_floating_point() and not bool(torch.isfinite(buffer).all()):
-            return f"{_NOT_FINITE} in the buffer {slot.name}"
-    for key, extra in report.extras.items():
-        for what, value in extra.items():
-            if isinstance(value, Tensor) and value.is_floating_point() and not bool(torch.isfinite(value).all()):
-                return f"{_NOT_FINITE} in {key}'s {what}"
-    return ""
-
-
 def _step(recipe: Recipe, setup: Setup, layout: Layout, state: ServerState, now: float) -> tuple[ServerState, Released]:
     reports = tuple(sorted(state.waiting, key=lambda r: r.dispatch))
     state, refused = _close(recipe, state)
     settled = changed(state, version=state.version + 1, waiting=(), refused=(), resting=(), began=now, invited=0)
     settled = changed(settled, past=_still_needed(settled))
     facts = [_facts(state.version, r) for r in reports]
-    weights = shares(recipe.sharing.claims(facts)) if facts else None
-    if weights is None or len(reports) < recipe.release.least:
-        if refused and not reports and all(reason.startswith(_NOT_FINITE) for _, reason in refused):
+    normalised = shares(recipe.sharing.claims(facts)) if facts else None
+    skipped = ""
+    if normalised is None or len(reports) < recipe.release.least:
+        skipped = _why_skipped(recipe, state, reports, refused)
+    if not reports:
+        if refused and all(reason.startswith(NOT_FINITE) for _, reason in refused):
             raise RunFailed(
                 f"version {state.version + 1}: every update had to be dropped ({_reasons(refused)}). "
                 "The last good model is kept. Training diverges: lower the learning rate, or set clip=10"
             )
-        return settled, Released(
-            version=settled.version, release=None, refused=refused, note=_why_skipped(recipe, state, reports, refused)
-        )
-    scales = [1.0] * len(reports)
+        return settled, Released(version=settled.version, release=None, refused=refused, note=skipped)
+    # What is known of clients goes on from the visits that they had accepted, also where no step comes of them: else c
+    # would no longer be the mean of all c_i.
+    weights, scales = normalised or [0.0] * len(reports), [1.0] * len(reports)
     for scaling in recipe.scalings:
         scales = [a * b for a, b in zip(scales, scaling.scales(facts, weights), strict=True)]
     release = Release(
@@ -532,12 +519,12 @@ def _step(recipe: Recipe, setup: Setup, layout: Layout, state: ServerState, now:
     )
     if recipe.regime == "local":
         return settled, Released(version=settled.version, release=release, refused=refused)
-    updates = release.updates()
-    mean = weighted_sum(updates, [a * b for a, b in zip(weights, scales, strict=True)])
+    release_key = recipe.key_of(recipe.release)
+    mean = recipe.release.mean(state.parts[release_key], release)
     parts: dict[str, State] = dict(state.parts)
     for key, mechanism in recipe.overriding("before_step"):
         parts[key], mean = mechanism.before_step(setup, parts[key], release, mean)
-    held_back = recipe.release.holds_back(setup, parts[recipe.key_of(recipe.release)])
+    held_back = skipped or recipe.release.holds_back(setup, parts[release_key])
     stepped, buffers = state.weights, state.buffers
     if not held_back:
         key = recipe.key_of(recipe.server_step)
@@ -553,7 +540,8 @@ def _step(recipe: Recipe, setup: Setup, layout: Layout, state: ServerState, now:
             "The server's learning rate is too high, or its epsilon too small"
         )
     settled = changed(settled, weights=stepped, buffers=buffers, parts=parts)
-    return settled, Released(version=settled.version, release=release, refused=refused, note=held_back)
+    used = None if skipped else release
+    return settled, Released(version=settled.version, release=used, refused=refused, note=held_back)
 
 
 def _close(recipe: Recipe, state: ServerState) -> tuple[ServerState, tuple[tuple[int, str], ...]]:

@@ -11,7 +11,7 @@ from typing import final
 from polyrhythm.core.memory import Memory
 from polyrhythm.core.server import ServerState
 from polyrhythm.fleet import Load, Remembered, Spent
-from polyrhythm.wires import Arrived, Assignment, Report, Timer
+from polyrhythm.wires import Arrived, Assignment, FaultKind, Report, Timer
 
 
 @final
@@ -26,6 +26,8 @@ class Underway:
         spent: what it costs.
         lost: why the server never hears of it; empty if it does.
         done: the share of the work that is done.
+        fault: as what it counts if it is lost.
+        heard: what has become of the report on its way to the server; None if nothing has.
     """
 
     assignment: Assignment
@@ -34,13 +36,15 @@ class Underway:
     spent: Spent
     lost: str
     done: float
+    fault: FaultKind = "lost"
+    heard: Report | None = None
 
 
-Expected = Underway | Arrived | Timer
+Expected = Underway | Report | Arrived | Timer
 Entry = tuple[float, int, int, Expected]
-"""Time, kind and number of an event. Of events at one time, visits come first, then arrivals, then timers: a report
-that is there when the deadline passes is in time."""
-VISIT, ARRIVAL, TIMER = range(3)
+"""Time, kind and number of an event. Of events at one time, visits come first, then what comes beside them, then
+arrivals, then timers: a report that is there when the deadline passes is in time."""
+VISIT, BESIDE, ARRIVAL, TIMER = range(4)
 
 
 @final
@@ -50,7 +54,7 @@ class Agenda:
 
     Args:
         heap: the events, the next one first.
-        made: arrivals and timers so far: their next number.
+        made: arrivals, timers and what came beside visits so far: their next number.
         visits: how many visits are in it.
         expected: when the server will be told of the next client that comes, since it wants some.
         timer: when it is woken next.

@@ -11,7 +11,7 @@ import queue
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Protocol, final
+from typing import Literal, Protocol, final
 
 import torch
 
@@ -23,6 +23,8 @@ from polyrhythm.recipe import Recipe
 from polyrhythm.slots.mechanism import Setup
 from polyrhythm.wires import Assignment, Report
 
+Mishap = Literal["", "worker_killed", "out_of_memory"]
+
 
 @final
 @dataclass(frozen=True, kw_only=True)
@@ -33,11 +35,13 @@ class Errand:
         assignment: what to do.
         state: the client's, where it goes on from.
         pace: how long the visit would take.
+        mishap: what happens by plan to the worker process that carries it out, at its first try, its second, and so on.
     """
 
     assignment: Assignment
     state: ClientState
     pace: Forecast | None = None
+    mishap: Callable[[int], Mishap] | None = None
 
 
 Done = tuple[ClientState, Report]
@@ -91,6 +95,9 @@ class Clients:
 class Executor(Protocol):
     """Carries out visits."""
 
+    deaths: int
+    """How many workers have died and were replaced."""
+
     def carry_out(self, errands: Sequence[Errand]) -> list[Done]:
         """What came of each errand, in their order. If visits fail, the error is that of the first of them."""
 
@@ -105,6 +112,8 @@ class OneByOne:
     Args:
         clients: what visits need.
     """
+
+    deaths = 0
 
     def __init__(self, clients: Clients) -> None:
         self._clients = clients
@@ -131,6 +140,8 @@ class Threads:
         clients: what visits need; the engine must have `releases_lock`.
         workers: how many threads.
     """
+
+    deaths = 0
 
     def __init__(self, clients: Clients, workers: int) -> None:
         engine: ReleasesLock = clients.engine  # type: ignore[assignment]

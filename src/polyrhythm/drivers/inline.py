@@ -17,15 +17,17 @@ from typing import Any, final
 from polyrhythm.core.interfaces import ClientData, Engine
 from polyrhythm.core.memory import ClientState
 from polyrhythm.core.server import ServerState, Turn, Verdict, begin, receive
-from polyrhythm.drivers.agenda import ARRIVAL, TIMER, VISIT, Agenda, DriverState, Expected, Underway
-from polyrhythm.drivers.executors import Clients, Errand, Executor, OneByOne
+from polyrhythm.drivers.agenda import ARRIVAL, BESIDE, TIMER, VISIT, Agenda, DriverState, Expected, Underway
+from polyrhythm.drivers.executors import Clients, Errand, Executor, Mishap, OneByOne
 from polyrhythm.drivers.meter import Meter
 from polyrhythm.drivers.roster import Answer, WorldRoster
 from polyrhythm.drivers.store import ClientStore, InMemory
+from polyrhythm.drivers.transit import Transit
 from polyrhythm.errors import RunFailed
-from polyrhythm.fleet import Load, Spent, World
+from polyrhythm.fleet import Fate, Load, Spent, World
 from polyrhythm.recipe import Recipe
 from polyrhythm.slots.mechanism import Model, Setup
+from polyrhythm.streams import stream
 from polyrhythm.values import changed
 from polyrhythm.wires import Arrived, Assignment, Event, Lost, Report, Timer
 
@@ -44,7 +46,8 @@ class Moment:
     Args:
         time: virtual seconds since the start.
         turn: the server's answer.
-        event: what the server heard; in the first moment, which starts the run, a timer.
+        event: what the server heard, which is not the client's report if something happened to that on its way; in the
+            first moment, which starts the run, a timer.
         assignment: what a report answers, or what was lost.
         report: what the client made of it, even if the server never hears it.
         load: the work in the visit.
@@ -72,9 +75,9 @@ def _heard(time: float, what: Expected) -> Moment:
     if not isinstance(what, Underway):
         return Moment(time=time, turn=_UNANSWERED, event=what)
     visit = what
-    event: Event = visit.report
+    event: Event = visit.report if visit.heard is None else visit.heard
     if visit.lost:
-        event = Lost(dispatch=visit.assignment.dispatch, reason=visit.lost, time=time)
+        event = Lost(dispatch=visit.assignment.dispatch, reason=visit.lost, time=time, fault=visit.fault)
     return Moment(
         time=time,
         turn=_UNANSWERED,
@@ -121,6 +124,8 @@ class InlineDriver:
         self.store: ClientStore = InMemory() if store is None else store
         self._agenda = Agenda()
         self._server: ServerState | None = None
+        faults = world.fleet.faults
+        self._transit = Transit(faults, setup.seed, engine.layout) if faults.on_reports else None
         self._stand_in = visit
         self._executor = executor or OneByOne(Clients(recipe=recipe, setup=setup, engine=engine, data=data))
         self._pricing = threading.Lock()
@@ -217,7 +222,14 @@ class InlineDriver:
             fate = self.world.undertake(assignment.dispatch, assignment.client, load, now)
             report = report.heard(after=fate.time - now, at=fate.time)
             visit = Underway(
-                assignment=assignment, report=report, load=load, spent=fate.spent, lost=fate.lost, done=fate.done
+                assignment=assignment,
+                report=report,
+                load=load,
+                spent=fate.spent,
+                lost=fate.lost,
+                done=fate.done,
+                fault=fate.fault,
+                heard=self._on_its_way(report, fate),
             )
             agenda.add(fate.time, VISIT, assignment.dispatch, visit)
         if turn.wake_up is not None and (agenda.timer is None or turn.wake_up < agenda.timer):
@@ -226,6 +238,30 @@ class InlineDriver:
             agenda.add(turn.wake_up, TIMER, agenda.made, Timer(time=turn.wake_up))
         if self.world.fleet.arrivals is None and self.recipe.participation.invites:
             self._look_out(turn, now, ended)
+
+    def _mishap(self, assignment: Assignment) -> Callable[[int], Mishap] | None:
+        """What befalls the worker process that carries out a visit, by number of the try."""
+        faults, seed, dispatch = self.world.fleet.faults, self.setup.seed, assignment.dispatch
+        if not faults.in_workers:
+            return None
+
+        def mishap(attempt: int) -> Mishap:
+            drawn = stream(seed, "fault", "worker", dispatch, attempt).random(2)
+            if drawn[0] < faults.worker_killed:
+                return "worker_killed"
+            return "out_of_memory" if drawn[1] < faults.out_of_memory else ""
+
+        return mishap
+
+    def _on_its_way(self, report: Report, fate: Fate) -> Report | None:
+        """What the server will hear instead of a report; beside it may come what it does not wait for."""
+        if self._transit is None or fate.lost:
+            return None
+        for other in self._transit.beside(report):
+            self._agenda.made += 1
+            self._agenda.add(other.time, BESIDE, self._agenda.made, other)
+        heard = self._transit.arrives(report)
+        return None if heard is report else heard
 
     def _look_out(self, turn: Turn, now: float, ended: int | None) -> None:
         """Sees to it that the server is told of the next client that comes, if it wants any."""
@@ -253,7 +289,7 @@ class InlineDriver:
         states = [memory.at(a.accepted) for memory, a in zip(memories, assignments, strict=True)]
         done = self._executor.carry_out(
             [
-                Errand(assignment=a, state=state, pace=_Forecast(self, a))
+                Errand(assignment=a, state=state, pace=_Forecast(self, a), mishap=self._mishap(a))
                 for a, state in zip(assignments, states, strict=True)
             ]
         )

@@ -6,7 +6,7 @@ import functools
 import heapq
 import math
 from collections.abc import Callable, Container, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import final
 
 import numpy as np
@@ -15,6 +15,7 @@ from polyrhythm.fleet.costs import Load, Spent
 from polyrhythm.fleet.fleet import Fleet
 from polyrhythm.fleet.parts import Device, Place, Timetable
 from polyrhythm.streams import stream
+from polyrhythm.wires import FaultKind
 
 
 @final
@@ -33,6 +34,11 @@ class Fate:
     spent: Spent
     lost: str = ""
     done: float = 1.0
+
+    @property
+    def fault(self) -> FaultKind:
+        """As what it counts if it is lost."""
+        return _KINDS.get(self.lost, "lost")
 
 
 @final
@@ -229,7 +235,10 @@ class World:
             load: the work in it.
             now: when it begins.
         """
+        faults = self.fleet.faults
         spent, done = self.price(client, load, now), 1.0
+        if self._happens("slow", faults.slow, dispatch):
+            spent = replace(spent, compute=spent.compute * faults.slowdown)
         end, lost = now + spent.seconds, ""
         for moment, reason in self._dangers(dispatch, client, spent, now):
             if moment < end:
@@ -237,24 +246,30 @@ class World:
         if lost:
             done, spent = spent.done(end - now)[1], spent.until(end - now)
             if lost == _CRASHED:
-                self._back[client] = end + self.fleet.faults.downtime
+                self._back[client] = end + faults.downtime
+        elif self._happens("lost", faults.lost, dispatch):
+            lost = _IN_TRANSIT
         self._drain(client, spent.joules, end)
         return Fate(time=end, spent=spent, lost=lost, done=done)
+
+    def _happens(self, what: str, share: float, dispatch: int) -> bool:
+        """Whether a fault befalls a visit."""
+        return bool(share) and float(stream(self._place.seed, "fault", what, dispatch).random()) < share
 
     def _dangers(self, dispatch: int, client: int, spent: Spent, now: float) -> list[tuple[float, str]]:
         faults, found = self.fleet.faults, []
         if not self.fleet.availability.always:
-            found.append((self._presence.span(client, now)[1], "it went away"))
+            found.append((self._presence.span(client, now)[1], _AWAY))
         if faults.dropout or faults.crash:
             drawn = stream(self._place.seed, "fault", dispatch).random(4)
             if drawn[0] < faults.dropout:
-                found.append((now + float(drawn[1]) * spent.seconds, "it dropped out"))
+                found.append((now + float(drawn[1]) * spent.seconds, _DROPPED))
             if drawn[2] < faults.crash:
                 found.append((now + float(drawn[3]) * spent.seconds, _CRASHED))
         if self.fleet.energy.battery is not None and spent.joules > 0:
             left = self._level(client, now)
             if spent.joules > left:
-                found.append((now + spent.seconds * left / spent.joules, "its battery was empty"))
+                found.append((now + spent.seconds * left / spent.joules, _EMPTY))
         return found
 
     def _level(self, client: int, now: float) -> float:
@@ -278,5 +293,13 @@ class World:
             self._charge[client] = (max(0.0, self._level(client, end) - joules), end)
 
 
-_CRASHED = "its device failed"
+_AWAY, _DROPPED, _CRASHED = "it went away", "it dropped out", "its device failed"
+_EMPTY, _IN_TRANSIT = "its battery was empty", "its report was lost on the way"
+_KINDS: Mapping[str, FaultKind] = {
+    _AWAY: "away",
+    _DROPPED: "dropout",
+    _CRASHED: "crash",
+    _EMPTY: "battery",
+    _IN_TRANSIT: "transit",
+}
 _CHANGES = 1000

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypedDict
 
 from polyrhythm.errors import UserError
+from polyrhythm.faults import told
 
 On = Literal["test", "validation"]
 """The set on which the headline metric is judged."""
@@ -127,6 +128,8 @@ def lines(costs: Mapping[str, Any]) -> dict[str, str]:
         "fleet": f"busy {'none' if busy is None else f'{busy:.1%}'} of its time; fairness "
         + ("none" if fairness is None else f"{fairness:.3f}"),
         "visits": f"{costs['visits']:,}: {over}",
+        **({"faults": words} if (words := told(costs.get("faults") or {})) else {}),
+        **({"workers": f"{dead:,} died and were replaced"} if (dead := costs.get("worker_deaths")) else {}),
         "computing": f"{amount(costs['flops'], 'FLOPs')}: {amount(costs['forward_flops'])} forward, "
         f"{amount(costs['backward_flops'])} backward",
         **traffic,

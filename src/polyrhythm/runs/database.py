@@ -22,12 +22,13 @@ from polyrhythm.runs import schema as schemas
 from polyrhythm.runs.plain import to_json
 from polyrhythm.runs.records import AnswerRecord, EventRecord
 from polyrhythm.runs.schema import INSERT, JSON, RECORDS, TABLES, VALUES, Record, Table, select
+from polyrhythm.runs.trouble import PATIENCE, Patience, Trouble, is_full, is_locked
 
 FILE = "runs.sqlite"
 _AS_THEY_ARE = frozenset({float, str, type(None)})
 _END = "UPDATE runs SET status = ?, reason = ?, ended = ?, summary = ? WHERE number = ?"
 _HALF_A_SECOND = 0.5
-_LAST_PATIENCE = 30.0  # seconds to wait for a lock when a run ends
+_PAUSE = 0.05  # seconds between two tries when a run ends
 _QUICK = 0.02  # seconds; a commit takes 0.1 ms, nothing beside a version slower than this
 
 
@@ -56,13 +57,15 @@ class Writer:
     Args:
         folder: the output folder; made if missing.
         patience: seconds to wait for another process that holds the database.
+        trouble: what fails by plan.
 
     Raises:
         UserError: the folder or the database cannot be written, is locked, damaged, or somebody else's.
     """
 
-    def __init__(self, folder: Path, *, patience: float = 5.0) -> None:
-        self._path = folder / FILE
+    def __init__(self, folder: Path, *, patience: float = 5.0, trouble: Trouble | None = None) -> None:
+        self._path, self._trouble, self._patience = folder / FILE, trouble, Patience()
+        self._saved = -1  # the last version that is in the database
         self._run: int | None = None
         self._pending: dict[Table, list[tuple[Any, ...]]] = {table: [] for table in RECORDS}
         self._ending: tuple[Any, ...] | None = None
@@ -149,18 +152,20 @@ class Writer:
         return due
 
     def commit(self, *, patience: float = 1.0, durable: bool = False) -> bool:
-        """Commits what is waiting. False if another process holds the database; the rows are kept for next time.
+        """Commits what is waiting. False if the database is locked or the disk full; the rows are kept for next time.
 
         Args:
             patience: seconds to wait for it.
             durable: whether all that was ever committed must also survive a power cut from now on.
 
         Raises:
-            RunFailed: the database can no longer be written.
+            RunFailed: the database can no longer be written, or was locked or full for too long.
         """
         if not any(self._pending.values()) and self._ending is None and not durable:
             return True
         try:
+            if self._trouble is not None:
+                self._trouble.in_database()
             self._connection.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
             self._connection.execute(f"PRAGMA busy_timeout = {int(patience * 1000)}")
             with self._transaction():
@@ -171,26 +176,37 @@ class Writer:
                 if self._ending is not None:
                     self._connection.execute(_END, self._ending)
         except sqlite3.Error as error:
-            if _is_busy(error):
+            may_pass = is_locked(error) or is_full(error)
+            if may_pass and self._patience.bears():
                 return False
+            long = f" for {PATIENCE:g} s" if may_pass else ""
             raise RunFailed(
-                f"the run database {self._path} can no longer be written ({error}); what was committed is kept"
+                f"the run database {self._path} could not be written{long} ({error}). What was committed is kept: "
+                + (f"all versions up to {self._saved}" if self._saved >= 0 else "no version yet")
             ) from error
+        self._patience.over()
+        if versions := self._pending["versions"]:
+            self._saved = versions[-1][1]
         for rows in self._pending.values():
             rows.clear()
         self._committed = time.monotonic()
         return True
 
+    @property
+    def waits(self) -> int:
+        """How often rows had to wait, since the database was locked or the disk full."""
+        return self._patience.times
+
     def finish(self, *, status: str, reason: str, ended: str, summary: Mapping[str, Any]) -> None:
-        """Commits everything, closes the run's row and the database.
+        """Commits everything, closes the run's row and the database; waits for it as long as for any other commit.
 
         Raises:
-            RunFailed: the database stayed locked or can no longer be written.
+            RunFailed: the database stayed locked or full, or can no longer be written.
         """
         self._ending = (status, reason, ended, to_json(summary), self._run)
         try:
-            if not self.commit(patience=_LAST_PATIENCE):
-                raise RunFailed(f"the run database {self._path} stayed locked: the last rows are not in it")
+            while not self.commit():
+                time.sleep(_PAUSE)
         finally:
             self.close()
 
@@ -302,15 +318,11 @@ def _switch_to_wal(connection: sqlite3.Connection, patience: float) -> None:
         try:
             connection.execute("PRAGMA journal_mode = WAL")
         except sqlite3.OperationalError as error:
-            if not _is_busy(error) or time.monotonic() > end:
+            if not is_locked(error) or time.monotonic() > end:
                 raise
             time.sleep(0.01)
         else:
             return
-
-
-def _is_busy(error: sqlite3.Error) -> bool:
-    return getattr(error, "sqlite_errorcode", 0) & 0xFF in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
 
 
 @contextlib.contextmanager
@@ -322,7 +334,7 @@ def _explained(path: Path) -> Iterator[None]:
         raise _not_writable(path.parent, error.strerror or str(error)) from error
     except sqlite3.DatabaseError as error:
         code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-        if _is_busy(error):
+        if is_locked(error):
             raise UserError(
                 f"{path} is locked by another process",
                 expected="a run database that this process may write",

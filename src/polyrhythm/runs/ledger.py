@@ -7,6 +7,7 @@ whatever the population.
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, final
@@ -14,6 +15,9 @@ from typing import Any, final
 from polyrhythm.runs.records import VisitRecord
 
 _SUMS = ("samples", "flops", "forward_flops", "backward_flops", "bytes_up", "bytes_down", "joules", "compute_seconds")
+OUTLIER = 10.0
+"""An accepted update is an outlier if it is so many times as long as the median of those before."""
+_WINDOW, _FEWEST = 50, 10
 _STATUSES = ("trained", "measured", "skipped", "dropped", "late", "lost")
 
 
@@ -42,6 +46,8 @@ class Ledger:
     _accepted: dict[int, int] = field(default_factory=dict)
     _accepted_sum: int = 0
     _accepted_squares: int = 0
+    _faults: dict[str, int] = field(default_factory=dict)
+    _norms: list[float] = field(default_factory=list)
 
     def sent(self, clients: Iterable[int], now: float) -> None:
         """Clients set out on visits."""
@@ -52,9 +58,24 @@ class Ledger:
             if since is not None:
                 self._waited += now - since
 
+    def stands_out(self, norm: float | None) -> bool:
+        """Whether an accepted update is far longer than those before it; it is one of those before the next."""
+        if not norm:
+            return False
+        known = len(self._norms) >= _FEWEST
+        outlier = known and norm > OUTLIER * statistics.median(self._norms)
+        self._norms = [*self._norms, norm][-_WINDOW:]
+        return outlier
+
+    def went_wrong(self, fault: str) -> None:
+        """Counts what went wrong, where something did."""
+        if fault:
+            self._faults[fault] = self._faults.get(fault, 0) + 1
+
     def heard(self, record: VisitRecord, *, counts: bool) -> None:
         """A visit is over; `counts` says whether what it sent will be part of a version."""
         self._counts[record.status] += 1
+        self.went_wrong(record.fault)
         self._steps += record.steps
         for name in _SUMS:
             self._sums[name] += getattr(record, name)
@@ -90,6 +111,7 @@ class Ledger:
             "dropped_visits": self._counts["dropped"],
             "late_visits": self._counts["late"],
             "lost_visits": self._counts["lost"],
+            "faults": dict(self._faults),
             "utilisation": self._utilisation(now),
             "fairness": self._fairness(),
         }

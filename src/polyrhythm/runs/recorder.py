@@ -19,8 +19,10 @@ from polyrhythm.runs.files import safetensors_bytes, write_whole
 from polyrhythm.runs.keeping import Keeper
 from polyrhythm.runs.records import AnswerRecord, EventRecord, ModelView, Plan, RunStatus, VersionRecord, VisitRecord
 from polyrhythm.runs.summary import Best
+from polyrhythm.runs.trouble import PATIENCE, Patience, Trouble, is_full
 from polyrhythm.settings import canonical_json
 
+_PAUSE = 0.05  # seconds between two tries when a run ends
 _LETTERS = "23456789abcdefghjkmnpqrstuvwxyz"  # in order, and none that look alike
 
 
@@ -76,12 +78,19 @@ class Recorder:
         folder: the output folder, shared by any number of runs; made if missing.
         keeper: writes checkpoints; there are none if None.
         taken_up: the run that goes on; a new one if None.
+        trouble: what fails by plan; nothing if None.
     """
 
     def __init__(
-        self, folder: Path | str = "runs", *, keeper: Keeper | None = None, taken_up: TakenUp | None = None
+        self,
+        folder: Path | str = "runs",
+        *,
+        keeper: Keeper | None = None,
+        taken_up: TakenUp | None = None,
+        trouble: Trouble | None = None,
     ) -> None:
         self.folder = Path(folder)
+        self._trouble, self._patience = trouble, Patience()
         self._keeper, self._taken_up = keeper, taken_up
         self.run_id = ""
         """Set by `begin`: the time of the start (UTC) and four characters that keep it unique."""
@@ -107,7 +116,7 @@ class Recorder:
         """
         self._headline = plan.headline
         self._best = Best(plan.headline)
-        writer = Writer(self.folder)
+        writer = Writer(self.folder, trouble=self._trouble)
         try:
             if self._taken_up is None:
                 self._begin_new(writer, plan)
@@ -187,6 +196,8 @@ class Recorder:
             RunFailed: the record can no longer be written.
         """
         self._model, self._version = model, record.version
+        if self._trouble is not None:
+            self._trouble.version(record.version)
         if self._best.improves(record):
             # As bytes, since the driver may go on to change the tensors; on disk at the next commit.
             self._best_file = safetensors_bytes(model(), self._about_best())
@@ -211,8 +222,9 @@ class Recorder:
         if not self._opened().commit(durable=True):
             return
         self._write_best()
-        best = self.path / "best.safetensors"
-        content = best.read_bytes() if self._best.version is not None else None
+        content = self._best_file
+        if content is None and self._best.version is not None:
+            content = (self.path / "best.safetensors").read_bytes()
         try:
             self._keeper.write(self.path, version, lambda: Kept(run=state(), best=self._best, best_file=content))
         except OSError as error:  # the run is worth more than the checkpoint
@@ -227,10 +239,13 @@ class Recorder:
         if self._writer is None:
             return
         try:
-            self._write_best()
+            while not self._write_best():
+                time.sleep(_PAUSE)
             if self._model is not None:
                 about = {"run_id": self.run_id, "version": str(self._version)}
-                self._write("final.safetensors", safetensors_bytes(self._model(), about))
+                content = safetensors_bytes(self._model(), about)
+                while not self._write("final.safetensors", content):
+                    time.sleep(_PAUSE)
         except RunFailed as error:
             status, reason = "failed", str(error)
             raise
@@ -239,7 +254,7 @@ class Recorder:
             try:
                 writer.finish(
                     status=status,
-                    reason=reason + self._failed,
+                    reason=reason + self._failed + self._waited(writer.waits),
                     ended=_now(),
                     summary={"run_id": self.run_id, **summary},
                 )
@@ -259,18 +274,38 @@ class Recorder:
             "chosen_by": f"{self._best.chosen_by} {self._headline}",
         }
 
-    def _write_best(self) -> None:
-        if self._best_file is not None:
-            self._write("best.safetensors", self._best_file)
-            self._best_file = None
+    def _waited(self, waits: int) -> str:
+        times = waits + self._patience.times
+        return f"; the record had to wait {times:,} times for a full disk or a locked database" if times else ""
 
-    def _write(self, name: str, content: bytes) -> None:
+    def _write_best(self) -> bool:
+        """Writes the best weights if they are not on disk; false if there is no room now."""
+        if self._best_file is not None:
+            if not self._write("best.safetensors", self._best_file):
+                return False
+            self._best_file = None
+        return True
+
+    def _write(self, name: str, content: bytes) -> bool:
+        """Writes a file; false if the disk is full, which may pass.
+
+        Raises:
+            RunFailed: it cannot be written, or the disk was full for too long.
+        """
         try:
+            if self._trouble is not None:
+                self._trouble.in_files()
             write_whole(self.path / name, content)
         except OSError as error:
+            if is_full(error) and self._patience.bears():
+                return False
+            long = f" for {PATIENCE:g} s" if is_full(error) else ""
             raise RunFailed(
-                f"{self.path / name} cannot be written ({error.strerror or error}); what was recorded before is kept"
+                f"{self.path / name} cannot be written{long} ({error.strerror or error}); what was recorded before is "
+                "kept"
             ) from error
+        self._patience.over()
+        return True
 
 
 def going_on(run_id: str) -> UserError:

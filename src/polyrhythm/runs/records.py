@@ -69,6 +69,8 @@ class VisitRecord:
         status: "trained", "measured" (forward passes only), "skipped" (no training, by plan), "dropped" (report
             refused), "late" (it came when nobody waited for it any more) or "lost" (no report).
         reason: why it was dropped, late or lost.
+        fault: that as a kind (`polyrhythm.faults`); "outlier" for one that was accepted and is far longer than
+            those before; "" where nothing was wrong.
         steps: optimiser steps truly taken. It and all that follows say what was done, whatever came of it: of a visit
             that broke off, the part until then.
         epochs: passes over the client's samples truly made.
@@ -96,6 +98,7 @@ class VisitRecord:
     visit: int
     status: VisitStatus
     reason: str = ""
+    fault: str = ""
     steps: int = 0
     epochs: float = 0.0
     samples: int = 0
@@ -157,6 +160,8 @@ class VersionRecord:
         dropped_visits: of them: report refused.
         late_visits: of them: report came when nobody waited for it any more.
         lost_visits: of them: no report.
+        faults: what went wrong since the start, counted by kind; also what belongs to no visit, such as reports that
+            came twice.
         utilisation: the share of the time of all clients that hold data in which they were on a visit, visits under way
             included; None at the start.
         fairness: Jain's index of participation over the clients that hold data, (sum x)^2 / (N sum x^2) for x_i
@@ -195,6 +200,7 @@ class VersionRecord:
     dropped_visits: int = 0
     late_visits: int = 0
     lost_visits: int = 0
+    faults: Mapping[str, int] = field(default_factory=dict)
     utilisation: float | None = None
     fairness: float | None = None
     groups: Mapping[str, float] | None = None

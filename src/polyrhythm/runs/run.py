@@ -26,6 +26,7 @@ _PREFIXES = {
     "train": "global_train",
     "clients": "clients",
     "groups": "groups",
+    "faults": "faults",
     "measures": "measures",
 }
 _SHOWN = (
@@ -320,7 +321,9 @@ class Run:
         import pandas as pd
 
         rows = [_flat(row) for row in read_records(self.folder, table, self._row["number"])]
-        return pd.DataFrame(rows, columns=None if rows else [c for c in COLUMNS[table] if c not in _PREFIXES])
+        frame = pd.DataFrame(rows, columns=None if rows else [c for c in COLUMNS[table] if c not in _PREFIXES])
+        counts = [c for c in frame if str(c).startswith("faults_")]
+        return frame.fillna(dict.fromkeys(counts, 0)).astype(dict.fromkeys(counts, int))  # of a kind until it happens
 
     def __rich__(self) -> RichTable:
         from rich.table import Table as RichTable
@@ -350,7 +353,7 @@ class Run:
 
     def _so_far(self) -> dict[str, Any]:
         rows = self.versions
-        return costs.totals(rows[-1]) if rows else {}
+        return {**costs.totals(rows[-1]), "faults": rows[-1]["faults"]} if rows else {}
 
     def __repr__(self) -> str:
         from rich.console import Console

@@ -11,7 +11,8 @@ from polyrhythm.runs.records import AnswerRecord, EventRecord, VersionRecord, Vi
 
 APPLICATION = 0x504F4C59  # "POLY": tells our files from anybody else's
 VERSION = 3
-# What later schemas added to the first one, by table: 2, cost accounting; 3, the digest of every version's model.
+# What later schemas added to the first one, by table: 2, cost accounting; 3, the digest of every version's model, and
+# what went wrong.
 _ADDED: Mapping[int, Mapping[str, str]] = {
     2: {
         "versions": (
@@ -24,7 +25,7 @@ _ADDED: Mapping[int, Mapping[str, str]] = {
             "down_seconds REAL, compute_seconds REAL, up_seconds REAL"
         ),
     },
-    3: {"versions": "digest TEXT"},
+    3: {"versions": "digest TEXT, faults TEXT", "visits": "fault TEXT"},
 }
 # And the tables that they added: the roster's answers; the order of events.
 _TABLES: Mapping[int, str] = {
@@ -94,7 +95,7 @@ INSERT = {
     for table, names in COLUMNS.items()
 }
 JSON = {
-    *("test", "validation", "train", "clients", "groups", "measures"),
+    *("test", "validation", "train", "clients", "groups", "measures", "faults"),
     *("config", "notices", "libraries", "machine", "summary"),
 }
 _BROUGHT_BY: Mapping[tuple[str, str], int] = {

@@ -111,6 +111,7 @@ class Summary:
             "dropped_visits": last.dropped_visits if last else 0,
             "late_visits": last.late_visits if last else 0,
             "lost_visits": last.lost_visits if last else 0,
+            "faults": dict(last.faults) if last else {},
             "wall_seconds": wall_seconds,
             "digest": digest,
         }
