@@ -13,6 +13,7 @@ from annotated_types import Ge, Gt, Le, Lt, MaxLen, MinLen
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from polyrhythm.cli.expressions import Call, parse_call, parse_value
+from polyrhythm.cli.inside import check_inside
 from polyrhythm.cli.lines import lines_of
 from polyrhythm.cli.mistakes import explained
 from polyrhythm.errors import Mistakes, UserError, unknown
@@ -165,7 +166,7 @@ TAKES = {
     "evaluation.train_samples": _WHOLE,
     "evaluation.groups": "true or false",
     "name": "a text of at most 200 characters",
-    "out": "the path of a folder",
+    "out": "the path of a folder, in a file one inside the folder that you run in",
 }
 
 
@@ -208,6 +209,9 @@ def configure(file: Path | None, options: Mapping[str, Any], settings: list[str]
     except ValidationError as error:
         made, faulty = None, frozenset(str(problem["loc"][0]) for problem in error.errors())
         wrong.add(*explained(error, TAKES, said.where))
+    if made is not None and said.in_file("out"):
+        with wrong.noted(said.where("out")):
+            check_inside("out", made.out)
     sound = {key: value for key, value in read.items() if key not in faulty}
     found = things(_named(sound), wrong, said.what)
     wrong.refuse()
@@ -232,6 +236,10 @@ class _Said:
             if part in self.lines:
                 return f"{self.file}, line {self.lines[part]}"
         return "the command line" if self.file is None else str(self.file)
+
+    def in_file(self, key: str) -> bool:
+        """Whether the value of a key is the file's."""
+        return key in self.lines and key not in self.here
 
     def what(self, path: str) -> str:
         """The same, with the key."""
