@@ -2,7 +2,9 @@
 
     python tests/fuzz.py --tries 2000
 
-prints how many were tried, refused and run, and each that did neither. What is tried is drawn in `texts.py`.
+prints how many were tried, refused and run, and each that did neither. What is tried is drawn in `texts.py`. Of each,
+`polyrhythm check` must know beforehand whether it is refused and, where nothing decides by what training gives, count
+what the run then does; and the schema must mark nothing that runs.
 """
 
 from __future__ import annotations
@@ -21,12 +23,13 @@ import warnings
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Literal, NamedTuple, NoReturn
+from typing import Any, Literal, NamedTuple, NoReturn
 
 import numpy as np
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from jsonschema import Draft7Validator
 
+from polyrhythm import estimate
 from polyrhythm.cli import main as polyrhythm
 from polyrhythm.cli.schema import schema
 from texts import experiments
@@ -58,24 +61,42 @@ def write_data(folder: Path) -> None:
 
 
 def attempt(text: str, folder: Path, validator: Draft7Validator) -> Outcome:
-    """Runs a file on the command line, in this process and in a folder with the data."""
+    """Checks and runs a file on the command line, in this process and in a folder with the data."""
     (folder / "experiment.toml").write_text(text, encoding="utf-8")
-    before = sorted(folder.rglob("*"))
+    before = _files(folder)
+    checked, told, _ = _called("check", "experiment.toml", "--json")
+    if _files(folder) != before:
+        return Outcome("wrong", "checking wrote something")
     code, out, err = _called("run", "experiment.toml", "--json")
     said = f"code {code}\n{out}\n{err}"
     if "Traceback" in said or code not in (0, 1, 2):
         return Outcome("wrong", said)
+    if (checked == 2) != (code == 2) or checked not in (0, 2):
+        return Outcome("wrong", f"{said}\nchecking it ends with {checked}\n{told}")
     if code == 2:
-        clean = err.startswith("error: ") and all(part in err for part in PARTS) and not out
-        if sorted(folder.rglob("*")) != before:
+        refusal = err[max(0, f"\n{err}".find("\nerror: ")) :]
+        if _files(folder) != before:
             return Outcome("wrong", f"something was written\n{said}")
-        return Outcome("refused" if clean else "wrong", said)
-    marked = list(validator.iter_errors(tomllib.loads(text)))
-    if marked:
+        return Outcome("refused" if all(part in refusal for part in PARTS) and not out else "wrong", said)
+    if marked := list(validator.iter_errors(tomllib.loads(text))):
         return Outcome("wrong", f"the schema marks what runs: {marked[0].message}")
-    for line in out.splitlines():
-        json.loads(line)
+    if code == 0 and (odd := _miscounted(json.loads(told), json.loads(out.splitlines()[0]))):
+        return Outcome("wrong", f"{said}\n{told}\nit was counted otherwise: {odd}")
     return Outcome("ran" if code == 0 else "failed in words", err)
+
+
+def _files(folder: Path) -> list[Path]:
+    """What is there, beside what SQLite puts next to a database while somebody reads it."""
+    return sorted(path for path in folder.rglob("*") if not path.name.endswith(("-wal", "-shm")))
+
+
+def _miscounted(told: Any, summary: Any) -> list[str]:
+    """What a check counted otherwise than the run, where nothing decides by what training gives."""
+    found = told["estimate"]
+    if found["notes"] or summary["dropped_visits"]:
+        return []
+    names = ("visits", "samples", "flops", "bytes_up", "bytes_down", "virtual_seconds")
+    return [f"{name} {found[name]} and {summary[name]}" for name in names if found[name] != summary[name]]
 
 
 def _called(*arguments: str) -> tuple[int, str, str]:
@@ -135,6 +156,7 @@ class Tally:
 def tally(tries: int, number: int, folder: Path) -> Tally:
     """Tries so many files, the same for the same number."""
     found = Tally(folder)
+    estimate.MEASURED, estimate.REHEARSED = 0.02, 1.0
 
     @seed(number)
     @settings(

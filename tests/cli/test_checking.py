@@ -76,6 +76,15 @@ def test_what_only_the_data_can_tell_is_found_too(polyrhythm: Command) -> None:
         assert "Traceback" not in found.err
 
 
+def test_a_folder_that_no_run_could_use_is_found(polyrhythm: Command, folder: Path) -> None:
+    (folder / "taken").write_text("")
+    found = polyrhythm("check", "--set", "out=taken/runs", "--no-estimate")
+    assert found.code == 2
+    assert "taken is a file" in found.err
+    assert polyrhythm("check", "--set", "out=new/deep/runs", "--no-estimate").code == 0
+    assert [path.name for path in folder.iterdir()] == ["taken"]
+
+
 def test_seeds_are_all_checked_and_one_is_estimated(polyrhythm: Command) -> None:
     found = polyrhythm("check", "--set", "seeds=0-2", "--set", "rounds=2", "--set", "model=logistic")
     assert found.code == 0

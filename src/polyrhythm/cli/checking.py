@@ -11,6 +11,7 @@ import typer
 
 from polyrhythm.cli.assembly import assemble
 from polyrhythm.cli.configuration import Configuration
+from polyrhythm.cli.inside import check_folder
 from polyrhythm.cli.output import Screen, print_json
 from polyrhythm.cli.results import print_plan, print_rows
 from polyrhythm.errors import UserError
@@ -28,6 +29,7 @@ def check_all(configure: Callable[[], Configuration], *, with_estimate: bool, as
     """
     try:
         configuration = configure()
+        check_folder(configuration.out)
         experiments = list(assemble(configuration))
         for experiment in experiments:
             experiment.chosen  # noqa: B018  # builds the model, and checks it against the data

@@ -1,10 +1,11 @@
-"""Where an experiment file may have things written: in the folder that the command runs in, and nowhere else.
+"""Where things may be written: where there can be a folder, and for a file in the one that the command runs in.
 
 A file may come from somebody else. Whoever types a folder on the command line means it.
 """
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from polyrhythm.errors import UserError
@@ -23,6 +24,23 @@ def check_inside(key: str, text: str) -> None:
         raise _refused(key, text, f"which is no path ({error})") from None
     if not place.is_relative_to(here):
         raise _refused(key, text, f"which leads out of {here}")
+
+
+def check_folder(out: str) -> None:
+    """Goes on if a run could make its folder there; nothing is made.
+
+    Raises:
+        UserError: it could not.
+    """
+    place = Path(out).absolute()
+    there = next(part for part in (place, *place.parents) if part.exists())
+    if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
+        raise UserError(
+            f"{out} cannot be used: {there} is {'not writable' if there.is_dir() else 'a file'}",
+            expected="a folder in which files can be read and written",
+            why="the run could not be recorded",
+            fix="correct its permissions, or use another folder (--out FOLDER)",
+        )
 
 
 def _refused(key: str, text: str, problem: str) -> UserError:
