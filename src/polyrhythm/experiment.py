@@ -21,7 +21,7 @@ from polyrhythm.difficulty import checked, expert_losses, foreign
 from polyrhythm.drivers import choosing as crews
 from polyrhythm.drivers.choosing import DRIVERS, Crew
 from polyrhythm.engines.choosing import ENGINES, Asked, Chosen, choose
-from polyrhythm.errors import UserError, unknown
+from polyrhythm.errors import Mistakes, UserError, unknown
 from polyrhythm.fleet import Fleet, Place, World
 from polyrhythm.footprint import least_memory
 from polyrhythm.models.building import build
@@ -118,7 +118,7 @@ class Experiment:
         config: the experiment as it was written, for the record; made from the parts if None.
 
     Raises:
-        UserError: anything that can be known to be wrong before the first round.
+        UserError: anything that can be known to be wrong before the first round, all of it at once.
     """
 
     federation: Federation
@@ -141,16 +141,12 @@ class Experiment:
 
     def __post_init__(self) -> None:
         _check_kinds(self)
-        _check_task(self)
-        _check_end(self)
-        _check_seed(self.seed)
-        _check_driver(self.driver, self.workers)
-        _check_engine(self.engine)
-        _check_expert(self)
-        _check_score(self)
-        self.recipe.whole()
-        _check_arrivals(self)
-        _check_groups(self)
+        wrong = Mistakes()
+        for check in _CHECKS:
+            with wrong.noted():
+                check(self)
+        wrong.refuse()
+        _check_groups(self)  # which looks at the devices, and so builds the model
         if self.recipe.regime == "centralised":
             object.__setattr__(self, "federation", _pooled(self.federation))
         if not self.federation.sizes.any():
@@ -399,15 +395,19 @@ def _check_kinds(experiment: Experiment) -> None:
         **{"federation": Federation, "recipe": Recipe, "task": Task},
         **{"fleet": Fleet, "until": Until, "evaluation": Evaluation, "checkpoint": Checkpoint},
     }
+    wrong = Mistakes()
     for name, kind in kinds.items():
         value = getattr(experiment, name)
         if not isinstance(value, kind) and not (name == "task" and value is None):
-            raise UserError(
-                f"{name} is a {type(value).__name__}: {value!r}",
-                expected=f"a {kind.__name__}",
-                why="names in text mean something only in experiment files and on the command line",
-                fix=f"build it in Python: {_EXAMPLES[name]}",
+            wrong.add(
+                UserError(
+                    f"{name} is a {type(value).__name__}: {value!r}",
+                    expected=f"a {kind.__name__}",
+                    why="names in text mean something only in experiment files and on the command line",
+                    fix=f"build it in Python: {_EXAMPLES[name]}",
+                )
             )
+    wrong.refuse()
 
 
 _EXAMPLES = {
@@ -521,7 +521,8 @@ def _check_score(experiment: Experiment) -> None:
         )
 
 
-def _check_seed(seed: int) -> None:
+def _check_seed(experiment: Experiment) -> None:
+    seed = experiment.seed
     if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
         raise UserError(
             f"seed = {seed!r}",
@@ -531,7 +532,8 @@ def _check_seed(seed: int) -> None:
         )
 
 
-def _check_driver(driver: str, workers: int | None) -> None:
+def _check_driver(experiment: Experiment) -> None:
+    driver, workers = experiment.driver, experiment.workers
     if driver not in DRIVERS:
         raise unknown("driver", driver, DRIVERS)
     if workers is not None and (isinstance(workers, bool) or not isinstance(workers, int) or workers < 1):
@@ -550,9 +552,19 @@ def _check_driver(driver: str, workers: int | None) -> None:
         )
 
 
-def _check_engine(engine: str) -> None:
-    if engine not in ENGINES:
-        raise unknown("engine", engine, ENGINES)
+def _check_engine(experiment: Experiment) -> None:
+    if experiment.engine not in ENGINES:
+        raise unknown("engine", experiment.engine, ENGINES)
+
+
+def _check_recipe(experiment: Experiment) -> None:
+    experiment.recipe.whole()
+
+
+_CHECKS = (
+    *(_check_task, _check_end, _check_seed, _check_driver, _check_engine),
+    *(_check_expert, _check_score, _check_recipe, _check_arrivals),
+)
 
 
 def _pooled(federation: Federation) -> Federation:

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal, final
 
-from polyrhythm.errors import UserError
+from polyrhythm.errors import Mistakes, UserError
 from polyrhythm.optimisers import LocalOptimiser, LocalSgd
 from polyrhythm.schedules import Constant, Schedule
 from polyrhythm.settings import Count, Settings, canonical_json
@@ -97,8 +97,7 @@ class Recipe(Settings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for rule in _RULES:
-            rule(self)
+        _keep_to(_RULES, self)
 
     def __or__(self, part: object) -> Recipe:
         """This recipe with one more part."""
@@ -132,8 +131,7 @@ class Recipe(Settings):
         Raises:
             UserError: a part that needs another one, which is not there.
         """
-        for rule in _RULES_OF_THE_WHOLE:
-            rule(self)
+        _keep_to(_RULES_OF_THE_WHOLE, self)
         return self
 
     def called(self, title: str) -> Recipe:
@@ -479,7 +477,23 @@ def _enough_can_report(recipe: Recipe) -> None:
         )
 
 
-_RULES: tuple[Callable[[Recipe], None], ...] = (
+_Rules = tuple[Callable[[Recipe], None], ...]
+
+
+def _keep_to(rules: _Rules, recipe: Recipe) -> None:
+    """Goes on if a recipe breaks none of the rules.
+
+    Raises:
+        UserError: it does; all of them.
+    """
+    wrong = Mistakes()
+    for rule in rules:
+        with wrong.noted():
+            rule(recipe)
+    wrong.refuse()
+
+
+_RULES: _Rules = (
     _one_memory_of_drift,
     _travel_is_exact,
     _no_scaling_twice,
@@ -493,7 +507,7 @@ _RULES: tuple[Callable[[Recipe], None], ...] = (
     _nobody_is_called,
 )
 # What the next part on the pipe may still put right, so it is asked of the whole.
-_RULES_OF_THE_WHOLE = (
+_RULES_OF_THE_WHOLE: _Rules = (
     _places_are_filled_for_a_buffer,
     _rounds_are_over_selected,
     _memory_is_of_clients,

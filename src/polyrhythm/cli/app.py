@@ -221,6 +221,36 @@ def replay_run(
     verifying.replay_run(reference, out or "runs", from_updates=from_updates, as_json=json, **changes)
 
 
+@app.command()
+@guarded
+def check(
+    experiment: Annotated[Path | None, typer.Argument(help="An experiment file in TOML.")] = None,
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", help="Any key: --set method=fedprox(mu=1). May be repeated.")
+    ] = None,
+    estimate: Annotated[
+        bool, typer.Option("--estimate/--no-estimate", help="Whether to estimate what the run will cost.")
+    ] = True,
+    json: Json = False,
+) -> None:
+    """Check an experiment without running it: every mistake at once, or what it means in full and what it will cost."""
+    from polyrhythm.cli.checking import check_all
+    from polyrhythm.cli.configuration import configure
+
+    check_all(lambda: configure(experiment, {}, settings or []), with_estimate=estimate, as_json=json)
+
+
+@app.command("schema")
+@guarded
+def print_schema() -> None:
+    """Print a JSON Schema of experiment files, for editors: polyrhythm schema > polyrhythm.schema.json."""
+    from json import dumps
+
+    from polyrhythm.cli.schema import schema
+
+    typer.echo(dumps(schema(), indent=1))
+
+
 @app.command("expert")
 @guarded
 def train_expert(

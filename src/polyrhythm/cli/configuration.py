@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, final
+from typing import TYPE_CHECKING, Annotated, Any, Literal, final
 
 from annotated_types import Ge, Gt, Le, Lt, MaxLen, MinLen
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from polyrhythm.cli.expressions import Call, parse_call, parse_value
+from polyrhythm.cli.inside import check_inside
+from polyrhythm.cli.lines import lines_of
 from polyrhythm.cli.mistakes import explained
-from polyrhythm.errors import UserError, unknown
+from polyrhythm.errors import Mistakes, UserError, unknown
+
+if TYPE_CHECKING:
+    from polyrhythm.cli.things import Things
 
 _STRICT = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False, frozen=True)
 DEFAULT_CLIENTS = 20
 DEFAULT_ROUNDS = 30
+_NAMED = ("data", "partition", "model", "method", "task", "fleet", "faults")
 _MODELS = {"shakespeare": "char-lstm", "stackoverflow_tags": "multilabel-logistic"}
 
 Positive = Annotated[int, Ge(1)]
@@ -54,6 +61,11 @@ class CheckpointSettings(BaseModel):
     every: Positive | Text = "5 min"
     keep: Positive = 2
 
+    @field_validator("every", mode="before")
+    @classmethod
+    def _read(cls, value: Any) -> Any:
+        return _number_or_text(value) if isinstance(value, str) else value
+
 
 @final
 class Configuration(BaseModel):
@@ -87,19 +99,48 @@ class Configuration(BaseModel):
     def resolved(self) -> Configuration:
         """The same with every default that depends on other settings filled in."""
         natural = _innermost(parse_call(self.partition)) == "by_column"
-        model = _MODELS.get(parse_call(self.data).name.replace("-", "_"), "mlp")
         open_ended = any(v is not None for v in self.until.model_dump().values())
         return self.model_copy(
             update={
                 "clients": self.clients or (None if natural else DEFAULT_CLIENTS),
-                "model": self.model or model,
+                "model": self.model or _default_model(self.data),
                 "rounds": self.rounds or (None if open_ended else DEFAULT_ROUNDS),
             }
         )
 
+    @functools.cached_property
+    def things(self) -> Things:
+        """What the names in it stand for.
+
+        Raises:
+            UserError: names that nobody knows, settings that do not fit; all of them.
+        """
+        from polyrhythm.cli.things import things
+
+        wrong = Mistakes()
+        found = things(_named(self.model_dump()), wrong, lambda path: path.partition(".")[0])
+        wrong.refuse()
+        return found
+
     def plain(self) -> dict[str, Any]:
         """As plain data, without what decides no number: who computes, where it is kept, what it is called."""
         return self.model_dump(mode="json", exclude={"driver", "workers", "checkpoint", "out", "name", "seeds"})
+
+
+def _named(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The keys that name things, with their defaults."""
+    given = {key: values[key] for key in _NAMED if values.get(key) is not None}
+    defaults = {key: Configuration.model_fields[key].default for key in _NAMED}
+    named = defaults | given
+    return named | {"model": named["model"] or _default_model(named["data"])}
+
+
+def _default_model(data: str) -> str:
+    """The model for a data set, if none is named."""
+    try:
+        return _MODELS.get(parse_call(data).name.replace("-", "_"), "mlp")
+    except UserError:  # of the data
+        return "mlp"
 
 
 def _innermost(partition: Call) -> str:
@@ -145,7 +186,7 @@ TAKES = {
     "checkpoint.every": 'versions, such as 10, or a time, such as "5 min", or "never"',
     "checkpoint.keep": _POSITIVE,
     "name": "a text of at most 200 characters",
-    "out": "the path of a folder",
+    "out": "the path of a folder, in a file one inside the folder that you run in",
 }
 
 
@@ -158,31 +199,87 @@ def configure(file: Path | None, options: Mapping[str, Any], settings: list[str]
         settings: `key=value` texts, with dots for keys inside keys; they win over everything else.
 
     Raises:
-        UserError: no such file, not TOML, unknown keys, wrong types; all of them at once.
+        UserError: no such file, not TOML, unknown keys, wrong types, names that nobody knows, settings that do not fit;
+            all of them at once, each with its place.
     """
-    values: dict[str, Any] = {} if file is None else _read(file)
+    from polyrhythm.cli.things import things
+
+    values, lines = ({}, {}) if file is None else _read(file)
     given = {key: value for key, value in options.items() if value is not None}
+    wrong, said = Mistakes(), _Said(file, lines, set(given))
     for layer in (values, given):
         if "seed" in layer and "seeds" in layer:
-            raise UserError(
-                f"seed = {layer['seed']!r} and seeds = {layer['seeds']!r}",
-                expected="one of them",
-                why="seeds makes one run for each of its seeds, and nothing would be made of the other one",
-                fix="leave one of them out",
-            )
+            wrong.add(_two_seeds(layer))
     _make_way(values, given)
     values |= given
     for setting in settings:
-        _put(values, setting)
+        with wrong.noted():
+            said.here.add(_put(values, setting))
+    read = dict(values)
+    for key, reader in _READERS.items():
+        if isinstance(read.get(key), str):
+            with wrong.noted(said.where(key)):
+                read[key] = reader(read.pop(key))
+    for key in ("seeds", "method"):
+        if isinstance(read.get(key), list):
+            read[key] = tuple(read[key])
     try:
-        return Configuration.model_validate(_with_texts_read(values)).resolved()
+        made: Configuration | None = Configuration.model_validate(_joined(read))
+        faulty: frozenset[str] = frozenset()
     except ValidationError as error:
-        here = given.keys() | {setting.partition("=")[0].split(".")[0].strip() for setting in settings}
-        raise explained(error, TAKES, lambda key: _place(key in here, file)) from None
+        made, faulty = None, frozenset(str(problem["loc"][0]) for problem in error.errors())
+        wrong.add(*explained(error, TAKES, said.where))
+    if made is not None and said.in_file("out"):
+        with wrong.noted(said.where("out")):
+            check_inside("out", made.out)
+    sound = {key: value for key, value in read.items() if key not in faulty}
+    found = things(_named(sound), wrong, said.what)
+    wrong.refuse()
+    assert made is not None
+    whole = made.resolved()
+    vars(whole)["things"] = found  # they need not be made a second time
+    return whole
 
 
-def _place(here: bool, file: Path | None) -> str:
-    return "the command line" if here or file is None else str(file)
+@final
+class _Said:
+    """Where each key was said: on the command line, or on which line of the file."""
+
+    def __init__(self, file: Path | None, lines: Mapping[str, int], here: set[str]) -> None:
+        self.file, self.lines, self.here = file, lines, here
+
+    def where(self, path: str) -> str:
+        """Where a key was written; a key inside keys stands where they do, if nowhere else."""
+        for part in _upwards(path):
+            if part in self.here:
+                return "the command line"
+            if part in self.lines:
+                return f"{self.file}, line {self.lines[part]}"
+        return "the command line" if self.file is None else str(self.file)
+
+    def in_file(self, key: str) -> bool:
+        """Whether the value of a key is the file's."""
+        return key in self.lines and key not in self.here
+
+    def what(self, path: str) -> str:
+        """The same, with the key."""
+        return f"{self.where(path)}: {path.partition('.')[0]}"
+
+
+def _upwards(path: str) -> Iterator[str]:
+    """A path, and those that it lies in."""
+    while path:
+        yield path
+        path = path.rpartition(".")[0]
+
+
+def _two_seeds(layer: Mapping[str, Any]) -> UserError:
+    return UserError(
+        f"seed = {layer['seed']!r} and seeds = {layer['seeds']!r}",
+        expected="one of them",
+        why="seeds makes one run for each of its seeds, and nothing would be made of the other one",
+        fix="leave one of them out",
+    )
 
 
 def _make_way(values: dict[str, Any], over: Mapping[str, Any]) -> None:
@@ -192,9 +289,11 @@ def _make_way(values: dict[str, Any], over: Mapping[str, Any]) -> None:
             values.pop(other, None)
 
 
-def _read(file: Path) -> dict[str, Any]:
+def _read(file: Path) -> tuple[dict[str, Any], Mapping[str, int]]:
+    """What a file says, and on which line each key stands."""
     try:
-        return tomllib.loads(file.read_text(encoding="utf-8"))
+        text = file.read_text(encoding="utf-8")
+        return tomllib.loads(text), lines_of(text)
     except FileNotFoundError:
         raise _unreadable(
             file, "no such file", "check the path; relative paths start at the folder you run in"
@@ -214,7 +313,8 @@ def _unreadable(file: Path, problem: str, fix: str) -> UserError:
     )
 
 
-def _put(values: dict[str, Any], setting: str) -> None:
+def _put(values: dict[str, Any], setting: str) -> str:
+    """Puts a setting over the values; gives its key."""
     path, equals, text = (part.strip() for part in setting.partition("="))
     keys = path.split(".")
     if not equals or not text or not all(keys):
@@ -231,6 +331,7 @@ def _put(values: dict[str, Any], setting: str) -> None:
             raise unknown("key", path, TAKES, where="--set")
     _make_way(values, {path: text})
     inside[keys[-1]] = text if path in _TEXTS and not text.startswith("[") else parse_value(text)
+    return path
 
 
 # Keys whose value stays text until it is read as what it stands for: `--set method=fedprox(mu=1)`.
@@ -240,21 +341,11 @@ _TEXTS = {
 }
 
 
-def _with_texts_read(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The values with what was written as text, on the command line or in the file, as what it stands for."""
-    read = dict(values)
-    for key, reader in (("until", _until), ("seeds", _seeds), ("local_test", _number_or_text)):
-        if isinstance(read.get(key), str):
-            read[key] = reader(read[key])
-    checkpoint = read.get("checkpoint")
-    if isinstance(checkpoint, Mapping) and isinstance(checkpoint.get("every"), str):
-        read["checkpoint"] = {**checkpoint, "every": _number_or_text(checkpoint["every"])}
-    parts = read.get("method")
-    if isinstance(parts, (list, tuple)) and parts and all(isinstance(part, str) for part in parts):
-        read["method"] = " | ".join(parts)
-    if isinstance(read.get("seeds"), list):
-        read["seeds"] = tuple(read["seeds"])
-    return read
+def _joined(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The values with a list of parts as the pipe that it stands for."""
+    parts = values.get("method")
+    pipe = isinstance(parts, tuple) and parts and all(isinstance(part, str) for part in parts)
+    return dict(values) | ({"method": " | ".join(parts)} if pipe and isinstance(parts, tuple) else {})
 
 
 def _until(text: str) -> dict[str, Any]:
@@ -294,3 +385,7 @@ def _number_or_text(text: str) -> Any:
         except ValueError:
             continue
     return text
+
+
+# What may be written as text, on the command line or in a file, and stands for something else.
+_READERS = {"until": _until, "seeds": _seeds, "local_test": _number_or_text}

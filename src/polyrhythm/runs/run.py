@@ -112,7 +112,18 @@ class Run:
 
     @property
     def path(self) -> Path:
-        """The folder of the run's own files."""
+        """The folder of the run's own files.
+
+        Raises:
+            UserError: its id would lead elsewhere, as in a database that somebody has tampered with.
+        """
+        if Path(self.id).name != self.id or self.id in ("", ".", "..") or "\0" in self.id:
+            raise UserError(
+                f"the run database of {self.folder} has a run with the id {self.id!r}",
+                expected="the name of a folder in it",
+                why="files of that run would be looked for elsewhere",
+                fix="use a record that you trust",
+            )
         return self.folder / self.id
 
     @property
