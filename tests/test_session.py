@@ -363,6 +363,24 @@ def test_local_only_shows_the_mean_of_all_clients_own_models() -> None:
     assert all(torch.equal(log.states[0][n], log.states[-1][n]) for n in log.states[0])
 
 
+@pytest.mark.parametrize(
+    ("recipe", "words"),
+    [
+        (pr.fedavg(cohort=3, batch=5), "cohort 3, but 2 clients hold data: all of them take part in every version"),
+        (pr.fedbuff(concurrency=3, batch=5), "concurrency 3, but 2 clients hold data: no more can be at work"),
+        (
+            pr.fedavg(cohort=2, batch=5) | pr.buffer(size=3),
+            "buffer(size=3), but 2 clients are invited at a time: a version is made once all of them are heard",
+        ),
+        (pr.fedbuff(concurrency=2, buffer=3, batch=5), ""),
+        (pr.tifl(cohort=2, tiers=2, batch=5), "tifl: cohort 2, but 2 clients make 2 tiers of at most 1"),
+    ],
+)
+def test_sizes_that_do_not_fit_are_told(recipe: pr.Recipe, words: str) -> None:
+    made = experiment(federation=dealt(collection(), [20, 0, 20, 0]), recipe=recipe)
+    assert list(made.notices()) == ([words] if words else [])
+
+
 def test_clients_without_samples_are_never_invited() -> None:
     summary, log = logged(federation=dealt(collection(), [20, 0, 20, 0]), recipe=pr.fedavg(cohort=4, batch=5), rounds=4)
     assert {v.client for v in log.visits} == {0, 2}

@@ -31,6 +31,7 @@ from polyrhythm.models.representation import locate
 from polyrhythm.models.weights import load_weights
 from polyrhythm.recipe import Recipe
 from polyrhythm.settings import Count, NonNegative, Settings
+from polyrhythm.sizes import about_sizes
 from polyrhythm.slots.mechanism import Setup
 from polyrhythm.slots.order import Curriculum
 from polyrhythm.slots.stopping import StopOnDrift
@@ -298,12 +299,9 @@ class Experiment:
     def notices(self) -> tuple[str, ...]:
         """What a reader of the results should know."""
         notes = [*self.federation.notes, *self.recipe.notices]
-        asked, there = self.recipe.participation.size, len(self.eligible())
+        there = len(self.eligible())
         without = int(np.count_nonzero(self.federation.sizes)) - there
-        if asked > there:
-            one, some = ("can be invited",) * 2 if without else ("holds data", "hold data")
-            they = f"1 client {one}: it takes" if there == 1 else f"{there} clients {some}: all of them take"
-            notes.append(f"cohort {asked}, but {they} part in every version")
+        notes += about_sizes(self.recipe, there, some_unable=without > 0)
         if without:
             one, some = "client is never invited: its device has", "clients are never invited: their devices have"
             notes.append(
@@ -476,7 +474,8 @@ def _check_expert(experiment: Experiment) -> None:
 
 def _check_arrivals(experiment: Experiment) -> None:
     recipe, fleet = experiment.recipe, experiment.fleet
-    if not recipe.participation.invites and fleet.arrivals is None and fleet.everybody_is_there:
+    # Batteries and broken devices send away only those that were at work, and nobody ever would be.
+    if not recipe.participation.invites and fleet.arrivals is None and fleet.availability.always:
         raise UserError(
             f"{recipe.title} with a fleet in which everybody is always there",
             expected="a fleet whose clients come by themselves, or that come and go",

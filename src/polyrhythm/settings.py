@@ -22,6 +22,7 @@ Count = typing.Annotated[int, Ge(1)]
 Fraction = typing.Annotated[float, Ge(0), Le(1)]
 _STRICT = ConfigDict(arbitrary_types_allowed=True, allow_inf_nan=False)
 Decay = typing.Annotated[float, Ge(0), Lt(1)]
+_WORDS = {"tuple_type": "a list, such as [1, 2] (in Python a tuple)"}  # where pydantic's words are for programmers
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,7 +39,8 @@ class Settings:
             try:
                 adapter.validate_python(value, strict=True)
             except ValidationError as error:
-                problem = error.errors()[0]["msg"].removeprefix("Input should be ")
+                first = error.errors()[0]
+                problem = _WORDS.get(first["type"]) or first["msg"].removeprefix("Input should be ")
                 raise UserError(
                     f"{self.label()}: {field} = {value!r}",
                     expected=problem[0].lower() + problem[1:],

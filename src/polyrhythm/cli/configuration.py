@@ -110,7 +110,7 @@ TAKES = {
     "model": _CALL,
     "method": "a recipe and parts, such as fedavg | prox(mu=0.01), or a list of such texts",
     "task": "the task of the data, with its settings, such as multilabel(k=3)",
-    "fleet": _CALL,
+    "fleet": "a source and parts, such as tiers | faults(dropout=0.1), or a list of such texts",
     "rounds": _POSITIVE,
     "until": "accuracy, time or updates, each with a number",
     "until.accuracy": "a number, 1 or less",
@@ -231,9 +231,10 @@ def _with_texts_read(values: Mapping[str, Any]) -> dict[str, Any]:
     for key, reader in (("until", _until), ("seeds", _seeds), ("local_test", _number_or_text)):
         if isinstance(read.get(key), str):
             read[key] = reader(read[key])
-    parts = read.get("method")
-    if isinstance(parts, (list, tuple)) and parts and all(isinstance(part, str) for part in parts):
-        read["method"] = " | ".join(parts)
+    for key in ("method", "fleet"):
+        parts = read.get(key)
+        if isinstance(parts, (list, tuple)) and parts and all(isinstance(part, str) for part in parts):
+            read[key] = " | ".join(parts)
     if isinstance(read.get("seeds"), list):
         read["seeds"] = tuple(read["seeds"])
     return read
