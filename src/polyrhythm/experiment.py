@@ -22,7 +22,7 @@ from polyrhythm.drivers import choosing as crews
 from polyrhythm.drivers.choosing import DRIVERS, Crew
 from polyrhythm.engines.choosing import ENGINES, Asked, Chosen, choose
 from polyrhythm.errors import UserError, unknown
-from polyrhythm.fleet import Fleet, Place, World
+from polyrhythm.fleet import FixedLinks, Fleet, Place, Uniform, World
 from polyrhythm.footprint import least_memory
 from polyrhythm.models.building import build
 from polyrhythm.models.catalogue import Builder
@@ -423,6 +423,17 @@ def _check_end(experiment: Experiment) -> None:
             why="a run makes so many versions",
             fix="give rounds=30",
         )
+    if (
+        rounds is None
+        and (experiment.until.accuracy, experiment.until.updates) == (None, None)
+        and _timeless(experiment)
+    ):
+        raise UserError(
+            f"until time = {experiment.until.time:g} with a fleet whose visits take no time",
+            expected="devices or links that take some",
+            why="virtual time would never pass, and the run would go on for ever",
+            fix="give rounds=30, or devices a speed",
+        )
     if rounds is None and "horizon" in recipe.needs():
         raise UserError(
             f"{recipe.title} without rounds",
@@ -430,6 +441,12 @@ def _check_end(experiment: Experiment) -> None:
             why="a schedule of this recipe follows the whole length of the run, which must be known from the start",
             fix="give rounds as well; until still ends the run earlier",
         )
+
+
+def _timeless(experiment: Experiment) -> bool:
+    """Whether no visit takes any time."""
+    fleet = experiment.fleet
+    return fleet.links == FixedLinks() and fleet.devices == Uniform(seconds_per_sample=0.0)
 
 
 def _check_groups(experiment: Experiment) -> None:

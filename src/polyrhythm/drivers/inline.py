@@ -65,9 +65,16 @@ _UNANSWERED: Any = None  # stands in a moment until the server has answered
 
 @final
 @dataclass(frozen=True, kw_only=True)
-class _Visit:
-    """A visit on its way: when its end is heard, and what it will have been."""
+class Visit:
+    """A visit on its way, as the simulation knows it already: when it began, and what it will have been at its end.
 
+    Args:
+        started: when, in virtual seconds since the run began.
+        assignment, report, load, spent, done: as in a `Moment`.
+        lost: why no report comes of it; empty if one does.
+    """
+
+    started: float
     assignment: Assignment
     report: Report
     load: Load
@@ -76,15 +83,15 @@ class _Visit:
     done: float
 
 
-_Entry = tuple[float, int, int, _Visit | Arrived | Timer]
+_Entry = tuple[float, int, int, Visit | Arrived | Timer]
 """Time, kind and number of an event. Of events at one time, visits come first, then arrivals, then timers: a report
 that is there when the deadline passes is in time."""
 _VISIT, _ARRIVAL, _TIMER = range(3)
 
 
-def _heard(time: float, what: _Visit | Arrived | Timer) -> Moment:
+def _heard(time: float, what: Visit | Arrived | Timer) -> Moment:
     """A moment to which the server has yet to answer."""
-    if not isinstance(what, _Visit):
+    if not isinstance(what, Visit):
         return Moment(time=time, turn=_UNANSWERED, event=what)
     visit = what
     event: Event = visit.report
@@ -113,11 +120,11 @@ class _Agenda:
     expected: float = math.inf  # when the server will be told of the next client that comes, since it wants some
     timer: float | None = None
 
-    def add(self, time: float, kind: int, number: int, what: _Visit | Arrived | Timer) -> None:
+    def add(self, time: float, kind: int, number: int, what: Visit | Arrived | Timer) -> None:
         self.visits += kind == _VISIT
         heapq.heappush(self.heap, (time, kind, number, what))
 
-    def pop(self) -> tuple[float, _Visit | Arrived | Timer]:
+    def pop(self) -> tuple[float, Visit | Arrived | Timer]:
         time, kind, _, what = heapq.heappop(self.heap)
         self.visits -= kind == _VISIT
         return time, what
@@ -153,6 +160,8 @@ class InlineDriver:
         self.data, self.world, self.roster = data, world, WorldRoster(world)
         self.meter = meter or Meter(engine.layout)
         self.memories: dict[int, Memory] = {}
+        self.under_way: dict[int, Visit] = {}
+        """Visits whose end was not heard yet, by dispatch number."""
         self._stand_in = visit
         self._executor = executor or OneByOne(Clients(recipe=recipe, setup=setup, engine=engine, data=data))
         self._pricing = threading.Lock()
@@ -185,8 +194,10 @@ class InlineDriver:
                     self._expect(agenda, *arrivals())
             elif isinstance(what, Timer) and what.time == agenda.timer:
                 agenda.timer = None
-            if self._over(turn) and not isinstance(what, _Visit):
+            if self._over(turn) and not isinstance(what, Visit):
                 continue
+            if isinstance(what, Visit):
+                del self.under_way[what.assignment.dispatch]
             heard = _heard(time, what)
             try:
                 turn = receive(self.recipe, self.setup, self.engine.layout, turn.state, heard.event, self.roster)
@@ -219,9 +230,16 @@ class InlineDriver:
             load = self.meter.load(assignment, report)
             fate = self.world.undertake(assignment.dispatch, assignment.client, load, now)
             report = report.heard(after=fate.time - now, at=fate.time)
-            visit = _Visit(
-                assignment=assignment, report=report, load=load, spent=fate.spent, lost=fate.lost, done=fate.done
+            visit = Visit(
+                started=now,
+                assignment=assignment,
+                report=report,
+                load=load,
+                spent=fate.spent,
+                lost=fate.lost,
+                done=fate.done,
             )
+            self.under_way[assignment.dispatch] = visit
             agenda.add(fate.time, _VISIT, assignment.dispatch, visit)
         if turn.wake_up is not None and (agenda.timer is None or turn.wake_up < agenda.timer):
             agenda.timer = turn.wake_up
