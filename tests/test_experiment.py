@@ -57,6 +57,18 @@ BATCH_NORM = nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1d(3))
         ({"initial": "nothing.safetensors"}, "no such file"),
         ({"federation": dealt(collection(), [0, 0])}, "none of 2 clients holds a sample"),
         ({"recipe": pr.fedavg() | pr.on_arrival() | pr.buffer(size=2)}, "everybody is always there"),
+        (
+            {
+                "rounds": None,
+                "until": Until(time=5.0),
+                "fleet": pr.Fleet(devices=pr.fleet.Uniform(seconds_per_sample=0.0)),
+            },
+            "a fleet whose visits take no time",
+        ),
+        (
+            {"recipe": pr.fedavg() | pr.on_arrival() | pr.buffer(), "fleet": pr.Fleet() | pr.fleet.Energy(battery=1.0)},
+            "everybody is always there",
+        ),
         ({"fleet": pr.Fleet(devices=pr.fleet.Uniform(memory=10.0))}, "the most memory that any device has is 10 bytes"),
         ({"evaluation": Evaluation(groups=True)}, "groups = True with the devices uniform"),
         (

@@ -634,8 +634,11 @@ def test_fleets_that_a_recipe_cannot_use_are_told_or_refused(tmp_path: Path) -> 
     waiting = fedavg() | OnArrival() | Buffer(size=2)
     with pytest.raises(UserError, match="everybody is always there"):
         experiment(recipe=waiting)
-    for there in (fleets.Poisson(rate=0.1), fleets.Markov(mean_on=1.0, mean_off=1.0), fleets.Faults(crash=0.1)):
+    for there in (fleets.Poisson(rate=0.1), fleets.Markov(mean_on=1.0, mean_off=1.0)):
         experiment(recipe=waiting, fleet=fleets.Fleet() | there)
+    for at_work in (fleets.Faults(crash=0.1), fleets.Energy(battery=1.0)):  # as long as nobody works, nobody goes
+        with pytest.raises(UserError, match="everybody is always there"):
+            experiment(recipe=waiting, fleet=fleets.Fleet() | at_work)
     plain, log = logged(fleet=fleets.Fleet() | fleets.Poisson(rate=100.0))
     assert plain["digest"] == logged()[0]["digest"]
     assert any("clients come by themselves" in notice for notice in log.plans[0].notices)
@@ -669,6 +672,26 @@ def test_parts_of_a_fleet_that_say_the_same_thing(tmp_path: Path) -> None:
     fleet = fleets.Fleet(devices=fleets.ListedDevices(devices=own)) | fleets.Energy(joules_per_flop=2.0)
     world = fleets.World(fleet, 2, 0, range(2))
     assert [world.price(c, fleets.Load(flops=1), 0.0).joules for c in (0, 1)] == [3.0, 2.0]
+
+
+@row(
+    "costs × a visit that is lost, late or dropped",
+    "costs × a visit under way when a version is made, or the run ends",
+)
+def test_what_comes_to_nothing_is_billed_too() -> None:
+    """Two devices of one speed and one that is ten times slower: of its visit four tenths are over in the end."""
+    speeds = tuple(fleets.Device(seconds_per_sample=s) for s in (0.1, 0.1, 1.0))
+    fleet = fleets.Fleet(devices=fleets.ListedDevices(devices=speeds))
+    recipe = fedavg(cohort=3, epochs=1, batch=5) | Buffer(size=2) | Rolling()
+    summary, log = logged(recipe=recipe, fleet=fleet, federation=dealt(collection(), [10, 10, 10]), rounds=4)
+    assert [version.time for version in log.versions] == [0.0, 1.0, 2.0, 3.0, 4.0]
+    (left,) = (visit for visit in log.visits if visit.status == "unfinished")
+    assert (left.client, left.started, left.finished, left.compute_seconds) == (2, 0.0, 4.0, 4.0)
+    assert (left.samples, left.flops) == (4, left.forward_flops + left.backward_flops)
+    assert [version.compute_seconds for version in log.versions] == [0.0, 3.0, 6.0, 9.0, 12.0]
+    assert summary["flops"] == sum(visit.flops for visit in log.visits)
+    assert summary["utilisation"] == 1.0
+    assert summary["visits"] == len(log.visits) - 1
 
 
 @row("compression × control variates", "compression × BatchNorm")

@@ -223,7 +223,7 @@ def test_what_is_no_version_leaves_no_record_of_one() -> None:
     recipe = pr.fedavg(cohort=4, epochs=1, batch=5) | pr.time_out(seconds=1.0) | pr.deadline(seconds=0.5)
     _, log = logged(recipe=recipe, fleet=slow, rounds=20)
     assert [v.version for v in log.versions] == list(range(21))
-    assert {v.status for v in log.visits} == {"trained", "late"}
+    assert {v.status for v in log.visits} == {"trained", "late", "unfinished"}
     assert all(v.reason.startswith("too late") for v in log.visits if v.status == "late")
 
 
@@ -371,6 +371,24 @@ def test_local_only_shows_the_mean_of_all_clients_own_models() -> None:
     mean = sum(summary["final_accuracy"] for summary, _ in alone) / 2
     assert together["final_accuracy"] == pytest.approx(mean)
     assert all(torch.equal(log.states[0][n], log.states[-1][n]) for n in log.states[0])
+
+
+@pytest.mark.parametrize(
+    ("recipe", "words"),
+    [
+        (pr.fedavg(cohort=3, batch=5), "cohort 3, but 2 clients hold data: all of them take part in every version"),
+        (pr.fedbuff(concurrency=3, batch=5), "concurrency 3, but 2 clients hold data: no more can be at work"),
+        (
+            pr.fedavg(cohort=2, batch=5) | pr.buffer(size=3),
+            "buffer(size=3), but 2 clients are invited at a time: a version is made once all of them are heard",
+        ),
+        (pr.fedbuff(concurrency=2, buffer=3, batch=5), ""),
+        (pr.tifl(cohort=2, tiers=2, batch=5), "tifl: cohort 2, but 2 clients make 2 tiers of at most 1"),
+    ],
+)
+def test_sizes_that_do_not_fit_are_told(recipe: pr.Recipe, words: str) -> None:
+    made = experiment(federation=dealt(collection(), [20, 0, 20, 0]), recipe=recipe)
+    assert list(made.notices()) == ([words] if words else [])
 
 
 def test_clients_without_samples_are_never_invited() -> None:

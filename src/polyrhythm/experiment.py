@@ -22,7 +22,7 @@ from polyrhythm.drivers import choosing as crews
 from polyrhythm.drivers.choosing import DRIVERS, Crew
 from polyrhythm.engines.choosing import ENGINES, Asked, Chosen, choose
 from polyrhythm.errors import Mistakes, UserError, unknown
-from polyrhythm.fleet import Fleet, Place, World
+from polyrhythm.fleet import FixedLinks, Fleet, Place, Uniform, World
 from polyrhythm.footprint import least_memory
 from polyrhythm.models.building import build
 from polyrhythm.models.catalogue import Builder
@@ -32,6 +32,7 @@ from polyrhythm.models.weights import load_weights
 from polyrhythm.recipe import Recipe
 from polyrhythm.runs.checkpoints import Checkpoint
 from polyrhythm.settings import Count, NonNegative, Settings
+from polyrhythm.sizes import about_sizes
 from polyrhythm.slots.mechanism import Model, Setup
 from polyrhythm.slots.order import Curriculum
 from polyrhythm.slots.robust import Middle
@@ -303,12 +304,9 @@ class Experiment:
     def notices(self) -> tuple[str, ...]:
         """What a reader of the results should know."""
         notes = [*self.federation.notes, *self.recipe.notices]
-        asked, there = self.recipe.participation.size, len(self.eligible())
+        there = len(self.eligible())
         without = int(np.count_nonzero(self.federation.sizes)) - there
-        if asked > there:
-            one, some = ("can be invited",) * 2 if without else ("holds data", "hold data")
-            they = f"1 client {one}: it takes" if there == 1 else f"{there} clients {some}: all of them take"
-            notes.append(f"cohort {asked}, but {they} part in every version")
+        notes += about_sizes(self.recipe, there, some_unable=without > 0)
         if without:
             one, some = "client is never invited: its device has", "clients are never invited: their devices have"
             notes.append(
@@ -448,6 +446,17 @@ def _check_end(experiment: Experiment) -> None:
             why="a run makes so many versions",
             fix="give rounds=30",
         )
+    if (
+        rounds is None
+        and (experiment.until.accuracy, experiment.until.updates) == (None, None)
+        and _timeless(experiment)
+    ):
+        raise UserError(
+            f"until time = {experiment.until.time:g} with a fleet whose visits take no time",
+            expected="devices or links that take some",
+            why="virtual time would never pass, and the run would go on for ever",
+            fix="give rounds=30, or devices a speed",
+        )
     if rounds is None and "horizon" in recipe.needs():
         raise UserError(
             f"{recipe.title} without rounds",
@@ -455,6 +464,12 @@ def _check_end(experiment: Experiment) -> None:
             why="a schedule of this recipe follows the whole length of the run, which must be known from the start",
             fix="give rounds as well; until still ends the run earlier",
         )
+
+
+def _timeless(experiment: Experiment) -> bool:
+    """Whether no visit takes any time."""
+    fleet = experiment.fleet
+    return fleet.links == FixedLinks() and fleet.devices == Uniform(seconds_per_sample=0.0)
 
 
 def _check_groups(experiment: Experiment) -> None:
@@ -499,7 +514,8 @@ def _check_expert(experiment: Experiment) -> None:
 
 def _check_arrivals(experiment: Experiment) -> None:
     recipe, fleet = experiment.recipe, experiment.fleet
-    if not recipe.participation.invites and fleet.arrivals is None and fleet.everybody_is_there:
+    # Batteries and broken devices send away only those that were at work, and nobody ever would be.
+    if not recipe.participation.invites and fleet.arrivals is None and fleet.availability.always:
         raise UserError(
             f"{recipe.title} with a fleet in which everybody is always there",
             expected="a fleet whose clients come by themselves, or that come and go",

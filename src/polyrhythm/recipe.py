@@ -139,11 +139,11 @@ class Recipe(Settings):
         return dataclasses.replace(self, title=title, notices=())
 
     def _replace(self, name: str, part: Settings, title: str) -> Recipe:
-        before = getattr(self, name)
+        before, around = getattr(self, name), isinstance(part, Wrapping)
         if isinstance(part, Mechanism):
             part = part.over(before)
         notices, old, new = self.notices, _base(before), _base(part)
-        if old not in (new, _DEFAULTS[name]):
+        if old not in (new, _DEFAULTS[name]) and not around:
             notices = (*notices, f"{new.label()} takes the place of {old.label()} ({name.replace('_', ' ')})")
         change: dict[str, Any] = {name: part, "notices": notices, "title": title}
         return dataclasses.replace(self, **change)

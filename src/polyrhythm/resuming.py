@@ -74,7 +74,7 @@ def _cut(state: RunState | None) -> Cut:
     return Cut(
         version=driver.server.version,
         dispatched=driver.server.dispatched,
-        under_way=driver.agenda.under_way(),
+        under_way=tuple(visit.assignment.dispatch for visit in driver.agenda.under_way()),
         events=state.events,
     )
 

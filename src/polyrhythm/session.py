@@ -13,7 +13,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from polyrhythm import billing
 from polyrhythm.core.server import Record, ServerState
+from polyrhythm.drivers.agenda import Underway
 from polyrhythm.drivers.choosing import Crew
 from polyrhythm.drivers.executors import Clients, Executor, OneByOne
 from polyrhythm.drivers.inline import InlineDriver, Moment
@@ -36,8 +38,6 @@ from polyrhythm.runs.records import (
     Plan,
     RunStatus,
     VersionRecord,
-    VisitRecord,
-    VisitStatus,
 )
 from polyrhythm.runs.run import Run
 from polyrhythm.runs.summary import Best, Summary, model_digest
@@ -47,7 +47,7 @@ from polyrhythm.runstate import CODEC, RunState, check_origin, origin
 from polyrhythm.slots.mechanism import Model
 from polyrhythm.threads import one_thread, settled_memory
 from polyrhythm.values import changed
-from polyrhythm.wires import Arrived, Assignment, Lost, Report
+from polyrhythm.wires import Arrived, Lost, Report
 
 
 def run(
@@ -241,7 +241,7 @@ class _Session:
             self._log(number, moment)
             if moment.report is not None and moment.assignment is not None:
                 late = before is not None and bool(before.flights[moment.assignment.dispatch].given_up)
-                record = self._visit(moment, moment.assignment, moment.report, late=late)
+                record = billing.over(moment, moment.report, late=late)
                 if record.status == "trained" and self.ledger.stands_out(record.update_norm):
                     record = changed(record, fault="outlier")
                 silent = moment.report.substitute == "silence"
@@ -264,6 +264,7 @@ class _Session:
                     observer.version(version, self._state_dict)
                 reason = reason or self._good_enough(version)
                 if reason:
+                    self._leave(moment.time)
                     return reason
             self.ledger.sent((a.client for a in moment.turn.assignments), moment.time)
             self._events = number + 1
@@ -309,6 +310,17 @@ class _Session:
         who = {"driver": self.crew.driver, "workers": self.crew.workers, "worker_deaths": self.executor.deaths}
         return {**fields, **who}
 
+    def _under_way(self, now: float) -> Iterator[Underway]:
+        """Visits that set out before now, and are not over."""
+        return (visit for visit in self.driver.under_way() if visit.started < now)
+
+    def _leave(self, now: float) -> None:
+        """Writes down visits that nobody will hear of any more: what they have cost by now."""
+        for visit in self._under_way(now):
+            record = billing.unfinished(visit, now)
+            for observer in self.observers:
+                observer.visit(record)
+
     def _log(self, number: int, moment: Moment) -> None:
         """Tells whoever keeps it what the server heard, and what it asked of the roster then."""
         if self.clerks and number:
@@ -320,44 +332,6 @@ class _Session:
             told = AnswerRecord(event=number, place=place, question=answer.question, clients=clients)
             for clerk in self.clerks:
                 clerk.answer(told)
-
-    def _visit(self, moment: Moment, assignment: Assignment, report: Report, *, late: bool) -> VisitRecord:
-        verdict, spent = moment.turn.verdict, moment.spent
-        lost, accepted = isinstance(moment.event, Lost), verdict is None or verdict.accepted
-        status: VisitStatus = "measured" if report.kind == "measure" else "trained" if report.fresh else "skipped"
-        if lost or not accepted:
-            status = "lost" if lost else "late" if late else "dropped"
-        reason = "" if verdict is None else verdict.reason
-        update = moment.event.update if isinstance(moment.event, Report) else None
-        return VisitRecord(
-            dispatch=report.dispatch,
-            client=report.client,
-            version=report.version,
-            visit=report.visit,
-            status=status,
-            fault="" if verdict is None else verdict.fault or "",
-            reason=reason or _SUBSTITUTES[report.substitute].format(age=report.age),
-            steps=int(moment.done * report.steps) if report.fresh else 0,
-            epochs=moment.done * report.samples / report.held if report.held else 0.0,
-            samples=int(moment.done * report.samples),
-            held=report.held,
-            forward_samples=int(moment.done * report.forward_samples),
-            gradient_samples=int(moment.done * report.gradient_samples),
-            loss=None if lost else report.loss,
-            update_norm=None if update is None else float(torch.linalg.vector_norm(update)),
-            bytes_down=spent.bytes_down,
-            bytes_up=spent.bytes_up,
-            flops=spent.flops,
-            forward_flops=spent.forward_flops,
-            backward_flops=spent.backward_flops,
-            joules=spent.joules,
-            started=moment.time - report.duration,
-            finished=moment.time,
-            down_seconds=spent.down,
-            compute_seconds=spent.compute,
-            up_seconds=spent.up,
-            measures={**report.measures, "age": report.age} if report.substitute else report.measures,
-        )
 
     def _version(self, moment: Moment, *, evaluate: bool) -> VersionRecord:
         state, released = moment.turn.state, moment.turn.released
@@ -383,7 +357,7 @@ class _Session:
             groups=self.evaluator.over_groups(own, self._global_model()) if look else None,
             staleness_mean=math.fsum(stale) / len(stale) if stale else None,
             staleness_max=max(stale, default=None),
-            **self.ledger.totals(moment.time),
+            **self.ledger.totals(moment.time, (billing.part(v, moment.time) for v in self._under_way(moment.time))),
             note=released.note if released is not None else "",
             measures=self._measures(state),
             digest=self._digest() if self.clerks and (look or self.experiment.recipe.regime != "local") else "",
@@ -478,14 +452,6 @@ def _manned(experiment: Experiment) -> tuple[Crew, Executor, tuple[str, ...]]:
         if not crew.chosen:
             raise
         return Crew(driver="inline"), OneByOne(clients), (f"visits run one after the other: {reason.found}",)
-
-
-_SUBSTITUTES = {
-    "": "",
-    "movement": "its movement of {age} versions ago was used",
-    "model": "its model of {age} versions ago was used",
-    "silence": "silent",
-}
 
 
 def _staleness(version: int, reports: Sequence[Report]) -> list[int]:

@@ -23,6 +23,7 @@ Count = typing.Annotated[int, Ge(1)]
 Fraction = typing.Annotated[float, Ge(0), Le(1)]
 STRICT = ConfigDict(arbitrary_types_allowed=True, allow_inf_nan=False)
 Decay = typing.Annotated[float, Ge(0), Lt(1)]
+_WORDS = {"tuple_type": "a list, such as [1, 2] (in Python a tuple)"}  # where pydantic's words are for programmers
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,7 +73,8 @@ class Settings:
 
 def allowed(error: ValidationError) -> str:
     """What pydantic would have taken, in its words: "a valid number"."""
-    problem = error.errors()[0]["msg"].removeprefix("Input should be ")
+    first = error.errors()[0]
+    problem = _WORDS.get(first["type"]) or first["msg"].removeprefix("Input should be ")
     return problem[0].lower() + problem[1:]
 
 

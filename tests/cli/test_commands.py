@@ -218,6 +218,20 @@ def test_any_terminal_will_do(polyrhythm: Command, tmp_path: Path, encoding: str
         assert found.code == 0, found.err
 
 
+def test_the_package_can_be_run() -> None:
+    """`python -m polyrhythm`, where the program is not on the path."""
+    found = subprocess.run(
+        [sys.executable, "-m", "polyrhythm", "--version"], capture_output=True, text=True, check=True
+    )
+    assert found.stdout.startswith("polyrhythm 0.")
+
+
+def test_a_plan_names_the_fleet_where_one_was_asked_for(polyrhythm: Command, tmp_path: Path) -> None:
+    for fleet, said in (("tiers", True), ("uniform", False)):
+        found = polyrhythm("run", *QUICK, "--fleet", fleet, "--out", str(tmp_path))
+        assert (f"fleet      {fleet}" in found.out) is said
+
+
 def test_help_and_version(polyrhythm: Command) -> None:
     assert polyrhythm("--version").out.startswith("polyrhythm 0.")
     found = polyrhythm("run", "--help")

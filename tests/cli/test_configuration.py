@@ -35,7 +35,10 @@ def test_a_task_has_settings_in_every_layer(tmp_path: Path) -> None:
 
 
 def test_a_list_of_names_is_a_pipe(tmp_path: Path) -> None:
-    file = written(tmp_path, 'method = ["fedprox(mu=0.01)", "server_adam(lr=0.01)"]\n')
+    file = written(
+        tmp_path, 'method = ["fedprox(mu=0.01)", "server_adam(lr=0.01)"]\nfleet = ["tiers", "faults(dropout=0.1)"]\n'
+    )
+    assert configure(file, {}, []).fleet == "tiers | faults(dropout=0.1)"
     assert configure(file, {}, []).method == "fedprox(mu=0.01) | server_adam(lr=0.01)"
 
 

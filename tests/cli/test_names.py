@@ -160,7 +160,12 @@ def test_fleets_and_their_budgets() -> None:
     with pytest.raises(UserError, match="unknown fleet"):
         names.fleet("unifrm")
     with pytest.raises(UserError, match="unknown part of a fleet"):
-        names.fleet("uniform | uniform")
+        names.fleet("uniform | faulty")
+    for text, found in (("tiers | uniform", "source uniform after a pipe"), ("tiers | buffer", "buffer in a fleet")):
+        with pytest.raises(UserError, match=found):
+            names.fleet(text)
+    with pytest.raises(UserError, match="markov in a method"):
+        names.recipe("fedavg | markov(mean_on=60)")
 
 
 def test_fleets_of_every_source_and_part() -> None:
@@ -182,6 +187,11 @@ def test_fleets_from_files(tmp_path: Path) -> None:
     one = names.fleet(f"trace(capacity={capacity}, bandwidth={bandwidth})")
     other = names.fleet(f"device-trace(path={capacity}) | bandwidth(path={bandwidth})")
     assert one == other
+    piped = names.fleet(f"tiers | links(down=1) | budgets | trace(bandwidth={bandwidth})")
+    assert piped == names.fleet(f"tiers | budgets | bandwidth(path={bandwidth})")
+    assert names.fleet(f"tiers | trace(capacity={capacity}, bandwidth={bandwidth})") == one
+    with pytest.raises(UserError, match="trace without any file"):
+        names.fleet("tiers | trace")
     assert names.fleet(f"device_trace(path={capacity})").links == one.devices
     with pytest.raises(UserError, match="no such file"):
         names.fleet("trace(capacity=nowhere.json)")

@@ -162,7 +162,7 @@ TAKES = {
     "model": _CALL,
     "method": "a recipe and parts, such as fedavg | prox(mu=0.01), or a list of such texts",
     "task": "the task of the data, with its settings, such as multilabel(k=3)",
-    "fleet": _CALL,
+    "fleet": "a source and parts, such as tiers | faults(dropout=0.1), or a list of such texts",
     "faults": "faults and how often each, such as crash=0.05, nan=0.01",
     "rounds": _POSITIVE,
     "until": "accuracy, time or updates, each with a number",
@@ -233,6 +233,8 @@ def configure(file: Path | None, options: Mapping[str, Any], settings: list[str]
         with wrong.noted(said.where("out")):
             check_inside("out", made.out)
     sound = {key: value for key, value in read.items() if key not in faulty}
+    if "fleet" in sound:
+        sound["fleet"] = _joined({"fleet": sound["fleet"]})["fleet"]
     found = things(_named(sound), wrong, said.what)
     wrong.refuse()
     assert made is not None
@@ -342,10 +344,13 @@ _TEXTS = {
 
 
 def _joined(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The values with a list of parts as the pipe that it stands for."""
-    parts = values.get("method")
-    pipe = isinstance(parts, tuple) and parts and all(isinstance(part, str) for part in parts)
-    return dict(values) | ({"method": " | ".join(parts)} if pipe and isinstance(parts, tuple) else {})
+    """The values with lists of parts as the pipes that they stand for."""
+    joined = dict(values)
+    for key in ("method", "fleet"):
+        parts = values.get(key)
+        if isinstance(parts, (list, tuple)) and parts and all(isinstance(part, str) for part in parts):
+            joined[key] = " | ".join(parts)
+    return joined
 
 
 def _until(text: str) -> dict[str, Any]:

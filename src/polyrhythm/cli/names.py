@@ -6,7 +6,7 @@ import functools
 import inspect
 import operator
 import typing
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar, final
 
@@ -19,6 +19,7 @@ from polyrhythm.cli.taking import check_setting, hints_of
 from polyrhythm.data import PARTITIONS, SOURCES, Collection, Partition
 from polyrhythm.errors import Mistakes, UserError, unknown
 from polyrhythm.fleet import Devices, Fleet
+from polyrhythm.fleet.sources import recordings
 from polyrhythm.models.building import build, checked_settings
 from polyrhythm.models.catalogue import MODELS, Builder, find
 from polyrhythm.models.projection import with_projection
@@ -128,7 +129,7 @@ def _part(call: Call) -> object:
     if name in RECIPES and name not in PARTS:
         return _make(call, RECIPES[name], _value)  # the pipe refuses it, and says why
     if name not in PARTS:
-        raise unknown("part", call.name, PARTS)
+        raise _elsewhere(call, OF_FLEETS, "a method", "a fleet (--fleet)") or unknown("part", call.name, PARTS)
     return _make(call, PARTS[name], _of_part(PARTS[name]))
 
 
@@ -221,7 +222,11 @@ def fleet(text: str) -> Fleet:
     wrong, made = Mistakes(), Fleet()
     for place, call in enumerate(parse_pipeline(text)):
         with wrong.noted():
-            made = made | _of_fleet(call) if place else _source_of_devices(call, text)
+            if not place:
+                made = _source_of_devices(call, text)
+                continue
+            for part in _of_fleet(call):
+                made = made | part
     wrong.refuse()
     return made
 
@@ -255,10 +260,34 @@ def with_faults(made: Fleet, text: str) -> Fleet:
     return made | replace(made.faults, **_settings(call, of_fleets.Faults, _plain))
 
 
-def _of_fleet(call: Call) -> Settings:
-    if _key(call.name) not in OF_FLEETS:
-        raise unknown("part of a fleet", call.name, OF_FLEETS)
-    return _make(call, OF_FLEETS[_key(call.name)], _plain)
+def _of_fleet(call: Call) -> Iterable[object]:
+    """What stands after a pipe in a fleet: one part, or those that a trace has recordings of."""
+    key = _key(call.name)
+    if key in OF_FLEETS:
+        return (_make(call, OF_FLEETS[key], _plain),)
+    if key == "trace":
+        parts: Iterable[object] = _make(call, recordings, _plain)
+        return parts
+    if key in DEVICES or key in FLEETS:
+        raise UserError(
+            f"the source {call.name} after a pipe",
+            expected=f"one source, which comes first, and then parts: {', '.join([*OF_FLEETS, 'trace'])}",
+            why="a source says which devices there are, and nothing of the one before it would remain",
+            fix=f"begin with {call.name}, and pipe the parts onto it",
+        )
+    raise _elsewhere(call, PARTS, "a fleet", "a method (--method)") or unknown("part of a fleet", call.name, OF_FLEETS)
+
+
+def _elsewhere(call: Call, known: Container[str], here: str, there: str) -> UserError | None:
+    """The error for a part of the one in the other, a fleet or a method; None if it is neither's."""
+    if _key(call.name) not in known:
+        return None
+    return UserError(
+        f"{call.name} in {here}",
+        expected=f"parts of {here}; {call.name} is one of {there}",
+        why="a method is what is compared, and a fleet what it cannot change",
+        fix=f"move it to {there}",
+    )
 
 
 def _make(call: Call, make: Callable[..., T], convert: Callable[[str, Any], Any]) -> T:

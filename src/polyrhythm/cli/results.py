@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from polyrhythm.experiment import Experiment
+from polyrhythm.fleet import Fleet
 from polyrhythm.runs import Run
 from polyrhythm.runs.chart import curve, takes_unicode
 from polyrhythm.runs.costs import lines
@@ -32,6 +33,7 @@ def print_plan(console: Console, experiment: Experiment, parameters: int) -> Non
             "model": f"{config['model']}: {parameters:,} parameters",
             "method": str(config["method"]),
             **({} if experiment.task is None else {"task": str(config["task"])}),
+            **({} if experiment.fleet == Fleet() else {"fleet": str(config["fleet"])}),
             "rounds": _end(experiment.rounds, config["until"]),
             "seed": str(experiment.seed),
         },

@@ -353,7 +353,7 @@ class _Training:
             asked.add(("received", plan.stop.layer))
         return Ahead(
             held=held,
-            largest=min(held, self.visit.batch + self.engine.single_sample_fails),
+            batches=self._sizes(plan) or (held,),
             pass_steps=self.visit.epoch_steps,
             measured=held * len(needs & {"fisher", "fisher_model"}),
             scored=held * (self.recipe.order.looks(has_previous) + ("fisher_model" in needs)),
@@ -361,6 +361,15 @@ class _Training:
             frozen=len(asked),
             reuse=not self.data.augmented,
         )
+
+    def _sizes(self, plan: Plan) -> tuple[int, ...]:
+        """Samples in the batches of a pass, from where the visit begins; full ones where a pass leaves samples out."""
+        fold = self.engine.single_sample_fails
+        if not self.recipe.order.complete:
+            return (min(self.visit.held, self.visit.batch + fold),)
+        sizes = [s.stop - s.start for s in cut(self.visit.held, self.visit.batch, self.recipe.drop_last, fold)]
+        place = self.state.cursor[1] if plan.continues else 0
+        return (*sizes[place:], *sizes[:place])
 
     def _corrections(self) -> tuple[Push | None, list[Correction]]:
         """The affine corrections as one push, and those that add a loss term."""

@@ -17,9 +17,10 @@ from polyrhythm.wires import Arrived, Assignment, FaultKind, Report, Timer
 @final
 @dataclass(frozen=True, kw_only=True)
 class Underway:
-    """A visit on its way: when its end is heard, and what it will have been.
+    """A visit on its way, as the simulation knows it already: what it will have been at its end.
 
     Args:
+        started: when, in virtual seconds since the run began.
         assignment: what was to be done.
         report: the client's.
         load: the work in it.
@@ -30,6 +31,7 @@ class Underway:
         heard: what has become of the report on its way to the server; None if nothing has.
     """
 
+    started: float
     assignment: Assignment
     report: Report
     load: Load
@@ -77,9 +79,10 @@ class Agenda:
         self.visits -= kind == VISIT
         return time, what
 
-    def under_way(self) -> tuple[int, ...]:
-        """The dispatch numbers of the visits in it."""
-        return tuple(sorted(number for _, kind, number, _ in self.heap if kind == VISIT))
+    def under_way(self) -> list[Underway]:
+        """The visits in it, by dispatch number."""
+        visits = [what for *_, what in self.heap if isinstance(what, Underway)]
+        return sorted(visits, key=lambda visit: visit.assignment.dispatch)
 
 
 @final

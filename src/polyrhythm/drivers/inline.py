@@ -134,6 +134,10 @@ class InlineDriver:
         """A client's state after the given accepted visit."""
         return self.store.get(client).at(accepted)
 
+    def under_way(self) -> list[Underway]:
+        """Visits whose end was not heard yet, by dispatch number."""
+        return self._agenda.under_way()
+
     def state(self) -> DriverState:
         """All that there is to know of the run between two moments; to be read before the next one is asked for."""
         assert self._server is not None, "a run that has not begun"
@@ -222,6 +226,7 @@ class InlineDriver:
             fate = self.world.undertake(assignment.dispatch, assignment.client, load, now)
             report = report.heard(after=fate.time - now, at=fate.time)
             visit = Underway(
+                started=now,
                 assignment=assignment,
                 report=report,
                 load=load,

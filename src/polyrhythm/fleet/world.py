@@ -214,6 +214,7 @@ class World:
         down = self._line.seconds(client, "down", load.bytes_down, now)
         compute = self.device(client).seconds(load.samples, load.forward_samples, load.flops)
         up = self._line.seconds(client, "up", load.bytes_up, now + down + compute)
+        worked = (energy.joules_per_flop if per_flop is None else per_flop) * load.flops
         return Spent(
             down=down,
             compute=compute,
@@ -222,8 +223,8 @@ class World:
             forward_flops=load.forward_flops,
             bytes_down=load.bytes_down,
             bytes_up=load.bytes_up,
-            joules=(energy.joules_per_flop if per_flop is None else per_flop) * load.flops
-            + energy.joules_per_byte * (load.bytes_down + load.bytes_up),
+            joules=worked + energy.joules_per_byte * (load.bytes_down + load.bytes_up),
+            compute_joules=worked,
         )
 
     def undertake(self, dispatch: int, client: int, load: Load, now: float) -> Fate:
@@ -241,7 +242,7 @@ class World:
             spent = replace(spent, compute=spent.compute * faults.slowdown)
         end, lost = now + spent.seconds, ""
         for moment, reason in self._dangers(dispatch, client, spent, now):
-            if moment < end:
+            if moment < end or (moment == end and reason == _EMPTY):
                 end, lost = moment, reason
         if lost:
             done, spent = spent.done(end - now)[1], spent.until(end - now)
@@ -266,10 +267,9 @@ class World:
                 found.append((now + float(drawn[1]) * spent.seconds, _DROPPED))
             if drawn[2] < faults.crash:
                 found.append((now + float(drawn[3]) * spent.seconds, _CRASHED))
-        if self.fleet.energy.battery is not None and spent.joules > 0:
-            left = self._level(client, now)
-            if spent.joules > left:
-                found.append((now + spent.seconds * left / spent.joules, _EMPTY))
+        energy = self.fleet.energy
+        if energy.battery is not None:
+            found.append((now + spent.lasts(self._level(client, now), energy.charging, energy.battery), _EMPTY))
         return found
 
     def _level(self, client: int, now: float) -> float:

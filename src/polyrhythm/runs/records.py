@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, final, runtime_checkab
 if TYPE_CHECKING:
     from torch import Tensor
 
-VisitStatus = Literal["trained", "measured", "skipped", "dropped", "late", "lost"]
+VisitStatus = Literal["trained", "measured", "skipped", "dropped", "late", "lost", "unfinished"]
 RunStatus = Literal["finished", "stopped", "failed"]
 """How a run ended: as planned, on Ctrl-C, or with an error."""
 
@@ -67,7 +67,8 @@ class VisitRecord:
         version: the server version that the client was sent.
         visit: the client's own counter.
         status: "trained", "measured" (forward passes only), "skipped" (no training, by plan), "dropped" (report
-            refused), "late" (it came when nobody waited for it any more) or "lost" (no report).
+            refused), "late" (it came when nobody waited for it any more), "lost" (no report) or "unfinished" (the run
+            ended before).
         reason: why it was dropped, late or lost.
         fault: that as a kind (`polyrhythm.faults`); "outlier" for one that was accepted and is far longer than
             those before; "" where nothing was wrong.
@@ -144,7 +145,7 @@ class VersionRecord:
             and the one that it was added to; None without updates.
         staleness_max: their maximum.
         client_updates: visits that trained and were accepted, since the start. It and what follows are cumulative,
-            over all visits that were heard of or lost by then, whatever came of them.
+            over all visits, whatever came of them, with what those under way had done by then.
         local_steps: optimiser steps.
         samples: samples trained on.
         flops: floating-point operations.
