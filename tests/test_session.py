@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 import math
 import os
@@ -29,6 +30,7 @@ from polyrhythm.flops import count
 from polyrhythm.runs import VersionRecord, VisitRecord
 from polyrhythm.session import carry_out
 from small import Explodes, Log, collection, dealt, experiment, federation, logged
+from surviving import scenarios
 
 
 def marked(which: list[int], mark: float = 99.0) -> Any:
@@ -68,13 +70,19 @@ def test_what_ran_before_in_the_process_does_not_matter() -> None:
     assert logged(seed=1)[0]["digest"] != first
 
 
+def test_an_experiment_can_be_run_twice() -> None:
+    made = experiment(recipe=pr.scaffold(cohort=2))
+    assert carry_out(made, [])["digest"] == carry_out(made, [])["digest"]
+
+
 @pytest.mark.parametrize("hash_seed", ["0", "1"])
-def test_another_process_gives_the_same_digest(hash_seed: str) -> None:
-    code = "import small; print(small.logged()[0]['digest'])"
+def test_another_process_gives_the_same_digests(hash_seed: str) -> None:
+    """Of runs of every kind, in the opposite order, whatever order sets have there."""
+    code = "from surviving import scenarios; print(scenarios.digests(reversed(scenarios.MAKE)))"
     environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
     environment["PYTHONPATH"] = os.pathsep.join([str(Path(__file__).parent), environment["PYTHONPATH"]])
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=True)
-    assert found.stdout.strip() == logged()[0]["digest"]
+    assert ast.literal_eval(found.stdout) == scenarios.digests(scenarios.MAKE)
 
 
 def test_the_number_of_threads_is_as_before() -> None:

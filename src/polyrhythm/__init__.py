@@ -125,12 +125,14 @@ if TYPE_CHECKING:
     from polyrhythm.parts import variance_reduction as variance_reduction
     from polyrhythm.parts import when_all as when_all
     from polyrhythm.recipe import Recipe as Recipe
+    from polyrhythm.replaying import replay as replay
     from polyrhythm.runs import Checkpoint as Checkpoint
     from polyrhythm.runs import Run as Run
     from polyrhythm.runs import compare as compare
     from polyrhythm.session import resume as resume
     from polyrhythm.session import run as run
     from polyrhythm.tasks import task as task
+    from polyrhythm.verifying import verify as verify
 
 _HOMES = {
     "polyrhythm.errors": "PolyrhythmError RunFailed UserError",
@@ -140,9 +142,11 @@ _HOMES = {
     "polyrhythm.expert": "train_expert",
     "polyrhythm.fleet": "Fleet",
     "polyrhythm.recipe": "Recipe",
+    "polyrhythm.replaying": "replay",
     "polyrhythm.runs": "Checkpoint Run compare",
     "polyrhythm.session": "resume run",
     "polyrhythm.tasks": "task",
+    "polyrhythm.verifying": "verify",
     "polyrhythm.papers": (
         "afl alt cc_fedadagrad cc_fedadam cc_fedams cc_fedavg cc_fedsgd cc_fedyogi ccfl centralised curriculum_fl "
         "fedadagrad fedadam fedams fedasync fedavg fedavgm fedbuff fedcl feddyn fednova fedprox fedyogi local_only "

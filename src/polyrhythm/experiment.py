@@ -32,7 +32,7 @@ from polyrhythm.models.weights import load_weights
 from polyrhythm.recipe import Recipe
 from polyrhythm.runs.checkpoints import Checkpoint
 from polyrhythm.settings import Count, NonNegative, Settings
-from polyrhythm.slots.mechanism import Setup
+from polyrhythm.slots.mechanism import Model, Setup
 from polyrhythm.slots.order import Curriculum
 from polyrhythm.slots.robust import Middle
 from polyrhythm.slots.stopping import StopOnDrift
@@ -217,6 +217,11 @@ class Experiment:
         if isinstance(self.expert, np.ndarray):
             return {"expert": checked(self.expert, len(self.federation.train), "losses")}
         return {"expert": expert_losses(Path(self.expert), self._built(), self.federation.train, self.aim)}
+
+    @functools.cached_property
+    def initial_model(self) -> Model:
+        """Version 0. The engine holds it until the first visit only, so it is kept for whoever runs this again."""
+        return self.chosen.engine.initial()
 
     @functools.cached_property
     def setup(self) -> Setup:

@@ -9,9 +9,9 @@ from typing import Any
 
 from polyrhythm.errors import UserError
 from polyrhythm.experiment import Experiment
-from polyrhythm.runs.checkpoints import newest
 from polyrhythm.runs.database import FILE, Cut
 from polyrhythm.runs.environment import differences
+from polyrhythm.runs.keeping import newest
 from polyrhythm.runs.plain import to_json
 from polyrhythm.runs.recorder import Kept, TakenUp, digest_of, going_on
 from polyrhythm.runs.run import Run, all_runs
@@ -80,22 +80,23 @@ def _cut(state: RunState | None) -> Cut:
 
 
 def _same(run: Run, experiment: Experiment) -> None:
-    """Refuses another experiment than the run's, by the keys that differ."""
-    there, here = run.config, json.loads(to_json(experiment.describe()))
-    differing = [
-        key for key in sorted({*there, *here} - _OF_NO_NUMBER) if there.get(key, _NONE) != here.get(key, _NONE)
-    ]
-    if _engine(there) != _engine(here):
-        differing.append("computed_by")
-    if differing:
+    if differing := other_settings(run, experiment):
         raise UserError(
-            f"{run.id} is a run of another experiment: {differing[0]} was {_short(there.get(differing[0]))} "
-            f"and is {_short(here.get(differing[0]))}"
-            + (f"; also {', '.join(differing[1:])}" if differing[1:] else ""),
+            f"{run.id} is a run of another experiment: {'; '.join(differing[:3])}",
             expected="the same experiment, but for the number of rounds",
             why="a run that goes on as another one would be a run of neither",
             fix="give the experiment that it was started with, or start a new run",
         )
+
+
+def other_settings(run: Run, experiment: Experiment) -> list[str]:
+    """Where an experiment is another one than a run's, but for the number of rounds; in words."""
+    there, here = run.config, json.loads(to_json(experiment.describe()))
+    keys = [key for key in sorted({*there, *here} - _OF_NO_NUMBER) if there.get(key, _NONE) != here.get(key, _NONE)]
+    differing = [f"{key} was {_short(there.get(key))} and is {_short(here.get(key))}" for key in keys]
+    if _engine(there) != _engine(here):
+        differing.append(f"local steps were computed by {_engine(there)} and are by {_engine(here)}")
+    return differing
 
 
 _NONE = object()

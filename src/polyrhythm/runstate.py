@@ -20,6 +20,7 @@ from polyrhythm.runs.ledger import Ledger
 from polyrhythm.runs.recorder import Kept
 from polyrhythm.runs.records import VersionRecord
 from polyrhythm.runs.summary import Best, Summary, model_digest
+from polyrhythm.runs.updates import Start
 from polyrhythm.slots.mechanism import Model
 from polyrhythm.wires import Arrived, Assignment, Report, Timer
 
@@ -51,19 +52,19 @@ class RunState:
 CODEC = Codec(
     (
         *(RunState, DriverState, ServerState, Flight, Record, Agenda, Underway, Assignment, Report, Arrived, Timer),
-        *(Memory, ClientState, Model, Remembered, Load, Spent, Ledger, Summary, Best, VersionRecord, Kept),
+        *(Memory, ClientState, Model, Remembered, Load, Spent, Ledger, Summary, Best, VersionRecord, Kept, Start),
     )
 )
-"""Knows every class that a checkpoint may hold."""
+"""Knows every class that a checkpoint or a log of updates may hold."""
 
 
-def origin(experiment: Experiment, initial: Model) -> dict[str, str]:
+def origin(experiment: Experiment) -> dict[str, str]:
     """Digests of what an experiment begins from, beyond its description: the initial model, and who holds what."""
     federation, data = experiment.federation, hashlib.sha256()
     for values in (federation.sizes, federation.train.targets.numpy(), federation.test.targets.numpy()):
         data.update(np.ascontiguousarray(values).tobytes())
     return {
-        "initial model": model_digest(experiment.chosen.engine.state_of(initial)),
+        "initial model": model_digest(experiment.chosen.engine.state_of(experiment.initial_model)),
         "data": data.hexdigest(),
     }
 

@@ -23,11 +23,13 @@ from polyrhythm.evaluation import Evaluator, Metrics, averaged
 from polyrhythm.experiment import Experiment
 from polyrhythm.flops import Cost, count
 from polyrhythm.resuming import same_experiment, take_up
-from polyrhythm.runs.checkpoints import Keeper
+from polyrhythm.runs.keeping import Keeper
 from polyrhythm.runs.ledger import Ledger
 from polyrhythm.runs.recorder import Recorder, TakenUp
 from polyrhythm.runs.records import (
     AnswerRecord,
+    Enough,
+    EventRecord,
     HearsAnswers,
     KeepsState,
     Observer,
@@ -40,11 +42,12 @@ from polyrhythm.runs.records import (
 from polyrhythm.runs.run import Run
 from polyrhythm.runs.summary import Best, Summary, model_digest
 from polyrhythm.runs.trouble import trouble_of
+from polyrhythm.runs.updates import START, KeepsReports, Start, UpdateLog
 from polyrhythm.runstate import CODEC, RunState, check_origin, origin
 from polyrhythm.slots.mechanism import Model
 from polyrhythm.threads import one_thread, settled_memory
 from polyrhythm.values import changed
-from polyrhythm.wires import Assignment, Lost, Report
+from polyrhythm.wires import Arrived, Assignment, Lost, Report
 
 
 def run(
@@ -53,6 +56,7 @@ def run(
     out: Path | str = "runs",
     observers: Sequence[Observer] = (),
     resume: Literal["auto", "never"] = "never",
+    log_updates: bool = False,
 ) -> Run:
     """Carries out an experiment and keeps its record.
 
@@ -64,6 +68,7 @@ def run(
         observers: whoever else wants to know how it goes.
         resume: "auto" goes on with the newest run of the same experiment in that folder, or gives it if it has
             finished; if there is none, or with "never", a new one begins.
+        log_updates: also keep every report, as large as the model, so that the server's part can be replayed alone.
 
     Returns:
         The recorded run.
@@ -75,7 +80,8 @@ def run(
     earlier = same_experiment(experiment, out) if resume == "auto" else None
     if earlier is not None and earlier.status == "finished":
         return earlier
-    return _recorded(experiment, out, observers, None if earlier is None else take_up(earlier, experiment))
+    taken_up = None if earlier is None else take_up(earlier, experiment)
+    return _recorded(experiment, out, observers, taken_up, log_updates=log_updates)
 
 
 def resume(
@@ -104,11 +110,28 @@ def resume(
     return _recorded(experiment, earlier.folder, observers, take_up(earlier, experiment))
 
 
-def _recorded(experiment: Experiment, out: Path | str, observers: Sequence[Observer], taken_up: TakenUp | None) -> Run:
+def _recorded(
+    experiment: Experiment,
+    out: Path | str,
+    observers: Sequence[Observer],
+    taken_up: TakenUp | None,
+    *,
+    log_updates: bool = False,
+) -> Run:
+    recorder, *others = recording(experiment, out, taken_up, log_updates=log_updates)
+    carry_out(experiment, [recorder, *others, *observers], start=None if taken_up is None else taken_up.start)
+    return Run.open(recorder.run_id, out)
+
+
+def recording(
+    experiment: Experiment, out: Path | str, taken_up: TakenUp | None = None, *, log_updates: bool = False
+) -> tuple[Recorder, *tuple[Observer, ...]]:
+    """Those who keep the record of a run; the first of them knows its id. A log of updates is gone on with."""
     trouble = trouble_of(experiment.fleet.faults, experiment.seed)
     recorder = Recorder(out, keeper=Keeper(experiment.checkpoint, CODEC), taken_up=taken_up, trouble=trouble)
-    carry_out(experiment, [recorder, *observers], start=None if taken_up is None else taken_up.start)
-    return Run.open(recorder.run_id, out)
+    if log_updates or (taken_up is not None and (Path(out) / taken_up.run_id / START).exists()):
+        return recorder, UpdateLog(lambda: recorder.path, CODEC)
+    return (recorder,)
 
 
 def carry_out(
@@ -136,7 +159,7 @@ def carry_out(
                 observer.begin(session.plan)
             reason = session.go()
             status = "finished"
-        except KeyboardInterrupt as stop:
+        except (KeyboardInterrupt, Enough) as stop:
             status, reason = "stopped", str(stop) or "Ctrl-C"
         except BaseException as error:
             reason = in_words(error)
@@ -167,8 +190,8 @@ class _Session:
         self.clerks = [observer for observer in observers if isinstance(observer, HearsAnswers)]
         self.keepers = [observer for observer in observers if isinstance(observer, KeepsState)]
         self.engine = experiment.chosen.engine
-        self.initial = self.engine.initial()
-        self.origin = origin(experiment, self.initial) if start is not None or self.keepers else {}
+        self.initial = experiment.initial_model
+        self.origin = origin(experiment) if start is not None or self.keepers else {}
         if start is not None:
             check_origin(self.origin, start)
         self.evaluator = Evaluator(experiment, self.engine)
@@ -206,7 +229,13 @@ class _Session:
         self._started = time.perf_counter() - (0.0 if start is None else start.seconds)
 
     def go(self) -> str:
-        """The whole run; gives the reason why it ended."""
+        """The whole run, or the rest of it; gives the reason why it ended."""
+        if self.server is not None:
+            for keeper in self.keepers:
+                keeper.goes_on(self.server.version, self._state_dict)
+        loggers = [observer for observer in self.observers if isinstance(observer, KeepsReports)]
+        for logger in loggers:
+            logger.started(self._begin())
         for number, moment in enumerate(self.driver.moments(self.start), start=self._events):
             before, self.server = self.server, moment.turn.state
             self._log(number, moment)
@@ -218,6 +247,9 @@ class _Session:
                 silent = moment.report.substitute == "silence"
                 self._silent += silent
                 self.ledger.heard(record, counts=record.status in ("trained", "skipped") and not silent)
+                if isinstance(moment.event, Report):
+                    for logger in loggers:
+                        logger.report(moment.event)
                 for observer in self.observers:
                     observer.visit(record)
             elif moment.turn.verdict is not None:  # of a report that nobody waits for, beside all visits
@@ -238,6 +270,17 @@ class _Session:
             if number == 0 or moment.turn.released is not None:
                 self._rest(self.server.version)
         return "all rounds made"
+
+    def _begin(self) -> Start:
+        experiment = self.experiment
+        return Start(
+            initial=self.initial,
+            population=experiment.setup.population,
+            clients=tuple(experiment.eligible().tolist()),
+            shape=tuple(experiment.federation.train.shape),
+            outputs=experiment.federation.outputs,
+            task=experiment.federation.task,
+        )
 
     def _rest(self, version: int) -> None:
         """Lets those keep the state who do, in any case where the run may later go on to more versions than planned."""
@@ -267,12 +310,16 @@ class _Session:
         return {**fields, **who}
 
     def _log(self, number: int, moment: Moment) -> None:
-        """Tells whoever keeps them what the server asked of the roster in this event."""
+        """Tells whoever keeps it what the server heard, and what it asked of the roster then."""
+        if self.clerks and number:
+            record = _event(number, moment)
+            for clerk in self.clerks:
+                clerk.event(record)
         for place, answer in enumerate(moment.answers if self.clerks else ()):
             clients = None if answer.question == "all" else answer.clients
-            record = AnswerRecord(event=number, place=place, question=answer.question, clients=clients)
+            told = AnswerRecord(event=number, place=place, question=answer.question, clients=clients)
             for clerk in self.clerks:
-                clerk.answer(record)
+                clerk.answer(told)
 
     def _visit(self, moment: Moment, assignment: Assignment, report: Report, *, late: bool) -> VisitRecord:
         verdict, spent = moment.turn.verdict, moment.spent
@@ -339,6 +386,7 @@ class _Session:
             **self.ledger.totals(moment.time),
             note=released.note if released is not None else "",
             measures=self._measures(state),
+            digest=self._digest() if self.clerks and (look or self.experiment.recipe.regime != "local") else "",
         )
 
     def _measures(self, state: ServerState) -> dict[str, float]:
@@ -408,6 +456,16 @@ class _Session:
         samples = self.experiment.federation.train
         inputs, targets = samples.batch(torch.from_numpy(np.arange(min(2, len(samples)))))
         return count(self.engine.module, inputs, lambda outputs: self.experiment.aim.loss(outputs, targets))
+
+
+def _event(number: int, moment: Moment) -> EventRecord:
+    if moment.assignment is not None:
+        return EventRecord(event=number, kind="visit", number=moment.assignment.dispatch, time=moment.time)
+    if isinstance(moment.event, Arrived):
+        return EventRecord(event=number, kind="arrival", number=moment.event.client, time=moment.time)
+    if isinstance(moment.event, Report):
+        return EventRecord(event=number, kind="beside", number=moment.event.dispatch, time=moment.time)
+    return EventRecord(event=number, kind="timer", number=0, time=moment.time)
 
 
 def _manned(experiment: Experiment) -> tuple[Crew, Executor, tuple[str, ...]]:

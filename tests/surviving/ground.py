@@ -19,7 +19,7 @@ import torch
 
 import polyrhythm as pr
 from polyrhythm import session
-from polyrhythm.runs import checkpoints, files, stored
+from polyrhythm.runs import files, keeping, stored
 from polyrhythm.runs.database import Writer
 from surviving import scenarios
 
@@ -63,7 +63,7 @@ def pieces(call: int) -> None:
 
 STEPS: dict[str, Callable[[int], None]] = {
     "before the rows are durable": lambda call: at(Writer, "commit", call),
-    "after the rows are durable": lambda call: at(checkpoints, "store", call),
+    "after the rows are durable": lambda call: at(keeping, "store", call),
     "half of it written": pieces,
     "before it is on the disk": lambda call: at(files.os, "fsync", call),
     "before it has its name": lambda call: at(Path, "replace", call),

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import polyrhythm as pr
 from polyrhythm.experiment import Evaluation
+from polyrhythm.session import carry_out
 from small import federation
 
 TIERS = pr.fleet.Tiers()
@@ -71,3 +72,9 @@ def experiment(name: str, **changes: Any) -> pr.Experiment:
         "name": name,
     }
     return pr.Experiment(**values | MAKE[name]() | changes)
+
+
+def digests(names: Iterable[str], rounds: int = 5) -> dict[str, str]:
+    """The digest of each scenario, run here in this order."""
+    plain: dict[str, Any] = {"rounds": rounds, "driver": "inline", "workers": None}
+    return {name: carry_out(experiment(name, **plain), [])["digest"] for name in names}

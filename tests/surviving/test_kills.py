@@ -95,8 +95,9 @@ def record(out: Path) -> dict[str, Any]:
     return {
         "summary": {key: value for key, value in run.summary.items() if key not in UNLIKE},
         "versions": [{k: v for k, v in row.items() if k not in UNLIKE} for row in run.versions],
-        "visits": read_records(out, "visits", run._row["number"]),
-        "answers": read_records(out, "answers", run._row["number"]),
+        "visits": read_records(out, "visits", run.number),
+        "answers": read_records(out, "answers", run.number),
+        "events": read_records(out, "events", run.number),
         "files": files,
     }
 

@@ -120,6 +120,9 @@ def run(
         Literal["auto", "never"],
         typer.Option("--resume", help="auto: go on with the newest run of the same experiment, if there is one."),
     ] = "never",
+    log_updates: Annotated[
+        bool, typer.Option("--log-updates", help="Also keep what every client sent, for `polyrhythm replay`.")
+    ] = False,
     json: Json = False,
 ) -> None:
     """Run an experiment and keep its record. EXPERIMENT is a file in TOML; options win over it."""
@@ -149,7 +152,8 @@ def run(
         "out": out,
         "name": name,
     }
-    run_all(configure(experiment, options, settings or []), as_json=json, resume=resume == "auto")
+    configuration = configure(experiment, options, settings or [])
+    run_all(configuration, as_json=json, resume=resume == "auto", log_updates=log_updates)
 
 
 @app.command("resume")
@@ -159,13 +163,62 @@ def resume_run(
     rounds: Annotated[
         int | None, typer.Option("--rounds", min=1, help="Go on to so many versions, also if it has finished.")
     ] = None,
+    driver: Driver = None,
+    workers: Workers = None,
     out: Out = None,
     json: Json = False,
 ) -> None:
     """Go on with a run that was killed, stopped or failed, from its last checkpoint."""
     from polyrhythm.cli import resuming
 
-    resuming.resume_run(reference, out or "runs", rounds=rounds, as_json=json)
+    resuming.resume_run(reference, out or "runs", rounds=rounds, as_json=json, driver=driver, workers=workers)
+
+
+@app.command("verify")
+@guarded
+def verify_run(
+    reference: Run,
+    from_checkpoint: Annotated[
+        bool, typer.Option("--from-checkpoint", help="Begin at the newest checkpoint, and not anew.")
+    ] = False,
+    versions: Annotated[
+        int | None, typer.Option("--versions", min=1, help="How many versions to compare.  [default: all]")
+    ] = None,
+    driver: Driver = None,
+    workers: Workers = None,
+    out: Out = None,
+    json: Json = False,
+) -> None:
+    """Run a recorded run again and compare every version with its record, bit for bit."""
+    from polyrhythm.cli import verifying
+
+    verifying.verify_run(
+        reference,
+        out or "runs",
+        from_checkpoint=from_checkpoint,
+        versions=versions,
+        as_json=json,
+        **{"driver": driver, "workers": workers},
+    )
+
+
+@app.command("replay")
+@guarded
+def replay_run(
+    reference: Run,
+    from_updates: Annotated[
+        bool, typer.Option("--from-updates", help="The server alone, from what clients sent; no data are needed.")
+    ] = False,
+    driver: Driver = None,
+    workers: Workers = None,
+    out: Out = None,
+    json: Json = False,
+) -> None:
+    """Take a recorded run's events in their order, and compare every version's model with its record, bit for bit."""
+    from polyrhythm.cli import verifying
+
+    changes = {"driver": driver, "workers": workers}
+    verifying.replay_run(reference, out or "runs", from_updates=from_updates, as_json=json, **changes)
 
 
 @app.command("expert")

@@ -17,15 +17,12 @@ from polyrhythm.errors import PolyrhythmError, RunFailed
 from polyrhythm.experiment import Experiment
 from polyrhythm.resuming import same_experiment, take_up
 from polyrhythm.runs import Run
-from polyrhythm.runs.checkpoints import Keeper
 from polyrhythm.runs.progress import LiveProgress
 from polyrhythm.runs.recorder import Recorder
-from polyrhythm.runs.trouble import trouble_of
-from polyrhythm.runstate import CODEC
-from polyrhythm.session import carry_out, in_words
+from polyrhythm.session import carry_out, in_words, recording
 
 
-def run_all(configuration: Configuration, *, as_json: bool, resume: bool = False) -> None:
+def run_all(configuration: Configuration, *, as_json: bool, resume: bool = False, log_updates: bool = False) -> None:
     """One run per seed; with `resume`, what each already has is taken up.
 
     Raises:
@@ -38,7 +35,8 @@ def run_all(configuration: Configuration, *, as_json: bool, resume: bool = False
     with stopped_by_sigterm():
         for experiment in assemble(configuration):
             earlier = same_experiment(experiment, configuration.out) if resume else None
-            summary = run_one(experiment, configuration.out, screen, earlier=earlier, as_json=as_json)
+            how: dict[str, Any] = {"earlier": earlier, "log_updates": log_updates, "as_json": as_json}
+            summary = run_one(experiment, configuration.out, screen, **how)
             summaries.append(summary)
             if summary["status"] == "stopped":
                 raise typer.Exit(INTERRUPTED)
@@ -47,7 +45,13 @@ def run_all(configuration: Configuration, *, as_json: bool, resume: bool = False
 
 
 def run_one(
-    experiment: Experiment, out: str, screen: Screen, *, earlier: Run | None = None, as_json: bool
+    experiment: Experiment,
+    out: str,
+    screen: Screen,
+    *,
+    earlier: Run | None = None,
+    log_updates: bool = False,
+    as_json: bool,
 ) -> dict[str, Any]:
     """A run, or the rest of an earlier one; one that has finished, with nothing left to do, is shown.
 
@@ -66,11 +70,10 @@ def run_one(
         screen.note(notice)
     for note in () if taken_up is None else taken_up.notes:
         screen.note(note)
-    trouble = trouble_of(experiment.fleet.faults, experiment.seed)
-    recorder = Recorder(out, keeper=Keeper(experiment.checkpoint, CODEC), taken_up=taken_up, trouble=trouble)
+    recorder, *others = recording(experiment, out, taken_up, log_updates=log_updates)
     refused, start = Refused(), None if taken_up is None else taken_up.start
     try:
-        summary = carry_out(experiment, [recorder, refused, LiveProgress(screen)], start=start)
+        summary = carry_out(experiment, [recorder, *others, refused, LiveProgress(screen)], start=start)
     except Exception as error:
         if not (recorder.run_id and recorder.path.is_dir()):
             raise _before_the_record(error) from error

@@ -125,7 +125,7 @@ class InlineDriver:
         self._agenda = Agenda()
         self._server: ServerState | None = None
         faults = world.fleet.faults
-        self._transit = Transit(faults, setup.seed, engine.layout) if faults.on_reports else None
+        self.transit = Transit(faults, setup.seed, engine.layout) if faults.on_reports else None
         self._stand_in = visit
         self._executor = executor or OneByOne(Clients(recipe=recipe, setup=setup, engine=engine, data=data))
         self._pricing = threading.Lock()
@@ -217,7 +217,7 @@ class InlineDriver:
 
     def _send(self, turn: Turn, now: float, ended: int | None = None) -> None:
         agenda = self._agenda
-        for assignment, report in zip(turn.assignments, self._reports(turn.assignments), strict=True):
+        for assignment, report in zip(turn.assignments, self.carry_out(turn.assignments), strict=True):
             load = self.meter.load(assignment, report)
             fate = self.world.undertake(assignment.dispatch, assignment.client, load, now)
             report = report.heard(after=fate.time - now, at=fate.time)
@@ -255,12 +255,12 @@ class InlineDriver:
 
     def _on_its_way(self, report: Report, fate: Fate) -> Report | None:
         """What the server will hear instead of a report; beside it may come what it does not wait for."""
-        if self._transit is None or fate.lost:
+        if self.transit is None or fate.lost:
             return None
-        for other in self._transit.beside(report):
+        for other in self.transit.beside(report):
             self._agenda.made += 1
             self._agenda.add(other.time, BESIDE, self._agenda.made, other)
-        heard = self._transit.arrives(report)
+        heard = self.transit.arrives(report)
         return None if heard is report else heard
 
     def _look_out(self, turn: Turn, now: float, ended: int | None) -> None:
@@ -281,7 +281,7 @@ class InlineDriver:
             agenda.expected = time
             self._expect(time, client)
 
-    def _reports(self, assignments: Sequence[Assignment]) -> Iterable[Report]:
+    def carry_out(self, assignments: Sequence[Assignment]) -> Iterable[Report]:
         """Carries out the visits of a turn; what clients remember of it stays here."""
         if self._stand_in is not None:
             return map(self._stand_in, assignments)

@@ -4,6 +4,7 @@ from polyrhythm.runs.checkpoints import Checkpoint
 from polyrhythm.runs.comparison import Comparison, compare
 from polyrhythm.runs.records import (
     AnswerRecord,
+    EventRecord,
     HearsAnswers,
     KeepsState,
     ModelView,
@@ -20,6 +21,7 @@ __all__ = [
     "AnswerRecord",
     "Checkpoint",
     "Comparison",
+    "EventRecord",
     "HearsAnswers",
     "KeepsState",
     "ModelView",

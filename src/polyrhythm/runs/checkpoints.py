@@ -1,22 +1,17 @@
-"""Checkpoints: files from which a run that was killed goes on."""
+"""Which checkpoints a run has: files from which it goes on after it was killed. Imports no torch."""
 
 from __future__ import annotations
 
 import functools
 import re
-import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, final
+from typing import final
 
 from polyrhythm.errors import UserError
-from polyrhythm.runs.encoding import Codec
-from polyrhythm.runs.stored import Damaged, load, store
 from polyrhythm.settings import Count, Settings
 
 _UNITS = {"s": 1.0, "min": 60.0, "h": 3600.0}
-_FILE = "checkpoint-{version:08d}.safetensors"
 
 
 @final
@@ -74,61 +69,16 @@ class Checkpoint(Settings):
         )
 
 
-@final
-class Keeper:
-    """Writes the checkpoints of one run.
-
-    Args:
-        settings: how often, and how many.
-        codec: knows what is in them.
-    """
-
-    def __init__(self, settings: Checkpoint, codec: Codec) -> None:
-        self._settings, self._codec = settings, codec
-        self._last = time.monotonic()
-
-    def due(self, version: int, *, before_last: bool) -> bool:
-        """Whether it is time for one."""
-        return (before_last and self._settings.wanted) or self._settings.due(version, time.monotonic() - self._last)
-
-    def write(self, folder: Path, version: int, value: Callable[[], object]) -> int:
-        """Writes one, and removes those that are no longer kept; gives its bytes.
-
-        Raises:
-            OSError: it cannot be written. Those before it are as they were.
-        """
-        path = folder / _FILE.format(version=version)
-        size = store(path, self._codec, value(), {"run_id": folder.name, "version": str(version)})
-        for old in checkpoints(folder)[self._settings.keep :]:
-            old.unlink(missing_ok=True)
-        self._last = time.monotonic()
-        return size
+def checkpoint(folder: Path, version: int) -> Path:
+    """The file of a version's checkpoint."""
+    return folder / f"checkpoint-{version:08d}.safetensors"
 
 
 def checkpoints(folder: Path) -> list[Path]:
     """The checkpoints of a run's folder, newest first, whole or not."""
-    return sorted(folder.glob(_FILE.format(version=0).replace("0" * 8, "*")), reverse=True)
+    return sorted(folder.glob("checkpoint-*.safetensors"), reverse=True)
 
 
 def version_of(path: Path) -> int:
     """The version that a checkpoint was written at."""
     return int(path.stem.rpartition("-")[2])
-
-
-def newest(folder: Path, codec: Codec, *, before: int | None = None) -> tuple[Any, list[str]]:
-    """What the newest whole checkpoint holds, None if there is none; and what is to be said about others.
-
-    Args:
-        folder: the run's.
-        codec: knows what is in it.
-        before: a version that it must be earlier than.
-    """
-    notes: list[str] = []
-    for path in checkpoints(folder):
-        if before is not None and version_of(path) >= before:
-            continue
-        try:
-            return load(path, codec)[0], notes
-        except Damaged as damage:
-            notes.append(f"{path.name} is damaged ({damage}), so the one before it is used")
-    return None, notes

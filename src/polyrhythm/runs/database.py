@@ -7,100 +7,25 @@ loses nothing that was committed (a power cut may lose the last commits, but nev
 from __future__ import annotations
 
 import contextlib
-import dataclasses
+import functools
 import json
-import operator
 import sqlite3
 import struct
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, final
+from typing import Any, final
 
 from polyrhythm.errors import RunFailed, UserError
+from polyrhythm.runs import schema as schemas
 from polyrhythm.runs.plain import to_json
-from polyrhythm.runs.records import AnswerRecord, VersionRecord, VisitRecord
+from polyrhythm.runs.records import AnswerRecord, EventRecord
+from polyrhythm.runs.schema import INSERT, JSON, RECORDS, TABLES, VALUES, Record, Table, select
 from polyrhythm.runs.trouble import PATIENCE, Patience, Trouble, is_full, is_locked
 
 FILE = "runs.sqlite"
-_APPLICATION = 0x504F4C59  # "POLY": tells our files from anybody else's
-_SCHEMA_VERSION = 3
-# What each schema added to the one before: first cost accounting, and the roster's answers; then what went wrong.
-_ADDED: Mapping[int, Mapping[str, str]] = {
-    2: {
-        "versions": (
-            "forward_flops INTEGER, backward_flops INTEGER, joules REAL, compute_seconds REAL, link_seconds REAL, "
-            "waiting_seconds REAL, visits INTEGER, dropped_visits INTEGER, late_visits INTEGER, lost_visits INTEGER, "
-            "utilisation REAL, fairness REAL, groups TEXT, staleness_mean REAL, staleness_max INTEGER"
-        ),
-        "visits": (
-            "gradient_samples INTEGER, forward_flops INTEGER, backward_flops INTEGER, joules REAL, "
-            "down_seconds REAL, compute_seconds REAL, up_seconds REAL"
-        ),
-    },
-    3: {"versions": "faults TEXT", "visits": "fault TEXT"},
-}
-_ANSWERS = """
-CREATE TABLE answers (
-    run INTEGER NOT NULL REFERENCES runs (number), event INTEGER NOT NULL, place INTEGER NOT NULL,
-    question TEXT, clients BLOB,
-    PRIMARY KEY (run, event, place)
-) WITHOUT ROWID
-"""
-_SCHEMA = f"""
-CREATE TABLE runs (
-    number INTEGER PRIMARY KEY, run_id TEXT NOT NULL UNIQUE, name TEXT NOT NULL,
-    status TEXT NOT NULL, reason TEXT NOT NULL DEFAULT '', started TEXT NOT NULL, ended TEXT,
-    seed INTEGER NOT NULL, rounds INTEGER, headline TEXT NOT NULL,
-    recipe TEXT NOT NULL, recipe_digest TEXT NOT NULL, parameters INTEGER NOT NULL, clients INTEGER NOT NULL,
-    config TEXT NOT NULL, config_digest TEXT NOT NULL, notices TEXT NOT NULL,
-    libraries TEXT NOT NULL, machine TEXT NOT NULL, summary TEXT
-);
-CREATE TABLE versions (
-    run INTEGER NOT NULL REFERENCES runs (number), version INTEGER NOT NULL,
-    time REAL, wall REAL, cohort INTEGER, accepted INTEGER, dropped INTEGER, rate REAL, train_loss REAL,
-    test TEXT, validation TEXT, train TEXT, clients TEXT,
-    client_updates INTEGER, local_steps INTEGER, samples INTEGER, flops INTEGER, bytes_up INTEGER, bytes_down INTEGER,
-    note TEXT, measures TEXT,
-    {", ".join(added["versions"] for added in _ADDED.values())},
-    PRIMARY KEY (run, version)
-) WITHOUT ROWID;
-CREATE TABLE visits (
-    run INTEGER NOT NULL REFERENCES runs (number), dispatch INTEGER NOT NULL,
-    client INTEGER, version INTEGER, visit INTEGER, status TEXT, reason TEXT,
-    steps INTEGER, epochs REAL, samples INTEGER, held INTEGER, forward_samples INTEGER, loss REAL, update_norm REAL,
-    bytes_down INTEGER, bytes_up INTEGER, flops INTEGER, started REAL, finished REAL, measures TEXT,
-    {", ".join(added["visits"] for added in _ADDED.values())},
-    PRIMARY KEY (run, dispatch)
-) WITHOUT ROWID;
-CREATE INDEX visits_of_client ON visits (run, client);
-{_ANSWERS};
-"""
-Table = Literal["versions", "visits", "answers"]
-Record = VersionRecord | VisitRecord | AnswerRecord
-_RECORDS: dict[Table, type[Record]] = {"versions": VersionRecord, "visits": VisitRecord, "answers": AnswerRecord}
-_TABLES = {record: table for table, record in _RECORDS.items()}
-# The schema that a column came with, where that is not the first.
-_SINCE = {
-    (table, column.split()[0]): schema
-    for schema, added in _ADDED.items()
-    for table, columns in added.items()
-    for column in columns.split(", ")
-}
 _AS_THEY_ARE = frozenset({float, str, type(None)})
-_ORDER: Mapping[Table, str] = {"versions": "version", "visits": "dispatch", "answers": "event, place"}
-COLUMNS = {table: [f.name for f in dataclasses.fields(record)] for table, record in _RECORDS.items()}
-_VALUES = {table: operator.attrgetter(*names) for table, names in COLUMNS.items()}
-# Replacing makes writing the same rows twice harmless: after Ctrl-C between a commit and forgetting what was committed.
-_INSERT = {
-    table: f"INSERT OR REPLACE INTO {table} (run, {', '.join(names)}) VALUES (?{', ?' * len(names)})"
-    for table, names in COLUMNS.items()
-}
-_JSON = {
-    *("test", "validation", "train", "clients", "groups", "measures", "faults"),
-    *("config", "notices", "libraries", "machine", "summary"),
-}
 _END = "UPDATE runs SET status = ?, reason = ?, ended = ?, summary = ? WHERE number = ?"
 _HALF_A_SECOND = 0.5
 _PAUSE = 0.05  # seconds between two tries when a run ends
@@ -142,7 +67,7 @@ class Writer:
         self._path, self._trouble, self._patience = folder / FILE, trouble, Patience()
         self._saved = -1  # the last version that is in the database
         self._run: int | None = None
-        self._pending: dict[Table, list[tuple[Any, ...]]] = {table: [] for table in _RECORDS}
+        self._pending: dict[Table, list[tuple[Any, ...]]] = {table: [] for table in RECORDS}
         self._ending: tuple[Any, ...] | None = None
         self._committed = self._heard = time.monotonic()
         with _explained(self._path):
@@ -166,11 +91,11 @@ class Writer:
         with self._transaction():
             # Asked inside the transaction: two runs may start in an empty folder at the same moment.
             schema = _pragma(self._connection, "user_version")
-            if schema < _SCHEMA_VERSION:
-                for statement in _upgrade(schema) if schema else _SCHEMA.split(";"):
+            if schema < schemas.VERSION:
+                for statement in schemas.statements(schema):
                     self._connection.execute(statement)
-                self._connection.execute(f"PRAGMA application_id = {_APPLICATION}")
-                self._connection.execute(f"PRAGMA user_version = {_SCHEMA_VERSION}")
+                self._connection.execute(f"PRAGMA application_id = {schemas.APPLICATION}")
+                self._connection.execute(f"PRAGMA user_version = {schemas.VERSION}")
 
     def start(self, row: Mapping[str, Any]) -> None:
         """Writes the row of a new run, by column.
@@ -199,7 +124,8 @@ class Writer:
             self._run = int(execute("SELECT number FROM runs WHERE run_id = ?", (run_id,)).fetchone()[0])
             execute(update, [*(_cell(value) for value in changes.values()), run_id])
             execute("DELETE FROM versions WHERE run = ? AND version > ?", (self._run, cut.version))
-            execute("DELETE FROM answers WHERE run = ? AND event >= ?", (self._run, cut.events))
+            for table in ("answers", "events"):
+                execute(f"DELETE FROM {table} WHERE run = ? AND event >= ?", (self._run, cut.events))
             execute("DELETE FROM visits WHERE run = ? AND dispatch >= ?", (self._run, cut.dispatched))
             under_way = [(self._run, dispatch) for dispatch in cut.under_way]
             self._connection.executemany("DELETE FROM visits WHERE run = ? AND dispatch = ?", under_way)
@@ -210,8 +136,11 @@ class Writer:
             known = None if record.clients is None else _packed(record.clients)
             self._pending["answers"].append((self._run, record.event, record.place, record.question, known))
             return False
-        table = _TABLES[type(record)]
-        row = [v if type(v) in _AS_THEY_ARE else _cell(v) for v in _VALUES[table](record)]
+        if isinstance(record, EventRecord):
+            self._pending["events"].append((self._run, record.event, record.kind, record.number, record.time))
+            return False
+        table = TABLES[type(record)]
+        row = [v if type(v) in _AS_THEY_ARE else _cell(v) for v in VALUES[table](record)]
         self._pending[table].append((self._run, *row))
         now = time.monotonic()
         due = now - self._committed >= _HALF_A_SECOND
@@ -241,7 +170,7 @@ class Writer:
             self._connection.execute(f"PRAGMA busy_timeout = {int(patience * 1000)}")
             with self._transaction():
                 for table, rows in self._pending.items():
-                    self._connection.executemany(_INSERT[table], rows)
+                    self._connection.executemany(INSERT[table], rows)
                 if durable:  # SQLite syncs its log only with something to commit
                     self._connection.execute("UPDATE runs SET status = status WHERE number = ?", (self._run,))
                 if self._ending is not None:
@@ -313,19 +242,13 @@ def read_runs(folder: Path, run_id: str | None = None) -> list[dict[str, Any]]:
 
 
 def read_records(folder: Path, table: Table, run_number: int) -> list[dict[str, Any]]:
-    """The rows of one run's versions, visits or answers, in order.
+    """The rows of one of a run's tables, in order.
 
     Raises:
         UserError: there is no run database, or it cannot be read.
     """
 
-    def select(schema: int) -> str | None:
-        if table == "answers" and schema < 2:
-            return None
-        names = [n if schema >= _SINCE.get((table, n), 1) else f"NULL AS {n}" for n in COLUMNS[table]]
-        return f"SELECT {', '.join(names)} FROM {table} WHERE run = ? ORDER BY {_ORDER[table]}"
-
-    return _read(folder, select, (run_number,))
+    return _read(folder, functools.partial(select, table), (run_number,))
 
 
 def _read(folder: Path, query: Callable[[int], str | None], values: tuple[Any, ...]) -> list[dict[str, Any]]:
@@ -360,20 +283,9 @@ def _reader(path: Path) -> sqlite3.Connection:
     return connection
 
 
-def _upgrade(schema: int) -> Iterator[str]:
-    """The statements that make the newest schema of an older one. What was not counted then stays unknown."""
-    for newer, added in _ADDED.items():
-        if newer <= schema:
-            continue
-        for table, columns in added.items():
-            yield from (f"ALTER TABLE {table} ADD COLUMN {column}" for column in columns.split(", "))
-        if newer == 2:
-            yield _ANSWERS
-
-
 def _check_schema(connection: sqlite3.Connection, path: Path) -> int:
     """The schema of a database, if this version can read it."""
-    if _pragma(connection, "application_id") != _APPLICATION:
+    if _pragma(connection, "application_id") != schemas.APPLICATION:
         raise UserError(
             f"{path} is a database, but not of runs",
             expected="a run database, or no file of that name",
@@ -381,10 +293,10 @@ def _check_schema(connection: sqlite3.Connection, path: Path) -> int:
             fix="give another output folder (--out FOLDER)",
         )
     schema = _pragma(connection, "user_version")
-    if schema > _SCHEMA_VERSION:
+    if schema > schemas.VERSION:
         raise UserError(
             f"{path} has schema {schema}",
-            expected=f"schema {_SCHEMA_VERSION}, which this version of polyrhythm writes, or an older one",
+            expected=f"schema {schemas.VERSION}, which this version of polyrhythm writes, or an older one",
             why="its columns may mean something else",
             fix="use the version of polyrhythm that wrote it, or another output folder (--out FOLDER)",
         )
@@ -451,7 +363,7 @@ def _not_writable(path: Path, reason: str) -> UserError:
 def _decoded(row: sqlite3.Row) -> dict[str, Any]:
     # `clients` is a number in a run's row and a mapping in a version's.
     return {
-        name: json.loads(value) if name in _JSON and isinstance(value, str) else value
+        name: json.loads(value) if name in JSON and isinstance(value, str) else value
         for name, value in zip(row.keys(), row, strict=True)
     }
 

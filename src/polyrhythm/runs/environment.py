@@ -22,7 +22,10 @@ def library_versions() -> dict[str, str]:
 
 
 def machine() -> dict[str, str | int]:
-    """The processor, its cores that this process may use, the threads of one torch operation, the system."""
+    """The processor, its cores that this process may use, the threads of one torch operation, the system.
+
+    `instructions` is the instruction set that torch's kernels use, `MKL_CBWR` how MKL chooses its own.
+    """
     import torch
 
     # Only Linux can say which cores are this process's own.
@@ -31,6 +34,8 @@ def machine() -> dict[str, str | int]:
         "cpu": _processor(),
         "cores": usable,
         "threads": torch.get_num_threads(),
+        "instructions": torch.backends.cpu.get_cpu_capability(),
+        "MKL_CBWR": os.environ.get("MKL_CBWR", "not set"),
         "accelerator": torch.cuda.get_device_name() if torch.cuda.is_available() else "none",
         "system": platform.platform(terse=True),
     }
@@ -43,7 +48,7 @@ def differences(libraries: Mapping[str, Any], where: Mapping[str, Any]) -> list[
         libraries: as `library_versions` gave them there.
         where: as `machine` did.
     """
-    here = {**library_versions(), **{key: machine()[key] for key in ("cpu", "accelerator")}}
+    here = {**library_versions(), **{key: machine()[key] for key in ("cpu", "instructions", "MKL_CBWR", "accelerator")}}
     there = {**libraries, **where}
     return [f"{name} {there[name]} there, {now} here" for name, now in here.items() if there.get(name, now) != now]
 

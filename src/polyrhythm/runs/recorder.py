@@ -13,11 +13,11 @@ from typing import IO, Any, final
 
 from polyrhythm.errors import RunFailed, UserError
 from polyrhythm.runs import alive
-from polyrhythm.runs.checkpoints import Keeper
 from polyrhythm.runs.database import Cut, Writer
 from polyrhythm.runs.environment import library_versions, machine
 from polyrhythm.runs.files import safetensors_bytes, write_whole
-from polyrhythm.runs.records import AnswerRecord, ModelView, Plan, RunStatus, VersionRecord, VisitRecord
+from polyrhythm.runs.keeping import Keeper
+from polyrhythm.runs.records import AnswerRecord, EventRecord, ModelView, Plan, RunStatus, VersionRecord, VisitRecord
 from polyrhythm.runs.summary import Best
 from polyrhythm.runs.trouble import PATIENCE, Patience, Trouble, is_full
 from polyrhythm.settings import canonical_json
@@ -181,6 +181,10 @@ class Recorder:
         """Keeps a visit."""
         self._opened().add(record)
 
+    def event(self, record: EventRecord) -> None:
+        """Keeps what the server heard, and when."""
+        self._opened().add(record)
+
     def answer(self, record: AnswerRecord) -> None:
         """Keeps what the server was told of who is there."""
         self._opened().add(record)
@@ -199,6 +203,10 @@ class Recorder:
             self._best_file = safetensors_bytes(model(), self._about_best())
         if self._opened().add(record):
             self._write_best()
+
+    def goes_on(self, version: int, model: ModelView) -> None:
+        """Notes what there is already."""
+        self._model, self._version = model, version
 
     def at_rest(self, version: int, state: Callable[[], Any], *, before_last: bool) -> None:
         """Writes a checkpoint, if it is time for one and the rows up to it can be made to last.

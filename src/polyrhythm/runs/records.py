@@ -13,6 +13,11 @@ VisitStatus = Literal["trained", "measured", "skipped", "dropped", "late", "lost
 RunStatus = Literal["finished", "stopped", "failed"]
 """How a run ended: as planned, on Ctrl-C, or with an error."""
 
+
+class Enough(BaseException):
+    """An observer has seen all that it wanted: the run is stopped, as if by Ctrl-C."""
+
+
 ModelView = Callable[[], Mapping[str, "Tensor"]]
 """Gives a version's full state dict by name, as `nn.Module.load_state_dict` takes it; valid until the next version."""
 
@@ -163,6 +168,8 @@ class VersionRecord:
             accepted updates of client i: 1 if all took part equally often, 1 / N if one alone did; None before any.
         note: for example why the version changed nothing.
         measures: what mechanisms recorded.
+        digest: of the model, as in the summary; "" where nobody keeps it. Where clients keep models of their own it is
+            of all of them, and only of versions that were evaluated.
     """
 
     version: int
@@ -201,6 +208,7 @@ class VersionRecord:
     staleness_max: int | None = None
     note: str = ""
     measures: Mapping[str, float] = field(default_factory=dict)
+    digest: str = ""
 
 
 @final
@@ -219,6 +227,25 @@ class AnswerRecord:
     place: int
     question: str
     clients: tuple[int, ...] | None
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class EventRecord:
+    """One thing that the server heard. In order, they are all that a replay needs to know of the world.
+
+    Args:
+        event: its number in the run; the start is 0 and has no record.
+        kind: "visit" (a report, or the news that there will be none), "arrival", "timer", or "beside" (a report that
+            nobody waited for, which changed nothing).
+        number: the dispatch number of the visit, the client that has come, or 0.
+        time: virtual seconds since the run began.
+    """
+
+    event: int
+    kind: Literal["visit", "arrival", "timer", "beside"]
+    number: int
+    time: float
 
 
 class Observer(Protocol):
@@ -242,15 +269,21 @@ class Observer(Protocol):
 
 @runtime_checkable
 class HearsAnswers(Protocol):
-    """An observer that is also told what the server asked of the roster."""
+    """An observer that is also told what the server heard, and what it asked of the roster."""
+
+    def event(self, record: EventRecord) -> None:
+        """The server heard something."""
 
     def answer(self, record: AnswerRecord) -> None:
-        """A question was answered."""
+        """A question was answered; after the event in which it was asked."""
 
 
 @runtime_checkable
 class KeepsState(Protocol):
     """An observer that may keep what a run needs to go on after its process was killed."""
+
+    def goes_on(self, version: int, model: ModelView) -> None:
+        """After `begin`: the run goes on from a version that was made before, with this model."""
 
     def at_rest(self, version: int, state: Callable[[], Any], *, before_last: bool) -> None:
         """A version is made, and nothing happens at the moment.

@@ -11,7 +11,8 @@ from polyrhythm.runs import alive, costs
 from polyrhythm.runs.checkpoints import checkpoints, version_of
 from polyrhythm.runs.costs import On, Took
 from polyrhythm.runs.curves import Curves
-from polyrhythm.runs.database import COLUMNS, Table, read_records, read_runs, unpacked
+from polyrhythm.runs.database import read_records, read_runs, unpacked
+from polyrhythm.runs.schema import COLUMNS, Table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -98,6 +99,11 @@ class Run:
     def id(self) -> str:
         """The run's id: sorts by time of start."""
         return str(self._row["run_id"])
+
+    @property
+    def number(self) -> int:
+        """Its number in the database of its folder."""
+        return int(self._row["number"])
 
     @property
     def name(self) -> str:
@@ -202,6 +208,11 @@ class Run:
         rows = read_records(self.folder, "answers", self._row["number"])
         told = [{**row, "clients": None if row["clients"] is None else unpacked(row["clients"])} for row in rows]
         return pd.DataFrame(told, columns=COLUMNS["answers"]).set_index(["event", "place"])
+
+    @property
+    def events(self) -> pd.DataFrame:
+        """One row per thing that the server heard, in order: `kind`, `number` (dispatch or client), and `time`."""
+        return self._frame("events").set_index("event")
 
     @property
     def versions(self) -> list[dict[str, Any]]:

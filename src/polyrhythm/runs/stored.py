@@ -34,7 +34,7 @@ class Damaged(Exception):
     """A file that is not what was written, or was never one of ours; says what is wrong with it."""
 
 
-def store(path: Path, codec: Codec, value: object, about: Mapping[str, str]) -> int:
+def store(path: Path, codec: Codec, value: object, about: Mapping[str, str], *, durable: bool = True) -> int:
     """Writes a value, whole or not at all; gives the bytes that it takes.
 
     Args:
@@ -42,6 +42,7 @@ def store(path: Path, codec: Codec, value: object, about: Mapping[str, str]) -> 
         codec: knows the classes in it.
         value: of such classes.
         about: what is to be said of it, in the file's metadata.
+        durable: whether it must survive a power cut, too.
     """
     tree, tensors = codec.encode(value)
     text = torch.frombuffer(bytearray(json.dumps(tree, separators=(",", ":")).encode()), dtype=torch.uint8)
@@ -56,7 +57,7 @@ def store(path: Path, codec: Codec, value: object, about: Mapping[str, str]) -> 
     metadata = {**about, "format": FORMAT, "sha256": checksum.hexdigest()}
     header = json.dumps({"__metadata__": metadata, **table}, separators=(",", ":")).encode()
     header += b" " * (-len(header) % 8)
-    write_whole(path, _pieces(header, named.values()))
+    write_whole(path, _pieces(header, named.values()), durable=durable)
     return 8 + len(header) + end
 
 
