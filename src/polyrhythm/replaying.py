@@ -128,7 +128,8 @@ def _trained(experiment: Experiment) -> Iterator[Visits]:
 
     def visits(assignments: Sequence[Assignment], now: float) -> list[Report | None]:
         driver.roster.now = now
-        return [*driver.carry_out(assignments)]
+        reports = driver.carry_out(assignments)
+        return [*reports] if driver.transit is None else [*map(driver.transit.arrives, reports)]
 
     try:
         yield visits

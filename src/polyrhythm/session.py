@@ -247,9 +247,9 @@ class _Session:
                 silent = moment.report.substitute == "silence"
                 self._silent += silent
                 self.ledger.heard(record, counts=record.status in ("trained", "skipped") and not silent)
-                if not isinstance(moment.event, Lost):
+                if isinstance(moment.event, Report):
                     for logger in loggers:
-                        logger.report(moment.report)
+                        logger.report(moment.event)
                 for observer in self.observers:
                     observer.visit(record)
             elif moment.turn.verdict is not None:  # of a report that nobody waits for, beside all visits
@@ -437,6 +437,8 @@ def _event(number: int, moment: Moment) -> EventRecord:
         return EventRecord(event=number, kind="visit", number=moment.assignment.dispatch, time=moment.time)
     if isinstance(moment.event, Arrived):
         return EventRecord(event=number, kind="arrival", number=moment.event.client, time=moment.time)
+    if isinstance(moment.event, Report):
+        return EventRecord(event=number, kind="beside", number=moment.event.dispatch, time=moment.time)
     return EventRecord(event=number, kind="timer", number=0, time=moment.time)
 
 

@@ -190,17 +190,17 @@ PRAGMA user_version = 1;
 """A database of the first schema, with a run."""
 
 
-def test_a_database_of_the_second_schema_is_read_and_taken_on(tmp_path: Path, make_plan: MakePlan) -> None:
+def test_a_database_of_the_third_schema_is_read_and_taken_on(tmp_path: Path, make_plan: MakePlan) -> None:
     record(tmp_path, make_plan(name="old"))
-    with closing(sqlite3.connect(tmp_path / FILE, isolation_level=None)) as second:
-        second.execute("ALTER TABLE versions DROP COLUMN faults")
-        second.execute("ALTER TABLE visits DROP COLUMN fault")
-        second.execute("PRAGMA user_version = 2")
+    with closing(sqlite3.connect(tmp_path / FILE, isolation_level=None)) as third:
+        third.execute("ALTER TABLE versions DROP COLUMN faults")
+        third.execute("ALTER TABLE visits DROP COLUMN fault")
+        third.execute("PRAGMA user_version = 3")
     assert len(Run.open("old", tmp_path).visits) == 0
     record(tmp_path, make_plan(name="new"))
     assert len(Run.open("old", tmp_path).history) == 0
     with closing(sqlite3.connect(tmp_path / FILE)) as now:
-        assert now.execute("PRAGMA user_version").fetchone() == (3,)
+        assert now.execute("PRAGMA user_version").fetchone() == (4,)
 
 
 @pytest.mark.parametrize("upgraded", [False, True])
@@ -212,7 +212,7 @@ def test_a_database_of_the_first_schema_is_read_and_taken_on(
     if upgraded:
         record(tmp_path, make_plan(name="new"))
         with closing(sqlite3.connect(tmp_path / FILE)) as now:
-            assert now.execute("PRAGMA user_version").fetchone() == (3,)
+            assert now.execute("PRAGMA user_version").fetchone() == (4,)
             assert now.execute("SELECT count(*) FROM answers").fetchone() == (0,)
     old = Run.open("old", tmp_path)
     assert old.history["test_accuracy"].tolist() == [0.1, 0.9]

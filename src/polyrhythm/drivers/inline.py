@@ -125,7 +125,7 @@ class InlineDriver:
         self._agenda = Agenda()
         self._server: ServerState | None = None
         faults = world.fleet.faults
-        self._transit = Transit(faults, setup.seed, engine.layout) if faults.on_reports else None
+        self.transit = Transit(faults, setup.seed, engine.layout) if faults.on_reports else None
         self._stand_in = visit
         self._executor = executor or OneByOne(Clients(recipe=recipe, setup=setup, engine=engine, data=data))
         self._pricing = threading.Lock()
@@ -260,12 +260,12 @@ class InlineDriver:
 
     def _on_its_way(self, report: Report, fate: Fate) -> Report | None:
         """What the server will hear instead of a report; beside it may come what it does not wait for."""
-        if self._transit is None or fate.lost:
+        if self.transit is None or fate.lost:
             return None
-        for other in self._transit.beside(report):
+        for other in self.transit.beside(report):
             self._agenda.made += 1
             self._agenda.add(other.time, BESIDE, self._agenda.made, other)
-        heard = self._transit.arrives(report)
+        heard = self.transit.arrives(report)
         return None if heard is report else heard
 
     def _look_out(self, turn: Turn, now: float, ended: int | None) -> None:

@@ -30,14 +30,14 @@ class Logged:
 
     Args:
         number: of the event, from 1.
-        kind: "visit", "arrival" or "timer".
+        kind: "visit", "arrival", "timer" or "beside", as in an `EventRecord`.
         about: the dispatch number of the visit, or the client that came.
         time: virtual seconds.
         lost: why no report came of the visit; empty if one did.
     """
 
     number: int
-    kind: Literal["visit", "arrival", "timer"]
+    kind: Literal["visit", "arrival", "timer", "beside"]
     about: int
     time: float
     lost: str = ""
@@ -121,7 +121,10 @@ def replay(
         if logged is not None:
             now = logged.time
             roster.hears(logged.number)
-            turn = receive(recipe, setup, layout, turn.state, _event(logged, sent), roster)
+            if logged.kind == "beside":
+                turn = Turn(state=turn.state)
+            else:
+                turn = receive(recipe, setup, layout, turn.state, _event(logged, sent), roster)
         for assignment, report in zip(turn.assignments, visits(turn.assignments, now), strict=True):
             sent[assignment.dispatch] = now, report
         yield turn

@@ -237,13 +237,14 @@ class EventRecord:
 
     Args:
         event: its number in the run; the start is 0 and has no record.
-        kind: "visit" (a report, or the news that there will be none), "arrival" or "timer".
+        kind: "visit" (a report, or the news that there will be none), "arrival", "timer", or "beside" (a report that
+            nobody waited for, which changed nothing).
         number: the dispatch number of the visit, the client that has come, or 0.
         time: virtual seconds since the run began.
     """
 
     event: int
-    kind: Literal["visit", "arrival", "timer"]
+    kind: Literal["visit", "arrival", "timer", "beside"]
     number: int
     time: float
 

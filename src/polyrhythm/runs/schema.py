@@ -10,8 +10,8 @@ from typing import Literal
 from polyrhythm.runs.records import AnswerRecord, EventRecord, VersionRecord, VisitRecord
 
 APPLICATION = 0x504F4C59  # "POLY": tells our files from anybody else's
-VERSION = 3
-# What later schemas added to the first one, by table: 2, cost accounting; 3, the digest of every version's model, and
+VERSION = 4
+# What later schemas added to the first one, by table: 2, cost accounting; 3, the digest of every version's model; 4,
 # what went wrong.
 _ADDED: Mapping[int, Mapping[str, str]] = {
     2: {
@@ -25,7 +25,8 @@ _ADDED: Mapping[int, Mapping[str, str]] = {
             "down_seconds REAL, compute_seconds REAL, up_seconds REAL"
         ),
     },
-    3: {"versions": "digest TEXT, faults TEXT", "visits": "fault TEXT"},
+    3: {"versions": "digest TEXT"},
+    4: {"versions": "faults TEXT", "visits": "fault TEXT"},
 }
 # And the tables that they added: the roster's answers; the order of events.
 _TABLES: Mapping[int, str] = {
@@ -113,7 +114,8 @@ def statements(schema: int) -> Iterator[str]:
     for later in range(max(schema, 1) + 1, VERSION + 1):
         for table, columns in _ADDED[later].items():
             yield from (f"ALTER TABLE {table} ADD COLUMN {column}" for column in columns.split(", "))
-        yield _TABLES[later]
+        if later in _TABLES:
+            yield _TABLES[later]
 
 
 def select(table: Table, schema: int) -> str | None:
