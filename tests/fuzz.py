@@ -13,7 +13,6 @@ import argparse
 import contextlib
 import io
 import json
-import os
 import signal
 import sys
 import tempfile
@@ -26,6 +25,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, NoReturn
 
 import numpy as np
+import pytest
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from jsonschema import Draft7Validator
 
@@ -153,10 +153,12 @@ class Tally:
         return f"{sum(self.kinds.values()):,} tried: {told}"
 
 
-def tally(tries: int, number: int, folder: Path) -> Tally:
+def tally(tries: int, number: int, folder: Path, patch: pytest.MonkeyPatch) -> Tally:
     """Tries so many files, the same for the same number."""
     found = Tally(folder)
-    estimate.MEASURED, estimate.REHEARSED = 0.02, 1.0
+    patch.setenv("POLYRHYTHM_CACHE", str(folder))
+    patch.setattr(estimate, "MEASURED", 0.02)
+    patch.setattr(estimate, "REHEARSED", 1.0)
 
     @seed(number)
     @settings(
@@ -178,12 +180,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--tries", type=int, default=2000)
     parser.add_argument("--seed", type=int, default=0)
-    given_ = parser.parse_args()
+    asked = parser.parse_args()
     warnings.simplefilter("error")
     warnings.filterwarnings("ignore", "'click")  # typer 0.20 beside the newest Click
-    with tempfile.TemporaryDirectory() as folder:
-        os.environ["POLYRHYTHM_CACHE"] = folder
-        found = tally(given_.tries, given_.seed, Path(folder))
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        found = tally(asked.tries, asked.seed, Path(folder), patch)
     for text in found.wrong.values():
         print(text, end="\n========\n")
     print(found)

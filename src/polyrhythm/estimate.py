@@ -64,8 +64,9 @@ class Estimate:
         versions: in the whole run; None if nobody can know, and then all else is of `counted` versions.
         counted: versions that were rehearsed; what is beyond them is taken to be like them.
         visits, steps, samples, flops, bytes_up, bytes_down, virtual_seconds: as in a run's summary.
+        kept: bytes that the run itself will hold at most: what clients and server remember, and updates under way.
         memory: bytes of this process at most: what it has used so far, data, model and a training step included, and
-            what clients and server will keep.
+            `kept`.
         seconds: how long it takes on this machine, beside loading the data.
         notes: what could make it otherwise.
     """
@@ -79,6 +80,7 @@ class Estimate:
     bytes_up: int
     bytes_down: int
     virtual_seconds: float
+    kept: int
     memory: int
     seconds: Seconds
     notes: tuple[str, ...]
@@ -117,7 +119,8 @@ def estimate(experiment: Experiment, *, out: Path | str = "runs") -> Estimate:
         bytes_up=round(factor * rehearsed.bytes_up),
         bytes_down=round(factor * rehearsed.bytes_down),
         virtual_seconds=factor * rehearsed.virtual_seconds,
-        memory=_memory(experiment, rehearsed),
+        kept=_kept(rehearsed),
+        memory=_used() + _kept(rehearsed),
         seconds=seconds,
         notes=tuple(_notes(experiment, rehearsed)),
     )
@@ -147,10 +150,15 @@ def _cost(experiment: Experiment) -> Cost:
     return count(experiment.chosen.engine.module, inputs, lambda outputs: experiment.aim.loss(outputs, targets))
 
 
-def _memory(experiment: Experiment, rehearsed: Rehearsal) -> int:
-    used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+def _kept(rehearsed: Rehearsal) -> int:
+    """What is held beside data and model; of clients and server as it is at the end of the rehearsal."""
     update = rehearsed.bytes_up // max(1, rehearsed.visits)
-    return used + rehearsed.client_bytes + rehearsed.server_bytes + rehearsed.under_way * update
+    return rehearsed.client_bytes + rehearsed.server_bytes + rehearsed.under_way * update
+
+
+def _used() -> int:
+    """The most bytes that this process has used so far."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
 
 def _recorded(experiment: Experiment, out: Path, versions: int | None) -> Seconds | None:

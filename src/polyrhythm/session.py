@@ -47,7 +47,7 @@ from polyrhythm.runstate import CODEC, RunState, check_origin, origin
 from polyrhythm.slots.mechanism import Model
 from polyrhythm.threads import one_thread, settled_memory
 from polyrhythm.values import changed
-from polyrhythm.wires import Arrived, Lost, Report
+from polyrhythm.wires import Arrived, Report
 
 
 def run(
