@@ -44,7 +44,7 @@ _default_generator = threading.RLock()  # a block inside a block is allowed
 
 def _key(seed: int, purpose: Purpose, names: tuple[int | str, ...]) -> int:
     # repr() keeps 1 and "1" apart, and the tuple's punctuation keeps ("a", "bc") and ("ab", "c") apart.
-    text = repr((int(seed), purpose, *(n if isinstance(n, str) else int(n) for n in names)))
+    text = repr((int(seed), purpose, *[n if isinstance(n, str) else int(n) for n in names]))
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:16], "little")
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TypeVar, final
+from typing import Any, final
 
 import torch
 from immutables import Map
@@ -22,11 +22,10 @@ from polyrhythm.slots.mechanism import Release, Setup
 from polyrhythm.slots.participation import Call
 from polyrhythm.slots.release import Standing
 from polyrhythm.slots.weighing import shares
-from polyrhythm.values import changed
+from polyrhythm.values import changed, made, persistent
 from polyrhythm.vectors import Buffers, Layout, combine_buffers, first_non_finite, weighted_sum
 from polyrhythm.wires import Arrived, Assignment, Event, Facts, Kind, Lost, Report, Roster, State, Timer
 
-Entry = TypeVar("Entry")
 _NOT_FINITE = "not a finite number"
 
 
@@ -203,26 +202,26 @@ def receive(recipe: Recipe, setup: Setup, layout: Layout, state: ServerState, ev
     # What nobody waits for makes nothing ready, not even where nobody is left to wait for.
     unasked = verdict is not None and state is before
     if over or unasked:
-        return Turn(state=state, verdict=verdict)
+        return made(Turn, state=state, verdict=verdict)
     state, released = _give_up(recipe, state, event), None
     # Once all that were measured have answered, participation knows what it waited for, and is asked first.
     measured = measuring and not state.measuring
     if not measured and (_ready(recipe, state, event) or _hopeless(recipe, state, roster)):
         state, released = _step(recipe, setup, layout, state, event.time)
         if setup.horizon is not None and state.version >= setup.horizon:
-            return Turn(state=state, released=released, verdict=verdict)
+            return made(Turn, state=state, released=released, verdict=verdict)
     fills, idle = recipe.participation.fills_places, not (state.training or state.measuring)
     asks = released is not None or measured or idle or fills
     # A step waits for no measurement, an invitation does.
     if not asks or state.measuring:
-        return Turn(state=state, released=released, verdict=verdict, wake_up=_wake_up(recipe, state, event))
+        return made(Turn, state=state, released=released, verdict=verdict, wake_up=_wake_up(recipe, state, event))
     whole = released is not None or measured or (idle and not fills)
     occasion = () if whole else ("dispatch", state.dispatched)
     turn = _invite(recipe, setup, state, roster, now=event.time, occasion=occasion, caller=caller)
     if released is None and not turn.assignments and _stuck(recipe, turn.state, event, roster):
         state, released = _step(recipe, setup, layout, turn.state, event.time)
         if setup.horizon is not None and state.version >= setup.horizon:
-            return Turn(state=state, released=released, verdict=verdict)
+            return made(Turn, state=state, released=released, verdict=verdict)
         turn = _invite(recipe, setup, state, roster, now=event.time, occasion=())
     wake_up = _wake_up(recipe, turn.state, event)
     return changed(turn, wake_up=wake_up, released=released, verdict=verdict)
@@ -264,7 +263,7 @@ def _ready(recipe: Recipe, state: ServerState, event: Event, *, refills: bool = 
     in_flight = state.training + state.measuring
     if refills and recipe.participation.fills_places:
         in_flight = max(in_flight, 1)  # the place that has just become free is about to be filled
-    standing = Standing(waiting=len(state.waiting), in_flight=in_flight, invited=state.invited, elapsed=elapsed)
+    standing = made(Standing, waiting=len(state.waiting), in_flight=in_flight, invited=state.invited, elapsed=elapsed)
     return recipe.release.ready(standing)
 
 
@@ -296,7 +295,7 @@ def _given_up(state: ServerState, late: Mapping[int, Flight], reason: str) -> Se
     training = sum(f.kind == "train" for f in late.values())
     return changed(
         state,
-        flights=_persistent(state.flights).update({d: changed(f, given_up=reason) for d, f in late.items()}),
+        flights=persistent(state.flights).update({d: changed(f, given_up=reason) for d, f in late.items()}),
         training=state.training - training,
         measuring=state.measuring - (len(late) - training),
         refused=(*state.refused, *((f.client, reason) for _, f in sorted(late.items()))),
@@ -314,12 +313,13 @@ def _invite(
     caller: int | None = None,
 ) -> Turn:
     key = recipe.key_of(recipe.participation)
-    call = Call(
+    call = made(
+        Call,
         version=state.version,
         weights=state.weights,
         buffers=state.buffers,
         roster=roster,
-        busy=_persistent(state.busy).update(dict.fromkeys(state.resting, -1)) if state.resting else state.busy,
+        busy=persistent(state.busy).update(dict.fromkeys(state.resting, -1)) if state.resting else state.busy,
         in_flight=state.training,
         surplus=recipe.release.surplus,
         occasion=occasion,
@@ -327,73 +327,68 @@ def _invite(
         caller=caller,
     )
     part, invitations = recipe.participation.invite(setup, state.parts[key], call)
+    parts = state.parts if part is state.parts[key] else {**state.parts, key: part}
     if not invitations:
-        state = changed(state, parts={**state.parts, key: part})
+        state = changed(state, parts=parts)
         wanting = _wanting(recipe, state) or not (state.training or state.measuring)
-        return Turn(state=state, wanting=wanting)
-    flights, busy = _persistent(state.flights).mutate(), _persistent(state.busy).mutate()
-    past = dict(state.past)
-    briefing = recipe.overriding("brief")
-    remembers = "base" in recipe.needs()
-    assignments = []
+        return made(Turn, state=state, wanting=wanting)
+    flights, busy = persistent(state.flights).mutate(), persistent(state.busy).mutate()
+    past = dict(state.past) if "base" in recipe.needs() else None
+    briefing, horizon, digest = recipe.overriding("brief"), setup.horizon, recipe.digest
+    assignments, training = [], 0
     for number, invitation in enumerate(invitations, start=state.dispatched):
         client, record = invitation.client, state.clients.get(invitation.client, _NEW)
         version = state.version if invitation.version is None else invitation.version
         weights, buffers = state.weights, state.buffers
         if invitation.model is not None:
             weights, buffers = invitation.model.weights, invitation.model.buffers
-        flights[number] = Flight(client=client, kind=invitation.kind, visit=record.visits, version=version, sent=now)
+        flights[number] = made(
+            Flight, client=client, kind=invitation.kind, visit=record.visits, version=version, sent=now
+        )
         busy[client] = number
         briefs: dict[str, State] = {}
         if invitation.kind == "train":
+            training += 1
             for part_key, mechanism in briefing:
                 if brief := mechanism.brief(setup, state.parts[part_key], client):
                     briefs[part_key] = brief
-            if remembers:
+            if past is not None:
                 past[version] = weights
         assignments.append(
-            Assignment(
+            made(
+                Assignment,
                 dispatch=number,
                 client=client,
                 visit=record.visits,
                 accepted=record.accepted,
                 kind=invitation.kind,
                 version=version,
-                horizon=setup.horizon,
+                horizon=horizon,
                 weights=weights,
                 buffers=buffers,
                 briefs=briefs,
-                recipe=recipe.digest,
+                recipe=digest,
                 samples=invitation.samples,
             )
         )
-    training = sum(a.kind == "train" for a in assignments)
     state = changed(
         state,
-        parts={**state.parts, key: part},
+        parts=parts,
         dispatched=state.dispatched + len(assignments),
         flights=flights.finish(),
         busy=busy.finish(),
         training=state.training + training,
         measuring=state.measuring + len(assignments) - training,
-        past=past,
+        past=state.past if past is None else past,
         began=now if call.in_flight == 0 and state.invited == 0 else state.began,
         invited=state.invited + training,
     )
-    return Turn(
-        state=state,
-        assignments=tuple(assignments),
-        wanting=_wanting(recipe, state),
-    )
+    return made(Turn, state=state, assignments=tuple(assignments), wanting=_wanting(recipe, state))
 
 
 def _wanting(recipe: Recipe, state: ServerState) -> bool:
     """Whether a client that comes while others are at work is of any use."""
     return recipe.participation.fills_places and state.training < recipe.participation.size
-
-
-def _persistent(entries: Mapping[int, Entry]) -> Map[int, Entry]:
-    return entries if isinstance(entries, Map) else Map(entries)
 
 
 def _take(
@@ -403,31 +398,31 @@ def _take(
     if flight is None or not flight.answered_by(report):
         # Answered already, given up, or never asked of this client: the books must not change, least of all the entry
         # of a client whose honest report is still to come.
-        return state, Verdict(dispatch=report.dispatch, accepted=False, reason="nobody waits for this report")
-    state = _land(state, report.dispatch)
+        return state, made(Verdict, dispatch=report.dispatch, accepted=False, reason="nobody waits for this report")
+    landed = _landed(state, report.dispatch, flight)
     if flight.given_up:
-        return state, Verdict(dispatch=report.dispatch, accepted=False, reason=f"too late: {flight.given_up}")
+        reason = f"too late: {flight.given_up}"
+        return changed(state, **landed), made(Verdict, dispatch=report.dispatch, accepted=False, reason=reason)
     reason = "" if report.recipe == recipe.digest else "the report comes from another recipe"
     if not reason and flight.kind == "measure":
-        return _measured(recipe, setup, state, report), Verdict(dispatch=report.dispatch, accepted=True)
+        landed["parts"] = _measured(recipe, setup, state.parts, report)
+        return changed(state, **landed), made(Verdict, dispatch=report.dispatch, accepted=True)
     silent = report.substitute == "silence"
     if not reason and report.substitute and not silent:
         for key, mechanism in recipe.overriding("fill"):
             report = mechanism.fill(setup, state.parts[key], report)
     reason = reason or ("" if silent else _fault(layout, report))
     if _rests(recipe, report, reason):
-        state = changed(state, resting=(*state.resting, flight.client))
+        landed["resting"] = (*state.resting, flight.client)
     if reason:
-        refused = (*state.refused, (flight.client, reason))
-        return changed(state, refused=refused), Verdict(dispatch=report.dispatch, accepted=False, reason=reason)
-    if silent:
-        return state, Verdict(dispatch=report.dispatch, accepted=True)
-    parts = state.parts
-    if accepting := recipe.overriding("accept"):
-        parts = {**parts, **{k: m.accept(setup, parts[k], report) for k, m in accepting}}
-    clients = _persistent(state.clients).set(flight.client, Record(visits=flight.visit + 1, accepted=flight.visit))
-    state = changed(state, waiting=(*state.waiting, report), clients=clients, parts=parts)
-    return state, Verdict(dispatch=report.dispatch, accepted=True)
+        landed["refused"] = (*state.refused, (flight.client, reason))
+    elif not silent:
+        landed["waiting"] = (*state.waiting, report)
+        landed["clients"] = _over(state, flight, accepted=flight.visit)
+        if accepting := recipe.overriding("accept"):
+            parts = state.parts
+            landed["parts"] = {**parts, **{k: m.accept(setup, parts[k], report) for k, m in accepting}}
+    return changed(state, **landed), made(Verdict, dispatch=report.dispatch, accepted=not reason, reason=reason)
 
 
 def _rests(recipe: Recipe, report: Report, reason: str) -> bool:
@@ -441,39 +436,39 @@ def _rests(recipe: Recipe, report: Report, reason: str) -> bool:
     return bool(reason or report.substitute or participation.one_at_a_time)
 
 
-def _measured(recipe: Recipe, setup: Setup, state: ServerState, report: Report) -> ServerState:
+def _measured(recipe: Recipe, setup: Setup, parts: Mapping[str, State], report: Report) -> Mapping[str, State]:
     key = recipe.key_of(recipe.participation)
-    part = recipe.participation.measured(setup, state.parts[key], report)
-    return changed(state, parts={**state.parts, key: part})
+    return {**parts, key: recipe.participation.measured(setup, parts[key], report)}
 
 
 def _lose(state: ServerState, lost: Lost) -> tuple[ServerState, Verdict]:
     flight = state.flights.get(lost.dispatch)
-    verdict = Verdict(dispatch=lost.dispatch, accepted=False, reason=lost.reason)
+    verdict = made(Verdict, dispatch=lost.dispatch, accepted=False, reason=lost.reason)
     if flight is None:
         return state, verdict
-    state = _land(state, lost.dispatch)
-    if flight.given_up:
-        return state, verdict
-    return changed(state, refused=(*state.refused, (flight.client, lost.reason))), verdict
+    landed = _landed(state, lost.dispatch, flight)
+    if not flight.given_up:
+        landed["refused"] = (*state.refused, (flight.client, lost.reason))
+    return changed(state, **landed), verdict
 
 
-def _land(state: ServerState, dispatch: int) -> ServerState:
-    """An assignment is out no more. Its visit counts as one that was not accepted, until it is."""
-    flights, clients = _persistent(state.flights), state.clients
-    flight = flights[dispatch]
+def _landed(state: ServerState, dispatch: int, flight: Flight) -> dict[str, Any]:
+    """What changes in the state because an assignment is out no more. Its visit is not accepted, until it is."""
     trains, waited_for = flight.kind == "train", not flight.given_up
-    if trains:
-        accepted = clients.get(flight.client, _NEW).accepted
-        clients = _persistent(clients).set(flight.client, Record(visits=flight.visit + 1, accepted=accepted))
-    return changed(
-        state,
-        flights=flights.delete(dispatch),
-        busy=_persistent(state.busy).delete(flight.client),
-        clients=clients,
-        training=state.training - (trains and waited_for),
-        measuring=state.measuring - (not trains and waited_for),
-    )
+    return {
+        "flights": persistent(state.flights).delete(dispatch),
+        "busy": persistent(state.busy).delete(flight.client),
+        "clients": _over(state, flight) if trains else state.clients,
+        "training": state.training - (trains and waited_for),
+        "measuring": state.measuring - (not trains and waited_for),
+    }
+
+
+def _over(state: ServerState, flight: Flight, accepted: int | None = None) -> Map[int, Record]:
+    """What is known of the clients once a training visit is over, and which one of this client was accepted last."""
+    if accepted is None:
+        accepted = state.clients.get(flight.client, _NEW).accepted
+    return persistent(state.clients).set(flight.client, Record(visits=flight.visit + 1, accepted=accepted))
 
 
 def _fault(layout: Layout, report: Report) -> str:
@@ -482,8 +477,10 @@ def _fault(layout: Layout, report: Report) -> str:
     if update is None or update.shape != (layout.size,) or update.dtype != layout.dtype:
         return "the update does not have the model's layout"
     # A client that did not train has no buffers to offer.
-    expected = [(slot.shape, slot.dtype) for slot in layout.buffers] if report.fresh else []
-    if [(tuple(b.shape), b.dtype) for b in report.buffers] != expected:
+    expected = layout.buffers if report.fresh else ()
+    if len(report.buffers) != len(expected) or any(
+        (tuple(b.shape), b.dtype) != (slot.shape, slot.dtype) for b, slot in zip(report.buffers, expected, strict=True)
+    ):
         return "the buffers do not have the model's layout"
     if report.held < 0:
         return f"the client reports {report.held} samples"
@@ -593,7 +590,8 @@ def _reasons(refused: tuple[tuple[int, str], ...], most: int = 3) -> str:
 
 def _facts(version: int, report: Report) -> Facts:
     assert 0 <= report.version <= version, f"an update of version {report.version} in a release of version {version}"
-    return Facts(
+    return made(
+        Facts,
         dispatch=report.dispatch,
         client=report.client,
         held=report.held,

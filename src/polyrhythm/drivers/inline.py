@@ -25,7 +25,7 @@ from polyrhythm.errors import RunFailed
 from polyrhythm.fleet import Load, Spent, World
 from polyrhythm.recipe import Recipe
 from polyrhythm.slots.mechanism import Model, Setup
-from polyrhythm.values import changed
+from polyrhythm.values import changed, made
 from polyrhythm.wires import Arrived, Assignment, Event, Lost, Report, Timer
 
 Work = Callable[[Assignment], Report]
@@ -63,43 +63,10 @@ class Moment:
 _UNANSWERED: Any = None  # stands in a moment until the server has answered
 
 
-@final
-@dataclass(frozen=True, kw_only=True)
-class _Visit:
-    """A visit on its way: when its end is heard, and what it will have been."""
-
-    assignment: Assignment
-    report: Report
-    load: Load
-    spent: Spent
-    lost: str
-    done: float
-
-
-_Entry = tuple[float, int, int, _Visit | Arrived | Timer]
-"""Time, kind and number of an event. Of events at one time, visits come first, then arrivals, then timers: a report
-that is there when the deadline passes is in time."""
+_Entry = tuple[float, int, int, Moment]
+"""Time, kind and number of an event, and its moment, to which the server has yet to answer. Of events at one time,
+visits come first, then arrivals, then timers: a report that is there when the deadline passes is in time."""
 _VISIT, _ARRIVAL, _TIMER = range(3)
-
-
-def _heard(time: float, what: _Visit | Arrived | Timer) -> Moment:
-    """A moment to which the server has yet to answer."""
-    if not isinstance(what, _Visit):
-        return Moment(time=time, turn=_UNANSWERED, event=what)
-    visit = what
-    event: Event = visit.report
-    if visit.lost:
-        event = Lost(dispatch=visit.assignment.dispatch, reason=visit.lost, time=time)
-    return Moment(
-        time=time,
-        turn=_UNANSWERED,
-        event=event,
-        assignment=visit.assignment,
-        report=visit.report,
-        load=visit.load,
-        spent=visit.spent,
-        done=visit.done,
-    )
 
 
 @final
@@ -113,14 +80,14 @@ class _Agenda:
     expected: float = math.inf  # when the server will be told of the next client that comes, since it wants some
     timer: float | None = None
 
-    def add(self, time: float, kind: int, number: int, what: _Visit | Arrived | Timer) -> None:
+    def add(self, kind: int, number: int, moment: Moment) -> None:
         self.visits += kind == _VISIT
-        heapq.heappush(self.heap, (time, kind, number, what))
+        heapq.heappush(self.heap, (moment.time, kind, number, moment))
 
-    def pop(self) -> tuple[float, _Visit | Arrived | Timer]:
-        time, kind, _, what = heapq.heappop(self.heap)
+    def pop(self) -> tuple[int, Moment]:
+        _, kind, _, moment = heapq.heappop(self.heap)
         self.visits -= kind == _VISIT
-        return time, what
+        return kind, moment
 
 
 @final
@@ -156,6 +123,8 @@ class InlineDriver:
         self._stand_in = visit
         self._executor = executor or OneByOne(Clients(recipe=recipe, setup=setup, engine=engine, data=data))
         self._pricing = threading.Lock()
+        # Where nobody is ever away, nobody comes; and who comes by itself, or only answers, is on the agenda anyway.
+        self._looks_out = not (world.everybody_is_there or world.fleet.arrivals) and recipe.participation.invites
 
     def state_of(self, client: int, accepted: int) -> ClientState:
         """A client's state after the given accepted visit."""
@@ -177,28 +146,27 @@ class InlineDriver:
         self._send(turn, 0.0, agenda)
         yield Moment(time=0.0, turn=turn, answers=self.roster.answers())
         while agenda.heap and not (self._over(turn) and not agenda.visits):
-            time, what = agenda.pop()
-            self.roster.now = time
-            if isinstance(what, Arrived):
+            kind, moment = agenda.pop()
+            self.roster.now = time = moment.time
+            if kind == _ARRIVAL:
                 agenda.expected = math.inf if time >= agenda.expected else agenda.expected
                 if arrivals is not None:
                     self._expect(agenda, *arrivals())
-            elif isinstance(what, Timer) and what.time == agenda.timer:
+            elif kind == _TIMER and time == agenda.timer:
                 agenda.timer = None
-            if self._over(turn) and not isinstance(what, _Visit):
+            if kind != _VISIT and self._over(turn):
                 continue
-            heard = _heard(time, what)
+            visitor = moment.assignment
             try:
-                turn = receive(self.recipe, self.setup, self.engine.layout, turn.state, heard.event, self.roster)
+                turn = receive(self.recipe, self.setup, self.engine.layout, turn.state, moment.event, self.roster)
             except RunFailed as failure:
                 # The report that settled it belongs in the record too.
-                dispatch = -1 if heard.assignment is None else heard.assignment.dispatch
+                dispatch = -1 if visitor is None else visitor.dispatch
                 verdict = Verdict(dispatch=dispatch, accepted=False, reason=str(failure))
-                yield changed(heard, turn=Turn(state=turn.state, verdict=verdict), answers=self.roster.answers())
+                yield changed(moment, turn=Turn(state=turn.state, verdict=verdict), answers=self.roster.answers())
                 raise
-            ended = None if heard.assignment is None else heard.assignment.client
-            self._send(turn, time, agenda, ended)
-            yield changed(heard, turn=turn, answers=self.roster.answers())
+            self._send(turn, time, agenda, None if visitor is None else visitor.client)
+            yield changed(moment, turn=turn, answers=self.roster.answers())
         if self.setup.horizon is None or turn.state.version < self.setup.horizon:
             raise RunFailed(
                 f"version {turn.state.version}: no client is left to invite. "
@@ -212,22 +180,35 @@ class InlineDriver:
     def _expect(self, agenda: _Agenda, time: float, client: int) -> None:
         if time < math.inf:
             agenda.made += 1
-            agenda.add(time, _ARRIVAL, agenda.made, Arrived(client=client, time=time))
+            event = Arrived(client=client, time=time)
+            agenda.add(_ARRIVAL, agenda.made, Moment(time=time, turn=_UNANSWERED, event=event))
 
     def _send(self, turn: Turn, now: float, agenda: _Agenda, ended: int | None = None) -> None:
         for assignment, report in zip(turn.assignments, self._reports(turn.assignments), strict=True):
             load = self.meter.load(assignment, report)
             fate = self.world.undertake(assignment.dispatch, assignment.client, load, now)
             report = report.heard(after=fate.time - now, at=fate.time)
-            visit = _Visit(
-                assignment=assignment, report=report, load=load, spent=fate.spent, lost=fate.lost, done=fate.done
+            event: Event = report
+            if fate.lost:
+                event = Lost(dispatch=assignment.dispatch, reason=fate.lost, time=fate.time)
+            moment = made(
+                Moment,
+                time=fate.time,
+                turn=_UNANSWERED,
+                event=event,
+                assignment=assignment,
+                report=report,
+                load=load,
+                spent=fate.spent,
+                done=fate.done,
             )
-            agenda.add(fate.time, _VISIT, assignment.dispatch, visit)
+            agenda.add(_VISIT, assignment.dispatch, moment)
         if turn.wake_up is not None and (agenda.timer is None or turn.wake_up < agenda.timer):
             agenda.timer = turn.wake_up
             agenda.made += 1
-            agenda.add(turn.wake_up, _TIMER, agenda.made, Timer(time=turn.wake_up))
-        if self.world.fleet.arrivals is None and self.recipe.participation.invites:
+            wake_up = Timer(time=turn.wake_up)
+            agenda.add(_TIMER, agenda.made, Moment(time=turn.wake_up, turn=_UNANSWERED, event=wake_up))
+        if self._looks_out:
             self._look_out(turn, now, agenda, ended)
 
     def _look_out(self, turn: Turn, now: float, agenda: _Agenda, ended: int | None) -> None:

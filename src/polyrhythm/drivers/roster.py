@@ -12,6 +12,7 @@ import numpy as np
 
 from polyrhythm.fleet import World
 from polyrhythm.streams import Integers, proportionally
+from polyrhythm.values import made
 
 
 @final
@@ -97,12 +98,12 @@ class WorldRoster:
 
     def draw(self, count: int, generator: Integers, exclude: Container[int]) -> tuple[int, ...]:
         drawn = _drawn(self._world.eligible, count, generator, self._free(exclude))
-        self._answers.append(Answer(question="draw", clients=drawn))
+        self._answers.append(made(Answer, question="draw", clients=drawn))
         return drawn
 
     def draw_by_samples(self, count: int, generator: np.random.Generator, exclude: Container[int]) -> tuple[int, ...]:
         drawn = _drawn_by_samples(self._world.eligible, self._sums, count, generator, self._free(exclude))
-        self._answers.append(Answer(question="draw", clients=drawn))
+        self._answers.append(made(Answer, question="draw", clients=drawn))
         return drawn
 
     @functools.cached_property
@@ -117,11 +118,11 @@ class WorldRoster:
         there = clients
         if not self._world.everybody_is_there:
             there = tuple(c for c in clients if self._world.span(c, self.now)[0])
-        self._answers.append(Answer(question="present", clients=there))
+        self._answers.append(made(Answer, question="present", clients=there))
         return there
 
     def all(self) -> tuple[int, ...]:
-        self._answers.append(Answer(question="all"))
+        self._answers.append(made(Answer, question="all"))
         return tuple(int(c) for c in self._world.eligible)
 
 

@@ -15,6 +15,7 @@ from polyrhythm.fleet.costs import Load, Spent
 from polyrhythm.fleet.fleet import Fleet
 from polyrhythm.fleet.parts import Device, Place, Timetable
 from polyrhythm.streams import stream
+from polyrhythm.values import made
 
 
 @final
@@ -165,11 +166,13 @@ class World:
 
     def price(self, client: int, load: Load, now: float) -> Spent:
         """What a visit costs if nothing interrupts it."""
-        energy, per_flop = self.fleet.energy, self.device(client).joules_per_flop
+        energy, device = self.fleet.energy, self.device(client)
+        per_flop = device.joules_per_flop
         down = self._line.seconds(client, "down", load.bytes_down, now)
-        compute = self.device(client).seconds(load.samples, load.forward_samples, load.flops)
+        compute = device.seconds(load.samples, load.forward_samples, load.flops)
         up = self._line.seconds(client, "up", load.bytes_up, now + down + compute)
-        return Spent(
+        return made(
+            Spent,
             down=down,
             compute=compute,
             up=up,
@@ -192,15 +195,21 @@ class World:
         """
         spent, done = self.price(client, load, now), 1.0
         end, lost = now + spent.seconds, ""
-        for moment, reason in self._dangers(dispatch, client, spent, now):
-            if moment < end:
-                end, lost = moment, reason
+        if not self._all_goes_well:
+            for moment, reason in self._dangers(dispatch, client, spent, now):
+                if moment < end:
+                    end, lost = moment, reason
         if lost:
             done, spent = spent.done(end - now)[1], spent.until(end - now)
             if lost == _CRASHED:
                 self._back[client] = end + self.fleet.faults.downtime
         self._drain(client, spent.joules, end)
-        return Fate(time=end, spent=spent, lost=lost, done=done)
+        return made(Fate, time=end, spent=spent, lost=lost, done=done)
+
+    @functools.cached_property
+    def _all_goes_well(self) -> bool:
+        """Whether nothing ever ends a visit before its time."""
+        return self.everybody_is_there and not self.fleet.faults.dropout
 
     def _dangers(self, dispatch: int, client: int, spent: Spent, now: float) -> list[tuple[float, str]]:
         faults, found = self.fleet.faults, []
