@@ -340,31 +340,27 @@ def weighted_sum(vectors: Iterable[Tensor], weights: Sequence[float]) -> Tensor:
 
 
 def _blocks(vectors: Iterable[Tensor], weights: Sequence[float]) -> Iterator[tuple[int, Tensor]]:
-    """Blocks of the tree from left to right, (leaves, sum): single vectors, or many short ones in one operation.
+    """Blocks of the tree from left to right, (leaves, sum): single vectors, or as many short ones as go in one call.
 
     The sums are the same; for short vectors a call takes longer than its arithmetic.
     """
-    following, place = iter(vectors), 0
-    for first in following:
+    pairs = zip(vectors, weights, strict=True)
+    for first, weight in pairs:
         half = first.dtype in (torch.float16, torch.bfloat16)
-        most = min(len(weights) - place, _AT_ONCE // max(1, first.numel())) if first.is_floating_point() else 1
-        leaves = 1 << max(1, most).bit_length() - 1  # a power of two, never more than before: so blocks are aligned
-        rows = [first, *itertools.islice(following, leaves - 1)]
-        shares = weights[place : place + leaves]
-        if len(rows) != len(shares):
-            raise ValueError(f"vectors or {len(weights)} weights are shorter than the other")
-        if leaves == 1:
-            yield 1, (first.float() if half else first) * shares[0]
-        else:
-            block = torch.stack(rows)  # [leaves, ...]
-            block = block.float() if half else block
-            block = block * torch.tensor(shares, dtype=block.dtype).view(-1, *[1] * first.dim())
-            while block.shape[0] > 1:
-                block = block[0::2] + block[1::2]
-            yield leaves, block[0]
-        place += leaves
-    if place != len(weights):
-        raise ValueError(f"{place} vectors are shorter than {len(weights)} weights")
+        at_once = 1 << max(1, _AT_ONCE // max(1, first.numel())).bit_length() - 1  # so that blocks are aligned
+        if at_once == 1 or not first.is_floating_point():
+            yield 1, (first.float() if half else first) * weight
+            continue
+        many, shares = zip((first, weight), *itertools.islice(pairs, at_once - 1), strict=True)
+        block = torch.stack(many)  # [leaves, ...], then level by level half as many
+        block = block.float() if half else block
+        block = block * torch.tensor(shares, dtype=block.dtype).view(-1, *[1] * first.dim())
+        leaves, complete = 1, []
+        while count := block.shape[0]:
+            if count % 2:
+                complete.append((leaves, block[-1]))
+            block, leaves = block[0 : count - 1 : 2] + block[1::2], 2 * leaves
+        yield from reversed(complete)
 
 
 _AT_ONCE = 2**16

@@ -136,7 +136,7 @@ class InlineDriver:
         Raises:
             RunFailed: nobody can be invited, or the server could not go on.
         """
-        agenda = _Agenda()
+        agenda, layout, horizon = _Agenda(), self.engine.layout, self.setup.horizon
         arrivals = self.world.arrivals()
         if arrivals is None and not self.recipe.participation.invites:
             arrivals = self.world.comings()
@@ -145,7 +145,10 @@ class InlineDriver:
         turn = begin(self.recipe, self.setup, initial.weights, initial.buffers, self.roster)
         self._send(turn, 0.0, agenda)
         yield Moment(time=0.0, turn=turn, answers=self.roster.answers())
-        while agenda.heap and not (self._over(turn) and not agenda.visits):
+        while agenda.heap:
+            over = horizon is not None and turn.state.version >= horizon
+            if over and not agenda.visits:
+                break
             kind, moment = agenda.pop()
             self.roster.now = time = moment.time
             if kind == _ARRIVAL:
@@ -154,11 +157,11 @@ class InlineDriver:
                     self._expect(agenda, *arrivals())
             elif kind == _TIMER and time == agenda.timer:
                 agenda.timer = None
-            if kind != _VISIT and self._over(turn):
+            if over and kind != _VISIT:
                 continue
             visitor = moment.assignment
             try:
-                turn = receive(self.recipe, self.setup, self.engine.layout, turn.state, moment.event, self.roster)
+                turn = receive(self.recipe, self.setup, layout, turn.state, moment.event, self.roster)
             except RunFailed as failure:
                 # The report that settled it belongs in the record too.
                 dispatch = -1 if visitor is None else visitor.dispatch
@@ -167,15 +170,12 @@ class InlineDriver:
                 raise
             self._send(turn, time, agenda, None if visitor is None else visitor.client)
             yield changed(moment, turn=turn, answers=self.roster.answers())
-        if self.setup.horizon is None or turn.state.version < self.setup.horizon:
+        if horizon is None or turn.state.version < horizon:
             raise RunFailed(
                 f"version {turn.state.version}: no client is left to invite. "
                 f"{self.roster.eligible} of {self.roster.population} clients hold data"
                 + ("" if self.world.everybody_is_there else ", and none of them will come again")
             )
-
-    def _over(self, turn: Turn) -> bool:
-        return self.setup.horizon is not None and turn.state.version >= self.setup.horizon
 
     def _expect(self, agenda: _Agenda, time: float, client: int) -> None:
         if time < math.inf:
