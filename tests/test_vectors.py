@@ -463,7 +463,7 @@ def test_a_sum_of_nothing_and_a_sum_with_a_weight_missing_are_errors() -> None:
     with pytest.raises(ValueError, match="nothing"):
         sum_over_tree([], [])
     for vectors, weights in ((1, 0), (2, 1), (0, 1), (1, 2), (3, 4), (4, 6), (6, 4)):
-        with pytest.raises(ValueError, match="shorter|longer"):
+        with pytest.raises(ValueError, match=r"shorter|longer"):
             sum_over_tree([torch.ones(1)] * vectors, [1.0] * weights)
 
 

@@ -23,7 +23,7 @@ from polyrhythm.slots.participation import Call
 from polyrhythm.slots.release import Standing
 from polyrhythm.slots.weighing import shares
 from polyrhythm.values import changed, made, persistent
-from polyrhythm.vectors import Buffers, Layout, combine_buffers, first_non_finite, weighted_sum
+from polyrhythm.vectors import Buffers, Layout, Slot, combine_buffers, first_non_finite, weighted_sum
 from polyrhythm.wires import Arrived, Assignment, Event, Facts, Kind, Lost, Report, Roster, State, Timer
 
 _NOT_FINITE = "not a finite number"
@@ -172,8 +172,7 @@ def begin(recipe: Recipe, setup: Setup, weights: Tensor, buffers: Buffers, roste
     """
     parts = {key: mechanism.server_start(setup) for key, mechanism in recipe.mechanisms()}
     state = ServerState(version=0, weights=weights.clone(), buffers=buffers, parts=parts)
-    turn = _invite(recipe, setup, state, roster, now=0.0, occasion=())
-    return changed(turn, wake_up=_wake_up(recipe, turn.state, Timer(time=0.0)))
+    return _invite(recipe, setup, state, roster, Timer(time=0.0), ())
 
 
 def receive(recipe: Recipe, setup: Setup, layout: Layout, state: ServerState, event: Event, roster: Roster) -> Turn:
@@ -192,13 +191,11 @@ def receive(recipe: Recipe, setup: Setup, layout: Layout, state: ServerState, ev
     """
     before, over = state, setup.horizon is not None and state.version >= setup.horizon
     measuring = state.measuring > 0
-    verdict, caller = None, None
+    verdict = None
     if isinstance(event, Report):
         state, verdict = _take(recipe, setup, layout, state, event)
     elif isinstance(event, Lost):
         state, verdict = _lose(state, event)
-    elif isinstance(event, Arrived):
-        caller = event.client
     # What nobody waits for makes nothing ready, not even where nobody is left to wait for.
     unasked = verdict is not None and state is before
     if over or unasked:
@@ -217,14 +214,13 @@ def receive(recipe: Recipe, setup: Setup, layout: Layout, state: ServerState, ev
         return made(Turn, state=state, released=released, verdict=verdict, wake_up=_wake_up(recipe, state, event))
     whole = released is not None or measured or (idle and not fills)
     occasion = () if whole else ("dispatch", state.dispatched)
-    turn = _invite(recipe, setup, state, roster, now=event.time, occasion=occasion, caller=caller)
+    turn = _invite(recipe, setup, state, roster, event, occasion, released, verdict)
     if released is None and not turn.assignments and _stuck(recipe, turn.state, event, roster):
         state, released = _step(recipe, setup, layout, turn.state, event.time)
         if setup.horizon is not None and state.version >= setup.horizon:
             return made(Turn, state=state, released=released, verdict=verdict)
-        turn = _invite(recipe, setup, state, roster, now=event.time, occasion=())
-    wake_up = _wake_up(recipe, turn.state, event)
-    return changed(turn, wake_up=wake_up, released=released, verdict=verdict)
+        turn = _invite(recipe, setup, state, roster, event, (), released, verdict)
+    return turn
 
 
 def _stuck(recipe: Recipe, state: ServerState, event: Event, roster: Roster) -> bool:
@@ -307,11 +303,13 @@ def _invite(
     setup: Setup,
     state: ServerState,
     roster: Roster,
-    *,
-    now: float,
+    event: Event,
     occasion: tuple[int | str, ...],
-    caller: int | None = None,
+    released: Released | None = None,
+    verdict: Verdict | None = None,
 ) -> Turn:
+    """The end of a turn: whoever is invited now, for an event that may have released a version."""
+    now = event.time
     key = recipe.key_of(recipe.participation)
     call = made(
         Call,
@@ -324,14 +322,20 @@ def _invite(
         surplus=recipe.release.surplus,
         occasion=occasion,
         now=now,
-        caller=caller,
+        caller=event.client if isinstance(event, Arrived) else None,
     )
     part, invitations = recipe.participation.invite(setup, state.parts[key], call)
     parts = state.parts if part is state.parts[key] else {**state.parts, key: part}
     if not invitations:
         state = changed(state, parts=parts)
-        wanting = _wanting(recipe, state) or not (state.training or state.measuring)
-        return made(Turn, state=state, wanting=wanting)
+        return made(
+            Turn,
+            state=state,
+            wake_up=_wake_up(recipe, state, event),
+            wanting=_wanting(recipe, state) or not (state.training or state.measuring),
+            released=released,
+            verdict=verdict,
+        )
     flights, busy = persistent(state.flights).mutate(), persistent(state.busy).mutate()
     past = dict(state.past) if "base" in recipe.needs() else None
     briefing, horizon, digest = recipe.overriding("brief"), setup.horizon, recipe.digest
@@ -383,7 +387,15 @@ def _invite(
         began=now if call.in_flight == 0 and state.invited == 0 else state.began,
         invited=state.invited + training,
     )
-    return made(Turn, state=state, assignments=tuple(assignments), wanting=_wanting(recipe, state))
+    return made(
+        Turn,
+        state=state,
+        assignments=tuple(assignments),
+        wake_up=_wake_up(recipe, state, event),
+        wanting=_wanting(recipe, state),
+        released=released,
+        verdict=verdict,
+    )
 
 
 def _wanting(recipe: Recipe, state: ServerState) -> bool:
@@ -399,30 +411,36 @@ def _take(
         # Answered already, given up, or never asked of this client: the books must not change, least of all the entry
         # of a client whose honest report is still to come.
         return state, made(Verdict, dispatch=report.dispatch, accepted=False, reason="nobody waits for this report")
-    landed = _landed(state, report.dispatch, flight)
     if flight.given_up:
         reason = f"too late: {flight.given_up}"
-        return changed(state, **landed), made(Verdict, dispatch=report.dispatch, accepted=False, reason=reason)
+        return _landed(state, report.dispatch, flight), made(
+            Verdict, dispatch=report.dispatch, accepted=False, reason=reason
+        )
     reason = "" if report.recipe == recipe.digest else "the report comes from another recipe"
     if not reason and flight.kind == "measure":
-        landed["parts"] = _measured(recipe, setup, state.parts, report)
-        return changed(state, **landed), made(Verdict, dispatch=report.dispatch, accepted=True)
+        parts = _measured(recipe, setup, state.parts, report)
+        return _landed(state, report.dispatch, flight, parts=parts), made(
+            Verdict, dispatch=report.dispatch, accepted=True
+        )
     silent = report.substitute == "silence"
     if not reason and report.substitute and not silent:
         for key, mechanism in recipe.overriding("fill"):
             report = mechanism.fill(setup, state.parts[key], report)
     reason = reason or ("" if silent else _fault(layout, report))
-    if _rests(recipe, report, reason):
-        landed["resting"] = (*state.resting, flight.client)
-    if reason:
-        landed["refused"] = (*state.refused, (flight.client, reason))
-    elif not silent:
-        landed["waiting"] = (*state.waiting, report)
-        landed["clients"] = _over(state, flight, accepted=flight.visit)
-        if accepting := recipe.overriding("accept"):
-            parts = state.parts
-            landed["parts"] = {**parts, **{k: m.accept(setup, parts[k], report) for k, m in accepting}}
-    return changed(state, **landed), made(Verdict, dispatch=report.dispatch, accepted=not reason, reason=reason)
+    parts, heard = state.parts, not (reason or silent)
+    if heard and (accepting := recipe.overriding("accept")):
+        parts = {**parts, **{k: m.accept(setup, parts[k], report) for k, m in accepting}}
+    state = _landed(
+        state,
+        report.dispatch,
+        flight,
+        accepted=heard,
+        parts=parts,
+        waiting=(*state.waiting, report) if heard else state.waiting,
+        refused=(*state.refused, (flight.client, reason)) if reason else state.refused,
+        resting=(*state.resting, flight.client) if _rests(recipe, report, reason) else state.resting,
+    )
+    return state, made(Verdict, dispatch=report.dispatch, accepted=not reason, reason=reason)
 
 
 def _rests(recipe: Recipe, report: Report, reason: str) -> bool:
@@ -446,29 +464,25 @@ def _lose(state: ServerState, lost: Lost) -> tuple[ServerState, Verdict]:
     verdict = made(Verdict, dispatch=lost.dispatch, accepted=False, reason=lost.reason)
     if flight is None:
         return state, verdict
-    landed = _landed(state, lost.dispatch, flight)
-    if not flight.given_up:
-        landed["refused"] = (*state.refused, (flight.client, lost.reason))
-    return changed(state, **landed), verdict
+    refused = state.refused if flight.given_up else (*state.refused, (flight.client, lost.reason))
+    return _landed(state, lost.dispatch, flight, refused=refused), verdict
 
 
-def _landed(state: ServerState, dispatch: int, flight: Flight) -> dict[str, Any]:
-    """What changes in the state because an assignment is out no more. Its visit is not accepted, until it is."""
-    trains, waited_for = flight.kind == "train", not flight.given_up
-    return {
-        "flights": persistent(state.flights).delete(dispatch),
-        "busy": persistent(state.busy).delete(flight.client),
-        "clients": _over(state, flight) if trains else state.clients,
-        "training": state.training - (trains and waited_for),
-        "measuring": state.measuring - (not trains and waited_for),
-    }
-
-
-def _over(state: ServerState, flight: Flight, accepted: int | None = None) -> Map[int, Record]:
-    """What is known of the clients once a training visit is over, and which one of this client was accepted last."""
-    if accepted is None:
-        accepted = state.clients.get(flight.client, _NEW).accepted
-    return persistent(state.clients).set(flight.client, Record(visits=flight.visit + 1, accepted=accepted))
+def _landed(state: ServerState, dispatch: int, flight: Flight, *, accepted: bool = False, **fields: Any) -> ServerState:
+    """The state without an assignment that is out no more, and with other fields that change because of it."""
+    clients, trains, waited_for = state.clients, flight.kind == "train", not flight.given_up
+    if trains:
+        last = flight.visit if accepted else clients.get(flight.client, _NEW).accepted
+        clients = persistent(clients).set(flight.client, Record(visits=flight.visit + 1, accepted=last))
+    return changed(
+        state,
+        flights=persistent(state.flights).delete(dispatch),
+        busy=persistent(state.busy).delete(flight.client),
+        clients=clients,
+        training=state.training - (trains and waited_for),
+        measuring=state.measuring - (not trains and waited_for),
+        **fields,
+    )
 
 
 def _fault(layout: Layout, report: Report) -> str:
@@ -478,9 +492,7 @@ def _fault(layout: Layout, report: Report) -> str:
         return "the update does not have the model's layout"
     # A client that did not train has no buffers to offer.
     expected = layout.buffers if report.fresh else ()
-    if len(report.buffers) != len(expected) or any(
-        (tuple(b.shape), b.dtype) != (slot.shape, slot.dtype) for b, slot in zip(report.buffers, expected, strict=True)
-    ):
+    if len(report.buffers) != len(expected) or not all(map(_fits, report.buffers, expected)):
         return "the buffers do not have the model's layout"
     if report.held < 0:
         return f"the client reports {report.held} samples"
@@ -497,6 +509,10 @@ def _fault(layout: Layout, report: Report) -> str:
             if isinstance(value, Tensor) and value.is_floating_point() and not bool(torch.isfinite(value).all()):
                 return f"{_NOT_FINITE} in {key}'s {what}"
     return ""
+
+
+def _fits(buffer: Tensor, slot: Slot) -> bool:
+    return tuple(buffer.shape) == slot.shape and buffer.dtype == slot.dtype
 
 
 def _step(recipe: Recipe, setup: Setup, layout: Layout, state: ServerState, now: float) -> tuple[ServerState, Released]:

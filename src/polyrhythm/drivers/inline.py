@@ -13,7 +13,7 @@ import math
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, final
+from typing import NamedTuple, final
 
 from polyrhythm.core.interfaces import ClientData, Engine
 from polyrhythm.core.memory import ClientState, Memory
@@ -22,10 +22,10 @@ from polyrhythm.drivers.executors import Clients, Errand, Executor, OneByOne
 from polyrhythm.drivers.meter import Meter
 from polyrhythm.drivers.roster import Answer, WorldRoster
 from polyrhythm.errors import RunFailed
-from polyrhythm.fleet import Load, Spent, World
+from polyrhythm.fleet import Fate, Load, Spent, World
 from polyrhythm.recipe import Recipe
 from polyrhythm.slots.mechanism import Model, Setup
-from polyrhythm.values import changed, made
+from polyrhythm.values import made
 from polyrhythm.wires import Arrived, Assignment, Event, Lost, Report, Timer
 
 Work = Callable[[Assignment], Report]
@@ -60,12 +60,26 @@ class Moment:
     answers: tuple[Answer, ...] = ()
 
 
-_UNANSWERED: Any = None  # stands in a moment until the server has answered
+@final
+class _Visit(NamedTuple):
+    """A visit on its way: what it will have been when its end is heard."""
+
+    assignment: Assignment
+    report: Report
+    load: Load
+    fate: Fate
+
+    @property
+    def end(self) -> Event:
+        """What the server hears of it."""
+        if not self.fate.lost:
+            return self.report
+        return Lost(dispatch=self.assignment.dispatch, reason=self.fate.lost, time=self.fate.time)
 
 
-_Entry = tuple[float, int, int, Moment]
-"""Time, kind and number of an event, and its moment, to which the server has yet to answer. Of events at one time,
-visits come first, then arrivals, then timers: a report that is there when the deadline passes is in time."""
+_Entry = tuple[float, int, int, _Visit | Arrived | Timer]
+"""Time, kind and number of an event. Of events at one time, visits come first, then arrivals, then timers: a report
+that is there when the deadline passes is in time."""
 _VISIT, _ARRIVAL, _TIMER = range(3)
 
 
@@ -80,14 +94,14 @@ class _Agenda:
     expected: float = math.inf  # when the server will be told of the next client that comes, since it wants some
     timer: float | None = None
 
-    def add(self, kind: int, number: int, moment: Moment) -> None:
+    def add(self, time: float, kind: int, number: int, what: _Visit | Arrived | Timer) -> None:
         self.visits += kind == _VISIT
-        heapq.heappush(self.heap, (moment.time, kind, number, moment))
+        heapq.heappush(self.heap, (time, kind, number, what))
 
-    def pop(self) -> tuple[int, Moment]:
-        _, kind, _, moment = heapq.heappop(self.heap)
+    def pop(self) -> tuple[float, _Visit | Arrived | Timer]:
+        time, kind, _, what = heapq.heappop(self.heap)
         self.visits -= kind == _VISIT
-        return kind, moment
+        return time, what
 
 
 @final
@@ -149,27 +163,28 @@ class InlineDriver:
             over = horizon is not None and turn.state.version >= horizon
             if over and not agenda.visits:
                 break
-            kind, moment = agenda.pop()
-            self.roster.now = time = moment.time
-            if kind == _ARRIVAL:
+            time, what = agenda.pop()
+            self.roster.now = time
+            if isinstance(what, Arrived):
                 agenda.expected = math.inf if time >= agenda.expected else agenda.expected
                 if arrivals is not None:
                     self._expect(agenda, *arrivals())
-            elif kind == _TIMER and time == agenda.timer:
+            elif isinstance(what, Timer) and time == agenda.timer:
                 agenda.timer = None
-            if over and kind != _VISIT:
+            visit = what if isinstance(what, _Visit) else None
+            if over and visit is None:
                 continue
-            visitor = moment.assignment
+            event: Event = what.end if isinstance(what, _Visit) else what
             try:
-                turn = receive(self.recipe, self.setup, layout, turn.state, moment.event, self.roster)
+                turn = receive(self.recipe, self.setup, layout, turn.state, event, self.roster)
             except RunFailed as failure:
                 # The report that settled it belongs in the record too.
-                dispatch = -1 if visitor is None else visitor.dispatch
+                dispatch = -1 if visit is None else visit.assignment.dispatch
                 verdict = Verdict(dispatch=dispatch, accepted=False, reason=str(failure))
-                yield changed(moment, turn=Turn(state=turn.state, verdict=verdict), answers=self.roster.answers())
+                yield self._moment(time, event, visit, Turn(state=turn.state, verdict=verdict))
                 raise
-            self._send(turn, time, agenda, None if visitor is None else visitor.client)
-            yield changed(moment, turn=turn, answers=self.roster.answers())
+            self._send(turn, time, agenda, None if visit is None else visit.assignment.client)
+            yield self._moment(time, event, visit, turn)
         if horizon is None or turn.state.version < horizon:
             raise RunFailed(
                 f"version {turn.state.version}: no client is left to invite. "
@@ -180,34 +195,35 @@ class InlineDriver:
     def _expect(self, agenda: _Agenda, time: float, client: int) -> None:
         if time < math.inf:
             agenda.made += 1
-            event = Arrived(client=client, time=time)
-            agenda.add(_ARRIVAL, agenda.made, Moment(time=time, turn=_UNANSWERED, event=event))
+            agenda.add(time, _ARRIVAL, agenda.made, Arrived(client=client, time=time))
+
+    def _moment(self, time: float, event: Event, visit: _Visit | None, turn: Turn) -> Moment:
+        answers = self.roster.answers()
+        if visit is None:
+            return Moment(time=time, turn=turn, event=event, answers=answers)
+        return made(
+            Moment,
+            time=time,
+            turn=turn,
+            event=event,
+            assignment=visit.assignment,
+            report=visit.report,
+            load=visit.load,
+            spent=visit.fate.spent,
+            done=visit.fate.done,
+            answers=answers,
+        )
 
     def _send(self, turn: Turn, now: float, agenda: _Agenda, ended: int | None = None) -> None:
         for assignment, report in zip(turn.assignments, self._reports(turn.assignments), strict=True):
             load = self.meter.load(assignment, report)
             fate = self.world.undertake(assignment.dispatch, assignment.client, load, now)
             report = report.heard(after=fate.time - now, at=fate.time)
-            event: Event = report
-            if fate.lost:
-                event = Lost(dispatch=assignment.dispatch, reason=fate.lost, time=fate.time)
-            moment = made(
-                Moment,
-                time=fate.time,
-                turn=_UNANSWERED,
-                event=event,
-                assignment=assignment,
-                report=report,
-                load=load,
-                spent=fate.spent,
-                done=fate.done,
-            )
-            agenda.add(_VISIT, assignment.dispatch, moment)
+            agenda.add(fate.time, _VISIT, assignment.dispatch, _Visit(assignment, report, load, fate))
         if turn.wake_up is not None and (agenda.timer is None or turn.wake_up < agenda.timer):
             agenda.timer = turn.wake_up
             agenda.made += 1
-            wake_up = Timer(time=turn.wake_up)
-            agenda.add(_TIMER, agenda.made, Moment(time=turn.wake_up, turn=_UNANSWERED, event=wake_up))
+            agenda.add(turn.wake_up, _TIMER, agenda.made, Timer(time=turn.wake_up))
         if self._looks_out:
             self._look_out(turn, now, agenda, ended)
 

@@ -71,7 +71,7 @@ class World:
         """Whether nobody is ever away, so that nobody has to look."""
         return self.fleet.everybody_is_there
 
-    @functools.lru_cache(maxsize=65536)  # noqa: B019  # a world lives as long as its run
+    @functools.lru_cache(maxsize=8192)  # noqa: B019  # a world lives as long as its run
     def device(self, client: int) -> Device:
         """A client's machine."""
         return self.fleet.devices.device(self._place, client)
