@@ -22,6 +22,7 @@ from polyrhythm.recipe import Recipe
 from polyrhythm.slots.mechanism import Setup
 from polyrhythm.tasks import task
 from polyrhythm.threads import settled_memory
+from polyrhythm.values import made
 from polyrhythm.wires import Assignment, Report
 
 
@@ -53,7 +54,8 @@ def measure(name: str, recipe: Recipe, population: int, events: int, parameters:
     setup = Setup(size=layout.size, dtype=layout.dtype, population=population, horizon=None, seed=0)
 
     def stub(assignment: Assignment) -> Report:
-        return Report(
+        return made(
+            Report,
             dispatch=assignment.dispatch,
             client=assignment.client,
             visit=assignment.visit,

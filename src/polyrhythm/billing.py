@@ -58,7 +58,7 @@ def part(visit: Underway, now: float) -> Part:
 def _by(visit: Underway, now: float) -> tuple[Spent, float]:
     """What a visit has spent by now, and the share of its work that it has done."""
     seconds = now - visit.started
-    return visit.spent.until(seconds), visit.done * visit.spent.done(seconds)[1]
+    return visit.fate.spent.until(seconds), visit.fate.done * visit.fate.spent.done(seconds)[1]
 
 
 def _record(

@@ -179,7 +179,10 @@ class Recipe(Settings):
 
     def key_of(self, mechanism: Mechanism) -> str:
         """The key of one of this recipe's own mechanisms."""
-        return next(key for key, own in self.mechanisms() if own is mechanism)
+        for key, own in self._keyed:
+            if own is mechanism:
+                return key
+        raise KeyError(mechanism)
 
     def overriding(self, hook: str) -> tuple[tuple[str, Mechanism], ...]:
         """The mechanisms that do something in a hook, such as "accept", with their keys, in slot order."""

@@ -14,6 +14,7 @@ Rules of this file:
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -67,12 +68,12 @@ class Layout:
     dtype: torch.dtype
     size: int
 
-    @property
+    @functools.cached_property
     def parameters(self) -> int:
         """How many trainable numbers there are, without padding."""
         return sum(s.size for s in self.segments)
 
-    @property
+    @functools.cached_property
     def vector_bytes(self) -> int:
         """What one vector costs on the wire: its elements in the vector's dtype, without padding."""
         return self.parameters * self.dtype.itemsize
@@ -325,13 +326,11 @@ def weighted_sum(vectors: Iterable[Tensor], weights: Sequence[float]) -> Tensor:
         A new tensor, float32 for half-precision inputs, otherwise of the inputs' dtype.
     """
     stack: list[tuple[int, Tensor]] = []  # (leaves in the block, its sum), blocks growing towards the bottom
-    for vector, weight in zip(vectors, weights, strict=True):
-        wide = vector.float() if vector.dtype in (torch.float16, torch.bfloat16) else vector
-        block = (1, wide * weight)
-        while stack and stack[-1][0] == block[0]:
-            leaves, total = stack.pop()
-            block = (2 * leaves, total.add_(block[1]))
-        stack.append(block)
+    for leaves, total in _blocks(vectors, weights):
+        while stack and stack[-1][0] == leaves:
+            total = stack.pop()[1].add_(total)
+            leaves *= 2
+        stack.append((leaves, total))
     if not stack:
         raise ValueError("weighted_sum of nothing")
     _, total = stack.pop()
@@ -339,6 +338,33 @@ def weighted_sum(vectors: Iterable[Tensor], weights: Sequence[float]) -> Tensor:
         total = stack.pop()[1].add_(total)
     return total
 
+
+def _blocks(vectors: Iterable[Tensor], weights: Sequence[float]) -> Iterator[tuple[int, Tensor]]:
+    """Blocks of the tree from left to right, (leaves, sum): single vectors, or as many short ones as go in one call.
+
+    The sums are the same; for short vectors a call takes longer than its arithmetic.
+    """
+    pairs = zip(vectors, weights, strict=True)
+    for first, weight in pairs:
+        half = first.dtype in (torch.float16, torch.bfloat16)
+        at_once = 1 << max(1, _AT_ONCE // max(1, first.numel())).bit_length() - 1  # so that blocks are aligned
+        if at_once == 1 or not first.is_floating_point():
+            yield 1, (first.float() if half else first) * weight
+            continue
+        many, shares = zip((first, weight), *itertools.islice(pairs, at_once - 1), strict=True)
+        block = torch.stack(many)  # [leaves, ...], then level by level half as many
+        block = block.float() if half else block
+        block = block * torch.tensor(shares, dtype=block.dtype).view(-1, *[1] * first.dim())
+        leaves, complete = 1, []
+        while count := block.shape[0]:
+            if count % 2:
+                complete.append((leaves, block[-1]))
+            block, leaves = block[0 : count - 1 : 2] + block[1::2], 2 * leaves
+        yield from reversed(complete)
+
+
+_AT_ONCE = 2**16
+"""Elements that are summed in one operation."""
 
 Spans = tuple[tuple[int, int], ...]
 """Parts of a vector, each as (offset, size)."""

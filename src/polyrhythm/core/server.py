@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TypeVar, final
+from typing import Any, final
 
 from immutables import Map
 from torch import Tensor
@@ -22,7 +22,7 @@ from polyrhythm.slots.mechanism import Release, Setup
 from polyrhythm.slots.participation import Call
 from polyrhythm.slots.release import Standing
 from polyrhythm.slots.weighing import shares
-from polyrhythm.values import changed
+from polyrhythm.values import changed, made, persistent
 from polyrhythm.vectors import Buffers, Layout, combine_buffers, first_non_finite
 from polyrhythm.wires import (
     Arrived,
@@ -38,8 +38,6 @@ from polyrhythm.wires import (
     State,
     Timer,
 )
-
-Entry = TypeVar("Entry")
 
 
 @final
@@ -177,8 +175,7 @@ def begin(recipe: Recipe, setup: Setup, weights: Tensor, buffers: Buffers, roste
     """
     parts = {key: mechanism.server_start(setup) for key, mechanism in recipe.mechanisms()}
     state = ServerState(version=0, weights=weights.clone(), buffers=buffers, parts=parts)
-    turn = _invite(recipe, setup, state, roster, now=0.0, occasion=())
-    return changed(turn, wake_up=_wake_up(recipe, turn.state, Timer(time=0.0)))
+    return _invite(recipe, setup, state, roster, Timer(time=0.0), ())
 
 
 def receive(recipe: Recipe, setup: Setup, layout: Layout, state: ServerState, event: Event, roster: Roster) -> Turn:
@@ -197,39 +194,36 @@ def receive(recipe: Recipe, setup: Setup, layout: Layout, state: ServerState, ev
     """
     before, over = state, setup.horizon is not None and state.version >= setup.horizon
     measuring = state.measuring > 0
-    verdict, caller = None, None
+    verdict = None
     if isinstance(event, Report):
         state, verdict = _take(recipe, setup, layout, state, event)
     elif isinstance(event, Lost):
         state, verdict = _lose(state, event)
-    elif isinstance(event, Arrived):
-        caller = event.client
     # What nobody waits for makes nothing ready, not even where nobody is left to wait for.
     unasked = verdict is not None and state is before
     if over or unasked:
-        return Turn(state=state, verdict=verdict)
+        return made(Turn, state=state, verdict=verdict)
     state, released = _give_up(recipe, state, event), None
     # Once all that were measured have answered, participation knows what it waited for, and is asked first.
     measured = measuring and not state.measuring
     if not measured and (_ready(recipe, state, event) or _hopeless(recipe, state, roster)):
         state, released = _step(recipe, setup, layout, state, event.time)
         if setup.horizon is not None and state.version >= setup.horizon:
-            return Turn(state=state, released=released, verdict=verdict)
+            return made(Turn, state=state, released=released, verdict=verdict)
     fills, idle = recipe.participation.fills_places, not (state.training or state.measuring)
     asks = released is not None or measured or idle or fills
     # A step waits for no measurement, an invitation does.
     if not asks or state.measuring:
-        return Turn(state=state, released=released, verdict=verdict, wake_up=_wake_up(recipe, state, event))
+        return made(Turn, state=state, released=released, verdict=verdict, wake_up=_wake_up(recipe, state, event))
     whole = released is not None or measured or (idle and not fills)
     occasion = () if whole else ("dispatch", state.dispatched)
-    turn = _invite(recipe, setup, state, roster, now=event.time, occasion=occasion, caller=caller)
+    turn = _invite(recipe, setup, state, roster, event, occasion, released, verdict)
     if released is None and not turn.assignments and _stuck(recipe, turn.state, event, roster):
         state, released = _step(recipe, setup, layout, turn.state, event.time)
         if setup.horizon is not None and state.version >= setup.horizon:
-            return Turn(state=state, released=released, verdict=verdict)
-        turn = _invite(recipe, setup, state, roster, now=event.time, occasion=())
-    wake_up = _wake_up(recipe, turn.state, event)
-    return changed(turn, wake_up=wake_up, released=released, verdict=verdict)
+            return made(Turn, state=state, released=released, verdict=verdict)
+        turn = _invite(recipe, setup, state, roster, event, (), released, verdict)
+    return turn
 
 
 def _stuck(recipe: Recipe, state: ServerState, event: Event, roster: Roster) -> bool:
@@ -268,7 +262,7 @@ def _ready(recipe: Recipe, state: ServerState, event: Event, *, refills: bool = 
     in_flight = state.training + state.measuring
     if refills and recipe.participation.fills_places:
         in_flight = max(in_flight, 1)  # the place that has just become free is about to be filled
-    standing = Standing(waiting=len(state.waiting), in_flight=in_flight, invited=state.invited, elapsed=elapsed)
+    standing = made(Standing, waiting=len(state.waiting), in_flight=in_flight, invited=state.invited, elapsed=elapsed)
     return recipe.release.ready(standing)
 
 
@@ -300,7 +294,7 @@ def _given_up(state: ServerState, late: Mapping[int, Flight], reason: str) -> Se
     training = sum(f.kind == "train" for f in late.values())
     return changed(
         state,
-        flights=_persistent(state.flights).update({d: changed(f, given_up=reason) for d, f in late.items()}),
+        flights=persistent(state.flights).update({d: changed(f, given_up=reason) for d, f in late.items()}),
         training=state.training - training,
         measuring=state.measuring - (len(late) - training),
         refused=(*state.refused, *((f.client, reason) for _, f in sorted(late.items()))),
@@ -312,92 +306,104 @@ def _invite(
     setup: Setup,
     state: ServerState,
     roster: Roster,
-    *,
-    now: float,
+    event: Event,
     occasion: tuple[int | str, ...],
-    caller: int | None = None,
+    released: Released | None = None,
+    verdict: Verdict | None = None,
 ) -> Turn:
+    """The end of a turn: whoever is invited now, for an event that may have released a version."""
+    now = event.time
     key = recipe.key_of(recipe.participation)
-    call = Call(
+    call = made(
+        Call,
         version=state.version,
         weights=state.weights,
         buffers=state.buffers,
         roster=roster,
-        busy=_persistent(state.busy).update(dict.fromkeys(state.resting, -1)) if state.resting else state.busy,
+        busy=persistent(state.busy).update(dict.fromkeys(state.resting, -1)) if state.resting else state.busy,
         in_flight=state.training,
         surplus=recipe.release.surplus,
         occasion=occasion,
         now=now,
-        caller=caller,
+        caller=event.client if isinstance(event, Arrived) else None,
     )
     part, invitations = recipe.participation.invite(setup, state.parts[key], call)
+    parts = state.parts if part is state.parts[key] else {**state.parts, key: part}
     if not invitations:
-        state = changed(state, parts={**state.parts, key: part})
-        wanting = _wanting(recipe, state) or not (state.training or state.measuring)
-        return Turn(state=state, wanting=wanting)
-    flights, busy = _persistent(state.flights).mutate(), _persistent(state.busy).mutate()
-    past = dict(state.past)
-    briefing = recipe.overriding("brief")
-    remembers = "base" in recipe.needs()
-    assignments = []
+        state = changed(state, parts=parts)
+        return made(
+            Turn,
+            state=state,
+            wake_up=_wake_up(recipe, state, event),
+            wanting=_wanting(recipe, state) or not (state.training or state.measuring),
+            released=released,
+            verdict=verdict,
+        )
+    flights, busy = persistent(state.flights).mutate(), persistent(state.busy).mutate()
+    past = dict(state.past) if "base" in recipe.needs() else None
+    briefing, horizon, digest = recipe.overriding("brief"), setup.horizon, recipe.digest
+    assignments, training = [], 0
     for number, invitation in enumerate(invitations, start=state.dispatched):
         client, record = invitation.client, state.clients.get(invitation.client, _NEW)
         version = state.version if invitation.version is None else invitation.version
         weights, buffers = state.weights, state.buffers
         if invitation.model is not None:
             weights, buffers = invitation.model.weights, invitation.model.buffers
-        flights[number] = Flight(client=client, kind=invitation.kind, visit=record.visits, version=version, sent=now)
+        flights[number] = made(
+            Flight, client=client, kind=invitation.kind, visit=record.visits, version=version, sent=now
+        )
         busy[client] = number
         briefs: dict[str, State] = {}
         if invitation.kind == "train":
+            training += 1
             for part_key, mechanism in briefing:
                 if brief := mechanism.brief(setup, state.parts[part_key], client):
                     briefs[part_key] = brief
-            if remembers:
+            if past is not None:
                 past[version] = weights
         assignments.append(
-            Assignment(
+            made(
+                Assignment,
                 dispatch=number,
                 client=client,
                 visit=record.visits,
                 accepted=record.accepted,
                 kind=invitation.kind,
                 version=version,
-                horizon=setup.horizon,
+                horizon=horizon,
                 weights=weights,
                 buffers=buffers,
                 briefs=briefs,
-                recipe=recipe.digest,
+                recipe=digest,
                 samples=invitation.samples,
             )
         )
-    training = sum(a.kind == "train" for a in assignments)
     state = changed(
         state,
-        parts={**state.parts, key: part},
+        parts=parts,
         dispatched=state.dispatched + len(assignments),
         flights=flights.finish(),
         busy=busy.finish(),
         training=state.training + training,
         measuring=state.measuring + len(assignments) - training,
-        past=past,
+        past=state.past if past is None else past,
         began=now if call.in_flight == 0 and state.invited == 0 else state.began,
         invited=state.invited + training,
     )
-    return Turn(
+    return made(
+        Turn,
         state=state,
         assignments=tuple(assignments),
+        wake_up=_wake_up(recipe, state, event),
         wanting=_wanting(recipe, state),
+        released=released,
+        verdict=verdict,
     )
 
 
 def _wanting(recipe: Recipe, state: ServerState) -> bool:
     """Whether a client that comes while others are at work is of any use."""
     return recipe.participation.fills_places and state.training < recipe.participation.size
-
-
-def _persistent(entries: Mapping[int, Entry]) -> Map[int, Entry]:
-    return entries if isinstance(entries, Map) else Map(entries)
 
 
 def _take(
@@ -408,31 +414,35 @@ def _take(
     if flight is None or wrong is not None:
         # The books must not change, least of all the entry of a client whose honest report is still to come.
         return state, _refusal(report, wrong)
-    state = _land(state, report.dispatch)
     wrong = on_arrival(recipe, flight, report)
     if flight.given_up:
-        return state, _refusal(report, wrong)
+        return _landed(state, report.dispatch, flight), _refusal(report, wrong)
     if wrong is None and flight.kind == "measure":
-        return _measured(recipe, setup, state, report), Verdict(dispatch=report.dispatch, accepted=True)
+        parts = _measured(recipe, setup, state.parts, report)
+        return _landed(state, report.dispatch, flight, parts=parts), made(
+            Verdict, dispatch=report.dispatch, accepted=True
+        )
     silent = report.substitute == "silence"
     if wrong is None and report.substitute and not silent:
         for key, mechanism in recipe.overriding("fill"):
             report = mechanism.fill(setup, state.parts[key], report)
     if wrong is None and not silent:
         wrong = before_use(recipe, setup, layout, state.parts, report)
-    if _rests(recipe, report, wrong is not None):
-        state = changed(state, resting=(*state.resting, flight.client))
-    if wrong is not None:
-        refused = (*state.refused, (flight.client, wrong.words))
-        return changed(state, refused=refused), _refusal(report, wrong)
-    if silent:
-        return state, Verdict(dispatch=report.dispatch, accepted=True)
-    parts = state.parts
-    if accepting := recipe.overriding("accept"):
+    parts, heard = state.parts, wrong is None and not silent
+    if heard and (accepting := recipe.overriding("accept")):
         parts = {**parts, **{k: m.accept(setup, parts[k], report) for k, m in accepting}}
-    clients = _persistent(state.clients).set(flight.client, Record(visits=flight.visit + 1, accepted=flight.visit))
-    state = changed(state, waiting=(*state.waiting, report), clients=clients, parts=parts)
-    return state, Verdict(dispatch=report.dispatch, accepted=True)
+    state = _landed(
+        state,
+        report.dispatch,
+        flight,
+        accepted=heard,
+        parts=parts,
+        waiting=(*state.waiting, report) if heard else state.waiting,
+        refused=state.refused if wrong is None else (*state.refused, (flight.client, wrong.words)),
+        resting=(*state.resting, flight.client) if _rests(recipe, report, wrong is not None) else state.resting,
+    )
+    accepted = made(Verdict, dispatch=report.dispatch, accepted=True)
+    return state, accepted if wrong is None else _refusal(report, wrong)
 
 
 def _refusal(report: Report, wrong: Fault | None) -> Verdict:
@@ -451,38 +461,34 @@ def _rests(recipe: Recipe, report: Report, refused: bool) -> bool:
     return bool(refused or report.substitute or participation.one_at_a_time)
 
 
-def _measured(recipe: Recipe, setup: Setup, state: ServerState, report: Report) -> ServerState:
+def _measured(recipe: Recipe, setup: Setup, parts: Mapping[str, State], report: Report) -> Mapping[str, State]:
     key = recipe.key_of(recipe.participation)
-    part = recipe.participation.measured(setup, state.parts[key], report)
-    return changed(state, parts={**state.parts, key: part})
+    return {**parts, key: recipe.participation.measured(setup, parts[key], report)}
 
 
 def _lose(state: ServerState, lost: Lost) -> tuple[ServerState, Verdict]:
     flight = state.flights.get(lost.dispatch)
-    verdict = Verdict(dispatch=lost.dispatch, accepted=False, reason=lost.reason, fault=lost.fault)
+    verdict = made(Verdict, dispatch=lost.dispatch, accepted=False, reason=lost.reason, fault=lost.fault)
     if flight is None:
         return state, verdict
-    state = _land(state, lost.dispatch)
-    if flight.given_up:
-        return state, verdict
-    return changed(state, refused=(*state.refused, (flight.client, lost.reason))), verdict
+    refused = state.refused if flight.given_up else (*state.refused, (flight.client, lost.reason))
+    return _landed(state, lost.dispatch, flight, refused=refused), verdict
 
 
-def _land(state: ServerState, dispatch: int) -> ServerState:
-    """An assignment is out no more. Its visit counts as one that was not accepted, until it is."""
-    flights, clients = _persistent(state.flights), state.clients
-    flight = flights[dispatch]
-    trains, waited_for = flight.kind == "train", not flight.given_up
+def _landed(state: ServerState, dispatch: int, flight: Flight, *, accepted: bool = False, **fields: Any) -> ServerState:
+    """The state without an assignment that is out no more, and with other fields that change because of it."""
+    clients, trains, waited_for = state.clients, flight.kind == "train", not flight.given_up
     if trains:
-        accepted = clients.get(flight.client, _NEW).accepted
-        clients = _persistent(clients).set(flight.client, Record(visits=flight.visit + 1, accepted=accepted))
+        last = flight.visit if accepted else clients.get(flight.client, _NEW).accepted
+        clients = persistent(clients).set(flight.client, Record(visits=flight.visit + 1, accepted=last))
     return changed(
         state,
-        flights=flights.delete(dispatch),
-        busy=_persistent(state.busy).delete(flight.client),
+        flights=persistent(state.flights).delete(dispatch),
+        busy=persistent(state.busy).delete(flight.client),
         clients=clients,
         training=state.training - (trains and waited_for),
         measuring=state.measuring - (not trains and waited_for),
+        **fields,
     )
 
 
@@ -581,7 +587,8 @@ def _reasons(refused: tuple[tuple[int, str], ...], most: int = 3) -> str:
 
 def _facts(version: int, report: Report) -> Facts:
     assert 0 <= report.version <= version, f"an update of version {report.version} in a release of version {version}"
-    return Facts(
+    return made(
+        Facts,
         dispatch=report.dispatch,
         client=report.client,
         held=report.held,

@@ -10,8 +10,8 @@ from typing import final
 
 from polyrhythm.core.memory import Memory
 from polyrhythm.core.server import ServerState
-from polyrhythm.fleet import Load, Remembered, Spent
-from polyrhythm.wires import Arrived, Assignment, FaultKind, Report, Timer
+from polyrhythm.fleet import Fate, Load, Remembered
+from polyrhythm.wires import Arrived, Assignment, Event, Lost, Report, Timer
 
 
 @final
@@ -24,10 +24,7 @@ class Underway:
         assignment: what was to be done.
         report: the client's.
         load: the work in it.
-        spent: what it costs.
-        lost: why the server never hears of it; empty if it does.
-        done: the share of the work that is done.
-        fault: as what it counts if it is lost.
+        fate: when and how it ends, and what it costs.
         heard: what has become of the report on its way to the server; None if nothing has.
     """
 
@@ -35,11 +32,16 @@ class Underway:
     assignment: Assignment
     report: Report
     load: Load
-    spent: Spent
-    lost: str
-    done: float
-    fault: FaultKind = "lost"
+    fate: Fate
     heard: Report | None = None
+
+    @property
+    def end(self) -> Event:
+        """What the server hears of it."""
+        if not self.fate.lost:
+            return self.report if self.heard is None else self.heard
+        fate = self.fate
+        return Lost(dispatch=self.assignment.dispatch, reason=fate.lost, time=fate.time, fault=fate.fault)
 
 
 Expected = Underway | Report | Arrived | Timer

@@ -12,12 +12,12 @@ import math
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, final
+from typing import final
 
 from polyrhythm.core.interfaces import ClientData, Engine
 from polyrhythm.core.memory import ClientState
 from polyrhythm.core.server import ServerState, Turn, Verdict, begin, receive
-from polyrhythm.drivers.agenda import ARRIVAL, BESIDE, TIMER, VISIT, Agenda, DriverState, Expected, Underway
+from polyrhythm.drivers.agenda import ARRIVAL, BESIDE, TIMER, VISIT, Agenda, DriverState, Underway
 from polyrhythm.drivers.executors import Clients, Errand, Executor, Mishap, OneByOne
 from polyrhythm.drivers.meter import Meter
 from polyrhythm.drivers.roster import Answer, WorldRoster
@@ -28,8 +28,8 @@ from polyrhythm.fleet import Fate, Load, Spent, World
 from polyrhythm.recipe import Recipe
 from polyrhythm.slots.mechanism import Model, Setup
 from polyrhythm.streams import stream
-from polyrhythm.values import changed
-from polyrhythm.wires import Arrived, Assignment, Event, Lost, Report, Timer
+from polyrhythm.values import made
+from polyrhythm.wires import Arrived, Assignment, Event, Report, Timer
 
 Work = Callable[[Assignment], Report]
 """Stands in for a visit."""
@@ -65,29 +65,6 @@ class Moment:
     spent: Spent = Spent()
     done: float = 1.0
     answers: tuple[Answer, ...] = ()
-
-
-_UNANSWERED: Any = None  # stands in a moment until the server has answered
-
-
-def _heard(time: float, what: Expected) -> Moment:
-    """A moment to which the server has yet to answer."""
-    if not isinstance(what, Underway):
-        return Moment(time=time, turn=_UNANSWERED, event=what)
-    visit = what
-    event: Event = visit.report if visit.heard is None else visit.heard
-    if visit.lost:
-        event = Lost(dispatch=visit.assignment.dispatch, reason=visit.lost, time=time, fault=visit.fault)
-    return Moment(
-        time=time,
-        turn=_UNANSWERED,
-        event=event,
-        assignment=visit.assignment,
-        report=visit.report,
-        load=visit.load,
-        spent=visit.spent,
-        done=visit.done,
-    )
 
 
 @final
@@ -129,6 +106,8 @@ class InlineDriver:
         self._stand_in = visit
         self._executor = executor or OneByOne(Clients(recipe=recipe, setup=setup, engine=engine, data=data))
         self._pricing = threading.Lock()
+        # Where nobody is ever away, nobody comes; and who comes by itself, or only answers, is on the agenda anyway.
+        self._looks_out = not (world.everybody_is_there or world.fleet.arrivals) and recipe.participation.invites
 
     def state_of(self, client: int, accepted: int) -> ClientState:
         """A client's state after the given accepted visit."""
@@ -178,46 +157,63 @@ class InlineDriver:
         return Moment(time=0.0, turn=turn, answers=self.roster.answers())
 
     def _events(self, arrivals: Arrivals | None) -> Iterator[Moment]:
-        agenda, state = self._agenda, self._server
+        agenda, state, layout, horizon = self._agenda, self._server, self.engine.layout, self.setup.horizon
         assert state is not None
-        while agenda.heap and not (self._over(state) and not agenda.visits):
+        while agenda.heap:
+            over = horizon is not None and state.version >= horizon
+            if over and not agenda.visits:
+                break
             time, what = agenda.pop()
             self.roster.now = time
             if isinstance(what, Arrived):
                 agenda.expected = math.inf if time >= agenda.expected else agenda.expected
                 if arrivals is not None:
                     self._expect(*arrivals())
-            elif isinstance(what, Timer) and what.time == agenda.timer:
+            elif isinstance(what, Timer) and time == agenda.timer:
                 agenda.timer = None
-            if self._over(state) and not isinstance(what, Underway):
+            visit = what if isinstance(what, Underway) else None
+            if over and visit is None:
                 continue
-            heard = _heard(time, what)
+            event: Event = what.end if isinstance(what, Underway) else what
             try:
-                turn = receive(self.recipe, self.setup, self.engine.layout, state, heard.event, self.roster)
+                turn = receive(self.recipe, self.setup, layout, state, event, self.roster)
             except RunFailed as failure:
                 # The report that settled it belongs in the record too.
-                dispatch = -1 if heard.assignment is None else heard.assignment.dispatch
+                dispatch = -1 if visit is None else visit.assignment.dispatch
                 verdict = Verdict(dispatch=dispatch, accepted=False, reason=str(failure))
-                yield changed(heard, turn=Turn(state=state, verdict=verdict), answers=self.roster.answers())
+                yield self._moment(time, event, visit, Turn(state=state, verdict=verdict))
                 raise
-            ended = None if heard.assignment is None else heard.assignment.client
-            self._send(turn, time, ended)
+            self._send(turn, time, None if visit is None else visit.assignment.client)
             self._server = state = turn.state
-            yield changed(heard, turn=turn, answers=self.roster.answers())
-        if self.setup.horizon is None or state.version < self.setup.horizon:
+            yield self._moment(time, event, visit, turn)
+        if horizon is None or state.version < horizon:
             raise RunFailed(
                 f"version {state.version}: no client is left to invite. "
                 f"{self.roster.eligible} of {self.roster.population} clients hold data"
                 + ("" if self.world.everybody_is_there else ", and none of them will come again")
             )
 
-    def _over(self, state: ServerState) -> bool:
-        return self.setup.horizon is not None and state.version >= self.setup.horizon
-
     def _expect(self, time: float, client: int) -> None:
         if time < math.inf:
             self._agenda.made += 1
             self._agenda.add(time, ARRIVAL, self._agenda.made, Arrived(client=client, time=time))
+
+    def _moment(self, time: float, event: Event, visit: Underway | None, turn: Turn) -> Moment:
+        answers = self.roster.answers()
+        if visit is None:
+            return Moment(time=time, turn=turn, event=event, answers=answers)
+        return made(
+            Moment,
+            time=time,
+            turn=turn,
+            event=event,
+            assignment=visit.assignment,
+            report=visit.report,
+            load=visit.load,
+            spent=visit.fate.spent,
+            done=visit.fate.done,
+            answers=answers,
+        )
 
     def _send(self, turn: Turn, now: float, ended: int | None = None) -> None:
         agenda = self._agenda
@@ -225,15 +221,13 @@ class InlineDriver:
             load = self.meter.load(assignment, report)
             fate = self.world.undertake(assignment.dispatch, assignment.client, load, now)
             report = report.heard(after=fate.time - now, at=fate.time)
-            visit = Underway(
+            visit = made(
+                Underway,
                 started=now,
                 assignment=assignment,
                 report=report,
                 load=load,
-                spent=fate.spent,
-                lost=fate.lost,
-                done=fate.done,
-                fault=fate.fault,
+                fate=fate,
                 heard=self._on_its_way(report, fate),
             )
             agenda.add(fate.time, VISIT, assignment.dispatch, visit)
@@ -241,7 +235,7 @@ class InlineDriver:
             agenda.timer = turn.wake_up
             agenda.made += 1
             agenda.add(turn.wake_up, TIMER, agenda.made, Timer(time=turn.wake_up))
-        if self.world.fleet.arrivals is None and self.recipe.participation.invites:
+        if self._looks_out:
             self._look_out(turn, now, ended)
 
     def _mishap(self, assignment: Assignment) -> Callable[[int], Mishap] | None:

@@ -15,6 +15,7 @@ from polyrhythm.fleet.costs import Load, Spent
 from polyrhythm.fleet.fleet import Fleet
 from polyrhythm.fleet.parts import Device, Place, Timetable
 from polyrhythm.streams import stream
+from polyrhythm.values import made
 from polyrhythm.wires import FaultKind
 
 
@@ -113,7 +114,7 @@ class World:
         """Whether nobody is ever away, so that nobody has to look."""
         return self.fleet.everybody_is_there
 
-    @functools.lru_cache(maxsize=65536)  # noqa: B019  # a world lives as long as its run
+    @functools.lru_cache(maxsize=8192)  # noqa: B019  # a world lives as long as its run
     def device(self, client: int) -> Device:
         """A client's machine."""
         return self.fleet.devices.device(self._place, client)
@@ -210,12 +211,14 @@ class World:
 
     def price(self, client: int, load: Load, now: float) -> Spent:
         """What a visit costs if nothing interrupts it."""
-        energy, per_flop = self.fleet.energy, self.device(client).joules_per_flop
+        energy, device = self.fleet.energy, self.device(client)
+        per_flop = device.joules_per_flop
         down = self._line.seconds(client, "down", load.bytes_down, now)
-        compute = self.device(client).seconds(load.samples, load.forward_samples, load.flops)
+        compute = device.seconds(load.samples, load.forward_samples, load.flops)
         up = self._line.seconds(client, "up", load.bytes_up, now + down + compute)
         worked = (energy.joules_per_flop if per_flop is None else per_flop) * load.flops
-        return Spent(
+        return made(
+            Spent,
             down=down,
             compute=compute,
             up=up,
@@ -241,9 +244,10 @@ class World:
         if self._happens("slow", faults.slow, dispatch):
             spent = replace(spent, compute=spent.compute * faults.slowdown)
         end, lost = now + spent.seconds, ""
-        for moment, reason in self._dangers(dispatch, client, spent, now):
-            if moment < end or (moment == end and reason == _EMPTY):
-                end, lost = moment, reason
+        if not self._all_goes_well:
+            for moment, reason in self._dangers(dispatch, client, spent, now):
+                if moment < end or (moment == end and reason == _EMPTY):
+                    end, lost = moment, reason
         if lost:
             done, spent = spent.done(end - now)[1], spent.until(end - now)
             if lost == _CRASHED:
@@ -251,7 +255,12 @@ class World:
         elif self._happens("lost", faults.lost, dispatch):
             lost = _IN_TRANSIT
         self._drain(client, spent.joules, end)
-        return Fate(time=end, spent=spent, lost=lost, done=done)
+        return made(Fate, time=end, spent=spent, lost=lost, done=done)
+
+    @functools.cached_property
+    def _all_goes_well(self) -> bool:
+        """Whether nothing ever ends a visit before its time."""
+        return self.everybody_is_there and not self.fleet.faults.dropout
 
     def _happens(self, what: str, share: float, dispatch: int) -> bool:
         """Whether a fault befalls a visit."""
