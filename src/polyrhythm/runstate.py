@@ -14,7 +14,7 @@ from polyrhythm.core.server import Flight, Record, ServerState
 from polyrhythm.drivers.agenda import Agenda, DriverState, Underway
 from polyrhythm.errors import UserError
 from polyrhythm.experiment import Experiment
-from polyrhythm.fleet import Load, Remembered, Spent
+from polyrhythm.fleet import Fate, Load, Remembered, Spent
 from polyrhythm.runs.encoding import Codec
 from polyrhythm.runs.ledger import Ledger
 from polyrhythm.runs.recorder import Kept
@@ -52,7 +52,7 @@ class RunState:
 CODEC = Codec(
     (
         *(RunState, DriverState, ServerState, Flight, Record, Agenda, Underway, Assignment, Report, Arrived, Timer),
-        *(Memory, ClientState, Model, Remembered, Load, Spent, Ledger, Summary, Best, VersionRecord, Kept, Start),
+        *(Memory, ClientState, Model, Remembered, Load, Fate, Spent, Ledger, Summary, Best, VersionRecord, Kept, Start),
     )
 )
 """Knows every class that a checkpoint or a log of updates may hold."""
