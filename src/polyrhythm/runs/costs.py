@@ -78,8 +78,15 @@ def reached(rows: Sequence[Row], headline: str, goal: float, on: On = "test") ->
     Nothing is interpolated: a version that was not evaluated has reached nothing.
 
     Raises:
-        UserError: the run was never judged on that set.
+        UserError: a goal that is no number, or the run was never judged on that set.
     """
+    if isinstance(goal, bool) or not isinstance(goal, (int, float)) or not math.isfinite(goal):
+        raise UserError(
+            f"goal = {goal!r}",
+            expected=f"a number, such as 0.8: the {headline} to be reached",
+            why="versions are compared with it",
+            fix="give a number; one that is out of reach is answered with None",
+        )
     if on == "validation" and rows and not any(row["validation"] for row in rows):
         raise UserError(
             "no version was judged on validation data",
