@@ -17,7 +17,7 @@ from surviving import scenarios
 
 QUICK = (
     *("scaffold", "rolling, coming and going", "whoever comes", "a deadline and over-selection"),
-    "asked for their loss",
+    *("asked for their loss", "all kinds of faults"),
 )
 
 

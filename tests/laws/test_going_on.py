@@ -53,6 +53,10 @@ CASES: dict[str, tuple[Recipe, Fleet]] = {
     "a deadline": (ROUND | Deadline(seconds=1.0), Fleet(devices=PACES, links=FixedLinks(latency=0.1))),
     "batteries": (ROUND, Fleet(devices=PACES, energy=Energy(battery=2.0, charging=0.05, joules_per_byte=0.002))),
     "broken devices": (ROLL, Fleet(devices=PACES, faults=Faults(dropout=0.2, crash=0.3, downtime=2.0))),
+    "spoiled, doubled and stray reports": (
+        ROLL,
+        Fleet(devices=PACES, faults=Faults(nan=0.2, corrupt=0.3, malformed=0.2, duplicate=0.5, stray=0.5)),
+    ),
     "coming and going": (WIDE, Fleet(devices=PACES, availability=RHYTHMS)),
     "who comes": (
         ROLL | OnArrival(),

@@ -14,6 +14,9 @@ TIERS = pr.fleet.Tiers()
 COMING_AND_GOING = pr.fleet.Markov(mean_on=0.4, mean_off=0.2)
 
 
+FAULTS: Any = ("dropout", "crash", "slow", "nan", "inflate", "malformed", "lost", "duplicate", "stray", "corrupt")
+
+
 def _rolling(concurrency: int = 3, size: int = 2) -> pr.Recipe:
     return pr.fedavg(epochs=1, batch=5) | pr.rolling(concurrency=concurrency) | pr.buffer(size=size)
 
@@ -58,6 +61,10 @@ MAKE: Mapping[str, Callable[[], dict[str, Any]]] = {
     "chosen by loss": lambda: {"recipe": pr.oort(cohort=2, batch=5), "fleet": _fleet()},
     "asked for their loss": lambda: {"recipe": pr.power_of_choice(cohort=2, batch=5) | pr.critical_periods()},
     "contrast": lambda: {"recipe": pr.moon(cohort=2, batch=5, layer="logits")},
+    "all kinds of faults": lambda: {
+        "recipe": _rolling() | pr.control_variates() | pr.clip_updates(times=2, refuse=50) | pr.trimmed_mean(share=0.3),
+        "fleet": _fleet(faults=pr.fleet.Faults(**dict.fromkeys(FAULTS, 0.15), downtime=0.3)),
+    },
     "alone": lambda: {"recipe": pr.local_only(batch=5)},
 }
 

@@ -10,6 +10,7 @@ from polyrhythm.runs.ledger import OUTLIER
 from polyrhythm.runs.records import ModelView, Plan, RunStatus, VersionRecord, VisitRecord
 
 _NAMED = 3
+_LIMITS = ("clip_updates", "median", "trimmed_mean")
 
 
 @final
@@ -20,9 +21,11 @@ class Refused:
         self._all = self._dropped = 0
         self._first: dict[tuple[int, str], int] = {}
         self._faults: Mapping[str, int] = {}
+        self._recipe = ""
 
     def begin(self, plan: Plan) -> None:
         """Nothing is dropped yet."""
+        self._recipe = plan.recipe
 
     def visit(self, record: VisitRecord) -> None:
         """Takes a visit into account."""
@@ -44,10 +47,9 @@ class Refused:
             yield f"reports that nobody waited for were ignored: {ignored}"
         if many := self._faults.get("outlier"):
             they = "update was" if many == 1 else "updates were"
-            yield (
-                f"{many:,} accepted {they} more than {OUTLIER:g} times as long as the median of those before; "
-                "clip_updates, median or trimmed_mean limit what one client can do"
-            )
+            known = any(part in self._recipe for part in _LIMITS)
+            advice = "" if known else f"; {', '.join(_LIMITS)} limit what one client can do"
+            yield f"{many:,} accepted {they} more than {OUTLIER:g} times as long as the median of those before{advice}"
         if not self._dropped:
             return
         named = [f"client {c} on version {v}: {reason}" for (c, reason), v in list(self._first.items())[:_NAMED]]

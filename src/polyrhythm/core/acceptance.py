@@ -105,10 +105,13 @@ def _misshapen(layout: Layout, report: Report) -> Fault | None:
         return Fault("dtype", f"the update is {update.dtype}, not the model's layout in {layout.dtype}")
     # A client that did not train has no buffers to offer.
     expected = layout.buffers if report.fresh else ()
-    if [tuple(b.shape) for b in report.buffers] != [slot.shape for slot in expected]:
+    if len(report.buffers) != len(expected):
         return Fault("shape", "the buffers do not have the model's layout")
-    if [b.dtype for b in report.buffers] != [slot.dtype for slot in expected]:
-        return Fault("dtype", "the buffers do not have the dtypes of the model's layout")
+    for buffer, slot in zip(report.buffers, expected, strict=True):
+        if tuple(buffer.shape) != slot.shape:
+            return Fault("shape", f"the buffer {slot.name} does not have the model's layout")
+        if buffer.dtype != slot.dtype:
+            return Fault("dtype", f"the buffer {slot.name} is {buffer.dtype}, not the model's layout in {slot.dtype}")
     return None
 
 
