@@ -167,6 +167,18 @@ def test_names_and_settings_are_refused_together_each_with_its_line(tmp_path: Pa
     assert any('method = "fedavg(cohort=…)"' in fix for fix in fixes)
 
 
+def test_what_the_command_line_says_over_a_file_is_its_own_mistake(tmp_path: Path) -> None:
+    file = written(tmp_path, 'method = ["fedavg", "prox"]\nseed = 3\n[evaluation]\nevery = 0\n')
+    with pytest.raises(UserError) as caught:
+        configure(file, {"method": "fedavg | proxx"}, ["evaluation.groups=3"])
+    found = [mistake.found for mistake in caught.value.mistakes]
+    assert found == [
+        f"{file}, line 4: evaluation.every = 0",
+        "the command line: evaluation.groups = 3",
+        "the command line: method: unknown part 'proxx'",
+    ]
+
+
 def test_parts_that_do_not_go_together_stand_where_the_method_does(tmp_path: Path) -> None:
     file = written(tmp_path, 'seed = 1\nmethod = ["scaffold", "local_adam"]\n')
     with pytest.raises(UserError) as caught:

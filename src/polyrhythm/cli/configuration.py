@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import functools
-import re
-import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, final
 
 from annotated_types import Ge, Gt, Le, Lt, MaxLen, MinLen
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from polyrhythm.cli.expressions import Call, parse_call, parse_value
+from polyrhythm.cli.expressions import Call, parse_call
 from polyrhythm.cli.inside import check_inside
-from polyrhythm.cli.lines import lines_of
+from polyrhythm.cli.layers import layered
 from polyrhythm.cli.mistakes import explained
-from polyrhythm.errors import Mistakes, UserError, unknown
+from polyrhythm.errors import Mistakes, UserError
 
 if TYPE_CHECKING:
     from polyrhythm.cli.things import Things
@@ -184,27 +182,10 @@ def configure(file: Path | None, options: Mapping[str, Any], settings: list[str]
     """
     from polyrhythm.cli.things import things
 
-    values, lines = ({}, {}) if file is None else _read(file)
-    given = {key: value for key, value in options.items() if value is not None}
-    wrong, said = Mistakes(), _Said(file, lines, set(given))
-    for layer in (values, given):
-        if "seed" in layer and "seeds" in layer:
-            wrong.add(_two_seeds(layer))
-    _make_way(values, given)
-    values |= given
-    for setting in settings:
-        with wrong.noted():
-            said.here.add(_put(values, setting))
-    read = dict(values)
-    for key, reader in _READERS.items():
-        if isinstance(read.get(key), str):
-            with wrong.noted(said.where(key)):
-                read[key] = reader(read.pop(key))
-    for key in ("seeds", "method"):
-        if isinstance(read.get(key), list):
-            read[key] = tuple(read[key])
+    wrong = Mistakes()
+    said = layered(file, options, settings, wrong, TAKES)
     try:
-        made: Configuration | None = Configuration.model_validate(_joined(read))
+        made: Configuration | None = Configuration.model_validate(_joined(said.values))
         faulty: frozenset[str] = frozenset()
     except ValidationError as error:
         made, faulty = None, frozenset(str(problem["loc"][0]) for problem in error.errors())
@@ -212,7 +193,7 @@ def configure(file: Path | None, options: Mapping[str, Any], settings: list[str]
     if made is not None and said.in_file("out"):
         with wrong.noted(said.where("out")):
             check_inside("out", made.out)
-    sound = {key: value for key, value in read.items() if key not in faulty}
+    sound = {key: value for key, value in said.values.items() if key not in faulty}
     found = things(_named(sound), wrong, said.what)
     wrong.refuse()
     assert made is not None
@@ -221,151 +202,8 @@ def configure(file: Path | None, options: Mapping[str, Any], settings: list[str]
     return whole
 
 
-@final
-class _Said:
-    """Where each key was said: on the command line, or on which line of the file."""
-
-    def __init__(self, file: Path | None, lines: Mapping[str, int], here: set[str]) -> None:
-        self.file, self.lines, self.here = file, lines, here
-
-    def where(self, path: str) -> str:
-        """Where a key was written; a key inside keys stands where they do, if nowhere else."""
-        for part in _upwards(path):
-            if part in self.here:
-                return "the command line"
-            if part in self.lines:
-                return f"{self.file}, line {self.lines[part]}"
-        return "the command line" if self.file is None else str(self.file)
-
-    def in_file(self, key: str) -> bool:
-        """Whether the value of a key is the file's."""
-        return key in self.lines and key not in self.here
-
-    def what(self, path: str) -> str:
-        """The same, with the key."""
-        return f"{self.where(path)}: {path.partition('.')[0]}"
-
-
-def _upwards(path: str) -> Iterator[str]:
-    """A path, and those that it lies in."""
-    while path:
-        yield path
-        path = path.rpartition(".")[0]
-
-
-def _two_seeds(layer: Mapping[str, Any]) -> UserError:
-    return UserError(
-        f"seed = {layer['seed']!r} and seeds = {layer['seeds']!r}",
-        expected="one of them",
-        why="seeds makes one run for each of its seeds, and nothing would be made of the other one",
-        fix="leave one of them out",
-    )
-
-
-def _make_way(values: dict[str, Any], over: Mapping[str, Any]) -> None:
-    """Whoever says `seed` over a file with `seeds` wants that one, and the other way round."""
-    for one, other in (("seed", "seeds"), ("seeds", "seed")):
-        if one in over:
-            values.pop(other, None)
-
-
-def _read(file: Path) -> tuple[dict[str, Any], Mapping[str, int]]:
-    """What a file says, and on which line each key stands."""
-    try:
-        text = file.read_text(encoding="utf-8")
-        return tomllib.loads(text), lines_of(text)
-    except FileNotFoundError:
-        raise _unreadable(
-            file, "no such file", "check the path; relative paths start at the folder you run in"
-        ) from None
-    except OSError as error:
-        raise _unreadable(file, error.strerror or str(error), "give the path of a file that can be read") from None
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise _unreadable(file, str(error), "correct the file at that place") from None
-
-
-def _unreadable(file: Path, problem: str, fix: str) -> UserError:
-    return UserError(
-        f"{file}: {problem}",
-        expected='an experiment file in TOML, with lines such as method = "fedavg(cohort=10)"',
-        why="the experiment is described there",
-        fix=fix,
-    )
-
-
-def _put(values: dict[str, Any], setting: str) -> str:
-    """Puts a setting over the values; gives its key."""
-    path, equals, text = (part.strip() for part in setting.partition("="))
-    keys = path.split(".")
-    if not equals or not text or not all(keys):
-        raise UserError(
-            f"--set {setting}",
-            expected="key=value, such as evaluation.every=5",
-            why="it says which setting of the experiment gets which value",
-            fix="write the key, an equals sign and the value",
-        )
-    inside = values
-    for key in keys[:-1]:
-        inside = inside.setdefault(key, {})
-        if not isinstance(inside, dict):
-            raise unknown("key", path, TAKES, where="--set")
-    _make_way(values, {path: text})
-    inside[keys[-1]] = text if path in _TEXTS and not text.startswith("[") else parse_value(text)
-    return path
-
-
-# Keys whose value stays text until it is read as what it stands for: `--set method=fedprox(mu=1)`.
-_TEXTS = {
-    *("data", "partition", "model", "method", "task", "fleet", "init"),
-    *("driver", "expert", "engine", "name", "out", "until", "seeds", "local_test"),
-}
-
-
 def _joined(values: Mapping[str, Any]) -> dict[str, Any]:
     """The values with a list of parts as the pipe that it stands for."""
     parts = values.get("method")
     pipe = isinstance(parts, tuple) and parts and all(isinstance(part, str) for part in parts)
     return dict(values) | ({"method": " | ".join(parts)} if pipe and isinstance(parts, tuple) else {})
-
-
-def _until(text: str) -> dict[str, Any]:
-    ends: dict[str, Any] = {}
-    for part in text.split(","):
-        key, equals, value = (piece.strip() for piece in part.partition("="))
-        if not key or not equals or not value or key in ends:
-            raise UserError(
-                f"until {text!r}",
-                expected="accuracy=0.9, time=3600 (virtual seconds) or updates=1000, or several of them with commas",
-                why="it says what ends the run",
-                fix="write each name once, an equals sign and a number",
-            )
-        ends[key] = _number_or_text(value)
-    return ends
-
-
-def _seeds(text: str) -> tuple[int, ...]:
-    seeds: list[int] = []
-    for part in text.split(","):
-        match = re.fullmatch(r"\s*(\d+)(?:-(\d+))?\s*", part)
-        if match is None or (match[2] and int(match[2]) < int(match[1])):
-            raise UserError(
-                f"seeds {text!r}",
-                expected="seeds such as 0-2, or 0,3,5",
-                why="one run is made for each",
-                fix="write a range with a hyphen, the smaller number first, or a list with commas",
-            )
-        seeds += range(int(match[1]), int(match[2] or match[1]) + 1)
-    return tuple(dict.fromkeys(seeds))
-
-
-def _number_or_text(text: str) -> Any:
-    for kind in (int, float):
-        try:
-            return kind(text)
-        except ValueError:
-            continue
-    return text
-
-
-# What may be written as text, on the command line or in a file, and stands for something else.
-_READERS = {"until": _until, "seeds": _seeds, "local_test": _number_or_text}
