@@ -49,6 +49,9 @@ def layered(
     return said
 
 
+_MANY = 1000  # seeds in a range: more is a slip of the finger
+
+
 @final
 class Said:
     """What was said, and where: on the command line, or on which line of the file.
@@ -115,8 +118,10 @@ def _read(file: Path) -> tuple[dict[str, Any], Mapping[str, int]]:
         ) from None
     except OSError as error:
         raise _unreadable(file, error.strerror or str(error), "give the path of a file that can be read") from None
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except ValueError as error:  # no TOML, no UTF-8, or a number with thousands of digits
         raise _unreadable(file, str(error), "correct the file at that place") from None
+    except RecursionError:
+        raise _unreadable(file, "brackets in too many brackets", "write it with fewer of them") from None
 
 
 def _unreadable(file: Path, problem: str, fix: str) -> UserError:
@@ -174,13 +179,14 @@ def _until(text: str) -> dict[str, Any]:
 def _seeds(text: str) -> tuple[int, ...]:
     seeds: list[int] = []
     for part in text.split(","):
-        match = re.fullmatch(r"\s*(\d+)(?:-(\d+))?\s*", part)
-        if match is None or (match[2] and int(match[2]) < int(match[1])):
+        match = re.fullmatch(r"\s*(\d{1,30})(?:-(\d{1,30}))?\s*", part)
+        if match is None or not 0 <= int(match[2] or match[1]) - int(match[1]) < _MANY:
             raise UserError(
                 f"seeds {text!r}",
                 expected="seeds such as 0-2, or 0,3,5",
                 why="one run is made for each",
-                fix="write a range with a hyphen, the smaller number first, or a list with commas",
+                fix="write a range with a hyphen, the smaller number first and no more than a thousand, or a list with "
+                "commas",
             )
         seeds += range(int(match[1]), int(match[2] or match[1]) + 1)
     return tuple(dict.fromkeys(seeds))
