@@ -41,6 +41,7 @@ from polyrhythm.cli.app import app
 from polyrhythm.cli.configuration import Configuration, EvaluationSettings, UntilSettings
 from polyrhythm.data.partitions import Partition
 from polyrhythm.errors import RunFailed, UserError
+from polyrhythm.estimate import Estimate, Seconds, estimate
 from polyrhythm.models.catalogue import MODELS
 from polyrhythm.models.projection import with_projection
 from polyrhythm.optimisers import LocalOptimiser
@@ -569,6 +570,9 @@ def _python() -> Iterator[str]:
     yield entry("pr.Evaluation", Evaluation)
     yield entry("pr.task", task)
     yield entry("pr.run", run)
+    yield entry("polyrhythm.estimate.estimate", estimate)
+    yield entry("Estimate", Estimate)
+    yield entry("Seconds", Seconds)
     yield entry("pr.Recipe", Recipe)
     yield entry("pr.Run", Run, skip=("folder", "row"))
     yield table(("member", "meaning"), list(_members(Run)))

@@ -58,6 +58,10 @@ def write_data(folder: Path) -> None:
     rows = [f"{a:.3f},{b},{c}" for (a, *_), b, c in zip(x, y, np.arange(40) % 5, strict=True)]
     (folder / "table.csv").write_text("\n".join(["a,label,x", *rows]))
     (folder / "empty.csv").write_text("")
+    plays = {role: {"train": [f"{role} spoke " * 20], "test": [f"{role} said " * 20]} for role in ("one", "other")}
+    (folder / "plays.json").write_text(json.dumps(plays))
+    posts = [{"title": f"word{i % 7} there", "tags": [f"t{i % 3}"], "user": i % 4} for i in range(40)]
+    (folder / "posts.jsonl").write_text("\n".join(map(json.dumps, posts)))
 
 
 def attempt(text: str, folder: Path, validator: Draft7Validator) -> Outcome:

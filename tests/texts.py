@@ -35,10 +35,16 @@ _ODD = st.sampled_from(
     [
         *("0", "-1", "-0.5", "1.5", "1e30", "1e-30", "7", "2.0", "true", "none", "x", "[]", "[1]", "'1'", "1e999"),
         *("nan", "prox", "prox(mu=1)", "'", "(", "1 2", "-", "[[1], [2]]", "99999999999999999999"),
+        *("9" * 5000, "[" * 2000, "a(b=" * 2000, "0x10", "1_000", "-nan"),
     ]
 )
 _LISTS = st.lists(_NUMBERS | _WHOLE, min_size=1, max_size=3)
-_FILES = st.sampled_from(["labels.npz", "numbers.npz", "tags.npz", "table.csv", "odd.npz", "empty.csv", "nowhere", "."])
+_FILES = st.sampled_from(
+    [
+        *("labels.npz", "numbers.npz", "tags.npz", "odd.npz", "table.csv", "empty.csv", "plays.json", "posts.jsonl"),
+        *("nowhere", "."),
+    ]
+)
 
 
 def value_for(name: str, hint: Any, care: bool) -> Texts:
@@ -153,8 +159,8 @@ def _values(care: bool) -> dict[str, Texts]:
         "local_test": some("0.9", "1.5", '"x"', "true"),
         "init": some('"nowhere.safetensors"', '"labels.npz"', '"."', '""', "3", '"\\u0000"'),
         "expert": some('"nowhere.safetensors"', '"labels.npz"', "true", '"\\u0000"'),
-        "driver": some('"auto"', '"inline"', '"threads"', '"ray"', "1"),
-        "workers": some("1", "2", "0", "2.5"),
+        "driver": some('"auto"', '"inline"', '"threads"', '"processes"', '"ray"', "1"),
+        "workers": some("1", "2", "0", "2.5", "5000"),
         "engine": some('"jax"', "1979-05-27"),
         "evaluation": some("{evry = 1}", "{every = 0}", "{train_samples = -1}", "1"),
         "name": some('""', "3", json.dumps("x" * 300)),

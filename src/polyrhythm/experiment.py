@@ -252,7 +252,7 @@ class Experiment:
         engine = self.chosen.engine
         return crews.choose(
             self.driver,
-            self.workers,
+            None if self.workers is None else min(self.workers, holders),  # nobody is at work twice
             engine,
             parameters=engine.layout.parameters,
             held=float(self.federation.sizes.sum()) / holders,

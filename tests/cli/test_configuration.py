@@ -170,6 +170,18 @@ def test_names_and_settings_are_refused_together_each_with_its_line(tmp_path: Pa
     assert any('method = "fedavg(cohort=…)"' in fix for fix in fixes)
 
 
+def test_what_the_command_line_says_over_a_file_is_its_own_mistake(tmp_path: Path) -> None:
+    file = written(tmp_path, 'method = ["fedavg", "prox"]\nseed = 3\n[evaluation]\nevery = 0\n')
+    with pytest.raises(UserError) as caught:
+        configure(file, {"method": "fedavg | proxx"}, ["evaluation.groups=3"])
+    found = [mistake.found for mistake in caught.value.mistakes]
+    assert found == [
+        f"{file}, line 4: evaluation.every = 0",
+        "the command line: evaluation.groups = 3",
+        "the command line: method: unknown part 'proxx'",
+    ]
+
+
 def test_parts_that_do_not_go_together_stand_where_the_method_does(tmp_path: Path) -> None:
     file = written(tmp_path, 'seed = 1\nmethod = ["scaffold", "local_adam"]\n')
     with pytest.raises(UserError) as caught:
@@ -184,3 +196,31 @@ def test_names_are_made_once(tmp_path: Path) -> None:
     assert Configuration(method="fedprox").resolved().things.recipe.title == "fedprox"
     with pytest.raises(UserError, match="2 mistakes"):
         Configuration(method="fedprx", model="lenet6").resolved().things  # noqa: B018
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "seed = " + "9" * 5000,
+        "a = " + "[" * 5000 + "]" * 5000,
+        'method = "fedavg(lr=' + "9" * 5000 + ')"',
+        'method = "fedavg(lr=' + "[" * 5000 + '"',
+        'method = "' + "fedavg(lr=" * 5000 + '"',
+        'seeds = "0-99999999999"',
+        'seeds = "0-' + "9" * 5000 + '"',
+        "\ufeffseed = 1",
+        "seed = 1\nseed = 2",
+    ],
+    ids=lambda text: text[:24],
+)
+def test_texts_of_any_size_are_refused_in_words(tmp_path: Path, text: str) -> None:
+    with pytest.raises(UserError):
+        configure(written(tmp_path, text), {}, [])
+
+
+def test_bytes_that_are_no_text_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "x.toml").write_bytes(b'name = "\xff"')
+    with pytest.raises(UserError, match="can't decode byte"):
+        configure(tmp_path / "x.toml", {}, [])
+    with pytest.raises(UserError, match="Is a directory"):
+        configure(tmp_path, {}, [])

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import functools
-import re
-import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, final
 
 from annotated_types import Ge, Gt, Le, Lt, MaxLen, MinLen
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
-from polyrhythm.cli.expressions import Call, parse_call, parse_value
+from polyrhythm.cli.expressions import Call, parse_call
 from polyrhythm.cli.inside import check_inside
-from polyrhythm.cli.lines import lines_of
+from polyrhythm.cli.layers import layered
 from polyrhythm.cli.mistakes import explained
-from polyrhythm.errors import Mistakes, UserError, unknown
+from polyrhythm.errors import Mistakes, UserError
 
 if TYPE_CHECKING:
     from polyrhythm.cli.things import Things
@@ -204,27 +202,10 @@ def configure(file: Path | None, options: Mapping[str, Any], settings: list[str]
     """
     from polyrhythm.cli.things import things
 
-    values, lines = ({}, {}) if file is None else _read(file)
-    given = {key: value for key, value in options.items() if value is not None}
-    wrong, said = Mistakes(), _Said(file, lines, set(given))
-    for layer in (values, given):
-        if "seed" in layer and "seeds" in layer:
-            wrong.add(_two_seeds(layer))
-    _make_way(values, given)
-    values |= given
-    for setting in settings:
-        with wrong.noted():
-            said.here.add(_put(values, setting))
-    read = dict(values)
-    for key, reader in _READERS.items():
-        if isinstance(read.get(key), str):
-            with wrong.noted(said.where(key)):
-                read[key] = reader(read.pop(key))
-    for key in ("seeds", "method"):
-        if isinstance(read.get(key), list):
-            read[key] = tuple(read[key])
+    wrong = Mistakes()
+    said = layered(file, options, settings, wrong, TAKES)
     try:
-        made: Configuration | None = Configuration.model_validate(_joined(read))
+        made: Configuration | None = Configuration.model_validate(_joined(said.values))
         faulty: frozenset[str] = frozenset()
     except ValidationError as error:
         made, faulty = None, frozenset(str(problem["loc"][0]) for problem in error.errors())
@@ -232,9 +213,13 @@ def configure(file: Path | None, options: Mapping[str, Any], settings: list[str]
     if made is not None and said.in_file("out"):
         with wrong.noted(said.where("out")):
             check_inside("out", made.out)
+<<<<<<< HEAD
     sound = {key: value for key, value in read.items() if key not in faulty}
     if "fleet" in sound:
         sound["fleet"] = _joined({"fleet": sound["fleet"]})["fleet"]
+=======
+    sound = {key: value for key, value in said.values.items() if key not in faulty}
+>>>>>>> configuration
     found = things(_named(sound), wrong, said.what)
     wrong.refuse()
     assert made is not None
@@ -243,6 +228,7 @@ def configure(file: Path | None, options: Mapping[str, Any], settings: list[str]
     return whole
 
 
+<<<<<<< HEAD
 @final
 class _Said:
     """Where each key was said: on the command line, or on which line of the file."""
@@ -394,3 +380,10 @@ def _number_or_text(text: str) -> Any:
 
 # What may be written as text, on the command line or in a file, and stands for something else.
 _READERS = {"until": _until, "seeds": _seeds, "local_test": _number_or_text}
+=======
+def _joined(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The values with a list of parts as the pipe that it stands for."""
+    parts = values.get("method")
+    pipe = isinstance(parts, tuple) and parts and all(isinstance(part, str) for part in parts)
+    return dict(values) | ({"method": " | ".join(parts)} if pipe and isinstance(parts, tuple) else {})
+>>>>>>> configuration
