@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, final
 
-import torch
 from immutables import Map
 from torch import Tensor
 
@@ -23,7 +22,7 @@ from polyrhythm.slots.participation import Call
 from polyrhythm.slots.release import Standing
 from polyrhythm.slots.weighing import shares
 from polyrhythm.values import changed, made, persistent
-from polyrhythm.vectors import Buffers, Layout, Slot, combine_buffers, first_non_finite, weighted_sum
+from polyrhythm.vectors import Buffers, Layout, Slot, all_finite, combine_buffers, first_non_finite, weighted_sum
 from polyrhythm.wires import Arrived, Assignment, Event, Facts, Kind, Lost, Report, Roster, State, Timer
 
 _NOT_FINITE = "not a finite number"
@@ -203,7 +202,7 @@ def receive(recipe: Recipe, setup: Setup, layout: Layout, state: ServerState, ev
     state, released = _give_up(recipe, state, event), None
     # Once all that were measured have answered, participation knows what it waited for, and is asked first.
     measured = measuring and not state.measuring
-    if not measured and (_ready(recipe, state, event) or _hopeless(recipe, state, roster)):
+    if not measured and (_ready(recipe, state, event) or (state.refused and _hopeless(recipe, state, roster))):
         state, released = _step(recipe, setup, layout, state, event.time)
         if setup.horizon is not None and state.version >= setup.horizon:
             return made(Turn, state=state, released=released, verdict=verdict)
@@ -413,15 +412,12 @@ def _take(
         return state, made(Verdict, dispatch=report.dispatch, accepted=False, reason="nobody waits for this report")
     if flight.given_up:
         reason = f"too late: {flight.given_up}"
-        return _landed(state, report.dispatch, flight), made(
-            Verdict, dispatch=report.dispatch, accepted=False, reason=reason
-        )
+        state = _landed(state, report.dispatch, flight)
+        return state, made(Verdict, dispatch=report.dispatch, accepted=False, reason=reason)
     reason = "" if report.recipe == recipe.digest else "the report comes from another recipe"
     if not reason and flight.kind == "measure":
-        parts = _measured(recipe, setup, state.parts, report)
-        return _landed(state, report.dispatch, flight, parts=parts), made(
-            Verdict, dispatch=report.dispatch, accepted=True
-        )
+        state = _landed(state, report.dispatch, flight, parts=_measured(recipe, setup, state.parts, report))
+        return state, made(Verdict, dispatch=report.dispatch, accepted=True)
     silent = report.substitute == "silence"
     if not reason and report.substitute and not silent:
         for key, mechanism in recipe.overriding("fill"):
@@ -501,12 +497,12 @@ def _fault(layout: Layout, report: Report) -> str:
     name = first_non_finite(layout, update)
     if name:
         return f"{_NOT_FINITE} in the update of {name}"
-    for slot, buffer in zip(layout.buffers, report.buffers, strict=False):
-        if buffer.is_floating_point() and not bool(torch.isfinite(buffer).all()):
+    for slot, buffer in zip(expected, report.buffers, strict=True):
+        if buffer.is_floating_point() and not all_finite(buffer):
             return f"{_NOT_FINITE} in the buffer {slot.name}"
     for key, extra in report.extras.items():
         for what, value in extra.items():
-            if isinstance(value, Tensor) and value.is_floating_point() and not bool(torch.isfinite(value).all()):
+            if isinstance(value, Tensor) and value.is_floating_point() and not all_finite(value):
                 return f"{_NOT_FINITE} in {key}'s {what}"
     return ""
 
