@@ -426,11 +426,21 @@ def combine_buffers(layout: Layout, many: Sequence[Buffers], shares: Sequence[fl
 
 def first_non_finite(layout: Layout, vector: Tensor) -> str | None:
     """The name of the first parameter with a NaN or an infinity in a vector, or None. One read of the vector."""
-    # A sum over finite float32 may overflow, so a non-finite sum only raises the suspicion.
-    if math.isfinite(vector.sum().item()):
+    if _surely_finite(vector):
         return None
     bad = (~torch.isfinite(vector)).nonzero()
     return layout.name_at(int(bad[0])) if len(bad) else None
+
+
+def all_finite(tensor: Tensor) -> bool:
+    """Whether there is no NaN and no infinity in a tensor of floats."""
+    return _surely_finite(tensor.flatten()) or bool(torch.isfinite(tensor).all())
+
+
+def _surely_finite(vector: Tensor) -> bool:
+    """Whether a vector's square is a finite number; if not, it may have overflowed. The quickest look of torch's."""
+    quick = vector.dtype in (torch.float32, torch.float64)  # half precision has no quick product
+    return math.isfinite((torch.dot(vector, vector) if quick else vector.sum()).item())
 
 
 def bytes_of(value: object, layout: Layout) -> int:

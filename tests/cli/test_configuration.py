@@ -6,7 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from polyrhythm.cli.configuration import TAKES, Configuration, CheckpointSettings, EvaluationSettings, UntilSettings, configure
+from polyrhythm.cli.configuration import (
+    TAKES,
+    CheckpointSettings,
+    Configuration,
+    EvaluationSettings,
+    UntilSettings,
+    configure,
+)
 from polyrhythm.errors import UserError
 
 

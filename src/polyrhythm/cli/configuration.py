@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from polyrhythm.cli.expressions import Call, parse_call
 from polyrhythm.cli.inside import check_inside
-from polyrhythm.cli.layers import layered
+from polyrhythm.cli.layers import layered, number_or_text
 from polyrhythm.cli.mistakes import explained
 from polyrhythm.errors import Mistakes, UserError
 
@@ -62,7 +62,7 @@ class CheckpointSettings(BaseModel):
     @field_validator("every", mode="before")
     @classmethod
     def _read(cls, value: Any) -> Any:
-        return _number_or_text(value) if isinstance(value, str) else value
+        return number_or_text(value) if isinstance(value, str) else value
 
 
 @final
@@ -213,120 +213,15 @@ def configure(file: Path | None, options: Mapping[str, Any], settings: list[str]
     if made is not None and said.in_file("out"):
         with wrong.noted(said.where("out")):
             check_inside("out", made.out)
-<<<<<<< HEAD
-    sound = {key: value for key, value in read.items() if key not in faulty}
+    sound = {key: value for key, value in said.values.items() if key not in faulty}
     if "fleet" in sound:
         sound["fleet"] = _joined({"fleet": sound["fleet"]})["fleet"]
-=======
-    sound = {key: value for key, value in said.values.items() if key not in faulty}
->>>>>>> configuration
     found = things(_named(sound), wrong, said.what)
     wrong.refuse()
     assert made is not None
     whole = made.resolved()
     vars(whole)["things"] = found  # they need not be made a second time
     return whole
-
-
-<<<<<<< HEAD
-@final
-class _Said:
-    """Where each key was said: on the command line, or on which line of the file."""
-
-    def __init__(self, file: Path | None, lines: Mapping[str, int], here: set[str]) -> None:
-        self.file, self.lines, self.here = file, lines, here
-
-    def where(self, path: str) -> str:
-        """Where a key was written; a key inside keys stands where they do, if nowhere else."""
-        for part in _upwards(path):
-            if part in self.here:
-                return "the command line"
-            if part in self.lines:
-                return f"{self.file}, line {self.lines[part]}"
-        return "the command line" if self.file is None else str(self.file)
-
-    def in_file(self, key: str) -> bool:
-        """Whether the value of a key is the file's."""
-        return key in self.lines and key not in self.here
-
-    def what(self, path: str) -> str:
-        """The same, with the key."""
-        return f"{self.where(path)}: {path.partition('.')[0]}"
-
-
-def _upwards(path: str) -> Iterator[str]:
-    """A path, and those that it lies in."""
-    while path:
-        yield path
-        path = path.rpartition(".")[0]
-
-
-def _two_seeds(layer: Mapping[str, Any]) -> UserError:
-    return UserError(
-        f"seed = {layer['seed']!r} and seeds = {layer['seeds']!r}",
-        expected="one of them",
-        why="seeds makes one run for each of its seeds, and nothing would be made of the other one",
-        fix="leave one of them out",
-    )
-
-
-def _make_way(values: dict[str, Any], over: Mapping[str, Any]) -> None:
-    """Whoever says `seed` over a file with `seeds` wants that one, and the other way round."""
-    for one, other in (("seed", "seeds"), ("seeds", "seed")):
-        if one in over:
-            values.pop(other, None)
-
-
-def _read(file: Path) -> tuple[dict[str, Any], Mapping[str, int]]:
-    """What a file says, and on which line each key stands."""
-    try:
-        text = file.read_text(encoding="utf-8")
-        return tomllib.loads(text), lines_of(text)
-    except FileNotFoundError:
-        raise _unreadable(
-            file, "no such file", "check the path; relative paths start at the folder you run in"
-        ) from None
-    except OSError as error:
-        raise _unreadable(file, error.strerror or str(error), "give the path of a file that can be read") from None
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise _unreadable(file, str(error), "correct the file at that place") from None
-
-
-def _unreadable(file: Path, problem: str, fix: str) -> UserError:
-    return UserError(
-        f"{file}: {problem}",
-        expected='an experiment file in TOML, with lines such as method = "fedavg(cohort=10)"',
-        why="the experiment is described there",
-        fix=fix,
-    )
-
-
-def _put(values: dict[str, Any], setting: str) -> str:
-    """Puts a setting over the values; gives its key."""
-    path, equals, text = (part.strip() for part in setting.partition("="))
-    keys = path.split(".")
-    if not equals or not text or not all(keys):
-        raise UserError(
-            f"--set {setting}",
-            expected="key=value, such as evaluation.every=5",
-            why="it says which setting of the experiment gets which value",
-            fix="write the key, an equals sign and the value",
-        )
-    inside = values
-    for key in keys[:-1]:
-        inside = inside.setdefault(key, {})
-        if not isinstance(inside, dict):
-            raise unknown("key", path, TAKES, where="--set")
-    _make_way(values, {path: text})
-    inside[keys[-1]] = text if path in _TEXTS and not text.startswith("[") else parse_value(text)
-    return path
-
-
-# Keys whose value stays text until it is read as what it stands for: `--set method=fedprox(mu=1)`.
-_TEXTS = {
-    *("data", "partition", "model", "method", "task", "fleet", "faults", "init"),
-    *("checkpoint.every", "driver", "expert", "engine", "name", "out", "until", "seeds", "local_test"),
-}
 
 
 def _joined(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -337,53 +232,3 @@ def _joined(values: Mapping[str, Any]) -> dict[str, Any]:
         if isinstance(parts, (list, tuple)) and parts and all(isinstance(part, str) for part in parts):
             joined[key] = " | ".join(parts)
     return joined
-
-
-def _until(text: str) -> dict[str, Any]:
-    ends: dict[str, Any] = {}
-    for part in text.split(","):
-        key, equals, value = (piece.strip() for piece in part.partition("="))
-        if not key or not equals or not value or key in ends:
-            raise UserError(
-                f"until {text!r}",
-                expected="accuracy=0.9, time=3600 (virtual seconds) or updates=1000, or several of them with commas",
-                why="it says what ends the run",
-                fix="write each name once, an equals sign and a number",
-            )
-        ends[key] = _number_or_text(value)
-    return ends
-
-
-def _seeds(text: str) -> tuple[int, ...]:
-    seeds: list[int] = []
-    for part in text.split(","):
-        match = re.fullmatch(r"\s*(\d+)(?:-(\d+))?\s*", part)
-        if match is None or (match[2] and int(match[2]) < int(match[1])):
-            raise UserError(
-                f"seeds {text!r}",
-                expected="seeds such as 0-2, or 0,3,5",
-                why="one run is made for each",
-                fix="write a range with a hyphen, the smaller number first, or a list with commas",
-            )
-        seeds += range(int(match[1]), int(match[2] or match[1]) + 1)
-    return tuple(dict.fromkeys(seeds))
-
-
-def _number_or_text(text: str) -> Any:
-    for kind in (int, float):
-        try:
-            return kind(text)
-        except ValueError:
-            continue
-    return text
-
-
-# What may be written as text, on the command line or in a file, and stands for something else.
-_READERS = {"until": _until, "seeds": _seeds, "local_test": _number_or_text}
-=======
-def _joined(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The values with a list of parts as the pipe that it stands for."""
-    parts = values.get("method")
-    pipe = isinstance(parts, tuple) and parts and all(isinstance(part, str) for part in parts)
-    return dict(values) | ({"method": " | ".join(parts)} if pipe and isinstance(parts, tuple) else {})
->>>>>>> configuration

@@ -156,8 +156,8 @@ def _put(values: dict[str, Any], setting: str, known: Iterable[str]) -> str:
 
 # Keys whose value stays text until it is read as what it stands for: `--set method=fedprox(mu=1)`.
 _TEXTS = {
-    *("data", "partition", "model", "method", "task", "fleet", "init"),
-    *("driver", "expert", "engine", "name", "out", "until", "seeds", "local_test"),
+    *("data", "partition", "model", "method", "task", "fleet", "faults", "init"),
+    *("checkpoint.every", "driver", "expert", "engine", "name", "out", "until", "seeds", "local_test"),
 }
 
 
@@ -172,7 +172,7 @@ def _until(text: str) -> dict[str, Any]:
                 why="it says what ends the run",
                 fix="write each name once, an equals sign and a number",
             )
-        ends[key] = _number_or_text(value)
+        ends[key] = number_or_text(value)
     return ends
 
 
@@ -192,7 +192,8 @@ def _seeds(text: str) -> tuple[int, ...]:
     return tuple(dict.fromkeys(seeds))
 
 
-def _number_or_text(text: str) -> Any:
+def number_or_text(text: str) -> Any:
+    """A text as the number that it is, else as it is."""
     for kind in (int, float):
         try:
             return kind(text)
@@ -202,4 +203,4 @@ def _number_or_text(text: str) -> Any:
 
 
 # What may be written as text, on the command line or in a file, and stands for something else.
-_READERS = {"until": _until, "seeds": _seeds, "local_test": _number_or_text}
+_READERS = {"until": _until, "seeds": _seeds, "local_test": number_or_text}

@@ -22,7 +22,7 @@ from torch import Tensor
 
 from polyrhythm.recipe import Recipe
 from polyrhythm.slots.mechanism import Setup
-from polyrhythm.vectors import Layout, first_non_finite
+from polyrhythm.vectors import Layout, all_finite, first_non_finite
 from polyrhythm.wires import Fault, Kind, Report, State
 
 NOT_FINITE = "not a finite number"
@@ -140,7 +140,7 @@ def _not_finite(layout: Layout, report: Report) -> Fault | None:
 
 
 def _finite(tensor: Tensor) -> bool:
-    return not tensor.is_floating_point() or bool(torch.isfinite(tensor).all())
+    return not tensor.is_floating_point() or all_finite(tensor)
 
 
 def _tensors(value: Any) -> Iterator[Tensor]:

@@ -206,7 +206,7 @@ def receive(recipe: Recipe, setup: Setup, layout: Layout, state: ServerState, ev
     state, released = _give_up(recipe, state, event), None
     # Once all that were measured have answered, participation knows what it waited for, and is asked first.
     measured = measuring and not state.measuring
-    if not measured and (_ready(recipe, state, event) or _hopeless(recipe, state, roster)):
+    if not measured and (_ready(recipe, state, event) or (state.refused and _hopeless(recipe, state, roster))):
         state, released = _step(recipe, setup, layout, state, event.time)
         if setup.horizon is not None and state.version >= setup.horizon:
             return made(Turn, state=state, released=released, verdict=verdict)

@@ -138,14 +138,14 @@ def _drawn(
     moved: dict[int, int] = {}
     drawn: list[int] = []
     total = len(eligible)
-    for i in range(total):
-        if len(drawn) == count:
-            break
+    for i in range(total if count > 0 else 0):
         j = int(generator.integers(i, total))
         client = int(eligible[moved.get(j, j)])
         moved[j] = moved.get(i, i)
         if client not in exclude and (there is None or there(client)):
             drawn.append(client)
+            if len(drawn) == count:
+                break
     return tuple(drawn)
 
 
