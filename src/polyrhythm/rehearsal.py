@@ -18,8 +18,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from polyrhythm import billing
 from polyrhythm.core.interfaces import ClientData, Computed, Done, Engine, Job, Opening
 from polyrhythm.data.holding import Holding
+from polyrhythm.drivers.agenda import Underway
 from polyrhythm.drivers.inline import InlineDriver, Moment
 from polyrhythm.drivers.meter import Meter
 from polyrhythm.errors import RunFailed
@@ -91,6 +93,16 @@ class Rehearsal:
         self.versions = moment.turn.state.version
         self.virtual_seconds = moment.time
 
+    def left(self, visit: Underway) -> None:
+        """Adds what a visit has done that is under way when the run ends."""
+        if visit.started < self.virtual_seconds:
+            part = billing.part(visit, self.virtual_seconds)
+            self.steps += part.steps
+            self.samples += part.samples
+            self.flops += part.spent.flops
+            self.bytes_up += part.spent.bytes_up
+            self.bytes_down += part.spent.bytes_down
+
 
 def rehearse(experiment: Experiment, cost: Cost, *, within: float = math.inf) -> Rehearsal:
     """Rehearses a run, to its end or until the time is over.
@@ -123,6 +135,8 @@ def rehearse(experiment: Experiment, cost: Cost, *, within: float = math.inf) ->
             found.under_way = max(found.under_way, out)
             if (moment.turn.released is not None and found.versions) and _ended(experiment, moment, found):
                 found.whole, found.planned = True, found.versions
+                for visit in driver.under_way():
+                    found.left(visit)
                 break
             if time.perf_counter() - started > within and found.versions:
                 break
