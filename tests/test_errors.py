@@ -86,3 +86,7 @@ def test_mistakes_are_collected_with_their_places() -> None:
     with pytest.raises(UserError) as caught:
         wrong.refuse()
     assert [m.found for m in caught.value.mistakes] == ["line 3: a", "line 3: b", "c"]
+
+
+def test_a_name_that_is_no_text_is_unknown_too() -> None:
+    assert unknown("driver", 3, ["inline"]).found == "unknown driver 3"

@@ -110,10 +110,12 @@ _OTHER_EXPERIMENT = "a name that is silently ignored would run another experimen
 _MOST_NAMES = 60
 
 
-def unknown(kind: str, name: str, known: Iterable[str], *, where: str = "", why: str = _OTHER_EXPERIMENT) -> UserError:
+def unknown(
+    kind: str, name: object, known: Iterable[str], *, where: str = "", why: str = _OTHER_EXPERIMENT
+) -> UserError:
     """The error for a name nobody knows, with the nearest names that exist."""
     names = sorted(known)
-    near = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
+    near = difflib.get_close_matches(str(name), names, n=3, cutoff=0.5)
     fix = "use one of the names listed above." if names else f"leave {name!r} out"
     more = f" and {len(names) - _MOST_NAMES:,} more" if len(names) > _MOST_NAMES else ""
     return UserError(
