@@ -26,6 +26,7 @@ from torch import Tensor, nn
 from polyrhythm.errors import UserError
 
 ALIGNMENT = 64  # bytes
+CPU = torch.device("cpu")
 
 Buffers = tuple[Tensor, ...]
 
@@ -99,20 +100,23 @@ class FlatModel:
 
     Args:
         module: any module with at least one trainable floating-point parameter. It is copied, never changed.
+        device: where the copy and its vectors lie.
 
     Raises:
         UserError: nothing to train, lazy or complex parameters, parameters that overlap in memory without being the
             same, or a module that cannot be copied.
     """
 
-    def __init__(self, module: nn.Module) -> None:
+    def __init__(self, module: nn.Module, device: torch.device = CPU) -> None:
         _check(module)  # before the copy, which takes apart what shares memory
         self.module = _copy(module)
+        if device != CPU:
+            self.module.to(device)
         named = _trainable(self.module)
         self._parameters = [p for _, p in named]
         self.layout = _layout(self.module, named)
-        self.weights = self.layout.zeros()  # [P]
-        self.gradient = self.layout.zeros()  # [P]
+        self.weights = self.layout.zeros().to(device)  # [P]
+        self.gradient = self.layout.zeros().to(device)  # [P]
         self._gradient_views = [s.of(self.gradient) for s in self.layout.segments]
         self._weight_views = [s.of(self.weights) for s in self.layout.segments]
         self._foreign: list[tuple[nn.Parameter, Tensor]] = []
@@ -130,10 +134,10 @@ class FlatModel:
         # What does not travel must not leak from one client's visit into the next.
         self._resident = [(p, p.tensor.detach().clone()) for p in places if not p.travels]
 
-    def twin(self) -> FlatModel:
-        """Another private copy, with the first values of the buffers that do not travel."""
-        other = FlatModel(self.module)
-        firsts = [first.clone() for _, first in self._resident]
+    def twin(self, device: torch.device = CPU) -> FlatModel:
+        """Another private copy, with the first values of the buffers that do not travel; perhaps elsewhere."""
+        other = FlatModel(self.module, device)
+        firsts = [first.clone().to(device) for _, first in self._resident]
         other._resident = [(place, first) for (place, _), first in zip(other._resident, firsts, strict=True)]
         return other
 

@@ -10,7 +10,7 @@ that was accepted, and the client goes on from the state of that visit.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import final
 
@@ -33,6 +33,10 @@ from polyrhythm.vectors import Segment, Spans
 from polyrhythm.wires import Assignment, Report, State
 
 
+Result = tuple[ClientState, Report]
+Visiting = Generator[Job, Done | None, Result]
+
+
 def work(
     recipe: Recipe,
     setup: Setup,
@@ -41,7 +45,7 @@ def work(
     data: ClientData,
     engine: Engine,
     pace: Forecast | None = None,
-) -> tuple[ClientState, Report]:
+) -> Result:
     """Carries out one assignment.
 
     Args:
@@ -59,6 +63,33 @@ def work(
     Raises:
         UserError: the assignment was made for another recipe.
     """
+    visit = visiting(recipe, setup, state, assignment, data, engine, pace)
+    done: Done | None = None
+    while True:
+        try:
+            job = visit.send(done)
+        except StopIteration as end:
+            result: Result = end.value
+            return result
+        assert isinstance(engine, TakesJobs)
+        done = engine.local_round(job)
+
+
+def visiting(
+    recipe: Recipe,
+    setup: Setup,
+    state: ClientState,
+    assignment: Assignment,
+    data: ClientData,
+    engine: Engine,
+    pace: Forecast | None = None,
+) -> Visiting:
+    """An assignment that lets somebody else take its steps: the same as `work`, which see, but with a pause.
+
+    Where nothing is decided between two steps and the engine takes jobs, it stops and asks for all of them, and goes on
+    when it is told what came of them; told None, it takes them itself. So several visits can wait for one engine, which
+    takes the steps of all at once.
+    """
     if assignment.recipe != recipe.digest:
         raise UserError(
             f"client {assignment.client} has recipe {recipe.digest[:12]}, its work is for {assignment.recipe[:12]}",
@@ -68,7 +99,7 @@ def work(
         )
     if assignment.kind == "measure":
         return state, _measure(recipe, setup, assignment, data, engine)
-    return _Training(recipe, setup, state, assignment, data, engine, pace).run()
+    return (yield from _Training(recipe, setup, state, assignment, data, engine, pace).run())
 
 
 def expected_samples(
@@ -117,6 +148,7 @@ class _Path:
     cursor: tuple[int, int]
     rates: list[float] = field(default_factory=list)
     samples: int = 0
+    forward_samples: int = 0
     gradient_samples: int = 0
     measures: Mapping[str, float] = field(default_factory=dict)
     _unused: set[tuple[int, int]] = field(default_factory=set)
@@ -250,7 +282,8 @@ class _Training:
         key = self.recipe.key_of(self.recipe.work)
         return self.recipe.work.plan(self.setup, self.visit, self.parts[key], self._brief(key))
 
-    def run(self) -> tuple[ClientState, Report]:
+    def run(self) -> Visiting:
+        """The visit; it waits where `visiting` says."""
         plan = self.plan()
         received = Model(weights=self.assignment.weights, buffers=self.assignment.buffers)
         if plan.instead is not None:
@@ -270,7 +303,7 @@ class _Training:
             )
         )
         moments = carry(self.state.optimiser, self.engine.weights, self.recipe.optimiser)
-        path = self._train(plan, received, start, push, terms, moments)
+        path = yield from self._train(plan, received, start, push, terms, moments)
         pull = push.pull if push is not None else 0.0
         update = self.engine.weights - start.weights
         key = self.recipe.key_of(self.recipe.compression)
@@ -307,7 +340,7 @@ class _Training:
             buffers=buffers,
             steps=outcome.steps,
             samples=path.samples,
-            forward_samples=self.engine.forward_samples,
+            forward_samples=path.forward_samples,
             gradient_samples=path.gradient_samples,
             rate=outcome.rate,
             travel=outcome.travel,
@@ -376,7 +409,7 @@ class _Training:
         push: Push | None,
         terms: list[Correction],
         moments: dict[str, Tensor | int],
-    ) -> _Path:
+    ) -> Generator[Job, Done | None, _Path]:
         """Takes the steps of the plan, in the engine's weights and in `moments`."""
         optimiser, engine = self.recipe.optimiser, self.engine
         weights, gradient = engine.weights, engine.gradient
@@ -394,7 +427,8 @@ class _Training:
             # Nothing is decided between two steps, so the engine may take them all at once.
             known = list(batches)
             job = self._job(plan, known, start, push, moments)
-            if (done := engine.local_round(job)) is not None:
+            path.forward_samples = engine.forward_samples  # by the time of the answer others may have used the engine
+            if (done := (yield job)) is not None:
                 watch.whole(done)
                 path.whole(job, done, known[-1][1] if known else path.cursor)
                 path.measures = self._measures(watch, path)
@@ -427,6 +461,7 @@ class _Training:
                 path.add(rate, computed, len(positions), after)
                 if len(path.rates) % self.visit.epoch_steps == 0 and watch.says_stop():
                     break
+        path.forward_samples = engine.forward_samples
         path.measures = self._measures(watch, path)
         return path
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Protocol, final, runtime_checkable
 
@@ -229,4 +229,16 @@ class TakesJobs(Protocol):
         """Takes the steps, in the engine's weights and in the job's moments; None if it cannot, and nothing is changed.
 
         The steps are those of the client core, in its order; the numbers are equal to rounding.
+        """
+
+
+@runtime_checkable
+class TakesCohorts(TakesJobs, Protocol):
+    """An engine that can take the steps of several visits at once."""
+
+    def local_rounds(self, jobs: Sequence[Job]) -> Iterator[Done | None]:
+        """Takes the steps of all jobs, and gives one answer after the other, in their order.
+
+        Each is as that of `local_round`; while it is the last one given, the engine's weights are where its job ended.
+        Of the visit that was opened last, nothing is left.
         """

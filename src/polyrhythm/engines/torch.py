@@ -18,7 +18,7 @@ from polyrhythm.models.representation import locate
 from polyrhythm.slots.correction import Correction, Which
 from polyrhythm.slots.mechanism import Model
 from polyrhythm.tasks import Tally, Task
-from polyrhythm.vectors import Buffers, FlatModel, Layout
+from polyrhythm.vectors import CPU, Buffers, FlatModel, Layout
 
 EVALUATION_BATCH = 1000
 
@@ -30,13 +30,14 @@ class TorchEngine:
     Args:
         module: the model; copied, never changed.
         task: its loss and metrics.
+        frozen_on: where models compute that are not in training: evaluation, scores, frozen features.
     """
 
-    def __init__(self, module: nn.Module, task: Task) -> None:
+    def __init__(self, module: nn.Module, task: Task, frozen_on: torch.device = CPU) -> None:
         self._flat = FlatModel(module)
-        self._task = task
+        self._task, self._frozen_on = task, frozen_on
         # Made now, since a module that is in training may hold what cannot be copied.
-        self._frozen: dict[Which, FlatModel] = {"received": self._flat.twin()}
+        self._frozen: dict[Which, FlatModel] = {"received": self._flat.twin(frozen_on)}
         self._frozen["received"].module.eval()
         self._models: dict[Which, Model] = {}
         self._loaded: set[Which] = set()
@@ -44,9 +45,9 @@ class TorchEngine:
         self._frozen_features: dict[tuple[Which, str], Tensor] = {}
         self.forward_samples = 0
 
-    def __reduce__(self) -> tuple[type[TorchEngine], tuple[nn.Module, Task]]:
+    def __reduce__(self) -> tuple[type[TorchEngine], tuple[nn.Module, Task, torch.device]]:
         # The module as it was given, as far as a visit does not load it anyway, and with parameters of their own.
-        return TorchEngine, (copy.deepcopy(self._flat.twin().fresh().module), self._task)
+        return TorchEngine, (copy.deepcopy(self._flat.twin().fresh().module), self._task, self._frozen_on)
 
     @property
     def layout(self) -> Layout:
@@ -88,7 +89,7 @@ class TorchEngine:
         flat = self._frozen_model("received")
         self._loaded.discard("received")
         flat.load(model.weights, model.buffers)
-        return flat.state()
+        return {name: value.cpu() for name, value in flat.state().items()}
 
     def open(self, visit: Opening) -> None:
         self._visit = visit
@@ -161,7 +162,7 @@ class TorchEngine:
         total = Tally()
         with torch.no_grad():
             for i in range(0, len(where), EVALUATION_BATCH):
-                inputs, targets = data.batch(where[i : i + EVALUATION_BATCH], None)
+                inputs, targets = self._moved(data.batch(where[i : i + EVALUATION_BATCH], None))
                 total = total + self._task.tally(flat.module(inputs), targets)
         return total
 
@@ -179,12 +180,12 @@ class TorchEngine:
         if visit is None or not visit.reuse:
             self.forward_samples += len(inputs)
             with torch.no_grad():
-                return locate(self.frozen(which), layer)(inputs)[1]
+                return locate(self.frozen(which), layer)(inputs.to(self._frozen_on))[1].to(CPU)
         key = (which, layer)
         if key not in self._frozen_features:
             tap = locate(self.frozen(which), layer)
             with torch.no_grad():
-                pieces = [tap(batch)[1] for batch, _ in _batches(visit.data)]
+                pieces = [tap(batch)[1].to(CPU) for batch, _ in self.batches(visit.data)]
             self._frozen_features[key] = torch.cat(pieces)
             self.forward_samples += len(visit.data)
         return self._frozen_features[key].index_select(0, torch.from_numpy(np.ascontiguousarray(positions)))
@@ -205,7 +206,7 @@ class TorchEngine:
         self._loaded.discard("received")
         flat.load(model.weights, model.buffers)
         total = 0.0
-        for inputs, held in _batches(data, chunk or len(data)):
+        for inputs, held in self.batches(data, chunk or len(data)):
             targets = held if labels is None else self._drawn(flat, inputs, labels)
             total += fisher_sum(flat, self._task, inputs, targets)
         return total / len(data)
@@ -214,7 +215,16 @@ class TorchEngine:
         """A target for each sample, drawn from what a loaded model predicts."""
         self.forward_samples += len(inputs)
         with torch.no_grad():
-            return self._task.draw(flat.module(inputs), labels)
+            return self._task.draw(flat.module(inputs).to(CPU), labels).to(self._frozen_on)
+
+    def batches(self, data: ClientData, size: int = EVALUATION_BATCH) -> Iterator[tuple[Tensor, Tensor]]:
+        """All of a client's samples in order, without augmentation, where frozen models compute."""
+        for i in range(0, len(data), size):
+            yield self._moved(data.batch(np.arange(i, min(i + size, len(data))), None))
+
+    def _moved(self, batch: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+        inputs, targets = batch
+        return inputs.to(self._frozen_on), targets.to(self._frozen_on)
 
     @property
     def module(self) -> nn.Module:
@@ -223,7 +233,7 @@ class TorchEngine:
 
     def _frozen_model(self, which: Which) -> FlatModel:
         if which not in self._frozen:
-            self._frozen[which] = self._frozen["received"].twin()
+            self._frozen[which] = self._frozen["received"].twin(self._frozen_on)
             self._frozen[which].module.eval()
         return self._frozen[which]
 
@@ -235,12 +245,6 @@ def _same_in_both_modes(module: nn.Module) -> bool:
         return False
     by_mode = (nn.modules.dropout._DropoutNd, nn.modules.batchnorm._NormBase, nn.RNNBase, nn.MultiheadAttention)
     return not isinstance(module, by_mode) or (isinstance(module, nn.RNNBase) and not module.dropout)
-
-
-def _batches(data: ClientData, size: int = EVALUATION_BATCH) -> Iterator[tuple[Tensor, Tensor]]:
-    """All of a client's samples in order, without augmentation."""
-    for i in range(0, len(data), size):
-        yield data.batch(np.arange(i, min(i + size, len(data))), None)
 
 
 @final
@@ -297,7 +301,7 @@ class _Lens:
 
     def _targets(self) -> Tensor:
         if self._known is None:
-            self._known = torch.cat([targets for _, targets in _batches(self._data)])
+            self._known = torch.cat([targets.to(CPU) for _, targets in self._engine.batches(self._data)])
         return self._known
 
     def _under(self, which: Which) -> Tensor:
@@ -305,9 +309,9 @@ class _Lens:
             module = self._engine.frozen(which)
             outputs, targets = [], []
             with torch.no_grad():
-                for inputs, expected in _batches(self._data):
-                    outputs.append(module(inputs))
-                    targets.append(expected)
+                for inputs, expected in self._engine.batches(self._data):
+                    outputs.append(module(inputs).to(CPU))
+                    targets.append(expected.to(CPU))
             self._outputs[which], self._known = torch.cat(outputs), torch.cat(targets)
             self._engine.forward_samples += len(self._data)
         return self._outputs[which]

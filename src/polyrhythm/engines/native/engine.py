@@ -117,7 +117,7 @@ class NativeEngine:
         self._idle = tuple((s.offset, s.size) for s in self.program.idle)
 
     def __reduce__(self) -> tuple[type[NativeEngine], tuple[object, ...]]:
-        _, (module, _) = self._torch.__reduce__()
+        _, (module, *_) = self._torch.__reduce__()
         return NativeEngine, (module, *self._made_of)
 
     def twin(self) -> NativeEngine:
