@@ -9,7 +9,9 @@ that was accepted, and the client goes on from the state of that visit.
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import itertools
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import final
@@ -18,7 +20,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from polyrhythm.core.interfaces import ClientData, Computed, Descends, Done, Engine, Job, Opening, TakesJobs
+from polyrhythm.core.interfaces import ClientData, Computed, Descends, Done, Engine, Job, NamesDraws, Opening, TakesJobs
 from polyrhythm.core.memory import ClientState
 from polyrhythm.core.pace import Ahead, Forecast, fitting
 from polyrhythm.errors import UserError
@@ -223,10 +225,18 @@ class _Watch:
             self._reached |= self._stop.reached(similarities)
             self._similarity += similarities.double().mean()
 
-    def whole(self, done: Done) -> None:
+    def whole(self, job: Job, done: Done) -> None:
         """Notes what was measured in all the steps of a job."""
         if self._squares is not None:
             self._squares += done.gradient_squares
+        if self._stop is not None and done.pair is not None:
+            similarities = self._stop.similarity(*done.pair)
+            sizes = np.diff(job.ends, prepend=0)
+            for size in np.unique(sizes):  # all batches of a size at once
+                places = np.flatnonzero(np.repeat(sizes == size, sizes))
+                batches = similarities.index_select(0, torch.from_numpy(places)).view(-1, int(size))
+                self._reached |= self._stop.reached(batches).any()
+                self._similarity += batches.double().mean(dim=-1).sum()
 
     def says_stop(self) -> bool:
         return self._stop is not None and bool(self._reached)
@@ -300,6 +310,7 @@ class _Training:
                 received=received,
                 previous=self.state.previous,
                 reuse=not self.data.augmented and plan.steps >= self.visit.epoch_steps,
+                seed=torch_seed(self.visit.seed, "network", self.visit.client, self.visit.visit),
             )
         )
         moments = carry(self.state.optimiser, self.engine.weights, self.recipe.optimiser)
@@ -423,18 +434,26 @@ class _Training:
             path.gradient_samples = len(watch.traces) * self.visit.held
         straight = self._straight(push, terms, watch)
         batches = self._batches(plan)
-        if isinstance(engine, TakesJobs) and plan.stop is None and not terms and not self.data.augmented:
-            # Nothing is decided between two steps, so the engine may take them all at once.
-            known = list(batches)
-            job = self._job(plan, known, start, push, moments)
-            path.forward_samples = engine.forward_samples  # by the time of the answer others may have used the engine
-            if (done := (yield job)) is not None:
-                watch.whole(done)
-                path.whole(job, done, known[-1][1] if known else path.cursor)
+        if isinstance(engine, TakesJobs) and not self.data.augmented:
+            # Nothing is decided between two steps, or those of an epoch, so the engine may take them all at once.
+            most = self.visit.epoch_steps if plan.stop is not None else plan.steps
+            known: list[tuple[np.ndarray, tuple[int, int]]] = []
+            while not watch.says_stop() and (known := list(itertools.islice(batches, most))):
+                job = self._job(plan, known, len(path.rates), start, push, terms, moments)
+                seen = engine.forward_samples  # by the time of the answer others may have used the engine
+                if (done := (yield job)) is None:
+                    break
+                path.forward_samples = seen + done.forward_samples
+                watch.whole(job, done)
+                path.whole(job, done, known[-1][1])
+            else:
+                if not path.rates:
+                    path.forward_samples = engine.forward_samples
                 path.measures = self._measures(watch, path)
                 return path
-            batches = iter(known)
-        with seeded_torch(self.visit.seed, "network", *names):
+            batches = itertools.chain(known, batches)
+        named = isinstance(engine, NamesDraws)
+        with contextlib.nullcontext() if named else seeded_torch(self.visit.seed, "network", *names):
             for positions, after in batches:
                 inputs, targets = self.data.batch(positions, augment)
                 rate = self._rate(len(path.rates), plan.steps)
@@ -482,23 +501,28 @@ class _Training:
         self,
         plan: Plan,
         batches: Sequence[tuple[np.ndarray, tuple[int, int]]],
+        first: int,
         start: Model,
         push: Push | None,
-        moments: Mapping[str, Tensor | int],
+        terms: Sequence[Correction],
+        moments: dict[str, Tensor | int],
     ) -> Job:
-        """The steps of a visit as one value."""
+        """Some steps of a visit as one value."""
         sizes = [len(positions) for positions, _ in batches]
         return Job(
             data=self.data,
-            positions=np.concatenate([np.zeros(0, dtype=np.int64), *(positions for positions, _ in batches)]),
+            positions=np.concatenate([positions for positions, _ in batches]),
             ends=np.cumsum(sizes, dtype=np.int64),
-            rates=[self._rate(step, plan.steps) for step in range(len(batches))],
+            rates=[self._rate(first + i, plan.steps) for i in range(len(batches))],
             optimiser=self.recipe.optimiser,
             push=push,
             start=start.weights,
             moments=moments,
             seed=torch_seed(self.visit.seed, "network", self.visit.client, self.visit.visit),
             gradient_squares="gradient_square" in self.recipe.needs(),
+            first=first,
+            terms=terms,
+            watch=plan.stop.layer if plan.stop is not None else None,
         )
 
     def _traces(self, received: Model) -> dict[str, float]:

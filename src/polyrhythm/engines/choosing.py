@@ -8,12 +8,10 @@ from typing import Literal, final
 import torch
 from torch import nn
 
-from polyrhythm.data.holding import Holding
 from polyrhythm.data.samples import Samples
 from polyrhythm.engines.native.engine import LARGEST, NativeEngine, extension
 from polyrhythm.engines.native.program import Unsupported
 from polyrhythm.engines.torch import TorchEngine
-from polyrhythm.optimisers import LocalSgd
 from polyrhythm.recipe import Recipe
 from polyrhythm.slots.stopping import StopOnDrift
 from polyrhythm.tasks import Task
@@ -55,29 +53,31 @@ def choose(asked: Asked, module: nn.Module, task: Task, samples: Samples, larges
     """
     if asked != "torch":
         try:
-            _check(samples, recipe, batch := min(recipe.batch or largest, largest))
+            _check(samples, batch := min(recipe.batch or largest, largest))
             if asked == "auto" and batch < WORTHWHILE:
                 raise Unsupported(f"batches of {batch} leave most of its lanes idle")
             native = NativeEngine(module, task, samples.shape)
+            _finds(native, recipe)
             return Chosen(engine=native, name=f"native ({extension().kernels()[0]})")
         except Unsupported as reason:
             return Chosen(engine=TorchEngine(module, task), name="torch", why_not=str(reason))
     return Chosen(engine=TorchEngine(module, task), name="torch")
 
 
-def _check(samples: Samples, recipe: Recipe, batch: int) -> None:
-    """Refuses what does not depend on the model."""
+def _check(samples: Samples, batch: int) -> None:
+    """Refuses what depends neither on the model nor on the method."""
     if extension() is None:
         raise Unsupported("it was not compiled when polyrhythm was installed, for which it needs a C++ compiler")
-    if type(recipe.optimiser) is not LocalSgd:
-        raise Unsupported(f"{recipe.optimiser.label()} is not written for it")
-    for correction in recipe.corrections:
-        if correction.layers is not None:
-            raise Unsupported(f"{correction.label()} adds a term to the loss of each batch")
-    if any(isinstance(part, StopOnDrift) for part in recipe.parts()):
-        raise Unsupported("stop_on_drift looks at each batch")
-    arrays = Holding(samples).arrays()
-    if arrays is None or arrays[0].dtype != torch.float32 or not arrays[0].is_contiguous():
-        raise Unsupported("samples are augmented, transformed or made when they are read, or are not float32")
+    first, _ = samples.batch(torch.zeros(1, dtype=torch.int64))
+    if first.dtype != torch.float32:
+        raise Unsupported("samples are not float32")
     if batch > LARGEST:
         raise Unsupported(f"batches of {batch:,} samples are more than {LARGEST:,}")
+
+
+def _finds(engine: NativeEngine, recipe: Recipe) -> None:
+    """Refuses a method that looks at a representation which the engine does not find in the model."""
+    asked = {layer for correction in recipe.corrections for layer in correction.layers or ()}
+    asked |= {part.representation for part in recipe.parts() if isinstance(part, StopOnDrift)}
+    for layer in sorted(asked - engine.program.places.keys()):
+        raise Unsupported(f"it does not find {layer} in the model")
