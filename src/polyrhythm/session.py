@@ -172,7 +172,8 @@ class _Session:
     def summary(self) -> dict[str, Any]:
         """The summary so far."""
         fields = self._summary.fields(digest=self._digest(), wall_seconds=time.perf_counter() - self._started)
-        return {**fields, "driver": self.crew.driver, "workers": self.crew.workers}
+        engine = self.experiment.chosen
+        return {**fields, "driver": self.crew.driver, "workers": self.crew.workers, "engine": engine.kind}
 
     def _log(self, number: int, moment: Moment) -> None:
         """Tells whoever keeps them what the server asked of the roster in this event."""

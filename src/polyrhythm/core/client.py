@@ -34,7 +34,6 @@ from polyrhythm.streams import seeded_torch, stream, torch_generator, torch_seed
 from polyrhythm.vectors import Segment, Spans
 from polyrhythm.wires import Assignment, Report, State
 
-
 Result = tuple[ClientState, Report]
 Visiting = Generator[Job, Done | None, Result]
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import contextlib
 import os
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import final
 
@@ -156,7 +156,7 @@ def _step_of(step: Step, kind: Kind, size: int) -> Callable[..., None]:
     return whole
 
 
-def _in_order(step: Step, gradients: list[Tensor], like: Tensor, size: int) -> Iterator[Tensor]:
+def _in_order(step: Step, gradients: Sequence[Tensor], like: Tensor, size: int) -> Iterator[Tensor]:
     """The pieces of a flat gradient, zeros between and for idle parameters included."""
     end = 0
     for segment, gradient in zip(step.used, gradients, strict=True):

@@ -19,7 +19,6 @@ from typing import final
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.func import vmap
 
 from polyrhythm.core.interfaces import Done, Job
 from polyrhythm.data.holding import Holding
@@ -122,7 +121,6 @@ class _Cohort:
 
     def __init__(self, step: Step, jobs: Sequence[Job], inputs: Tensor, targets: Tensor, device: torch.device) -> None:
         self._step, self._jobs, self._inputs, self._targets, self._device = step, jobs, inputs, targets, device
-        self._mapped = vmap(step, randomness="error")
         self._optimiser = jobs[0].optimiser
         assert isinstance(self._optimiser, LocalSgd)
         self._tabulate()
@@ -180,11 +178,11 @@ class _Cohort:
         weights, gradient = self._weights[now], self._gradient[now]
         rows, shares = self._rows[step, now, width], self._shares[step, now, width]
         inputs, targets = (_taken(values, rows) for values in (self._inputs, self._targets))
-        gradients, losses = self._mapped(weights, Batch(inputs, targets, shares, self._keys[step, now]))
+        gradients, losses = self._step(weights, Batch(inputs, targets, shares, self._keys[step, now]))
         torch._foreach_copy_([s.of(gradient) for s in self._step.used], list(gradients))
         if self._optimiser.clip is not None:
             clip_(gradient, self._optimiser.clip)
-        self._look(now, losses.detach().double(), shares > 0, gradient)
+        self._look(now, losses.double(), shares > 0, gradient)
         if self._pushed:
             gradient.addcmul_(weights - self._start[now], self._pull[now])
             if self._shift is not None:

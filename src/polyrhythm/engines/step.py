@@ -12,13 +12,13 @@ from __future__ import annotations
 
 import copy
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, final
 
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call, grad, vmap
+from torch.func import functional_call, vmap
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
@@ -83,19 +83,24 @@ class Step:
         with seeded_torch(0, "network", "tried out"):
             self._try_out(weights.to(device), samples, device)
 
-    def __call__(self, weights: Tensor, batch: Batch) -> tuple[list[Tensor], Tensor]:
-        """The gradient of each used parameter, and the loss of each sample, [B].
+    def __call__(self, weights: Tensor, batch: Batch) -> tuple[Sequence[Tensor], Tensor]:
+        """The gradient of each used parameter, and the loss of each sample.
 
         Args:
-            weights: [P].
-            batch: its samples.
+            weights: of one client, [P], or of several, [K, P].
+            batch: its samples, or theirs.
         """
-        used, idle = ({s.name: s.of(weights) for s in some} for some in (self.used, self.idle))
-        gradients, losses = grad(self._objective, has_aux=True)(used, idle, batch)
-        return list(gradients.values()), losses
+        used = {s.name: s.of(weights).detach().requires_grad_() for s in self.used}
+        idle = {s.name: s.of(weights) for s in self.idle}
+        of_all = vmap(self._objective, randomness="error") if weights.dim() == 2 else self._objective
+        with torch.enable_grad():
+            objectives, losses = of_all(used, idle, batch)
+            # Each client's objective depends on its own weights alone, so the sum has the gradients of all.
+            gradients = torch.autograd.grad(objectives.sum(), list(used.values()))
+        return gradients, losses.detach()
 
     def _objective(self, used: dict[str, Tensor], idle: dict[str, Tensor], batch: Batch) -> tuple[Tensor, Tensor]:
-        """What is minimised, from the samples' own parts of it, and their losses."""
+        """What a client minimises, from the samples' own parts of it, and their losses."""
 
         def of_one(output: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
             loss = self._task.loss(output[None], target[None])
@@ -124,18 +129,18 @@ class Step:
         self.used = tuple(s for s in self.used if s not in self.idle)
         shares = torch.full((len(inputs) + 1,), 1 / len(inputs), dtype=weights.dtype, device=device)
         shares[-1] = 0
-        batch = Batch(*(torch.cat([t, t[-1:]]) for t in (inputs, targets)), shares, keys)
+        batch = Batch(torch.cat([inputs, inputs[-1:]]), torch.cat([targets, targets[-1:]]), shares, keys)
         both = Batch(*(torch.stack([t, t]) for t in batch))
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("error")  # of operations that would be mapped one client after the other
-                found, _ = vmap(self, randomness="error")(torch.stack([weights, weights / 2]), both)
+                found, _ = self(torch.stack([weights, weights / 2]), both)
         except Exception as error:  # whatever a user's own forward raises when it is mapped
             told = " ".join(str(error).split())[:120]
             raise Unsupported(f"torch.func cannot map it over clients: {told}") from error
-        apart = torch.stack([(g[0] - w).norm() for g, w in zip(found, (g for g in wanted if g is not None))])
-        size = torch.stack([g.norm() for g in wanted if g is not None])
-        if not apart.norm() <= CLOSE * size.norm():
+        expected = [g for g in wanted if g is not None]
+        apart = torch.stack([(g[0] - w).norm() for g, w in zip(found, expected, strict=True)])
+        if not apart.norm() <= CLOSE * torch.stack([w.norm() for w in expected]).norm():
             raise Unsupported("its gradient depends on samples that only fill up a batch, or on how it is mapped")
 
 
@@ -223,7 +228,8 @@ def _mixed_64(values: np.ndarray) -> np.ndarray:
     values = values + np.uint64(0x9E3779B97F4A7C15)
     values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return values ^ (values >> np.uint64(31))
+    mixed: np.ndarray = values ^ (values >> np.uint64(31))
+    return mixed
 
 
 def takes(job: Job) -> bool:
