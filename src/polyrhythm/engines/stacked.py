@@ -180,6 +180,8 @@ class _Cohort:
         inputs, targets = (_taken(values, rows) for values in (self._inputs, self._targets))
         gradients, losses = self._step(weights, Batch(inputs, targets, shares, self._keys[step, now]))
         torch._foreach_copy_([s.of(gradient) for s in self._step.used], list(gradients))
+        for segment in self._step.idle:  # what weight decay has left there
+            segment.of(gradient).zero_()
         if self._optimiser.clip is not None:
             clip_(gradient, self._optimiser.clip)
         self._look(now, losses.double(), shares > 0, gradient)
