@@ -1,15 +1,18 @@
 """What a recipe costs beside the arithmetic that it must do: FedAvg's for the same steps, and its own on top.
 
 All recipes run on the same made-up data, and make a round each in turn, so that whoever else uses the machine disturbs
-all of them; processor seconds count. Most rounds are not alike (clients stop early, skip, or make other numbers of
-epochs), so a round is compared with what its visits report to have done:
+all of them; processor seconds count. Rounds are not alike (clients stop early, skip, or make other numbers of epochs),
+so a round is compared with what its visits report to have done:
 
-    steps · FedAvg's time of a step in the same turn
-    + samples that only went forward · time of a forward pass in batches of 600
-    + vector operations · time of one `add_` of a vector as large as the model
+    FedAvg's time of a step in the same turn · steps
+    + time of a forward pass, in large batches · samples that only went forward
+    + three times as much · samples whose own gradient was taken
+    + time of an operation on a vector as large as the model · such operations, which `VECTORS` counts
 
-of which the last two are the recipe's own extra arithmetic; `VECTORS` says how many vector operations follow from its
-equations. Times of a forward pass and of an `add_` are measured in the same turns. One line of JSON a case:
+of which all but the first are the recipe's own extra arithmetic. The times are measured in the same turns: of a vector
+near the processor (`add_`) for operations at a step; of one far away (a new sum of two among a hundred) for those of a
+visit or a version; of one in memory that the process did not have before, for the state that a client's first visit
+leaves behind. One line of JSON a case:
 
     python benchmarks/recipes.py --engine native --work lenet5 --rounds 9 moon alt
 """
@@ -79,30 +82,32 @@ class Vectors:
         step: at each step.
         visit: for each visit that trains, at the client and at the server.
         version: at each server step.
+        kept: vectors that a client's first visit leaves behind.
         features: operations on each number of a batch's representation at each step, where one is looked at.
     """
 
     step: float = 0
     visit: float = 0
     version: float = 0
+    kept: float = 0
     features: float = 0
 
 
 VECTORS: dict[str, Vectors] = {
     # w - w0, times mu onto g
     "fedprox": Vectors(step=2),
-    # + shift; c - c_i, update / travel, - c, + c_i, and its part of the sum (2); c + sum
-    "scaffold": Vectors(step=1, visit=6, version=1),
+    # + shift; c - c_i, update / travel, - c, + c_i, is it finite, its part of the sum (2); c + sum
+    "scaffold": Vectors(step=1, visit=7, version=1, kept=1),
     # - d; -d, the mean (2), mean - update, / travel, + d
-    "vrl_sgd": Vectors(step=1, visit=6),
+    "vrl_sgd": Vectors(step=1, visit=6, kept=1),
     # as prox, and the dual; -l, l - alpha update, the sum (2); h + sum, mean - h / alpha
-    "feddyn": Vectors(step=3, visit=4, version=2),
+    "feddyn": Vectors(step=3, visit=4, version=2, kept=1),
     # the last model; three products of representations, and as many multiples of them in the gradient
-    "moon": Vectors(visit=1, features=6),
-    # a product and two lengths in double precision
+    "moon": Vectors(visit=1, kept=1, features=6),
+    # one product and two lengths, in double precision
     "alt": Vectors(features=6),
-    # the movement, kept
-    "ccfl": Vectors(visit=1),
+    # the movement
+    "ccfl": Vectors(kept=1),
     # |g|^2
     "fedcl": Vectors(step=1),
     # both moments, the root, the quotient
@@ -133,6 +138,7 @@ class Round:
     seconds: float = 0.0
     steps: int = 0
     visits: int = 0
+    first: int = 0
     forward: int = 0
     gradients: int = 0
 
@@ -149,21 +155,25 @@ class Runner:
         engine = made.chosen.engine
         driver = InlineDriver(made.recipe, made.setup, engine, made.data_of, made.world())
         self._moments = driver.moments(engine.initial())
+        self._sent: dict[int, Round] = {}
 
     def one_round(self) -> None:
         """Goes on until the next version."""
-        now, start = Round(), time.process_time()
+        self.rounds.append(now := Round())
+        start = time.process_time()
         for moment in self._moments:
-            report = moment.report
-            if report is not None:
-                now.steps += report.steps if report.fresh else 0
-                now.visits += report.fresh
-                now.forward += report.forward_samples
-                now.gradients += report.gradient_samples
+            if moment.report is not None:
+                # Carried out when it was sent, maybe before the version before this one.
+                of = self._sent.pop(moment.report.dispatch)
+                of.steps += moment.report.steps if moment.report.fresh else 0
+                of.visits += moment.report.fresh
+                of.first += moment.report.fresh and moment.report.visit == 0
+                of.forward += moment.report.forward_samples
+                of.gradients += moment.report.gradient_samples
+            self._sent |= {a.dispatch: now for a in moment.turn.assignments}
             if moment.turn.released is not None:
                 break
         now.seconds = time.process_time() - start
-        self.rounds.append(now)
 
 
 def seconds(way: Callable[[], object], times: int) -> float:
@@ -180,32 +190,47 @@ def measure(work: str, engine: Any, names: list[str], rounds: int) -> Iterator[d
     known, data = recipes(batch), federation()
     module = build(model, (1, 28, 28), 10, **settings)
     runners = {
-        name: Runner(pr.Experiment(federation=data, model=module, recipe=known[name], rounds=rounds + 3, engine=engine))
+        name: Runner(pr.Experiment(federation=data, model=module, recipe=known[name], rounds=rounds + 4, engine=engine))
         for name in dict.fromkeys(["fedavg", *names])
     }
     first = runners["fedavg"].experiment
     one = first.chosen.engine
     start, held = one.initial(), first.data_of(0)
     positions = np.arange(HELD)
-    vector, other = torch.randn(one.layout.size), torch.randn(one.layout.size)
-    forward, add = list[float](), list[float]()
+    near, other = torch.randn(one.layout.size), torch.randn(one.layout.size)
+    states, kept = [near.clone() for _ in range(CLIENTS)], list[torch.Tensor]()
+    times: dict[str, list[float]] = {"forward": [], "near": [], "far": [], "new": []}
+
+    def far() -> None:
+        for i, state in enumerate(states):
+            states[i] = state + states[i - 1]
+
+    def new() -> None:
+        kept.append(near + other)
+
     for turn in range(rounds + 2):
         for runner in runners.values():
             runner.one_round()
-        forward.append(seconds(lambda: one.evaluate(start, held, positions), 3) / HELD)
-        add.append(seconds(lambda: vector.add_(other, alpha=1e-3), 200))
-        if turn < 2:  # the first rounds make room, and nobody has been there before
-            forward.clear()
-            add.clear()
+        times["forward"].append(seconds(lambda: one.evaluate(start, held, positions), 3) / HELD)
+        times["near"].append(seconds(lambda: near.add_(other, alpha=1e-3), 200))
+        times["far"].append(seconds(far, 2) / len(states))
+        times["new"].append(seconds(new, 20))
+        if turn < 2:  # the first rounds make room
+            for several in times.values():
+                several.clear()
             for runner in runners.values():
                 runner.rounds.clear()
+    for runner in runners.values():  # whose visits were carried out, but not yet heard of
+        runner.one_round()
+        runner.rounds.pop()
     for name, runner in runners.items():
         extra = VECTORS.get(name, Vectors())
         parts = []
         for i, (now, base) in enumerate(zip(runner.rounds, runners["fedavg"].rounds, strict=True)):
-            vectors = extra.step * now.steps + extra.visit * now.visits + extra.version
-            vectors += extra.features * batch * width / one.layout.size * now.steps
-            own = now.forward * forward[i] + now.gradients * 3 * forward[i] + vectors * add[i]
+            at_step = (extra.step + extra.features * batch * width / one.layout.size) * now.steps
+            own = at_step * times["near"][i] + (extra.visit * now.visits + extra.version) * times["far"][i]
+            own += extra.kept * now.first * times["new"][i]
+            own += (now.forward + 3 * now.gradients) * times["forward"][i]
             parts.append((now.seconds, base.seconds / base.steps * now.steps, own))
         took, same, own = (statistics.fmean(p[k] for p in parts) for k in range(3))
         yield {
@@ -217,8 +242,7 @@ def measure(work: str, engine: Any, names: list[str], rounds: int) -> Iterator[d
             "fedavg_same_steps": round(same, 4),
             "own": round(own, 4),
             "forward_samples": round(statistics.fmean(r.forward for r in runner.rounds)),
-            "forward_us": round(1e6 * statistics.fmean(forward), 2),
-            "add_us": round(1e6 * statistics.fmean(add), 2),
+            "us": {name: round(1e6 * statistics.fmean(several), 2) for name, several in times.items()},
             "ratio": round(statistics.median(t / (s + o) for t, s, o in parts), 3),
         }
 

@@ -402,10 +402,15 @@ def combine_buffers(layout: Layout, many: Sequence[Buffers], shares: Sequence[fl
     return tuple(combined)
 
 
+def finite(tensor: Tensor) -> bool:
+    """Whether a floating-point tensor holds neither NaN nor infinity. One read of it, if it does not."""
+    # A sum of finite numbers may overflow, so a non-finite sum only raises the suspicion.
+    return math.isfinite(abs(tensor.sum().item())) or bool(torch.isfinite(tensor).all())
+
+
 def first_non_finite(layout: Layout, vector: Tensor) -> str | None:
     """The name of the first parameter with a NaN or an infinity in a vector, or None. One read of the vector."""
-    # A sum over finite float32 may overflow, so a non-finite sum only raises the suspicion.
-    if math.isfinite(vector.sum().item()):
+    if finite(vector):
         return None
     bad = (~torch.isfinite(vector)).nonzero()
     return layout.name_at(int(bad[0])) if len(bad) else None

@@ -14,7 +14,7 @@ import functools
 import itertools
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import final
+from typing import TypeGuard, final
 
 import numpy as np
 import torch
@@ -433,7 +433,7 @@ class _Training:
             path.gradient_samples = len(watch.traces) * self.visit.held
         straight = self._straight(push, terms, watch)
         batches = self._batches(plan)
-        if isinstance(engine, TakesJobs) and not self.data.augmented:
+        if _takes_jobs(engine) and not self.data.augmented:
             # Nothing is decided between two steps, or those of an epoch, so the engine may take them all at once.
             most = self.visit.epoch_steps if plan.stop is not None else plan.steps
             known: list[tuple[np.ndarray, tuple[int, int]]] = []
@@ -451,8 +451,7 @@ class _Training:
                 path.measures = self._measures(watch, path)
                 return path
             batches = itertools.chain(known, batches)
-        named = isinstance(engine, NamesDraws)
-        with contextlib.nullcontext() if named else seeded_torch(self.visit.seed, "network", *names):
+        with contextlib.nullcontext() if _names_draws(engine) else seeded_torch(self.visit.seed, "network", *names):
             for positions, after in batches:
                 inputs, targets = self.data.batch(positions, augment)
                 rate = self._rate(len(path.rates), plan.steps)
@@ -489,7 +488,7 @@ class _Training:
         plain = optimiser == LocalSgd(lr=optimiser.lr, keep_state=optimiser.keep_state)
         if not plain or push is not None or terms or watch.looks:
             return None
-        return engine if isinstance(engine, Descends) and engine.descends else None
+        return engine if _descends(engine) and engine.descends else None
 
     def _measures(self, watch: _Watch, path: _Path) -> dict[str, float]:
         """What was measured on the way, by the measure's name."""
@@ -559,6 +558,21 @@ class _Training:
                 after = (number, i + 1) if i + 1 < len(pieces) else (number + 1, 0)
                 yield order[pieces[i]], after if plan.continues else self.state.cursor
             number, place = number + 1, 0
+
+
+# As `isinstance` of these protocols, which takes as long as a small step.
+
+
+def _takes_jobs(engine: Engine) -> TypeGuard[TakesJobs]:
+    return hasattr(engine, "local_round")
+
+
+def _names_draws(engine: Engine) -> TypeGuard[NamesDraws]:
+    return hasattr(engine, "names_draws")
+
+
+def _descends(engine: Engine) -> TypeGuard[Descends]:
+    return hasattr(engine, "descends")
 
 
 def cut(held: int, batch: int, drop_last: bool, fold_single: bool) -> list[slice]:

@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TypeVar, final
 
-import torch
 from immutables import Map
 from torch import Tensor
 
@@ -23,7 +22,7 @@ from polyrhythm.slots.participation import Call
 from polyrhythm.slots.release import Standing
 from polyrhythm.slots.weighing import shares
 from polyrhythm.values import changed
-from polyrhythm.vectors import Buffers, Layout, combine_buffers, first_non_finite, weighted_sum
+from polyrhythm.vectors import Buffers, Layout, combine_buffers, finite, first_non_finite, weighted_sum
 from polyrhythm.wires import Arrived, Assignment, Event, Facts, Kind, Lost, Report, Roster, State, Timer
 
 Entry = TypeVar("Entry")
@@ -493,11 +492,11 @@ def _fault(layout: Layout, report: Report) -> str:
     if name:
         return f"{_NOT_FINITE} in the update of {name}"
     for slot, buffer in zip(layout.buffers, report.buffers, strict=False):
-        if buffer.is_floating_point() and not bool(torch.isfinite(buffer).all()):
+        if buffer.is_floating_point() and not finite(buffer):
             return f"{_NOT_FINITE} in the buffer {slot.name}"
     for key, extra in report.extras.items():
         for what, value in extra.items():
-            if isinstance(value, Tensor) and value.is_floating_point() and not bool(torch.isfinite(value).all()):
+            if isinstance(value, Tensor) and value.is_floating_point() and not finite(value):
                 return f"{_NOT_FINITE} in {key}'s {what}"
     return ""
 

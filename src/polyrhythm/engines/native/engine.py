@@ -142,7 +142,7 @@ class NativeEngine:
         return NativeEngine(self.module, *self._made_of, self.program)
 
     def open(self, visit: Opening) -> None:
-        self._torch.open(visit)
+        self.weights.copy_(visit.start.weights)
         self._visit, self._step, self.forward_samples = visit, 0, 0
         self._features.clear()
 
