@@ -12,7 +12,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import final
+from typing import cast, final
 
 import numpy as np
 import torch
@@ -22,7 +22,7 @@ from polyrhythm.core.interfaces import ClientData, Computed, Descends, Done, Eng
 from polyrhythm.core.memory import ClientState
 from polyrhythm.core.pace import Ahead, Forecast, fitting
 from polyrhythm.errors import UserError
-from polyrhythm.optimisers import LocalSgd, carry, clip_
+from polyrhythm.optimisers import LocalOptimiser, LocalSgd, carry, clip_
 from polyrhythm.recipe import Recipe
 from polyrhythm.slots.correction import Correction, Push, chain
 from polyrhythm.slots.mechanism import Model, Need, Outcome, Setup, Visit
@@ -380,7 +380,7 @@ class _Training:
         """Takes the steps of the plan, in the engine's weights and in `moments`."""
         optimiser, engine = self.recipe.optimiser, self.engine
         weights, gradient = engine.weights, engine.gradient
-        away = torch.empty_like(weights)
+        away = torch.empty_like(weights) if push is not None else weights
         names = (self.visit.client, self.visit.visit)
         augment = torch_generator(self.visit.seed, "augment", *names) if self.data.augmented else None
         watch = _Watch(self.recipe.needs(), plan.stop)
@@ -390,11 +390,12 @@ class _Training:
             path.gradient_samples = len(watch.traces) * self.visit.held
         straight = self._straight(push, terms, watch)
         batches = self._batches(plan)
-        if isinstance(engine, TakesJobs) and plan.stop is None and not terms and not self.data.augmented:
+        # Asked by name, since isinstance of a protocol takes as long as a small batch.
+        if hasattr(engine, "local_round") and plan.stop is None and not terms and not self.data.augmented:
             # Nothing is decided between two steps, so the engine may take them all at once.
             known = list(batches)
             job = self._job(plan, known, start, push, moments)
-            if (done := engine.local_round(job)) is not None:
+            if (done := cast("TakesJobs", engine).local_round(job)) is not None:
                 watch.whole(done)
                 path.whole(job, done, known[-1][1] if known else path.cursor)
                 path.measures = self._measures(watch, path)
@@ -433,10 +434,9 @@ class _Training:
     def _straight(self, push: Push | None, terms: list[Correction], watch: _Watch) -> Descends | None:
         """The engine, if it can take the steps by itself: plain SGD, and nobody looks at the gradient or changes it."""
         optimiser, engine = self.recipe.optimiser, self.engine
-        plain = optimiser == LocalSgd(lr=optimiser.lr, keep_state=optimiser.keep_state)
-        if not plain or push is not None or terms or watch.looks:
+        if not _plain(optimiser) or push is not None or terms or watch.looks:
             return None
-        return engine if isinstance(engine, Descends) and engine.descends else None
+        return cast("Descends", engine) if getattr(engine, "descends", False) else None
 
     def _measures(self, watch: _Watch, path: _Path) -> dict[str, float]:
         """What was measured on the way, by the measure's name."""
@@ -501,6 +501,12 @@ class _Training:
                 after = (number, i + 1) if i + 1 < len(pieces) else (number + 1, 0)
                 yield order[pieces[i]], after if plan.continues else self.state.cursor
             number, place = number + 1, 0
+
+
+@functools.cache
+def _plain(optimiser: LocalOptimiser) -> bool:
+    """Whether it is SGD and nothing more, at whatever rate."""
+    return optimiser == LocalSgd(lr=optimiser.lr, keep_state=optimiser.keep_state)
 
 
 def cut(held: int, batch: int, drop_last: bool, fold_single: bool) -> list[slice]:
