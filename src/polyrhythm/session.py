@@ -190,7 +190,6 @@ class _Session:
         if lost or not accepted:
             status = "lost" if lost else "late" if late else "dropped"
         reason = "" if verdict is None else verdict.reason
-        update = None if lost else report.update
         return VisitRecord(
             dispatch=report.dispatch,
             client=report.client,
@@ -205,7 +204,7 @@ class _Session:
             forward_samples=int(moment.done * report.forward_samples),
             gradient_samples=int(moment.done * report.gradient_samples),
             loss=None if lost else report.loss,
-            update_norm=None if update is None else float(torch.linalg.vector_norm(update)),
+            update_norm=None if lost else report.norm,
             bytes_down=spent.bytes_down,
             bytes_up=spent.bytes_up,
             flops=spent.flops,

@@ -14,9 +14,11 @@ Rules of this file:
 
 from __future__ import annotations
 
+import functools
+import importlib
 import itertools
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import final
 
@@ -319,15 +321,20 @@ def weighted_sum(vectors: Iterable[Tensor], weights: Sequence[float]) -> Tensor:
     """Sum of weights[i] * vectors[i] over a fixed tree: the same bits whoever adds which block, in memory O(log n).
 
     The tree is left-complete over positions: every aligned block of 2**k neighbours is summed on its own. Half
-    precision is summed in float32. The inputs are not changed.
+    precision is summed in float32. The inputs are not changed. Where the native engine was compiled it sums float32
+    vectors, to the same bits, and reads each of them once.
 
     Args:
-        vectors: n tensors of one shape and dtype.
+        vectors: n tensors of one shape and dtype; a sequence, or made one by one as they are asked for.
         weights: n numbers.
 
     Returns:
         A new tensor, float32 for half-precision inputs, otherwise of the inputs' dtype.
     """
+    compiled = _compiled_sum()
+    if compiled and isinstance(vectors, Sequence) and len(vectors) == len(weights) > 0 and all(map(_plain, vectors)):
+        compiled(total := torch.empty_like(vectors[0]), vectors, weights)
+        return total
     stack: list[tuple[int, Tensor]] = []  # (leaves in the block, its sum), blocks growing towards the bottom
     for vector, weight in zip(vectors, weights, strict=True):
         wide = vector.float() if vector.dtype in (torch.float16, torch.bfloat16) else vector
@@ -342,6 +349,18 @@ def weighted_sum(vectors: Iterable[Tensor], weights: Sequence[float]) -> Tensor:
     while stack:
         total = stack.pop()[1].add_(total)
     return total
+
+
+def _plain(vector: Tensor) -> bool:
+    return vector.dtype == torch.float32 and vector.dim() == 1 and vector.is_contiguous() and vector.is_cpu
+
+
+@functools.cache
+def _compiled_sum() -> Callable[[Tensor, Sequence[Tensor], Sequence[float]], None] | None:
+    try:
+        return getattr(importlib.import_module("polyrhythm.engines.native._native"), "weighted_sum", None)
+    except ImportError:
+        return None
 
 
 Spans = tuple[tuple[int, int], ...]

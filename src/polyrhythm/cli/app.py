@@ -231,8 +231,8 @@ def bench(
     against: Annotated[
         str | None, typer.Option("--against", help='"bare": the same work by hand in plain PyTorch, in turn with ours.')
     ] = None,
-    engine: Annotated[str, typer.Option("--engine", help="What computes local steps.  [default: torch]")] = "",
-    workers: Annotated[int, typer.Option("--workers", min=1, help="How many visits run at once, in both.")] = 1,
+    engine: Annotated[str, typer.Option("--engine", help="What computes our local steps.")] = "auto",
+    workers: Annotated[int, typer.Option("--workers", min=1, help="How many visits run at once, in both.")] = 2,
     repeats: Annotated[int, typer.Option("--repeats", min=1, help="Rounds that are measured.")] = 5,
     json: Json = False,
 ) -> None:

@@ -24,7 +24,7 @@ from polyrhythm.core.interfaces import ClientData, Computed, Descends, Done, Eng
 from polyrhythm.core.memory import ClientState
 from polyrhythm.core.pace import Ahead, Forecast, fitting
 from polyrhythm.errors import UserError
-from polyrhythm.optimisers import LocalSgd, carry, clip_
+from polyrhythm.optimisers import LocalOptimiser, LocalSgd, carry, clip_
 from polyrhythm.recipe import Recipe
 from polyrhythm.slots.correction import Correction, Push, chain
 from polyrhythm.slots.mechanism import Model, Need, Outcome, Setup, Visit
@@ -423,7 +423,7 @@ class _Training:
         """Takes the steps of the plan, in the engine's weights and in `moments`."""
         optimiser, engine = self.recipe.optimiser, self.engine
         weights, gradient = engine.weights, engine.gradient
-        away = torch.empty_like(weights)
+        away = torch.empty_like(weights) if push is not None else weights
         names = (self.visit.client, self.visit.visit)
         augment = torch_generator(self.visit.seed, "augment", *names) if self.data.augmented else None
         watch = _Watch(self.recipe.needs(), plan.stop)
@@ -439,7 +439,7 @@ class _Training:
             known: list[tuple[np.ndarray, tuple[int, int]]] = []
             while not watch.says_stop() and (known := list(itertools.islice(batches, most))):
                 job = self._job(plan, known, len(path.rates), start, push, terms, moments)
-                seen = engine.forward_samples  # by the time of the answer others may have used the engine
+                seen = self.engine.forward_samples  # by the time of the answer others may have used the engine
                 if (done := (yield job)) is None:
                     break
                 path.forward_samples = seen + done.forward_samples
@@ -447,7 +447,7 @@ class _Training:
                 path.whole(job, done, known[-1][1])
             else:
                 if not path.rates:
-                    path.forward_samples = engine.forward_samples
+                    path.forward_samples = self.engine.forward_samples
                 path.measures = self._measures(watch, path)
                 return path
             batches = itertools.chain(known, batches)
@@ -485,8 +485,7 @@ class _Training:
     def _straight(self, push: Push | None, terms: list[Correction], watch: _Watch) -> Descends | None:
         """The engine, if it can take the steps by itself: plain SGD, and nobody looks at the gradient or changes it."""
         optimiser, engine = self.recipe.optimiser, self.engine
-        plain = optimiser == LocalSgd(lr=optimiser.lr, keep_state=optimiser.keep_state)
-        if not plain or push is not None or terms or watch.looks:
+        if not _plain(optimiser) or push is not None or terms or watch.looks:
             return None
         return engine if _descends(engine) and engine.descends else None
 
@@ -573,6 +572,12 @@ def _names_draws(engine: Engine) -> TypeGuard[NamesDraws]:
 
 def _descends(engine: Engine) -> TypeGuard[Descends]:
     return hasattr(engine, "descends")
+
+
+@functools.cache
+def _plain(optimiser: LocalOptimiser) -> bool:
+    """Whether it is SGD and nothing more, at whatever rate."""
+    return optimiser == LocalSgd(lr=optimiser.lr, keep_state=optimiser.keep_state)
 
 
 def cut(held: int, batch: int, drop_last: bool, fold_single: bool) -> list[slice]:

@@ -488,8 +488,8 @@ def _fault(layout: Layout, report: Report) -> str:
         return f"the client reports {report.held} samples"
     if report.steps == 0:
         return "no step was possible with the samples it holds"
-    name = first_non_finite(layout, update)
-    if name:
+    # The length of finite numbers may overflow, so it only raises the suspicion.
+    if not math.isfinite(report.norm or 0.0) and (name := first_non_finite(layout, update)):
         return f"{_NOT_FINITE} in the update of {name}"
     for slot, buffer in zip(layout.buffers, report.buffers, strict=False):
         if buffer.is_floating_point() and not finite(buffer):

@@ -4,7 +4,8 @@ timing.
 "auto" is the first of these that holds:
 
 1. *stacked*, if there is a GPU, a turn has several visits, and it takes the work;
-2. *native*, if it was compiled, takes the work, batches have 8 samples or more, and no convolution is broad;
+2. *native*, if it was compiled, takes the work, batches have 8 samples or more, and no convolution makes 4 million
+   products for a sample or more;
 3. *torch*.
 
 What is asked for by name is that wherever it takes the work, and else torch.
@@ -12,6 +13,7 @@ What is asked for by name is that wherever it takes the work, and else torch.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal, final
@@ -24,7 +26,7 @@ from polyrhythm.data.samples import Samples
 from polyrhythm.engines.compiled import CompiledEngine, Kind
 from polyrhythm.engines.devices import named
 from polyrhythm.engines.native.engine import LARGEST, NativeEngine, extension
-from polyrhythm.engines.native.program import Unsupported
+from polyrhythm.engines.native.program import AveragePool, Convolution, MaxPool, Program, Unsupported
 from polyrhythm.engines.stacked import StackedEngine
 from polyrhythm.engines.torch import TorchEngine
 from polyrhythm.optimisers import LocalSgd
@@ -38,7 +40,7 @@ Named = Literal["torch", "native", "stacked", "compiled"]
 ENGINES: tuple[Asked, ...] = ("auto", "torch", "native", "stacked", "compiled")
 AnyEngine = TorchEngine | NativeEngine | StackedEngine | CompiledEngine
 WORTHWHILE = 8  # samples in a batch: with fewer, more than half of the native engine's 16 lanes stand idle
-BROAD = 0  # inputs of an output of a convolution, from which torch's kernels are as fast as the native ones
+BROAD = 4_000_000  # products of a convolution for one sample: from there on torch's kernels are as fast
 
 
 @final
@@ -121,6 +123,21 @@ def _worthwhile(engine: NativeEngine, batch: int) -> None:
     """Refuses, of what the native engine takes, that in which it is no faster than torch."""
     if batch < WORTHWHILE:
         raise Unsupported(f"batches of {batch} leave most of its lanes idle")
+    if (most := _products(engine.program)) >= BROAD:
+        raise Unsupported(f"a convolution makes {most:,} products for a sample, for which torch is as fast")
+
+
+def _products(program: Program) -> int:
+    """What the largest convolution multiplies for one sample."""
+    most, (channels, *sizes) = 0, program.shape
+    for layer in program.layers:
+        if isinstance(layer, Convolution | MaxPool | AveragePool):
+            windows = zip(sizes, layer.kernel, layer.stride, layer.padding, strict=True)
+            sizes = [(size + 2 * padding - kernel) // stride + 1 for size, kernel, stride, padding in windows]
+        if isinstance(layer, Convolution):
+            most = max(most, layer.rows * channels * math.prod(layer.kernel) * math.prod(sizes))
+            channels = layer.rows
+    return most
 
 
 def _stacked(work: Work) -> Chosen:

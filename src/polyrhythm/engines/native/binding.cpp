@@ -160,6 +160,16 @@ void back(Rounds& rounds, ReadFloats weights, Floats gradient, std::vector<std::
     rounds.back(weights.data(), taps, gradient.data());
 }
 
+void weighted_sum(Floats out, const std::vector<ReadFloats>& vectors, const std::vector<float>& weights) {
+    must(!vectors.empty() && vectors.size() == weights.size(), "as many weights as vectors");
+    std::vector<const float*> from;
+    for (const ReadFloats& vector : vectors) from.push_back(pointer(std::optional(vector), out.size()));
+    std::vector<float> room(SPAN * PARTIAL_SUMS);
+    nb::gil_scoped_release release;
+    kernels_for("").weighted_sum(
+        out.data(), from.data(), weights.data(), long(from.size()), long(out.size()), room.data());
+}
+
 Window window(std::pair<int, int> kernel, std::pair<int, int> stride, std::pair<int, int> padding) {
     must(kernel.first > 0 && kernel.second > 0 && stride.first > 0 && stride.second > 0, "sizes above zero");
     must(padding.first >= 0 && padding.second >= 0, "padding that is not negative");
@@ -172,6 +182,9 @@ NB_MODULE(_native, m) {
     m.doc() = "Local rounds in C++.";
     nb::set_leak_warnings(false);  // an engine may live as long as the interpreter: in a notebook's variable, in a cache
     m.def("kernels", &kernel_names, "Instruction sets that this processor runs, the best first.");
+    m.def(
+        "weighted_sum", &weighted_sum, "out"_a, "vectors"_a, "weights"_a,
+        "The sum of weights[i] * vectors[i], over the tree and to the bits of `polyrhythm.vectors.weighted_sum`.");
 
     nb::class_<Program>(m, "Program", "A network as a list of steps over one flat vector of weights.")
         .def(

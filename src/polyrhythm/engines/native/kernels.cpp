@@ -521,6 +521,45 @@ void scale(float* values, long size, float by) {
     for (long i = 0; i < size; ++i) values[i] *= by;
 }
 
+// out = the sum of weights[i] * vectors[i] over the tree of `vectors.weighted_sum`: every aligned block of 2**k
+// neighbours on its own. It goes through all vectors once, a span of each after the other, so that partial sums stay in
+// the cache and each vector is read from memory once; four of them before anything is written.
+void weighted_sum(float* out, const float* const* vectors, const float* weights, long count, long size, float* room) {
+    long leaves[PARTIAL_SUMS];
+    for (long at = 0; at < size; at += SPAN) {
+        const long span = size - at < SPAN ? size - at : SPAN;
+        long top = 0;  // partial sums in the room, of blocks that grow towards the first
+        const auto join = [&] {
+            float* __restrict left = room + (top - 2) * SPAN;
+            const float* __restrict right = left + SPAN;
+            for (long k = 0; k < span; ++k) left[k] += right[k];
+            --top;
+        };
+        for (long i = 0; i < count;) {
+            float* __restrict sum = room + top * SPAN;
+            const float* __restrict a = vectors[i] + at;
+            const float p = weights[i];
+            if (i + 4 <= count) {
+                const float *__restrict b = vectors[i + 1] + at, *__restrict c = vectors[i + 2] + at,
+                            *__restrict d = vectors[i + 3] + at;
+                const float q = weights[i + 1], r = weights[i + 2], s = weights[i + 3];
+                for (long k = 0; k < span; ++k) sum[k] = (a[k] * p + b[k] * q) + (c[k] * r + d[k] * s);
+                leaves[top] = 4;
+            } else {
+                for (long k = 0; k < span; ++k) sum[k] = a[k] * p;
+                leaves[top] = 1;
+            }
+            i += leaves[top++];
+            while (top > 1 && leaves[top - 2] == leaves[top - 1]) {
+                join();
+                leaves[top - 1] *= 2;
+            }
+        }
+        while (top > 1) join();
+        for (long k = 0; k < span; ++k) out[at + k] = room[k];
+    }
+}
+
 }  // namespace
 
 #define QUOTED_(name) #name
@@ -552,4 +591,5 @@ extern const Kernels JOINED(kernels_, POLYRHYTHM_KERNELS) = {
     update,
     square,
     scale,
+    weighted_sum,
 };

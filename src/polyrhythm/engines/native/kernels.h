@@ -93,7 +93,13 @@ struct Kernels {
     void (*update)(const Update&, const float* gradient, long offset, long size);
     double (*square)(const float* values, long size);
     void (*scale)(float* values, long size, float by);
+
+    void (*weighted_sum)(
+        float* out, const float* const* vectors, const float* weights, long count, long size, float* room);
 };
+
+// Of all vectors so many elements are summed at a time, in `room` for so many partial sums of them.
+constexpr long SPAN = 4096, PARTIAL_SUMS = 64;
 
 // Every instruction set that was compiled, the best first; the last one runs everywhere.
 extern const Kernels kernels_avx512, kernels_avx2, kernels_plain;
