@@ -95,13 +95,17 @@ class Work:
         return min(self.recipe.batch or self.largest, self.largest)
 
 
+def candidates(asked: Asked, device: torch.device, at_once: int) -> tuple[Named, ...]:
+    """The engines to try before torch, in order."""
+    if asked == "auto":
+        return ("stacked", "native") if device.type == "cuda" and at_once > 1 else ("native",)
+    return () if asked == "torch" else (asked,)
+
+
 def choose(asked: Asked, work: Work) -> Chosen:
     """Makes the engine for an experiment, by the rule of this module."""
-    wanted: list[Named] = [] if asked in ("auto", "torch") else [asked]  # type: ignore[list-item]
-    if asked == "auto":
-        wanted = ["stacked", "native"] if work.device.type == "cuda" and work.at_once > 1 else ["native"]
     why_not = ""
-    for kind in wanted:
+    for kind in candidates(asked, work.device, work.at_once):
         try:
             chosen = _MAKERS[kind](work)
             if asked == "auto" and isinstance(chosen.engine, NativeEngine):
