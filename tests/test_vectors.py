@@ -428,6 +428,21 @@ def test_the_sum_is_the_recursion_bit_for_bit_and_changes_no_input(n: int, seed:
     assert all(total.data_ptr() != v.data_ptr() for v in vectors)
 
 
+@pytest.mark.parametrize("n", [1, 2, 3, 4, 5, 7, 8, 23, 64])
+@pytest.mark.parametrize("size", [1, 17, 4095, 4096, 4097, 9000])
+def test_a_sequence_gives_the_bits_of_vectors_made_one_by_one(n: int, size: int) -> None:
+    """A sequence is summed in C++ where that was compiled."""
+    vectors = [fill((size,), torch.float32, size + i) for i in range(n)]
+    weights = [float(w) for w in fill((n,), torch.float64, n)]
+    assert torch.equal(sum_over_tree(vectors, weights), sum_over_tree((v for v in vectors), weights))
+
+
+def test_a_sequence_of_other_vectors_is_summed_all_the_same() -> None:
+    wide = fill((10, 3), torch.float32, 1)
+    for vectors in ([wide[:, 0], wide[:, 1]], [wide, wide], [wide.double()] * 2, [torch.ones(())] * 2):
+        assert torch.equal(sum_over_tree(vectors, [0.5, 0.25]), vectors[0] * 0.5 + vectors[1] * 0.25)
+
+
 @given(st.integers(1, 5), st.integers(0, 3), st.integers(0, 7), st.integers(0, 50))
 def test_whole_blocks_may_be_summed_elsewhere(blocks: int, power: int, rest: int, seed: int) -> None:
     """A worker that sums an aligned block of 2**k neighbours changes no bit of the whole."""

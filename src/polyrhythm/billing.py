@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import torch
-from torch import Tensor
-
 from polyrhythm.drivers.agenda import Underway
 from polyrhythm.drivers.inline import Moment
 from polyrhythm.fleet import Spent
@@ -36,7 +33,7 @@ def over(moment: Moment, report: Report, *, late: bool) -> VisitRecord:
         reason,
         fault="" if verdict is None else verdict.fault or "",
         # What the server heard, which is not what the client sent if it was spoiled on the way.
-        update=moment.event.update if isinstance(moment.event, Report) else None,
+        norm=moment.event.norm if isinstance(moment.event, Report) else None,
         started=started,
         finished=moment.time,
     )
@@ -69,7 +66,7 @@ def _record(
     reason: str,
     *,
     fault: str = "",
-    update: Tensor | None = None,
+    norm: float | None = None,
     started: float,
     finished: float,
 ) -> VisitRecord:
@@ -89,7 +86,7 @@ def _record(
         forward_samples=int(done * report.forward_samples),
         gradient_samples=int(done * report.gradient_samples),
         loss=None if silent else report.loss,
-        update_norm=None if update is None else float(torch.linalg.vector_norm(update)),
+        update_norm=norm,
         bytes_down=spent.bytes_down,
         bytes_up=spent.bytes_up,
         flops=spent.flops,

@@ -20,7 +20,8 @@ from polyrhythm.data.partitions import Difficulty
 from polyrhythm.difficulty import checked, expert_losses, foreign
 from polyrhythm.drivers import choosing as crews
 from polyrhythm.drivers.choosing import DRIVERS, Crew
-from polyrhythm.engines.choosing import ENGINES, Asked, Chosen, choose
+from polyrhythm.engines.choosing import ENGINES, Asked, Chosen, Work, choose
+from polyrhythm.engines.devices import device_of
 from polyrhythm.errors import Mistakes, UserError, unknown
 from polyrhythm.fleet import FixedLinks, Fleet, Place, Uniform, World
 from polyrhythm.footprint import least_memory
@@ -39,6 +40,7 @@ from polyrhythm.slots.robust import Middle
 from polyrhythm.slots.stopping import StopOnDrift
 from polyrhythm.streams import seeded_torch
 from polyrhythm.tasks import Task, task
+from polyrhythm.vectors import CPU
 
 
 @final
@@ -112,8 +114,11 @@ class Experiment:
         driver: who carries out visits: "inline", one after the other in this process; "processes" or "threads", several
             at once; or "auto", by a fixed rule (`polyrhythm.drivers.choosing`). Changes no number.
         workers: how many at once; None for as many as there are processors. Two or more ask for workers by themselves.
-        engine: what computes local steps: "torch"; "native", which is C++, where it can; or "auto", native by a fixed
-            rule (`polyrhythm.engines.choosing`). What cannot be native is torch.
+        engine: what computes local steps: "torch"; "native", which is C++; "stacked", a cohort at once, for GPUs;
+            "compiled", by `torch.compile`; or "auto", by a fixed rule (`polyrhythm.engines.choosing`). What one of them
+            cannot take is torch's.
+        device: where a cohort's steps are computed, and models measured, by the stacked engine: "cpu"; "cuda", or
+            "cuda:1" for the second GPU; or "auto", a GPU if there is one.
         checkpoint: how often it writes down what it needs to go on after its process was killed. Changes no number.
         name: what you call the run.
         config: the experiment as it was written, for the record; made from the parts if None.
@@ -135,7 +140,8 @@ class Experiment:
     expert: Path | str | np.ndarray | None = None
     driver: crews.Asked = "auto"
     workers: int | None = None
-    engine: Asked = "torch"
+    engine: Asked = "auto"
+    device: str = "auto"
     checkpoint: Checkpoint = field(default_factory=Checkpoint)
     name: str = ""
     config: Mapping[str, Any] | None = None
@@ -178,8 +184,18 @@ class Experiment:
         for part in self.recipe.parts():
             if isinstance(part, StopOnDrift):
                 locate(module, part.representation)
-        largest = int(self.federation.sizes.max())
-        chosen = choose(self.engine, module, self.aim, samples, largest, self.recipe)
+        participation = self.recipe.participation
+        parted = participation.fills_places or self.driver in ("processes", "threads") or (self.workers or 1) > 1
+        work = Work(
+            module=module,
+            task=self.aim,
+            samples=samples,
+            recipe=self.recipe,
+            largest=int(self.federation.sizes.max()),
+            at_once=1 if parted else participation.size,
+            device=device_of(self.device),
+        )
+        chosen = choose(self.engine, work)
         if chosen.engine.single_sample_fails:
             self._check_single_samples()
         for name, values in self.scores.items():  # now, as an expert of another model must be refused before round 1
@@ -345,10 +361,11 @@ class Experiment:
 
     def _about_engine(self) -> tuple[str, ...]:
         """What computes, unless it is what was asked for."""
-        if self.engine == "auto" and not self.chosen.why_not:
-            return (f"local steps are computed by the {self.chosen.name} engine",)
-        if self.engine == "native" and self.chosen.why_not:
-            return (f"engine: torch, since the native one cannot be used here: {self.chosen.why_not}",)
+        chosen = self.chosen
+        if chosen.why_not:
+            return (f"engine: torch, since the {self.engine} one cannot be used here: {chosen.why_not}",)
+        if self.engine == "auto" and chosen.kind != "torch":
+            return (f"local steps are computed by the {chosen.name} engine",)
         return ()
 
     def _about_expert(self) -> tuple[str, ...]:
@@ -379,6 +396,7 @@ class Experiment:
             "initial": None if self.initial is None else str(self.initial),
             "expert": _told(self.expert),
             "engine": self.engine,
+            "device": self.device,
             "computed_by": self.chosen.name,
         }
 
@@ -569,8 +587,16 @@ def _check_driver(experiment: Experiment) -> None:
 
 
 def _check_engine(experiment: Experiment) -> None:
-    if experiment.engine not in ENGINES:
-        raise unknown("engine", experiment.engine, ENGINES)
+    engine, device = experiment.engine, experiment.device
+    if engine not in ENGINES:
+        raise unknown("engine", engine, ENGINES)
+    if engine not in ("auto", "stacked") and device != "auto" and device_of(device) != CPU:
+        raise UserError(
+            f"device={device} with engine={engine}",
+            expected="engine=stacked, or auto",
+            why=f"the {engine} engine computes on the processor",
+            fix="engine=stacked, or leave the device out",
+        )
 
 
 def _check_recipe(experiment: Experiment) -> None:

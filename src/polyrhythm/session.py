@@ -309,7 +309,7 @@ class _Session:
         """The summary so far."""
         fields = self._summary.fields(digest=self._digest(), wall_seconds=self._wall())
         who = {"driver": self.crew.driver, "workers": self.crew.workers, "worker_deaths": self.executor.deaths}
-        return {**fields, **who}
+        return {**fields, **who, "engine": self.experiment.chosen.kind}
 
     def _under_way(self, now: float) -> Iterator[Underway]:
         """Visits that set out before now, and are not over."""

@@ -15,9 +15,10 @@ Rules of this file:
 from __future__ import annotations
 
 import functools
+import importlib
 import itertools
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import final
 
@@ -27,6 +28,7 @@ from torch import Tensor, nn
 from polyrhythm.errors import UserError
 
 ALIGNMENT = 64  # bytes
+CPU = torch.device("cpu")
 
 Buffers = tuple[Tensor, ...]
 
@@ -100,20 +102,23 @@ class FlatModel:
 
     Args:
         module: any module with at least one trainable floating-point parameter. It is copied, never changed.
+        device: where the copy and its vectors lie.
 
     Raises:
         UserError: nothing to train, lazy or complex parameters, parameters that overlap in memory without being the
             same, or a module that cannot be copied.
     """
 
-    def __init__(self, module: nn.Module) -> None:
+    def __init__(self, module: nn.Module, device: torch.device = CPU) -> None:
         _check(module)  # before the copy, which takes apart what shares memory
         self.module = _copy(module)
+        if device != CPU:
+            self.module.to(device)
         named = _trainable(self.module)
         self._parameters = [p for _, p in named]
         self.layout = _layout(self.module, named)
-        self.weights = self.layout.zeros()  # [P]
-        self.gradient = self.layout.zeros()  # [P]
+        self.weights = self.layout.zeros().to(device)  # [P]
+        self.gradient = self.layout.zeros().to(device)  # [P]
         self._gradient_views = [s.of(self.gradient) for s in self.layout.segments]
         self._weight_views = [s.of(self.weights) for s in self.layout.segments]
         self._foreign: list[tuple[nn.Parameter, Tensor]] = []
@@ -131,10 +136,10 @@ class FlatModel:
         # What does not travel must not leak from one client's visit into the next.
         self._resident = [(p, p.tensor.detach().clone()) for p in places if not p.travels]
 
-    def twin(self) -> FlatModel:
-        """Another private copy, with the first values of the buffers that do not travel."""
-        other = FlatModel(self.module)
-        firsts = [first.clone() for _, first in self._resident]
+    def twin(self, device: torch.device = CPU) -> FlatModel:
+        """Another private copy, with the first values of the buffers that do not travel; perhaps elsewhere."""
+        other = FlatModel(self.module, device)
+        firsts = [first.clone().to(device) for _, first in self._resident]
         other._resident = [(place, first) for (place, _), first in zip(other._resident, firsts, strict=True)]
         return other
 
@@ -316,15 +321,20 @@ def weighted_sum(vectors: Iterable[Tensor], weights: Sequence[float]) -> Tensor:
     """Sum of weights[i] * vectors[i] over a fixed tree: the same bits whoever adds which block, in memory O(log n).
 
     The tree is left-complete over positions: every aligned block of 2**k neighbours is summed on its own. Half
-    precision is summed in float32. The inputs are not changed.
+    precision is summed in float32. The inputs are not changed. Where the native engine was compiled it sums float32
+    vectors, to the same bits, and reads each of them once.
 
     Args:
-        vectors: n tensors of one shape and dtype.
+        vectors: n tensors of one shape and dtype; a sequence, or made one by one as they are asked for.
         weights: n numbers.
 
     Returns:
         A new tensor, float32 for half-precision inputs, otherwise of the inputs' dtype.
     """
+    compiled = _compiled_sum()
+    if compiled and isinstance(vectors, Sequence) and len(vectors) == len(weights) > 0 and all(map(_plain, vectors)):
+        compiled(total := torch.empty_like(vectors[0]), vectors, weights)
+        return total
     stack: list[tuple[int, Tensor]] = []  # (leaves in the block, its sum), blocks growing towards the bottom
     for leaves, total in _blocks(vectors, weights):
         while stack and stack[-1][0] == leaves:
@@ -365,6 +375,19 @@ def _blocks(vectors: Iterable[Tensor], weights: Sequence[float]) -> Iterator[tup
 
 _AT_ONCE = 2**16
 """Elements that are summed in one operation."""
+
+
+def _plain(vector: Tensor) -> bool:
+    return vector.dtype == torch.float32 and vector.dim() == 1 and vector.is_contiguous() and vector.is_cpu
+
+
+@functools.cache
+def _compiled_sum() -> Callable[[Tensor, Sequence[Tensor], Sequence[float]], None] | None:
+    try:
+        return getattr(importlib.import_module("polyrhythm.engines.native._native"), "weighted_sum", None)
+    except ImportError:
+        return None
+
 
 Spans = tuple[tuple[int, int], ...]
 """Parts of a vector, each as (offset, size)."""
@@ -426,7 +449,7 @@ def combine_buffers(layout: Layout, many: Sequence[Buffers], shares: Sequence[fl
 
 def first_non_finite(layout: Layout, vector: Tensor) -> str | None:
     """The name of the first parameter with a NaN or an infinity in a vector, or None. One read of the vector."""
-    if _surely_finite(vector):
+    if all_finite(vector):
         return None
     bad = (~torch.isfinite(vector)).nonzero()
     return layout.name_at(int(bad[0])) if len(bad) else None

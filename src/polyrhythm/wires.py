@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, final
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from polyrhythm.faults import Fault as Fault
@@ -121,6 +123,11 @@ class Report:
     def fresh(self) -> bool:
         """Whether this visit trained."""
         return self.kind == "train" and not self.substitute
+
+    @functools.cached_property
+    def norm(self) -> float | None:
+        """Euclidean length of the update: one read of it, whoever asks first. No finite number if any in it is none."""
+        return None if self.update is None else float(torch.linalg.vector_norm(self.update))
 
     def heard(self, *, after: float, at: float) -> Report:
         """The same report with its duration and the time of its arrival."""

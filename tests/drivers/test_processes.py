@@ -392,7 +392,7 @@ class Letting:
 def test_threads_give_the_same_numbers(family: str) -> None:
     alone = run(driver="inline", **FAMILIES[family])
     of = made(**FAMILIES[family])
-    chosen = Chosen(engine=Letting(of.chosen.engine), name="letting")  # type: ignore[arg-type]
+    chosen = Chosen(engine=Letting(of.chosen.engine), kind="torch")  # type: ignore[arg-type]
     object.__setattr__(of, "__dict__", {**of.__dict__, "chosen": chosen, "driver": "threads", "workers": 3})
     log = Log()
     before = torch.random.get_rng_state()

@@ -153,10 +153,41 @@ Program rows(Objective objective) {
     return p;
 }
 
+// The tree in words: split off the largest power of two below the count, sum both sides, add.
+float summed(const std::vector<std::vector<float>>& vectors, const std::vector<float>& weights, long k, long i, long n) {
+    if (n == 1) return vectors[i][k] * weights[i];
+    long half = 1;
+    while (2 * half < n) half *= 2;
+    return summed(vectors, weights, k, i, half) + summed(vectors, weights, k, i + half, n - half);
+}
+
+int faults_of_sums() {
+    int faults = 0;
+    std::vector<float> room(SPAN * PARTIAL_SUMS);
+    for (const long count : {1, 3, 4, 6, 23})
+        for (const long size : {1L, SPAN - 1, SPAN, 2 * SPAN + 5}) {
+            std::vector<std::vector<float>> vectors(count, std::vector<float>(size));
+            std::vector<float> weights(count), out(size);
+            std::vector<const float*> from;
+            for (long i = 0; i < count; ++i) {
+                for (long k = 0; k < size; ++k) vectors[i][k] = std::sin(float(i * size + k));
+                weights[i] = std::cos(float(i));
+                from.push_back(vectors[i].data());
+            }
+            for (const std::string& name : kernel_names()) {
+                kernels_for(name).weighted_sum(out.data(), from.data(), weights.data(), count, size, room.data());
+                const int so_far = faults;
+                for (long k = 0; k < size; ++k) faults += out[k] != summed(vectors, weights, k, 0, count);
+                if (faults > so_far) std::printf("%s, a sum of %ld vectors of %ld\n", name.c_str(), count, size);
+            }
+        }
+    return faults;
+}
+
 }  // namespace
 
 int main() {
-    int faults = 0;
+    int faults = faults_of_sums();
     const Objective classes{Loss::cross_entropy, 0, 1}, smoothed{Loss::cross_entropy, 0.2f, 1};
     const Objective tags{Loss::binary_cross_entropy, 0, 0.25f};
     for (const int batch : {1, 16, 37}) {

@@ -63,6 +63,12 @@ MUTANTS = {
     "one block's inputs": ("kernels.cpp", "samples + long(first) * pitch", "samples"),
     "rows turned wrongly": ("kernels.cpp", "__builtin_shufflevector(b, d, 0, 1, 4, 5)", "b"),
     "tail forgotten": ("kernels.cpp", "std::memcpy(to, &sum[r][c], 4 * left);", "(void)to;"),
+    "another tree": (
+        "kernels.cpp",
+        "(a[k] * p + b[k] * q) + (c[k] * r + d[k] * s)",
+        "a[k] * p + b[k] * q + c[k] * r + d[k] * s",
+    ),
+    "the end of a sum lost": ("kernels.cpp", "while (top > 1) join();", "while (top > 2) join();"),
     "stepped too early": (
         "program.cpp",
         "k_.input_gradient(t.product, job.weights + layer.weights, dout, din, blocks);\n",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import statistics
 import subprocess
 import sys
@@ -25,7 +26,19 @@ ALIKE_LOSSES = 0.1
 """How far mean losses of a round may differ, as a share, where dropout is drawn differently."""
 
 
-def duel(name: str, *, against: str | None, repeats: int, workers: int = 1, engine: str = "") -> dict[str, Any]:
+ASKED = {
+    "lenet5-fmnist": 4.0,
+    "mlp-fmnist": 1.5,
+    "ccfl-fmnist": 3.0,
+    "lenet5-cifar10": 3.0,
+    "resnet9-cifar10": 1.0,
+    "alexnet-fmnist": 1.0,
+    "lstm-shakespeare": 1.0,
+}
+"""How many times as fast as the loop by hand ours is meant to be, at least, both with two workers."""
+
+
+def duel(name: str, *, against: str | None, repeats: int, workers: int = 2, engine: str = "auto") -> dict[str, Any]:
     """Measures one work.
 
     Both programs are processes of their own, with one thread for each worker. They take the same initial weights and
@@ -36,7 +49,11 @@ def duel(name: str, *, against: str | None, repeats: int, workers: int = 1, engi
         against: "bare" for the loop by hand; None for ours alone.
         repeats: rounds that are measured.
         workers: of both programs.
-        engine: of ours; the default one if empty.
+        engine: of ours.
+
+    Returns:
+        Seconds of both, and "ratio": how many times as fast as the other ours is, by medians; "asked": what it is meant
+        to be.
 
     Raises:
         UserError: no such work.
@@ -48,19 +65,22 @@ def duel(name: str, *, against: str | None, repeats: int, workers: int = 1, engi
     with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as running:
         job = Path(folder) / "job.pt"
         write_job(experiment(name, rounds), rounds, job)
-        options = [f"--workers={workers}", *([f"--engine={engine}"] if engine else [])]
+        options = [f"--workers={workers}", f"--engine={engine}"]
         commands = {"ours": ["-m", "polyrhythm.bench.ours", name, f"--rounds={rounds}", f"--path={job}.ours", *options]}
         if against is not None:
             commands[against] = [str(Path(bare.__file__)), name, f"--workers={workers}", f"--job={job}"]
         programs = {who: running.enter_context(_started(command)) for who, command in commands.items()}
-        told: dict[str, list[dict[str, float]]] = {who: [] for who in programs}
+        told: dict[str, list[dict[str, Any]]] = {who: [] for who in programs}
         for number in range(rounds):
             for who, program in programs.items():
                 told[who].append(_next_round(who, program))
             if number == 0 and against is not None:
                 apart = _difference(job, against)
-                alike(apart, [told[who][0]["loss"] for who in programs], draws=bare.WORKS[name].draws and engine != "")
-        found: dict[str, Any] = {"work": name, "workers": workers, "engine": engine or "torch", "repeats": repeats}
+                used = told["ours"][0]["engine"]
+                draws = bare.WORKS[name].draws and used != "torch"
+                alike(apart, [told[who][0]["loss"] for who in programs], draws=draws)
+        found: dict[str, Any] = {"work": name, "workers": workers, "engine": told["ours"][0]["engine"]}
+        found |= {"repeats": repeats, "load": os.getloadavg()[0]}
         for who, all_rounds in told.items():
             seconds = [r["seconds"] for r in all_rounds[1:]]
             found[who] = {
@@ -70,8 +90,9 @@ def duel(name: str, *, against: str | None, repeats: int, workers: int = 1, engi
                 "loss": all_rounds[-1]["loss"],
             }
         if against is not None:
-            found["ratio"] = found["ours"]["median"] / found[against]["median"]
-            found["ratio_of_minima"] = found["ours"]["min"] / found[against]["min"]
+            found["ratio"] = found[against]["median"] / found["ours"]["median"]
+            found["ratio_of_minima"] = found[against]["min"] / found["ours"]["min"]
+            found["asked"] = ASKED.get(name)
             found["difference"] = apart
     return found
 
@@ -86,7 +107,7 @@ def _started(command: list[str]) -> Iterator[subprocess.Popen[str]]:
         program.communicate()
 
 
-def _next_round(who: str, program: subprocess.Popen[str]) -> dict[str, float]:
+def _next_round(who: str, program: subprocess.Popen[str]) -> dict[str, Any]:
     assert program.stdin is not None
     assert program.stdout is not None
     try:
@@ -97,7 +118,7 @@ def _next_round(who: str, program: subprocess.Popen[str]) -> dict[str, float]:
     line = program.stdout.readline()
     if not line:
         raise RunFailed(f"{who} ended before all rounds were made")
-    told: dict[str, float] = json.loads(line)
+    told: dict[str, Any] = json.loads(line)
     return told
 
 

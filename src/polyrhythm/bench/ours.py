@@ -23,8 +23,8 @@ from polyrhythm.session import carry_out
 class _Gate:
     """Lets a run go on by one round for each line on standard input, and says how long it took."""
 
-    def __init__(self, path: str) -> None:
-        self._path = path
+    def __init__(self, path: str, engine: str) -> None:
+        self._path, self._engine = path, engine
         self._begun = 0.0
 
     def begin(self, plan: Plan) -> None:
@@ -38,6 +38,7 @@ class _Gate:
             told = {
                 "seconds": time.perf_counter() - self._begun,
                 "loss": record.train_loss,
+                "engine": self._engine,
             }
             torch.save(list(model().values()), self._path)
             print(json.dumps(told), flush=True)
@@ -55,13 +56,12 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, required=True)
     parser.add_argument("--path", required=True)
     parser.add_argument("--workers", type=int, required=True)
-    parser.add_argument("--engine", default="")
+    parser.add_argument("--engine", required=True)
     given = parser.parse_args()
-    asked = {"engine": given.engine} if given.engine else {}
     # One round more than are measured, since the last one is evaluated.
-    of = dataclasses.replace(experiment(given.work, given.rounds + 1), workers=given.workers, **asked)
+    of = dataclasses.replace(experiment(given.work, given.rounds + 1), workers=given.workers, engine=given.engine)
     with tempfile.TemporaryDirectory() as folder:
-        carry_out(of, [Recorder(folder), _Gate(given.path)])
+        carry_out(of, [Recorder(folder), _Gate(given.path, of.chosen.name)])
 
 
 if __name__ == "__main__":

@@ -109,7 +109,12 @@ def run(
     workers: Workers = None,
     engine: Annotated[
         str | None,
-        typer.Option("--engine", help="What computes local steps: auto, torch or native.  [default: torch]"),
+        typer.Option(
+            "--engine", help="What computes local steps: auto, torch, native, stacked or compiled.  [default: auto]"
+        ),
+    ] = None,
+    device: Annotated[
+        str | None, typer.Option("--device", help="Where cohorts are stacked: auto, cpu or cuda.  [default: auto]")
     ] = None,
     settings: Annotated[
         list[str] | None, typer.Option("--set", help="Any key: --set evaluation.every=5. May be repeated.")
@@ -149,6 +154,7 @@ def run(
         "driver": driver,
         "workers": workers,
         "engine": engine,
+        "device": device,
         "out": out,
         "name": name,
     }
@@ -334,8 +340,8 @@ def bench(
     against: Annotated[
         str | None, typer.Option("--against", help='"bare": the same work by hand in plain PyTorch, in turn with ours.')
     ] = None,
-    engine: Annotated[str, typer.Option("--engine", help="What computes local steps.  [default: torch]")] = "",
-    workers: Annotated[int, typer.Option("--workers", min=1, help="How many visits run at once, in both.")] = 1,
+    engine: Annotated[str, typer.Option("--engine", help="What computes our local steps.")] = "auto",
+    workers: Annotated[int, typer.Option("--workers", min=1, help="How many visits run at once, in both.")] = 2,
     repeats: Annotated[int, typer.Option("--repeats", min=1, help="Rounds that are measured.")] = 5,
     json: Json = False,
 ) -> None:

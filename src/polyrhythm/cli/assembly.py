@@ -41,6 +41,7 @@ def assemble(configuration: Configuration) -> Iterator[Experiment]:
             driver=configuration.driver,
             workers=configuration.workers,
             engine=configuration.engine,
+            device=configuration.device,
             name=configuration.name,
             config=configuration.plain()
             | {

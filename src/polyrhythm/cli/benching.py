@@ -9,6 +9,7 @@ import typer
 from polyrhythm.bench.bare import WORKS
 from polyrhythm.bench.duel import duel
 from polyrhythm.cli.output import print_json
+from polyrhythm.engines.choosing import ENGINES
 from polyrhythm.errors import unknown
 
 
@@ -18,7 +19,7 @@ def measure(
     """Measures works, all of them if none is named.
 
     Raises:
-        UserError: no such work, or nothing of that name to compare with.
+        UserError: no such work or engine, or nothing of that name to compare with.
         RunFailed: a program failed, or the two did not do the same work.
     """
     for work in works:
@@ -26,12 +27,15 @@ def measure(
             raise unknown("work", work, WORKS)
     if against not in (None, "bare"):
         raise unknown("rival", against, ["bare"])
+    if engine not in ENGINES:
+        raise unknown("engine", engine, ENGINES)
     for work in works or WORKS:
         found = duel(work, against=against, repeats=repeats, workers=workers, engine=engine)
         if as_json:
             print_json(found)
             continue
-        line = f"{work}: {found['ours']['median']:.4f} s a round"
+        line = f"{work}: {found['ours']['median']:.4f} s a round ({found['engine']})"
         if against is not None:
-            line += f", {found['bare']['median']:.4f} s by hand: ratio {found['ratio']:.3f}"
+            line += f", {found['bare']['median']:.4f} s by hand: {found['ratio']:.2f} times as fast"
+            line += f", meant to be {found['asked']:g} at least" if found["asked"] else ""
         typer.echo(line)

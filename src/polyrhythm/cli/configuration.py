@@ -88,7 +88,8 @@ class Configuration(BaseModel):
     expert: Text | None = None
     driver: Literal["auto", "inline", "processes", "threads"] = "auto"
     workers: Positive | None = None
-    engine: Literal["auto", "torch", "native"] = "torch"
+    engine: Literal["auto", "torch", "native", "stacked", "compiled"] = "auto"
+    device: Text = "auto"
     evaluation: EvaluationSettings = Field(default_factory=EvaluationSettings)
     checkpoint: CheckpointSettings = Field(default_factory=CheckpointSettings)
     name: Annotated[str, MaxLen(200)] = ""
@@ -175,7 +176,8 @@ TAKES = {
     "expert": "the path of a file, as `polyrhythm expert` makes it",
     "driver": "auto, inline, processes or threads",
     "workers": _POSITIVE,
-    "engine": "auto, torch or native",
+    "engine": "auto, torch, native, stacked or compiled",
+    "device": "auto, cpu, cuda, or cuda:1 for the second GPU",
     "evaluation": "every or train_samples, each with a number, or groups, true or false",
     "evaluation.every": _POSITIVE,
     "evaluation.train_samples": _WHOLE,

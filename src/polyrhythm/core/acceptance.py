@@ -125,7 +125,8 @@ def _miscounted(report: Report) -> Fault | None:
 
 def _not_finite(layout: Layout, report: Report) -> Fault | None:
     assert report.update is not None
-    if name := first_non_finite(layout, report.update):
+    # The length of finite numbers may overflow, so it only raises the suspicion.
+    if not math.isfinite(report.norm or 0.0) and (name := first_non_finite(layout, report.update)):
         return Fault("not_finite", f"{NOT_FINITE} in the update of {name}")
     if not math.isfinite(report.travel + report.rate + report.pull):
         return Fault("not_finite", f"{NOT_FINITE} in travel, rate or pull")

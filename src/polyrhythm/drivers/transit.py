@@ -40,7 +40,7 @@ class Transit:
         if not report.fresh or report.update is None:
             return report
         if draws := self._happens("nan", faults.nan, report):
-            report = changed(report, update=self._with_nan(report.update, draws))
+            report = replace(report, update=self._with_nan(report.update, draws))
         if self._happens("inflate", faults.inflate, report):
             report = _longer(report, faults.inflation)
         if draws := self._happens("malformed", faults.malformed, report):
@@ -48,7 +48,7 @@ class Transit:
         if faults.corrupt and faults.checksum:
             report = changed(report, checksum=checksum(report))
         if (draws := self._happens("corrupt", faults.corrupt, report)) and report.update is not None:
-            report = changed(report, update=_flipped(report.update, draws))
+            report = replace(report, update=_flipped(report.update, draws))
         return report
 
     def beside(self, report: Report) -> Iterator[Report]:
@@ -80,7 +80,7 @@ def _moved(report: Report, share: float) -> Report:
 
 
 def _longer(report: Report, factor: float) -> Report:
-    return report if report.update is None else changed(report, update=report.update * factor)
+    return report if report.update is None else replace(report, update=report.update * factor)
 
 
 def _flipped(update: Tensor, draws: np.random.Generator) -> Tensor:
@@ -95,7 +95,7 @@ def _flipped(update: Tensor, draws: np.random.Generator) -> Tensor:
 def _of_another_dtype(report: Report) -> Report:
     update = report.update
     assert update is not None
-    return changed(report, update=update.to(torch.float32 if update.dtype == torch.float64 else torch.float64))
+    return replace(report, update=update.to(torch.float32 if update.dtype == torch.float64 else torch.float64))
 
 
 _Spoiler = Callable[[Report], Report]

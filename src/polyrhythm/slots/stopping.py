@@ -39,16 +39,17 @@ class Drift:
         return self._describe(similarities) < self.threshold
 
     def _describe(self, similarities: Tensor) -> Tensor:
-        k = min(self.k, len(similarities))
+        size = similarities.shape[-1]
+        k = min(self.k, size)
         if self.batch == "mean":
-            return similarities.mean()
+            return similarities.mean(dim=-1)
         if self.batch in ("min", "min_k"):
-            return similarities.kthvalue(k if self.batch == "min_k" else 1).values
+            return similarities.kthvalue(k if self.batch == "min_k" else 1, dim=-1).values
         if self.batch in ("max", "max_k"):
-            place = len(similarities) - (k if self.batch == "max_k" else 1) + 1
-            return similarities.kthvalue(place).values
+            place = size - (k if self.batch == "max_k" else 1) + 1
+            return similarities.kthvalue(place, dim=-1).values
         # "sample": below if fewer than half of the samples are at or above the threshold.
-        return torch.quantile(similarities, 0.5, interpolation="higher")
+        return torch.quantile(similarities, 0.5, dim=-1, interpolation="higher")
 
 
 @final
