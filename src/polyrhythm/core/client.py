@@ -391,7 +391,7 @@ class _Training:
         """Takes the steps of the plan, in the engine's weights and in `moments`."""
         optimiser, engine = self.recipe.optimiser, self.engine
         weights, gradient = engine.weights, engine.gradient
-        away = torch.empty_like(weights)
+        away = torch.empty_like(weights) if push is not None else None
         names = (self.visit.client, self.visit.visit)
         augment = torch_generator(self.visit.seed, "augment", *names) if self.data.augmented else None
         watch = _Watch(self.recipe.needs(), plan.stop)
@@ -428,12 +428,12 @@ class _Training:
                 if optimiser.clip is not None:
                     clip_(gradient, optimiser.clip)
                 watch.look(gradient, computed)
-                if push is not None:
+                if push is not None and push.pull:
                     # The difference first: at w = w0 it is exactly zero, so the first step is FedAvg's.
                     torch.sub(weights, start.weights, out=away)
                     gradient.add_(away, alpha=push.pull)
-                    if push.shift is not None:
-                        gradient.add_(push.shift)
+                if push is not None and push.shift is not None:
+                    gradient.add_(push.shift)
                 optimiser.step_(weights, gradient, rate, moments)
                 for part, before in untouched:
                     part.copy_(before)
