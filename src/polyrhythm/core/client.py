@@ -391,7 +391,7 @@ class _Training:
         """Takes the steps of the plan, in the engine's weights and in `moments`."""
         optimiser, engine = self.recipe.optimiser, self.engine
         weights, gradient = engine.weights, engine.gradient
-        away = torch.empty_like(weights) if push is not None else None
+        away = torch.empty_like(weights)
         names = (self.visit.client, self.visit.visit)
         augment = torch_generator(self.visit.seed, "augment", *names) if self.data.augmented else None
         watch = _Watch(self.recipe.needs(), plan.stop)

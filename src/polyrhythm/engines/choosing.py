@@ -9,7 +9,8 @@ import torch
 from torch import nn
 
 from polyrhythm.data.samples import Samples
-from polyrhythm.engines.native.engine import LARGEST, NativeEngine, extension
+from polyrhythm.engines.native.engine import LARGEST, NativeEngine
+from polyrhythm.engines.native.extension import extension
 from polyrhythm.engines.native.program import Unsupported
 from polyrhythm.engines.torch import TorchEngine
 from polyrhythm.recipe import Recipe
