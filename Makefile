@@ -2,7 +2,8 @@
 #   make quickstart   a federation learns digits, in a minute
 #   make check        everything that must hold: format, lint, types, tests (the same in CI)
 #   make test         the default test suite (WORKERS=0 to run it in one process; ARGS="-k name" to choose)
-#   make bench        the benchmarks
+#   make bench        every speed that is aimed at: ours, the other, the ratio and the one asked for (ARGS="start" for some)
+#   make bench-peers  the same work on Flower, pfl and fluke, each in an environment of its own, beside ours
 PYTHON ?= python3
 VENV ?= .venv
 WORKERS ?= 2
@@ -14,7 +15,7 @@ QUICKSTART := --clients 20 --partition "dirichlet(alpha=0.3)" --method "fedavg(c
 BUILT_FROM := pyproject.toml constraints.txt CMakeLists.txt $(wildcard src/polyrhythm/engines/native/*.cpp src/polyrhythm/engines/native/*.h)
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: quickstart test check style types bench format clean
+.PHONY: quickstart test check style types bench bench-peers format clean
 
 quickstart: $(VENV)/.user
 	@echo '$$ polyrhythm run --data digits $(QUICKSTART)'
@@ -40,8 +41,10 @@ format: $(VENV)/.developer
 	$(BIN)/ruff check --fix
 
 bench: $(VENV)/.developer
-	@$(BIN)/polyrhythm bench --against bare
-	@set -e; for file in benchmarks/*.py; do echo "== $$file"; $(BIN)/python $$file; done
+	@$(BIN)/python benchmarks/targets.py $(ARGS)
+
+bench-peers: $(VENV)/.developer
+	@$(BIN)/python benchmarks/peers.py $(ARGS)
 
 clean:
 	rm -rf $(VENV) build .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -1,0 +1,65 @@
+"""The job on polyrhythm: engine and workers as `polyrhythm bench` sets them, and the record of the run."""
+
+import dataclasses
+import tempfile
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import job as jobs
+import numpy as np
+
+import polyrhythm as pr
+from polyrhythm.bench.works import experiment
+from polyrhythm.data import ArraySamples
+from polyrhythm.data.federation import Shares
+from polyrhythm.runs.recorder import Recorder
+from polyrhythm.runs.records import ModelView, Plan, RunStatus, VersionRecord, VisitRecord
+from polyrhythm.session import carry_out
+
+
+class Clock:
+    """Notes when each version was complete."""
+
+    def __init__(self) -> None:
+        self.ends: list[float] = []
+        self.accuracy = 0.0
+
+    def begin(self, plan: Plan) -> None:
+        """Nothing to prepare."""
+
+    def visit(self, record: VisitRecord) -> None:
+        """A part of its round."""
+
+    def version(self, record: VersionRecord, model: ModelView) -> None:
+        if record.version:
+            self.ends.append(time.time())
+        if record.test is not None:
+            self.accuracy = record.test["accuracy"]
+
+    def end(self, status: RunStatus, reason: str, summary: Mapping[str, Any]) -> None:
+        """All is told."""
+
+
+def main() -> None:
+    job = jobs.load(jobs.path())
+    of = experiment(job.name, job.rounds)
+    samples = ArraySamples(job.inputs, job.targets)
+    federation = dataclasses.replace(
+        of.federation,
+        shares=Shares.of(samples, np.arange(len(samples)), np.full(job.work.clients, job.work.samples)),
+        test=ArraySamples(job.test_inputs, job.test_targets),
+    )
+    recipe = of.recipe | pr.local_sgd(lr=job.lr)
+    of = dataclasses.replace(
+        of, federation=federation, model=job.model(), recipe=recipe, engine="auto", workers=2, config=None
+    )
+    clock = Clock()
+    with tempfile.TemporaryDirectory() as folder:
+        carry_out(of, [Recorder(folder), clock])
+    # The last version is evaluated, and nobody trains for a next one meanwhile: it is not like the others.
+    jobs.tell(f"polyrhythm {pr.__version__}", clock.ends, clock.accuracy, engine=of.chosen.name)
+
+
+if __name__ == "__main__":
+    main()
