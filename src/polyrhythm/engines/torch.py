@@ -21,8 +21,6 @@ from polyrhythm.slots.mechanism import Model
 from polyrhythm.tasks import Tally, Task
 from polyrhythm.vectors import CPU, Buffers, FlatModel, Layout
 
-EVALUATION_BATCH = 250  # larger ones leave the cache: LeNet-5 takes 1.6 times as long with 1,000, and 40 MB more
-
 
 @final
 class TorchEngine:
