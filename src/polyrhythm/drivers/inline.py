@@ -22,7 +22,7 @@ from polyrhythm.drivers.executors import Clients, Errand, Executor, OneByOne
 from polyrhythm.drivers.meter import Meter
 from polyrhythm.drivers.roster import Answer, WorldRoster
 from polyrhythm.errors import RunFailed
-from polyrhythm.fleet import Fate, Load, Spent, World
+from polyrhythm.fleet import Load, Spent, World
 from polyrhythm.recipe import Recipe
 from polyrhythm.slots.mechanism import Model, Setup
 from polyrhythm.values import made
@@ -67,14 +67,9 @@ class _Visit(NamedTuple):
     assignment: Assignment
     report: Report
     load: Load
-    fate: Fate
-
-    @property
-    def end(self) -> Event:
-        """What the server hears of it."""
-        if not self.fate.lost:
-            return self.report
-        return Lost(dispatch=self.assignment.dispatch, reason=self.fate.lost, time=self.fate.time)
+    spent: Spent
+    done: float
+    lost: Lost | None
 
 
 _Entry = tuple[float, int, int, _Visit | Arrived | Timer]
@@ -174,7 +169,7 @@ class InlineDriver:
             visit = what if isinstance(what, _Visit) else None
             if over and visit is None:
                 continue
-            event: Event = what.end if isinstance(what, _Visit) else what
+            event: Event = what if not isinstance(what, _Visit) else what.lost or what.report
             try:
                 turn = receive(self.recipe, self.setup, layout, turn.state, event, self.roster)
             except RunFailed as failure:
@@ -209,8 +204,8 @@ class InlineDriver:
             assignment=visit.assignment,
             report=visit.report,
             load=visit.load,
-            spent=visit.fate.spent,
-            done=visit.fate.done,
+            spent=visit.spent,
+            done=visit.done,
             answers=answers,
         )
 
@@ -219,7 +214,9 @@ class InlineDriver:
             load = self.meter.load(assignment, report)
             fate = self.world.undertake(assignment.dispatch, assignment.client, load, now)
             report = report.heard(after=fate.time - now, at=fate.time)
-            agenda.add(fate.time, _VISIT, assignment.dispatch, _Visit(assignment, report, load, fate))
+            lost = Lost(dispatch=assignment.dispatch, reason=fate.lost, time=fate.time) if fate.lost else None
+            visit = _Visit(assignment, report, load, fate.spent, fate.done, lost)
+            agenda.add(fate.time, _VISIT, assignment.dispatch, visit)
         if turn.wake_up is not None and (agenda.timer is None or turn.wake_up < agenda.timer):
             agenda.timer = turn.wake_up
             agenda.made += 1

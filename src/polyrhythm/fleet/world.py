@@ -193,8 +193,8 @@ class World:
             load: the work in it.
             now: when it begins.
         """
-        spent, done = self.price(client, load, now), 1.0
-        end, lost = now + spent.seconds, ""
+        spent = self.price(client, load, now)
+        end, lost, done = now + spent.seconds, "", 1.0
         if not self._all_goes_well:
             for moment, reason in self._dangers(dispatch, client, spent, now):
                 if moment < end:
