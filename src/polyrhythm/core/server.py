@@ -444,9 +444,8 @@ def _rests(recipe: Recipe, report: Report, reason: str) -> bool:
 
     Who did not train, or cannot, may answer at once: invited again and again, it would fill the buffer, or time itself.
     """
-    if not (recipe.fills_places and recipe.participation.invites):
-        return False
-    return bool(reason or report.substitute or recipe.participation.one_at_a_time)
+    rests = reason or report.substitute or recipe.participation.one_at_a_time
+    return bool(rests) and recipe.fills_places and recipe.participation.invites
 
 
 def _measured(recipe: Recipe, setup: Setup, parts: Mapping[str, State], report: Report) -> Mapping[str, State]:

@@ -86,9 +86,10 @@ class World:
 
     def arrivals(self) -> Callable[[], tuple[float, int]] | None:
         """Gives the next client that comes by itself, (time, client), each time it is called; None if none do."""
-        source, holding = self._coming_by_themselves, frozenset(int(c) for c in self.eligible)
+        source = self._coming_by_themselves
         if source is None:
             return None
+        holding = frozenset(int(c) for c in self.eligible)
 
         def following() -> tuple[float, int]:
             while True:
