@@ -22,7 +22,7 @@ from polyrhythm.recipe import Recipe
 from polyrhythm.slots.mechanism import Setup
 from polyrhythm.tasks import task
 from polyrhythm.threads import settled_memory
-from polyrhythm.values import made
+from polyrhythm.values import changed
 from polyrhythm.wires import Assignment, Report
 
 
@@ -53,24 +53,33 @@ def measure(name: str, recipe: Recipe, population: int, events: int, parameters:
     extras = {key: {"change": update} for key, _ in recipe.mechanisms() if key == "control_variates"}
     setup = Setup(size=layout.size, dtype=layout.dtype, population=population, horizon=None, seed=0)
 
+    template = Report(
+        dispatch=-1,
+        client=-1,
+        visit=0,
+        version=0,
+        kind="train",
+        recipe=recipe.digest,
+        held=20,
+        update=update,
+        steps=2,
+        rate=0.1,
+        travel=0.2,
+        loss=1.0,
+        extras=extras,
+    )
+
     def stub(assignment: Assignment) -> Report:
-        return made(
-            Report,
+        client = assignment.client
+        return changed(
+            template,
             dispatch=assignment.dispatch,
-            client=assignment.client,
+            client=client,
             visit=assignment.visit,
             version=assignment.version,
             kind=assignment.kind,
-            recipe=assignment.recipe,
-            held=20,
-            update=update,
-            steps=2,
-            samples=20 + assignment.client % 7,
-            rate=0.1,
-            travel=0.2,
-            loss=1.0,
-            extras=extras,
-            measures={"loss": 1.0 + assignment.client % 5, "squared_loss": 1.0 + assignment.client % 7},
+            samples=20 + client % 7,
+            measures={"loss": 1.0 + client % 5, "squared_loss": 1.0 + client % 7},
         )
 
     world = World(Fleet(devices=pr.fleet.Tiers()), population, 0, range(population))

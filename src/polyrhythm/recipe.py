@@ -196,6 +196,21 @@ class Recipe(Settings):
     def _hooks(self) -> dict[str, tuple[tuple[str, Mechanism], ...]]:
         return {}
 
+    @functools.cached_property
+    def fills_places(self) -> bool:
+        """The participation's; kept, as the next two are, because the server asks for it at every event."""
+        return self.participation.fills_places
+
+    @functools.cached_property
+    def due(self) -> float | None:
+        """The release policy's."""
+        return self.release.due
+
+    @functools.cached_property
+    def patience(self) -> float | None:
+        """The release policy's."""
+        return self.release.patience
+
     def needs(self) -> frozenset[Need]:
         """What the parts ask of the cores, together."""
         return self._needs

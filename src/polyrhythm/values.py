@@ -10,6 +10,7 @@ from immutables import Map
 P = ParamSpec("P")
 T = TypeVar("T")
 Key = TypeVar("Key")
+_new, _set = object.__new__, object.__setattr__
 
 
 def changed(value: T, /, **fields: Any) -> T:
@@ -26,8 +27,8 @@ def changed(value: T, /, **fields: Any) -> T:
     >>> changed(Point(1, 2), y=3)
     Point(x=1, y=3)
     """
-    made = object.__new__(type(value))
-    object.__setattr__(made, "__dict__", value.__dict__ | fields)
+    made = _new(type(value))
+    _set(made, "__dict__", value.__dict__ | fields)
     return made
 
 
@@ -45,8 +46,8 @@ def made(kind: Callable[P, T], /, *_: P.args, **fields: P.kwargs) -> T:
     >>> made(Point, x=1)
     Point(x=1, y=0)
     """
-    value: T = object.__new__(kind)  # type: ignore[arg-type]
-    object.__setattr__(value, "__dict__", fields)
+    value: T = _new(kind)  # type: ignore[arg-type]
+    _set(value, "__dict__", fields)
     return value
 
 

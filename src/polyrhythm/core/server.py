@@ -210,7 +210,7 @@ def receive(recipe: Recipe, setup: Setup, layout: Layout, state: ServerState, ev
         state, released = _step(recipe, setup, layout, state, event.time)
         if setup.horizon is not None and state.version >= setup.horizon:
             return made(Turn, state=state, released=released, verdict=verdict)
-    fills, idle = recipe.participation.fills_places, not (state.training or state.measuring)
+    fills, idle = recipe.fills_places, not (state.training or state.measuring)
     asks = released is not None or measured or idle or fills
     # A step waits for no measurement, an invitation does.
     if not asks or state.measuring:
@@ -231,7 +231,7 @@ def _stuck(recipe: Recipe, state: ServerState, event: Event, roster: Roster) -> 
 
     Where the server invites nobody, somebody may still come, until as many visits as there are clients came to nothing.
     """
-    if not recipe.participation.fills_places or state.training or state.measuring:
+    if not recipe.fills_places or state.training or state.measuring:
         return False
     may_come = not recipe.participation.invites and state.invited - len(state.waiting) < roster.eligible
     return not may_come and _ready(recipe, state, event, refills=False)
@@ -243,7 +243,7 @@ def _hopeless(recipe: Recipe, state: ServerState, roster: Roster) -> bool:
     Where places are refilled, there is always somebody at work to wait for.
     """
     lost = len(state.refused) - len(state.waiting)
-    return recipe.participation.fills_places and lost >= max(1, roster.eligible)
+    return recipe.fills_places and lost >= max(1, roster.eligible)
 
 
 def _passed(moment: float, event: Event) -> bool:
@@ -254,13 +254,13 @@ def _passed(moment: float, event: Event) -> bool:
 def _ready(recipe: Recipe, state: ServerState, event: Event, *, refills: bool = True) -> bool:
     if not (state.invited or state.training or state.waiting or state.refused or state.resting):
         return False  # nobody has been invited yet, or everybody's answer went into the last version
-    due, elapsed = recipe.release.due, event.time - state.began
+    due, elapsed = recipe.due, event.time - state.began
     if due is not None:
         # began + due - began may be a hair more or less than due.
         over = _passed(state.began + due, event)
         elapsed = max(elapsed, due) if over else min(elapsed, math.nextafter(due, 0.0))
     in_flight = state.training + state.measuring
-    if refills and recipe.participation.fills_places:
+    if refills and recipe.fills_places:
         in_flight = max(in_flight, 1)  # the place that has just become free is about to be filled
     standing = made(Standing, waiting=len(state.waiting), in_flight=in_flight, invited=state.invited, elapsed=elapsed)
     return recipe.release.ready(standing)
@@ -268,7 +268,7 @@ def _ready(recipe: Recipe, state: ServerState, event: Event, *, refills: bool = 
 
 def _wake_up(recipe: Recipe, state: ServerState, event: Event) -> float | None:
     """When the server must look again although nothing happens. A moment that is over wakes nobody again."""
-    due, patience = recipe.release.due, recipe.release.patience
+    due, patience = recipe.due, recipe.patience
     if (due is None and patience is None) or not (state.training or state.measuring):
         return None
     moments = [] if due is None else [state.began + due]
@@ -283,7 +283,7 @@ def _oldest(state: ServerState) -> float:
 
 def _give_up(recipe: Recipe, state: ServerState, event: Event) -> ServerState:
     """Waits no longer for visits that have taken too long."""
-    patience = recipe.release.patience
+    patience = recipe.patience
     if patience is None or not _passed(_oldest(state) + patience, event):
         return state
     late = {d: f for d, f in state.flights.items() if not f.given_up and _passed(f.sent + patience, event)}
@@ -350,7 +350,7 @@ def _invite(
         if invitation.model is not None:
             weights, buffers = invitation.model.weights, invitation.model.buffers
         flights[number] = made(
-            Flight, client=client, kind=invitation.kind, visit=record.visits, version=version, sent=now
+            Flight, client=client, kind=invitation.kind, visit=record.visits, version=version, sent=now, given_up=""
         )
         busy[client] = number
         briefs: dict[str, State] = {}
@@ -403,7 +403,7 @@ def _invite(
 
 def _wanting(recipe: Recipe, state: ServerState) -> bool:
     """Whether a client that comes while others are at work is of any use."""
-    return recipe.participation.fills_places and state.training < recipe.participation.size
+    return recipe.fills_places and state.training < recipe.participation.size
 
 
 def _take(
@@ -455,10 +455,8 @@ def _rests(recipe: Recipe, report: Report, refused: bool) -> bool:
 
     Who did not train, or cannot, may answer at once: invited again and again, it would fill the buffer, or time itself.
     """
-    participation = recipe.participation
-    if not (participation.fills_places and participation.invites):
-        return False
-    return bool(refused or report.substitute or participation.one_at_a_time)
+    rests = refused or report.substitute or recipe.participation.one_at_a_time
+    return bool(rests) and recipe.fills_places and recipe.participation.invites
 
 
 def _measured(recipe: Recipe, setup: Setup, parts: Mapping[str, State], report: Report) -> Mapping[str, State]:
@@ -552,7 +550,7 @@ def _step(recipe: Recipe, setup: Setup, layout: Layout, state: ServerState, now:
 
 def _close(recipe: Recipe, state: ServerState) -> tuple[ServerState, tuple[tuple[int, str], ...]]:
     """Gives up whoever is still under way, if the release policy does so; and all that is left out of the version."""
-    if not recipe.release.forgets or recipe.participation.fills_places:
+    if not recipe.release.forgets or recipe.fills_places:
         return state, state.refused
     late = {d: f for d, f in state.flights.items() if f.kind == "train" and not f.given_up}
     state = _given_up(state, late, f"version {state.version + 1} was complete without it")

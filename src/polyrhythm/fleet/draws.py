@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from array import array
 from typing import Literal
 
 import numpy as np
@@ -15,12 +16,12 @@ Rows = Literal["file", "drawn"]
 
 def uniform_of(seed: int, what: str, client: int, purpose: Purpose = "fleet") -> float:
     """A number in [0, 1) that belongs to one client: named by it, whoever else there is."""
-    return float(_block(seed, purpose, what, client // _BLOCK).item(client % _BLOCK))
+    return _block(seed, purpose, what, client // _BLOCK)[client % _BLOCK]
 
 
 def normal_of(seed: int, what: str, client: int) -> float:
     """A standard normal number that belongs to one client."""
-    return float(_normal_block(seed, what, client // _BLOCK).item(client % _BLOCK))
+    return _normal_block(seed, what, client // _BLOCK)[client % _BLOCK]
 
 
 def uniforms(seed: int, what: str, clients: int) -> np.ndarray:
@@ -37,11 +38,11 @@ def row_of(seed: int, what: str, client: int, many: int, rows: Rows) -> int:
 
 
 @functools.lru_cache(maxsize=8192)
-def _block(seed: int, purpose: Purpose, what: str, block: int) -> np.ndarray:
+def _block(seed: int, purpose: Purpose, what: str, block: int) -> array[float]:
     # A generator takes longer to make than a thousand numbers take to draw.
-    return stream(seed, purpose, what, block).random(_BLOCK)
+    return array("d", stream(seed, purpose, what, block).random(_BLOCK).tobytes())
 
 
 @functools.lru_cache(maxsize=8192)
-def _normal_block(seed: int, what: str, block: int) -> np.ndarray:
-    return stream(seed, "fleet", what, "normal", block).standard_normal(_BLOCK)
+def _normal_block(seed: int, what: str, block: int) -> array[float]:
+    return array("d", stream(seed, "fleet", what, "normal", block).standard_normal(_BLOCK).tobytes())

@@ -17,10 +17,10 @@ from polyrhythm.slots.participation import (
     DEFAULT_COHORT,
     Call,
     Either,
-    Invitation,
     Invitations,
     Participation,
     rebased,
+    to_train,
 )
 from polyrhythm.streams import proportionally
 from polyrhythm.values import persistent
@@ -176,7 +176,7 @@ class Oort(Participation):
         known = self._exploited(state, call, generator, places - len(new))
         left = places - len(new) - len(known)
         others = call.roster.draw(left, generator, Either(call.busy, new, known)) if left else ()
-        return state, tuple(Invitation(client=c) for c in (*known, *new, *others))
+        return state, to_train((*known, *new, *others))
 
     def _explorers(self, places: int, version: int, chance: float) -> int:
         """How many places go to clients never heard."""

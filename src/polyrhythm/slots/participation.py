@@ -16,7 +16,7 @@ from polyrhythm.slots.budgets import HAIR
 from polyrhythm.slots.mechanism import Mechanism, Setup
 from polyrhythm.slots.wrapping import Wrapping
 from polyrhythm.streams import FewIntegers, Integers, stream
-from polyrhythm.values import made
+from polyrhythm.values import changed
 from polyrhythm.vectors import Buffers
 from polyrhythm.wires import Kind, Model, Report, Roster, State
 
@@ -115,6 +115,12 @@ class Invitation:
 
 
 Invitations = tuple[Invitation, ...]
+_TO_TRAIN = Invitation(client=-1)
+
+
+def to_train(clients: Iterable[int]) -> Invitations:
+    """These clients, to train on the current model."""
+    return tuple([changed(_TO_TRAIN, client=client) for client in clients])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -173,7 +179,7 @@ class Uniform(Participation):
     def invite(self, setup: Setup, state: State, call: Call) -> tuple[State, Invitations]:
         places = call.places(self.size)
         drawn = call.roster.draw(places, call.draws(setup), call.busy) if places else ()
-        return state, tuple([made(Invitation, client=c) for c in drawn])
+        return state, to_train(drawn)
 
     @property
     def size(self) -> int:
@@ -213,7 +219,7 @@ class Sweep(Participation):
         present = call.roster.present(tuple(c for c in rest if c not in call.busy))[: call.places(self.size)]
         invited = frozenset(present)
         left = [c for c in rest if c not in invited]
-        return {"sweep": sweep, "rest": left}, tuple(Invitation(client=c) for c in present)
+        return {"sweep": sweep, "rest": left}, to_train(present)
 
     @property
     def size(self) -> int:

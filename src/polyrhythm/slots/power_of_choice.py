@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, final
 
@@ -19,6 +19,7 @@ from polyrhythm.slots.participation import (
     Invitations,
     Participation,
     rebased,
+    to_train,
 )
 from polyrhythm.values import persistent
 from polyrhythm.wires import Report, State
@@ -96,15 +97,15 @@ class PowerOfChoice(Participation):
             state = {**state, "candidates": [], "losses": {}}
         left = places - len(chosen)
         if not left:
-            return state, _to_train(chosen)
+            return state, to_train(chosen)
         state, candidates = self._draw(setup, state, call, left, chosen)
         if len(candidates) <= left:
-            return state, _to_train((*chosen, *candidates))
+            return state, to_train((*chosen, *candidates))
         if self.variant == "rpow":
-            return state, _to_train((*chosen, *self._ranked(candidates, state["losses"], unheard=math.inf)[:left]))
+            return state, to_train((*chosen, *self._ranked(candidates, state["losses"], unheard=math.inf)[:left]))
         samples = self.batch if self.variant == "cpow" else None
         asked = tuple(Invitation(client=c, kind="measure", samples=samples) for c in candidates)
-        return {**state, "candidates": list(candidates)}, (*_to_train(chosen), *asked)
+        return {**state, "candidates": list(candidates)}, (*to_train(chosen), *asked)
 
     def _draw(
         self, setup: Setup, state: State, call: Call, places: int, chosen: tuple[int, ...]
@@ -134,7 +135,3 @@ def _heard(state: State, client: int, loss: float) -> State:
     if not math.isfinite(loss):
         return state
     return {**state, "losses": persistent(state["losses"]).set(client, loss)}
-
-
-def _to_train(clients: Iterable[int]) -> Invitations:
-    return tuple(Invitation(client=client) for client in clients)

@@ -21,6 +21,7 @@ from polyrhythm.slots.participation import (
     Invitations,
     Participation,
     rebased,
+    to_train,
 )
 from polyrhythm.streams import proportionally, stream
 from polyrhythm.values import persistent
@@ -145,7 +146,7 @@ class Tifl(Participation):
         if not places:
             return state, ()
         state, new = self._profiled(state, setup, call, places)
-        invited = tuple(Invitation(client=c) for c in new)
+        invited = to_train(new)
         if len(new) == places:
             return state, invited
         state = self._sorted(setup, state, call.version)
@@ -157,7 +158,7 @@ class Tifl(Participation):
             if asked:
                 return {**state, "judging": True, "judged": call.version}, (*invited, *asked)
         state, found = self._from_a_tier(state, setup, call, places - len(new), new)
-        return state, (*invited, *(Invitation(client=c) for c in found))
+        return state, (*invited, *to_train(found))
 
     def _profiled(self, state: State, setup: Setup, call: Call, places: int) -> tuple[State, tuple[int, ...]]:
         """Clients whose visits are yet to tell how fast they are."""
