@@ -212,9 +212,9 @@ class Recorder:
             return
         self._write_best()
         best = self.path / "best.safetensors"
-        content = best.read_bytes() if self._best.version is not None else None
         try:
-            self._keeper.write(self.path, version, lambda: Kept(run=state(), best=self._best, best_file=content))
+            file = None if self._best.version is None else best.read_bytes()
+            self._keeper.write(self.path, version, lambda: Kept(run=state(), best=self._best, best_file=file))
         except OSError as error:  # the run is worth more than the checkpoint
             self._failed = f"; checkpoints could not be written ({error.strerror or error})"
 
