@@ -22,6 +22,7 @@ from annotated_types import Ge, Gt, Le, Lt
 from pydantic import BaseModel
 
 from polyrhythm import (
+    Checkpoint,
     Evaluation,
     Experiment,
     Run,
@@ -31,14 +32,17 @@ from polyrhythm import (
     federate,
     models,
     papers,
+    replay,
+    resume,
     run,
     sample_difficulty,
     task,
     train_expert,
+    verify,
 )
 from polyrhythm.cli import expressions, names
 from polyrhythm.cli.app import app
-from polyrhythm.cli.configuration import Configuration, EvaluationSettings, UntilSettings
+from polyrhythm.cli.configuration import CheckpointSettings, Configuration, EvaluationSettings, UntilSettings
 from polyrhythm.data.partitions import Partition
 from polyrhythm.errors import RunFailed, UserError
 from polyrhythm.models.catalogue import MODELS
@@ -47,8 +51,8 @@ from polyrhythm.optimisers import LocalOptimiser
 from polyrhythm.recipe import Recipe
 from polyrhythm.runs.comparison import Comparison
 from polyrhythm.runs.database import Writer
-from polyrhythm.runs.records import AnswerRecord, Plan, VersionRecord, VisitRecord
-from polyrhythm.runs.summary import Summary
+from polyrhythm.runs.records import AnswerRecord, EventRecord, VersionRecord, VisitRecord
+from polyrhythm.runs.summary import Best, Summary
 from polyrhythm.schedules import Schedule
 from polyrhythm.settings import Settings
 from polyrhythm.slots.compression import Compression
@@ -144,7 +148,7 @@ RUN_COLUMNS = {
     "config_digest": "SHA-256 of it",
     "notices": "JSON list: what a reader of the results should know",
     "libraries": "JSON: versions of Python and of the libraries that decide numbers",
-    "machine": "JSON: where it ran",
+    "machine": "JSON: where it ran, and how: the driver, its workers, how often checkpoints were written",
     "summary": "JSON: the fields of the summary, once it has ended",
 }
 
@@ -357,8 +361,8 @@ def _command_line() -> Iterator[str]:
         yield table(("option", "meaning"), [(name, text) for _, name, text in _options(callback)])
     yield "## Experiment file"
     yield (
-        "TOML. Each key but `evaluation` is also an option of `polyrhythm run`, which wins over the file; "
-        "`--set key=value` wins over both and reaches every key, as in `--set evaluation.every=5`. An unknown key is "
+        "TOML. Each key but `evaluation` and `checkpoint` is also an option of `polyrhythm run`, which wins over the "
+        "file; `--set key=value` wins over both and reaches every key, as in `--set evaluation.every=5`. An unknown key is "
         "an error. `method` may be a list: the parts of a pipe. Where the default is none, the value follows from "
         "other keys: 20 clients, or all there are with `by_column`; 30 rounds, or no limit with `until`; the model "
         "that fits the data set, which is `char-lstm` for shakespeare, `multilabel-logistic` for stackoverflow-tags "
@@ -382,6 +386,7 @@ def _command_line() -> Iterator[str]:
 _NESTED: Mapping[str, tuple[type[BaseModel], type[Settings]]] = {
     "until": (UntilSettings, Until),
     "evaluation": (EvaluationSettings, Evaluation),
+    "checkpoint": (CheckpointSettings, Checkpoint),
 }
 
 
@@ -515,8 +520,8 @@ def _record() -> Iterator[str]:
     yield "## The record"
     yield (
         "An output folder (`--out`, by default `runs`) holds `runs.sqlite` and a folder for each run with "
-        "`final.safetensors` and `best.safetensors`, which any torch user can load by name. The database may be read "
-        "by anybody at any time, also while a run goes on."
+        "`final.safetensors` and `best.safetensors`, which any torch user can load by name, and "
+        "[checkpoints](runs.md). The database may be read by anybody at any time, also while a run goes on."
     )
     yield "### Summary: the line of `--json`"
     found = {"run_id", "status", "reason", *_summary().fields(digest="", wall_seconds=0.0)}
@@ -529,6 +534,7 @@ def _record() -> Iterator[str]:
         "answers": {"run": "the run's number"}
         | dict(parsed(AnswerRecord).args)
         | {"clients": 'the answer, in order, as unsigned 32-bit integers, little-endian; null for "all"'},
+        "events": {"run": "the run's number"} | dict(parsed(EventRecord).args),
     }
     for name, columns in _columns().items():
         _same(columns, records[name], f"the table {name}")
@@ -537,8 +543,7 @@ def _record() -> Iterator[str]:
 
 
 def _summary() -> Summary:
-    nothing: dict[str, Any] = {f.name: "" for f in dataclasses.fields(Plan)}
-    return Summary(Plan(**nothing))
+    return Summary(Best(""))
 
 
 def _columns() -> dict[str, list[str]]:
@@ -567,8 +572,12 @@ def _python() -> Iterator[str]:
     yield entry("pr.Experiment", Experiment)
     yield entry("pr.Until", Until)
     yield entry("pr.Evaluation", Evaluation)
+    yield entry("pr.Checkpoint", Checkpoint)
     yield entry("pr.task", task)
     yield entry("pr.run", run)
+    yield entry("pr.resume", resume)
+    yield entry("pr.verify", verify)
+    yield entry("pr.replay", replay)
     yield entry("pr.Recipe", Recipe)
     yield entry("pr.Run", Run, skip=("folder", "row"))
     yield table(("member", "meaning"), list(_members(Run)))

@@ -219,6 +219,7 @@ class _Session:
             clients=experiment.federation.clients,
             driver=self.crew.driver,
             workers=self.crew.workers,
+            checkpoint={"every": experiment.checkpoint.every, "keep": experiment.checkpoint.keep},
         )
         self.start = self.initial if start is None else start.driver
         self.server = None if start is None else start.driver.server

@@ -67,6 +67,7 @@ def test_a_finished_run_goes_on_to_more_rounds(polyrhythm: Command, tmp_path: Pa
     assert "has finished already" in polyrhythm("resume", "mine", *one).out
     found = polyrhythm("resume", "mine", "--rounds", "7", *one, "--json")
     assert outcome(found.out) == outcome(polyrhythm("run", *QUICK, "--rounds", "7", *other, "--json").out)
+    assert len(list((tmp_path / "one").glob("*/checkpoint-*"))) == 2  # as it was asked for when it was started
     fewer = polyrhythm("resume", "mine", "--rounds", "3", *one)
     assert fewer.code == 2
     assert "3 rounds for" in fewer.err

@@ -334,7 +334,7 @@ def _row(plan: Plan) -> dict[str, Any]:
         "config_digest": digest_of(plan.config),
         "notices": plan.notices,
         "libraries": library_versions(),
-        "machine": {**machine(), "driver": plan.driver, "workers": plan.workers},
+        "machine": {**machine(), "driver": plan.driver, "workers": plan.workers, "checkpoint": plan.checkpoint},
     }
 
 

@@ -40,6 +40,7 @@ class Plan:
         clients: clients in the federation.
         driver: who carries out visits.
         workers: how many at once.
+        checkpoint: how often it is written down, and how many of these are kept.
     """
 
     name: str
@@ -54,6 +55,7 @@ class Plan:
     clients: int
     driver: str = "inline"
     workers: int = 1
+    checkpoint: Mapping[str, Any] = field(default_factory=dict)
 
 
 @final
