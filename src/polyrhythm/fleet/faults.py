@@ -16,13 +16,12 @@ class Faults(Settings):
     """Things that go wrong by chance, independently of each other and of the method.
 
     Each is drawn from a stream that is named by it and by the visit (or version), so a plan is the same in every run
-    with that seed, and one more fault moves none of the others. Everything at 0 is exactly no faults.
-
-    On devices; the client keeps its state of the last accepted visit:
+    with that seed, and one more fault moves none of the others. Everything at 0 is exactly no faults. Whatever becomes
+    of a visit, its client goes on from the state of its last accepted one.
 
     Args:
-        dropout: probability that a client gives a visit up, at a moment drawn uniformly over its duration; what it has
-            cost by then is spent.
+        dropout: on devices, probability that a client gives a visit up, at a moment drawn uniformly over its duration;
+            what it has cost by then is spent.
         crash: probability that its device fails in a visit, at such a moment, and is away for `downtime`.
         downtime: seconds until it is back.
         slow: probability that a visit computes `slowdown` times as long as it should, which nobody foresees.
