@@ -33,7 +33,7 @@ import torch
 import polyrhythm as pr
 from polyrhythm.data import ArraySamples, Collection
 from polyrhythm.drivers.inline import InlineDriver
-from polyrhythm.engines.native.engine import extension
+from polyrhythm.engines.native.extension import extension
 from polyrhythm.models import build
 from polyrhythm.recipe import Recipe
 from polyrhythm.slots.critical import FisherTrace

@@ -27,7 +27,7 @@ from polyrhythm.drivers.executors import Clients, Done, Errand
 from polyrhythm.drivers.inline import InlineDriver
 from polyrhythm.drivers.processes import Processes
 from polyrhythm.engines.choosing import Chosen
-from polyrhythm.engines.native.engine import extension
+from polyrhythm.engines.native.extension import extension
 from polyrhythm.engines.torch import TorchEngine
 from polyrhythm.errors import RunFailed, UserError
 from polyrhythm.recipe import Recipe

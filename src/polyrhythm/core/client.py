@@ -465,12 +465,12 @@ class _Training:
                 if optimiser.clip is not None:
                     clip_(gradient, optimiser.clip)
                 watch.look(gradient, computed)
-                if push is not None:
+                if push is not None and push.pull:
                     # The difference first: at w = w0 it is exactly zero, so the first step is FedAvg's.
                     torch.sub(weights, start.weights, out=away)
                     gradient.add_(away, alpha=push.pull)
-                    if push.shift is not None:
-                        gradient.add_(push.shift)
+                if push is not None and push.shift is not None:
+                    gradient.add_(push.shift)
                 optimiser.step_(weights, gradient, rate, moments)
                 for part, before in untouched:
                     part.copy_(before)

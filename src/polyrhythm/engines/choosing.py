@@ -25,7 +25,8 @@ from polyrhythm.data.holding import Holding
 from polyrhythm.data.samples import Samples
 from polyrhythm.engines.compiled import CompiledEngine, Kind
 from polyrhythm.engines.devices import named
-from polyrhythm.engines.native.engine import LARGEST, NativeEngine, extension
+from polyrhythm.engines.native.engine import LARGEST, NativeEngine
+from polyrhythm.engines.native.extension import extension
 from polyrhythm.engines.native.program import AveragePool, Convolution, MaxPool, Program, Unsupported
 from polyrhythm.engines.stacked import StackedEngine
 from polyrhythm.engines.torch import TorchEngine

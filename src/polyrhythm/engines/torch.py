@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from polyrhythm.core.interfaces import ClientData, Computed, Opening
 from polyrhythm.engines.fisher import fisher_sum
 from polyrhythm.engines.looking import EVALUATION_BATCH, FrozenLens, View, batches
-from polyrhythm.models.representation import locate
+from polyrhythm.models.representation import Tap, locate
 from polyrhythm.slots.correction import Correction, Which
 from polyrhythm.slots.mechanism import Model
 from polyrhythm.tasks import Tally, Task
@@ -41,6 +41,7 @@ class TorchEngine:
         self._models: dict[Which, Model] = {}
         self._loaded: set[Which] = set()
         self._visit: Opening | None = None
+        self._taps: dict[str, Tap] = {}
         self._frozen_features: dict[tuple[Which, str], Tensor] = {}
         self.forward_samples = 0
 
@@ -75,7 +76,7 @@ class TorchEngine:
         self._flat.module.eval()
         try:
             with torch.no_grad():
-                return locate(self._flat.module, layer)(inputs)[1]
+                return self._tap(layer)(inputs)[1]
         finally:
             self._flat.module.train()
 
@@ -123,7 +124,7 @@ class TorchEngine:
         judged = None if watch is None or self.one_mode else self.features_now(watch, inputs)
         with contextlib.ExitStack() as taps:
             seen = layers | ({watch} if watch is not None and self.one_mode else set())
-            read = {layer: taps.enter_context(locate(self.module, layer).watch()) for layer in sorted(seen)}
+            read = {layer: taps.enter_context(self._tap(layer).watch()) for layer in sorted(seen)}
             outputs = self.module(inputs)
         view = View(self, inputs, positions, {layer: read[layer](len(inputs)) for layer in read})
         pair = None
@@ -208,6 +209,12 @@ class TorchEngine:
 
     def lens(self) -> FrozenLens:
         return FrozenLens(self, self._task, self._open().data)
+
+    def _tap(self, layer: str) -> Tap:
+        """Where a representation of the model in training is; looked for once."""
+        if layer not in self._taps:
+            self._taps[layer] = locate(self.module, layer)
+        return self._taps[layer]
 
     def _open(self) -> Opening:
         if self._visit is None:

@@ -12,29 +12,18 @@ Rules:
 
 from __future__ import annotations
 
-import functools
-import importlib
-from collections.abc import Iterator, Sequence
-from typing import Any, ClassVar, Protocol, cast, final
+from collections.abc import Sequence
+from typing import Any, ClassVar, final
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from polyrhythm.core.interfaces import ClientData, Computed, Done, Job, Opening
-from polyrhythm.data.holding import Holding
-from polyrhythm.engines.looking import EVALUATION_BATCH, FrozenLens, View, batches
-from polyrhythm.engines.native.program import (
-    AveragePool,
-    Convolution,
-    Dropout,
-    Linear,
-    MaxPool,
-    Place,
-    Program,
-    Relu,
-    program_of,
-)
+from polyrhythm.engines.looking import FrozenLens, View
+from polyrhythm.engines.native.extension import compiled
+from polyrhythm.engines.native.passes import Passes, arrays, goals, rows
+from polyrhythm.engines.native.program import Program, program_of
 from polyrhythm.engines.torch import TorchEngine
 from polyrhythm.optimisers import LocalAdam, LocalSgd
 from polyrhythm.slots.correction import Correction, ModelContrast, Which
@@ -43,55 +32,6 @@ from polyrhythm.tasks import Tally, Task
 from polyrhythm.vectors import Buffers, Layout
 
 LARGEST = 2048  # samples in a batch; beyond it the room between layers would be gigabytes
-
-
-class _Rounds(Protocol):
-    """The compiled side: room for one thread to run a program's rounds in."""
-
-    def run(self, **given: Any) -> tuple[float, float, float]: ...
-
-    def look(self, **given: Any) -> None: ...
-
-    def trace(self, **given: Any) -> float: ...
-
-    def ahead(self, **given: Any) -> tuple[float, float]: ...
-
-    def back(self, **given: Any) -> None: ...
-
-
-@functools.cache
-def extension() -> Any:
-    """The compiled module, or None where the package was installed without it."""
-    try:
-        return importlib.import_module("polyrhythm.engines.native._native")
-    except ImportError:
-        return None
-
-
-def compiled(program: Program, kernels: str = "") -> _Rounds:
-    """A program for one thread.
-
-    Args:
-        program: what a step computes.
-        kernels: "avx512", "avx2" or "plain"; the best that this processor has if empty.
-    """
-    native = extension()
-    built = native.Program(*program.shape, program.size, program.loss, program.smoothing, program.weight)
-    for layer in program.layers:
-        match layer:
-            case Convolution():
-                built.convolution(layer.weights, layer.bias, layer.rows, layer.kernel, layer.stride, layer.padding)
-            case Linear():
-                built.linear(layer.weights, layer.bias, layer.rows)
-            case Relu():
-                built.relu()
-            case Dropout():
-                built.dropout(layer.share)
-            case MaxPool():
-                built.max_pool(layer.kernel, layer.stride, layer.padding)
-            case AveragePool():
-                built.average_pool(layer.kernel, layer.stride, layer.padding, layer.whole_area)
-    return cast(_Rounds, native.Rounds(built, kernels))
 
 
 @final
@@ -126,7 +66,8 @@ class NativeEngine:
         self.module.train()
         self.program = program or program_of(self.module, self.layout, task, shape)
         self._training = compiled(self.program, kernels)
-        self._frozen = compiled(self.program, kernels)  # a room of its own: a batch may be half way in the other
+        # In a room of their own: a batch may be half way in the other.
+        self._passes = Passes(self.program, compiled(self.program, kernels), task)
         self._idle = tuple((s.offset, s.size) for s in self.program.idle)
         self._visit: Opening | None = None
         self._features: dict[tuple[Which, str], Tensor] = {}
@@ -147,13 +88,13 @@ class NativeEngine:
         self._features.clear()
 
     def local_round(self, job: Job) -> Done | None:
-        arrays = _arrays(job.data)
+        known = arrays(job.data)
         moments = _moments(job)
-        if arrays is None or moments is None or any(type(term) is not ModelContrast for term in job.terms[:1]):
+        if known is None or moments is None or any(type(term) is not ModelContrast for term in job.terms[:1]):
             return None
         if len(job.terms) > 1:
             return None
-        inputs, targets, held = arrays
+        inputs, targets, held = known
         optimiser, push, order = job.optimiser, job.push, job.positions
         shift = None if push is None else push.shift
         seen = self.forward_samples
@@ -164,7 +105,7 @@ class NativeEngine:
             start=None if push is None else job.start.numpy(),
             shift=None if shift is None else shift.numpy(),
             inputs=inputs,
-            **self._goals(targets),
+            **goals(self.program, targets),
             order=order if held is None else held[order],
             ends=job.ends,
             rates=np.array(job.rates, dtype=np.float32),
@@ -219,7 +160,7 @@ class NativeEngine:
             return self._everywhere(which, layer), np.ascontiguousarray(job.positions)
         self.forward_samples += len(job.positions)
         weights, place = self._model(which).weights, self.program.places[layer]
-        found = [z for z, _ in self._passes(weights, place, job.data, job.positions)]
+        found = [z for z, _ in self._passes.over(weights, place, job.data, job.positions)]
         return torch.cat(found), np.arange(len(job.positions))
 
     def compute(
@@ -231,20 +172,20 @@ class NativeEngine:
         watch: str | None = None,
         squares: bool = False,
     ) -> Computed:
-        rows, order, places = _rows(inputs), np.arange(len(inputs)), self.program.places
+        made, order, places = rows(inputs), np.arange(len(inputs)), self.program.places
         layers = {name for term in terms for name in term.layers or ()}
         pair = None
         if watch is not None and self.one_mode:
             layers.add(watch)
         current = {name: torch.empty(len(inputs), places[name].width) for name in sorted(layers)}
         if watch is not None:
-            judged = current[watch] if self.one_mode else self._look(self.weights, places[watch], rows, order)
+            judged = current[watch] if self.one_mode else self._passes.look(self.weights, places[watch], made, order)
             pair = judged, self.frozen_features("received", watch, inputs, positions)
             self.forward_samples += 0 if self.one_mode else len(inputs)
         loss, squared = self._training.ahead(
             weights=self.weights.numpy(),
-            inputs=rows,
-            **self._goals(targets),
+            inputs=made,
+            **goals(self.program, targets),
             order=order,
             step=self._step,
             seed=self._open().seed,
@@ -259,12 +200,6 @@ class NativeEngine:
         self._step += 1
         mean = torch.tensor(loss / len(inputs))
         return Computed(mean, self.program.idle, pair, torch.tensor(squared, dtype=torch.float64) if squares else None)
-
-    def _goals(self, targets: Tensor) -> dict[str, np.ndarray | None]:
-        """Labels, or targets: whichever the loss looks at."""
-        labelled = self.program.loss == "cross_entropy"
-        known = targets.contiguous().numpy()
-        return {"labels": known if labelled else None, "targets": None if labelled else known}
 
     # Frozen models.
 
@@ -283,13 +218,13 @@ class NativeEngine:
             return self._everywhere(which, layer).index_select(0, torch.from_numpy(np.ascontiguousarray(positions)))
         self.forward_samples += len(inputs)
         weights, place = self._model(which).weights, self.program.places[layer]
-        return self._look(weights, place, _rows(inputs), np.arange(len(inputs)))
+        return self._passes.look(weights, place, rows(inputs), np.arange(len(inputs)))
 
     def _everywhere(self, which: Which, layer: str) -> Tensor:
         """Representations of all of the visit's samples, computed once."""
         data, key = self._open().data, (which, layer)
         if key not in self._features:
-            passes = self._passes(self._model(which).weights, self.program.places[layer], data)
+            passes = self._passes.over(self._model(which).weights, self.program.places[layer], data)
             self._features[key] = torch.cat([z for z, _ in passes])
             self.forward_samples += len(data)
         return self._features[key]
@@ -298,53 +233,23 @@ class NativeEngine:
         """Outputs of a frozen model for all of the visit's samples, and their targets."""
         data = self._open().data
         self.forward_samples += len(data)
-        passes = self._passes(self._model(which).weights, self.program.outputs, data)
+        passes = self._passes.over(self._model(which).weights, self.program.outputs, data)
         outputs, targets = zip(*passes, strict=True)
         return torch.cat(outputs), torch.cat(targets)
-
-    def _passes(
-        self, weights: Tensor, place: Place, data: ClientData, positions: np.ndarray | None = None
-    ) -> Iterator[tuple[Tensor, Tensor]]:
-        """What a place of the network holds for a client's samples, in eval mode, and their targets, batch by batch."""
-        where, arrays = np.arange(len(data)) if positions is None else positions, _arrays(data)
-        for i in range(0, len(where), EVALUATION_BATCH):
-            some = where[i : i + EVALUATION_BATCH]
-            if arrays is None:
-                inputs, targets = data.batch(some, None)
-                yield self._look(weights, place, _rows(inputs), np.arange(len(some))), targets
-            else:
-                held, known, which = arrays
-                order = some if which is None else which[some]
-                yield self._look(weights, place, held, order), known.index_select(0, torch.from_numpy(order))
-
-    def _look(self, weights: Tensor, place: Place, inputs: np.ndarray, order: np.ndarray) -> Tensor:
-        found = torch.empty(len(order), place.width)
-        self._frozen.look(weights=weights.numpy(), inputs=inputs, order=order, out=(place.layers, found.numpy()))
-        return found
 
     def evaluate(self, model: Model, data: ClientData, positions: np.ndarray | None = None) -> dict[str, float]:
         return self._task.read(self.tally(model, data, positions))
 
     def tally(self, model: Model, data: ClientData, positions: np.ndarray | None = None) -> Tally:
         """What the task counts over a client's samples, in eval mode."""
-        total = Tally()
-        for outputs, targets in self._passes(model.weights, self.program.outputs, data, positions):
-            total = total + self._task.tally(outputs, targets)
-        return total
+        return self._passes.tally(model.weights, data, positions)
+
+    def fisher(self, model: Model, data: ClientData, *, labels: np.random.Generator | None = None) -> float:
+        self.forward_samples += 0 if labels is None else len(data)
+        return self._passes.fisher(model.weights, data, labels)
 
     def lens(self) -> FrozenLens:
         return FrozenLens(self, self._task, self._open().data)
-
-    def fisher(self, model: Model, data: ClientData, *, labels: np.random.Generator | None = None) -> float:
-        total = 0.0
-        for inputs, held in batches(data):
-            rows, order, targets = _rows(inputs), np.arange(len(inputs)), held
-            if labels is not None:
-                self.forward_samples += len(inputs)
-                targets = self._task.draw(self._look(model.weights, self.program.outputs, rows, order), labels)
-            goals = self._goals(targets)
-            total += self._frozen.trace(weights=model.weights.numpy(), inputs=rows, **goals, order=order)
-        return total / len(data)
 
     def _open(self) -> Opening:
         if self._visit is None:
@@ -391,20 +296,6 @@ class NativeEngine:
 
     def buffers(self) -> Buffers:
         return self._torch.buffers()
-
-
-def _rows(inputs: Tensor) -> np.ndarray:
-    """A batch, a row for each sample. float32 [B, features]"""
-    return inputs.reshape(len(inputs), -1).contiguous().numpy()
-
-
-def _arrays(data: ClientData) -> tuple[np.ndarray, Tensor, np.ndarray | None] | None:
-    """All inputs as rows, all targets, and which of them are a client's; None if they are made when they are read."""
-    arrays = data.arrays() if isinstance(data, Holding) else None
-    if arrays is None or arrays[0].dtype != torch.float32 or not arrays[0].is_contiguous():
-        return None
-    inputs, targets, held = arrays
-    return inputs.reshape(len(inputs), -1).numpy(), targets, None if held is None else held.numpy()
 
 
 def _moments(job: Job) -> dict[str, Any] | None:
