@@ -25,12 +25,32 @@ compiled = pytest.mark.skipif(extension() is None, reason="polyrhythm was instal
 LARGE = pr.fedavg(cohort=2, epochs=1, batch=10)
 
 
-def test_torch_is_the_default_and_says_nothing() -> None:
-    made = experiment()
+def test_torch_says_nothing() -> None:
+    made = experiment(engine="torch")
     assert isinstance(made.chosen.engine, TorchEngine)
     assert not isinstance(made.chosen.engine, TakesJobs)
     assert (made.chosen.name, made.chosen.why_not) == ("torch", "")
     assert not [n for n in made.notices() if "engine" in n]
+
+
+@compiled
+def test_the_default_is_the_rule() -> None:
+    assert experiment(recipe=LARGE).engine == "auto"
+    assert experiment(recipe=LARGE).chosen.kind == "native"
+    assert experiment(recipe=LARGE, model=tanh()).chosen.kind == "torch"
+    assert not [n for n in experiment(recipe=LARGE, model=tanh()).notices() if "engine" in n]
+
+
+@compiled
+def test_auto_leaves_broad_convolutions_to_torch() -> None:
+    generator = np.random.default_rng(0)
+    images = torch.tensor(generator.normal(size=(24, 8, 16, 16)), dtype=torch.float32)
+    samples = ArraySamples(images, torch.arange(24) % 3)
+    data = dataclasses.replace(collection(), train=samples, test=samples)
+    for width, kind in ((256, "native"), (512, "torch")):  # 8 * 9 * width * 14 * 14 products
+        model = nn.Sequential(nn.Conv2d(8, width, 3), nn.ReLU(), nn.MaxPool2d(14), nn.Flatten(), nn.Linear(width, 3))
+        dealt = pr.federate(data, pr.data.Iid(), 2, 0)
+        assert experiment(federation=dealt, model=model, recipe=LARGE).chosen.kind == kind
 
 
 @compiled

@@ -59,24 +59,29 @@ def test_compiled_steps_are_torchs_and_kept_on_disk(folder: Path) -> None:
     assert "TORCHINDUCTOR_CACHE_DIR" not in os.environ
 
 
-TWICE = """
-import time
-import polyrhythm as pr
+AGAIN = """
 from small import experiment
-begun = time.perf_counter()
-assert experiment(engine="compiled").chosen.kind == "compiled"
-print(time.perf_counter() - begun)
+print(experiment(engine="compiled").chosen.why_not)
 """
 
 
 @pytest.mark.slow
 def test_the_second_process_finds_what_the_first_compiled(folder: Path) -> None:
-    if why := experiment(engine="compiled").chosen.why_not:
-        pytest.skip(why)
-    made = {path: path.stat().st_mtime_ns for path in folder.rglob("*.so")}
     path = os.pathsep.join([os.environ["PYTHONPATH"], str(Path(__file__).parents[1])])
-    subprocess.run([sys.executable, "-c", TWICE], env={**os.environ, "PYTHONPATH": path}, check=True)
-    assert {path: path.stat().st_mtime_ns for path in folder.rglob("*.so")} == made
+    found = []
+    for _ in range(2):
+        done = subprocess.run(
+            [sys.executable, "-c", AGAIN],
+            env={**os.environ, "PYTHONPATH": path},
+            check=True,
+            capture_output=True,
+            text=True,
+        )
+        if done.stdout.strip():
+            pytest.skip(done.stdout)
+        found.append({path: path.stat().st_mtime_ns for path in folder.rglob("*.so")})
+    assert found[0]
+    assert found[0] == found[1]
 
 
 @pytest.mark.slow

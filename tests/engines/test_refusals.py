@@ -76,7 +76,7 @@ def test_recurrent_layers_are_left_to_torch(engine: Any) -> None:
 def test_the_rule_of_auto() -> None:
     cpu, gpu = torch.device("cpu"), torch.device("cuda")
     assert candidates("auto", cpu, 10) == ("native",)
-    assert candidates("auto", gpu, 10) == ("stacked", "native")
+    assert candidates("auto", gpu, 10) == ("native", "stacked")
     assert candidates("auto", gpu, 1) == ("native",)
     assert candidates("torch", gpu, 10) == ()
     assert candidates("stacked", cpu, 1) == ("stacked",)

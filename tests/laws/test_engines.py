@@ -33,7 +33,8 @@ from polyrhythm.tasks import task
 from polyrhythm.threads import one_thread
 
 from .law import Mutation, law, swap
-from .test_native import METHODS, NETS, federation, local
+from .native import NETS, federation, local
+from .test_native_recipes import METHODS
 from .world import near
 
 KINDS = ("stacked", "compiled")
@@ -83,14 +84,19 @@ def traced() -> Iterator[None]:
         yield
 
 
-def compare(engine: str, net: str, recipe: pr.Recipe, sizes: Sequence[int], **changes: Any) -> None:
-    """Runs three versions with an engine and with torch, and holds one to the other."""
+def compare(
+    engine: str, net: str, recipe: pr.Recipe, sizes: Sequence[int], *, taken: bool = True, **changes: Any
+) -> None:
+    """Runs three versions with an engine and with torch, and holds one to the other.
+
+    What the engine does not take is torch's, to the last bit.
+    """
     with traced():
         ours = experiment(net, sizes, recipe, engine, **changes)
-        assert ours.chosen.kind == engine, ours.chosen.why_not
+        assert ours.chosen.kind == (engine if taken else "torch"), ours.chosen.why_not
         theirs = experiment(net, sizes, recipe, "torch", **changes)
         for mine, wanted in zip(story(ours), story(theirs), strict=True):
-            assert near(mine.turn.state.weights, wanted.turn.state.weights, 1e-5)
+            assert near(mine.turn.state.weights, wanted.turn.state.weights, 1e-5 if taken else 0.0)
             if mine.report is None or wanted.report is None:
                 continue
             a, b = mine.report, wanted.report
@@ -223,7 +229,9 @@ def test_every_net_is_the_same(engine: str, net: str) -> None:
     },
 )
 def test_every_method_is_the_same(engine: str, method: str) -> None:
-    compare(engine, "perceptron", METHODS[method], (33, 40, 35))
+    """Local Adam, terms of the loss and early stops are left to torch."""
+    taken = not any(word in method for word in ("adam", "moon", "alt"))
+    compare(engine, "perceptron", METHODS[method], (33, 40, 35), taken=taken)
 
 
 _OBJECTIVE = step.Step._objective

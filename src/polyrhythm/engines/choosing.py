@@ -3,9 +3,9 @@ timing.
 
 "auto" is the first of these that holds:
 
-1. *stacked*, if there is a GPU, a turn has several visits, and it takes the work;
-2. *native*, if it was compiled, takes the work, batches have 8 samples or more, and no convolution makes 4 million
+1. *native*, if it was compiled, takes the work, batches have 8 samples or more, and no convolution makes 4 million
    products for a sample or more;
+2. *stacked*, if there is a GPU, a turn has several visits, and it takes the work;
 3. *torch*.
 
 What is asked for by name is that wherever it takes the work, and else torch.
@@ -99,7 +99,7 @@ class Work:
 def candidates(asked: Asked, device: torch.device, at_once: int) -> tuple[Named, ...]:
     """The engines to try before torch, in order."""
     if asked == "auto":
-        return ("stacked", "native") if device.type == "cuda" and at_once > 1 else ("native",)
+        return ("native", "stacked") if device.type == "cuda" and at_once > 1 else ("native",)
     return () if asked == "torch" else (asked,)
 
 
