@@ -15,6 +15,7 @@ import polyrhythm as pr
 from polyrhythm.core.interfaces import TakesJobs
 from polyrhythm.data import ArraySamples
 from polyrhythm.engines import choosing
+from polyrhythm.engines.native import engine as native
 from polyrhythm.engines.native.engine import LARGEST, NativeEngine
 from polyrhythm.engines.native.extension import extension
 from polyrhythm.engines.torch import TorchEngine
