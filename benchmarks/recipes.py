@@ -9,10 +9,10 @@ so a round is compared with what its visits report to have done:
     + three times as much · samples whose own gradient was taken
     + time of an operation on a vector as large as the model · such operations, which `VECTORS` counts
 
-of which all but the first are the recipe's own extra arithmetic. The times are measured in the same turns: of a vector
-near the processor (`add_`) for operations at a step; of one far away (a new sum of two among a hundred) for those of a
-visit or a version; of one in memory that the process did not have before, for the state that a client's first visit
-leaves behind. One line of JSON a case:
+of which all but the first are the recipe's own extra arithmetic. The times are measured in the same turns: `add_` in a
+round of six vectors, as many as a step has, for operations at a step; a new sum of two among a hundred, one for each
+client, for those of a visit or a version; a sum in memory that the process did not have before, for the state that a
+client's first visit leaves behind. One line of JSON a case:
 
     python benchmarks/recipes.py --engine native --work lenet5 --rounds 9 moon alt
 """
@@ -197,22 +197,26 @@ def measure(work: str, engine: Any, names: list[str], rounds: int) -> Iterator[d
     one = first.chosen.engine
     start, held = one.initial(), first.data_of(0)
     positions = np.arange(HELD)
-    near, other = torch.randn(one.layout.size), torch.randn(one.layout.size)
-    states, kept = [near.clone() for _ in range(CLIENTS)], list[torch.Tensor]()
+    some = [torch.randn(one.layout.size) for _ in range(6)]
+    states, kept = [some[0].clone() for _ in range(CLIENTS)], list[torch.Tensor]()
     times: dict[str, list[float]] = {"forward": [], "near": [], "far": [], "new": []}
+
+    def near() -> None:
+        for i, vector in enumerate(some):
+            vector.add_(some[i - 1], alpha=1e-3)
 
     def far() -> None:
         for i, state in enumerate(states):
             states[i] = state + states[i - 1]
 
     def new() -> None:
-        kept.append(near + other)
+        kept.append(some[0] + some[1])
 
     for turn in range(rounds + 2):
         for runner in runners.values():
             runner.one_round()
         times["forward"].append(seconds(lambda: one.evaluate(start, held, positions), 3) / HELD)
-        times["near"].append(seconds(lambda: near.add_(other, alpha=1e-3), 200))
+        times["near"].append(seconds(near, 30) / len(some))
         times["far"].append(seconds(far, 2) / len(states))
         times["new"].append(seconds(new, 20))
         if turn < 2:  # the first rounds make room

@@ -181,7 +181,7 @@ def test_a_step_alone_is_a_step_of_a_round(method: str, net: str) -> None:
 class Shrink(Correction):
     """Adds strength * the mean square of a representation: a term of a user's own."""
 
-    strength: float = 0.5
+    strength: float = 0.05
     layer: str = "features"
 
     @property

@@ -207,40 +207,51 @@ class _Watch:
         self._stop = stop
         self._reached = torch.zeros((), dtype=torch.bool)
         self._similarity = torch.zeros((), dtype=torch.float64)
+        self._pairs: list[tuple[Tensor, Tensor, np.ndarray]] = []
         self.traces: dict[str, float] = {}
 
     @property
     def looks(self) -> bool:
-        """Whether anything is measured at each step."""
-        return self._squares is not None or self._stop is not None
+        """Whether the gradient is measured at each step."""
+        return self._squares is not None
 
-    def look(self, gradient: Tensor, computed: Computed) -> None:
+    def look(self, gradient: Tensor) -> None:
         if self._squares is not None:
             # One read of the gradient; half precision is summed in float32.
             wide = torch.promote_types(gradient.dtype, torch.float32)
             self._squares += torch.linalg.vector_norm(gradient, dtype=wide).double().square()
-        if self._stop is not None and computed.pair is not None:
-            similarities = self._stop.similarity(*computed.pair)
-            self._reached |= self._stop.reached(similarities)
-            self._similarity += similarities.double().mean()
+
+    def look_at_features(self, pair: tuple[Tensor, Tensor] | None, ends: np.ndarray) -> None:
+        """Keeps what some batches that end there gave, until somebody wants to know."""
+        if self._stop is not None and pair is not None:
+            self._pairs.append((*pair, np.diff(ends, prepend=0)))
 
     def whole(self, job: Job, done: Done) -> None:
         """Notes what was measured in all the steps of a job."""
         if self._squares is not None:
             self._squares += done.gradient_squares
-        if self._stop is not None and done.pair is not None:
-            similarities = self._stop.similarity(*done.pair)
-            sizes = np.diff(job.ends, prepend=0)
-            for size in np.unique(sizes):  # all batches of a size at once
-                places = np.flatnonzero(np.repeat(sizes == size, sizes))
-                batches = similarities.index_select(0, torch.from_numpy(places)).view(-1, int(size))
-                self._reached |= self._stop.reached(batches).any()
-                self._similarity += batches.double().mean(dim=-1).sum()
+        self.look_at_features(done.pair, job.ends)
+
+    def _judge(self) -> None:
+        """Judges what was kept, all batches of a size at once."""
+        if self._stop is None or not self._pairs:
+            return
+        current, received, sizes = zip(*self._pairs, strict=True)
+        self._pairs.clear()
+        similarities = self._stop.similarity(torch.cat(current), torch.cat(received))
+        counts = np.concatenate(sizes)
+        for size in np.unique(counts):
+            places = np.flatnonzero(np.repeat(counts == size, counts))
+            batches = similarities.index_select(0, torch.from_numpy(places)).view(-1, int(size))
+            self._reached |= self._stop.reached(batches).any()
+            self._similarity += batches.double().mean(dim=-1).sum()
 
     def says_stop(self) -> bool:
+        self._judge()
         return self._stop is not None and bool(self._reached)
 
     def measures(self, steps: int) -> dict[str, float]:
+        self._judge()
         found: dict[str, float] = {}
         if self._squares is not None and steps:
             found["gradient_square"] = self._squares.item() / steps
@@ -440,7 +451,7 @@ class _Training:
         if plan.steps:
             watch.traces = self._traces(received)
             path.gradient_samples = len(watch.traces) * self.visit.held
-        straight = self._straight(push, terms, watch)
+        straight, layer = self._straight(watch), plan.stop.layer if plan.stop else None
         batches = self._batches(plan)
         if _takes_jobs(engine) and not self.data.augmented:
             # Nothing is decided between two steps, or those of an epoch, so the engine may take them all at once.
@@ -464,26 +475,26 @@ class _Training:
             for positions, after in batches:
                 inputs, targets = self.data.batch(positions, augment)
                 rate = self._rate(len(path.rates), plan.steps)
-                if straight is not None:
-                    computed = straight.compute(inputs, targets, positions, (), None, squares, rate)
-                    path.add(rate, computed, len(positions), after)
-                    continue
-                layer = plan.stop.layer if plan.stop else None
-                computed = engine.compute(inputs, targets, positions, terms, layer, squares)
-                untouched = _keep(computed.unused, weights, moments)
-                if optimiser.clip is not None:
-                    clip_(gradient, optimiser.clip)
-                watch.look(gradient, computed)
                 if push is not None and push.pull:
                     # The difference first: at w = w0 it is exactly zero, so the first step is FedAvg's.
                     torch.sub(weights, start.weights, out=away)
-                    gradient.add_(away, alpha=push.pull)
-                if push is not None and push.shift is not None:
-                    gradient.add_(push.shift)
-                optimiser.step_(weights, gradient, rate, moments)
+                if straight is not None:
+                    computed = straight.compute(inputs, targets, positions, terms, layer, squares, rate)
+                    untouched = _keep(computed.unused, weights, moments) if push is not None else []
+                    _pushed(weights, push, away, -rate)
+                else:
+                    computed = engine.compute(inputs, targets, positions, terms, layer, squares)
+                    untouched = _keep(computed.unused, weights, moments)
+                    if optimiser.clip is not None:
+                        clip_(gradient, optimiser.clip)
+                    watch.look(gradient)
+                    _pushed(gradient, push, away, 1.0)
+                    optimiser.step_(weights, gradient, rate, moments)
                 for part, before in untouched:
                     part.copy_(before)
-                engine.stepped()
+                if straight is None:
+                    engine.stepped()
+                watch.look_at_features(computed.pair, np.array([len(positions)]))
                 path.add(rate, computed, len(positions), after)
                 if len(path.rates) % self.visit.epoch_steps == 0 and watch.says_stop():
                     break
@@ -491,10 +502,10 @@ class _Training:
         path.measures = self._measures(watch, path)
         return path
 
-    def _straight(self, push: Push | None, terms: list[Correction], watch: _Watch) -> Descends | None:
-        """The engine, if it can take the steps by itself: plain SGD, and nobody looks at the gradient or changes it."""
+    def _straight(self, watch: _Watch) -> Descends | None:
+        """The engine, if it can take the steps of the gradient by itself: plain SGD, and nobody looks at it."""
         optimiser, engine = self.recipe.optimiser, self.engine
-        if not _plain(optimiser) or push is not None or terms or watch.looks:
+        if not _plain(optimiser) or watch.looks:
             return None
         return engine if _descends(engine) and engine.descends else None
 
@@ -609,6 +620,14 @@ def cut(held: int, batch: int, drop_last: bool, fold_single: bool) -> list[slice
         if slices:
             slices[-1] = slice(slices[-1].start, last.stop)
     return slices
+
+
+def _pushed(vector: Tensor, push: Push | None, away: Tensor, times: float) -> None:
+    """Adds a push to a vector [P], so many times, from how far the weights are away from w0."""
+    if push is not None and push.pull:
+        vector.add_(away, alpha=times * push.pull)
+    if push is not None and push.shift is not None:
+        vector.add_(push.shift, alpha=times)
 
 
 def _keep(

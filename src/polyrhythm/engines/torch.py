@@ -112,20 +112,13 @@ class TorchEngine:
         squares: bool = False,
         rate: float | None = None,
     ) -> Computed:
-        if not terms and watch is None:
-            outputs: Tensor = self._flat.module(inputs)
-            loss = self._task.loss(outputs, targets)
-            squared = self._squared(outputs, targets) if squares else None
-            objective = self._task.objective(loss, outputs)
-            unused = self._flat.backward(objective) if rate is None else self._flat.descend(objective, rate)
-            return Computed(loss.detach(), unused, squares=squared)
         layers = {name for term in terms for name in term.layers or ()}
         # Before the pass in training mode, which moves the statistics of BatchNorm.
         judged = None if watch is None or self.one_mode else self.features_now(watch, inputs)
         with contextlib.ExitStack() as taps:
             seen = layers | ({watch} if watch is not None and self.one_mode else set())
             read = {layer: taps.enter_context(self._tap(layer).watch()) for layer in sorted(seen)}
-            outputs = self.module(inputs)
+            outputs: Tensor = self.module(inputs)
         view = View(self, inputs, positions, {layer: read[layer](len(inputs)) for layer in read})
         pair = None
         if watch is not None:
@@ -137,7 +130,8 @@ class TorchEngine:
         for term in terms:
             extra = term.term(view)
             total = total if extra is None else total + extra
-        return Computed(loss.detach(), self._flat.backward(total), pair, squared)
+        unused = self._flat.backward(total) if rate is None else self._flat.descend(total, rate)
+        return Computed(loss.detach(), unused, pair, squared)
 
     def _squared(self, outputs: Tensor, targets: Tensor) -> Tensor:
         """The squared loss of each sample, summed over a batch whose outputs are there anyway."""
