@@ -22,7 +22,8 @@ from polyrhythm.core.client import work
 from polyrhythm.core.interfaces import Engine
 from polyrhythm.core.memory import ClientState
 from polyrhythm.data import ArraySamples, Collection
-from polyrhythm.engines.native.engine import NativeEngine, extension
+from polyrhythm.engines.native.engine import NativeEngine
+from polyrhythm.engines.native.extension import extension
 from polyrhythm.models import build
 from polyrhythm.streams import stream, torch_generator
 from polyrhythm.threads import one_thread

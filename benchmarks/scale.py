@@ -22,6 +22,7 @@ from polyrhythm.recipe import Recipe
 from polyrhythm.slots.mechanism import Setup
 from polyrhythm.tasks import task
 from polyrhythm.threads import settled_memory
+from polyrhythm.values import made
 from polyrhythm.wires import Assignment, Report
 
 
@@ -49,11 +50,12 @@ def measure(name: str, recipe: Recipe, population: int, events: int, parameters:
     engine = TorchEngine(nn.Linear(parameters - 1, 1), task("regression"))
     layout = engine.layout
     update = torch.full((layout.size,), 1e-3)
-    extras = {key: {"delta": update} for key, _ in recipe.mechanisms() if key == "control_variates"}
+    extras = {key: {"change": update} for key, _ in recipe.mechanisms() if key == "control_variates"}
     setup = Setup(size=layout.size, dtype=layout.dtype, population=population, horizon=None, seed=0)
 
     def stub(assignment: Assignment) -> Report:
-        return Report(
+        return made(
+            Report,
             dispatch=assignment.dispatch,
             client=assignment.client,
             visit=assignment.visit,

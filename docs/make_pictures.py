@@ -1,4 +1,4 @@
-"""Draws the pictures of docs/mechanisms, and that of docs/fleet.md, from real runs on the digits and real draws.
+"""Draws the pictures of docs/mechanisms, docs/fleet.md and docs/costs.md, from real runs on the digits and real draws.
 
 python docs/make_pictures.py            # all of them, in half a minute
 python docs/make_pictures.py pacing     # some of them
@@ -50,11 +50,14 @@ def made(
     clients: int = 20,
     partition: Partition | None = None,
     model: str | Builder = "mlp",
+    fleet: pr.Fleet | None = None,
 ) -> pr.Run:
     """One run on the digits, seed 0."""
     split = partition or pr.data.Dirichlet(alpha=0.3)
     federation = pr.federate(pr.data.digits(), split, clients=clients, seed=0)
-    experiment = pr.Experiment(federation=federation, model=model, recipe=recipe, rounds=rounds, seed=0)
+    experiment = pr.Experiment(
+        federation=federation, model=model, recipe=recipe, rounds=rounds, seed=0, fleet=fleet or pr.Fleet()
+    )
     return pr.run(experiment, out=out)
 
 
@@ -280,6 +283,120 @@ def fleet(out: Path, rounds: int | None) -> Any:
     return alt.vconcat(speed, presence).resolve_scale(color="independent")
 
 
+# Four fast devices, four that are three times and four that are ten times slower, in this order.
+SPEEDS = tuple(pr.fleet.Device(seconds_per_sample=s) for s in (0.001, 0.003, 0.010) for _ in range(4))
+
+
+def asynchrony(out: Path, rounds: int | None) -> Any:
+    """Who is at work when, and what becomes of it, where the server waits for all, for some, and for nobody."""
+    recipes = {
+        "fedavg(cohort=4): a round waits for its slowest client": pr.fedavg(cohort=4),
+        "… | over_select(factor=1.5): the first 4 of 6, the others are given up": pr.fedavg(cohort=4)
+        | pr.over_select(factor=1.5),
+        "fedbuff(concurrency=4, buffer=4): whoever ends is replaced at once": pr.fedbuff(concurrency=4, buffer=4),
+    }
+    fates = {
+        "in the next version": BLUE,
+        "in a version after others (stale)": SKY,
+        "too late: thrown away": VERMILION,
+        "under way when the picture ends": "#BBBBBB",
+    }
+    fleet, end, panels = pr.Fleet(devices=pr.fleet.ListedDevices(devices=SPEEDS)), 6.0, []
+    for name, recipe in recipes.items():
+        run = made(recipe, out, rounds=rounds or 60, clients=12, partition=pr.data.Iid(), fleet=fleet)
+        times = run.history["time"]
+        rows = []
+        for _, visit in run.visits[run.visits["started"] < end].iterrows():
+            fate = "too late: thrown away" if visit["status"] == "late" else "in the next version"
+            if visit["status"] == "trained" and int((times < visit["finished"]).sum()) - 1 > visit["version"]:
+                fate = "in a version after others (stale)"
+            if visit["finished"] > end or visit["status"] == "unfinished":
+                fate = "under way when the picture ends"
+            rows.append(
+                {
+                    "from": visit["started"],
+                    "to": min(visit["finished"], end),
+                    "client": int(visit["client"]),
+                    "fate": fate,
+                }
+            )
+        x = alt.X("from:Q", title="virtual seconds", scale=alt.Scale(domain=[0, end], nice=False))
+        bars = chart(rows, 130, name).mark_rect(stroke="white", strokeWidth=0.4).encode(
+            x=x,
+            x2="to:Q",
+            y=alt.Y("client:O", title="client", scale=alt.Scale(domain=list(range(12)))),
+            color=coloured("fate", fates),
+        )  # fmt: skip
+        steps = [{"from": time} for time in times.iloc[1:].tolist() if time < end]
+        panels.append(bars + chart(steps, 130).mark_rule(size=0.7).encode(x=x))
+    return alt.vconcat(*panels)
+
+
+def selection(out: Path, rounds: int | None) -> Any:
+    """Accuracy over virtual time, and whose updates it is made of."""
+    rounds = rounds or 60
+    recipes = {
+        "fedavg": pr.fedavg(cohort=5),
+        "power_of_choice": pr.power_of_choice(cohort=5, d=10),
+        "oort": pr.oort(cohort=5),
+        "tifl": pr.tifl(cohort=5, tiers=3),
+    }
+    colours: dict[str, str] = dict(zip(recipes, (BLUE, ORANGE, VERMILION, GREEN), strict=True))
+    fleet = pr.Fleet(devices=pr.fleet.Tiers())
+    tiers = {"tier 1": BLUE, "tier 2": SKY, "tier 3": "#BBBBBB"}
+    place = pr.fleet.Place(population=40, seed=0)
+    group = [fleet.devices.device(place, client).group for client in range(40)]
+    reached, updates = [], {"all clients": group}
+    for name, recipe in recipes.items():
+        run = made(recipe, out, rounds=rounds, clients=40, partition=pr.data.Dirichlet(alpha=0.1), fleet=fleet)
+        best, times = run.history["test_accuracy"].cummax(), run.history["time"]
+        reached += [{"s": s, "accuracy": a, "method": name} for s, a in zip(times, best, strict=True)]
+        updates[name] = [group[client] for client in run.visits[run.visits["status"] == "trained"]["client"]]
+    shares = [
+        {"of": of, "tier": tier, "share": groups.count(tier) / len(groups)}
+        for of, groups in updates.items()
+        for tier in tiers
+    ]
+    title = f"{rounds} rounds, digits, 40 clients, dirichlet(alpha=0.1), tiers"
+    lines = chart(reached, 190, title).mark_line(interpolate="step-after").encode(
+        x=alt.X("s:Q", title="virtual seconds"),
+        y=alt.Y("accuracy:Q", title="best test accuracy so far"),
+        color=coloured("method", colours),
+    )  # fmt: skip
+    bars = chart(shares, 100).mark_bar().encode(
+        x=alt.X("share:Q", title="share of the updates (tier 1: fastest)", scale=alt.Scale(domain=[0, 1])),
+        y=alt.Y("of:N", title=None, sort=list(updates)),
+        color=coloured("tier", tiers),
+    )  # fmt: skip
+    return alt.vconcat(lines, bars).resolve_scale(color="independent")
+
+
+def costs(out: Path, rounds: int | None) -> Any:
+    """What clients do all the time, and the energy that it takes."""
+    kinds = {"receiving": SKY, "computing": BLUE, "sending": GREEN, "waiting for the version": ORANGE}
+    devices = pr.fleet.ListedDevices(devices=SPEEDS[::2])
+    fleet = pr.Fleet(devices=devices) | pr.fleet.FixedLinks(down=1e6, up=4e5, latency=0.05)
+    recipe = pr.fedavg(cohort=4)
+    run = made(recipe, out, rounds=min(rounds or 3, 3), clients=6, partition=pr.data.Iid(), fleet=fleet)
+    times, rows = run.history["time"], []
+    for _, visit in run.visits.iterrows():
+        moment, version = visit["started"], times[visit["version"] + 1]
+        lengths = (visit["down_seconds"], visit["compute_seconds"], visit["up_seconds"], version - visit["finished"])
+        for kind, length in zip(kinds, lengths, strict=True):
+            rows.append({"from": moment, "to": moment + length, "client": int(visit["client"]), "kind": kind})
+            moment += length
+    x = alt.X("from:Q", title="virtual seconds", scale=alt.Scale(domain=[0, times.iloc[-1]], nice=False))
+    title = "fedavg(cohort=4), 6 clients: two fast, two 3 times and two 10 times slower"
+    bars = chart(rows, 130, title).mark_rect(stroke="white", strokeWidth=0.4).encode(
+        x=x,
+        x2="to:Q",
+        y=alt.Y("client:O", title="client", scale=alt.Scale(domain=list(range(6)))),
+        color=coloured("kind", kinds),
+    )  # fmt: skip
+    steps = [{"from": time} for time in times.iloc[1:].tolist()]
+    return bars + chart(steps, 130).mark_rule(size=0.7).encode(x=x)
+
+
 DRAWN: dict[str, Draw] = {
     "critical_periods": critical_periods,
     "stop_on_drift": stop_on_drift,
@@ -288,6 +405,9 @@ DRAWN: dict[str, Draw] = {
     "client_curriculum": client_curriculum,
     "client_centric": client_centric,
     "fleet": fleet,
+    "asynchrony": asynchrony,
+    "selection": selection,
+    "costs": costs,
 }
 
 

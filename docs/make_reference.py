@@ -22,6 +22,7 @@ from annotated_types import Ge, Gt, Le, Lt
 from pydantic import BaseModel
 
 from polyrhythm import (
+    Checkpoint,
     Evaluation,
     Experiment,
     Run,
@@ -31,24 +32,28 @@ from polyrhythm import (
     federate,
     models,
     papers,
+    replay,
+    resume,
     run,
     sample_difficulty,
     task,
     train_expert,
+    verify,
 )
 from polyrhythm.cli import expressions, names
 from polyrhythm.cli.app import app
-from polyrhythm.cli.configuration import Configuration, EvaluationSettings, UntilSettings
+from polyrhythm.cli.configuration import CheckpointSettings, Configuration, EvaluationSettings, UntilSettings
 from polyrhythm.data.partitions import Partition
 from polyrhythm.errors import RunFailed, UserError
+from polyrhythm.estimate import Estimate, Seconds, estimate
 from polyrhythm.models.catalogue import MODELS
 from polyrhythm.models.projection import with_projection
 from polyrhythm.optimisers import LocalOptimiser
 from polyrhythm.recipe import Recipe
 from polyrhythm.runs.comparison import Comparison
 from polyrhythm.runs.database import Writer
-from polyrhythm.runs.records import AnswerRecord, Plan, VersionRecord, VisitRecord
-from polyrhythm.runs.summary import Summary
+from polyrhythm.runs.records import AnswerRecord, EventRecord, VersionRecord, VisitRecord
+from polyrhythm.runs.summary import Best, Summary
 from polyrhythm.schedules import Schedule
 from polyrhythm.settings import Settings
 from polyrhythm.slots.compression import Compression
@@ -120,6 +125,7 @@ SUMMARY_FIELDS = {
     "dropped_visits": "of them: report refused",
     "late_visits": "of them: report came when nobody waited for it any more",
     "lost_visits": "of them: no report",
+    "faults": "what went wrong, counted by kind; see [faults](faults.md#what-is-counted)",
     "wall_seconds": "time it took here",
     "digest": "SHA-256 over the final model's names, types, shapes and bits; equal digests are bit-equal models",
 }
@@ -143,7 +149,7 @@ RUN_COLUMNS = {
     "config_digest": "SHA-256 of it",
     "notices": "JSON list: what a reader of the results should know",
     "libraries": "JSON: versions of Python and of the libraries that decide numbers",
-    "machine": "JSON: where it ran",
+    "machine": "JSON: where it ran, and how: the driver, its workers, how often checkpoints were written",
     "summary": "JSON: the fields of the summary, once it has ended",
 }
 
@@ -356,12 +362,12 @@ def _command_line() -> Iterator[str]:
         yield table(("option", "meaning"), [(name, text) for _, name, text in _options(callback)])
     yield "## Experiment file"
     yield (
-        "TOML. Each key but `evaluation` is also an option of `polyrhythm run`, which wins over the file; "
-        "`--set key=value` wins over both and reaches every key, as in `--set evaluation.every=5`. An unknown key is "
-        "an error. `method` may be a list: the parts of a pipe. Where the default is none, the value follows from "
-        "other keys: 20 clients, or all there are with `by_column`; 30 rounds, or no limit with `until`; the model "
-        "that fits the data set, which is `char-lstm` for shakespeare, `multilabel-logistic` for stackoverflow-tags "
-        "and otherwise `mlp`."
+        "TOML. Each key but `evaluation` and `checkpoint` is also an option of `polyrhythm run`, which wins over the "
+        "file; `--set key=value` wins over both and reaches every key, as in `--set evaluation.every=5`. An unknown "
+        "key is an error. `method` and `fleet` may be lists: the parts of a pipe. Where the default is none, the value "
+        "follows from other keys: 20 clients, or all there are with `by_column`; 30 rounds, or no limit with `until`; "
+        "the model that fits the data set, which is `char-lstm` for shakespeare, `multilabel-logistic` for "
+        "stackoverflow-tags and otherwise `mlp`."
     )
     helps = {key: text.split(" [default")[0] for key, _, text in _options(commands["polyrhythm run"])}
     rows: list[tuple[str, str, str]] = []
@@ -381,6 +387,7 @@ def _command_line() -> Iterator[str]:
 _NESTED: Mapping[str, tuple[type[BaseModel], type[Settings]]] = {
     "until": (UntilSettings, Until),
     "evaluation": (EvaluationSettings, Evaluation),
+    "checkpoint": (CheckpointSettings, Checkpoint),
 }
 
 
@@ -514,8 +521,8 @@ def _record() -> Iterator[str]:
     yield "## The record"
     yield (
         "An output folder (`--out`, by default `runs`) holds `runs.sqlite` and a folder for each run with "
-        "`final.safetensors` and `best.safetensors`, which any torch user can load by name. The database may be read "
-        "by anybody at any time, also while a run goes on."
+        "`final.safetensors` and `best.safetensors`, which any torch user can load by name, and "
+        "[checkpoints](runs.md). The database may be read by anybody at any time, also while a run goes on."
     )
     yield "### Summary: the line of `--json`"
     found = {"run_id", "status", "reason", *_summary().fields(digest="", wall_seconds=0.0)}
@@ -528,6 +535,7 @@ def _record() -> Iterator[str]:
         "answers": {"run": "the run's number"}
         | dict(parsed(AnswerRecord).args)
         | {"clients": 'the answer, in order, as unsigned 32-bit integers, little-endian; null for "all"'},
+        "events": {"run": "the run's number"} | dict(parsed(EventRecord).args),
     }
     for name, columns in _columns().items():
         _same(columns, records[name], f"the table {name}")
@@ -536,8 +544,7 @@ def _record() -> Iterator[str]:
 
 
 def _summary() -> Summary:
-    nothing: dict[str, Any] = {f.name: "" for f in dataclasses.fields(Plan)}
-    return Summary(Plan(**nothing))
+    return Summary(Best(""))
 
 
 def _columns() -> dict[str, list[str]]:
@@ -566,8 +573,15 @@ def _python() -> Iterator[str]:
     yield entry("pr.Experiment", Experiment)
     yield entry("pr.Until", Until)
     yield entry("pr.Evaluation", Evaluation)
+    yield entry("pr.Checkpoint", Checkpoint)
     yield entry("pr.task", task)
     yield entry("pr.run", run)
+    yield entry("polyrhythm.estimate.estimate", estimate)
+    yield entry("Estimate", Estimate)
+    yield entry("Seconds", Seconds)
+    yield entry("pr.resume", resume)
+    yield entry("pr.verify", verify)
+    yield entry("pr.replay", replay)
     yield entry("pr.Recipe", Recipe)
     yield entry("pr.Run", Run, skip=("folder", "row"))
     yield table(("member", "meaning"), list(_members(Run)))

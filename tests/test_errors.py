@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from polyrhythm.errors import PolyrhythmError, RunFailed, UserError, unknown
+from polyrhythm.errors import Mistakes, PolyrhythmError, RunFailed, UserError, together, unknown
 
 words = st.text(max_size=20)
 
@@ -58,3 +58,35 @@ def test_a_name_near_to_nothing_gets_no_guess() -> None:
 @given(st.lists(st.text("abc", min_size=1, max_size=5), min_size=1, max_size=5, unique=True))
 def test_a_name_that_exists_is_its_own_nearest(names: list[str]) -> None:
     assert f"{names[0]!r}" in unknown("part", names[0], iter(names)).fix
+
+
+def mistake(found: str, fix: str = "mend it") -> UserError:
+    return UserError(found, expected="something else", why="reasons", fix=fix)
+
+
+def test_one_mistake_is_itself_and_several_are_one_error_with_a_line_each() -> None:
+    one, other = mistake("a"), mistake("b\n  ^", fix="did you mean 'c'?")
+    assert together([one]) is one
+    both = together([one, other])
+    assert both.found == "2 mistakes\n    a; expected something else\n    b\n      ^; did you mean 'c'?"
+    assert both.mistakes == (one, other)
+    assert together([both, one]).mistakes == (one, other, one)
+    assert [m.found for m in pickle.loads(pickle.dumps(both)).mistakes] == ["a", "b\n  ^"]
+
+
+def test_mistakes_are_collected_with_their_places() -> None:
+    wrong = Mistakes()
+    wrong.refuse()
+    with wrong.noted("line 3"):
+        raise together([mistake("a"), mistake("b")])
+    with wrong.noted():
+        raise mistake("c")
+    with pytest.raises(KeyError), wrong.noted():
+        raise KeyError
+    with pytest.raises(UserError) as caught:
+        wrong.refuse()
+    assert [m.found for m in caught.value.mistakes] == ["line 3: a", "line 3: b", "c"]
+
+
+def test_a_name_that_is_no_text_is_unknown_too() -> None:
+    assert unknown("driver", 3, ["inline"]).found == "unknown driver 3"

@@ -57,6 +57,18 @@ BATCH_NORM = nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1d(3))
         ({"initial": "nothing.safetensors"}, "no such file"),
         ({"federation": dealt(collection(), [0, 0])}, "none of 2 clients holds a sample"),
         ({"recipe": pr.fedavg() | pr.on_arrival() | pr.buffer(size=2)}, "everybody is always there"),
+        (
+            {
+                "rounds": None,
+                "until": Until(time=5.0),
+                "fleet": pr.Fleet(devices=pr.fleet.Uniform(seconds_per_sample=0.0)),
+            },
+            "a fleet whose visits take no time",
+        ),
+        (
+            {"recipe": pr.fedavg() | pr.on_arrival() | pr.buffer(), "fleet": pr.Fleet() | pr.fleet.Energy(battery=1.0)},
+            "everybody is always there",
+        ),
         ({"fleet": pr.Fleet(devices=pr.fleet.Uniform(memory=10.0))}, "the most memory that any device has is 10 bytes"),
         ({"evaluation": Evaluation(groups=True)}, "groups = True with the devices uniform"),
         (
@@ -155,3 +167,22 @@ def test_clients_too_small_for_batch_norm_are_counted_once_and_do_not_count() ->
     assert said[0].startswith("2 of 4 clients")
     assert summary["client_updates"] == 4
     assert not any("BatchNorm" in n for n in experiment(federation=split).notices())
+
+
+def test_all_mistakes_of_an_experiment_are_said_together() -> None:
+    with pytest.raises(UserError) as caught:
+        experiment(rounds=0, seed=-1, driver=3, engine=None, recipe=pr.fedavg() | pr.min_reports(count=99))
+    found = [mistake.found for mistake in caught.value.mistakes]
+    assert found == [
+        "rounds = 0",
+        "seed = -1",
+        "unknown driver 3",
+        "unknown engine None",
+        "min_reports(count=99) where a version invites 10",
+    ]
+    with pytest.raises(UserError) as caught:
+        experiment(fleet="tiers", until=3)
+    assert [mistake.found for mistake in caught.value.mistakes] == ["fleet is a str: 'tiers'", "until is a int: 3"]
+    with pytest.raises(UserError) as caught:
+        pr.server_adam(lr=-1, beta1=3)
+    assert len(caught.value.mistakes) == 2

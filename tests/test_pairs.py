@@ -36,6 +36,7 @@ from polyrhythm.slots.partial import PartialWork
 from polyrhythm.slots.participation import Participation
 from polyrhythm.slots.power_of_choice import PowerOfChoice
 from polyrhythm.slots.release import Buffer, MinReports, OverSelect, Standing, WhenAll
+from polyrhythm.slots.robust import ClipUpdates, GeometricMedian, Median, TrimmedMean
 from polyrhythm.slots.rolling import OnArrival, Rolling
 from polyrhythm.slots.server_step import Adam, Momentum
 from polyrhythm.slots.skipping import BudgetSteps, SkipAndEstimate, SkipAndResendModel, SkipSilently
@@ -633,8 +634,11 @@ def test_fleets_that_a_recipe_cannot_use_are_told_or_refused(tmp_path: Path) -> 
     waiting = fedavg() | OnArrival() | Buffer(size=2)
     with pytest.raises(UserError, match="everybody is always there"):
         experiment(recipe=waiting)
-    for there in (fleets.Poisson(rate=0.1), fleets.Markov(mean_on=1.0, mean_off=1.0), fleets.Faults(crash=0.1)):
+    for there in (fleets.Poisson(rate=0.1), fleets.Markov(mean_on=1.0, mean_off=1.0)):
         experiment(recipe=waiting, fleet=fleets.Fleet() | there)
+    for at_work in (fleets.Faults(crash=0.1), fleets.Energy(battery=1.0)):  # as long as nobody works, nobody goes
+        with pytest.raises(UserError, match="everybody is always there"):
+            experiment(recipe=waiting, fleet=fleets.Fleet() | at_work)
     plain, log = logged(fleet=fleets.Fleet() | fleets.Poisson(rate=100.0))
     assert plain["digest"] == logged()[0]["digest"]
     assert any("clients come by themselves" in notice for notice in log.plans[0].notices)
@@ -668,6 +672,26 @@ def test_parts_of_a_fleet_that_say_the_same_thing(tmp_path: Path) -> None:
     fleet = fleets.Fleet(devices=fleets.ListedDevices(devices=own)) | fleets.Energy(joules_per_flop=2.0)
     world = fleets.World(fleet, 2, 0, range(2))
     assert [world.price(c, fleets.Load(flops=1), 0.0).joules for c in (0, 1)] == [3.0, 2.0]
+
+
+@row(
+    "costs × a visit that is lost, late or dropped",
+    "costs × a visit under way when a version is made, or the run ends",
+)
+def test_what_comes_to_nothing_is_billed_too() -> None:
+    """Two devices of one speed and one that is ten times slower: of its visit four tenths are over in the end."""
+    speeds = tuple(fleets.Device(seconds_per_sample=s) for s in (0.1, 0.1, 1.0))
+    fleet = fleets.Fleet(devices=fleets.ListedDevices(devices=speeds))
+    recipe = fedavg(cohort=3, epochs=1, batch=5) | Buffer(size=2) | Rolling()
+    summary, log = logged(recipe=recipe, fleet=fleet, federation=dealt(collection(), [10, 10, 10]), rounds=4)
+    assert [version.time for version in log.versions] == [0.0, 1.0, 2.0, 3.0, 4.0]
+    (left,) = (visit for visit in log.visits if visit.status == "unfinished")
+    assert (left.client, left.started, left.finished, left.compute_seconds) == (2, 0.0, 4.0, 4.0)
+    assert (left.samples, left.flops) == (4, left.forward_flops + left.backward_flops)
+    assert [version.compute_seconds for version in log.versions] == [0.0, 3.0, 6.0, 9.0, 12.0]
+    assert summary["flops"] == sum(visit.flops for visit in log.visits)
+    assert summary["utilisation"] == 1.0
+    assert summary["visits"] == len(log.visits) - 1
 
 
 @row("compression × control variates", "compression × BatchNorm")
@@ -708,3 +732,135 @@ def test_a_curriculum_is_paced_over_the_steps_that_are_left(monkeypatch: pytest.
     assert [r.steps for r in cut.reports.values()] == [3] * 3
     assert [r.steps for r in whole.reports.values()] == [6] * 3
     assert set(asked) == {3, 6}
+
+
+@row("`clip_updates`, other middles × memory, `from_current`, FedDyn")
+@pytest.mark.parametrize("other", [Memory(), FromCurrent(), DynamicRegularisation()], ids=lambda part: part.label())
+@pytest.mark.parametrize(
+    "robust", [ClipUpdates(), Median(), TrimmedMean(), GeometricMedian()], ids=lambda part: part.label()
+)
+def test_what_has_a_way_of_its_own_into_the_step_is_refused(robust: Settings, other: Settings) -> None:
+    for first, second in ((robust, other), (other, robust)):
+        with pytest.raises(UserError) as refused:
+            EVERYBODY | Equal() | first | second
+        assert "way of its own" in refused.value.why
+
+
+def test_there_is_one_middle() -> None:
+    with pytest.raises(UserError, match="median and trimmed_mean"):
+        EVERYBODY | TrimmedMean() | Median()
+
+
+def far(which: int) -> Callable[[Assignment, Report], Event]:
+    """One client's updates are a million times as long, and so is what follows from them."""
+
+    def happening(assignment: Assignment, report: Report) -> Event:
+        assert report.update is not None
+        if assignment.client != which:
+            return report
+        extras = {
+            key: {what: 1e6 * value for what, value in extra.items() if isinstance(value, torch.Tensor)}
+            for key, extra in report.extras.items()
+        }
+        return replace(report, update=1e6 * report.update, extras=extras)
+
+    return happening
+
+
+@row("`clip_updates`, other middles × control variates, VRL-SGD")
+def test_an_outlier_is_kept_out_of_the_step_and_not_out_of_c_unless_it_is_refused() -> None:
+    recipe = EVERYBODY | ControlVariates()
+    plain = play(recipe, Federation(), versions=1)
+    for part, into in ((Median(), True), (ClipUpdates(norm=1.0), True), (ClipUpdates(norm=1.0, refuse=10), False)):
+        story = play(recipe | part, Federation(), versions=1, happening=far(0))
+        moved = story.weights - plain.states[0].weights
+        assert torch.linalg.vector_norm(moved) < 3
+        control = story.states[-1].parts["control_variates"]["control"]
+        honest = plain.states[-1].parts["control_variates"]["control"]
+        assert (torch.linalg.vector_norm(control) > 1e3 * torch.linalg.vector_norm(honest)) == into
+        if not into:
+            own = torch.stack([c.parts["control_variates"]["control"] for c in story.clients.values()])
+            assert near(control, own.sum(0) / 4)
+
+
+@row(
+    "`clip_updates` × FedNova, per-step weighing, staleness",
+    "other middles × FedNova, per-step weighing, staleness",
+    "other middles × shares",
+)
+@pytest.mark.parametrize("scaling", [PerStep(), NormalisedAveraging()], ids=lambda part: part.label())
+def test_updates_are_shortened_before_scales_and_sorted_after_them(scaling: Settings) -> None:
+    recipe = EVERYBODY | RandomEpochs(epochs=3, spread=2) | scaling
+    federation = Federation(dtype=torch.float64)
+    clipped, middle = (run(recipe | part, federation, versions=1) for part in (ClipUpdates(norm=0.2), Median()))
+    for story, limit in ((clipped, 0.2), (middle, math.inf)):
+        release = story.released[0].release
+        assert release is not None
+        rows = [
+            s * min(1.0, limit / float(torch.linalg.vector_norm(u))) * u
+            for u, s in zip(release.updates(), release.scales, strict=True)
+        ]
+        moved = story.weights - story.states[0].weights
+        if limit < math.inf:
+            assert near(moved, torch.stack([a * u for a, u in zip(release.shares, rows, strict=True)]).sum(0), 1e-10)
+            continue
+        values, order = torch.stack(rows).sort(dim=0)
+        shares = torch.tensor(release.shares, dtype=torch.float64)[order[1:3]]
+        assert near(moved, (values[1:3] * shares).sum(0) / shares.sum(0), 1e-10)
+
+
+@row("other middles × BatchNorm")
+def test_statistics_have_no_other_middle() -> None:
+    federation = Federation(net="batchnorm")
+    plain, story = (run(r, federation, versions=1) for r in (EVERYBODY, EVERYBODY | Median()))
+    assert same(plain.states[-1].buffers, story.states[-1].buffers)
+    assert not same(plain.weights, story.weights)
+
+
+@row("`clip_updates` × a movement sent again")
+def test_a_movement_sent_again_is_shortened_again() -> None:
+    story = play(EVERYBODY | ODD_ONES_SKIP | ClipUpdates(norm=0.05), Federation(dtype=torch.float64))
+    assert skipped(story)
+    for released, before, after in zip(story.released, story.states, story.states[1:], strict=False):
+        assert released.release is not None
+        shares, updates = released.release.shares, released.release.updates()
+        mean = sum(a * min(1.0, 0.05 / float(u.norm())) * u for a, u in zip(shares, updates, strict=True))
+        assert near(after.weights, before.weights + mean, 1e-10)
+
+
+@row("a version that is skipped × control variates, FedDyn, movements")
+@pytest.mark.parametrize("memory", [ControlVariates(), DynamicRegularisation()], ids=lambda part: part.label())
+def test_a_skipped_version_keeps_what_was_said_at_both_ends(memory: Settings) -> None:
+    def alone(assignment: Assignment, report: Report) -> Event:
+        gone = assignment.version == 1 and assignment.client != 2
+        return Lost(dispatch=report.dispatch, reason="away") if gone else report
+
+    story = play(EVERYBODY | memory | MinReports(count=2), Federation(), versions=3, happening=alone)
+    skipped_one = story.released[1]
+    assert skipped_one.release is None
+    assert skipped_one.note == "reports: 1, where at least 2 are needed"
+    assert same(story.states[2].weights, story.states[1].weights)
+    at_server, at_client = {"control_variates": ("control", "control")}.get(memory.label(), ("h", "dual"))
+    own = torch.stack([c.parts[memory.label()][at_client] for c in story.clients.values()]).mean(0)
+    assert near(story.states[-1].parts[memory.label()][at_server], own)
+
+
+@row("flipped bits without a checksum × FedDyn, CCFL's storages")
+def test_what_nobody_can_know_is_taken_for_true() -> None:
+    def other(assignment: Assignment, report: Report) -> Event:
+        assert report.update is not None
+        return replace(report, update=report.update + 1e-3)
+
+    story = play(EVERYBODY | DynamicRegularisation(), Federation(), versions=1, happening=other)
+    duals = torch.stack([c.parts["dynamic_regularisation"]["dual"] for c in story.clients.values()]).mean(0)
+    assert not near(story.states[-1].parts["dynamic_regularisation"]["h"], duals)
+
+
+@row("a slow visit × partial work")
+def test_a_slow_visit_is_late_where_it_was_to_be_cut() -> None:
+    fleet = UNEQUAL | fleets.Faults(slow=1.0, slowdown=5.0)
+    recipe = fedavg(cohort=4, batch=BATCH, epochs=2) | PartialWork(seconds=1.5)
+    plain, slow = (run(recipe, Federation(fleet=f), versions=1) for f in (UNEQUAL, fleet))
+    assert [r.steps for r in plain.reports.values()] == [r.steps for r in slow.reports.values()]
+    ends = [max(m.time for m in story.moments) for story in (plain, slow)]
+    assert ends[0] <= 1.5 < ends[1]

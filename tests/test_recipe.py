@@ -44,6 +44,7 @@ from polyrhythm.slots.correction import (
     VarianceReduction,
 )
 from polyrhythm.slots.participation import Sweep, Uniform
+from polyrhythm.slots.rolling import Rolling
 from polyrhythm.slots.server_step import Adam, AMSGrad, Momentum, Sgd, Yogi
 from polyrhythm.slots.skipping import BudgetSteps, SkipAndEstimate, SkipSilently
 from polyrhythm.slots.staleness import SampledStaleness
@@ -104,7 +105,7 @@ def test_filling_a_neutral_slot_or_repeating_what_is_there_replaces_nothing(part
 
 
 @pytest.mark.parametrize("recipe", [fedavg(steps=3, cohort=4), alt(epochs=3), fedcl(cohort=4)])
-@pytest.mark.parametrize("part", [SkipSilently(), BudgetSteps(), SampledStaleness()])
+@pytest.mark.parametrize("part", [SkipSilently(), BudgetSteps(), SampledStaleness(), Rolling(concurrency=7)])
 def test_a_policy_around_replaces_nothing(recipe: Recipe, part: Settings) -> None:
     assert (recipe | part).notices == ()
 
@@ -341,6 +342,16 @@ def literals(hint: Any) -> list[str]:
     """The words that an annotation lists."""
     inside = get_args(hint)
     return [w for w in inside if isinstance(w, str)] + [w for one in inside for w in literals(one)]
+
+
+WORDS = [(n, s) for n, made in PAPERS.items() for s, hint in get_type_hints(made).items() if literals(hint)]
+
+
+@pytest.mark.parametrize(("name", "setting"), WORDS)
+def test_a_word_that_a_recipe_does_not_know_is_refused(name: str, setting: str) -> None:
+    with pytest.raises(UserError) as caught:
+        PAPERS[name](**{setting: "no such word"})
+    assert "no such word" in caught.value.found
 
 
 SUBJECTS = [

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 import math
 import os
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -23,10 +25,12 @@ from polyrhythm.data.federation import Shares
 from polyrhythm.data.holding import Holding
 from polyrhythm.evaluation import Evaluator
 from polyrhythm.experiment import Evaluation, Until
+from polyrhythm.faults import IGNORED
 from polyrhythm.flops import count
 from polyrhythm.runs import VersionRecord, VisitRecord
 from polyrhythm.session import carry_out
 from small import Explodes, Log, collection, dealt, experiment, federation, logged
+from surviving import scenarios
 
 
 def marked(which: list[int], mark: float = 99.0) -> Any:
@@ -66,13 +70,19 @@ def test_what_ran_before_in_the_process_does_not_matter() -> None:
     assert logged(seed=1)[0]["digest"] != first
 
 
+def test_an_experiment_can_be_run_twice() -> None:
+    made = experiment(recipe=pr.scaffold(cohort=2))
+    assert carry_out(made, [])["digest"] == carry_out(made, [])["digest"]
+
+
 @pytest.mark.parametrize("hash_seed", ["0", "1"])
-def test_another_process_gives_the_same_digest(hash_seed: str) -> None:
-    code = "import small; print(small.logged()[0]['digest'])"
+def test_another_process_gives_the_same_digests(hash_seed: str) -> None:
+    """Of runs of every kind, in the opposite order, whatever order sets have there."""
+    code = "from surviving import scenarios; print(scenarios.digests(reversed(scenarios.MAKE)))"
     environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
     environment["PYTHONPATH"] = os.pathsep.join([str(Path(__file__).parent), environment["PYTHONPATH"]])
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=True)
-    assert found.stdout.strip() == logged()[0]["digest"]
+    assert ast.literal_eval(found.stdout) == scenarios.digests(scenarios.MAKE)
 
 
 def test_the_number_of_threads_is_as_before() -> None:
@@ -213,7 +223,7 @@ def test_what_is_no_version_leaves_no_record_of_one() -> None:
     recipe = pr.fedavg(cohort=4, epochs=1, batch=5) | pr.time_out(seconds=1.0) | pr.deadline(seconds=0.5)
     _, log = logged(recipe=recipe, fleet=slow, rounds=20)
     assert [v.version for v in log.versions] == list(range(21))
-    assert {v.status for v in log.visits} == {"trained", "late"}
+    assert {v.status for v in log.visits} == {"trained", "late", "unfinished"}
     assert all(v.reason.startswith("too late") for v in log.visits if v.status == "late")
 
 
@@ -363,6 +373,24 @@ def test_local_only_shows_the_mean_of_all_clients_own_models() -> None:
     assert all(torch.equal(log.states[0][n], log.states[-1][n]) for n in log.states[0])
 
 
+@pytest.mark.parametrize(
+    ("recipe", "words"),
+    [
+        (pr.fedavg(cohort=3, batch=5), "cohort 3, but 2 clients hold data: all of them take part in every version"),
+        (pr.fedbuff(concurrency=3, batch=5), "concurrency 3, but 2 clients hold data: no more can be at work"),
+        (
+            pr.fedavg(cohort=2, batch=5) | pr.buffer(size=3),
+            "buffer(size=3), but 2 clients are invited at a time: a version is made once all of them are heard",
+        ),
+        (pr.fedbuff(concurrency=2, buffer=3, batch=5), ""),
+        (pr.tifl(cohort=2, tiers=2, batch=5), "tifl: cohort 2, but 2 clients make 2 tiers of at most 1"),
+    ],
+)
+def test_sizes_that_do_not_fit_are_told(recipe: pr.Recipe, words: str) -> None:
+    made = experiment(federation=dealt(collection(), [20, 0, 20, 0]), recipe=recipe)
+    assert list(made.notices()) == ([words] if words else [])
+
+
 def test_clients_without_samples_are_never_invited() -> None:
     summary, log = logged(federation=dealt(collection(), [20, 0, 20, 0]), recipe=pr.fedavg(cohort=4, batch=5), rounds=4)
     assert {v.client for v in log.visits} == {0, 2}
@@ -385,3 +413,34 @@ def test_a_long_run_keeps_its_memory_and_its_files(tmp_path: Path) -> None:
     pr.run(experiment(recipe=recipe, rounds=200, evaluation=Evaluation(every=20)), out=tmp_path, observers=[Log(look)])
     assert seen[200][0] - seen[40][0] < 8 * 2**20
     assert seen[200][1] == seen[40][1]
+
+
+def test_what_goes_wrong_is_counted_by_kind_in_visits_versions_and_summary() -> None:
+    plan = pr.fleet.Faults(
+        **dict.fromkeys(("dropout", "nan", "malformed", "lost", "duplicate", "stray", "corrupt"), 0.2)
+    )
+    summary, log = logged(rounds=20, fleet=pr.Fleet() | plan, recipe=pr.fedavg(cohort=4, epochs=1, batch=5))
+    faults, last = summary["faults"], log.versions[-1]
+    assert faults == last.faults
+    of_visits = Counter(v.fault for v in log.visits if v.fault)
+    beside = {kind: count for kind, count in faults.items() if kind in IGNORED}
+    assert {**of_visits, **beside} == faults
+    assert {"dropout", "transit", "not_finite", "damaged", "duplicate", "not_asked"} <= set(faults)
+    assert sum(of_visits.values()) == summary["dropped_visits"] + summary["late_visits"] + summary["lost_visits"]
+    assert all(bool(v.fault) == (v.status in ("dropped", "late", "lost")) for v in log.visits)
+    assert sorted(v.dispatch for v in log.visits) == list(range(len(log.visits)))  # what comes beside is nobody's visit
+    counts = [sum(v.faults.values()) for v in log.versions]
+    assert counts == sorted(counts)
+
+
+def test_an_update_that_is_far_longer_than_those_before_is_accepted_and_said() -> None:
+    plan = pr.Fleet() | pr.fleet.Faults(inflate=0.05, inflation=100.0)
+    summary, log = logged(rounds=30, fleet=plan, recipe=pr.fedavg(cohort=4, epochs=1, batch=5))
+    told = [v for v in log.visits if v.fault == "outlier"]
+    assert len(told) == summary["faults"]["outlier"] > 0
+    assert all(v.status == "trained" for v in told)
+    clipped, _ = logged(
+        rounds=30, fleet=plan, recipe=pr.fedavg(cohort=4, epochs=1, batch=5) | pr.clip_updates(norm=1.0, refuse=5)
+    )
+    assert clipped["faults"]["too_far"] > 0
+    assert clipped["dropped_visits"] == clipped["faults"]["too_far"]

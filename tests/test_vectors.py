@@ -477,8 +477,24 @@ def test_half_precision_is_summed_in_single(half: torch.dtype) -> None:
 def test_a_sum_of_nothing_and_a_sum_with_a_weight_missing_are_errors() -> None:
     with pytest.raises(ValueError, match="nothing"):
         sum_over_tree([], [])
-    with pytest.raises(ValueError, match="shorter"):
-        sum_over_tree([torch.ones(1)] * 2, [1.0])
+    for vectors, weights in ((1, 0), (2, 1), (0, 1), (1, 2), (3, 4), (4, 6), (6, 4)):
+        with pytest.raises(ValueError, match=r"shorter|longer"):
+            sum_over_tree([torch.ones(1)] * vectors, [1.0] * weights)
+
+
+@pytest.mark.parametrize("dtype", [*FLOATS, torch.complex64])
+@pytest.mark.parametrize("shape", [(), (0,), (3,), (2, 5)])
+@pytest.mark.parametrize("many", [1, 2, 3, 7, 64, 100])
+def test_short_vectors_are_summed_at_once_to_the_same_bits(
+    dtype: torch.dtype, shape: tuple[int, ...], many: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    vectors = [fill(shape, torch.float32, i).to(dtype) for i in range(many)]
+    shares = fill((many,), torch.float64, 7).tolist()
+    at_once = sum_over_tree(iter(vectors), shares)
+    monkeypatch.setattr("polyrhythm.vectors._AT_ONCE", 1)
+    one_by_one = sum_over_tree(iter(vectors), shares)
+    assert (at_once.dtype, at_once.shape) == (one_by_one.dtype, one_by_one.shape)
+    assert torch.equal(at_once, one_by_one)
 
 
 # Buffers.

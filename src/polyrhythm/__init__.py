@@ -71,6 +71,7 @@ if TYPE_CHECKING:
     from polyrhythm.parts import buffer as buffer
     from polyrhythm.parts import by_samples as by_samples
     from polyrhythm.parts import client_curriculum as client_curriculum
+    from polyrhythm.parts import clip_updates as clip_updates
     from polyrhythm.parts import compress_int8 as compress_int8
     from polyrhythm.parts import compress_top_k as compress_top_k
     from polyrhythm.parts import constant as constant
@@ -84,9 +85,11 @@ if TYPE_CHECKING:
     from polyrhythm.parts import equal as equal
     from polyrhythm.parts import exponential as exponential
     from polyrhythm.parts import from_current as from_current
+    from polyrhythm.parts import geometric_median as geometric_median
     from polyrhythm.parts import local_adam as local_adam
     from polyrhythm.parts import local_sgd as local_sgd
     from polyrhythm.parts import lossless as lossless
+    from polyrhythm.parts import median as median
     from polyrhythm.parts import memory as memory
     from polyrhythm.parts import min_reports as min_reports
     from polyrhythm.parts import model_contrast as model_contrast
@@ -117,14 +120,19 @@ if TYPE_CHECKING:
     from polyrhythm.parts import stop_on_drift as stop_on_drift
     from polyrhythm.parts import sweep as sweep
     from polyrhythm.parts import time_out as time_out
+    from polyrhythm.parts import trimmed_mean as trimmed_mean
     from polyrhythm.parts import uniform as uniform
     from polyrhythm.parts import variance_reduction as variance_reduction
     from polyrhythm.parts import when_all as when_all
     from polyrhythm.recipe import Recipe as Recipe
+    from polyrhythm.replaying import replay as replay
+    from polyrhythm.runs import Checkpoint as Checkpoint
     from polyrhythm.runs import Run as Run
     from polyrhythm.runs import compare as compare
+    from polyrhythm.session import resume as resume
     from polyrhythm.session import run as run
     from polyrhythm.tasks import task as task
+    from polyrhythm.verifying import verify as verify
 
 _HOMES = {
     "polyrhythm.errors": "PolyrhythmError RunFailed UserError",
@@ -134,22 +142,24 @@ _HOMES = {
     "polyrhythm.expert": "train_expert",
     "polyrhythm.fleet": "Fleet",
     "polyrhythm.recipe": "Recipe",
-    "polyrhythm.runs": "Run compare",
-    "polyrhythm.session": "run",
+    "polyrhythm.replaying": "replay",
+    "polyrhythm.runs": "Checkpoint Run compare",
+    "polyrhythm.session": "resume run",
     "polyrhythm.tasks": "task",
+    "polyrhythm.verifying": "verify",
     "polyrhythm.papers": (
         "afl alt cc_fedadagrad cc_fedadam cc_fedams cc_fedavg cc_fedsgd cc_fedyogi ccfl centralised curriculum_fl "
         "fedadagrad fedadam fedams fedasync fedavg fedavgm fedbuff fedcl feddyn fednova fedprox fedyogi local_only "
         "mifa moon oort power_of_choice scaffold tifl vrl_sgd"
     ),
     "polyrhythm.parts": (
-        "budget_steps buffer by_samples client_curriculum compress_int8 compress_top_k constant control_variates "
-        "cosine critical_periods curriculum deadline dynamic_regularisation epochs equal exponential from_current "
-        "local_adam local_sgd lossless memory min_reports model_contrast normalised_averaging on_arrival over_select "
-        "partial_work per_step power prox random_epochs random_resize rolling sampled_staleness server_adagrad "
-        "server_adam server_amsgrad server_momentum server_sgd server_yogi shuffled skip_and_estimate "
-        "skip_and_resend_model skip_silently staleness step_decay steps stop_on_drift sweep time_out uniform "
-        "variance_reduction when_all"
+        "budget_steps buffer by_samples client_curriculum clip_updates compress_int8 compress_top_k constant "
+        "control_variates cosine critical_periods curriculum deadline dynamic_regularisation epochs equal exponential "
+        "from_current geometric_median local_adam local_sgd lossless median memory min_reports model_contrast "
+        "normalised_averaging on_arrival over_select partial_work per_step power prox random_epochs random_resize "
+        "rolling sampled_staleness server_adagrad server_adam server_amsgrad server_momentum server_sgd server_yogi "
+        "shuffled skip_and_estimate skip_and_resend_model skip_silently staleness step_decay steps stop_on_drift "
+        "sweep time_out trimmed_mean uniform variance_reduction when_all"
     ),
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names.split()}

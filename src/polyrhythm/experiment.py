@@ -20,9 +20,10 @@ from polyrhythm.data.partitions import Difficulty
 from polyrhythm.difficulty import checked, expert_losses, foreign
 from polyrhythm.drivers import choosing as crews
 from polyrhythm.drivers.choosing import DRIVERS, Crew
-from polyrhythm.engines.choosing import ENGINES, Asked, Chosen, choose
-from polyrhythm.errors import UserError, unknown
-from polyrhythm.fleet import Fleet, Place, World
+from polyrhythm.engines.choosing import ENGINES, Asked, Chosen, Work, choose
+from polyrhythm.engines.devices import device_of
+from polyrhythm.errors import Mistakes, UserError, unknown
+from polyrhythm.fleet import FixedLinks, Fleet, Place, Uniform, World
 from polyrhythm.footprint import least_memory
 from polyrhythm.models.building import build
 from polyrhythm.models.catalogue import Builder
@@ -30,12 +31,16 @@ from polyrhythm.models.probing import output_shape
 from polyrhythm.models.representation import locate
 from polyrhythm.models.weights import load_weights
 from polyrhythm.recipe import Recipe
+from polyrhythm.runs.checkpoints import Checkpoint
 from polyrhythm.settings import Count, NonNegative, Settings
-from polyrhythm.slots.mechanism import Setup
+from polyrhythm.sizes import about_sizes
+from polyrhythm.slots.mechanism import Model, Setup
 from polyrhythm.slots.order import Curriculum
+from polyrhythm.slots.robust import Middle
 from polyrhythm.slots.stopping import StopOnDrift
 from polyrhythm.streams import seeded_torch
 from polyrhythm.tasks import Task, task
+from polyrhythm.vectors import CPU
 
 
 @final
@@ -109,13 +114,17 @@ class Experiment:
         driver: who carries out visits: "inline", one after the other in this process; "processes" or "threads", several
             at once; or "auto", by a fixed rule (`polyrhythm.drivers.choosing`). Changes no number.
         workers: how many at once; None for as many as there are processors. Two or more ask for workers by themselves.
-        engine: what computes local steps: "torch"; "native", which is C++, where it can; or "auto", native by a fixed
-            rule (`polyrhythm.engines.choosing`). What cannot be native is torch.
+        engine: what computes local steps: "torch"; "native", which is C++; "stacked", a cohort at once, for GPUs;
+            "compiled", by `torch.compile`; or "auto", by a fixed rule (`polyrhythm.engines.choosing`). What one of them
+            cannot take is torch's.
+        device: where a cohort's steps are computed, and models measured, by the stacked engine: "cpu"; "cuda", or
+            "cuda:1" for the second GPU; or "auto", a GPU if there is one.
+        checkpoint: how often it writes down what it needs to go on after its process was killed. Changes no number.
         name: what you call the run.
         config: the experiment as it was written, for the record; made from the parts if None.
 
     Raises:
-        UserError: anything that can be known to be wrong before the first round.
+        UserError: anything that can be known to be wrong before the first round, all of it at once.
     """
 
     federation: Federation
@@ -131,22 +140,20 @@ class Experiment:
     expert: Path | str | np.ndarray | None = None
     driver: crews.Asked = "auto"
     workers: int | None = None
-    engine: Asked = "torch"
+    engine: Asked = "auto"
+    device: str = "auto"
+    checkpoint: Checkpoint = field(default_factory=Checkpoint)
     name: str = ""
     config: Mapping[str, Any] | None = None
 
     def __post_init__(self) -> None:
         _check_kinds(self)
-        _check_task(self)
-        _check_end(self)
-        _check_seed(self.seed)
-        _check_driver(self.driver, self.workers)
-        _check_engine(self.engine)
-        _check_expert(self)
-        _check_score(self)
-        self.recipe.whole()
-        _check_arrivals(self)
-        _check_groups(self)
+        wrong = Mistakes()
+        for check in _CHECKS:
+            with wrong.noted():
+                check(self)
+        wrong.refuse()
+        _check_groups(self)  # which looks at the devices, and so builds the model
         if self.recipe.regime == "centralised":
             object.__setattr__(self, "federation", _pooled(self.federation))
         if not self.federation.sizes.any():
@@ -177,8 +184,18 @@ class Experiment:
         for part in self.recipe.parts():
             if isinstance(part, StopOnDrift):
                 locate(module, part.representation)
-        largest = int(self.federation.sizes.max())
-        chosen = choose(self.engine, module, self.aim, samples, largest, self.recipe)
+        participation = self.recipe.participation
+        parted = participation.fills_places or self.driver in ("processes", "threads") or (self.workers or 1) > 1
+        work = Work(
+            module=module,
+            task=self.aim,
+            samples=samples,
+            recipe=self.recipe,
+            largest=int(self.federation.sizes.max()),
+            at_once=1 if parted else participation.size,
+            device=device_of(self.device),
+        )
+        chosen = choose(self.engine, work)
         if chosen.engine.single_sample_fails:
             self._check_single_samples()
         for name, values in self.scores.items():  # now, as an expert of another model must be refused before round 1
@@ -215,6 +232,11 @@ class Experiment:
         return {"expert": expert_losses(Path(self.expert), self._built(), self.federation.train, self.aim)}
 
     @functools.cached_property
+    def initial_model(self) -> Model:
+        """Version 0. The engine holds it until the first visit only, so it is kept for whoever runs this again."""
+        return self.chosen.engine.initial()
+
+    @functools.cached_property
     def setup(self) -> Setup:
         """What the cores need to know of the whole run."""
         layout = self.chosen.engine.layout
@@ -246,7 +268,7 @@ class Experiment:
         engine = self.chosen.engine
         return crews.choose(
             self.driver,
-            self.workers,
+            None if self.workers is None else min(self.workers, holders),  # nobody is at work twice
             engine,
             parameters=engine.layout.parameters,
             held=float(self.federation.sizes.sum()) / holders,
@@ -298,12 +320,9 @@ class Experiment:
     def notices(self) -> tuple[str, ...]:
         """What a reader of the results should know."""
         notes = [*self.federation.notes, *self.recipe.notices]
-        asked, there = self.recipe.participation.size, len(self.eligible())
+        there = len(self.eligible())
         without = int(np.count_nonzero(self.federation.sizes)) - there
-        if asked > there:
-            one, some = ("can be invited",) * 2 if without else ("holds data", "hold data")
-            they = f"1 client {one}: it takes" if there == 1 else f"{there} clients {some}: all of them take"
-            notes.append(f"cohort {asked}, but {they} part in every version")
+        notes += about_sizes(self.recipe, there, some_unable=without > 0)
         if without:
             one, some = "client is never invited: its device has", "clients are never invited: their devices have"
             notes.append(
@@ -320,19 +339,33 @@ class Experiment:
             )
         if self.groups and self.federation.local_tests is None:
             notes.append("results by group are on training data, since no client has test samples of its own")
-        return (*notes, *self._about_crew(), *self._about_engine(), *self._about_expert())
+        return (*notes, *self._about_release(), *self._about_crew(), *self._about_engine(), *self._about_expert())
+
+    def _about_release(self) -> tuple[str, ...]:
+        """What a release that needs all updates at once takes."""
+        if not self.recipe.release.needs_all:
+            return ()
+        layout, part = self.chosen.engine.layout, next(p for p in self.recipe.release.parts() if isinstance(p, Middle))
+        waiting = min(self.recipe.participation.size, len(self.eligible()))
+        size = waiting * layout.size * layout.dtype.itemsize / 1e6
+        return (f"{part.label()} looks at all updates of a version at once: about {waiting:,} of them, {size:,.1f} MB",)
 
     def _about_crew(self) -> tuple[str, ...]:
         """Who carries out visits, where the rule chose somebody else than this process."""
-        crew = self.crew
-        return (f"visits run in {crew.workers} {crew.driver} at once",) if crew.chosen and crew.workers > 1 else ()
+        crew, notes = self.crew, []
+        if crew.chosen and crew.workers > 1:
+            notes.append(f"visits run in {crew.workers} {crew.driver} at once")
+        if self.fleet.faults.in_workers and crew.driver != "processes":
+            notes.append("nothing befalls worker processes, since there are none: driver=processes has some")
+        return tuple(notes)
 
     def _about_engine(self) -> tuple[str, ...]:
         """What computes, unless it is what was asked for."""
-        if self.engine == "auto" and not self.chosen.why_not:
-            return (f"local steps are computed by the {self.chosen.name} engine",)
-        if self.engine == "native" and self.chosen.why_not:
-            return (f"engine: torch, since the native one cannot be used here: {self.chosen.why_not}",)
+        chosen = self.chosen
+        if chosen.why_not:
+            return (f"engine: torch, since the {self.engine} one cannot be used here: {chosen.why_not}",)
+        if self.engine == "auto" and chosen.kind != "torch":
+            return (f"local steps are computed by the {chosen.name} engine",)
         return ()
 
     def _about_expert(self) -> tuple[str, ...]:
@@ -363,6 +396,7 @@ class Experiment:
             "initial": None if self.initial is None else str(self.initial),
             "expert": _told(self.expert),
             "engine": self.engine,
+            "device": self.device,
             "computed_by": self.chosen.name,
         }
 
@@ -375,17 +409,21 @@ def _name_of(model: Builder | nn.Module) -> str:
 def _check_kinds(experiment: Experiment) -> None:
     kinds: dict[str, type] = {
         **{"federation": Federation, "recipe": Recipe, "task": Task},
-        **{"fleet": Fleet, "until": Until, "evaluation": Evaluation},
+        **{"fleet": Fleet, "until": Until, "evaluation": Evaluation, "checkpoint": Checkpoint},
     }
+    wrong = Mistakes()
     for name, kind in kinds.items():
         value = getattr(experiment, name)
         if not isinstance(value, kind) and not (name == "task" and value is None):
-            raise UserError(
-                f"{name} is a {type(value).__name__}: {value!r}",
-                expected=f"a {kind.__name__}",
-                why="names in text mean something only in experiment files and on the command line",
-                fix=f"build it in Python: {_EXAMPLES[name]}",
+            wrong.add(
+                UserError(
+                    f"{name} is a {type(value).__name__}: {value!r}",
+                    expected=f"a {kind.__name__}",
+                    why="names in text mean something only in experiment files and on the command line",
+                    fix=f"build it in Python: {_EXAMPLES[name]}",
+                )
             )
+    wrong.refuse()
 
 
 _EXAMPLES = {
@@ -395,6 +433,7 @@ _EXAMPLES = {
     "fleet": "pr.Fleet(devices=pr.fleet.Tiers())",
     "until": "pr.Until(accuracy=0.9)",
     "evaluation": "pr.Evaluation(every=5)",
+    "checkpoint": "pr.Checkpoint(every=10)",
 }
 
 
@@ -425,6 +464,17 @@ def _check_end(experiment: Experiment) -> None:
             why="a run makes so many versions",
             fix="give rounds=30",
         )
+    if (
+        rounds is None
+        and (experiment.until.accuracy, experiment.until.updates) == (None, None)
+        and _timeless(experiment)
+    ):
+        raise UserError(
+            f"until time = {experiment.until.time:g} with a fleet whose visits take no time",
+            expected="devices or links that take some",
+            why="virtual time would never pass, and the run would go on for ever",
+            fix="give rounds=30, or devices a speed",
+        )
     if rounds is None and "horizon" in recipe.needs():
         raise UserError(
             f"{recipe.title} without rounds",
@@ -432,6 +482,12 @@ def _check_end(experiment: Experiment) -> None:
             why="a schedule of this recipe follows the whole length of the run, which must be known from the start",
             fix="give rounds as well; until still ends the run earlier",
         )
+
+
+def _timeless(experiment: Experiment) -> bool:
+    """Whether no visit takes any time."""
+    fleet = experiment.fleet
+    return fleet.links == FixedLinks() and fleet.devices == Uniform(seconds_per_sample=0.0)
 
 
 def _check_groups(experiment: Experiment) -> None:
@@ -476,7 +532,8 @@ def _check_expert(experiment: Experiment) -> None:
 
 def _check_arrivals(experiment: Experiment) -> None:
     recipe, fleet = experiment.recipe, experiment.fleet
-    if not recipe.participation.invites and fleet.arrivals is None and fleet.everybody_is_there:
+    # Batteries and broken devices send away only those that were at work, and nobody ever would be.
+    if not recipe.participation.invites and fleet.arrivals is None and fleet.availability.always:
         raise UserError(
             f"{recipe.title} with a fleet in which everybody is always there",
             expected="a fleet whose clients come by themselves, or that come and go",
@@ -498,7 +555,8 @@ def _check_score(experiment: Experiment) -> None:
         )
 
 
-def _check_seed(seed: int) -> None:
+def _check_seed(experiment: Experiment) -> None:
+    seed = experiment.seed
     if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
         raise UserError(
             f"seed = {seed!r}",
@@ -508,7 +566,8 @@ def _check_seed(seed: int) -> None:
         )
 
 
-def _check_driver(driver: str, workers: int | None) -> None:
+def _check_driver(experiment: Experiment) -> None:
+    driver, workers = experiment.driver, experiment.workers
     if driver not in DRIVERS:
         raise unknown("driver", driver, DRIVERS)
     if workers is not None and (isinstance(workers, bool) or not isinstance(workers, int) or workers < 1):
@@ -527,9 +586,27 @@ def _check_driver(driver: str, workers: int | None) -> None:
         )
 
 
-def _check_engine(engine: str) -> None:
+def _check_engine(experiment: Experiment) -> None:
+    engine, device = experiment.engine, experiment.device
     if engine not in ENGINES:
         raise unknown("engine", engine, ENGINES)
+    if engine not in ("auto", "stacked") and device != "auto" and device_of(device) != CPU:
+        raise UserError(
+            f"device={device} with engine={engine}",
+            expected="engine=stacked, or auto",
+            why=f"the {engine} engine computes on the processor",
+            fix="engine=stacked, or leave the device out",
+        )
+
+
+def _check_recipe(experiment: Experiment) -> None:
+    experiment.recipe.whole()
+
+
+_CHECKS = (
+    *(_check_task, _check_end, _check_seed, _check_driver, _check_engine),
+    *(_check_expert, _check_score, _check_recipe, _check_arrivals),
+)
 
 
 def _pooled(federation: Federation) -> Federation:

@@ -43,8 +43,11 @@ class LocalOptimiser(Settings):
         """Fresh state for weights like these, [P]."""
         raise NotImplementedError
 
-    def step_(self, weights: Tensor, gradient: Tensor, rate: float, state: dict[str, Tensor | int]) -> None:
-        """One step in place. `gradient` [P] is scratch: it may be overwritten."""
+    def step_(self, weights: Tensor, gradient: Tensor, rate: float | Tensor, state: dict[str, Tensor | int]) -> None:
+        """One step in place. `gradient` is scratch: it may be overwritten.
+
+        All are [P]; or, for an optimiser that works element by element, [K, P] with a rate for each row, [K, 1].
+        """
         raise NotImplementedError
 
     def travel(self, rates: Sequence[float], pull: float) -> float:
@@ -82,7 +85,7 @@ class LocalSgd(LocalOptimiser):
     def start(self, like: Tensor) -> dict[str, Tensor | int]:
         return {"momentum": torch.zeros_like(like)} if self.momentum else {}
 
-    def step_(self, weights: Tensor, gradient: Tensor, rate: float, state: dict[str, Tensor | int]) -> None:
+    def step_(self, weights: Tensor, gradient: Tensor, rate: float | Tensor, state: dict[str, Tensor | int]) -> None:
         if self.weight_decay:
             gradient.add_(weights, alpha=self.weight_decay)
         if self.momentum:
@@ -90,7 +93,10 @@ class LocalSgd(LocalOptimiser):
             assert isinstance(buffer, Tensor)
             buffer.mul_(self.momentum).add_(gradient)
             gradient = gradient.add_(buffer, alpha=self.momentum) if self.nesterov else buffer
-        weights.add_(gradient, alpha=-rate)
+        if isinstance(rate, Tensor):
+            weights.addcmul_(gradient, rate, value=-1)
+        else:
+            weights.add_(gradient, alpha=-rate)
 
     def travel(self, rates: Sequence[float], pull: float) -> float:
         # The optimiser itself, run on one number: w - w0 = -way, gradient 1, starting from w0 = 0.
@@ -136,7 +142,8 @@ class LocalAdam(LocalOptimiser):
             )
         return {"first": torch.zeros_like(like), "second": torch.zeros_like(like), "steps": 0}
 
-    def step_(self, weights: Tensor, gradient: Tensor, rate: float, state: dict[str, Tensor | int]) -> None:
+    def step_(self, weights: Tensor, gradient: Tensor, rate: float | Tensor, state: dict[str, Tensor | int]) -> None:
+        assert not isinstance(rate, Tensor)
         first, second, steps = state["first"], state["second"], state["steps"]
         assert isinstance(first, Tensor)
         assert isinstance(second, Tensor)
@@ -158,8 +165,9 @@ class LocalAdam(LocalOptimiser):
 
 
 def clip_(gradient: Tensor, largest: float) -> None:
-    """Scales a gradient [P] down to a global norm of `largest`, in place; torch.nn.utils.clip_grad_norm_'s rule."""
-    gradient.mul_((largest / (torch.linalg.vector_norm(gradient) + 1e-6)).clamp_(max=1.0))
+    """Scales gradients [..., P] down to a norm of `largest` each, in place; torch.nn.utils.clip_grad_norm_'s rule."""
+    norms = torch.linalg.vector_norm(gradient, dim=-1, keepdim=True)
+    gradient.mul_((largest / (norms + 1e-6)).clamp_(max=1.0))
 
 
 def carry(state: State, like: Tensor, optimiser: LocalOptimiser) -> dict[str, Tensor | int]:

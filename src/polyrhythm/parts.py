@@ -33,6 +33,10 @@ from polyrhythm.slots.release import MinReports as min_reports
 from polyrhythm.slots.release import OverSelect as over_select
 from polyrhythm.slots.release import TimeOut as time_out
 from polyrhythm.slots.release import WhenAll as when_all
+from polyrhythm.slots.robust import ClipUpdates as clip_updates
+from polyrhythm.slots.robust import GeometricMedian as geometric_median
+from polyrhythm.slots.robust import Median as median
+from polyrhythm.slots.robust import TrimmedMean as trimmed_mean
 from polyrhythm.slots.rolling import OnArrival as on_arrival
 from polyrhythm.slots.rolling import Rolling as rolling
 from polyrhythm.slots.server_step import Adagrad as server_adagrad
@@ -62,6 +66,7 @@ __all__ = [
     "buffer",
     "by_samples",
     "client_curriculum",
+    "clip_updates",
     "compress_int8",
     "compress_top_k",
     "constant",
@@ -75,9 +80,11 @@ __all__ = [
     "equal",
     "exponential",
     "from_current",
+    "geometric_median",
     "local_adam",
     "local_sgd",
     "lossless",
+    "median",
     "memory",
     "min_reports",
     "model_contrast",
@@ -111,6 +118,7 @@ __all__ = [
     "sweep",
     "tifl",
     "time_out",
+    "trimmed_mean",
     "uniform",
     "variance_reduction",
     "when_all",

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal, final
 
-from polyrhythm.errors import UserError
+from polyrhythm.errors import Mistakes, UserError
 from polyrhythm.optimisers import LocalOptimiser, LocalSgd
 from polyrhythm.schedules import Constant, Schedule
 from polyrhythm.settings import Count, Settings, canonical_json
@@ -37,6 +37,7 @@ from polyrhythm.slots.order import Order, Shuffled
 from polyrhythm.slots.partial import PartialWork
 from polyrhythm.slots.participation import Participation, Uniform
 from polyrhythm.slots.release import Deadline, MinReports, OverSelect, ReleasePolicy, TimeOut, WhenAll
+from polyrhythm.slots.robust import ClipUpdates, Middle
 from polyrhythm.slots.rolling import OnArrival, Rolling
 from polyrhythm.slots.server_step import ServerStep, Sgd
 from polyrhythm.slots.skipping import BudgetSteps, SkipAndResendModel, Skipping
@@ -96,8 +97,7 @@ class Recipe(Settings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for rule in _RULES:
-            rule(self)
+        _keep_to(_RULES, self)
 
     def __or__(self, part: object) -> Recipe:
         """This recipe with one more part."""
@@ -131,8 +131,7 @@ class Recipe(Settings):
         Raises:
             UserError: a part that needs another one, which is not there.
         """
-        for rule in _RULES_OF_THE_WHOLE:
-            rule(self)
+        _keep_to(_RULES_OF_THE_WHOLE, self)
         return self
 
     def called(self, title: str) -> Recipe:
@@ -140,11 +139,11 @@ class Recipe(Settings):
         return dataclasses.replace(self, title=title, notices=())
 
     def _replace(self, name: str, part: Settings, title: str) -> Recipe:
-        before = getattr(self, name)
+        before, around = getattr(self, name), isinstance(part, Wrapping)
         if isinstance(part, Mechanism):
             part = part.over(before)
         notices, old, new = self.notices, _base(before), _base(part)
-        if old not in (new, _DEFAULTS[name]):
+        if old not in (new, _DEFAULTS[name]) and not around:
             notices = (*notices, f"{new.label()} takes the place of {old.label()} ({name.replace('_', ' ')})")
         change: dict[str, Any] = {name: part, "notices": notices, "title": title}
         return dataclasses.replace(self, **change)
@@ -180,7 +179,10 @@ class Recipe(Settings):
 
     def key_of(self, mechanism: Mechanism) -> str:
         """The key of one of this recipe's own mechanisms."""
-        return next(key for key, own in self.mechanisms() if own is mechanism)
+        for key, own in self._keyed:
+            if own is mechanism:
+                return key
+        raise KeyError(mechanism)
 
     def overriding(self, hook: str) -> tuple[tuple[str, Mechanism], ...]:
         """The mechanisms that do something in a hook, such as "accept", with their keys, in slot order."""
@@ -298,7 +300,7 @@ def _no_scaling_twice(recipe: Recipe) -> None:
 
 _OF_A_RELEASE = (
     *(ControlVariates, VarianceReduction, DynamicRegularisation),
-    *(FromCurrent, Lossy, Memory, Scaling, Skipping, StopOnDrift),
+    *(ClipUpdates, FromCurrent, Lossy, Memory, Middle, Scaling, Skipping, StopOnDrift),
 )
 
 
@@ -335,6 +337,8 @@ def _one_policy_of_a_kind(recipe: Recipe) -> None:
         (TimeOut, "how long a visit may take"),
         (FromCurrent, "from where an update is measured"),
         (Memory, "which updates the server steps on"),
+        (ClipUpdates, "how long an update may be"),
+        (Middle, "what the middle of the updates is"),
     )
     decided: dict[str, str] = {}
     for part in recipe.parts():
@@ -429,6 +433,19 @@ def _nobody_else_changes_the_mean_of_all(recipe: Recipe) -> None:
         )
 
 
+def _outliers_have_no_other_way_in(recipe: Recipe) -> None:
+    robust = next((p for p in recipe.parts() if isinstance(p, (ClipUpdates, Middle))), None)
+    ways = (DynamicRegularisation, FromCurrent, Memory)
+    other = next((p for p in recipe.parts() if isinstance(p, ways)), None)
+    if robust is not None and other is not None:
+        raise UserError(
+            f"{robust.label()} with {other.label()}",
+            expected="one of the two",
+            why=f"{other.label()} adds what clients sent to the step by a way of its own, past {robust.label()}",
+            fix=f"leave {robust.label()} out, or {other.label()}",
+        )
+
+
 def _memory_is_of_clients(recipe: Recipe) -> None:
     if any(isinstance(p, Memory) for p in recipe.parts()) and not isinstance(recipe.sharing, Equal):
         raise UserError(
@@ -463,7 +480,23 @@ def _enough_can_report(recipe: Recipe) -> None:
         )
 
 
-_RULES: tuple[Callable[[Recipe], None], ...] = (
+_Rules = tuple[Callable[[Recipe], None], ...]
+
+
+def _keep_to(rules: _Rules, recipe: Recipe) -> None:
+    """Goes on if a recipe breaks none of the rules.
+
+    Raises:
+        UserError: it does; all of them.
+    """
+    wrong = Mistakes()
+    for rule in rules:
+        with wrong.noted():
+            rule(recipe)
+    wrong.refuse()
+
+
+_RULES: _Rules = (
     _one_memory_of_drift,
     _travel_is_exact,
     _no_scaling_twice,
@@ -473,10 +506,11 @@ _RULES: tuple[Callable[[Recipe], None], ...] = (
     _a_model_is_sent_whole,
     _turns_are_the_servers,
     _nobody_else_changes_the_mean_of_all,
+    _outliers_have_no_other_way_in,
     _nobody_is_called,
 )
 # What the next part on the pipe may still put right, so it is asked of the whole.
-_RULES_OF_THE_WHOLE = (
+_RULES_OF_THE_WHOLE: _Rules = (
     _places_are_filled_for_a_buffer,
     _rounds_are_over_selected,
     _memory_is_of_clients,

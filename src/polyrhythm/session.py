@@ -7,13 +7,15 @@ import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, final
+from typing import Any, Literal, final
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from polyrhythm import billing
 from polyrhythm.core.server import Record, ServerState
+from polyrhythm.drivers.agenda import Underway
 from polyrhythm.drivers.choosing import Crew
 from polyrhythm.drivers.executors import Clients, Executor, OneByOne
 from polyrhythm.drivers.inline import InlineDriver, Moment
@@ -22,26 +24,40 @@ from polyrhythm.errors import PolyrhythmError, UserError
 from polyrhythm.evaluation import Evaluator, Metrics, averaged
 from polyrhythm.experiment import Experiment
 from polyrhythm.flops import Cost, count
+from polyrhythm.resuming import same_experiment, take_up
+from polyrhythm.runs.keeping import Keeper
 from polyrhythm.runs.ledger import Ledger
-from polyrhythm.runs.recorder import Recorder
+from polyrhythm.runs.recorder import Recorder, TakenUp
 from polyrhythm.runs.records import (
     AnswerRecord,
+    Enough,
+    EventRecord,
     HearsAnswers,
+    KeepsState,
     Observer,
     Plan,
     RunStatus,
     VersionRecord,
-    VisitRecord,
-    VisitStatus,
 )
 from polyrhythm.runs.run import Run
-from polyrhythm.runs.summary import Summary, model_digest
+from polyrhythm.runs.summary import Best, Summary, model_digest
+from polyrhythm.runs.trouble import trouble_of
+from polyrhythm.runs.updates import START, KeepsReports, Start, UpdateLog
+from polyrhythm.runstate import CODEC, RunState, check_origin, origin
 from polyrhythm.slots.mechanism import Model
 from polyrhythm.threads import one_thread, settled_memory
-from polyrhythm.wires import Assignment, Lost, Report
+from polyrhythm.values import changed
+from polyrhythm.wires import Arrived, Report
 
 
-def run(experiment: Experiment, *, out: Path | str = "runs", observers: Sequence[Observer] = ()) -> Run:
+def run(
+    experiment: Experiment,
+    *,
+    out: Path | str = "runs",
+    observers: Sequence[Observer] = (),
+    resume: Literal["auto", "never"] = "never",
+    log_updates: bool = False,
+) -> Run:
     """Carries out an experiment and keeps its record.
 
     Ctrl-C stops it at the next step and keeps what there is.
@@ -50,6 +66,9 @@ def run(experiment: Experiment, *, out: Path | str = "runs", observers: Sequence
         experiment: what to do.
         out: the folder of the record, shared by any number of runs.
         observers: whoever else wants to know how it goes.
+        resume: "auto" goes on with the newest run of the same experiment in that folder, or gives it if it has
+            finished; if there is none, or with "never", a new one begins.
+        log_updates: also keep every report, as large as the model, so that the server's part can be replayed alone.
 
     Returns:
         The recorded run.
@@ -58,20 +77,79 @@ def run(experiment: Experiment, *, out: Path | str = "runs", observers: Sequence
         UserError: something is wrong that can be known before the first round.
         RunFailed: the run could not go on; what it had is recorded.
     """
-    recorder = Recorder(out)
-    carry_out(experiment, [recorder, *observers])
+    earlier = same_experiment(experiment, out) if resume == "auto" else None
+    if earlier is not None and earlier.status == "finished":
+        return earlier
+    taken_up = None if earlier is None else take_up(earlier, experiment)
+    return _recorded(experiment, out, observers, taken_up, log_updates=log_updates)
+
+
+def resume(
+    experiment: Experiment, run: Run | str, *, out: Path | str = "runs", observers: Sequence[Observer] = ()
+) -> Run:
+    """Goes on with a run that was killed, stopped or failed, from its last checkpoint.
+
+    Its weights, history and costs are those of a run that nothing has happened to, bit for bit. With more `rounds` in
+    the experiment than before, a finished run goes on, too.
+
+    Args:
+        experiment: the same one.
+        run: the run, its id, its name, or a unique beginning of its id.
+        out: the folder of its record.
+        observers: whoever else wants to know how it goes.
+
+    Returns:
+        The recorded run.
+
+    Raises:
+        UserError: another experiment, a run that has finished or is going on, or more rounds where a part of the recipe
+            reads their number.
+        RunFailed: the run could not go on; what it had is recorded.
+    """
+    earlier = run if isinstance(run, Run) else Run.open(run, out)
+    return _recorded(experiment, earlier.folder, observers, take_up(earlier, experiment))
+
+
+def _recorded(
+    experiment: Experiment,
+    out: Path | str,
+    observers: Sequence[Observer],
+    taken_up: TakenUp | None,
+    *,
+    log_updates: bool = False,
+) -> Run:
+    recorder, *others = recording(experiment, out, taken_up, log_updates=log_updates)
+    carry_out(experiment, [recorder, *others, *observers], start=None if taken_up is None else taken_up.start)
     return Run.open(recorder.run_id, out)
 
 
-def carry_out(experiment: Experiment, observers: Sequence[Observer]) -> dict[str, Any]:
+def recording(
+    experiment: Experiment, out: Path | str, taken_up: TakenUp | None = None, *, log_updates: bool = False
+) -> tuple[Recorder, *tuple[Observer, ...]]:
+    """Those who keep the record of a run; the first of them knows its id. A log of updates is gone on with."""
+    trouble = trouble_of(experiment.fleet.faults, experiment.seed)
+    recorder = Recorder(out, keeper=Keeper(experiment.checkpoint, CODEC), taken_up=taken_up, trouble=trouble)
+    if log_updates or (taken_up is not None and (Path(out) / taken_up.run_id / START).exists()):
+        return recorder, UpdateLog(lambda: recorder.path, CODEC)
+    return (recorder,)
+
+
+def carry_out(
+    experiment: Experiment, observers: Sequence[Observer], *, start: RunState | None = None
+) -> dict[str, Any]:
     """Carries out an experiment and gives its summary; keeping a record is the observers' business.
+
+    Args:
+        experiment: what to do.
+        observers: whoever wants to know how it goes.
+        start: where an earlier run of the same experiment stood, to go on from there.
 
     Raises:
         UserError: something is wrong that can be known before the first round.
         RunFailed: the run could not go on.
     """
     with one_thread(), settled_memory():
-        session = _Session(experiment, observers)
+        session = _Session(experiment, observers, start)
         status: RunStatus = "failed"
         reason = ""
         begun: list[Observer] = []
@@ -81,7 +159,7 @@ def carry_out(experiment: Experiment, observers: Sequence[Observer]) -> dict[str
                 observer.begin(session.plan)
             reason = session.go()
             status = "finished"
-        except KeyboardInterrupt as stop:
+        except (KeyboardInterrupt, Enough) as stop:
             status, reason = "stopped", str(stop) or "Ctrl-C"
         except BaseException as error:
             reason = in_words(error)
@@ -107,11 +185,15 @@ def in_words(error: BaseException) -> str:
 class _Session:
     """One run in progress."""
 
-    def __init__(self, experiment: Experiment, observers: Sequence[Observer]) -> None:
+    def __init__(self, experiment: Experiment, observers: Sequence[Observer], start: RunState | None) -> None:
         self.experiment, self.observers = experiment, observers
         self.clerks = [observer for observer in observers if isinstance(observer, HearsAnswers)]
+        self.keepers = [observer for observer in observers if isinstance(observer, KeepsState)]
         self.engine = experiment.chosen.engine
-        self.initial = self.engine.initial()
+        self.initial = experiment.initial_model
+        self.origin = origin(experiment) if start is not None or self.keepers else {}
+        if start is not None:
+            check_origin(self.origin, start)
         self.evaluator = Evaluator(experiment, self.engine)
         self.world = experiment.world()
         self.crew, self.executor, about = _manned(experiment)
@@ -135,26 +217,44 @@ class _Session:
             headline=experiment.aim.headline,
             parameters=self.engine.layout.parameters,
             clients=experiment.federation.clients,
+            driver=self.crew.driver,
+            workers=self.crew.workers,
+            checkpoint={"every": experiment.checkpoint.every, "keep": experiment.checkpoint.keep},
         )
-        self.ledger = Ledger(len(experiment.eligible()))
-        self.server: ServerState | None = None
-        self._silent = 0  # clients that said so since the last version
-        self._summary = Summary(self.plan)
-        self._started = time.perf_counter()
+        self.start = self.initial if start is None else start.driver
+        self.server = None if start is None else start.driver.server
+        self.ledger = Ledger(len(experiment.eligible())) if start is None else start.ledger
+        self._events = 0 if start is None else start.events
+        self._silent = 0 if start is None else start.silent  # clients that said so since the last version
+        self._summary = Summary(Best(self.plan.headline)) if start is None else start.summary
+        self._started = time.perf_counter() - (0.0 if start is None else start.seconds)
 
     def go(self) -> str:
-        """The whole run; gives the reason why it ended."""
-        for number, moment in enumerate(self.driver.moments(self.initial)):
+        """The whole run, or the rest of it; gives the reason why it ended."""
+        if self.server is not None:
+            for keeper in self.keepers:
+                keeper.goes_on(self.server.version, self._state_dict)
+        loggers = [observer for observer in self.observers if isinstance(observer, KeepsReports)]
+        for logger in loggers:
+            logger.started(self._begin())
+        for number, moment in enumerate(self.driver.moments(self.start), start=self._events):
             before, self.server = self.server, moment.turn.state
             self._log(number, moment)
             if moment.report is not None and moment.assignment is not None:
                 late = before is not None and bool(before.flights[moment.assignment.dispatch].given_up)
-                record = self._visit(moment, moment.assignment, moment.report, late=late)
+                record = billing.over(moment, moment.report, late=late)
+                if record.status == "trained" and self.ledger.stands_out(record.update_norm):
+                    record = changed(record, fault="outlier")
                 silent = moment.report.substitute == "silence"
                 self._silent += silent
                 self.ledger.heard(record, counts=record.status in ("trained", "skipped") and not silent)
+                if isinstance(moment.event, Report):
+                    for logger in loggers:
+                        logger.report(moment.event)
                 for observer in self.observers:
                     observer.visit(record)
+            elif moment.turn.verdict is not None:  # of a report that nobody waits for, beside all visits
+                self.ledger.went_wrong(moment.turn.verdict.fault or "")
             if number == 0 or moment.turn.released is not None:
                 self.ledger.released(moment.time)
                 reason = self._end_without_looking(moment)
@@ -165,58 +265,74 @@ class _Session:
                     observer.version(version, self._state_dict)
                 reason = reason or self._good_enough(version)
                 if reason:
+                    self._leave(moment.time)
                     return reason
             self.ledger.sent((a.client for a in moment.turn.assignments), moment.time)
+            self._events = number + 1
+            if number == 0 or moment.turn.released is not None:
+                self._rest(self.server.version)
         return "all rounds made"
+
+    def _begin(self) -> Start:
+        experiment = self.experiment
+        return Start(
+            initial=self.initial,
+            population=experiment.setup.population,
+            clients=tuple(experiment.eligible().tolist()),
+            shape=tuple(experiment.federation.train.shape),
+            outputs=experiment.federation.outputs,
+            task=experiment.federation.task,
+        )
+
+    def _rest(self, version: int) -> None:
+        """Lets those keep the state who do, in any case where the run may later go on to more versions than planned."""
+        extends = "horizon" not in self.experiment.recipe.needs()
+        for keeper in self.keepers:
+            keeper.at_rest(version, self.state, before_last=extends and version + 1 == self.experiment.rounds)
+
+    def state(self) -> RunState:
+        """All that the run is between two events."""
+        return RunState(
+            driver=self.driver.state(),
+            events=self._events,
+            silent=self._silent,
+            ledger=self.ledger,
+            summary=self._summary,
+            seconds=self._wall(),
+            origin=self.origin,
+        )
+
+    def _wall(self) -> float:
+        return time.perf_counter() - self._started
 
     def summary(self) -> dict[str, Any]:
         """The summary so far."""
-        fields = self._summary.fields(digest=self._digest(), wall_seconds=time.perf_counter() - self._started)
-        return {**fields, "driver": self.crew.driver, "workers": self.crew.workers}
+        fields = self._summary.fields(digest=self._digest(), wall_seconds=self._wall())
+        who = {"driver": self.crew.driver, "workers": self.crew.workers, "worker_deaths": self.executor.deaths}
+        return {**fields, **who, "engine": self.experiment.chosen.kind}
+
+    def _under_way(self, now: float) -> Iterator[Underway]:
+        """Visits that set out before now, and are not over."""
+        return (visit for visit in self.driver.under_way() if visit.started < now)
+
+    def _leave(self, now: float) -> None:
+        """Writes down visits that nobody will hear of any more: what they have cost by now."""
+        for visit in self._under_way(now):
+            record = billing.unfinished(visit, now)
+            for observer in self.observers:
+                observer.visit(record)
 
     def _log(self, number: int, moment: Moment) -> None:
-        """Tells whoever keeps them what the server asked of the roster in this event."""
+        """Tells whoever keeps it what the server heard, and what it asked of the roster then."""
+        if self.clerks and number:
+            record = _event(number, moment)
+            for clerk in self.clerks:
+                clerk.event(record)
         for place, answer in enumerate(moment.answers if self.clerks else ()):
             clients = None if answer.question == "all" else answer.clients
-            record = AnswerRecord(event=number, place=place, question=answer.question, clients=clients)
+            told = AnswerRecord(event=number, place=place, question=answer.question, clients=clients)
             for clerk in self.clerks:
-                clerk.answer(record)
-
-    def _visit(self, moment: Moment, assignment: Assignment, report: Report, *, late: bool) -> VisitRecord:
-        verdict, spent = moment.turn.verdict, moment.spent
-        lost, accepted = isinstance(moment.event, Lost), verdict is None or verdict.accepted
-        status: VisitStatus = "measured" if report.kind == "measure" else "trained" if report.fresh else "skipped"
-        if lost or not accepted:
-            status = "lost" if lost else "late" if late else "dropped"
-        reason = "" if verdict is None else verdict.reason
-        return VisitRecord(
-            dispatch=report.dispatch,
-            client=report.client,
-            version=report.version,
-            visit=report.visit,
-            status=status,
-            reason=reason or _SUBSTITUTES[report.substitute].format(age=report.age),
-            steps=int(moment.done * report.steps) if report.fresh else 0,
-            epochs=moment.done * report.samples / report.held if report.held else 0.0,
-            samples=int(moment.done * report.samples),
-            held=report.held,
-            forward_samples=int(moment.done * report.forward_samples),
-            gradient_samples=int(moment.done * report.gradient_samples),
-            loss=None if lost else report.loss,
-            update_norm=None if lost else report.norm,
-            bytes_down=spent.bytes_down,
-            bytes_up=spent.bytes_up,
-            flops=spent.flops,
-            forward_flops=spent.forward_flops,
-            backward_flops=spent.backward_flops,
-            joules=spent.joules,
-            started=moment.time - report.duration,
-            finished=moment.time,
-            down_seconds=spent.down,
-            compute_seconds=spent.compute,
-            up_seconds=spent.up,
-            measures={**report.measures, "age": report.age} if report.substitute else report.measures,
-        )
+                clerk.answer(told)
 
     def _version(self, moment: Moment, *, evaluate: bool) -> VersionRecord:
         state, released = moment.turn.state, moment.turn.released
@@ -229,7 +345,7 @@ class _Session:
         return VersionRecord(
             version=state.version,
             time=moment.time,
-            wall=time.perf_counter() - self._started,
+            wall=self._wall(),
             cohort=len(reports) + len(refused) + self._silent,
             accepted=len(reports),
             dropped=len(refused),
@@ -242,9 +358,10 @@ class _Session:
             groups=self.evaluator.over_groups(own, self._global_model()) if look else None,
             staleness_mean=math.fsum(stale) / len(stale) if stale else None,
             staleness_max=max(stale, default=None),
-            **self.ledger.totals(moment.time),
+            **self.ledger.totals(moment.time, (billing.part(v, moment.time) for v in self._under_way(moment.time))),
             note=released.note if released is not None else "",
             measures=self._measures(state),
+            digest=self._digest() if self.clerks and (look or self.experiment.recipe.regime != "local") else "",
         )
 
     def _measures(self, state: ServerState) -> dict[str, float]:
@@ -316,6 +433,16 @@ class _Session:
         return count(self.engine.module, inputs, lambda outputs: self.experiment.aim.loss(outputs, targets))
 
 
+def _event(number: int, moment: Moment) -> EventRecord:
+    if moment.assignment is not None:
+        return EventRecord(event=number, kind="visit", number=moment.assignment.dispatch, time=moment.time)
+    if isinstance(moment.event, Arrived):
+        return EventRecord(event=number, kind="arrival", number=moment.event.client, time=moment.time)
+    if isinstance(moment.event, Report):
+        return EventRecord(event=number, kind="beside", number=moment.event.dispatch, time=moment.time)
+    return EventRecord(event=number, kind="timer", number=0, time=moment.time)
+
+
 def _manned(experiment: Experiment) -> tuple[Crew, Executor, tuple[str, ...]]:
     """Whoever carries out the visits of an experiment, started; and what is to be said about it."""
     crew = experiment.crew
@@ -328,14 +455,6 @@ def _manned(experiment: Experiment) -> tuple[Crew, Executor, tuple[str, ...]]:
         if not crew.chosen:
             raise
         return Crew(driver="inline"), OneByOne(clients), (f"visits run one after the other: {reason.found}",)
-
-
-_SUBSTITUTES = {
-    "": "",
-    "movement": "its movement of {age} versions ago was used",
-    "model": "its model of {age} versions ago was used",
-    "silence": "silent",
-}
 
 
 def _staleness(version: int, reports: Sequence[Report]) -> list[int]:

@@ -42,10 +42,14 @@ Purpose = Literal[
 _default_generator = threading.RLock()  # a block inside a block is allowed
 
 
-def _key(seed: int, purpose: Purpose, names: tuple[int | str, ...]) -> int:
+def _digest(seed: int, purpose: Purpose, names: tuple[int | str, ...]) -> bytes:
     # repr() keeps 1 and "1" apart, and the tuple's punctuation keeps ("a", "bc") and ("ab", "c") apart.
-    text = repr((int(seed), purpose, *(n if isinstance(n, str) else int(n) for n in names)))
-    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:16], "little")
+    text = repr((int(seed), purpose, *[n if isinstance(n, str) else int(n) for n in names]))
+    return hashlib.sha256(text.encode()).digest()[:16]
+
+
+def _key(seed: int, purpose: Purpose, names: tuple[int | str, ...]) -> int:
+    return int.from_bytes(_digest(seed, purpose, names), "little")
 
 
 def stream(seed: int, purpose: Purpose, *names: int | str) -> np.random.Generator:
@@ -75,11 +79,11 @@ class FewIntegers:
     """
 
     def __init__(self, seed: int, purpose: Purpose, *names: int | str) -> None:
-        self._key, self._count = _key(seed, purpose, names), 0
+        self._name, self._count = _digest(seed, purpose, names), 0
 
     def integers(self, low: int, high: int) -> int:
         """A whole number from low to high - 1; for ranges up to 2**32 as good as uniform."""
-        text = (self._key + (self._count << 128)).to_bytes(24, "little")
+        text = self._name + self._count.to_bytes(8, "little")
         self._count += 1
         return low + int.from_bytes(hashlib.sha256(text).digest()[:12], "little") % (high - low)
 

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, TypeVar
+from collections.abc import Callable, Mapping
+from typing import Any, ParamSpec, TypeVar
 
 from immutables import Map
 
+P = ParamSpec("P")
 T = TypeVar("T")
 Key = TypeVar("Key")
 
 
-def changed(value: T, **fields: Any) -> T:
+def changed(value: T, /, **fields: Any) -> T:
     """`dataclasses.replace` for a frozen dataclass that checks nothing when it is made: several times as fast.
 
     The server makes a new state of a few changed fields for every event; through the constructor, which sets each field
@@ -26,9 +27,27 @@ def changed(value: T, **fields: Any) -> T:
     Point(x=1, y=3)
     """
     made = object.__new__(type(value))
-    made.__dict__.update(value.__dict__)
-    made.__dict__.update(fields)
+    object.__setattr__(made, "__dict__", value.__dict__ | fields)
     return made
+
+
+def made(kind: Callable[P, T], /, *_: P.args, **fields: P.kwargs) -> T:
+    """A frozen, keyword-only dataclass's value, without its constructor: likewise, where one is made for every event.
+
+    For dataclasses that check nothing. The type checker sees to it that the fields are right; those left out have their
+    default on the class, so it must be a plain one.
+
+    >>> from dataclasses import dataclass
+    >>> @dataclass(frozen=True, kw_only=True)
+    ... class Point:
+    ...     x: int
+    ...     y: int = 0
+    >>> made(Point, x=1)
+    Point(x=1, y=0)
+    """
+    value: T = object.__new__(kind)  # type: ignore[arg-type]
+    object.__setattr__(value, "__dict__", fields)
+    return value
 
 
 def persistent(entries: Mapping[Key, T]) -> Map[Key, T]:

@@ -28,6 +28,7 @@ from torch import Tensor, nn
 from polyrhythm.errors import UserError
 
 ALIGNMENT = 64  # bytes
+CPU = torch.device("cpu")
 
 Buffers = tuple[Tensor, ...]
 
@@ -69,12 +70,12 @@ class Layout:
     dtype: torch.dtype
     size: int
 
-    @property
+    @functools.cached_property
     def parameters(self) -> int:
         """How many trainable numbers there are, without padding."""
         return sum(s.size for s in self.segments)
 
-    @property
+    @functools.cached_property
     def vector_bytes(self) -> int:
         """What one vector costs on the wire: its elements in the vector's dtype, without padding."""
         return self.parameters * self.dtype.itemsize
@@ -101,20 +102,23 @@ class FlatModel:
 
     Args:
         module: any module with at least one trainable floating-point parameter. It is copied, never changed.
+        device: where the copy and its vectors lie.
 
     Raises:
         UserError: nothing to train, lazy or complex parameters, parameters that overlap in memory without being the
             same, or a module that cannot be copied.
     """
 
-    def __init__(self, module: nn.Module) -> None:
+    def __init__(self, module: nn.Module, device: torch.device = CPU) -> None:
         _check(module)  # before the copy, which takes apart what shares memory
         self.module = _copy(module)
+        if device != CPU:
+            self.module.to(device)
         named = _trainable(self.module)
         self._parameters = [p for _, p in named]
         self.layout = _layout(self.module, named)
-        self.weights = self.layout.zeros()  # [P]
-        self.gradient = self.layout.zeros()  # [P]
+        self.weights = self.layout.zeros().to(device)  # [P]
+        self.gradient = self.layout.zeros().to(device)  # [P]
         self._gradient_views = [s.of(self.gradient) for s in self.layout.segments]
         self._weight_views = [s.of(self.weights) for s in self.layout.segments]
         self._foreign: list[tuple[nn.Parameter, Tensor]] = []
@@ -132,10 +136,10 @@ class FlatModel:
         # What does not travel must not leak from one client's visit into the next.
         self._resident = [(p, p.tensor.detach().clone()) for p in places if not p.travels]
 
-    def twin(self) -> FlatModel:
-        """Another private copy, with the first values of the buffers that do not travel."""
-        other = FlatModel(self.module)
-        firsts = [first.clone() for _, first in self._resident]
+    def twin(self, device: torch.device = CPU) -> FlatModel:
+        """Another private copy, with the first values of the buffers that do not travel; perhaps elsewhere."""
+        other = FlatModel(self.module, device)
+        firsts = [first.clone().to(device) for _, first in self._resident]
         other._resident = [(place, first) for (place, _), first in zip(other._resident, firsts, strict=True)]
         return other
 
@@ -332,19 +336,45 @@ def weighted_sum(vectors: Iterable[Tensor], weights: Sequence[float]) -> Tensor:
         compiled(total := torch.empty_like(vectors[0]), vectors, weights)
         return total
     stack: list[tuple[int, Tensor]] = []  # (leaves in the block, its sum), blocks growing towards the bottom
-    for vector, weight in zip(vectors, weights, strict=True):
-        wide = vector.float() if vector.dtype in (torch.float16, torch.bfloat16) else vector
-        block = (1, wide * weight)
-        while stack and stack[-1][0] == block[0]:
-            leaves, total = stack.pop()
-            block = (2 * leaves, total.add_(block[1]))
-        stack.append(block)
+    for leaves, total in _blocks(vectors, weights):
+        while stack and stack[-1][0] == leaves:
+            total = stack.pop()[1].add_(total)
+            leaves *= 2
+        stack.append((leaves, total))
     if not stack:
         raise ValueError("weighted_sum of nothing")
     _, total = stack.pop()
     while stack:
         total = stack.pop()[1].add_(total)
     return total
+
+
+def _blocks(vectors: Iterable[Tensor], weights: Sequence[float]) -> Iterator[tuple[int, Tensor]]:
+    """Blocks of the tree from left to right, (leaves, sum): single vectors, or as many short ones as go in one call.
+
+    The sums are the same; for short vectors a call takes longer than its arithmetic.
+    """
+    pairs = zip(vectors, weights, strict=True)
+    for first, weight in pairs:
+        half = first.dtype in (torch.float16, torch.bfloat16)
+        at_once = 1 << max(1, _AT_ONCE // max(1, first.numel())).bit_length() - 1  # so that blocks are aligned
+        if at_once == 1 or not first.is_floating_point():
+            yield 1, (first.float() if half else first) * weight
+            continue
+        many, shares = zip((first, weight), *itertools.islice(pairs, at_once - 1), strict=True)
+        block = torch.stack(many)  # [leaves, ...], then level by level half as many
+        block = block.float() if half else block
+        block = block * torch.tensor(shares, dtype=block.dtype).view(-1, *[1] * first.dim())
+        leaves, complete = 1, []
+        while count := block.shape[0]:
+            if count % 2:
+                complete.append((leaves, block[-1]))
+            block, leaves = block[0 : count - 1 : 2] + block[1::2], 2 * leaves
+        yield from reversed(complete)
+
+
+_AT_ONCE = 2**16
+"""Elements that are summed in one operation."""
 
 
 def _plain(vector: Tensor) -> bool:
@@ -419,11 +449,21 @@ def combine_buffers(layout: Layout, many: Sequence[Buffers], shares: Sequence[fl
 
 def first_non_finite(layout: Layout, vector: Tensor) -> str | None:
     """The name of the first parameter with a NaN or an infinity in a vector, or None. One read of the vector."""
-    # A sum over finite float32 may overflow, so a non-finite sum only raises the suspicion.
-    if math.isfinite(vector.sum().item()):
+    if all_finite(vector):
         return None
     bad = (~torch.isfinite(vector)).nonzero()
     return layout.name_at(int(bad[0])) if len(bad) else None
+
+
+def all_finite(tensor: Tensor) -> bool:
+    """Whether there is no NaN and no infinity in a tensor of floats."""
+    return _surely_finite(tensor.flatten()) or bool(torch.isfinite(tensor).all())
+
+
+def _surely_finite(vector: Tensor) -> bool:
+    """Whether a vector's square is a finite number; if not, it may have overflowed. The quickest look of torch's."""
+    quick = vector.dtype in (torch.float32, torch.float64)  # half precision has no quick product
+    return math.isfinite((torch.dot(vector, vector) if quick else vector.sum()).item())
 
 
 def bytes_of(value: object, layout: Layout) -> int:

@@ -11,6 +11,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from polyrhythm.faults import Fault as Fault
+from polyrhythm.faults import FaultKind as FaultKind
 from polyrhythm.streams import Integers
 from polyrhythm.values import changed
 from polyrhythm.vectors import Buffers, Spans
@@ -84,6 +86,8 @@ class Report:
         extras: what each mechanism sends up, by key.
         measures: named numbers for the record, and the results of a measuring visit.
         packed: bytes of the update on the wire, if it travels compressed; None if it does not.
+        checksum: of everything that is large in it, as it was sent off (`polyrhythm.core.acceptance.checksum`); None
+            where the way is safe.
         duration: seconds from dispatch to arrival; the driver fills it in.
         time: when it was heard, in seconds since the run began; likewise.
     """
@@ -111,6 +115,7 @@ class Report:
     extras: Mapping[str, State] = field(default_factory=dict)
     measures: Mapping[str, float] = field(default_factory=dict)
     packed: int | None = None
+    checksum: int | None = None
     duration: float = 0.0
     time: float = 0.0
 
@@ -132,11 +137,12 @@ class Report:
 @final
 @dataclass(frozen=True, kw_only=True)
 class Lost:
-    """An assignment that will never be answered, why, and when that was known."""
+    """An assignment that will never be answered, why, when that was known, and as what it counts."""
 
     dispatch: int
     reason: str
     time: float = 0.0
+    fault: FaultKind = "lost"
 
 
 @final

@@ -22,6 +22,7 @@ FIELDS = {
     *("local_steps", "samples", "flops", "bytes_up", "bytes_down", "wall_seconds", "digest"),
     *("forward_flops", "backward_flops", "joules", "virtual_seconds", "compute_seconds", "link_seconds"),
     *("waiting_seconds", "utilisation", "fairness", "visits", "dropped_visits", "late_visits", "lost_visits"),
+    *("faults", "worker_deaths"),
 }
 
 
@@ -215,6 +216,20 @@ def test_any_terminal_will_do(polyrhythm: Command, tmp_path: Path, encoding: str
     for arguments in (("run", *QUICK, "--out", str(tmp_path)), ("runs", "--out", str(tmp_path)), ("methods",)):
         found = polyrhythm(*arguments, encoding=encoding, columns=columns)
         assert found.code == 0, found.err
+
+
+def test_the_package_can_be_run() -> None:
+    """`python -m polyrhythm`, where the program is not on the path."""
+    found = subprocess.run(
+        [sys.executable, "-m", "polyrhythm", "--version"], capture_output=True, text=True, check=True
+    )
+    assert found.stdout.startswith("polyrhythm 0.")
+
+
+def test_a_plan_names_the_fleet_where_one_was_asked_for(polyrhythm: Command, tmp_path: Path) -> None:
+    for fleet, said in (("tiers", True), ("uniform", False)):
+        found = polyrhythm("run", *QUICK, "--fleet", fleet, "--out", str(tmp_path))
+        assert (f"fleet      {fleet}" in found.out) is said
 
 
 def test_help_and_version(polyrhythm: Command) -> None:

@@ -114,7 +114,7 @@ def test_every_recipe_and_part_can_be_named() -> None:
         ("fedavg(schedule=cosin)", "unknown schedule 'cosin'", "'cosine'"),
         ("fedavg | critical_periods(detector=fisher_trace(labels=mine))", "labels = 'mine'", "'data'"),
         ("fedavg | skip_silently(schedule=cosine)", "schedule = 'cosine'", "'ad_hoc'"),
-        ("fedavg(lr=fast)", "lr = 'fast'", "0.1"),
+        ("fedavg(lr=fast)", "fedavg: lr = 'fast'", "give lr another value"),
         ("scaffold | dynamic_regularisation", "control_variates and dynamic_regularisation", "keep"),
         ("scaffold(optimiser=adam)", "control_variates with local_adam", "sgd"),
         ("fedavg(epochs=1, steps=2)", "epochs=1 and steps=2", "leave one"),
@@ -124,7 +124,9 @@ def test_every_recipe_and_part_can_be_named() -> None:
         ("fedavg | staleness(rule=linear)", "rule = 'linear'", "'polynomial'"),
         ("fedbuff(concurrency=3, cohort=4)", "concurrency=3 and cohort=4", "leave one"),
         ("cc_fedadam(clock=event, max_delay=3)", "max_delay=3 with clock='event'", "leave max_delay out"),
-        ("cc_fedadam(clock=sundial)", "unknown clock 'sundial'", "names"),
+        ("cc_fedadam(clock=sundial)", "cc_fedadam: clock = 'sundial'", "give clock another value"),
+        ("cc_fedadam(clock=sample)", "cc_fedadam: clock = 'sample'", "did you mean 'sampled'?"),
+        ("fedavg | staleness(rule=polynomal)", "rule = 'polynomal'", "did you mean 'polynomial'?"),
     ],
 )
 def test_a_refusal_says_what_and_what_to_do(text: str, found: str, fix: str) -> None:
@@ -134,6 +136,23 @@ def test_a_refusal_says_what_and_what_to_do(text: str, found: str, fix: str) -> 
     assert fix in caught.value.fix
 
 
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("fedprox(m=1, lr=fast)", ["unknown setting 'm' in fedprox", "fedprox: lr = 'fast'"]),
+        ("fedavg | prox(mu=-1) | exponential | topk", ["prox: mu = -1", "exponential without gamma", "part 'topk'"]),
+        ("fedavg | server_adam(lr=0, beta1=2)", ["server_adam: lr = 0", "server_adam: beta1 = 2"]),
+    ],
+)
+def test_all_that_is_wrong_in_a_text_is_said_together(text: str, found: list[str]) -> None:
+    with pytest.raises(UserError) as caught:
+        names.recipe(text)
+    assert len(caught.value.mistakes) == len(found)
+    for mistake, words in zip(caught.value.mistakes, found, strict=True):
+        assert words in mistake.found
+        assert mistake.found in caught.value.found
+
+
 def test_fleets_and_their_budgets() -> None:
     assert names.fleet("uniform").budgets is None
     assert names.fleet('uniform | budgets(levels=4, order="code")').budgets == Levels(levels=4, order="code")
@@ -141,7 +160,12 @@ def test_fleets_and_their_budgets() -> None:
     with pytest.raises(UserError, match="unknown fleet"):
         names.fleet("unifrm")
     with pytest.raises(UserError, match="unknown part of a fleet"):
-        names.fleet("uniform | uniform")
+        names.fleet("uniform | faulty")
+    for text, found in (("tiers | uniform", "source uniform after a pipe"), ("tiers | buffer", "buffer in a fleet")):
+        with pytest.raises(UserError, match=found):
+            names.fleet(text)
+    with pytest.raises(UserError, match="markov in a method"):
+        names.recipe("fedavg | markov(mean_on=60)")
 
 
 def test_fleets_of_every_source_and_part() -> None:
@@ -163,6 +187,11 @@ def test_fleets_from_files(tmp_path: Path) -> None:
     one = names.fleet(f"trace(capacity={capacity}, bandwidth={bandwidth})")
     other = names.fleet(f"device-trace(path={capacity}) | bandwidth(path={bandwidth})")
     assert one == other
+    piped = names.fleet(f"tiers | links(down=1) | budgets | trace(bandwidth={bandwidth})")
+    assert piped == names.fleet(f"tiers | budgets | bandwidth(path={bandwidth})")
+    assert names.fleet(f"tiers | trace(capacity={capacity}, bandwidth={bandwidth})") == one
+    with pytest.raises(UserError, match="trace without any file"):
+        names.fleet("tiers | trace")
     assert names.fleet(f"device_trace(path={capacity})").links == one.devices
     with pytest.raises(UserError, match="no such file"):
         names.fleet("trace(capacity=nowhere.json)")

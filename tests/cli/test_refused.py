@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from polyrhythm.cli.refused import Refused
 from polyrhythm.runs import VisitRecord
+from small import logged
 from terminal import Command
 
 MODEL = """
@@ -58,3 +61,31 @@ def test_a_run_shows_it(
     assert found.code == 0, found.err
     assert "of 40 client visits were dropped (client" in said
     assert "not a finite number in the update of linear.weight" in said
+
+
+def test_what_was_ignored_and_what_stands_out_is_said() -> None:
+    refused, (_, log) = Refused(), logged()
+    refused.version(replace(log.versions[-1], faults={"duplicate": 2, "not_asked": 1, "outlier": 3}), dict)
+    ignored, outliers = refused.notices()
+    assert ignored == "reports that nobody waited for were ignored: 2 came again, 1 not asked for"
+    assert outliers.startswith("3 accepted updates were more than 10 times as long")
+    assert "clip_updates" in outliers
+
+
+def test_a_plan_of_faults_is_added_to_the_fleets_and_shown(polyrhythm: Command, tmp_path: Path) -> None:
+    fleet = ("--fleet", "tiers | faults(dropout=0.2)", "--faults", "lost=0.2, duplicate=0.5, database_locked=0.5")
+    arguments = ("--rounds", "6", "--model", "logistic", "--method", "fedavg(cohort=10)", "--out", str(tmp_path))
+    found = polyrhythm("run", *arguments, *fleet, "--json")
+    assert found.code == 0, found.err
+    faults = json.loads(found.out)["faults"]
+    assert {"dropout", "transit", "duplicate"} == set(faults)
+    shown = " ".join(polyrhythm("show", json.loads(found.out)["run_id"], "--out", str(tmp_path)).out.split())
+    for words in ("given up", "lost on the way", "came again"):
+        assert words in shown
+
+
+@pytest.mark.parametrize("faults", ["crash=2", "tiers(slowdown=[1])", "crush=0.1", "crash"])
+def test_a_plan_that_makes_no_sense_is_refused(polyrhythm: Command, tmp_path: Path, faults: str) -> None:
+    found = polyrhythm("run", "--faults", faults, "--out", str(tmp_path))
+    assert found.code == 2
+    assert "Traceback" not in found.err

@@ -27,14 +27,14 @@ from polyrhythm.drivers.executors import Clients, Done, Errand
 from polyrhythm.drivers.inline import InlineDriver
 from polyrhythm.drivers.processes import Processes
 from polyrhythm.engines.choosing import Chosen
-from polyrhythm.engines.native.engine import extension
+from polyrhythm.engines.native.extension import extension
 from polyrhythm.engines.torch import TorchEngine
 from polyrhythm.errors import RunFailed, UserError
 from polyrhythm.recipe import Recipe
 from polyrhythm.runs import VersionRecord, VisitRecord
 from polyrhythm.session import carry_out
 from small import Explodes, Log, collection, dealt, experiment, logged
-from worker_models import Dies, Fussy, Holds
+from worker_models import Dies, Fussy, Greedy, Holds
 
 TIERS = pr.Fleet(devices=pr.fleet.Tiers())
 SIZES = [7, 15, 4, 11, 9, 14]
@@ -86,7 +86,7 @@ def told(log: Log) -> list[object]:
 
 
 def assert_same(one: tuple[dict[str, Any], Log], other: tuple[dict[str, Any], Log]) -> None:
-    timed = ("wall_seconds", "driver", "workers")
+    timed = ("wall_seconds", "driver", "workers", "worker_deaths")
     first, second = ({k: v for k, v in summary.items() if k not in timed} for summary, _ in (one, other))
     assert first == second
     assert told(one[1]) == told(other[1])
@@ -152,8 +152,42 @@ def test_a_killed_worker_changes_nothing(tmp_path: Path) -> None:
     alone = run(driver="inline", model=model)
     for name in ("once", "twice"):
         (tmp_path / name).touch()
-    assert_same(alone, run(driver="processes", workers=2, model=model))
+    hurt = run(driver="processes", workers=2, model=model)
+    assert_same(alone, hurt)
     assert not list(tmp_path.iterdir())
+    assert hurt[0]["worker_deaths"] == 2
+
+
+def test_a_worker_without_memory_is_replaced_and_changes_nothing(tmp_path: Path) -> None:
+    model = Greedy(4, 3, tmp_path)
+    alone = run(driver="inline", model=model)
+    (tmp_path / "once").touch()
+    hurt = run(driver="processes", workers=2, model=model)
+    assert_same(alone, hurt)
+    assert hurt[0]["worker_deaths"] == 1
+
+
+def test_a_visit_that_never_has_enough_memory_ends_the_run(tmp_path: Path) -> None:
+    for i in range(20):
+        (tmp_path / str(i)).touch()
+    with pytest.raises(RunFailed, match="perhaps for lack of memory"):
+        run(driver="processes", workers=2, model=Greedy(4, 3, tmp_path))
+
+
+@pytest.mark.parametrize("what", ["worker_killed", "out_of_memory"])
+def test_a_plan_kills_workers_and_changes_nothing(what: str) -> None:
+    plan = pr.Fleet() | pr.fleet.Faults(**{what: 0.15})  # type: ignore[arg-type]
+    alone = run(driver="inline", fleet=plan)
+    assert any("there are none" in notice for notice in alone[1].plans[0].notices)
+    hurt = run(driver="processes", workers=2, fleet=plan)
+    assert_same(alone, hurt)
+    assert hurt[0]["worker_deaths"] > 0
+    assert run(driver="processes", workers=2, fleet=plan)[0]["worker_deaths"] == hurt[0]["worker_deaths"]
+
+
+def test_a_plan_that_kills_every_worker_ends_the_run() -> None:
+    with pytest.raises(RunFailed, match="3 worker processes died on the same visit"):
+        run(driver="processes", workers=2, fleet=pr.Fleet() | pr.fleet.Faults(worker_killed=1.0))
 
 
 def test_a_worker_killed_between_two_turns_changes_nothing() -> None:
@@ -358,7 +392,7 @@ class Letting:
 def test_threads_give_the_same_numbers(family: str) -> None:
     alone = run(driver="inline", **FAMILIES[family])
     of = made(**FAMILIES[family])
-    chosen = Chosen(engine=Letting(of.chosen.engine), name="letting")  # type: ignore[arg-type]
+    chosen = Chosen(engine=Letting(of.chosen.engine), kind="torch")  # type: ignore[arg-type]
     object.__setattr__(of, "__dict__", {**of.__dict__, "chosen": chosen, "driver": "threads", "workers": 3})
     log = Log()
     before = torch.random.get_rng_state()

@@ -1,13 +1,16 @@
 // Holds every kernel to plain loops in double precision: a step's gradient, read from how far the weights moved,
-// against central differences of a forward pass written as the definitions say. Exits with the number of faults.
+// against central differences of a forward pass written as the definitions say; and so the gradient of MOON's term, of
+// single samples, and of a batch in two halves; a step of Adam; and what the layers make of a sample. Exits with the
+// number of faults.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
-#include "program.h"
+#include "rounds.h"
 
 namespace {
 
@@ -20,9 +23,10 @@ struct Trial {
     bool tags;
 };
 
-// One sample through the layers, by definition.
-Numbers outputs(const Program& p, const Numbers& w, Numbers x) {
-    for (const Layer& layer : p.layers) {
+// One sample through some of the layers, by definition.
+Numbers outputs(const Program& p, const Numbers& w, Numbers x, size_t end, size_t begin = 0) {
+    for (size_t l = begin; l < end; ++l) {
+        const Layer& layer = p.layers[l];
         const Map &in = p.maps[layer.in], &out = p.maps[layer.out];
         const Window& v = layer.window;
         if (layer.kind == Kind::relu) {
@@ -57,26 +61,145 @@ Numbers outputs(const Program& p, const Numbers& w, Numbers x) {
     return x;
 }
 
-double loss(const Trial& t, const Numbers& w, const std::vector<float>& inputs, const std::vector<int64_t>& labels,
-            const std::vector<float>& targets) {
-    const int features = t.program.maps[0].features();
-    const Objective& objective = t.program.objective;
-    double sum = 0;
-    for (int b = 0; b < t.batch; ++b) {
-        const Numbers y = outputs(t.program, w, Numbers(&inputs[b * features], &inputs[b * features] + features));
-        if (t.tags) {
-            for (size_t c = 0; c < y.size(); ++c) {
-                const double positive = std::max(y[c], 0.0) + std::log1p(std::exp(-std::abs(y[c])));
-                sum += objective.weight * (positive - y[c] * targets[b * y.size() + c]);
-            }
-            continue;
-        }
-        double total = 0, mean = 0;
-        for (double number : y) total += std::exp(number);
-        for (double number : y) mean += (std::log(total) - number) / double(y.size());
-        sum += (1 - objective.smoothing) * (std::log(total) - y[labels[b]]) + objective.smoothing * mean;
+// What a trial is tried on.
+struct Data {
+    std::vector<float> inputs, targets, near, far;
+    std::vector<int64_t> labels, order;
+
+    Numbers sample(const Program& p, int b) const {
+        const int features = p.maps[0].features();
+        return Numbers(&inputs[b * features], &inputs[b * features] + features);
     }
-    return sum / t.batch;
+};
+
+// The losses of outputs, with and without smoothing.
+std::pair<double, double> losses(const Trial& t, const Data& data, const Numbers& y, int b) {
+    const Objective& objective = t.program.objective;
+    if (t.tags) {
+        double sum = 0;
+        for (size_t c = 0; c < y.size(); ++c) {
+            const double positive = std::max(y[c], 0.0) + std::log1p(std::exp(-std::abs(y[c])));
+            sum += objective.weight * (positive - y[c] * data.targets[b * y.size() + c]);
+        }
+        return {sum, sum};
+    }
+    double total = 0, mean = 0;
+    for (double number : y) total += std::exp(number);
+    for (double number : y) mean += (std::log(total) - number) / double(y.size());
+    const double plain = std::log(total) - y[data.labels[b]];
+    return {(1 - objective.smoothing) * plain + objective.smoothing * mean, plain};
+}
+
+double cosine(const Numbers& z, const float* y) {
+    double zz = 0, yy = 0, zy = 0;
+    for (size_t i = 0; i < z.size(); ++i) zz += z[i] * z[i], yy += double(y[i]) * y[i], zy += z[i] * y[i];
+    return zy / std::sqrt(zz) / std::sqrt(yy);
+}
+
+// MOON's term of one representation, of strength 2 and temperature 0.5.
+double term(const Data& data, const Numbers& z, int b) {
+    const double gap = cosine(z, &data.far[b * z.size()]) - cosine(z, &data.near[b * z.size()]);
+    return 2 * std::log1p(std::exp(gap / 0.5));
+}
+
+// What a trial should come to.
+struct Expected {
+    double loss = 0, single = 0;  // the mean loss, and the mean squared norm of a sample's own gradient; both unsmoothed
+    Numbers slope, contrasted;    // the gradient, and with MOON's term
+};
+
+Expected expected_of(const Trial& t, const Data& data, const Numbers& at, int place) {
+    struct Values {
+        double smoothed, plain, term;
+    };
+    const auto values = [&](const Numbers& w, int b) -> Values {
+        const Numbers z = outputs(t.program, w, data.sample(t.program, b), place);
+        const auto [smoothed, plain] = losses(t, data, outputs(t.program, w, z, t.program.layers.size(), place), b);
+        return {smoothed, plain, term(data, z, b)};
+    };
+    const double step = 1e-6;
+    Expected e{0, 0, Numbers(at.size()), Numbers(at.size())};
+    for (int b = 0; b < t.batch; ++b) e.loss += values(at, b).plain / t.batch;
+    for (size_t i = 0; i < at.size(); ++i) {
+        Numbers up = at, down = at;
+        up[i] += step, down[i] -= step;
+        for (int b = 0; b < t.batch; ++b) {
+            const Values above = values(up, b), below = values(down, b);
+            const double own = (above.plain - below.plain) / (2 * step);
+            e.single += own * own / t.batch;
+            e.slope[i] += (above.smoothed - below.smoothed) / (2 * step) / t.batch;
+            e.contrasted[i] += (above.smoothed + above.term - below.smoothed - below.term) / (2 * step) / t.batch;
+        }
+    }
+    return e;
+}
+
+int width_at(const Program& p, int place) { return p.maps[place ? p.layers[place - 1].out : 0].features(); }
+
+Samples samples_of(const Data& data) {
+    return {data.inputs.data(), data.labels.data(), data.targets.data(), data.order.data()};
+}
+
+// What the first layers make of samples, at every place.
+int faults_of_looking(const Trial& t, const Data& data, const std::vector<float>& weights, const Kernels& kernels) {
+    const Numbers w(weights.begin(), weights.end());
+    int faults = 0;
+    for (int place = 0; place <= int(t.program.layers.size()); ++place) {
+        const int width = width_at(t.program, place);
+        std::vector<float> found(size_t(2) * t.batch * width + 1, 7.0f);
+        Rounds(t.program, kernels).look(weights.data(), samples_of(data), 2 * t.batch, {place, found.data()});
+        for (int b = 0; b < 2 * t.batch; ++b) {
+            const Numbers y = outputs(t.program, w, data.sample(t.program, int(data.order[b])), place);
+            for (int f = 0; f < width; ++f)
+                if (!(std::abs(found[b * width + f] - y[f]) < 1e-4)) ++faults;
+        }
+        if (found.back() != 7.0f) ++faults;
+    }
+    return faults;
+}
+
+// A batch in two halves, with a gradient added in between: that of MOON's term, found at the representation itself.
+int faults_in_halves(
+    const Trial& t, const Data& data, const std::vector<float>& weights, const Kernels& kernels, int place,
+    const Numbers& slope) {
+    const int width = width_at(t.program, place);
+    std::vector<float> z(t.batch * width), more(t.batch * width), gradient(weights.size(), 0.0f);
+    Rounds rounds(t.program, kernels);
+    rounds.ahead(weights.data(), samples_of(data), t.batch, 0, 0, {{place, z.data()}});
+    for (int b = 0; b < t.batch; ++b)
+        for (int f = 0; f < width; ++f) {
+            Numbers up(&z[b * width], &z[b * width] + width), down = up;
+            up[f] += 1e-5, down[f] -= 1e-5;
+            more[b * width + f] = float((term(data, up, b) - term(data, down, b)) / 2e-5 / t.batch);
+        }
+    rounds.back(weights.data(), {{place, more.data()}}, gradient.data());
+    int faults = 0;
+    for (size_t i = 0; i < slope.size(); ++i)
+        if (!(std::abs(gradient[i] - slope[i]) < 3e-5)) ++faults;
+    return faults;
+}
+
+// Two steps of AdamW on the same gradient, as far as the first leaves it the same: at a rate of zero.
+int faults_of_adam(const Trial& t, const Data& data, const Numbers& before, const Kernels& kernels, const Numbers& slope) {
+    std::vector<float> weights(before.begin(), before.end()), first(before.size()), second(before.size());
+    const int64_t ends[] = {t.batch, 2 * t.batch};
+    const float rates[] = {0.0f, 0.5f};
+    Job job{};
+    job.weights = weights.data(), job.moment = first.data(), job.second = second.data();
+    job.samples = samples_of(data), job.ends = ends, job.rates = rates, job.steps = 2;
+    job.momentum = 0.8f, job.beta2 = 0.9, job.epsilon = 0.1, job.taken = 3;
+    job.decay = 0.2f, job.decoupled = true;
+    Rounds(t.program, kernels).run(job);
+    int faults = 0;
+    for (size_t i = 0; i < before.size(); ++i) {
+        const double g = slope[i], m = 0.2 * g * 1.8, s = 0.1 * g * g * 1.9;
+        const double root = std::sqrt(s / (1 - std::pow(0.9, 5))), moved = 0.5 * m / (1 - std::pow(0.8, 5)) / (root + 0.1);
+        const bool padding = g == 0;  // is in no layer, and stays
+        const double expected = padding ? before[i] : 0.9 * before[i] - moved;
+        if (!padding && !(std::abs(weights[i] - expected) < 1e-4)) ++faults;
+        if (!(std::abs(first[i] - m) < 3e-5 && std::abs(second[i] - s) < 3e-5)) ++faults;
+    }
+    return faults;
 }
 
 int faults_of(const Trial& t) {
@@ -84,50 +207,73 @@ int faults_of(const Trial& t) {
     std::normal_distribution<float> normal;
     const int features = t.program.maps[0].features(), classes = t.program.maps.back().features();
     const long size = t.program.size;
-    std::vector<float> inputs(t.batch * features), targets(t.batch * classes), weights(size), moment(size);
-    std::vector<int64_t> labels(t.batch), order(2 * t.batch);
-    for (float& x : inputs) x = normal(random);
-    for (float& y : targets) y = float(random() % 2);
+    int place = int(t.program.layers.size()) - 1;  // of a representation: before the last layer that works in place
+    while (t.program.layers[place].kind != Kind::relu) --place;
+    const int width = width_at(t.program, place);
+    std::vector<float> weights(size), moment(size);
+    Data data;
+    data.inputs.resize(t.batch * features), data.targets.resize(t.batch * classes);
+    data.near.resize(t.batch * width), data.far.resize(t.batch * width);
+    data.labels.resize(t.batch), data.order.resize(2 * t.batch);
+    for (float& x : data.inputs) x = normal(random);
+    for (float& y : data.targets) y = float(random() % 2);
     for (float& w : weights) w = 0.3f * normal(random);
-    for (int b = 0; b < t.batch; ++b) labels[b] = random() % classes, order[b] = order[t.batch + b] = b;
+    for (int b = 0; b < t.batch; ++b)
+        data.labels[b] = random() % classes, data.order[b] = data.order[t.batch + b] = b;
+    for (float& x : data.near) x = normal(random);
+    for (float& x : data.far) x = normal(random);
 
     const Numbers before(weights.begin(), weights.end());
-    Trial unsmoothed = t;
-    unsmoothed.program.objective.smoothing = 0;
-    const double expected = loss(unsmoothed, before, inputs, labels, targets);
-    Numbers slope(size);
+    const Expected e = expected_of(t, data, before, place);
     double square = 0;
-    for (long i = 0; i < size; ++i) {
-        Numbers up = before, down = before;
-        const double step = 1e-6;
-        up[i] += step, down[i] -= step;
-        slope[i] = (loss(t, up, inputs, labels, targets) - loss(t, down, inputs, labels, targets)) / (2 * step);
-        square += slope[i] * slope[i];
-    }
+    for (double number : e.slope) square += number * number;
 
     // The same batch twice, without a step between. From a moment of zero the moment is then 0.9 times the gradient and
     // once again the gradient, unrounded by the weights.
     const int64_t ends[] = {t.batch, 2 * t.batch};
     const float rates[] = {0.0f, 1.0f};
     int faults = 0;
-    for (const std::string& name : kernel_names())
-        for (const bool squares : {false, true}) {  // stepped as soon as it is known, and looked at first
+    for (const std::string& name : kernel_names()) {
+        const Kernels& kernels = kernels_for(name);
+        const int so_far = faults;
+        std::copy(before.begin(), before.end(), weights.begin());
+        const double trace = Rounds(t.program, kernels).trace(weights.data(), samples_of(data), 2 * t.batch);
+        if (!(std::abs(trace - 2 * t.batch * e.single) < 1e-4 * trace)) ++faults;
+        faults += faults_of_looking(t, data, weights, kernels);
+        faults += faults_in_halves(t, data, weights, kernels, place, e.contrasted);
+        faults += faults_of_adam(t, data, before, kernels, e.slope);
+        if (faults > so_far) std::printf("%s, %s, batch %d, other passes\n", name.c_str(), t.name, t.batch);
+        for (const int kind : {0, 1, 2, 3}) {  // plain, squares, clipped at more than it is, MOON's term
+            const bool squares = kind == 1 || kind == 2;
+            const Numbers& wanted = kind == 3 ? e.contrasted : e.slope;
             std::fill(moment.begin(), moment.end(), 0.0f);
             std::copy(before.begin(), before.end(), weights.begin());
             Job job{};
-            job.weights = weights.data(), job.moment = moment.data(), job.inputs = inputs.data();
-            job.labels = labels.data(), job.targets = targets.data(), job.order = order.data();
+            job.weights = weights.data(), job.moment = moment.data(), job.samples = samples_of(data);
             job.ends = ends, job.rates = rates, job.steps = 2, job.momentum = 0.9f, job.gradient_squares = squares;
-            const Done done = Rounds(t.program, kernels_for(name)).run(job);
+            job.clip = kind == 2 ? 1e6f : 0.0f;
+            std::vector<int64_t> rows(data.order);
+            const Contrast contrast{place, data.near.data(), data.far.data(), rows.data(), 2.0f, 0.5f};
+            job.contrast = kind == 3 ? &contrast : nullptr;
+            std::vector<float> seen(kind == 3 ? 2 * t.batch * width : 0);
+            const Tap watch{place, seen.data()};
+            job.watch = kind == 3 ? &watch : nullptr;
+            const Done done = Rounds(t.program, kernels).run(job);
             const int so_far = faults;
-            if (!(std::abs(done.loss / (2 * t.batch) - expected) < 1e-5 * std::max(1.0, expected))) ++faults;
+            if (!(std::abs(done.loss / (2 * t.batch) - e.loss) < 1e-5 * std::max(1.0, e.loss))) ++faults;
             if (squares && !(std::abs(done.gradient_squares - 2 * square) < 1e-4 * square)) ++faults;
             for (long i = 0; i < size; ++i) {
-                if (!(std::abs(moment[i] - 1.9 * slope[i]) < 3e-5)) ++faults;
-                if (!(std::abs(before[i] - 1.9 * slope[i] - weights[i]) < 3e-5)) ++faults;
+                if (!(std::abs(moment[i] - 1.9 * wanted[i]) < 3e-5)) ++faults;
+                if (!(std::abs(before[i] - 1.9 * wanted[i] - weights[i]) < 3e-5)) ++faults;
             }
-            if (faults > so_far) std::printf("%s, %s, batch %d\n", name.c_str(), t.name, t.batch);
+            for (size_t i = 0; i < seen.size(); ++i) {
+                const int b = int(i) / width % t.batch;
+                const Numbers z = outputs(t.program, before, data.sample(t.program, b), place);
+                if (!(std::abs(seen[i] - z[i % width]) < 1e-4)) ++faults;
+            }
+            if (faults > so_far) std::printf("%s, %s, batch %d, kind %d\n", name.c_str(), t.name, t.batch, kind);
         }
+    }
     return faults;
 }
 

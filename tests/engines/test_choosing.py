@@ -16,7 +16,8 @@ from polyrhythm.core.interfaces import TakesJobs
 from polyrhythm.data import ArraySamples
 from polyrhythm.engines import choosing
 from polyrhythm.engines.native import engine as native
-from polyrhythm.engines.native.engine import LARGEST, NativeEngine, extension
+from polyrhythm.engines.native.engine import LARGEST, NativeEngine
+from polyrhythm.engines.native.extension import extension
 from polyrhythm.engines.torch import TorchEngine
 from small import collection, experiment, federation, logged
 
@@ -49,8 +50,8 @@ def test_auto_says_that_it_is_native_and_native_that_it_is_not(tmp_path: Path) -
     assert [n for n in run.notices if "native (" in n]
     assert run.config["engine"] == "auto"
     assert run.config["computed_by"].startswith("native (")
-    run = pr.run(experiment(engine="native", recipe=pr.fedavg(cohort=2) | pr.local_adam()), out=tmp_path)
-    assert [n for n in run.notices if n.startswith("engine: torch") and "local_adam" in n]
+    run = pr.run(experiment(engine="native", model=tanh()), out=tmp_path)
+    assert [n for n in run.notices if n.startswith("engine: torch") and "Tanh" in n]
     assert run.config["computed_by"] == "torch"
 
 
@@ -59,6 +60,10 @@ def test_auto_leaves_small_batches_to_torch() -> None:
     small = pr.fedavg(cohort=2, epochs=1, batch=choosing.WORTHWHILE - 1)
     assert isinstance(experiment(engine="auto", recipe=small).chosen.engine, TorchEngine)
     assert isinstance(experiment(engine="native", recipe=small).chosen.engine, NativeEngine)
+
+
+def tanh() -> nn.Module:
+    return nn.Sequential(nn.Linear(4, 3), nn.Tanh())
 
 
 def augmented() -> pr.data.Federation:
@@ -75,21 +80,42 @@ def doubled() -> pr.data.Federation:
 
 @compiled
 @pytest.mark.parametrize(
+    "changes",
+    [
+        {"recipe": pr.fedavg(cohort=2) | pr.local_adam()},
+        {"recipe": pr.moon(cohort=2)},
+        {"recipe": pr.alt(cohort=2)},
+        {"federation": augmented()},
+    ],
+    ids=["adam", "loss term", "early stop", "augmented"],
+)
+def test_what_every_recipe_asks_for_is_native(changes: dict[str, Any]) -> None:
+    made = experiment(engine="native", **changes)
+    assert made.chosen.why_not == ""
+    assert isinstance(made.chosen.engine, NativeEngine)
+
+
+@compiled
+@pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"recipe": pr.fedavg(cohort=2) | pr.local_adam()}, "local_adam"),
-        ({"recipe": pr.moon(cohort=2)}, "model_contrast"),
-        ({"recipe": pr.alt(cohort=2)}, "stop_on_drift"),
-        ({"federation": augmented()}, "augmented"),
         ({"federation": doubled(), "model": nn.Linear(4, 3).double()}, "not float32"),
-        ({"model": nn.Sequential(nn.Linear(4, 3), nn.Tanh())}, "Tanh"),
+        ({"model": tanh()}, "Tanh"),
     ],
-    ids=["adam", "loss term", "early stop", "augmented", "float64", "layer"],
+    ids=["float64", "layer"],
 )
 def test_why_an_experiment_is_not_native(changes: dict[str, Any], words: str) -> None:
     made = experiment(engine="native", **changes)
     assert words in made.chosen.why_not
     assert isinstance(made.chosen.engine, TorchEngine)
+
+
+@compiled
+def test_a_representation_that_is_not_found_is_torchs(monkeypatch: pytest.MonkeyPatch) -> None:
+    # As with a torch that does not say which submodule a traced operation belongs to.
+    read = native.program_of
+    monkeypatch.setattr(native, "program_of", lambda *given: dataclasses.replace(read(*given), places={}))
+    assert "does not find projection" in experiment(engine="native", recipe=pr.alt(cohort=2)).chosen.why_not
 
 
 def test_without_the_extension(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -111,10 +137,14 @@ def test_a_batch_beyond_the_room_is_torchs(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 @compiled
-def test_a_job_that_is_refused_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    wanted = logged(engine="torch")[0]["digest"]
-    monkeypatch.setattr(native, "LARGEST", 4)
-    assert logged(engine="native")[0]["digest"] == wanted
+def test_batches_are_augmented_the_same_in_any_number_of_threads() -> None:
+    data = augmented()
+    model = nn.Sequential(nn.Linear(4, 20), nn.Dropout(0.3), nn.ReLU(), nn.Linear(20, 3))
+    runs = [
+        logged(engine="native", federation=data, model=model, recipe=LARGE, driver=driver, workers=workers)[0]
+        for driver, workers in (("inline", None), ("threads", 1), ("threads", 2))
+    ]
+    assert len({summary["digest"] for summary in runs}) == 1
 
 
 @compiled
@@ -136,6 +166,7 @@ def test_the_border_refuses_what_does_not_fit() -> None:
         "start": None,
         "shift": None,
         "moment": None,
+        "second": None,
         "inputs": np.ones((4, 3), dtype=np.float32),
         "labels": np.array([0, 1, 0, 1]),
         "targets": None,
@@ -150,9 +181,18 @@ def test_the_border_refuses_what_does_not_fit() -> None:
             "clip": 0.0,
             "gradient_squares": False,
             "seed": 0,
+            "first": 0,
+            "beta2": 0.0,
+            "epsilon": 0.0,
+            "taken": 0,
+            "decoupled": False,
+            "watch": None,
+            "still": False,
+            "contrast": None,
         },
     }
     rounds.run(**good)
+    z = np.ones((4, 2), dtype=np.float32)
     for words, bad in (
         ("another size", {"weights": np.zeros(15, dtype=np.float32)}),
         ("another size", {"shift": np.zeros(15, dtype=np.float32)}),
@@ -164,9 +204,29 @@ def test_the_border_refuses_what_does_not_fit() -> None:
         ("last batch", {"order": np.array([0, 1])}),
         ("not empty", {"ends": np.array([2, 2])}),
         ("as many rates", {"rates": np.ones(3, dtype=np.float32)}),
+        ("both moments", {"second": np.zeros(16, dtype=np.float32)}),
+        ("a row for each", {"watch": (1, z)}),
+        ("a row for each", {"watch": (1, z[:3, :1])}),
+        ("a place in", {"watch": (2, z[:3])}),
+        ("a place in", {"watch": (-1, z[:3])}),
+        ("a row for each", {"contrast": (1, z, z, np.array([0, 1]), 1.0, 0.5)}),
+        ("a row for each", {"contrast": (1, z, z[:3], np.array([0, 1, 2]), 1.0, 0.5)}),
+        ("are there", {"contrast": (1, z, z, np.array([0, 1, 4]), 1.0, 0.5)}),
     ):
         with pytest.raises(ValueError, match=words):
             rounds.run(**good | bad)
+    batch = {name: good[name] for name in ("weights", "inputs", "labels", "targets", "order")}
+    with pytest.raises(RuntimeError, match="half way"):
+        rounds.back(weights=good["weights"], gradient=good["weights"], more=[])
+    with pytest.raises(ValueError, match="not empty"):
+        rounds.ahead(**batch | {"order": np.zeros(0, dtype=np.int64)}, step=0, seed=0, places=[])
+    rounds.ahead(**batch, step=0, seed=0, places=[(1, z[:3])])
+    with pytest.raises(ValueError, match="a row for each"):
+        rounds.back(weights=good["weights"], gradient=np.zeros(16, dtype=np.float32), more=[(1, z)])
+    with pytest.raises(ValueError, match="a row for each"):
+        rounds.look(weights=good["weights"], inputs=good["inputs"], order=good["order"], out=(1, z))
+    with pytest.raises(ValueError, match="a label for"):
+        rounds.trace(**batch | {"labels": None})
     with pytest.raises(ValueError, match="outside"):
         built.linear(0, -1, 9)
     with pytest.raises(ValueError, match="no kernels"):

@@ -31,7 +31,7 @@ pytestmark = [
 
 def build(folder: Path, sets: dict[str, list[str]], *options: str, source: Path = SOURCE) -> Path:
     """Compiles the check and the kernels for some instruction sets."""
-    common = ["g++", "-std=c++17", "-ffp-contract=off", f"-I{source}", *options]
+    common = ["g++", "-std=c++17", "-ffp-contract=off", "-fno-math-errno", f"-I{source}", *options]
     objects = []
     for name, flags in sets.items():
         objects.append(str(folder / f"{name}.o"))
@@ -39,9 +39,8 @@ def build(folder: Path, sets: dict[str, list[str]], *options: str, source: Path 
         subprocess.run([*common, *flags, *kernels, "-c", "-o", objects[-1]], check=True)
     define = ["-DPOLYRHYTHM_X86"] if len(sets) > 1 else []
     program = folder / "check"
-    subprocess.run(
-        [*common, *define, str(source / "program.cpp"), str(CHECK), *objects, "-o", str(program)], check=True
-    )
+    sources = [str(source / "program.cpp"), str(source / "rounds.cpp"), str(CHECK)]
+    subprocess.run([*common, *define, *sources, *objects, "-o", str(program)], check=True)
     return program
 
 
@@ -70,11 +69,38 @@ MUTANTS = {
     ),
     "the end of a sum lost": ("kernels.cpp", "while (top > 1) join();", "while (top > 2) join();"),
     "stepped too early": (
-        "program.cpp",
-        "k_.input_gradient(t.product, job.weights + layer.weights, dout, din, blocks);\n",
+        "rounds.cpp",
+        "k_.input_gradient(t.product, pass.weights + layer.weights, dout, din, blocks);\n",
         "\n",
     ),
-    "gradients of the last batch stay": ("program.cpp", "std::fill_n(din, size, 0.0f)", "std::fill_n(din, 0, 0.0f)"),
+    "gradients of the last batch stay": ("rounds.cpp", "std::fill_n(din, size, 0.0f)", "std::fill_n(din, 0, 0.0f)"),
+    "squares of sums": ("kernels.cpp", "sum += double(lane[b]) * lane[b];", "sum += lane[b];"),
+    "no squares of biases": ("rounds.cpp", "if (layer.bias >= 0) use.sum += k_.bias_squares(p, dout, blocks);", ""),
+    "one block's squares": (
+        "kernels.cpp",
+        "weights_by_lane(p, in, dout, n, n + 1,",
+        "weights_by_lane(p, in, dout, 0, 1,",
+    ),
+    "a contrast to one model": ("kernels.cpp", "by_far[b] = float(slope / to_far);", "by_far[b] = 0;"),
+    "longer representations": ("kernels.cpp", "by_z[b] = zz[b] > 0 ?", "by_z[b] = false ?"),
+    "a contrast of what came later": (
+        "rounds.cpp",
+        "k_.contrast(kept_.data() + block",
+        "k_.contrast(values_[map] + block",
+    ),
+    "a term at another place": (
+        "rounds.cpp",
+        "if (tap.place == int(place)) give",
+        "if (tap.place + 1 == int(place)) give",
+    ),
+    "moments that began as they are": ("rounds.cpp", "job.taken + step + 1", "1000 + step"),
+    "no root": ("kernels.cpp", "__builtin_sqrtf(s[i]) / u.root", "s[i] / u.root"),
+    "decay of the gradient": ("rounds.cpp", "if (job.decoupled) u.decay = 0, ", "if (job.decoupled) "),
+    "the same samples again": (
+        "rounds.cpp",
+        "order[first + lane] * map.features() : blank_",
+        "order[lane] * map.features() : blank_",
+    ),
     "no halo": ("program.h", "padded(c, y + above, x + beside)", "padded(c, y, x)"),
 }
 

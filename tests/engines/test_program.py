@@ -15,6 +15,7 @@ from polyrhythm.engines.native.program import (
     Dropout,
     Linear,
     MaxPool,
+    Place,
     Program,
     Relu,
     Unsupported,
@@ -54,6 +55,17 @@ def test_the_program_of_lenet() -> None:
         Linear(weights=43616, bias=44464, rows=10),
     )
     assert (program.shape, program.loss, program.idle) == ((1, 28, 28), "cross_entropy", ())
+
+
+def test_where_representations_are() -> None:
+    program = read(build("moon-cnn", (1, 28, 28), 10), (1, 28, 28))
+    assert program.outputs == program.places["classifier"] == Place(len(program.layers), 10)
+    assert program.places["features"] == program.places["projection"] == Place(len(program.layers) - 1, 256)
+    assert program.places["encoder"] == program.places["encoder.relu4"]
+    assert program.places["encoder.conv1"] == Place(1, 6 * 24 * 24)
+    plain = read(nn.Sequential(nn.Linear(3, 5), nn.ReLU(inplace=True), nn.Linear(5, 2)), (3,)).places
+    assert plain["0"] == plain["1"] == plain["features"] == plain["projection"] == Place(2, 5)
+    assert read(build("alexnet", (1, 32, 32), 5), (1, 32, 32)).places["features"].width < 9000  # not a module's name
 
 
 @pytest.mark.parametrize(

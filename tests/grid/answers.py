@@ -25,6 +25,7 @@ from polyrhythm.slots.partial import PartialWork
 from polyrhythm.slots.participation import Sweep, Uniform
 from polyrhythm.slots.power_of_choice import PowerOfChoice
 from polyrhythm.slots.release import Buffer, MinReports, TimeOut, WhenAll
+from polyrhythm.slots.robust import ClipUpdates, GeometricMedian, Median, TrimmedMean
 from polyrhythm.slots.rolling import Rolling
 from polyrhythm.slots.server_step import Adagrad, Adam, AMSGrad, Momentum, Sgd, Yogi
 from polyrhythm.slots.skipping import BudgetSteps, SkipAndEstimate, SkipAndResendModel, SkipSilently
@@ -111,6 +112,10 @@ QUESTIONS: Mapping[str, Sequence[Parts]] = {
         (Buffer(size=2), FromCurrent(), MinReports(count=1)),
         (WhenAll(), Equal(), Memory()),
         (Buffer(size=2), Equal(), Memory(unheard="wait"), TimeOut(seconds=1e9)),
+        (WhenAll(), ClipUpdates(times=1.5, refuse=50)),
+        (WhenAll(), Median(), ClipUpdates(norm=0.1)),
+        (Buffer(size=2), TrimmedMean(share=0.4)),
+        (WhenAll(), GeometricMedian(iterations=2)),
     ),
     "server step": ((Sgd(),), (Momentum(),), (Adagrad(),), (Adam(),), (Yogi(),), (AMSGrad(),)),
     "compression": ((Lossless(),), (TopK(share=0.3),), (Int8(),)),
@@ -145,7 +150,7 @@ def sample(size: int, seed: int = 0) -> list[Choice]:
     """Distinct combinations at random, in which any two answers that can stand together do.
 
     The first ones are made for that: each begins with a pair that has not been seen. What is refused is in the sample
-    too, where a pair met nothing else in twenty draws.
+    too, where a pair met nothing else in sixty draws.
     """
     random = np.random.default_rng(seed)
     chosen: dict[Choice, None] = {}
@@ -163,7 +168,7 @@ def sample(size: int, seed: int = 0) -> list[Choice]:
     return list(chosen)
 
 
-def _completed(fixed: Mapping[int, int], random: np.random.Generator, tries: int = 20) -> Choice:
+def _completed(fixed: Mapping[int, int], random: np.random.Generator, tries: int = 60) -> Choice:
     for _ in range(tries):
         choice = tuple(fixed.get(slot, int(random.integers(len(a)))) for slot, a in enumerate(ANSWERS))
         if isinstance(recipe(choice), Recipe):

@@ -22,6 +22,7 @@ from polyrhythm.slots.critical import CriticalPeriods, RandomResize
 from polyrhythm.slots.partial import PartialWork
 from polyrhythm.slots.participation import Uniform
 from polyrhythm.slots.release import Buffer, Deadline, MinReports, OverSelect, TimeOut, WhenAll
+from polyrhythm.slots.robust import ClipUpdates, GeometricMedian, TrimmedMean
 from polyrhythm.slots.skipping import BudgetSteps, SkipAndEstimate, SkipAndResendModel, SkipSilently
 from polyrhythm.slots.staleness import SampledStaleness
 from polyrhythm.slots.stopping import StopOnDrift
@@ -143,6 +144,9 @@ NEUTRAL: tuple[Settings, ...] = (
     TimeOut(seconds=1e9),
     OverSelect(factor=1),
     MinReports(count=1),
+    ClipUpdates(norm=1e9),
+    TrimmedMean(share=0),
+    GeometricMedian(iterations=0),
     Buffer(size=4),  # of four clients, so that it is never full before everybody has answered
 )
 

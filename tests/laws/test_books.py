@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, final
 
@@ -14,10 +14,10 @@ import torch
 from hypothesis import strategies as st
 from torch import Tensor
 
-from polyrhythm.core import server
+from polyrhythm.core import acceptance, server
 from polyrhythm.core.client import work
 from polyrhythm.core.memory import ClientState, Memory
-from polyrhythm.core.server import Flight, Record, Turn, begin, receive
+from polyrhythm.core.server import Record, Turn, begin, receive
 from polyrhythm.drivers import inline
 from polyrhythm.drivers.executors import Clients, Done, Errand
 from polyrhythm.drivers.inline import InlineDriver
@@ -27,15 +27,15 @@ from polyrhythm.recipe import Recipe
 from polyrhythm.slots.correction import ControlVariates, ModelContrast, VarianceReduction
 from polyrhythm.slots.server_step import Adam, Sgd
 from polyrhythm.slots.weighing import Sharing
-from polyrhythm.wires import Arrived, Assignment, Event, Facts, Lost, Report, Timer
+from polyrhythm.wires import Arrived, Assignment, Event, Facts, Fault, Lost, Report, Timer
 
 from .law import Mutation, law, swap
 from .trials import Misfortune, Trial, arrivals, misfortunes, shuffled, trials
-from .world import Federation, Shard, alike, copied, play, run, same
+from .world import Federation, Shard, alike, copied, near, play, run, same
 
 # What mutants wrap.
 _TAKE = server._take
-_FAULT = server._fault
+_BEFORE_USE, _ON_ARRIVAL, _UNASKED = server.before_use, server.on_arrival, server.unasked
 _LOSE = server._lose
 _STEP = server._step
 _INVITE = server._invite
@@ -145,18 +145,22 @@ SPOILERS: dict[str, Spoiler] = {
 NOT_NUMBERS = st.sampled_from((float("nan"), float("inf"), -float("inf")))
 
 
+def _nothing(extras: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: {what: torch.zeros_like(value) for what, value in extra.items()} for key, extra in extras.items()}
+
+
 def _blind_to(**hidden: Any) -> Mutation:
-    return swap(
-        server,
-        "_fault",
-        lambda layout, report: _FAULT(layout, replace(report, **{k: make(report) for k, make in hidden.items()})),
-    )
+    def blind(*given: Any) -> Fault | None:
+        *rest, report = given
+        return _BEFORE_USE(*rest, replace(report, **{k: make(report) for k, make in hidden.items()}))
+
+    return swap(server, "before_use", blind)
 
 
 BLIND = {
-    "NaN updates": swap(server, "first_non_finite", lambda layout, vector: None),
+    "NaN updates": swap(acceptance, "first_non_finite", lambda layout, vector: None),
     "NaN buffers": _blind_to(buffers=lambda r: tuple(torch.zeros_like(b) for b in r.buffers)),
-    "NaN extras": _blind_to(extras=lambda r: {}),
+    "NaN extras": _blind_to(extras=lambda r: _nothing(r.extras)),
 }
 
 
@@ -193,7 +197,7 @@ def test_what_is_no_number_is_dropped_by_name_and_the_rest_renormalised(where: s
 @law(
     where=st.sampled_from(list(SPOILERS)),
     value=NOT_NUMBERS,
-    broken_by=BLIND | {"skipped in silence": swap(server, "_fault", lambda *given: "something is wrong")},
+    broken_by=BLIND | {"skipped in silence": swap(server, "before_use", lambda *given: Fault("shape", "something"))},
 )
 def test_if_all_are_bad_the_run_stops_with_the_last_good_model(where: str, value: float) -> None:
     recipe = fedavg(cohort=4, epochs=1) | ControlVariates()
@@ -259,13 +263,13 @@ def test_a_report_that_nobody_waits_for_changes_nothing(stranger: str, at: int, 
     assert same(rest.state, tell_all(tell, first, reports).state)
 
 
-def _of_any_kind(self: Flight, report: Report) -> bool:
-    return (report.client, report.visit, report.version) == (self.client, self.visit, self.version)
+def _of_any_kind(asked: Any, report: Report, dispatched: int) -> Fault | None:
+    return _UNASKED(asked, report if asked is None else replace(report, kind=asked.kind), dispatched)
 
 
 @law(
     which=st.integers(0, 3),
-    broken_by={"training and measuring are one": swap(Flight, "answered_by", _of_any_kind)},
+    broken_by={"training and measuring are one": swap(server, "unasked", _of_any_kind)},
 )
 def test_a_report_of_another_kind_answers_nothing(which: int) -> None:
     reports, first, tell = begun(fedavg(cohort=4, epochs=1), BATCHNORM)
@@ -315,11 +319,11 @@ FAULTY: dict[str, Callable[[Report], Report]] = {
 
 
 def _only_if(condition: Callable[[str], bool]) -> Mutation:
-    def fault(*given: Any) -> str:
-        words = _FAULT(*given)
-        return words if condition(words) else ""
+    def wrong(*given: Any) -> Fault | None:
+        fault = _BEFORE_USE(*given)
+        return fault if fault is not None and condition(fault.words) else None
 
-    return swap(server, "_fault", fault)
+    return swap(server, "before_use", wrong)
 
 
 @law(
@@ -366,6 +370,7 @@ def _stands_still(*given: Any) -> Any:
     broken_by={
         "counts as no version": swap(server, "_step", _stands_still),
         "shares of nothing": swap(server, "shares", lambda claims: [1 / max(1, len(claims)) for _ in claims]),
+        "what was accepted is forgotten": lambda patch: patch.setattr(server, "_step", _forgets),
     },
 )
 def test_a_version_without_any_weight_is_skipped_and_said(trial: Trial, cause: str) -> None:
@@ -383,7 +388,17 @@ def test_a_version_without_any_weight_is_skipped_and_said(trial: Trial, cause: s
     for state, released in zip(story.states[1:], story.released, strict=True):
         assert released.release is None
         assert cause in released.note
-        assert same((state.weights, state.buffers, state.parts), (before.weights, before.buffers, before.parts))
+        assert same((state.weights, state.buffers), (before.weights, before.buffers))
+        assert same(state.parts[Adam.label()], before.parts[Adam.label()])
+    own = [c.parts["control_variates"]["control"] for c in story.clients.values()] or [torch.zeros_like(before.weights)]
+    mean = torch.stack(own).sum(0) / len(federation.sizes)
+    assert near(story.states[-1].parts["control_variates"]["control"], mean)
+    assert ("weight" in cause) == bool(story.clients)
+
+
+def _forgets(*given: Any) -> Any:
+    state, released = _STEP(*given)
+    return (state if released.release is not None else replace(state, parts=given[3].parts)), released
 
 
 def _saturates(self: Sgd, setup: Any, state: Any, weights: Tensor, mean: Tensor) -> Any:

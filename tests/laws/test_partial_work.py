@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from bisect import bisect_left
 from dataclasses import dataclass, replace
 from typing import Any, final
@@ -25,7 +26,7 @@ from polyrhythm.slots.compression import TopK
 from polyrhythm.slots.correction import ControlVariates, ModelContrast, Prox, VarianceReduction
 from polyrhythm.slots.critical import CriticalPeriods, FisherTrace
 from polyrhythm.slots.mechanism import Mechanism
-from polyrhythm.slots.order import Curriculum, Order
+from polyrhythm.slots.order import Curriculum, Order, Shuffled
 from polyrhythm.slots.partial import PartialWork
 from polyrhythm.slots.release import Deadline, MinReports, TimeOut
 from polyrhythm.slots.skipping import BudgetSteps, SkipAndEstimate
@@ -193,7 +194,7 @@ SECONDS = st.sampled_from((0.3, 0.7, 1.1, 1.5, 2.0, 3.3))
         "a step more": _by_one(1),
         "links are free": swap(Meter, "ahead", _free_links),
         "forward passes are free": swap(Ahead, "forward_samples", lambda self, steps: 0),
-        "what is measured is free": swap(Ahead, "samples", lambda self, steps: steps * self.largest),
+        "what is measured is free": swap(Ahead, "samples", lambda self, steps: self._used(steps)),
         "nothing is cut": swap(client, "fitting", lambda plan, ahead, known: plan),
     },
 )
@@ -221,7 +222,9 @@ def test_nobody_is_late_who_can_make_a_step(
         "scores are free": lambda patch: [patch.setattr(k, "looks", lambda self, p: 0) for k in (Order, Curriculum)],
         "controls are free": swap(ControlVariates, "extra_vectors", Mechanism.extra_vectors),
         "full batches are short": swap(
-            client, "Ahead", lambda **given: Ahead(**given | {"largest": max(1, given["largest"] - 1)})
+            client,
+            "Ahead",
+            lambda **given: Ahead(**given | {"batches": tuple(max(1, b - 1) for b in given["batches"])}),
         ),
         "judging is free": swap(client, "Ahead", lambda **given: Ahead(**given | {"judged": 0})),
         "frozen models are free": swap(client, "Ahead", lambda **given: Ahead(**given | {"frozen": 0})),
@@ -309,10 +312,42 @@ def test_as_many_steps_as_fit_by_hand(
     fleet = Fleet(devices=Uniform(seconds_per_sample=tier / 8), links=FixedLinks(latency=latency / 8))
     recipe = fedavg(cohort=1, batch=batch, epochs=epochs) | PartialWork(seconds=eighths / 8)
     heard = drive(recipe, Federation(sizes=(held,), net="logistic"), fleet, versions=2)
-    a_step = tier * min(held, batch)
-    whole = epochs * -(-held // batch)
+    a_pass = [min(batch, held - start) for start in range(0, held, batch)]
+    ends = list(itertools.accumulate(tier * size for size in a_pass * epochs))
     for report in heard.reports:
-        assert report.steps == max(1, min(whole, (eighths - 2 * latency) // a_step))
+        assert report.steps == max(1, sum(end <= eighths - 2 * latency for end in ends))
+
+
+@law(
+    held=st.integers(2, 12),
+    batch=st.integers(2, 5),
+    steps=st.integers(2, 6),
+    eighths=st.integers(2, 20),
+    drop_last=st.booleans(),
+    net=st.sampled_from(("logistic", "batchnorm")),
+    examples=40,
+    broken_by={
+        "as if every visit began with a pass": swap(
+            client._Training,
+            "_sizes",
+            lambda self, plan, sizes=client._Training._sizes: sizes(self, replace(plan, continues=False)),
+        ),
+        "short batches are full": swap(Shuffled, "complete", property(lambda self: False)),
+    },
+)
+def test_where_passes_go_on_the_batches_that_are_next_are_counted(
+    held: int, batch: int, steps: int, eighths: int, drop_last: bool, net: str
+) -> None:
+    """Each visit takes one step more, if it can, exactly where all samples of that step fit too."""
+    fleet = Fleet(devices=Uniform(seconds_per_sample=1 / 8))
+    federation = Federation(sizes=(held,), net=net)
+    recipe = fedavg(cohort=1, batch=batch, steps=steps, drop_last=drop_last)
+    sizes = [s.stop - s.start for s in client.cut(held, batch, drop_last, net == "batchnorm")]
+    place = 0
+    for report in drive(recipe | PartialWork(seconds=eighths / 8), federation, fleet, versions=4).reports:
+        ends = list(itertools.accumulate((sizes * 13)[place : place + steps]))
+        assert report.steps == max(1, sum(end <= eighths for end in ends))
+        place = (place + report.steps) % len(sizes)
 
 
 def _cut_where_it_stands(self: PartialWork, *given: Any) -> Plan:

@@ -22,7 +22,7 @@ from .world import Run, near, play, run, same
 # What mutants wrap.
 _SCALES = NormalisedAveraging.scales
 _BUFFERS = server._buffers
-_FAULT = server._fault
+_BEFORE_USE = server.before_use
 
 SHARINGS: tuple[Sharing, ...] = (BySamples(), Equal())
 
@@ -156,15 +156,16 @@ def test_a_fednova_step_is_one_common_way_along_the_mean_direction(trial: Trial)
         assert all(math.isclose(s * t, way) for s, t in zip(release.scales, travels, strict=True))
 
 
-def _accept_the_idle(layout: Any, report: Report) -> str:
-    return _FAULT(layout, replace(report, steps=1))
+def _accept_the_idle(*given: Any) -> Any:
+    *rest, report = given
+    return _BEFORE_USE(*rest, replace(report, steps=1))
 
 
 @law(
     trial=trials(everybody=True),
     sharing=st.sampled_from(SHARINGS),
     scaled=st.booleans(),
-    broken_by={"a client without a step counts": swap(server, "_fault", _accept_the_idle)},
+    broken_by={"a client without a step counts": swap(server, "before_use", _accept_the_idle)},
 )
 def test_a_client_without_a_step_has_no_influence(trial: Trial, sharing: Sharing, scaled: bool) -> None:
     federation = replace(trial.federation, sizes=(*trial.federation.sizes, 0))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -40,6 +41,12 @@ def test_the_first_evaluated_version_that_is_as_good_counts(run: Run) -> None:
         **{"rounds": 5, "virtual_seconds": 10.0, "joules": 2.5, "bytes": 420, "client_updates": 10},
         **{"mean_cohort": 3.0, "flops": 5000, "reached": 0.8},
     }
+
+
+@pytest.mark.parametrize("goal", ["0.8", None, math.nan, True])
+def test_a_goal_is_a_number(run: Run, goal: Any) -> None:
+    with pytest.raises(UserError, match="goal = "):
+        run.time_to(goal)
 
 
 def test_a_goal_that_was_never_reached_has_no_cost(run: Run) -> None:

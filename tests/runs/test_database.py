@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from polyrhythm.errors import RunFailed, UserError
-from polyrhythm.runs import AnswerRecord, Plan, Run, VersionRecord, all_runs, database
+from polyrhythm.runs import AnswerRecord, Plan, Run, VersionRecord, all_runs, trouble
 from polyrhythm.runs.database import FILE, Writer, read_runs
 from polyrhythm.runs.recorder import Recorder
 
@@ -86,12 +86,12 @@ def test_a_lock_in_the_middle_of_a_run_loses_nothing(
 def test_a_lock_that_stays_fails_the_run_in_the_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, make_plan: MakePlan
 ) -> None:
-    monkeypatch.setattr(database, "_LAST_PATIENCE", 0.05)
+    monkeypatch.setattr(trouble, "PATIENCE", 0.05)
     kept = Recorder(tmp_path)
     kept.begin(make_plan())
     with closing(sqlite3.connect(tmp_path / FILE, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
-        with pytest.raises(RunFailed, match="stayed locked"):
+        with pytest.raises(RunFailed, match=r"database is locked.*no version yet"):
             kept.end("finished", "", {})
     assert Run.open(kept.run_id, tmp_path).status == "killed"
 
@@ -190,6 +190,19 @@ PRAGMA user_version = 1;
 """A database of the first schema, with a run."""
 
 
+def test_a_database_of_the_third_schema_is_read_and_taken_on(tmp_path: Path, make_plan: MakePlan) -> None:
+    record(tmp_path, make_plan(name="old"))
+    with closing(sqlite3.connect(tmp_path / FILE, isolation_level=None)) as third:
+        third.execute("ALTER TABLE versions DROP COLUMN faults")
+        third.execute("ALTER TABLE visits DROP COLUMN fault")
+        third.execute("PRAGMA user_version = 3")
+    assert len(Run.open("old", tmp_path).visits) == 0
+    record(tmp_path, make_plan(name="new"))
+    assert len(Run.open("old", tmp_path).history) == 0
+    with closing(sqlite3.connect(tmp_path / FILE)) as now:
+        assert now.execute("PRAGMA user_version").fetchone() == (4,)
+
+
 @pytest.mark.parametrize("upgraded", [False, True])
 def test_a_database_of_the_first_schema_is_read_and_taken_on(
     upgraded: bool, tmp_path: Path, make_plan: MakePlan
@@ -199,7 +212,7 @@ def test_a_database_of_the_first_schema_is_read_and_taken_on(
     if upgraded:
         record(tmp_path, make_plan(name="new"))
         with closing(sqlite3.connect(tmp_path / FILE)) as now:
-            assert now.execute("PRAGMA user_version").fetchone() == (2,)
+            assert now.execute("PRAGMA user_version").fetchone() == (4,)
             assert now.execute("SELECT count(*) FROM answers").fetchone() == (0,)
     old = Run.open("old", tmp_path)
     assert old.history["test_accuracy"].tolist() == [0.1, 0.9]

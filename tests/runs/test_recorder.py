@@ -19,7 +19,7 @@ from safetensors.torch import load_file
 from torch import nn
 
 from polyrhythm.errors import RunFailed
-from polyrhythm.runs import Plan, Run, VersionRecord, VisitRecord, all_runs, database, files, recorder
+from polyrhythm.runs import Plan, Run, VersionRecord, VisitRecord, all_runs, database, files, recorder, trouble
 from polyrhythm.runs.files import write_whole
 from polyrhythm.runs.recorder import Recorder
 
@@ -233,6 +233,7 @@ def test_a_full_disk_fails_the_run_and_keeps_its_rows(
     kept.begin(make_plan())
     kept.version(make_version(0), state(0.0))
     monkeypatch.setattr(recorder, "write_whole", full)
+    monkeypatch.setattr(trouble, "PATIENCE", 0.05)
     with pytest.raises(RunFailed, match="No space left"):
         kept.end("finished", "", {})
     run = Run.open("trial", tmp_path)

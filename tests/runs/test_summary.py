@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from polyrhythm.runs import Plan, VersionRecord
 from polyrhythm.runs.plain import to_json
-from polyrhythm.runs.summary import Summary, model_digest
+from polyrhythm.runs.summary import Best, Summary, model_digest
 
 MakePlan = Callable[..., Plan]
 MakeVersion = Callable[..., VersionRecord]
@@ -27,7 +27,7 @@ scores = st.lists(st.floats(0, 1), min_size=1, max_size=45)
 
 
 def summarise(plan: Plan, records: list[VersionRecord]) -> dict[str, Any]:
-    summary = Summary(plan)
+    summary = Summary(Best(plan.headline))
     for record in records:
         summary.add(record)
     return summary.fields(digest="d", wall_seconds=1.5)

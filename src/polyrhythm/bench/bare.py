@@ -312,7 +312,7 @@ def rounds(
 
 def paced(name: str, workers: int, path: str) -> None:
     """The rounds of a job, one for each line that is read; writes the last weights into the file."""
-    job = torch.load(path)
+    job = torch.load(path, weights_only=True)
     made = rounds(name, workers, job)
     for _ in sys.stdin:
         seconds, loss, weights = next(made)

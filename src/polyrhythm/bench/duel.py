@@ -124,8 +124,10 @@ def _next_round(who: str, program: subprocess.Popen[str]) -> dict[str, Any]:
 
 def _difference(job: Path, against: str) -> float:
     """How far the weights lie apart, as a share of the way that they went."""
-    start = torch.cat([w.flatten() for w in torch.load(job)["weights"]])
-    ours, other = (torch.cat([w.flatten() for w in torch.load(f"{job}.{who}")]) for who in ("ours", against))
+    start = torch.cat([w.flatten() for w in torch.load(job, weights_only=True)["weights"]])
+    ours, other = (
+        torch.cat([w.flatten() for w in torch.load(f"{job}.{who}", weights_only=True)]) for who in ("ours", against)
+    )
     return float((ours - other).norm() / (ours - start).norm())
 
 

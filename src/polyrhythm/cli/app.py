@@ -22,6 +22,7 @@ fleet_app = typer.Typer(help="Fleets: show what one is like.", rich_markup_mode=
 app.add_typer(fleet_app, name="fleet")
 
 Out = Annotated[str | None, typer.Option("--out", help="Folder of the record.  [default: runs]", show_default=False)]
+Run = Annotated[str, typer.Argument(metavar="RUN", help="A run's id, its beginning, or its name.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one line of JSON instead.")]
 Data = Annotated[str | None, typer.Option("--data", help="Data set, see `polyrhythm data`.  [default: digits]")]
 Clients = Annotated[int | None, typer.Option("--clients", help="How many clients.  [default: 20]")]
@@ -85,6 +86,10 @@ def run(
         typer.Option("--task", help="Settings of the data's task, such as multilabel(k=3), see the reference."),
     ] = None,
     fleet: Fleet = None,
+    faults: Annotated[
+        str | None,
+        typer.Option("--faults", help="What goes wrong, and how often: crash=0.05, nan=0.01. Added to the fleet's."),
+    ] = None,
     rounds: Annotated[
         int | None, typer.Option("--rounds", help="Versions to make.  [default: 30, or no limit with --until]")
     ] = None,
@@ -104,13 +109,25 @@ def run(
     workers: Workers = None,
     engine: Annotated[
         str | None,
-        typer.Option("--engine", help="What computes local steps: auto, torch or native.  [default: torch]"),
+        typer.Option(
+            "--engine", help="What computes local steps: auto, torch, native, stacked or compiled.  [default: auto]"
+        ),
+    ] = None,
+    device: Annotated[
+        str | None, typer.Option("--device", help="Where cohorts are stacked: auto, cpu or cuda.  [default: auto]")
     ] = None,
     settings: Annotated[
         list[str] | None, typer.Option("--set", help="Any key: --set evaluation.every=5. May be repeated.")
     ] = None,
     out: Out = None,
     name: Annotated[str | None, typer.Option("--name", help="What you call the run.")] = None,
+    resume: Annotated[
+        Literal["auto", "never"],
+        typer.Option("--resume", help="auto: go on with the newest run of the same experiment, if there is one."),
+    ] = "never",
+    log_updates: Annotated[
+        bool, typer.Option("--log-updates", help="Also keep what every client sent, for `polyrhythm replay`.")
+    ] = False,
     json: Json = False,
 ) -> None:
     """Run an experiment and keep its record. EXPERIMENT is a file in TOML; options win over it."""
@@ -125,6 +142,7 @@ def run(
         "method": method,
         "task": task,
         "fleet": fleet,
+        "faults": faults,
         "rounds": rounds,
         "until": until,
         "seed": seed,
@@ -136,10 +154,107 @@ def run(
         "driver": driver,
         "workers": workers,
         "engine": engine,
+        "device": device,
         "out": out,
         "name": name,
     }
-    run_all(configure(experiment, options, settings or []), as_json=json)
+    configuration = configure(experiment, options, settings or [])
+    run_all(configuration, as_json=json, resume=resume == "auto", log_updates=log_updates)
+
+
+@app.command("resume")
+@guarded
+def resume_run(
+    reference: Run,
+    rounds: Annotated[
+        int | None, typer.Option("--rounds", min=1, help="Go on to so many versions, also if it has finished.")
+    ] = None,
+    driver: Driver = None,
+    workers: Workers = None,
+    out: Out = None,
+    json: Json = False,
+) -> None:
+    """Go on with a run that was killed, stopped or failed, from its last checkpoint."""
+    from polyrhythm.cli import resuming
+
+    resuming.resume_run(reference, out or "runs", rounds=rounds, as_json=json, driver=driver, workers=workers)
+
+
+@app.command("verify")
+@guarded
+def verify_run(
+    reference: Run,
+    from_checkpoint: Annotated[
+        bool, typer.Option("--from-checkpoint", help="Begin at the newest checkpoint, and not anew.")
+    ] = False,
+    versions: Annotated[
+        int | None, typer.Option("--versions", min=1, help="How many versions to compare.  [default: all]")
+    ] = None,
+    driver: Driver = None,
+    workers: Workers = None,
+    out: Out = None,
+    json: Json = False,
+) -> None:
+    """Run a recorded run again and compare every version with its record, bit for bit."""
+    from polyrhythm.cli import verifying
+
+    verifying.verify_run(
+        reference,
+        out or "runs",
+        from_checkpoint=from_checkpoint,
+        versions=versions,
+        as_json=json,
+        **{"driver": driver, "workers": workers},
+    )
+
+
+@app.command("replay")
+@guarded
+def replay_run(
+    reference: Run,
+    from_updates: Annotated[
+        bool, typer.Option("--from-updates", help="The server alone, from what clients sent; no data are needed.")
+    ] = False,
+    driver: Driver = None,
+    workers: Workers = None,
+    out: Out = None,
+    json: Json = False,
+) -> None:
+    """Take a recorded run's events in their order, and compare every version's model with its record, bit for bit."""
+    from polyrhythm.cli import verifying
+
+    changes = {"driver": driver, "workers": workers}
+    verifying.replay_run(reference, out or "runs", from_updates=from_updates, as_json=json, **changes)
+
+
+@app.command()
+@guarded
+def check(
+    experiment: Annotated[Path | None, typer.Argument(help="An experiment file in TOML.")] = None,
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", help="Any key: --set method=fedprox(mu=1). May be repeated.")
+    ] = None,
+    estimate: Annotated[
+        bool, typer.Option("--estimate/--no-estimate", help="Whether to estimate what the run will cost.")
+    ] = True,
+    json: Json = False,
+) -> None:
+    """Check an experiment without running it: every mistake at once, or what it means in full and what it will cost."""
+    from polyrhythm.cli.checking import check_all
+    from polyrhythm.cli.configuration import configure
+
+    check_all(lambda: configure(experiment, {}, settings or []), with_estimate=estimate, as_json=json)
+
+
+@app.command("schema")
+@guarded
+def print_schema() -> None:
+    """Print a JSON Schema of experiment files, for editors: polyrhythm schema > polyrhythm.schema.json."""
+    from json import dumps
+
+    from polyrhythm.cli.schema import schema
+
+    typer.echo(dumps(schema(), indent=1))
 
 
 @app.command("expert")
@@ -170,7 +285,7 @@ def train_expert(
 @app.command()
 @guarded
 def show(
-    reference: Annotated[str, typer.Argument(metavar="RUN", help="A run's id, its beginning, or its name.")],
+    reference: Run,
     to: To = None,
     on: Set = "test",
     out: Out = None,

@@ -9,9 +9,10 @@ import numpy as np
 
 from polyrhythm.cli import names
 from polyrhythm.cli.configuration import Configuration
-from polyrhythm.data import Collection, Federation, federate
+from polyrhythm.data import Federation, federate
 from polyrhythm.difficulty import expert_about, foreign, sample_difficulty
 from polyrhythm.experiment import Evaluation, Experiment, Until
+from polyrhythm.runs import Checkpoint
 
 
 def assemble(configuration: Configuration) -> Iterator[Experiment]:
@@ -20,26 +21,27 @@ def assemble(configuration: Configuration) -> Iterator[Experiment]:
     Raises:
         UserError: anything that can be known to be wrong before the first round.
     """
-    recipe, fleet = names.recipe(configuration.method), names.fleet(configuration.fleet)
-    model = names.model(configuration.model or "mlp")
-    task = names.task(configuration.task) if configuration.task else None
+    things = configuration.things
+    recipe, fleet, task = things.recipe, things.fleet, things.task
     for seed, federation, expert in federations(configuration):
         aim = task or names.task(federation.task)
         yield Experiment(
             federation=federation,
-            model=model,
+            model=things.model,
             recipe=recipe,
             task=task,
             fleet=fleet,
             rounds=configuration.rounds,
             until=Until(**configuration.until.model_dump()),
             seed=seed,
+            checkpoint=Checkpoint(**configuration.checkpoint.model_dump()),
             evaluation=Evaluation(**configuration.evaluation.model_dump()),
             initial=configuration.init,
             expert=expert,
             driver=configuration.driver,
             workers=configuration.workers,
             engine=configuration.engine,
+            device=configuration.device,
             name=configuration.name,
             config=configuration.plain()
             | {
@@ -54,19 +56,20 @@ def federations(configuration: Configuration) -> Iterator[tuple[int, Federation,
 
     The data are loaded, and scored, once.
     """
-    partition = names.partition(configuration.partition)
-    collection: Collection = names.source(configuration.data)
+    things = configuration.things
+    collection = things.load()
     losses = None
     if (path := configuration.expert) is not None:
         # The architecture that the file names; the experiment's own if it names none.
-        model = names.model(expert_about(path).get("model") or configuration.model or "mlp")
+        about = expert_about(path).get("model")
+        model = names.model(about) if about else things.model
         losses = sample_difficulty(collection, model, path)
         notes = (*collection.notes, *foreign(path, collection.name))
         collection = replace(collection.with_column("difficulty", losses), notes=notes)
     for seed in configuration.seeds or (configuration.seed,):
         federation = federate(
             collection,
-            partition,
+            things.partition,
             configuration.clients,
             seed,
             validation=configuration.validation,

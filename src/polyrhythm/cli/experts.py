@@ -8,7 +8,6 @@ from typing import Any
 
 import typer
 
-from polyrhythm.cli import names
 from polyrhythm.cli.configuration import Configuration
 from polyrhythm.cli.guard import INTERRUPTED, stopped_by_sigterm
 from polyrhythm.cli.output import Screen, print_json
@@ -31,11 +30,10 @@ def train(configuration: Configuration, output: Path, settings: Mapping[str, Any
         typer.Exit: it was stopped; nothing is saved.
     """
     screen, model = Screen(stderr=as_json), configuration.model or "mlp"
-    builder = names.model(model)
     with stopped_by_sigterm():
         summary = train_expert(
-            names.source(configuration.data),
-            builder,
+            configuration.things.load(),
+            configuration.things.model,
             output,
             **settings,
             seed=configuration.seed,

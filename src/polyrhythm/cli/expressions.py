@@ -33,6 +33,7 @@ _TOKEN = re.compile(
     re.VERBOSE,
 )
 _WHOLE = re.compile(r"[-+]?[\d_]+")
+_DEPTH, _DIGITS = 30, 400  # brackets in brackets; characters of a number
 _A_CALL = "a name with settings, such as fedprox(mu=0.01, cohort=10), and parts after pipes"
 _A_VALUE = "a number, a text, true, false, none, or a list of them such as [1, 2]"
 _CONSTANTS = {"true": True, "false": False, "none": None, "True": True, "False": False, "None": None}
@@ -102,7 +103,7 @@ class _Parser:
                 self._fail(start, f"{text[start]!r} has no meaning here; a text with it needs quotes")
             self._tokens.append((match.lastgroup, match[match.lastgroup], match.start(match.lastgroup)))
             place = match.end()
-        self._next = 0
+        self._next = self._depth = 0
 
     def call(self) -> Call:
         kind, name, place = self._peek()
@@ -134,10 +135,18 @@ class _Parser:
 
     def value(self) -> Any:
         kind, text, place = self._peek()
+        self._depth += 1
+        if self._depth > _DEPTH:
+            self._fail(place, "this lies in too many brackets")
+        try:
+            return self._value(kind, text, place)
+        finally:
+            self._depth -= 1
+
+    def _value(self, kind: str, text: str, place: int) -> Any:
         if kind == "number":
             self._next += 1
-            number = int(text) if _WHOLE.fullmatch(text) else float(text)
-            if not math.isfinite(number):
+            if len(text) > _DIGITS or not math.isfinite(number := int(text) if _WHOLE.fullmatch(text) else float(text)):
                 self._fail(place, "this number is too large")
             return number
         if kind == "path":

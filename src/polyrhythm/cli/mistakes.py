@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
@@ -10,28 +10,19 @@ from pydantic_core import ErrorDetails
 from polyrhythm.errors import UserError, unknown
 
 
-def explained(error: ValidationError, takes: Mapping[str, str], place: Callable[[str], str]) -> UserError:
-    """The error of one or more mistakes.
+def explained(error: ValidationError, takes: Mapping[str, str], place: Callable[[str], str]) -> Iterable[UserError]:
+    """The mistakes in a configuration.
 
     Args:
         error: as pydantic found them.
         takes: what each known key takes, in words; keys inside keys with a dot.
-        place: where a top-level key was written, in words.
+        place: where a key was written, in words.
     """
     mistakes: dict[str, UserError] = {}
     for problem in error.errors():
         path = _path(problem, takes)
-        mistakes.setdefault(path, _mistake(problem, path, takes, place(path.partition(".")[0])))
-    first, *more = mistakes.values()
-    if not more:
-        return first
-    lines = [mistake.found + _hint(path, mistake, takes) for path, mistake in mistakes.items()]
-    return UserError(
-        "\n    ".join([f"{len(lines)} mistakes", *lines]),
-        expected="keys and values as `polyrhythm run --help` lists them",
-        why="another experiment than the one you meant would run",
-        fix="correct all of them",
-    )
+        mistakes.setdefault(path, _mistake(problem, path, takes, place))
+    return mistakes.values()
 
 
 def _path(problem: ErrorDetails, takes: Mapping[str, str]) -> str:
@@ -43,20 +34,27 @@ def _path(problem: ErrorDetails, takes: Mapping[str, str]) -> str:
     return next((path for end in ends if (path := ".".join(parts[:end])) in takes), ".".join(parts))
 
 
-def _mistake(problem: ErrorDetails, path: str, takes: Mapping[str, str], place: str) -> UserError:
+def _mistake(problem: ErrorDetails, path: str, takes: Mapping[str, str], place: Callable[[str], str]) -> UserError:
     if path in takes:
+        exact = ".".join(str(part) for part in problem["loc"])  # in a list, the line of the element
         return UserError(
-            f"{place}: {path} = {problem['input']!r}",
+            f"{place(exact)}: {path} = {problem['input']!r}",
             expected=takes[path],
             why=f"{path} has no meaning with such a value",
             fix=f"give {path} another value, or leave it out",
         )
+    return _unknown(path, takes, place(path))
+
+
+def _unknown(path: str, takes: Mapping[str, str], place: str) -> UserError:
+    """The error of a key that nobody knows; one that belongs elsewhere is sent there."""
+    from polyrhythm.papers import Common
+
     parent, _, name = path.rpartition(".")
     known = [key.removeprefix(f"{parent}.") for key in takes if key.rpartition(".")[0] == parent]
-    return unknown("key", name, known, where=f"{place} ({parent})" if parent else place)
-
-
-def _hint(path: str, mistake: UserError, takes: Mapping[str, str]) -> str:
-    if path not in takes and mistake.fix.startswith("did you mean"):
-        return f"; {mistake.fix}"
-    return f"; expected {mistake.expected}"
+    error = unknown("key", name, known, where=f"{place} ({parent})" if parent else place)
+    elsewhere = [key for key in takes if key.rpartition(".")[2] == name]
+    fix = f"did you mean {elsewhere[0]!r}?" if elsewhere else error.fix
+    if name in Common.__annotations__ and not elsewhere:
+        fix = f'did you mean a setting of the method, such as method = "fedavg({name}=…)"?'
+    return UserError(error.found, expected=error.expected, why=error.why, fix=fix)

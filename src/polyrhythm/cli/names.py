@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
+import operator
 import typing
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any, final
+from collections.abc import Callable, Container, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar, final
 
 from torch import nn
 
 from polyrhythm import fleet as of_fleets
 from polyrhythm import papers, parts
 from polyrhythm.cli.expressions import Call, parse_call, parse_pipeline
+from polyrhythm.cli.taking import check_setting, hints_of
 from polyrhythm.data import PARTITIONS, SOURCES, Collection, Partition
-from polyrhythm.errors import UserError, unknown
+from polyrhythm.errors import Mistakes, UserError, unknown
 from polyrhythm.fleet import Devices, Fleet
-from polyrhythm.models.building import build
+from polyrhythm.fleet.sources import recordings
+from polyrhythm.models.building import build, checked_settings
 from polyrhythm.models.catalogue import MODELS, Builder, find
 from polyrhythm.models.projection import with_projection
 from polyrhythm.recipe import Recipe
@@ -26,6 +30,8 @@ from polyrhythm.slots.budgets import Budgets, Levels, Listed, SlowShare
 from polyrhythm.slots.critical import Detector, FisherTrace, GradientNorm
 from polyrhythm.slots.pacing import Pacing
 from polyrhythm.tasks import TASKS, Task
+
+T = TypeVar("T")
 
 RECIPES: Mapping[str, Callable[..., Recipe]] = {
     name: getattr(papers, name) for name in papers.__all__ if inspect.isfunction(getattr(papers, name))
@@ -75,23 +81,47 @@ def recipe(text: str) -> Recipe:
     """A recipe from `recipe | part | part`.
 
     Raises:
-        UserError: an unknown name or setting, or parts that cannot work together.
+        UserError: unknown names or settings, or parts that cannot work together; as many of them as can be known.
     """
-    first, *rest = parse_pipeline(text)
-    name = _key(first.name)
-    if name not in RECIPES:
-        if name in PARTS:
-            raise UserError(
-                f"{text!r} begins with a part, {first.name}",
-                expected=f"a recipe first: {', '.join(sorted(RECIPES))}",
-                why="a part answers one question; a recipe answers all of them",
-                fix=f'write "fedavg | {text}"',
-            )
-        raise unknown("recipe", first.name, RECIPES)
-    made: Recipe = _make(first, RECIPES[name], _value)
-    for call in rest:
-        made = made | _part(call)
-    return made.whole()
+    return piped(pieces(text))
+
+
+def pieces(text: str, *, begins: bool = True) -> list[Any]:
+    """What stands between the pipes of a text, each made on its own; where it begins, a recipe comes first.
+
+    Raises:
+        UserError: unknown names or settings, all of them.
+    """
+    wrong, made = Mistakes(), list[Any]()
+    for place, call in enumerate(parse_pipeline(text)):
+        with wrong.noted():
+            made.append(_recipe(call, text) if begins and place == 0 else _part(call))
+    wrong.refuse()
+    return made
+
+
+def piped(made: Iterable[Any]) -> Recipe:
+    """A recipe and parts, put together.
+
+    Raises:
+        UserError: parts that cannot work together.
+    """
+    whole: Recipe = functools.reduce(operator.or_, made)
+    return whole.whole()
+
+
+def _recipe(call: Call, text: str) -> Recipe:
+    name = _key(call.name)
+    if name in RECIPES:
+        return _make(call, RECIPES[name], _value)
+    if name in PARTS:
+        raise UserError(
+            f"{text!r} begins with a part, {call.name}",
+            expected=f"a recipe first: {', '.join(sorted(RECIPES))}",
+            why="a part answers one question; a recipe answers all of them",
+            fix=f'write "fedavg | {text}"',
+        )
+    raise unknown("recipe", call.name, RECIPES)
 
 
 def _part(call: Call) -> object:
@@ -99,13 +129,13 @@ def _part(call: Call) -> object:
     if name in RECIPES and name not in PARTS:
         return _make(call, RECIPES[name], _value)  # the pipe refuses it, and says why
     if name not in PARTS:
-        raise unknown("part", call.name, PARTS)
+        raise _elsewhere(call, OF_FLEETS, "a method", "a fleet (--fleet)") or unknown("part", call.name, PARTS)
     return _make(call, PARTS[name], _of_part(PARTS[name]))
 
 
 def _of_part(part: type[Settings]) -> Callable[[str, Any], Any]:
     """A setting that is a choice of words is a word: the schedule of a part that skips is no learning rate's."""
-    hints = typing.get_type_hints(part)
+    hints = hints_of(part)
     words = {name for name, hint in hints.items() if typing.get_origin(hint) is typing.Literal}
     return lambda name, value: _plain(name, value) if name in words else _value(name, value)
 
@@ -119,8 +149,7 @@ def _partition(call: Call) -> Partition:
     known = {_key(name): made for name, made in PARTITIONS.items()}
     if _key(call.name) not in known:
         raise unknown("partition", call.name, PARTITIONS)
-    made: Partition = _make(call, known[_key(call.name)], _of_partition)
-    return made
+    return _make(call, known[_key(call.name)], _of_partition)
 
 
 def _of_partition(name: str, value: Any) -> Any:
@@ -130,14 +159,14 @@ def _of_partition(name: str, value: Any) -> Any:
     return _plain(name, value)
 
 
-def source(text: str) -> Collection:
-    """A data set from its name and settings; this loads it."""
+def source(text: str) -> Callable[[], Collection]:
+    """What loads a data set, from its name and settings."""
     call = parse_call(text)
     known = {_key(name): made for name, made in SOURCES.items()}
     if _key(call.name) not in known:
         raise unknown("data set", call.name, SOURCES)
-    made: Collection = _make(call, known[_key(call.name)], _plain)
-    return made
+    make = known[_key(call.name)]
+    return functools.partial(make, **_settings(call, make, _plain))
 
 
 def model(text: str) -> Builder:
@@ -159,14 +188,15 @@ def _model(call: Call) -> Builder:
     _no_positional(call)
     known = {_key(name): name for name in MODELS}
     name = call.name if ":" in call.name else known.get(_key(call.name), call.name)
-    find(name)  # a name that does not exist is refused before the data are loaded
-    return _Configured(name, {k: _plain(k, v) for k, v in call.named.items()})
+    settings = {k: _plain(k, v) for k, v in call.named.items()}
+    checked_settings(name, find(name), settings)  # what cannot be is refused before the data are loaded
+    return _Configured(name, settings)
 
 
 @final
 @dataclass(frozen=True, eq=False)  # the same only as itself, so that it can be looked up
 class _Configured:
-    """A model with its settings, which `build` checks once the shape of the data is known."""
+    """A model with its settings, built once the shape of the data is known."""
 
     name: str
     settings: Mapping[str, Any]
@@ -180,69 +210,125 @@ def task(text: str) -> Task:
     call = parse_call(text)
     if _key(call.name) not in TASKS:
         raise unknown("task", call.name, TASKS)
-    made: Task = _make(call, TASKS[_key(call.name)], _plain)
-    return made
+    return _make(call, TASKS[_key(call.name)], _plain)
 
 
 def fleet(text: str) -> Fleet:
-    """A fleet from a source and parts after pipes: `tiers | markov(mean_on=600, mean_off=600) | budgets(levels=4)`."""
-    first, *rest = parse_pipeline(text)
-    key = _key(first.name)
+    """A fleet from a source and parts after pipes: `tiers | markov(mean_on=600, mean_off=600) | budgets(levels=4)`.
+
+    Raises:
+        UserError: unknown names or settings, or files that cannot be read; all of them.
+    """
+    wrong, made = Mistakes(), Fleet()
+    for place, call in enumerate(parse_pipeline(text)):
+        with wrong.noted():
+            if not place:
+                made = _source_of_devices(call, text)
+                continue
+            for part in _of_fleet(call):
+                made = made | part
+    wrong.refuse()
+    return made
+
+
+def _source_of_devices(call: Call, text: str) -> Fleet:
+    key = _key(call.name)
     if key in FLEETS:
-        made: Fleet = _make(first, FLEETS[key], _plain)
-    elif key in DEVICES:
-        made = Fleet() | _make(first, DEVICES[key], _plain)
-    elif key in OF_FLEETS:
+        return _make(call, FLEETS[key], _plain)
+    if key in DEVICES:
+        return Fleet() | _make(call, DEVICES[key], _plain)
+    if key in OF_FLEETS:
         raise UserError(
-            f"{text!r} begins with a part, {first.name}",
+            f"{text!r} begins with a part, {call.name}",
             expected=f"a source first: {', '.join([*DEVICES, *FLEETS])}",
             why="a source says which devices there are; a part changes something about them",
             fix=f'write "uniform | {text}"',
         )
-    else:
-        raise unknown("fleet", first.name, [*DEVICES, *FLEETS])
-    for call in rest:
-        if _key(call.name) not in OF_FLEETS:
-            raise unknown("part of a fleet", call.name, OF_FLEETS)
-        made = made | _make(call, OF_FLEETS[_key(call.name)], _plain)
-    return made
+    raise unknown("fleet", call.name, [*DEVICES, *FLEETS])
 
 
-def _make(call: Call, make: Callable[..., Any], convert: Callable[[str, Any], Any]) -> Any:
+def with_faults(made: Fleet, text: str) -> Fleet:
+    """A fleet with more faults, from `crash=0.05, nan=0.01`: what is not named stays as the fleet has it."""
+    call = parse_call(text if text.strip().endswith(")") and "(" in text else f"faults({text})")
+    if _key(call.name) != "faults":
+        raise UserError(
+            f"faults {text!r}",
+            expected="faults and how often, such as crash=0.05, nan=0.01",
+            why="they are added to the fleet's",
+            fix="leave out everything else; other parts go to the fleet, after pipes",
+        )
+    return made | replace(made.faults, **_settings(call, of_fleets.Faults, _plain))
+
+
+def _of_fleet(call: Call) -> Iterable[object]:
+    """What stands after a pipe in a fleet: one part, or those that a trace has recordings of."""
+    key = _key(call.name)
+    if key in OF_FLEETS:
+        return (_make(call, OF_FLEETS[key], _plain),)
+    if key == "trace":
+        parts: Iterable[object] = _make(call, recordings, _plain)
+        return parts
+    if key in DEVICES or key in FLEETS:
+        raise UserError(
+            f"the source {call.name} after a pipe",
+            expected=f"one source, which comes first, and then parts: {', '.join([*OF_FLEETS, 'trace'])}",
+            why="a source says which devices there are, and nothing of the one before it would remain",
+            fix=f"begin with {call.name}, and pipe the parts onto it",
+        )
+    raise _elsewhere(call, PARTS, "a fleet", "a method (--method)") or unknown("part of a fleet", call.name, OF_FLEETS)
+
+
+def _elsewhere(call: Call, known: Container[str], here: str, there: str) -> UserError | None:
+    """The error for a part of the one in the other, a fleet or a method; None if it is neither's."""
+    if _key(call.name) not in known:
+        return None
+    return UserError(
+        f"{call.name} in {here}",
+        expected=f"parts of {here}; {call.name} is one of {there}",
+        why="a method is what is compared, and a fleet what it cannot change",
+        fix=f"move it to {there}",
+    )
+
+
+def _make(call: Call, make: Callable[..., T], convert: Callable[[str, Any], Any]) -> T:
     return make(**_settings(call, make, convert))
 
 
 def _settings(
     call: Call, make: Callable[..., Any], convert: Callable[[str, Any], Any], skip: int = 0
 ) -> dict[str, Any]:
-    """The settings of a call, checked against what it takes."""
+    """The settings of a call, checked against what it takes: their names, and each value on its own."""
+    wrong, settings = Mistakes(), dict[str, Any]()
     if not skip:
-        _no_positional(call)
+        with wrong.noted():
+            _no_positional(call)
     parameters = list(inspect.signature(make).parameters.values())[skip:]
     known = {p.name: p for p in parameters if p.kind is not p.VAR_KEYWORD}
     names = [*known, *_shared(make, parameters)]
-    for name in call.named:
-        if name not in names:
-            raise unknown("setting", name, names, where=call.name)
     missing = [name for name, p in known.items() if p.default is p.empty and name not in call.named]
     if missing:
-        raise UserError(
-            f"{call.name} without {missing[0]}",
-            expected=f"{call.name}({', '.join(f'{name}=…' for name in missing)})",
-            why=f"{missing[0]} has no default",
-            fix=f"give {missing[0]} a value",
+        wrong.add(
+            UserError(
+                f"{call.name} without {missing[0]}",
+                expected=f"{call.name}({', '.join(f'{name}=…' for name in missing)})",
+                why=f"{missing[0]} has no default",
+                fix=f"give {missing[0]} a value",
+            )
         )
-    return {name: convert(name, value) for name, value in call.named.items()}
+    for name, value in call.named.items():
+        with wrong.noted():
+            if name not in names:
+                raise unknown("setting", name, names, where=call.name)
+            settings[name] = convert(name, value)
+            check_setting(make, name, settings[name])
+    wrong.refuse()
+    return settings
 
 
 def _shared(make: Callable[..., Any], parameters: list[inspect.Parameter]) -> list[str]:
     """The settings that a recipe shares with others: the keys of its `**common: Unpack[...]`."""
-    names: list[str] = []
-    for parameter in parameters:
-        if parameter.kind is parameter.VAR_KEYWORD:
-            hint = typing.get_type_hints(make)[parameter.name]
-            names += typing.get_type_hints(typing.get_args(hint)[0])
-    return names
+    variable = any(p.kind is p.VAR_KEYWORD for p in parameters)
+    return [name for name in hints_of(make) if name not in {p.name for p in parameters}] if variable else []
 
 
 def _no_positional(call: Call) -> None:

@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from polyrhythm.experiment import Experiment
+from polyrhythm.fleet import Fleet
 from polyrhythm.runs import Run
 from polyrhythm.runs.chart import curve, takes_unicode
 from polyrhythm.runs.costs import lines
@@ -23,7 +24,7 @@ def print_plan(console: Console, experiment: Experiment, parameters: int) -> Non
     """What is about to run."""
     federation, config = experiment.federation, experiment.describe()
     sizes = federation.sizes
-    _print_rows(
+    print_rows(
         console,
         {
             "data": f"{federation.name}: {int(sizes.sum()):,} training samples, {len(federation.test):,} test samples",
@@ -32,6 +33,7 @@ def print_plan(console: Console, experiment: Experiment, parameters: int) -> Non
             "model": f"{config['model']}: {parameters:,} parameters",
             "method": str(config["method"]),
             **({} if experiment.task is None else {"task": str(config["task"])}),
+            **({} if experiment.fleet == Fleet() else {"fleet": str(config["fleet"])}),
             "rounds": _end(experiment.rounds, config["until"]),
             "seed": str(experiment.seed),
         },
@@ -45,7 +47,7 @@ def print_result(console: Console, run: Run, summary: Mapping[str, Any], out: st
     console.print()
     final, mean, spread = summary["final_accuracy"], summary["last20_mean"], summary["last20_sd"]
     averaged = min(_WINDOW, sum(version > 0 for version, _ in run.scores))
-    _print_rows(
+    print_rows(
         console,
         {
             "status": f"{summary['status']}: {summary['reason']}",
@@ -66,7 +68,7 @@ def print_spread(console: Console, summaries: Sequence[Mapping[str, Any]]) -> No
     """Mean and spread over seeds."""
     finals = [s["final_accuracy"] for s in summaries if s["final_accuracy"] is not None]
     means = [s["last20_mean"] for s in summaries if s["last20_mean"] is not None]
-    _print_rows(
+    print_rows(
         console,
         {
             "seeds": f"{len(summaries)}; mean ± sample sd over seeds:",
@@ -88,7 +90,8 @@ def how_to_show(run_id: str, out: str) -> str:
     return f"polyrhythm show {run_id}{'' if out == 'runs' else f' --out {out}'}"
 
 
-def _print_rows(console: Console, rows: Mapping[str, str]) -> None:
+def print_rows(console: Console, rows: Mapping[str, str]) -> None:
+    """Labels and what they say, in two columns."""
     table = Table(show_header=False, box=None, padding=(0, 2, 0, 0), pad_edge=False)
     table.add_column(style="dim")
     table.add_column(overflow="fold")

@@ -15,14 +15,15 @@ from polyrhythm.cli.refused import Refused
 from polyrhythm.cli.results import how_to_show, print_plan, print_result, print_spread
 from polyrhythm.errors import PolyrhythmError, RunFailed
 from polyrhythm.experiment import Experiment
+from polyrhythm.resuming import same_experiment, take_up
 from polyrhythm.runs import Run
 from polyrhythm.runs.progress import LiveProgress
 from polyrhythm.runs.recorder import Recorder
-from polyrhythm.session import carry_out, in_words
+from polyrhythm.session import carry_out, in_words, recording
 
 
-def run_all(configuration: Configuration, *, as_json: bool) -> None:
-    """One run per seed.
+def run_all(configuration: Configuration, *, as_json: bool, resume: bool = False, log_updates: bool = False) -> None:
+    """One run per seed; with `resume`, what each already has is taken up.
 
     Raises:
         UserError: something is wrong that can be known before the first round.
@@ -33,7 +34,9 @@ def run_all(configuration: Configuration, *, as_json: bool) -> None:
     summaries: list[dict[str, Any]] = []
     with stopped_by_sigterm():
         for experiment in assemble(configuration):
-            summary = _run(experiment, configuration.out, screen, as_json)
+            earlier = same_experiment(experiment, configuration.out) if resume else None
+            how: dict[str, Any] = {"earlier": earlier, "log_updates": log_updates, "as_json": as_json}
+            summary = run_one(experiment, configuration.out, screen, **how)
             summaries.append(summary)
             if summary["status"] == "stopped":
                 raise typer.Exit(INTERRUPTED)
@@ -41,15 +44,36 @@ def run_all(configuration: Configuration, *, as_json: bool) -> None:
         print_spread(screen, summaries)
 
 
-def _run(experiment: Experiment, out: str, screen: Screen, as_json: bool) -> dict[str, Any]:
+def run_one(
+    experiment: Experiment,
+    out: str,
+    screen: Screen,
+    *,
+    earlier: Run | None = None,
+    log_updates: bool = False,
+    as_json: bool,
+) -> dict[str, Any]:
+    """A run, or the rest of an earlier one; one that has finished, with nothing left to do, is shown.
+
+    Raises:
+        UserError: something is wrong that can be known before the first round.
+        RunFailed: it could not go on; its record is kept.
+    """
+    if earlier is not None and earlier.status == "finished" and experiment.rounds == earlier.config["rounds"]:
+        screen.note(f"{earlier.id} has finished already")
+        return _show(earlier, screen, out, as_json)
+    taken_up = None if earlier is None else take_up(earlier, experiment)
     parameters = experiment.chosen.engine.layout.parameters  # builds and checks the model before anything is said
     if not as_json:
         print_plan(screen, experiment, parameters)
     for notice in experiment.notices():
         screen.note(notice)
-    recorder, refused = Recorder(out), Refused()
+    for note in () if taken_up is None else taken_up.notes:
+        screen.note(note)
+    recorder, *others = recording(experiment, out, taken_up, log_updates=log_updates)
+    refused, start = Refused(), None if taken_up is None else taken_up.start
     try:
-        summary = carry_out(experiment, [recorder, refused, LiveProgress(screen)])
+        summary = carry_out(experiment, [recorder, *others, refused, LiveProgress(screen)], start=start)
     except Exception as error:
         if not (recorder.run_id and recorder.path.is_dir()):
             raise _before_the_record(error) from error
@@ -62,6 +86,15 @@ def _run(experiment: Experiment, out: str, screen: Screen, as_json: bool) -> dic
         print_json({"run_id": recorder.run_id, **summary})
     else:
         print_result(screen, Run.open(recorder.run_id, out), summary, out)
+    return summary
+
+
+def _show(run: Run, screen: Screen, out: str, as_json: bool) -> dict[str, Any]:
+    summary = {"status": run.status, "reason": run.reason, **run.summary}
+    if as_json:
+        print_json({"run_id": run.id, **summary})
+    else:
+        print_result(screen, run, summary, out)
     return summary
 
 
@@ -80,5 +113,9 @@ def _explained(error: Exception, recorder: Recorder, out: str) -> str:
     if isinstance(error, PolyrhythmError):
         return f"{error}\n{kept}"
     log = recorder.path / "error.log"
-    log.write_text("".join(traceback.format_exception(error)), encoding="utf-8")
+    told = "".join(traceback.format_exception(error))
+    try:
+        log.write_text(told, encoding="utf-8")
+    except OSError as unwritten:  # such as a full disk, which may be what failed
+        return f"{in_words(error)}\n{told}the traceback could not be kept ({unwritten.strerror}); {kept}"
     return f"{in_words(error)}\nthe traceback is in {log}; {kept}"

@@ -9,16 +9,18 @@ that was accepted, and the client goes on from the state of that visit.
 
 from __future__ import annotations
 
+import contextlib
 import functools
-from collections.abc import Iterator, Mapping, Sequence
+import itertools
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import cast, final
+from typing import TypeGuard, final
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from polyrhythm.core.interfaces import ClientData, Computed, Descends, Done, Engine, Job, Opening, TakesJobs
+from polyrhythm.core.interfaces import ClientData, Computed, Descends, Done, Engine, Job, NamesDraws, Opening, TakesJobs
 from polyrhythm.core.memory import ClientState
 from polyrhythm.core.pace import Ahead, Forecast, fitting
 from polyrhythm.errors import UserError
@@ -32,6 +34,9 @@ from polyrhythm.streams import seeded_torch, stream, torch_generator, torch_seed
 from polyrhythm.vectors import Segment, Spans
 from polyrhythm.wires import Assignment, Report, State
 
+Result = tuple[ClientState, Report]
+Visiting = Generator[Job, Done | None, Result]
+
 
 def work(
     recipe: Recipe,
@@ -41,7 +46,7 @@ def work(
     data: ClientData,
     engine: Engine,
     pace: Forecast | None = None,
-) -> tuple[ClientState, Report]:
+) -> Result:
     """Carries out one assignment.
 
     Args:
@@ -59,6 +64,33 @@ def work(
     Raises:
         UserError: the assignment was made for another recipe.
     """
+    visit = visiting(recipe, setup, state, assignment, data, engine, pace)
+    done: Done | None = None
+    while True:
+        try:
+            job = visit.send(done)
+        except StopIteration as end:
+            result: Result = end.value
+            return result
+        assert isinstance(engine, TakesJobs)
+        done = engine.local_round(job)
+
+
+def visiting(
+    recipe: Recipe,
+    setup: Setup,
+    state: ClientState,
+    assignment: Assignment,
+    data: ClientData,
+    engine: Engine,
+    pace: Forecast | None = None,
+) -> Visiting:
+    """An assignment that lets somebody else take its steps: the same as `work`, which see, but with a pause.
+
+    Where nothing is decided between two steps and the engine takes jobs, it stops and asks for all of them, and goes on
+    when it is told what came of them; told None, it takes them itself. So several visits can wait for one engine, which
+    takes the steps of all at once.
+    """
     if assignment.recipe != recipe.digest:
         raise UserError(
             f"client {assignment.client} has recipe {recipe.digest[:12]}, its work is for {assignment.recipe[:12]}",
@@ -68,7 +100,7 @@ def work(
         )
     if assignment.kind == "measure":
         return state, _measure(recipe, setup, assignment, data, engine)
-    return _Training(recipe, setup, state, assignment, data, engine, pace).run()
+    return (yield from _Training(recipe, setup, state, assignment, data, engine, pace).run())
 
 
 def expected_samples(
@@ -117,6 +149,7 @@ class _Path:
     cursor: tuple[int, int]
     rates: list[float] = field(default_factory=list)
     samples: int = 0
+    forward_samples: int = 0
     gradient_samples: int = 0
     measures: Mapping[str, float] = field(default_factory=dict)
     _unused: set[tuple[int, int]] = field(default_factory=set)
@@ -191,10 +224,18 @@ class _Watch:
             self._reached |= self._stop.reached(similarities)
             self._similarity += similarities.double().mean()
 
-    def whole(self, done: Done) -> None:
+    def whole(self, job: Job, done: Done) -> None:
         """Notes what was measured in all the steps of a job."""
         if self._squares is not None:
             self._squares += done.gradient_squares
+        if self._stop is not None and done.pair is not None:
+            similarities = self._stop.similarity(*done.pair)
+            sizes = np.diff(job.ends, prepend=0)
+            for size in np.unique(sizes):  # all batches of a size at once
+                places = np.flatnonzero(np.repeat(sizes == size, sizes))
+                batches = similarities.index_select(0, torch.from_numpy(places)).view(-1, int(size))
+                self._reached |= self._stop.reached(batches).any()
+                self._similarity += batches.double().mean(dim=-1).sum()
 
     def says_stop(self) -> bool:
         return self._stop is not None and bool(self._reached)
@@ -250,7 +291,8 @@ class _Training:
         key = self.recipe.key_of(self.recipe.work)
         return self.recipe.work.plan(self.setup, self.visit, self.parts[key], self._brief(key))
 
-    def run(self) -> tuple[ClientState, Report]:
+    def run(self) -> Visiting:
+        """The visit; it waits where `visiting` says."""
         plan = self.plan()
         received = Model(weights=self.assignment.weights, buffers=self.assignment.buffers)
         if plan.instead is not None:
@@ -267,10 +309,11 @@ class _Training:
                 received=received,
                 previous=self.state.previous,
                 reuse=not self.data.augmented and plan.steps >= self.visit.epoch_steps,
+                seed=torch_seed(self.visit.seed, "network", self.visit.client, self.visit.visit),
             )
         )
         moments = carry(self.state.optimiser, self.engine.weights, self.recipe.optimiser)
-        path = self._train(plan, received, start, push, terms, moments)
+        path = yield from self._train(plan, received, start, push, terms, moments)
         pull = push.pull if push is not None else 0.0
         update = self.engine.weights - start.weights
         key = self.recipe.key_of(self.recipe.compression)
@@ -307,7 +350,7 @@ class _Training:
             buffers=buffers,
             steps=outcome.steps,
             samples=path.samples,
-            forward_samples=self.engine.forward_samples,
+            forward_samples=path.forward_samples,
             gradient_samples=path.gradient_samples,
             rate=outcome.rate,
             travel=outcome.travel,
@@ -353,7 +396,7 @@ class _Training:
             asked.add(("received", plan.stop.layer))
         return Ahead(
             held=held,
-            largest=min(held, self.visit.batch + self.engine.single_sample_fails),
+            batches=self._sizes(plan) or (held,),
             pass_steps=self.visit.epoch_steps,
             measured=held * len(needs & {"fisher", "fisher_model"}),
             scored=held * (self.recipe.order.looks(has_previous) + ("fisher_model" in needs)),
@@ -361,6 +404,15 @@ class _Training:
             frozen=len(asked),
             reuse=not self.data.augmented,
         )
+
+    def _sizes(self, plan: Plan) -> tuple[int, ...]:
+        """Samples in the batches of a pass, from where the visit begins; full ones where a pass leaves samples out."""
+        fold = self.engine.single_sample_fails
+        if not self.recipe.order.complete:
+            return (min(self.visit.held, self.visit.batch + fold),)
+        sizes = [s.stop - s.start for s in cut(self.visit.held, self.visit.batch, self.recipe.drop_last, fold)]
+        place = self.state.cursor[1] if plan.continues else 0
+        return (*sizes[place:], *sizes[:place])
 
     def _corrections(self) -> tuple[Push | None, list[Correction]]:
         """The affine corrections as one push, and those that add a loss term."""
@@ -376,7 +428,7 @@ class _Training:
         push: Push | None,
         terms: list[Correction],
         moments: dict[str, Tensor | int],
-    ) -> _Path:
+    ) -> Generator[Job, Done | None, _Path]:
         """Takes the steps of the plan, in the engine's weights and in `moments`."""
         optimiser, engine = self.recipe.optimiser, self.engine
         weights, gradient = engine.weights, engine.gradient
@@ -390,18 +442,25 @@ class _Training:
             path.gradient_samples = len(watch.traces) * self.visit.held
         straight = self._straight(push, terms, watch)
         batches = self._batches(plan)
-        # Asked by name, since isinstance of a protocol takes as long as a small batch.
-        if hasattr(engine, "local_round") and plan.stop is None and not terms and not self.data.augmented:
-            # Nothing is decided between two steps, so the engine may take them all at once.
-            known = list(batches)
-            job = self._job(plan, known, start, push, moments)
-            if (done := cast("TakesJobs", engine).local_round(job)) is not None:
-                watch.whole(done)
-                path.whole(job, done, known[-1][1] if known else path.cursor)
+        if _takes_jobs(engine) and not self.data.augmented:
+            # Nothing is decided between two steps, or those of an epoch, so the engine may take them all at once.
+            most = self.visit.epoch_steps if plan.stop is not None else plan.steps
+            known: list[tuple[np.ndarray, tuple[int, int]]] = []
+            while not watch.says_stop() and (known := list(itertools.islice(batches, most))):
+                job = self._job(plan, known, len(path.rates), start, push, terms, moments)
+                seen = self.engine.forward_samples  # by the time of the answer others may have used the engine
+                if (done := (yield job)) is None:
+                    break
+                path.forward_samples = seen + done.forward_samples
+                watch.whole(job, done)
+                path.whole(job, done, known[-1][1])
+            else:
+                if not path.rates:
+                    path.forward_samples = self.engine.forward_samples
                 path.measures = self._measures(watch, path)
                 return path
-            batches = iter(known)
-        with seeded_torch(self.visit.seed, "network", *names):
+            batches = itertools.chain(known, batches)
+        with contextlib.nullcontext() if _names_draws(engine) else seeded_torch(self.visit.seed, "network", *names):
             for positions, after in batches:
                 inputs, targets = self.data.batch(positions, augment)
                 rate = self._rate(len(path.rates), plan.steps)
@@ -415,12 +474,12 @@ class _Training:
                 if optimiser.clip is not None:
                     clip_(gradient, optimiser.clip)
                 watch.look(gradient, computed)
-                if push is not None:
+                if push is not None and push.pull:
                     # The difference first: at w = w0 it is exactly zero, so the first step is FedAvg's.
                     torch.sub(weights, start.weights, out=away)
                     gradient.add_(away, alpha=push.pull)
-                    if push.shift is not None:
-                        gradient.add_(push.shift)
+                if push is not None and push.shift is not None:
+                    gradient.add_(push.shift)
                 optimiser.step_(weights, gradient, rate, moments)
                 for part, before in untouched:
                     part.copy_(before)
@@ -428,6 +487,7 @@ class _Training:
                 path.add(rate, computed, len(positions), after)
                 if len(path.rates) % self.visit.epoch_steps == 0 and watch.says_stop():
                     break
+        path.forward_samples = engine.forward_samples
         path.measures = self._measures(watch, path)
         return path
 
@@ -436,7 +496,7 @@ class _Training:
         optimiser, engine = self.recipe.optimiser, self.engine
         if not _plain(optimiser) or push is not None or terms or watch.looks:
             return None
-        return cast("Descends", engine) if getattr(engine, "descends", False) else None
+        return engine if _descends(engine) and engine.descends else None
 
     def _measures(self, watch: _Watch, path: _Path) -> dict[str, float]:
         """What was measured on the way, by the measure's name."""
@@ -447,23 +507,28 @@ class _Training:
         self,
         plan: Plan,
         batches: Sequence[tuple[np.ndarray, tuple[int, int]]],
+        first: int,
         start: Model,
         push: Push | None,
-        moments: Mapping[str, Tensor | int],
+        terms: Sequence[Correction],
+        moments: dict[str, Tensor | int],
     ) -> Job:
-        """The steps of a visit as one value."""
+        """Some steps of a visit as one value."""
         sizes = [len(positions) for positions, _ in batches]
         return Job(
             data=self.data,
-            positions=np.concatenate([np.zeros(0, dtype=np.int64), *(positions for positions, _ in batches)]),
+            positions=np.concatenate([positions for positions, _ in batches]),
             ends=np.cumsum(sizes, dtype=np.int64),
-            rates=[self._rate(step, plan.steps) for step in range(len(batches))],
+            rates=[self._rate(first + i, plan.steps) for i in range(len(batches))],
             optimiser=self.recipe.optimiser,
             push=push,
             start=start.weights,
             moments=moments,
             seed=torch_seed(self.visit.seed, "network", self.visit.client, self.visit.visit),
             gradient_squares="gradient_square" in self.recipe.needs(),
+            first=first,
+            terms=terms,
+            watch=plan.stop.layer if plan.stop is not None else None,
         )
 
     def _traces(self, received: Model) -> dict[str, float]:
@@ -501,6 +566,21 @@ class _Training:
                 after = (number, i + 1) if i + 1 < len(pieces) else (number + 1, 0)
                 yield order[pieces[i]], after if plan.continues else self.state.cursor
             number, place = number + 1, 0
+
+
+# As `isinstance` of these protocols, which takes as long as a small step.
+
+
+def _takes_jobs(engine: Engine) -> TypeGuard[TakesJobs]:
+    return hasattr(engine, "local_round")
+
+
+def _names_draws(engine: Engine) -> TypeGuard[NamesDraws]:
+    return hasattr(engine, "names_draws")
+
+
+def _descends(engine: Engine) -> TypeGuard[Descends]:
+    return hasattr(engine, "descends")
 
 
 @functools.cache

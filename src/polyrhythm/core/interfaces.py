@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Protocol, final, runtime_checkable
 
@@ -64,6 +64,7 @@ class Opening:
         previous: the client's last local model, if it is kept.
         reuse: whether frozen models' outputs will be asked for more often than once per sample and may be computed for
             all samples at once: true if nothing augments them and the visit makes at least one pass.
+        seed: names what the network itself draws (dropout), for an engine that `NamesDraws`.
     """
 
     data: ClientData
@@ -71,6 +72,7 @@ class Opening:
     received: Model
     previous: Model | None
     reuse: bool
+    seed: int = 0
 
 
 class Engine(Protocol):
@@ -167,10 +169,23 @@ class Descends(Protocol):
         """As `Engine.compute`; with a rate it steps the weights by -rate * gradient and leaves `gradient` as it was."""
 
 
+@runtime_checkable
+class NamesDraws(Protocol):
+    """An engine that never draws from torch's default generator, of which there is one for all threads.
+
+    Attributes:
+        names_draws: what it draws is named by the opening's seed and the step instead.
+    """
+
+    names_draws: ClassVar[bool]
+
+
 @final
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """All steps of a visit, decided beforehand: nothing in it needs to be asked between two steps.
+    """Steps of a visit that were decided beforehand: nothing needs to be asked between two of them.
+
+    All steps, or those of an epoch where a visit may end after each.
 
     Args:
         data: the client's samples, not augmented.
@@ -181,7 +196,10 @@ class Job:
         push: the affine corrections; None if there are none.
         start: w0, from which a pull is measured, [P].
         moments: the optimiser's state, stepped in place.
-        seed: names what the network itself draws (dropout).
+        seed: names what the network itself draws (dropout), with the number of the step.
+        first: the number of the first step in its visit.
+        terms: corrections that add a loss term.
+        watch: the representation to give pairs of, as in `Engine.compute`; None for none.
         gradient_squares: whether the squared norms of the (clipped) gradients are asked for.
     """
 
@@ -192,9 +210,12 @@ class Job:
     optimiser: LocalOptimiser
     push: Push | None
     start: Tensor
-    moments: Mapping[str, Tensor | int]
+    moments: dict[str, Tensor | int]
     seed: int
     gradient_squares: bool
+    first: int = 0
+    terms: Sequence[Correction] = ()
+    watch: str | None = None
 
 
 @final
@@ -207,17 +228,21 @@ class Done:
         squared_loss: the squared losses of single samples, summed.
         gradient_squares: the squared norms of the gradients, summed over steps; 0 unless they were asked for.
         idle: the parts of the vector that no step touched.
+        pair: as in `Computed`, for all samples of the job in its order, each before the step of its batch.
+        forward_samples: samples of extra forward passes in the job.
     """
 
     loss: float
     squared_loss: float
     gradient_squares: float
     idle: Spans
+    pair: tuple[Tensor, Tensor] | None = None
+    forward_samples: int = 0
 
 
 @runtime_checkable
 class TakesJobs(Protocol):
-    """An engine that can take all steps of a visit at once. It need not: the client core then steps by itself.
+    """An engine that can take many steps of a visit at once. It need not: the client core then steps by itself.
 
     Attributes:
         releases_lock: whether other Python threads, each with an engine of its own, run meanwhile.
@@ -229,4 +254,16 @@ class TakesJobs(Protocol):
         """Takes the steps, in the engine's weights and in the job's moments; None if it cannot, and nothing is changed.
 
         The steps are those of the client core, in its order; the numbers are equal to rounding.
+        """
+
+
+@runtime_checkable
+class TakesCohorts(TakesJobs, Protocol):
+    """An engine that can take the steps of several visits at once."""
+
+    def local_rounds(self, jobs: Sequence[Job]) -> Iterator[Done | None]:
+        """Takes the steps of all jobs, and gives one answer after the other, in their order.
+
+        Each is as that of `local_round`; while it is the last one given, the engine's weights are where its job ended.
+        The visits were opened one after the other, and each has had what else it wanted of the engine.
         """

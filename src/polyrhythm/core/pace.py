@@ -43,11 +43,11 @@ class Pace:
 @final
 @dataclass(frozen=True, kw_only=True)
 class Ahead:
-    """What a visit computes on, at most, by its number of steps: a last, short batch counts as a full one.
+    """What a visit computes on, by its number of steps: exactly, where all passes are of all samples, and at most else.
 
     Args:
         held: n_i.
-        largest: samples in the largest batch.
+        batches: samples in each step of a pass, from where the visit begins; passes repeat them.
         pass_steps: steps in one pass over the client's samples.
         measured: samples whose gradients are measured before training.
         scored: forward passes before training.
@@ -57,7 +57,7 @@ class Ahead:
     """
 
     held: int
-    largest: int
+    batches: tuple[int, ...]
     pass_steps: int
     measured: int = 0
     scored: int = 0
@@ -67,15 +67,18 @@ class Ahead:
 
     def samples(self, steps: int) -> int:
         """Whose gradients are computed."""
-        return steps * self.largest + self.measured
+        return self._used(steps) + self.measured
 
     def forward_samples(self, steps: int) -> int:
         """That only go forward."""
-        used = steps * self.largest
-        once = used
+        used = once = self._used(steps)
         if self.reuse and steps >= self.pass_steps:
-            once = max(self.held, (self.pass_steps - 1) * self.largest)
+            once = max(self.held, self._used(self.pass_steps - 1))  # no less than for a step less
         return self.scored + self.judged * used + self.frozen * once
+
+    def _used(self, steps: int) -> int:
+        passes, rest = divmod(steps, len(self.batches))
+        return passes * sum(self.batches) + sum(self.batches[:rest])
 
 
 def fitting(plan: Plan, ahead: Ahead, forecast: Forecast | None) -> Plan:

@@ -10,24 +10,34 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TypeVar, final
+from typing import Any, final
 
-import torch
 from immutables import Map
 from torch import Tensor
 
+from polyrhythm.core.acceptance import NOT_FINITE, before_use, on_arrival, unasked
 from polyrhythm.errors import RunFailed
 from polyrhythm.recipe import Recipe
 from polyrhythm.slots.mechanism import Release, Setup
 from polyrhythm.slots.participation import Call
 from polyrhythm.slots.release import Standing
 from polyrhythm.slots.weighing import shares
-from polyrhythm.values import changed
-from polyrhythm.vectors import Buffers, Layout, combine_buffers, first_non_finite, weighted_sum
-from polyrhythm.wires import Arrived, Assignment, Event, Facts, Kind, Lost, Report, Roster, State, Timer
-
-Entry = TypeVar("Entry")
-_NOT_FINITE = "not a finite number"
+from polyrhythm.values import changed, made, persistent
+from polyrhythm.vectors import Buffers, Layout, combine_buffers, first_non_finite
+from polyrhythm.wires import (
+    Arrived,
+    Assignment,
+    Event,
+    Facts,
+    Fault,
+    FaultKind,
+    Kind,
+    Lost,
+    Report,
+    Roster,
+    State,
+    Timer,
+)
 
 
 @final
@@ -47,15 +57,6 @@ class Flight:
     version: int
     sent: float = 0.0
     given_up: str = ""
-
-    def answered_by(self, report: Report) -> bool:
-        """Whether a report is about this assignment."""
-        return (report.client, report.kind, report.visit, report.version) == (
-            self.client,
-            self.kind,
-            self.visit,
-            self.version,
-        )
 
 
 @final
@@ -132,11 +133,12 @@ class Released:
 @final
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
-    """What became of one report or lost assignment."""
+    """What became of one report or lost assignment, and under which kind it counts if something was wrong."""
 
     dispatch: int
     accepted: bool
     reason: str = ""
+    fault: FaultKind | None = None
 
 
 @final
@@ -173,8 +175,7 @@ def begin(recipe: Recipe, setup: Setup, weights: Tensor, buffers: Buffers, roste
     """
     parts = {key: mechanism.server_start(setup) for key, mechanism in recipe.mechanisms()}
     state = ServerState(version=0, weights=weights.clone(), buffers=buffers, parts=parts)
-    turn = _invite(recipe, setup, state, roster, now=0.0, occasion=())
-    return changed(turn, wake_up=_wake_up(recipe, turn.state, Timer(time=0.0)))
+    return _invite(recipe, setup, state, roster, Timer(time=0.0), ())
 
 
 def receive(recipe: Recipe, setup: Setup, layout: Layout, state: ServerState, event: Event, roster: Roster) -> Turn:
@@ -193,39 +194,36 @@ def receive(recipe: Recipe, setup: Setup, layout: Layout, state: ServerState, ev
     """
     before, over = state, setup.horizon is not None and state.version >= setup.horizon
     measuring = state.measuring > 0
-    verdict, caller = None, None
+    verdict = None
     if isinstance(event, Report):
         state, verdict = _take(recipe, setup, layout, state, event)
     elif isinstance(event, Lost):
         state, verdict = _lose(state, event)
-    elif isinstance(event, Arrived):
-        caller = event.client
     # What nobody waits for makes nothing ready, not even where nobody is left to wait for.
     unasked = verdict is not None and state is before
     if over or unasked:
-        return Turn(state=state, verdict=verdict)
+        return made(Turn, state=state, verdict=verdict)
     state, released = _give_up(recipe, state, event), None
     # Once all that were measured have answered, participation knows what it waited for, and is asked first.
     measured = measuring and not state.measuring
-    if not measured and (_ready(recipe, state, event) or _hopeless(recipe, state, roster)):
+    if not measured and (_ready(recipe, state, event) or (state.refused and _hopeless(recipe, state, roster))):
         state, released = _step(recipe, setup, layout, state, event.time)
         if setup.horizon is not None and state.version >= setup.horizon:
-            return Turn(state=state, released=released, verdict=verdict)
+            return made(Turn, state=state, released=released, verdict=verdict)
     fills, idle = recipe.participation.fills_places, not (state.training or state.measuring)
     asks = released is not None or measured or idle or fills
     # A step waits for no measurement, an invitation does.
     if not asks or state.measuring:
-        return Turn(state=state, released=released, verdict=verdict, wake_up=_wake_up(recipe, state, event))
+        return made(Turn, state=state, released=released, verdict=verdict, wake_up=_wake_up(recipe, state, event))
     whole = released is not None or measured or (idle and not fills)
     occasion = () if whole else ("dispatch", state.dispatched)
-    turn = _invite(recipe, setup, state, roster, now=event.time, occasion=occasion, caller=caller)
+    turn = _invite(recipe, setup, state, roster, event, occasion, released, verdict)
     if released is None and not turn.assignments and _stuck(recipe, turn.state, event, roster):
         state, released = _step(recipe, setup, layout, turn.state, event.time)
         if setup.horizon is not None and state.version >= setup.horizon:
-            return Turn(state=state, released=released, verdict=verdict)
-        turn = _invite(recipe, setup, state, roster, now=event.time, occasion=())
-    wake_up = _wake_up(recipe, turn.state, event)
-    return changed(turn, wake_up=wake_up, released=released, verdict=verdict)
+            return made(Turn, state=state, released=released, verdict=verdict)
+        turn = _invite(recipe, setup, state, roster, event, (), released, verdict)
+    return turn
 
 
 def _stuck(recipe: Recipe, state: ServerState, event: Event, roster: Roster) -> bool:
@@ -264,7 +262,7 @@ def _ready(recipe: Recipe, state: ServerState, event: Event, *, refills: bool = 
     in_flight = state.training + state.measuring
     if refills and recipe.participation.fills_places:
         in_flight = max(in_flight, 1)  # the place that has just become free is about to be filled
-    standing = Standing(waiting=len(state.waiting), in_flight=in_flight, invited=state.invited, elapsed=elapsed)
+    standing = made(Standing, waiting=len(state.waiting), in_flight=in_flight, invited=state.invited, elapsed=elapsed)
     return recipe.release.ready(standing)
 
 
@@ -296,7 +294,7 @@ def _given_up(state: ServerState, late: Mapping[int, Flight], reason: str) -> Se
     training = sum(f.kind == "train" for f in late.values())
     return changed(
         state,
-        flights=_persistent(state.flights).update({d: changed(f, given_up=reason) for d, f in late.items()}),
+        flights=persistent(state.flights).update({d: changed(f, given_up=reason) for d, f in late.items()}),
         training=state.training - training,
         measuring=state.measuring - (len(late) - training),
         refused=(*state.refused, *((f.client, reason) for _, f in sorted(late.items()))),
@@ -308,82 +306,98 @@ def _invite(
     setup: Setup,
     state: ServerState,
     roster: Roster,
-    *,
-    now: float,
+    event: Event,
     occasion: tuple[int | str, ...],
-    caller: int | None = None,
+    released: Released | None = None,
+    verdict: Verdict | None = None,
 ) -> Turn:
+    """The end of a turn: whoever is invited now, for an event that may have released a version."""
+    now = event.time
     key = recipe.key_of(recipe.participation)
-    call = Call(
+    call = made(
+        Call,
         version=state.version,
         weights=state.weights,
         buffers=state.buffers,
         roster=roster,
-        busy=_persistent(state.busy).update(dict.fromkeys(state.resting, -1)) if state.resting else state.busy,
+        busy=persistent(state.busy).update(dict.fromkeys(state.resting, -1)) if state.resting else state.busy,
         in_flight=state.training,
         surplus=recipe.release.surplus,
         occasion=occasion,
         now=now,
-        caller=caller,
+        caller=event.client if isinstance(event, Arrived) else None,
     )
     part, invitations = recipe.participation.invite(setup, state.parts[key], call)
+    parts = state.parts if part is state.parts[key] else {**state.parts, key: part}
     if not invitations:
-        state = changed(state, parts={**state.parts, key: part})
-        wanting = _wanting(recipe, state) or not (state.training or state.measuring)
-        return Turn(state=state, wanting=wanting)
-    flights, busy = _persistent(state.flights).mutate(), _persistent(state.busy).mutate()
-    past = dict(state.past)
-    briefing = recipe.overriding("brief")
-    remembers = "base" in recipe.needs()
-    assignments = []
+        state = changed(state, parts=parts)
+        return made(
+            Turn,
+            state=state,
+            wake_up=_wake_up(recipe, state, event),
+            wanting=_wanting(recipe, state) or not (state.training or state.measuring),
+            released=released,
+            verdict=verdict,
+        )
+    flights, busy = persistent(state.flights).mutate(), persistent(state.busy).mutate()
+    past = dict(state.past) if "base" in recipe.needs() else None
+    briefing, horizon, digest = recipe.overriding("brief"), setup.horizon, recipe.digest
+    assignments, training = [], 0
     for number, invitation in enumerate(invitations, start=state.dispatched):
         client, record = invitation.client, state.clients.get(invitation.client, _NEW)
         version = state.version if invitation.version is None else invitation.version
         weights, buffers = state.weights, state.buffers
         if invitation.model is not None:
             weights, buffers = invitation.model.weights, invitation.model.buffers
-        flights[number] = Flight(client=client, kind=invitation.kind, visit=record.visits, version=version, sent=now)
+        flights[number] = made(
+            Flight, client=client, kind=invitation.kind, visit=record.visits, version=version, sent=now
+        )
         busy[client] = number
         briefs: dict[str, State] = {}
         if invitation.kind == "train":
+            training += 1
             for part_key, mechanism in briefing:
                 if brief := mechanism.brief(setup, state.parts[part_key], client):
                     briefs[part_key] = brief
-            if remembers:
+            if past is not None:
                 past[version] = weights
         assignments.append(
-            Assignment(
+            made(
+                Assignment,
                 dispatch=number,
                 client=client,
                 visit=record.visits,
                 accepted=record.accepted,
                 kind=invitation.kind,
                 version=version,
-                horizon=setup.horizon,
+                horizon=horizon,
                 weights=weights,
                 buffers=buffers,
                 briefs=briefs,
-                recipe=recipe.digest,
+                recipe=digest,
                 samples=invitation.samples,
             )
         )
-    training = sum(a.kind == "train" for a in assignments)
     state = changed(
         state,
-        parts={**state.parts, key: part},
+        parts=parts,
         dispatched=state.dispatched + len(assignments),
         flights=flights.finish(),
         busy=busy.finish(),
         training=state.training + training,
         measuring=state.measuring + len(assignments) - training,
-        past=past,
+        past=state.past if past is None else past,
         began=now if call.in_flight == 0 and state.invited == 0 else state.began,
         invited=state.invited + training,
     )
-    return Turn(
+    return made(
+        Turn,
         state=state,
         assignments=tuple(assignments),
+        wake_up=_wake_up(recipe, state, event),
         wanting=_wanting(recipe, state),
+        released=released,
+        verdict=verdict,
     )
 
 
@@ -392,45 +406,51 @@ def _wanting(recipe: Recipe, state: ServerState) -> bool:
     return recipe.participation.fills_places and state.training < recipe.participation.size
 
 
-def _persistent(entries: Mapping[int, Entry]) -> Map[int, Entry]:
-    return entries if isinstance(entries, Map) else Map(entries)
-
-
 def _take(
     recipe: Recipe, setup: Setup, layout: Layout, state: ServerState, report: Report
 ) -> tuple[ServerState, Verdict]:
     flight = state.flights.get(report.dispatch)
-    if flight is None or not flight.answered_by(report):
-        # Answered already, given up, or never asked of this client: the books must not change, least of all the entry
-        # of a client whose honest report is still to come.
-        return state, Verdict(dispatch=report.dispatch, accepted=False, reason="nobody waits for this report")
-    state = _land(state, report.dispatch)
+    wrong = unasked(flight, report, state.dispatched)
+    if flight is None or wrong is not None:
+        # The books must not change, least of all the entry of a client whose honest report is still to come.
+        return state, _refusal(report, wrong)
+    wrong = on_arrival(recipe, flight, report)
     if flight.given_up:
-        return state, Verdict(dispatch=report.dispatch, accepted=False, reason=f"too late: {flight.given_up}")
-    reason = "" if report.recipe == recipe.digest else "the report comes from another recipe"
-    if not reason and flight.kind == "measure":
-        return _measured(recipe, setup, state, report), Verdict(dispatch=report.dispatch, accepted=True)
+        return _landed(state, report.dispatch, flight), _refusal(report, wrong)
+    if wrong is None and flight.kind == "measure":
+        parts = _measured(recipe, setup, state.parts, report)
+        return _landed(state, report.dispatch, flight, parts=parts), made(
+            Verdict, dispatch=report.dispatch, accepted=True
+        )
     silent = report.substitute == "silence"
-    if not reason and report.substitute and not silent:
+    if wrong is None and report.substitute and not silent:
         for key, mechanism in recipe.overriding("fill"):
             report = mechanism.fill(setup, state.parts[key], report)
-    reason = reason or ("" if silent else _fault(layout, report))
-    if _rests(recipe, report, reason):
-        state = changed(state, resting=(*state.resting, flight.client))
-    if reason:
-        refused = (*state.refused, (flight.client, reason))
-        return changed(state, refused=refused), Verdict(dispatch=report.dispatch, accepted=False, reason=reason)
-    if silent:
-        return state, Verdict(dispatch=report.dispatch, accepted=True)
-    parts = state.parts
-    if accepting := recipe.overriding("accept"):
+    if wrong is None and not silent:
+        wrong = before_use(recipe, setup, layout, state.parts, report)
+    parts, heard = state.parts, wrong is None and not silent
+    if heard and (accepting := recipe.overriding("accept")):
         parts = {**parts, **{k: m.accept(setup, parts[k], report) for k, m in accepting}}
-    clients = _persistent(state.clients).set(flight.client, Record(visits=flight.visit + 1, accepted=flight.visit))
-    state = changed(state, waiting=(*state.waiting, report), clients=clients, parts=parts)
-    return state, Verdict(dispatch=report.dispatch, accepted=True)
+    state = _landed(
+        state,
+        report.dispatch,
+        flight,
+        accepted=heard,
+        parts=parts,
+        waiting=(*state.waiting, report) if heard else state.waiting,
+        refused=state.refused if wrong is None else (*state.refused, (flight.client, wrong.words)),
+        resting=(*state.resting, flight.client) if _rests(recipe, report, wrong is not None) else state.resting,
+    )
+    accepted = made(Verdict, dispatch=report.dispatch, accepted=True)
+    return state, accepted if wrong is None else _refusal(report, wrong)
 
 
-def _rests(recipe: Recipe, report: Report, reason: str) -> bool:
+def _refusal(report: Report, wrong: Fault | None) -> Verdict:
+    assert wrong is not None
+    return Verdict(dispatch=report.dispatch, accepted=False, reason=wrong.words, fault=wrong.kind)
+
+
+def _rests(recipe: Recipe, report: Report, refused: bool) -> bool:
     """Whether a client that has answered is not invited again before the next version.
 
     Who did not train, or cannot, may answer at once: invited again and again, it would fill the buffer, or time itself.
@@ -438,68 +458,38 @@ def _rests(recipe: Recipe, report: Report, reason: str) -> bool:
     participation = recipe.participation
     if not (participation.fills_places and participation.invites):
         return False
-    return bool(reason or report.substitute or participation.one_at_a_time)
+    return bool(refused or report.substitute or participation.one_at_a_time)
 
 
-def _measured(recipe: Recipe, setup: Setup, state: ServerState, report: Report) -> ServerState:
+def _measured(recipe: Recipe, setup: Setup, parts: Mapping[str, State], report: Report) -> Mapping[str, State]:
     key = recipe.key_of(recipe.participation)
-    part = recipe.participation.measured(setup, state.parts[key], report)
-    return changed(state, parts={**state.parts, key: part})
+    return {**parts, key: recipe.participation.measured(setup, parts[key], report)}
 
 
 def _lose(state: ServerState, lost: Lost) -> tuple[ServerState, Verdict]:
     flight = state.flights.get(lost.dispatch)
-    verdict = Verdict(dispatch=lost.dispatch, accepted=False, reason=lost.reason)
+    verdict = made(Verdict, dispatch=lost.dispatch, accepted=False, reason=lost.reason, fault=lost.fault)
     if flight is None:
         return state, verdict
-    state = _land(state, lost.dispatch)
-    if flight.given_up:
-        return state, verdict
-    return changed(state, refused=(*state.refused, (flight.client, lost.reason))), verdict
+    refused = state.refused if flight.given_up else (*state.refused, (flight.client, lost.reason))
+    return _landed(state, lost.dispatch, flight, refused=refused), verdict
 
 
-def _land(state: ServerState, dispatch: int) -> ServerState:
-    """An assignment is out no more. Its visit counts as one that was not accepted, until it is."""
-    flights, clients = _persistent(state.flights), state.clients
-    flight = flights[dispatch]
-    trains, waited_for = flight.kind == "train", not flight.given_up
+def _landed(state: ServerState, dispatch: int, flight: Flight, *, accepted: bool = False, **fields: Any) -> ServerState:
+    """The state without an assignment that is out no more, and with other fields that change because of it."""
+    clients, trains, waited_for = state.clients, flight.kind == "train", not flight.given_up
     if trains:
-        accepted = clients.get(flight.client, _NEW).accepted
-        clients = _persistent(clients).set(flight.client, Record(visits=flight.visit + 1, accepted=accepted))
+        last = flight.visit if accepted else clients.get(flight.client, _NEW).accepted
+        clients = persistent(clients).set(flight.client, Record(visits=flight.visit + 1, accepted=last))
     return changed(
         state,
-        flights=flights.delete(dispatch),
-        busy=_persistent(state.busy).delete(flight.client),
+        flights=persistent(state.flights).delete(dispatch),
+        busy=persistent(state.busy).delete(flight.client),
         clients=clients,
         training=state.training - (trains and waited_for),
         measuring=state.measuring - (not trains and waited_for),
+        **fields,
     )
-
-
-def _fault(layout: Layout, report: Report) -> str:
-    """What is wrong with an update, in words; empty if nothing is."""
-    update = report.update
-    if update is None or update.shape != (layout.size,) or update.dtype != layout.dtype:
-        return "the update does not have the model's layout"
-    # A client that did not train has no buffers to offer.
-    expected = [(slot.shape, slot.dtype) for slot in layout.buffers] if report.fresh else []
-    if [(tuple(b.shape), b.dtype) for b in report.buffers] != expected:
-        return "the buffers do not have the model's layout"
-    if report.held < 0:
-        return f"the client reports {report.held} samples"
-    if report.steps == 0:
-        return "no step was possible with the samples it holds"
-    # The length of finite numbers may overflow, so it only raises the suspicion.
-    if not math.isfinite(report.norm or 0.0) and (name := first_non_finite(layout, update)):
-        return f"{_NOT_FINITE} in the update of {name}"
-    for slot, buffer in zip(layout.buffers, report.buffers, strict=False):
-        if buffer.is_floating_point() and not bool(torch.isfinite(buffer).all()):
-            return f"{_NOT_FINITE} in the buffer {slot.name}"
-    for key, extra in report.extras.items():
-        for what, value in extra.items():
-            if isinstance(value, Tensor) and value.is_floating_point() and not bool(torch.isfinite(value).all()):
-                return f"{_NOT_FINITE} in {key}'s {what}"
-    return ""
 
 
 def _step(recipe: Recipe, setup: Setup, layout: Layout, state: ServerState, now: float) -> tuple[ServerState, Released]:
@@ -508,17 +498,20 @@ def _step(recipe: Recipe, setup: Setup, layout: Layout, state: ServerState, now:
     settled = changed(state, version=state.version + 1, waiting=(), refused=(), resting=(), began=now, invited=0)
     settled = changed(settled, past=_still_needed(settled))
     facts = [_facts(state.version, r) for r in reports]
-    weights = shares(recipe.sharing.claims(facts)) if facts else None
-    if weights is None or len(reports) < recipe.release.least:
-        if refused and not reports and all(reason.startswith(_NOT_FINITE) for _, reason in refused):
+    normalised = shares(recipe.sharing.claims(facts)) if facts else None
+    skipped = ""
+    if normalised is None or len(reports) < recipe.release.least:
+        skipped = _why_skipped(recipe, state, reports, refused)
+    if not reports:
+        if refused and all(reason.startswith(NOT_FINITE) for _, reason in refused):
             raise RunFailed(
                 f"version {state.version + 1}: every update had to be dropped ({_reasons(refused)}). "
                 "The last good model is kept. Training diverges: lower the learning rate, or set clip=10"
             )
-        return settled, Released(
-            version=settled.version, release=None, refused=refused, note=_why_skipped(recipe, state, reports, refused)
-        )
-    scales = [1.0] * len(reports)
+        return settled, Released(version=settled.version, release=None, refused=refused, note=skipped)
+    # What is known of clients goes on from the visits that they had accepted, also where no step comes of them: else c
+    # would no longer be the mean of all c_i.
+    weights, scales = normalised or [0.0] * len(reports), [1.0] * len(reports)
     for scaling in recipe.scalings:
         scales = [a * b for a, b in zip(scales, scaling.scales(facts, weights), strict=True)]
     release = Release(
@@ -532,12 +525,12 @@ def _step(recipe: Recipe, setup: Setup, layout: Layout, state: ServerState, now:
     )
     if recipe.regime == "local":
         return settled, Released(version=settled.version, release=release, refused=refused)
-    updates = release.updates()
-    mean = weighted_sum(updates, [a * b for a, b in zip(weights, scales, strict=True)])
+    release_key = recipe.key_of(recipe.release)
+    mean = recipe.release.mean(state.parts[release_key], release)
     parts: dict[str, State] = dict(state.parts)
     for key, mechanism in recipe.overriding("before_step"):
         parts[key], mean = mechanism.before_step(setup, parts[key], release, mean)
-    held_back = recipe.release.holds_back(setup, parts[recipe.key_of(recipe.release)])
+    held_back = skipped or recipe.release.holds_back(setup, parts[release_key])
     stepped, buffers = state.weights, state.buffers
     if not held_back:
         key = recipe.key_of(recipe.server_step)
@@ -553,7 +546,8 @@ def _step(recipe: Recipe, setup: Setup, layout: Layout, state: ServerState, now:
             "The server's learning rate is too high, or its epsilon too small"
         )
     settled = changed(settled, weights=stepped, buffers=buffers, parts=parts)
-    return settled, Released(version=settled.version, release=release, refused=refused, note=held_back)
+    used = None if skipped else release
+    return settled, Released(version=settled.version, release=used, refused=refused, note=held_back)
 
 
 def _close(recipe: Recipe, state: ServerState) -> tuple[ServerState, tuple[tuple[int, str], ...]]:
@@ -593,7 +587,8 @@ def _reasons(refused: tuple[tuple[int, str], ...], most: int = 3) -> str:
 
 def _facts(version: int, report: Report) -> Facts:
     assert 0 <= report.version <= version, f"an update of version {report.version} in a release of version {version}"
-    return Facts(
+    return made(
+        Facts,
         dispatch=report.dispatch,
         client=report.client,
         held=report.held,

@@ -7,7 +7,8 @@ import sys
 from dataclasses import dataclass
 from typing import Any, Literal, final
 
-from polyrhythm.drivers.executors import Clients, Executor, OneByOne, Threads
+from polyrhythm.core.interfaces import TakesCohorts
+from polyrhythm.drivers.executors import AtOnce, Clients, Executor, OneByOne, Threads
 from polyrhythm.errors import UserError
 
 Asked = Literal["auto", "inline", "processes", "threads"]
@@ -43,7 +44,7 @@ class Crew:
         if self.driver == "threads":
             return Threads(clients, self.workers)
         if self.driver == "inline":
-            return OneByOne(clients)
+            return AtOnce(clients) if isinstance(clients.engine, TakesCohorts) else OneByOne(clients)
         from polyrhythm.drivers.nursery import Unsendable
         from polyrhythm.drivers.processes import Processes
 
@@ -77,10 +78,11 @@ def choose(
 ) -> Crew:
     """Who carries out visits.
 
-    "auto" is in line, unless there are two processors or more, a turn has two visits or more, a visit is large
-    (parameters * samples >= 10**7) and so is the run (parameters * samples * visits >= 5 * 10**9). Then there is one
-    worker for each processor, but no more than visits in a turn: threads if the engine lets go of the interpreter's
-    lock, otherwise processes, on Linux. `workers` alone, 2 or more, asks for that whatever the sizes.
+    With an engine that takes cohorts it is this process. Otherwise "auto" is in line, unless there are two processors
+    or more, a turn has two visits or more, a visit is large (parameters * samples >= 10**7) and so is the run
+    (parameters * samples * visits >= 5 * 10**9). Then there is one worker for each processor, but no more than visits
+    in a turn: threads if the engine lets go of the interpreter's lock, otherwise processes, on Linux. `workers` alone,
+    2 or more, asks for that whatever the sizes.
 
     Args:
         asked: by the user.
@@ -96,6 +98,14 @@ def choose(
         UserError: the engine has no threads, or this system no such processes.
     """
     there = cores() if processors is None else processors
+    cohorts = isinstance(engine, TakesCohorts)
+    if cohorts and (asked in ("processes", "threads") or (workers or 1) > 1):
+        raise UserError(
+            f"driver={asked} and {workers or 'any number of'} workers with the stacked engine",
+            expected="driver=inline, and no workers",
+            why="it takes the visits of a turn at once, and workers would part them",
+            fix="leave driver and workers out, or engine=native or torch",
+        )
     releases = bool(getattr(engine, "releases_lock", False))
     if asked == "threads" and not releases:
         raise UserError(
@@ -111,7 +121,7 @@ def choose(
             why="worker processes are forked, which only there is safe beside torch",
             fix="driver=inline",
         )
-    if asked == "inline" or (workers == 1 and asked == "auto"):
+    if cohorts or asked == "inline" or (workers == 1 and asked == "auto"):
         return Crew(driver="inline", chosen=asked == "auto")
     many: Literal["threads", "processes"] = "threads" if releases else "processes"
     if asked != "auto":

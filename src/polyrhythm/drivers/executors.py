@@ -6,22 +6,26 @@ to the last bit whoever carries them out: a visit is a pure function, and every 
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import queue
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Protocol, final
+from typing import Literal, Protocol, final
 
 import torch
 
-from polyrhythm.core.client import expected_samples, work
-from polyrhythm.core.interfaces import ClientData, Engine
+from polyrhythm.core.client import Visiting, expected_samples, visiting, work
+from polyrhythm.core.interfaces import ClientData, Engine, Job, TakesCohorts
+from polyrhythm.core.interfaces import Done as Answer
 from polyrhythm.core.memory import ClientState
 from polyrhythm.core.pace import Forecast
 from polyrhythm.recipe import Recipe
 from polyrhythm.slots.mechanism import Setup
 from polyrhythm.wires import Assignment, Report
+
+Mishap = Literal["", "worker_killed", "out_of_memory"]
 
 
 @final
@@ -33,11 +37,13 @@ class Errand:
         assignment: what to do.
         state: the client's, where it goes on from.
         pace: how long the visit would take.
+        mishap: what happens by plan to the worker process that carries it out, at its first try, its second, and so on.
     """
 
     assignment: Assignment
     state: ClientState
     pace: Forecast | None = None
+    mishap: Callable[[int], Mishap] | None = None
 
 
 Done = tuple[ClientState, Report]
@@ -63,16 +69,17 @@ class Clients:
 
     def visit(self, errand: Errand) -> Done:
         """Carries out an errand; an error says where it happened."""
-        assignment = errand.assignment
-        try:
-            data = self.data(assignment.client)
-            return work(self.recipe, self.setup, errand.state, assignment, data, self.engine, errand.pace)
-        except Exception as error:
-            error.add_note(
-                f"this happened to client {assignment.client} in its visit {assignment.visit}, "
-                f"on version {assignment.version}"
-            )
-            raise
+        with _named(errand):
+            return work(*self._of(errand))
+
+    def begin(self, errand: Errand) -> Visiting:
+        """The same, with a pause where its steps may be taken by somebody else."""
+        with _named(errand):
+            return (yield from visiting(*self._of(errand)))
+
+    def _of(self, errand: Errand) -> tuple[Recipe, Setup, ClientState, Assignment, ClientData, Engine, Forecast | None]:
+        data = self.data(errand.assignment.client)
+        return self.recipe, self.setup, errand.state, errand.assignment, data, self.engine, errand.pace
 
     def longest_first(self, errands: Sequence[Errand]) -> list[int]:
         """The places of errands, those with most samples to compute on first, so that no worker begins a long one last.
@@ -88,8 +95,22 @@ class Clients:
         return sorted(range(len(errands)), key=lambda i: -lengths[i])
 
 
+@contextlib.contextmanager
+def _named(errand: Errand) -> Iterator[None]:
+    """Says of an error where it happened."""
+    try:
+        yield
+    except Exception as error:
+        what = errand.assignment
+        error.add_note(f"this happened to client {what.client} in its visit {what.visit}, on version {what.version}")
+        raise
+
+
 class Executor(Protocol):
     """Carries out visits."""
+
+    deaths: int
+    """How many workers have died and were replaced."""
 
     def carry_out(self, errands: Sequence[Errand]) -> list[Done]:
         """What came of each errand, in their order. If visits fail, the error is that of the first of them."""
@@ -106,6 +127,8 @@ class OneByOne:
         clients: what visits need.
     """
 
+    deaths = 0
+
     def __init__(self, clients: Clients) -> None:
         self._clients = clients
 
@@ -114,6 +137,49 @@ class OneByOne:
 
     def close(self) -> None:
         """Nothing to end."""
+
+
+@final
+class AtOnce:
+    """All visits of a turn at once, here: their steps are taken together.
+
+    Args:
+        clients: what visits need; the engine must be one that takes cohorts.
+    """
+
+    deaths = 0
+
+    def __init__(self, clients: Clients) -> None:
+        engine: TakesCohorts = clients.engine  # type: ignore[assignment]
+        self._clients, self._engine = clients, engine
+
+    def carry_out(self, errands: Sequence[Errand]) -> list[Done]:
+        waiting: dict[int, tuple[Visiting, Job]] = {}
+        done: dict[int, Done] = {}
+        for place, visit in enumerate(map(self._clients.begin, errands)):
+            try:
+                waiting[place] = visit, next(visit)
+            except StopIteration as end:
+                done[place] = end.value
+        answers = self._engine.local_rounds([job for _, job in waiting.values()]) if waiting else ()
+        for (place, (visit, _)), answer in zip(waiting.items(), answers, strict=True):
+            if answer is not None:
+                done[place] = _ended(visit, answer)
+        # What was not taken is begun anew, one after the other: a visit is a pure function.
+        return [done[place] if place in done else self._clients.visit(errand) for place, errand in enumerate(errands)]
+
+    def close(self) -> None:
+        """Nothing to end."""
+
+
+def _ended(visit: Visiting, answer: Answer) -> Done:
+    """What comes of a visit that is told what came of its steps."""
+    try:
+        visit.send(answer)
+    except StopIteration as end:
+        done: Done = end.value
+        return done
+    raise RuntimeError("a visit asks for its steps once")
 
 
 class ReleasesLock(Engine, Protocol):
@@ -131,6 +197,8 @@ class Threads:
         clients: what visits need; the engine must have `releases_lock`.
         workers: how many threads.
     """
+
+    deaths = 0
 
     def __init__(self, clients: Clients, workers: int) -> None:
         engine: ReleasesLock = clients.engine  # type: ignore[assignment]

@@ -8,28 +8,34 @@ workers. What comes of them is the same.
 
 from __future__ import annotations
 
-import heapq
 import math
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import Any, final
+from dataclasses import dataclass
+from typing import final
 
 from polyrhythm.core.interfaces import ClientData, Engine
-from polyrhythm.core.memory import ClientState, Memory
-from polyrhythm.core.server import Turn, Verdict, begin, receive
-from polyrhythm.drivers.executors import Clients, Errand, Executor, OneByOne
+from polyrhythm.core.memory import ClientState
+from polyrhythm.core.server import ServerState, Turn, Verdict, begin, receive
+from polyrhythm.drivers.agenda import ARRIVAL, BESIDE, TIMER, VISIT, Agenda, DriverState, Underway
+from polyrhythm.drivers.executors import Clients, Errand, Executor, Mishap, OneByOne
 from polyrhythm.drivers.meter import Meter
 from polyrhythm.drivers.roster import Answer, WorldRoster
+from polyrhythm.drivers.store import ClientStore, InMemory
+from polyrhythm.drivers.transit import Transit
 from polyrhythm.errors import RunFailed
-from polyrhythm.fleet import Load, Spent, World
+from polyrhythm.fleet import Fate, Load, Spent, World
 from polyrhythm.recipe import Recipe
 from polyrhythm.slots.mechanism import Model, Setup
-from polyrhythm.values import changed
-from polyrhythm.wires import Arrived, Assignment, Event, Lost, Report, Timer
+from polyrhythm.streams import stream
+from polyrhythm.values import made
+from polyrhythm.wires import Arrived, Assignment, Event, Report, Timer
 
 Work = Callable[[Assignment], Report]
 """Stands in for a visit."""
+
+Arrivals = Callable[[], tuple[float, int]]
+"""Gives the next client that comes, (time, client), each time it is called."""
 
 
 @final
@@ -40,7 +46,8 @@ class Moment:
     Args:
         time: virtual seconds since the start.
         turn: the server's answer.
-        event: what the server heard; in the first moment, which starts the run, a timer.
+        event: what the server heard, which is not the client's report if something happened to that on its way; in the
+            first moment, which starts the run, a timer.
         assignment: what a report answers, or what was lost.
         report: what the client made of it, even if the server never hears it.
         load: the work in the visit.
@@ -60,69 +67,6 @@ class Moment:
     answers: tuple[Answer, ...] = ()
 
 
-_UNANSWERED: Any = None  # stands in a moment until the server has answered
-
-
-@final
-@dataclass(frozen=True, kw_only=True)
-class _Visit:
-    """A visit on its way: when its end is heard, and what it will have been."""
-
-    assignment: Assignment
-    report: Report
-    load: Load
-    spent: Spent
-    lost: str
-    done: float
-
-
-_Entry = tuple[float, int, int, _Visit | Arrived | Timer]
-"""Time, kind and number of an event. Of events at one time, visits come first, then arrivals, then timers: a report
-that is there when the deadline passes is in time."""
-_VISIT, _ARRIVAL, _TIMER = range(3)
-
-
-def _heard(time: float, what: _Visit | Arrived | Timer) -> Moment:
-    """A moment to which the server has yet to answer."""
-    if not isinstance(what, _Visit):
-        return Moment(time=time, turn=_UNANSWERED, event=what)
-    visit = what
-    event: Event = visit.report
-    if visit.lost:
-        event = Lost(dispatch=visit.assignment.dispatch, reason=visit.lost, time=time)
-    return Moment(
-        time=time,
-        turn=_UNANSWERED,
-        event=event,
-        assignment=visit.assignment,
-        report=visit.report,
-        load=visit.load,
-        spent=visit.spent,
-        done=visit.done,
-    )
-
-
-@final
-@dataclass
-class _Agenda:
-    """What is yet to happen."""
-
-    heap: list[_Entry] = field(default_factory=list)
-    made: int = 0
-    visits: int = 0
-    expected: float = math.inf  # when the server will be told of the next client that comes, since it wants some
-    timer: float | None = None
-
-    def add(self, time: float, kind: int, number: int, what: _Visit | Arrived | Timer) -> None:
-        self.visits += kind == _VISIT
-        heapq.heappush(self.heap, (time, kind, number, what))
-
-    def pop(self) -> tuple[float, _Visit | Arrived | Timer]:
-        time, kind, _, what = heapq.heappop(self.heap)
-        self.visits -= kind == _VISIT
-        return time, what
-
-
 @final
 class InlineDriver:
     """Runs a recipe over simulated clients, on a virtual clock in this process.
@@ -136,6 +80,7 @@ class InlineDriver:
         meter: measures visits; one that counts no floating-point operations if None.
         visit: carries out visits in place of real training; for measurements of the simulator itself.
         executor: carries out the visits of a turn; one by one in this process if None.
+        store: keeps what clients remember; in memory if None.
     """
 
     def __init__(
@@ -148,90 +93,178 @@ class InlineDriver:
         meter: Meter | None = None,
         visit: Work | None = None,
         executor: Executor | None = None,
+        store: ClientStore | None = None,
     ) -> None:
         self.recipe, self.setup, self.engine = recipe, setup, engine
         self.data, self.world, self.roster = data, world, WorldRoster(world)
         self.meter = meter or Meter(engine.layout)
-        self.memories: dict[int, Memory] = {}
+        self.store: ClientStore = InMemory() if store is None else store
+        self._agenda = Agenda()
+        self._server: ServerState | None = None
+        faults = world.fleet.faults
+        self.transit = Transit(faults, setup.seed, engine.layout) if faults.on_reports else None
         self._stand_in = visit
         self._executor = executor or OneByOne(Clients(recipe=recipe, setup=setup, engine=engine, data=data))
         self._pricing = threading.Lock()
+        # Where nobody is ever away, nobody comes; and who comes by itself, or only answers, is on the agenda anyway.
+        self._looks_out = not (world.everybody_is_there or world.fleet.arrivals) and recipe.participation.invites
 
     def state_of(self, client: int, accepted: int) -> ClientState:
         """A client's state after the given accepted visit."""
-        return self.memories.get(client, Memory()).at(accepted)
+        return self.store.get(client).at(accepted)
 
-    def moments(self, initial: Model) -> Iterator[Moment]:
-        """The run, event by event, from the initial model until its horizon; stop asking to stop it.
+    def under_way(self) -> list[Underway]:
+        """Visits whose end was not heard yet, by dispatch number."""
+        return self._agenda.under_way()
+
+    def state(self) -> DriverState:
+        """All that there is to know of the run between two moments; to be read before the next one is asked for."""
+        assert self._server is not None, "a run that has not begun"
+        return DriverState(
+            server=self._server,
+            agenda=self._agenda,
+            now=self.roster.now,
+            clients=self.store.snapshot(),
+            world=self.world.remembered(),
+        )
+
+    def moments(self, start: Model | DriverState) -> Iterator[Moment]:
+        """The run, event by event, until its horizon; stop asking to stop it.
+
+        Args:
+            start: the initial model; or where an earlier run of the same experiment stood, from which this one goes on.
 
         Raises:
             RunFailed: nobody can be invited, or the server could not go on.
         """
-        agenda = _Agenda()
+        if isinstance(start, DriverState):
+            self._server, self._agenda, self.roster.now = start.server, start.agenda, start.now
+            self.store.restore(start.clients)
+            self.world.restore(start.world)
         arrivals = self.world.arrivals()
         if arrivals is None and not self.recipe.participation.invites:
             arrivals = self.world.comings()
+        if isinstance(start, Model):
+            yield self._begun(start, arrivals)
+        yield from self._events(arrivals)
+
+    def _begun(self, initial: Model, arrivals: Arrivals | None) -> Moment:
         if arrivals is not None:
-            self._expect(agenda, *arrivals())
+            self._expect(*arrivals())
         turn = begin(self.recipe, self.setup, initial.weights, initial.buffers, self.roster)
-        self._send(turn, 0.0, agenda)
-        yield Moment(time=0.0, turn=turn, answers=self.roster.answers())
-        while agenda.heap and not (self._over(turn) and not agenda.visits):
+        self._send(turn, 0.0)
+        self._server = turn.state
+        return Moment(time=0.0, turn=turn, answers=self.roster.answers())
+
+    def _events(self, arrivals: Arrivals | None) -> Iterator[Moment]:
+        agenda, state, layout, horizon = self._agenda, self._server, self.engine.layout, self.setup.horizon
+        assert state is not None
+        while agenda.heap:
+            over = horizon is not None and state.version >= horizon
+            if over and not agenda.visits:
+                break
             time, what = agenda.pop()
             self.roster.now = time
             if isinstance(what, Arrived):
                 agenda.expected = math.inf if time >= agenda.expected else agenda.expected
                 if arrivals is not None:
-                    self._expect(agenda, *arrivals())
-            elif isinstance(what, Timer) and what.time == agenda.timer:
+                    self._expect(*arrivals())
+            elif isinstance(what, Timer) and time == agenda.timer:
                 agenda.timer = None
-            if self._over(turn) and not isinstance(what, _Visit):
+            visit = what if isinstance(what, Underway) else None
+            if over and visit is None:
                 continue
-            heard = _heard(time, what)
+            event: Event = what.end if isinstance(what, Underway) else what
             try:
-                turn = receive(self.recipe, self.setup, self.engine.layout, turn.state, heard.event, self.roster)
+                turn = receive(self.recipe, self.setup, layout, state, event, self.roster)
             except RunFailed as failure:
                 # The report that settled it belongs in the record too.
-                dispatch = -1 if heard.assignment is None else heard.assignment.dispatch
+                dispatch = -1 if visit is None else visit.assignment.dispatch
                 verdict = Verdict(dispatch=dispatch, accepted=False, reason=str(failure))
-                yield changed(heard, turn=Turn(state=turn.state, verdict=verdict), answers=self.roster.answers())
+                yield self._moment(time, event, visit, Turn(state=state, verdict=verdict))
                 raise
-            ended = None if heard.assignment is None else heard.assignment.client
-            self._send(turn, time, agenda, ended)
-            yield changed(heard, turn=turn, answers=self.roster.answers())
-        if self.setup.horizon is None or turn.state.version < self.setup.horizon:
+            self._send(turn, time, None if visit is None else visit.assignment.client)
+            self._server = state = turn.state
+            yield self._moment(time, event, visit, turn)
+        if horizon is None or state.version < horizon:
             raise RunFailed(
-                f"version {turn.state.version}: no client is left to invite. "
+                f"version {state.version}: no client is left to invite. "
                 f"{self.roster.eligible} of {self.roster.population} clients hold data"
                 + ("" if self.world.everybody_is_there else ", and none of them will come again")
             )
 
-    def _over(self, turn: Turn) -> bool:
-        return self.setup.horizon is not None and turn.state.version >= self.setup.horizon
-
-    def _expect(self, agenda: _Agenda, time: float, client: int) -> None:
+    def _expect(self, time: float, client: int) -> None:
         if time < math.inf:
-            agenda.made += 1
-            agenda.add(time, _ARRIVAL, agenda.made, Arrived(client=client, time=time))
+            self._agenda.made += 1
+            self._agenda.add(time, ARRIVAL, self._agenda.made, Arrived(client=client, time=time))
 
-    def _send(self, turn: Turn, now: float, agenda: _Agenda, ended: int | None = None) -> None:
-        for assignment, report in zip(turn.assignments, self._reports(turn.assignments), strict=True):
+    def _moment(self, time: float, event: Event, visit: Underway | None, turn: Turn) -> Moment:
+        answers = self.roster.answers()
+        if visit is None:
+            return Moment(time=time, turn=turn, event=event, answers=answers)
+        return made(
+            Moment,
+            time=time,
+            turn=turn,
+            event=event,
+            assignment=visit.assignment,
+            report=visit.report,
+            load=visit.load,
+            spent=visit.fate.spent,
+            done=visit.fate.done,
+            answers=answers,
+        )
+
+    def _send(self, turn: Turn, now: float, ended: int | None = None) -> None:
+        agenda = self._agenda
+        for assignment, report in zip(turn.assignments, self.carry_out(turn.assignments), strict=True):
             load = self.meter.load(assignment, report)
             fate = self.world.undertake(assignment.dispatch, assignment.client, load, now)
             report = report.heard(after=fate.time - now, at=fate.time)
-            visit = _Visit(
-                assignment=assignment, report=report, load=load, spent=fate.spent, lost=fate.lost, done=fate.done
+            visit = made(
+                Underway,
+                started=now,
+                assignment=assignment,
+                report=report,
+                load=load,
+                fate=fate,
+                heard=self._on_its_way(report, fate),
             )
-            agenda.add(fate.time, _VISIT, assignment.dispatch, visit)
+            agenda.add(fate.time, VISIT, assignment.dispatch, visit)
         if turn.wake_up is not None and (agenda.timer is None or turn.wake_up < agenda.timer):
             agenda.timer = turn.wake_up
             agenda.made += 1
-            agenda.add(turn.wake_up, _TIMER, agenda.made, Timer(time=turn.wake_up))
-        if self.world.fleet.arrivals is None and self.recipe.participation.invites:
-            self._look_out(turn, now, agenda, ended)
+            agenda.add(turn.wake_up, TIMER, agenda.made, Timer(time=turn.wake_up))
+        if self._looks_out:
+            self._look_out(turn, now, ended)
 
-    def _look_out(self, turn: Turn, now: float, agenda: _Agenda, ended: int | None) -> None:
+    def _mishap(self, assignment: Assignment) -> Callable[[int], Mishap] | None:
+        """What befalls the worker process that carries out a visit, by number of the try."""
+        faults, seed, dispatch = self.world.fleet.faults, self.setup.seed, assignment.dispatch
+        if not faults.in_workers:
+            return None
+
+        def mishap(attempt: int) -> Mishap:
+            drawn = stream(seed, "fault", "worker", dispatch, attempt).random(2)
+            if drawn[0] < faults.worker_killed:
+                return "worker_killed"
+            return "out_of_memory" if drawn[1] < faults.out_of_memory else ""
+
+        return mishap
+
+    def _on_its_way(self, report: Report, fate: Fate) -> Report | None:
+        """What the server will hear instead of a report; beside it may come what it does not wait for."""
+        if self.transit is None or fate.lost:
+            return None
+        for other in self.transit.beside(report):
+            self._agenda.made += 1
+            self._agenda.add(other.time, BESIDE, self._agenda.made, other)
+        heard = self.transit.arrives(report)
+        return None if heard is report else heard
+
+    def _look_out(self, turn: Turn, now: float, ended: int | None) -> None:
         """Sees to it that the server is told of the next client that comes, if it wants any."""
+        agenda = self._agenda
         if not turn.wanting or turn.released is not None:
             agenda.expected = math.inf  # who comes first may be another one by the time it matters
         if not turn.wanting:
@@ -245,23 +278,23 @@ class InlineDriver:
             return
         if now < time < agenda.expected:
             agenda.expected = time
-            self._expect(agenda, time, client)
+            self._expect(time, client)
 
-    def _reports(self, assignments: Sequence[Assignment]) -> Iterable[Report]:
+    def carry_out(self, assignments: Sequence[Assignment]) -> Iterable[Report]:
         """Carries out the visits of a turn; what clients remember of it stays here."""
         if self._stand_in is not None:
             return map(self._stand_in, assignments)
-        memories = [self.memories.get(a.client, Memory()) for a in assignments]
+        memories = [self.store.get(a.client) for a in assignments]
         states = [memory.at(a.accepted) for memory, a in zip(memories, assignments, strict=True)]
         done = self._executor.carry_out(
             [
-                Errand(assignment=a, state=state, pace=_Forecast(self, a))
+                Errand(assignment=a, state=state, pace=_Forecast(self, a), mishap=self._mishap(a))
                 for a, state in zip(assignments, states, strict=True)
             ]
         )
         for assignment, memory, start, (state, _) in zip(assignments, memories, states, done, strict=True):
             if assignment.kind == "train":
-                self.memories[assignment.client] = memory.then(start, state, assignment.visit)
+                self.store.put(assignment.client, memory.then(start, state, assignment.visit))
         return [report for _, report in done]
 
 

@@ -8,6 +8,7 @@ from typing import final
 from polyrhythm.fleet import Load
 from polyrhythm.flops import Cost
 from polyrhythm.recipe import Recipe
+from polyrhythm.values import made
 from polyrhythm.vectors import Buffers, Layout, bytes_of
 from polyrhythm.wires import Assignment, Report
 
@@ -44,7 +45,8 @@ class Meter:
         if self._cost is None:
             self._cost = self._ask()
         forward = (samples + forward_samples) * self._cost.forward
-        return Load(
+        return made(
+            Load,
             samples=samples,
             forward_samples=forward_samples,
             flops=forward + samples * self._cost.backward,

@@ -30,7 +30,7 @@ import torch
 from torch import Tensor
 
 from polyrhythm.drivers import packing
-from polyrhythm.drivers.executors import Clients, Errand
+from polyrhythm.drivers.executors import Clients, Errand, Mishap
 from polyrhythm.threads import keep_freed_memory
 
 _RAISE, _FORK = b"r", b"f"
@@ -229,16 +229,33 @@ def serve(driver: socket.socket, clients: Clients, board: Tensor, lane: packing.
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # a user's data set may start processes and wait for them
     while True:
         try:
-            assignment, state = packing.receive(driver, board, lane)
+            assignment, state, mishap = packing.receive(driver, board, lane)
         except EOFError:
             return
         try:
+            _befall(mishap)
             done = clients.visit(Errand(assignment=assignment, state=state, pace=_Asked(driver)))
             packing.send(driver, ("done", done), lane=lane)
         except BrokenPipeError:
             return
         except Exception as error:
+            if _out_of_memory(error):
+                os._exit(1)  # as if the system had killed it: perhaps a fresh worker has more
             packing.send(driver, ("failed", _sendable(error)))
+
+
+def _befall(mishap: Mishap) -> None:
+    """Lets happen what a plan of faults says."""
+    if mishap == "worker_killed":
+        os.kill(os.getpid(), signal.SIGKILL)
+    elif mishap == "out_of_memory":
+        raise MemoryError
+
+
+def _out_of_memory(error: Exception) -> bool:
+    # torch says so in words only: "DefaultCPUAllocator: can't allocate memory" or "not enough memory".
+    words = ("can't allocate memory", "not enough memory")
+    return isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and any(w in str(error) for w in words))
 
 
 @final

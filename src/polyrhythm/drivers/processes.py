@@ -59,6 +59,7 @@ class Processes:
 
     def __init__(self, clients: Clients, workers: int) -> None:
         self._clients = clients
+        self.deaths = 0
         size, dtype = clients.setup.size, clients.setup.dtype
         self._room = VECTORS * size * dtype.itemsize + 2**20
         vectors = packing.memory(size * dtype.itemsize)
@@ -125,7 +126,8 @@ class _Turn:
             worker.place, errand = place, self._errands[place]
             self._selector.register(worker.socket, selectors.EVENT_READ, number)
             try:
-                packing.send(worker.socket, (errand.assignment, errand.state), self._weights, worker.lane)
+                mishap = "" if errand.mishap is None else errand.mishap(self._deaths[place])
+                packing.send(worker.socket, (errand.assignment, errand.state, mishap), self._weights, worker.lane)
             except (BrokenPipeError, ConnectionResetError):
                 self._replace(number)
             return
@@ -159,6 +161,7 @@ class _Turn:
         self._selector.unregister(dead.socket)
         dead.socket.close()
         self._deaths[dead.place] += 1
+        self._pool.deaths += 1
         if self._deaths[dead.place] == DEATHS:
             client = self._errands[dead.place].assignment.client
             raise RunFailed(

@@ -12,6 +12,7 @@ import numpy as np
 
 from polyrhythm.fleet import World
 from polyrhythm.streams import Integers, proportionally
+from polyrhythm.values import made
 
 
 @final
@@ -50,10 +51,10 @@ class OpenRoster:
         return len(self._eligible)
 
     def draw(self, count: int, generator: Integers, exclude: Container[int]) -> tuple[int, ...]:
-        return _drawn(self._eligible, count, generator, lambda client: client not in exclude)
+        return _drawn(self._eligible, count, generator, exclude)
 
     def draw_by_samples(self, count: int, generator: np.random.Generator, exclude: Container[int]) -> tuple[int, ...]:
-        return _drawn_by_samples(self._eligible, self._sums, count, generator, lambda client: client not in exclude)
+        return _drawn_by_samples(self._eligible, self._sums, count, generator, exclude)
 
     @functools.cached_property
     def _sums(self) -> list[float]:
@@ -96,48 +97,55 @@ class WorldRoster:
         return len(self._world.eligible)
 
     def draw(self, count: int, generator: Integers, exclude: Container[int]) -> tuple[int, ...]:
-        drawn = _drawn(self._world.eligible, count, generator, self._free(exclude))
-        self._answers.append(Answer(question="draw", clients=drawn))
+        drawn = _drawn(self._world.eligible, count, generator, exclude, self._there())
+        self._answers.append(made(Answer, question="draw", clients=drawn))
         return drawn
 
     def draw_by_samples(self, count: int, generator: np.random.Generator, exclude: Container[int]) -> tuple[int, ...]:
-        drawn = _drawn_by_samples(self._world.eligible, self._sums, count, generator, self._free(exclude))
-        self._answers.append(Answer(question="draw", clients=drawn))
+        drawn = _drawn_by_samples(self._world.eligible, self._sums, count, generator, exclude, self._there())
+        self._answers.append(made(Answer, question="draw", clients=drawn))
         return drawn
 
     @functools.cached_property
     def _sums(self) -> list[float]:
         return _summed(self._world.eligible, self._world.held)
 
-    def _free(self, exclude: Container[int]) -> Callable[[int], bool]:
-        open_to_all, world, now = self._world.everybody_is_there, self._world, self.now
-        return lambda client: client not in exclude and (open_to_all or world.span(client, now)[0])
+    def _there(self) -> Callable[[int], bool] | None:
+        """Whether a client is there; None if everybody is."""
+        world, now = self._world, self.now
+        return None if world.everybody_is_there else lambda client: world.span(client, now)[0]
 
     def present(self, clients: tuple[int, ...]) -> tuple[int, ...]:
         there = clients
         if not self._world.everybody_is_there:
             there = tuple(c for c in clients if self._world.span(c, self.now)[0])
-        self._answers.append(Answer(question="present", clients=there))
+        self._answers.append(made(Answer, question="present", clients=there))
         return there
 
     def all(self) -> tuple[int, ...]:
-        self._answers.append(Answer(question="all"))
+        self._answers.append(made(Answer, question="all"))
         return tuple(int(c) for c in self._world.eligible)
 
 
-def _drawn(eligible: Sequence[int], count: int, generator: Integers, wanted: Callable[[int], bool]) -> tuple[int, ...]:
+def _drawn(
+    eligible: Sequence[int],
+    count: int,
+    generator: Integers,
+    exclude: Container[int],
+    there: Callable[[int], bool] | None = None,
+) -> tuple[int, ...]:
     # A Fisher-Yates shuffle that stops early and keeps only what it moved: O(count), whatever the population.
     moved: dict[int, int] = {}
     drawn: list[int] = []
     total = len(eligible)
-    for i in range(total):
-        if len(drawn) == count:
-            break
+    for i in range(total if count > 0 else 0):
         j = int(generator.integers(i, total))
         client = int(eligible[moved.get(j, j)])
         moved[j] = moved.get(i, i)
-        if wanted(client):
+        if client not in exclude and (there is None or there(client)):
             drawn.append(client)
+            if len(drawn) == count:
+                break
     return tuple(drawn)
 
 
@@ -146,9 +154,14 @@ def _drawn_by_samples(
     sums: Sequence[float],
     count: int,
     generator: np.random.Generator,
-    wanted: Callable[[int], bool],
+    exclude: Container[int],
+    there: Callable[[int], bool] | None = None,
 ) -> tuple[int, ...]:
-    places = proportionally(sums, generator, lambda place: wanted(int(eligible[place])))
+    def wanted(place: int) -> bool:
+        client = int(eligible[place])
+        return client not in exclude and (there is None or there(client))
+
+    places = proportionally(sums, generator, wanted)
     return tuple(int(eligible[place]) for place in itertools.islice(places, count))
 
 

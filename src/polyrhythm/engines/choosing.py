@@ -1,7 +1,20 @@
-"""Which engine computes an experiment's local steps: by a fixed rule, never by a timing."""
+"""Which engine computes an experiment's local steps: by a fixed rule from model, data, recipe and device, never by a
+timing.
+
+"auto" is the first of these that holds:
+
+1. *stacked*, if there is a GPU, a turn has several visits, and it takes the work;
+2. *native*, if it was compiled, takes the work, batches have 8 samples or more, and no convolution makes 4 million
+   products for a sample or more;
+3. *torch*.
+
+What is asked for by name is that wherever it takes the work, and else torch.
+"""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal, final
 
@@ -10,18 +23,25 @@ from torch import nn
 
 from polyrhythm.data.holding import Holding
 from polyrhythm.data.samples import Samples
-from polyrhythm.engines.native.engine import LARGEST, NativeEngine, extension
-from polyrhythm.engines.native.program import Unsupported
+from polyrhythm.engines.compiled import CompiledEngine, Kind
+from polyrhythm.engines.devices import named
+from polyrhythm.engines.native.engine import LARGEST, NativeEngine
+from polyrhythm.engines.native.extension import extension
+from polyrhythm.engines.native.program import AveragePool, Convolution, MaxPool, Program, Unsupported
+from polyrhythm.engines.stacked import StackedEngine
 from polyrhythm.engines.torch import TorchEngine
 from polyrhythm.optimisers import LocalSgd
 from polyrhythm.recipe import Recipe
 from polyrhythm.slots.stopping import StopOnDrift
 from polyrhythm.tasks import Task
+from polyrhythm.vectors import CPU
 
-Asked = Literal["auto", "torch", "native"]
-ENGINES: tuple[Asked, ...] = ("auto", "torch", "native")
-AnyEngine = TorchEngine | NativeEngine
+Asked = Literal["auto", "torch", "native", "stacked", "compiled"]
+Named = Literal["torch", "native", "stacked", "compiled"]
+ENGINES: tuple[Asked, ...] = ("auto", "torch", "native", "stacked", "compiled")
+AnyEngine = TorchEngine | NativeEngine | StackedEngine | CompiledEngine
 WORTHWHILE = 8  # samples in a batch: with fewer, more than half of the native engine's 16 lanes stand idle
+BROAD = 4_000_000  # products of a convolution for one sample: from there on torch's kernels are as fast
 
 
 @final
@@ -31,53 +51,154 @@ class Chosen:
 
     Args:
         engine: with the initial model in it.
-        name: "torch", or "native" with the instruction set in brackets.
-        why_not: why it is not native, if native was asked for or would have been chosen; else "".
+        kind: what to ask for to have the same again.
+        detail: on what it computes, for those that can compute on several things: an instruction set, a device.
+        why_not: why it is not the one that was asked for; else "".
     """
 
     engine: AnyEngine
-    name: str
+    kind: Named
+    detail: str = ""
     why_not: str = ""
 
+    @property
+    def name(self) -> str:
+        """The kind, and in brackets the detail."""
+        return f"{self.kind} ({self.detail})" if self.detail else self.kind
 
-def choose(asked: Asked, module: nn.Module, task: Task, samples: Samples, largest: int, recipe: Recipe) -> Chosen:
-    """Makes the engine for an experiment.
 
-    "native" is native wherever that can be; "auto" is, too, if batches have at least 8 samples. Both are else torch.
+@final
+@dataclass(frozen=True, kw_only=True)
+class Work:
+    """What an engine would have to do.
 
     Args:
-        asked: by the user.
         module: the model.
         task: its loss.
         samples: what clients train on.
-        largest: samples of the client that holds most.
         recipe: the method.
+        largest: samples of the client that holds most.
+        at_once: visits in a turn, as far as one engine is given them.
+        device: where a cohort's steps may be computed.
     """
-    if asked != "torch":
+
+    module: nn.Module
+    task: Task
+    samples: Samples
+    recipe: Recipe
+    largest: int
+    at_once: int = 1
+    device: torch.device = CPU
+
+    @property
+    def batch(self) -> int:
+        """Samples in the largest batch."""
+        return min(self.recipe.batch or self.largest, self.largest)
+
+
+def candidates(asked: Asked, device: torch.device, at_once: int) -> tuple[Named, ...]:
+    """The engines to try before torch, in order."""
+    if asked == "auto":
+        return ("stacked", "native") if device.type == "cuda" and at_once > 1 else ("native",)
+    return () if asked == "torch" else (asked,)
+
+
+def choose(asked: Asked, work: Work) -> Chosen:
+    """Makes the engine for an experiment, by the rule of this module."""
+    why_not = ""
+    for kind in candidates(asked, work.device, work.at_once):
         try:
-            _check(samples, recipe, batch := min(recipe.batch or largest, largest))
-            if asked == "auto" and batch < WORTHWHILE:
-                raise Unsupported(f"batches of {batch} leave most of its lanes idle")
-            native = NativeEngine(module, task, samples.shape)
-            return Chosen(engine=native, name=f"native ({extension().kernels()[0]})")
+            chosen = _MAKERS[kind](work)
+            if asked == "auto" and isinstance(chosen.engine, NativeEngine):
+                _worthwhile(chosen.engine, work.batch)
+            return chosen
         except Unsupported as reason:
-            return Chosen(engine=TorchEngine(module, task), name="torch", why_not=str(reason))
-    return Chosen(engine=TorchEngine(module, task), name="torch")
+            why_not = str(reason)
+    return Chosen(engine=TorchEngine(work.module, work.task), kind="torch", why_not="" if asked == "auto" else why_not)
 
 
-def _check(samples: Samples, recipe: Recipe, batch: int) -> None:
-    """Refuses what does not depend on the model."""
-    if extension() is None:
-        raise Unsupported("it was not compiled when polyrhythm was installed, for which it needs a C++ compiler")
+def _native(work: Work) -> Chosen:
+    _check(work.samples, work.batch)
+    engine = NativeEngine(work.module, work.task, work.samples.shape)
+    _finds(engine, work.recipe)
+    return Chosen(engine=engine, kind="native", detail=extension().kernels()[0])
+
+
+def _worthwhile(engine: NativeEngine, batch: int) -> None:
+    """Refuses, of what the native engine takes, that in which it is no faster than torch."""
+    if batch < WORTHWHILE:
+        raise Unsupported(f"batches of {batch} leave most of its lanes idle")
+    if (most := _products(engine.program)) >= BROAD:
+        raise Unsupported(f"a convolution makes {most:,} products for a sample, for which torch is as fast")
+
+
+def _products(program: Program) -> int:
+    """What the largest convolution multiplies for one sample."""
+    most, (channels, *sizes) = 0, program.shape
+    for layer in program.layers:
+        if isinstance(layer, Convolution | MaxPool | AveragePool):
+            windows = zip(sizes, layer.kernel, layer.stride, layer.padding, strict=True)
+            sizes = [(size + 2 * padding - kernel) // stride + 1 for size, kernel, stride, padding in windows]
+        if isinstance(layer, Convolution):
+            most = max(most, layer.rows * channels * math.prod(layer.kernel) * math.prod(sizes))
+            channels = layer.rows
+    return most
+
+
+def _stacked(work: Work) -> Chosen:
+    _all_steps_at_once(work)
+    engine = StackedEngine(work.module, work.task, work.samples, work.device)
+    return Chosen(engine=engine, kind="stacked", detail=named(work.device))
+
+
+def _compiled(work: Work) -> Chosen:
+    _all_steps_at_once(work)
+    kind = Kind(
+        optimiser=_sgd(work.recipe),
+        width=work.batch,
+        pushed=bool(work.recipe.corrections),
+        squares="gradient_square" in work.recipe.needs(),
+    )
+    return Chosen(engine=CompiledEngine(work.module, work.task, work.samples, kind), kind="compiled")
+
+
+_MAKERS: Mapping[Named, Callable[[Work], Chosen]] = {"native": _native, "stacked": _stacked, "compiled": _compiled}
+
+
+def _sgd(recipe: Recipe) -> LocalSgd:
     if type(recipe.optimiser) is not LocalSgd:
         raise Unsupported(f"{recipe.optimiser.label()} is not written for it")
+    return recipe.optimiser
+
+
+def _all_steps_at_once(work: Work) -> None:
+    """Refuses a method that looks at single steps, and samples that are made one batch after the other."""
+    recipe = work.recipe
+    _sgd(recipe)
     for correction in recipe.corrections:
         if correction.layers is not None:
             raise Unsupported(f"{correction.label()} adds a term to the loss of each batch")
-    if any(isinstance(part, StopOnDrift) for part in recipe.parts()):
-        raise Unsupported("stop_on_drift looks at each batch")
-    arrays = Holding(samples).arrays()
-    if arrays is None or arrays[0].dtype != torch.float32 or not arrays[0].is_contiguous():
-        raise Unsupported("samples are augmented, transformed or made when they are read, or are not float32")
+    for part in recipe.parts():
+        if isinstance(part, StopOnDrift):
+            raise Unsupported(f"{part.label()} looks at each batch")
+    if Holding(work.samples).arrays() is None:
+        raise Unsupported("samples are augmented, transformed or made when they are read")
+
+
+def _check(samples: Samples, batch: int) -> None:
+    """Refuses what depends neither on the model nor on the method."""
+    if extension() is None:
+        raise Unsupported("it was not compiled when polyrhythm was installed, for which it needs a C++ compiler")
+    first, _ = samples.batch(torch.zeros(1, dtype=torch.int64))
+    if first.dtype != torch.float32:
+        raise Unsupported("samples are not float32")
     if batch > LARGEST:
         raise Unsupported(f"batches of {batch:,} samples are more than {LARGEST:,}")
+
+
+def _finds(engine: NativeEngine, recipe: Recipe) -> None:
+    """Refuses a method that looks at a representation which the engine does not find in the model."""
+    asked = {layer for correction in recipe.corrections for layer in correction.layers or ()}
+    asked |= {part.representation for part in recipe.parts() if isinstance(part, StopOnDrift)}
+    for layer in sorted(asked - engine.program.places.keys()):
+        raise Unsupported(f"it does not find {layer} in the model")

@@ -6,7 +6,7 @@ import contextlib
 import copy
 import functools
 from collections.abc import Iterator, Sequence
-from typing import Literal, final
+from typing import final
 
 import numpy as np
 import torch
@@ -14,13 +14,12 @@ from torch import Tensor, nn
 
 from polyrhythm.core.interfaces import ClientData, Computed, Opening
 from polyrhythm.engines.fisher import fisher_sum
-from polyrhythm.models.representation import locate
+from polyrhythm.engines.looking import EVALUATION_BATCH, FrozenLens, View, batches
+from polyrhythm.models.representation import Tap, locate
 from polyrhythm.slots.correction import Correction, Which
 from polyrhythm.slots.mechanism import Model
 from polyrhythm.tasks import Tally, Task
-from polyrhythm.vectors import Buffers, FlatModel, Layout
-
-EVALUATION_BATCH = 250  # larger ones leave the cache: LeNet-5 takes 1.6 times as long with 1,000, and 40 MB more
+from polyrhythm.vectors import CPU, Buffers, FlatModel, Layout
 
 
 @final
@@ -30,23 +29,25 @@ class TorchEngine:
     Args:
         module: the model; copied, never changed.
         task: its loss and metrics.
+        frozen_on: where models compute that are not in training: evaluation, scores, frozen features.
     """
 
-    def __init__(self, module: nn.Module, task: Task) -> None:
+    def __init__(self, module: nn.Module, task: Task, frozen_on: torch.device = CPU) -> None:
         self._flat = FlatModel(module)
-        self._task = task
+        self._task, self._frozen_on = task, frozen_on
         # Made now, since a module that is in training may hold what cannot be copied.
-        self._frozen: dict[Which, FlatModel] = {"received": self._flat.twin()}
+        self._frozen: dict[Which, FlatModel] = {"received": self._flat.twin(frozen_on)}
         self._frozen["received"].module.eval()
         self._models: dict[Which, Model] = {}
         self._loaded: set[Which] = set()
         self._visit: Opening | None = None
+        self._taps: dict[str, Tap] = {}
         self._frozen_features: dict[tuple[Which, str], Tensor] = {}
         self.forward_samples = 0
 
-    def __reduce__(self) -> tuple[type[TorchEngine], tuple[nn.Module, Task]]:
+    def __reduce__(self) -> tuple[type[TorchEngine], tuple[nn.Module, Task, torch.device]]:
         # The module as it was given, as far as a visit does not load it anyway, and with parameters of their own.
-        return TorchEngine, (copy.deepcopy(self._flat.twin().fresh().module), self._task)
+        return TorchEngine, (copy.deepcopy(self._flat.twin().fresh().module), self._task, self._frozen_on)
 
     @property
     def layout(self) -> Layout:
@@ -75,7 +76,7 @@ class TorchEngine:
         self._flat.module.eval()
         try:
             with torch.no_grad():
-                return locate(self._flat.module, layer)(inputs)[1]
+                return self._tap(layer)(inputs)[1]
         finally:
             self._flat.module.train()
 
@@ -88,7 +89,7 @@ class TorchEngine:
         flat = self._frozen_model("received")
         self._loaded.discard("received")
         flat.load(model.weights, model.buffers)
-        return flat.state()
+        return {name: value.cpu() for name, value in flat.state().items()}
 
     def open(self, visit: Opening) -> None:
         self._visit = visit
@@ -112,7 +113,7 @@ class TorchEngine:
         rate: float | None = None,
     ) -> Computed:
         if not terms and watch is None:
-            outputs = self._flat.module(inputs)
+            outputs: Tensor = self._flat.module(inputs)
             loss = self._task.loss(outputs, targets)
             squared = self._squared(outputs, targets) if squares else None
             objective = self._task.objective(loss, outputs)
@@ -121,14 +122,18 @@ class TorchEngine:
         layers = {name for term in terms for name in term.layers or ()}
         # Before the pass in training mode, which moves the statistics of BatchNorm.
         judged = None if watch is None or self.one_mode else self.features_now(watch, inputs)
-        view = _View(self, inputs, positions, layers | ({watch} if watch is not None and self.one_mode else set()))
+        with contextlib.ExitStack() as taps:
+            seen = layers | ({watch} if watch is not None and self.one_mode else set())
+            read = {layer: taps.enter_context(self._tap(layer).watch()) for layer in sorted(seen)}
+            outputs = self.module(inputs)
+        view = View(self, inputs, positions, {layer: read[layer](len(inputs)) for layer in read})
         pair = None
         if watch is not None:
             current = view.features("current", watch).detach() if judged is None else judged
             pair = current, view.features("received", watch)
-        loss = self._task.loss(view.outputs, targets)
-        squared = self._squared(view.outputs, targets) if squares else None
-        total = self._task.objective(loss, view.outputs)
+        loss = self._task.loss(outputs, targets)
+        squared = self._squared(outputs, targets) if squares else None
+        total = self._task.objective(loss, outputs)
         for term in terms:
             extra = term.term(view)
             total = total if extra is None else total + extra
@@ -161,7 +166,7 @@ class TorchEngine:
         total = Tally()
         with torch.no_grad():
             for i in range(0, len(where), EVALUATION_BATCH):
-                inputs, targets = data.batch(where[i : i + EVALUATION_BATCH], None)
+                inputs, targets = self._moved(data.batch(where[i : i + EVALUATION_BATCH], None))
                 total = total + self._task.tally(flat.module(inputs), targets)
         return total
 
@@ -179,12 +184,12 @@ class TorchEngine:
         if visit is None or not visit.reuse:
             self.forward_samples += len(inputs)
             with torch.no_grad():
-                return locate(self.frozen(which), layer)(inputs)[1]
+                return locate(self.frozen(which), layer)(inputs.to(self._frozen_on))[1].to(CPU)
         key = (which, layer)
         if key not in self._frozen_features:
             tap = locate(self.frozen(which), layer)
             with torch.no_grad():
-                pieces = [tap(batch)[1] for batch, _ in _batches(visit.data)]
+                pieces = [tap(batch)[1].to(CPU) for batch, _ in self._batches(visit.data)]
             self._frozen_features[key] = torch.cat(pieces)
             self.forward_samples += len(visit.data)
         return self._frozen_features[key].index_select(0, torch.from_numpy(np.ascontiguousarray(positions)))
@@ -193,10 +198,28 @@ class TorchEngine:
         """Whether this visit has such a model."""
         return which in self._models
 
-    def lens(self) -> _Lens:
+    def frozen_outputs(self, which: Which) -> tuple[Tensor, Tensor]:
+        """Outputs of a frozen model for all of the visit's samples, and their targets."""
+        data, module = self._open().data, self.frozen(which)
+        with torch.no_grad():
+            pieces = [(module(inputs.to(self._frozen_on)).to(CPU), targets) for inputs, targets in batches(data)]
+        self.forward_samples += len(data)
+        outputs, targets = zip(*pieces, strict=True)
+        return torch.cat(outputs), torch.cat(targets)
+
+    def lens(self) -> FrozenLens:
+        return FrozenLens(self, self._task, self._open().data)
+
+    def _tap(self, layer: str) -> Tap:
+        """Where a representation of the model in training is; looked for once."""
+        if layer not in self._taps:
+            self._taps[layer] = locate(self.module, layer)
+        return self._taps[layer]
+
+    def _open(self) -> Opening:
         if self._visit is None:
-            raise RuntimeError("a lens belongs to a visit: open one first")
-        return _Lens(self, self._task, self._visit.data)
+            raise RuntimeError("this belongs to a visit: open one first")
+        return self._visit
 
     def fisher(
         self, model: Model, data: ClientData, chunk: int | None = 32, *, labels: np.random.Generator | None = None
@@ -205,7 +228,7 @@ class TorchEngine:
         self._loaded.discard("received")
         flat.load(model.weights, model.buffers)
         total = 0.0
-        for inputs, held in _batches(data, chunk or len(data)):
+        for inputs, held in self._batches(data, chunk or len(data)):
             targets = held if labels is None else self._drawn(flat, inputs, labels)
             total += fisher_sum(flat, self._task, inputs, targets)
         return total / len(data)
@@ -214,7 +237,15 @@ class TorchEngine:
         """A target for each sample, drawn from what a loaded model predicts."""
         self.forward_samples += len(inputs)
         with torch.no_grad():
-            return self._task.draw(flat.module(inputs), labels)
+            return self._task.draw(flat.module(inputs).to(CPU), labels).to(self._frozen_on)
+
+    def _batches(self, data: ClientData, size: int = EVALUATION_BATCH) -> Iterator[tuple[Tensor, Tensor]]:
+        """All of a client's samples in order, without augmentation, where frozen models compute."""
+        return map(self._moved, batches(data, size))
+
+    def _moved(self, batch: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+        inputs, targets = batch
+        return inputs.to(self._frozen_on), targets.to(self._frozen_on)
 
     @property
     def module(self) -> nn.Module:
@@ -223,7 +254,7 @@ class TorchEngine:
 
     def _frozen_model(self, which: Which) -> FlatModel:
         if which not in self._frozen:
-            self._frozen[which] = self._frozen["received"].twin()
+            self._frozen[which] = self._frozen["received"].twin(self._frozen_on)
             self._frozen[which].module.eval()
         return self._frozen[which]
 
@@ -235,79 +266,3 @@ def _same_in_both_modes(module: nn.Module) -> bool:
         return False
     by_mode = (nn.modules.dropout._DropoutNd, nn.modules.batchnorm._NormBase, nn.RNNBase, nn.MultiheadAttention)
     return not isinstance(module, by_mode) or (isinstance(module, nn.RNNBase) and not module.dropout)
-
-
-def _batches(data: ClientData, size: int = EVALUATION_BATCH) -> Iterator[tuple[Tensor, Tensor]]:
-    """All of a client's samples in order, without augmentation."""
-    for i in range(0, len(data), size):
-        yield data.batch(np.arange(i, min(i + size, len(data))), None)
-
-
-@final
-class _View:
-    """One batch under up to three models; what is asked for twice is computed once."""
-
-    def __init__(self, engine: TorchEngine, inputs: Tensor, positions: np.ndarray, layers: set[str]) -> None:
-        self._engine, self._inputs, self._positions = engine, inputs, positions
-        with contextlib.ExitStack() as taps:
-            read = {layer: taps.enter_context(locate(engine.module, layer).watch()) for layer in sorted(layers)}
-            self.outputs: Tensor = engine.module(inputs)
-        self._features: dict[tuple[Which, str], Tensor] = {
-            ("current", layer): read[layer](len(inputs)) for layer in read
-        }
-
-    @property
-    def has_previous(self) -> bool:
-        return self._engine.has("previous")
-
-    def features(self, which: Which, layer: str) -> Tensor:
-        key = (which, layer)
-        if key not in self._features:
-            self._features[key] = self._engine.frozen_features(which, layer, self._inputs, self._positions)
-        return self._features[key]
-
-
-@final
-class _Lens:
-    """A visit's samples under its frozen models, each computed once."""
-
-    def __init__(self, engine: TorchEngine, task: Task, data: ClientData) -> None:
-        self._engine, self._task, self._data = engine, task, data
-        self._outputs: dict[Which, Tensor] = {}
-        self._known: Tensor | None = None
-
-    @property
-    def has_previous(self) -> bool:
-        return self._engine.has("previous")
-
-    def losses(self, which: Literal["received", "previous"]) -> np.ndarray:
-        outputs = self._under(which)
-        with torch.no_grad():
-            return self._task.losses(outputs, self._targets()).double().numpy()
-
-    def predictions(self, which: Literal["received", "previous"]) -> np.ndarray:
-        outputs = self._under(which)
-        return (outputs[:, -1] if outputs.dim() == 3 else outputs).argmax(dim=-1).numpy()
-
-    def targets(self) -> np.ndarray:
-        return self._targets().numpy()
-
-    def fixed(self, name: str) -> np.ndarray:
-        return self._data.fixed(name)
-
-    def _targets(self) -> Tensor:
-        if self._known is None:
-            self._known = torch.cat([targets for _, targets in _batches(self._data)])
-        return self._known
-
-    def _under(self, which: Which) -> Tensor:
-        if which not in self._outputs:
-            module = self._engine.frozen(which)
-            outputs, targets = [], []
-            with torch.no_grad():
-                for inputs, expected in _batches(self._data):
-                    outputs.append(module(inputs))
-                    targets.append(expected)
-            self._outputs[which], self._known = torch.cat(outputs), torch.cat(targets)
-            self._engine.forward_samples += len(self._data)
-        return self._outputs[which]

@@ -17,7 +17,7 @@ from polyrhythm.fleet.parts import Arrivals, Availability, Device, Devices, Link
 from polyrhythm.fleet.periodic import Periodic
 from polyrhythm.fleet.sources import phones, trace
 from polyrhythm.fleet.speeds import Exponential, HalfNormal, Lognormal, Zipf
-from polyrhythm.fleet.world import Fate, World
+from polyrhythm.fleet.world import Fate, Remembered, World
 
 __all__ = [
     "Always",
@@ -47,6 +47,7 @@ __all__ = [
     "Periodic",
     "Place",
     "Poisson",
+    "Remembered",
     "Spent",
     "Tiers",
     "Uniform",

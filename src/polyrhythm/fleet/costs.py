@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import final
 
@@ -38,6 +39,7 @@ class Spent:
         forward_flops: those of them in forward passes.
         bytes_down, bytes_up: what travelled.
         joules: energy.
+        compute_joules: that of them which working took; the rest is the links', evenly over the bytes.
     """
 
     down: float = 0.0
@@ -48,6 +50,7 @@ class Spent:
     bytes_down: int = 0
     bytes_up: int = 0
     joules: float = 0.0
+    compute_joules: float = 0.0
 
     @property
     def seconds(self) -> float:
@@ -71,10 +74,11 @@ class Spent:
         return shares[0], shares[1], shares[2]
 
     def until(self, seconds: float) -> Spent:
-        """What had been spent when the visit broke off after so many seconds; its energy, evenly over its time."""
+        """What has been spent after so many seconds: of each phase the part that is done."""
         if seconds >= self.seconds:
             return self
         down, compute, up = self.done(seconds)
+        received, worked, sent = self._energies()
         return Spent(
             down=down * self.down,
             compute=compute * self.compute,
@@ -83,5 +87,31 @@ class Spent:
             forward_flops=int(compute * self.forward_flops),
             bytes_down=int(down * self.bytes_down),
             bytes_up=int(up * self.bytes_up),
-            joules=self.joules * seconds / self.seconds,
+            joules=down * received + compute * worked + up * sent,
+            compute_joules=compute * worked,
         )
+
+    def lasts(self, left: float, charging: float = 0.0, full: float = math.inf) -> float:
+        """After how many seconds a battery is empty; infinity if it lasts. What takes no time spends at once.
+
+        >>> Spent(down=2.0, compute=3.0, bytes_down=10, joules=7.0, compute_joules=6.0).lasts(3.0)
+        3.0
+
+        Args:
+            left: joules in it when the visit begins.
+            charging: watts.
+            full: joules that it can hold.
+        """
+        passed = 0.0
+        for whole, energy in zip((self.down, self.compute, self.up), self._energies(), strict=True):
+            net = energy - charging * whole
+            if net > left:
+                return passed + whole * left / net
+            left, passed = min(full, left - net), passed + whole
+        return math.inf
+
+    def _energies(self) -> tuple[float, float, float]:
+        """Of receiving, working and sending."""
+        size = self.bytes_down + self.bytes_up
+        a_byte = (self.joules - self.compute_joules) / size if size else 0.0
+        return a_byte * self.bytes_down, self.compute_joules, a_byte * self.bytes_up

@@ -14,6 +14,7 @@ from polyrhythm.errors import UserError
 from polyrhythm.fleet.draws import normal_of, uniform_of
 from polyrhythm.fleet.parts import Device, Devices, Place
 from polyrhythm.settings import NonNegative, Positive
+from polyrhythm.values import changed
 
 
 @final
@@ -92,14 +93,24 @@ class Tiers(Devices):
 
     def device(self, place: Place, client: int) -> Device:
         tier = min(bisect.bisect_right(self._ends, uniform_of(place.seed, "tier", client)), len(self.slowdown) - 1)
-        spread = self.spread[tier] if self.spread else 0.0
-        factor = math.exp(spread * normal_of(place.seed, "within a tier", client)) if spread else 1.0
-        return Device(
-            seconds_per_sample=self.seconds_per_sample * self.slowdown[tier] * factor,
-            memory=self.memory[tier] if self.memory else None,
-            joules_per_flop=self.joules_per_flop[tier] if self.joules_per_flop else None,
-            group=f"tier {tier + 1}",
-        )
+        spread, device = self.spread[tier] if self.spread else 0.0, self._devices[tier]
+        if not spread:
+            return device
+        factor = math.exp(spread * normal_of(place.seed, "within a tier", client))
+        return changed(device, seconds_per_sample=self.seconds_per_sample * self.slowdown[tier] * factor)
+
+    @functools.cached_property
+    def _devices(self) -> list[Device]:
+        """One device of each tier: that of all its clients, where they are alike."""
+        return [
+            Device(
+                seconds_per_sample=self.seconds_per_sample * slowdown,
+                memory=self.memory[tier] if self.memory else None,
+                joules_per_flop=self.joules_per_flop[tier] if self.joules_per_flop else None,
+                group=f"tier {tier + 1}",
+            )
+            for tier, slowdown in enumerate(self.slowdown)
+        ]
 
     @functools.cached_property
     def _ends(self) -> list[float]:

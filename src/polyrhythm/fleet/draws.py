@@ -15,12 +15,12 @@ Rows = Literal["file", "drawn"]
 
 def uniform_of(seed: int, what: str, client: int, purpose: Purpose = "fleet") -> float:
     """A number in [0, 1) that belongs to one client: named by it, whoever else there is."""
-    return float(_block(seed, purpose, what, client // _BLOCK)[client % _BLOCK])
+    return float(_block(seed, purpose, what, client // _BLOCK).item(client % _BLOCK))
 
 
 def normal_of(seed: int, what: str, client: int) -> float:
     """A standard normal number that belongs to one client."""
-    return float(_normal_block(seed, what, client // _BLOCK)[client % _BLOCK])
+    return float(_normal_block(seed, what, client // _BLOCK).item(client % _BLOCK))
 
 
 def uniforms(seed: int, what: str, clients: int) -> np.ndarray:

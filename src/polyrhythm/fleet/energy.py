@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import final
+from typing import Annotated, final
 
-from polyrhythm.settings import Fraction, NonNegative, Positive, Settings
+from annotated_types import Gt, Le
+
+from polyrhythm.settings import NonNegative, Positive, Settings
 
 
 @final
@@ -21,11 +23,11 @@ class Energy(Settings):
         joules_per_byte: for receiving and for sending.
         battery: joules; None for a device on the mains.
         charging: watts.
-        reserve: share of the battery below which a client is not there.
+        reserve: share of the battery below which a client is not there; above 0, or an empty one would be.
     """
 
     joules_per_flop: NonNegative = 1e-10
     joules_per_byte: NonNegative = 1e-7
     battery: Positive | None = None
     charging: NonNegative = 0.0
-    reserve: Fraction = 0.2
+    reserve: Annotated[float, Gt(0), Le(1)] = 0.2

@@ -1,27 +1,77 @@
-"""What goes wrong on devices."""
+"""What goes wrong: on devices, on the way, and on the machine that carries out the run."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import final
+from typing import Annotated, final
 
-from polyrhythm.settings import Fraction, NonNegative, Settings
+from annotated_types import Ge
+
+from polyrhythm.settings import Fraction, NonNegative, Positive, Settings
 
 
 @final
 @dataclass(frozen=True, kw_only=True)
 class Faults(Settings):
-    """Visits that come to nothing, by chance and independently of each other.
+    """Things that go wrong by chance, independently of each other and of the method.
 
-    A visit breaks off at a moment drawn uniformly over its duration; what it has cost by then is spent. The client
-    keeps its state of the last accepted visit.
+    Each is drawn from a stream that is named by it and by the visit (or version), so a plan is the same in every run
+    with that seed, and one more fault moves none of the others. Everything at 0 is exactly no faults.
+
+    On devices; the client keeps its state of the last accepted visit:
 
     Args:
-        dropout: probability that a client gives a visit up.
-        crash: probability that its device fails in a visit, and is away for `downtime`.
+        dropout: probability that a client gives a visit up, at a moment drawn uniformly over its duration; what it has
+            cost by then is spent.
+        crash: probability that its device fails in a visit, at such a moment, and is away for `downtime`.
         downtime: seconds until it is back.
+        slow: probability that a visit computes `slowdown` times as long as it should, which nobody foresees.
+        slowdown: 1 or more.
+        nan: probability that the update of a visit that trained has a weight that is no number.
+        inflate: probability that such an update is `inflation` times as long.
+        inflation: a factor.
+        malformed: probability that such a report has another shape, dtype, recipe or number of samples, or lacks what
+            the method needs.
+        lost: on the way, probability that a report does not arrive; the server hears of it when it should have.
+        duplicate: probability that a report arrives a second time, by up to as long later as the visit took.
+        stray: probability that a report comes beside that nobody asked for: of another client, of another version, or
+            of an assignment that there never was.
+        corrupt: probability that some bits of a report are flipped.
+        checksum: whether reports carry a checksum, by which every such report is known; else what is flipped to no
+            number is refused, and the rest is taken for true.
+        worker_killed: on the machine, changing no number: probability that a worker process is killed in a visit.
+        out_of_memory: probability that a visit asks for more memory than its worker gets.
+        database_locked: probability in each version that another process then holds the run database for `trouble`.
+        disk_full: probability in each version that the disk of the record is then full for `trouble`.
+        trouble: seconds of real time.
     """
 
     dropout: Fraction = 0.0
     crash: Fraction = 0.0
     downtime: NonNegative = 600.0
+    slow: Fraction = 0.0
+    slowdown: Annotated[float, Ge(1)] = 10.0
+    nan: Fraction = 0.0
+    inflate: Fraction = 0.0
+    inflation: Positive = 1000.0
+    malformed: Fraction = 0.0
+    lost: Fraction = 0.0
+    duplicate: Fraction = 0.0
+    stray: Fraction = 0.0
+    corrupt: Fraction = 0.0
+    checksum: bool = True
+    worker_killed: Fraction = 0.0
+    out_of_memory: Fraction = 0.0
+    database_locked: Fraction = 0.0
+    disk_full: Fraction = 0.0
+    trouble: NonNegative = 0.2
+
+    @property
+    def on_reports(self) -> bool:
+        """Whether anything happens to what clients send."""
+        return any((self.nan, self.inflate, self.malformed, self.duplicate, self.stray, self.corrupt))
+
+    @property
+    def in_workers(self) -> bool:
+        """Whether anything happens to worker processes."""
+        return any((self.worker_killed, self.out_of_memory))

@@ -100,6 +100,11 @@ def read_json(path: Path | str, what: str) -> Any:
         raise _not_text(place, f"byte {error.start} is not text", what) from None
     except json.JSONDecodeError as error:
         raise damaged(place, f"line {error.lineno}", error.msg, what) from None
+    except (
+        ValueError,
+        RecursionError,
+    ) as error:  # a number of thousands of digits, or brackets in brackets without end
+        raise damaged(place, "line 1", str(error), what) from None
 
 
 def digest_of(path: Path | str) -> str:

@@ -79,14 +79,17 @@ def _check(device: Device, where: str) -> None:
     speeds = {"seconds_per_sample": device.seconds_per_sample, "flops_per_second": device.flops_per_second}
     numbers = speeds | {"memory": device.memory, "joules_per_flop": device.joules_per_flop}
     wrong = [f"{name} = {value!r}" for name, value in numbers.items() if not _fits(name, value)]
+    if not isinstance(device.group, str):
+        wrong.append(f"group = {device.group!r}")
     if set(speeds.values()) == {None}:
         wrong.append("no speed")
     if wrong:
         raise UserError(
             f"{where}: {wrong[0]}",
-            expected="seconds_per_sample (0 or more) or flops_per_second (above 0); memory above 0",
-            why="the time of a visit follows from the speed of its device",
-            fix='for example {"seconds_per_sample": 0.001}',
+            expected="seconds_per_sample (0 or more) or flops_per_second (above 0), in numbers; if need be memory "
+            "(above 0), joules_per_flop (0 or more) and group, a name",
+            why="the time and the energy of a visit follow from its device",
+            fix='for example {"seconds_per_sample": 0.001, "joules_per_flop": 1e-10, "group": "phone"}',
         )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import operator
 from pathlib import Path
 
 from polyrhythm.errors import UserError
@@ -12,6 +14,7 @@ from polyrhythm.fleet.devices import Tiers
 from polyrhythm.fleet.fleet import Fleet
 from polyrhythm.fleet.links import LognormalLinks
 from polyrhythm.fleet.markov import Markov
+from polyrhythm.settings import Settings
 
 # Fitted by docs/fit_phones.py; docs/fleet.md says to what and how well.
 FAST_MS, SLOW_MS = 31.0, 159.0
@@ -29,6 +32,7 @@ def trace(
 ) -> Fleet:
     """A fleet from recorded traces; what is not given is as in `uniform`.
 
+    In text it may also stand after a pipe, where it changes what it has recordings of: `tiers | trace(bandwidth=…)`.
     For other settings of a file, pipe its part on: `trace(capacity=…) | availability(path=…, rows=file)`.
 
     Args:
@@ -39,19 +43,36 @@ def trace(
     Raises:
         UserError: no file at all, or a damaged one.
     """
+    parts = recordings(capacity=capacity, availability=availability, bandwidth=bandwidth)
+    return functools.reduce(operator.or_, parts, Fleet())
+
+
+def recordings(
+    *,
+    capacity: str | Path | None = None,
+    availability: str | Path | None = None,
+    bandwidth: str | Path | None = None,
+) -> tuple[Settings, ...]:
+    """The parts that `trace` is made of, in the order in which they are piped on.
+
+    Raises:
+        UserError: no file at all, or a damaged one.
+    """
     if capacity is None and availability is None and bandwidth is None:
         raise UserError(
             "trace without any file",
             expected="capacity, availability or bandwidth, or several of them",
-            why="it would be the fleet uniform",
-            fix="trace(capacity=client_device_capacity.json), or write uniform",
+            why="nothing would be as it was recorded",
+            fix="trace(capacity=client_device_capacity.json), or leave trace out; without traces a fleet is uniform",
         )
-    made = Fleet()
+    parts: list[Settings] = []
     if capacity is not None:
-        made = made | DeviceTrace(path=capacity)
+        parts.append(DeviceTrace(path=capacity))
     if availability is not None:
-        made = made | AvailabilityTrace(path=availability)
-    return made if bandwidth is None else made | BandwidthTrace(path=bandwidth)
+        parts.append(AvailabilityTrace(path=availability))
+    if bandwidth is not None:
+        parts.append(BandwidthTrace(path=bandwidth))
+    return tuple(parts)
 
 
 def phones() -> Fleet:

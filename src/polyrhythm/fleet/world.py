@@ -5,8 +5,8 @@ from __future__ import annotations
 import functools
 import heapq
 import math
-from collections.abc import Callable, Container, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Container, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import final
 
 import numpy as np
@@ -15,6 +15,8 @@ from polyrhythm.fleet.costs import Load, Spent
 from polyrhythm.fleet.fleet import Fleet
 from polyrhythm.fleet.parts import Device, Place, Timetable
 from polyrhythm.streams import stream
+from polyrhythm.values import made
+from polyrhythm.wires import FaultKind
 
 
 @final
@@ -34,10 +36,33 @@ class Fate:
     lost: str = ""
     done: float = 1.0
 
+    @property
+    def fault(self) -> FaultKind:
+        """As what it counts if it is lost."""
+        return _KINDS.get(self.lost, "lost")
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Remembered:
+    """What a world remembers, as plain values.
+
+    Args:
+        back: when a broken device is there again, by client.
+        charge: joules left in a battery, and when that was so, by client.
+        arrivals: how many clients have come by themselves.
+        comings: when clients are looked up that may have come, in the order of a heap; None before the first.
+    """
+
+    back: Mapping[int, float]
+    charge: Mapping[int, tuple[float, float]]
+    arrivals: int
+    comings: tuple[tuple[float, int], ...] | None
+
 
 @final
 class World:
-    """One run's clients on their devices. Remembers batteries and broken devices, nothing else.
+    """One run's clients on their devices. Remembers batteries, broken devices and who has come, nothing else.
 
     Args:
         fleet: what they are like.
@@ -64,13 +89,32 @@ class World:
         self._coming_by_themselves = None if fleet.arrivals is None else fleet.arrivals.bind(self._place)
         self._back: dict[int, float] = {}  # when a broken device is there again
         self._charge: dict[int, tuple[float, float]] = {}  # joules left, and when that was so
+        self._arrivals = 0
+        self._comings: list[tuple[float, int]] | None = None
+
+    def remembered(self) -> Remembered:
+        """What it remembers now; to be read before anything else happens."""
+        comings = None if self._comings is None else tuple(self._comings)
+        return Remembered(back=self._back, charge=self._charge, arrivals=self._arrivals, comings=comings)
+
+    def restore(self, remembered: Remembered) -> None:
+        """Makes a world at the beginning of a run one that remembers this."""
+        self._back, self._charge = dict(remembered.back), dict(remembered.charge)
+        self._comings = None if remembered.comings is None else list(remembered.comings)
+        for _ in range(remembered.arrivals):
+            self._arrives()
+
+    def _arrives(self) -> tuple[float, int]:
+        assert self._coming_by_themselves is not None
+        self._arrivals += 1
+        return self._coming_by_themselves()
 
     @functools.cached_property
     def everybody_is_there(self) -> bool:
         """Whether nobody is ever away, so that nobody has to look."""
         return self.fleet.everybody_is_there
 
-    @functools.lru_cache(maxsize=65536)  # noqa: B019  # a world lives as long as its run
+    @functools.lru_cache(maxsize=8192)  # noqa: B019  # a world lives as long as its run
     def device(self, client: int) -> Device:
         """A client's machine."""
         return self.fleet.devices.device(self._place, client)
@@ -85,13 +129,13 @@ class World:
 
     def arrivals(self) -> Callable[[], tuple[float, int]] | None:
         """Gives the next client that comes by itself, (time, client), each time it is called; None if none do."""
-        source, holding = self._coming_by_themselves, frozenset(int(c) for c in self.eligible)
-        if source is None:
+        if self._coming_by_themselves is None:
             return None
+        holding = frozenset(int(c) for c in self.eligible)
 
         def following() -> tuple[float, int]:
             while True:
-                time, client = source()
+                time, client = self._arrives()
                 if time == math.inf or (client in holding and self.span(client, time)[0]):
                     return time, client
 
@@ -102,8 +146,10 @@ class World:
 
         Clients are looked up as they come, so one that breaks down in the meantime comes when it is repaired.
         """
-        heap = [(self._comes(client, 0.0), client) for client in map(int, self.eligible)]
-        heapq.heapify(heap)
+        if self._comings is None:
+            self._comings = [(self._comes(client, 0.0), client) for client in map(int, self.eligible)]
+            heapq.heapify(self._comings)
+        heap = self._comings
 
         def following() -> tuple[float, int]:
             while True:
@@ -165,11 +211,14 @@ class World:
 
     def price(self, client: int, load: Load, now: float) -> Spent:
         """What a visit costs if nothing interrupts it."""
-        energy, per_flop = self.fleet.energy, self.device(client).joules_per_flop
+        energy, device = self.fleet.energy, self.device(client)
+        per_flop = device.joules_per_flop
         down = self._line.seconds(client, "down", load.bytes_down, now)
-        compute = self.device(client).seconds(load.samples, load.forward_samples, load.flops)
+        compute = device.seconds(load.samples, load.forward_samples, load.flops)
         up = self._line.seconds(client, "up", load.bytes_up, now + down + compute)
-        return Spent(
+        worked = (energy.joules_per_flop if per_flop is None else per_flop) * load.flops
+        return made(
+            Spent,
             down=down,
             compute=compute,
             up=up,
@@ -177,8 +226,8 @@ class World:
             forward_flops=load.forward_flops,
             bytes_down=load.bytes_down,
             bytes_up=load.bytes_up,
-            joules=(energy.joules_per_flop if per_flop is None else per_flop) * load.flops
-            + energy.joules_per_byte * (load.bytes_down + load.bytes_up),
+            joules=worked + energy.joules_per_byte * (load.bytes_down + load.bytes_up),
+            compute_joules=worked,
         )
 
     def undertake(self, dispatch: int, client: int, load: Load, now: float) -> Fate:
@@ -190,32 +239,46 @@ class World:
             load: the work in it.
             now: when it begins.
         """
+        faults = self.fleet.faults
         spent, done = self.price(client, load, now), 1.0
+        if self._happens("slow", faults.slow, dispatch):
+            spent = replace(spent, compute=spent.compute * faults.slowdown)
         end, lost = now + spent.seconds, ""
-        for moment, reason in self._dangers(dispatch, client, spent, now):
-            if moment < end:
-                end, lost = moment, reason
+        if not self._all_goes_well:
+            for moment, reason in self._dangers(dispatch, client, spent, now):
+                if moment < end or (moment == end and reason == _EMPTY):
+                    end, lost = moment, reason
         if lost:
             done, spent = spent.done(end - now)[1], spent.until(end - now)
             if lost == _CRASHED:
-                self._back[client] = end + self.fleet.faults.downtime
+                self._back[client] = end + faults.downtime
+        elif self._happens("lost", faults.lost, dispatch):
+            lost = _IN_TRANSIT
         self._drain(client, spent.joules, end)
-        return Fate(time=end, spent=spent, lost=lost, done=done)
+        return made(Fate, time=end, spent=spent, lost=lost, done=done)
+
+    @functools.cached_property
+    def _all_goes_well(self) -> bool:
+        """Whether nothing ever ends a visit before its time."""
+        return self.everybody_is_there and not self.fleet.faults.dropout
+
+    def _happens(self, what: str, share: float, dispatch: int) -> bool:
+        """Whether a fault befalls a visit."""
+        return bool(share) and float(stream(self._place.seed, "fault", what, dispatch).random()) < share
 
     def _dangers(self, dispatch: int, client: int, spent: Spent, now: float) -> list[tuple[float, str]]:
         faults, found = self.fleet.faults, []
         if not self.fleet.availability.always:
-            found.append((self._presence.span(client, now)[1], "it went away"))
+            found.append((self._presence.span(client, now)[1], _AWAY))
         if faults.dropout or faults.crash:
             drawn = stream(self._place.seed, "fault", dispatch).random(4)
             if drawn[0] < faults.dropout:
-                found.append((now + float(drawn[1]) * spent.seconds, "it dropped out"))
+                found.append((now + float(drawn[1]) * spent.seconds, _DROPPED))
             if drawn[2] < faults.crash:
                 found.append((now + float(drawn[3]) * spent.seconds, _CRASHED))
-        if self.fleet.energy.battery is not None and spent.joules > 0:
-            left = self._level(client, now)
-            if spent.joules > left:
-                found.append((now + spent.seconds * left / spent.joules, "its battery was empty"))
+        energy = self.fleet.energy
+        if energy.battery is not None:
+            found.append((now + spent.lasts(self._level(client, now), energy.charging, energy.battery), _EMPTY))
         return found
 
     def _level(self, client: int, now: float) -> float:
@@ -239,5 +302,13 @@ class World:
             self._charge[client] = (max(0.0, self._level(client, end) - joules), end)
 
 
-_CRASHED = "its device failed"
+_AWAY, _DROPPED, _CRASHED = "it went away", "it dropped out", "its device failed"
+_EMPTY, _IN_TRANSIT = "its battery was empty", "its report was lost on the way"
+_KINDS: Mapping[str, FaultKind] = {
+    _AWAY: "away",
+    _DROPPED: "dropout",
+    _CRASHED: "crash",
+    _EMPTY: "battery",
+    _IN_TRANSIT: "transit",
+}
 _CHANGES = 1000

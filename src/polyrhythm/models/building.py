@@ -12,8 +12,9 @@ from typing import Any
 from pydantic import ConfigDict, PydanticUserError, TypeAdapter, ValidationError
 from torch import nn
 
-from polyrhythm.errors import UserError, unknown
+from polyrhythm.errors import Mistakes, UserError, unknown
 from polyrhythm.models.catalogue import Builder, find
+from polyrhythm.settings import allowed
 
 _GIVEN = ("shape", "outputs")  # what the data decide; the rest of a builder's parameters are settings
 _STRICT = ConfigDict(arbitrary_types_allowed=True)
@@ -37,7 +38,7 @@ def build(model: str | Builder, shape: tuple[int, ...], outputs: int, /, **setti
     """
     builder = find(model) if isinstance(model, str) else model
     name = model if isinstance(model, str) else getattr(model, "__name__", repr(model))
-    checked = _checked(name, builder, settings)
+    checked = checked_settings(name, builder, settings)
     given = {"shape": tuple(shape), "outputs": outputs}
     parameters = _parameters(builder)
     try:
@@ -66,31 +67,46 @@ def settings_of(builder: Builder) -> dict[str, inspect.Parameter]:
     return {name: parameter for name, parameter in _parameters(builder).items() if name not in _GIVEN}
 
 
-def _checked(name: str, builder: Builder, settings: Mapping[str, Any]) -> dict[str, Any]:
-    known = settings_of(builder)
+def checked_settings(name: str, builder: Builder, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings as the builder takes them.
+
+    Raises:
+        UserError: settings that are missing or unknown, that follow from the data, of the wrong type or out of range.
+    """
+    wrong, known = Mistakes(), settings_of(builder)
     open_ended = any(parameter.kind is parameter.VAR_KEYWORD for parameter in known.values())
     missing = [key for key, parameter in known.items() if _required(parameter) and key not in settings]
     if missing:
-        raise UserError(
-            f"the model {name} was not given {', '.join(missing)}",
-            expected=f"a value for {', '.join(missing)}",
-            why="it has no default",
-            fix=f"write it as a setting, e.g. {name}({missing[0]}=…)",
+        wrong.add(
+            UserError(
+                f"the model {name} was not given {', '.join(missing)}",
+                expected=f"a value for {', '.join(missing)}",
+                why="it has no default",
+                fix=f"write it as a setting, e.g. {name}({missing[0]}=…)",
+            )
         )
     checked = {}
     for key, value in settings.items():
-        if key in _GIVEN:
-            raise UserError(
-                f"the model {name} was given {key} = {value!r}",
-                expected="no such setting",
-                why=f"{key} follows from the data",
-                fix=f"leave {key} out",
-            )
-        if key not in known and not open_ended:
-            raise unknown("setting", key, known, where=f"the model {name}")
-        hint = _hints(builder).get(key)
-        checked[key] = value if hint is None or key not in known else _value(name, key, value, hint, known[key])
+        with wrong.noted():
+            checked[key] = _setting(name, builder, key, value, known.get(key), open_ended)
+    wrong.refuse()
     return checked
+
+
+def _setting(
+    name: str, builder: Builder, key: str, value: Any, parameter: inspect.Parameter | None, open_ended: bool
+) -> Any:
+    if key in _GIVEN:
+        raise UserError(
+            f"the model {name} was given {key} = {value!r}",
+            expected="no such setting",
+            why=f"{key} follows from the data",
+            fix=f"leave {key} out",
+        )
+    if parameter is None and not open_ended:
+        raise unknown("setting", key, settings_of(builder), where=f"the model {name}")
+    hint = _hints(builder).get(key)
+    return value if hint is None or parameter is None else _value(name, key, value, hint, parameter)
 
 
 def _value(name: str, key: str, value: Any, hint: Any, parameter: inspect.Parameter) -> Any:
@@ -104,11 +120,10 @@ def _value(name: str, key: str, value: Any, hint: Any, parameter: inspect.Parame
         # TOML and the command line have lists where a builder may want a tuple.
         return adapter.validate_python(_as_tuples(value), strict=True)
     except ValidationError as error:
-        problem = error.errors()[0]["msg"].removeprefix("Input should be ")
         default = "none" if parameter.default is parameter.empty else repr(parameter.default)
         raise UserError(
             f"{name}: {key} = {value!r}",
-            expected=problem[0].lower() + problem[1:],
+            expected=allowed(error),
             why=f"{name} cannot be built with such a value",
             fix=f"give {key} another value; its default is {default}",
         ) from None

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Literal, Unpack
 
+from polyrhythm.errors import unknown
 from polyrhythm.papers.common import Common, at_work, recipe, rolling
 from polyrhythm.recipe import Recipe
 from polyrhythm.slots.memory import Memory
@@ -16,6 +17,8 @@ from polyrhythm.slots.release import Buffer
 from polyrhythm.slots.rolling import OnArrival
 from polyrhythm.slots.server_step import Sgd
 from polyrhythm.slots.weighing import Equal, PerStep
+
+_PARTICIPATIONS = ("rolling", "on_arrival")
 
 
 def afl(
@@ -41,6 +44,9 @@ def afl(
         server_lr: server learning rate; an update is as small as one local step.
         common: settings of every recipe, see `Common`.
     """
+    for kind, word, words in (("variant", variant, ("cd", "cs")), ("participation", participation, _PARTICIPATIONS)):
+        if word not in words:
+            raise unknown(kind, str(word), words, where="afl")
     made = recipe(
         "afl",
         at_work("afl", concurrency, common),

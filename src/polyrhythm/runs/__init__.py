@@ -1,9 +1,12 @@
 """The record of runs: what observers are told, where it is kept, and how to look at it afterwards."""
 
+from polyrhythm.runs.checkpoints import Checkpoint
 from polyrhythm.runs.comparison import Comparison, compare
 from polyrhythm.runs.records import (
     AnswerRecord,
+    EventRecord,
     HearsAnswers,
+    KeepsState,
     ModelView,
     Observer,
     Plan,
@@ -16,8 +19,11 @@ from polyrhythm.runs.run import Run, all_runs
 
 __all__ = [
     "AnswerRecord",
+    "Checkpoint",
     "Comparison",
+    "EventRecord",
     "HearsAnswers",
+    "KeepsState",
     "ModelView",
     "Observer",
     "Plan",

@@ -17,10 +17,18 @@ _FILE = "running.lock"
 
 
 def hold(folder: Path) -> IO[bytes]:
-    """Marks the run of a folder as going on until `release`, or until this process ends."""
+    """Marks the run of a folder as going on until `release`, or until this process ends.
+
+    Raises:
+        BlockingIOError: it is going on in another process.
+    """
     file = (folder / _FILE).open("wb")
     if sys.platform != "win32":
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BaseException:
+            file.close()
+            raise
     return file
 
 

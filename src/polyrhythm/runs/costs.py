@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypedDict
 
 from polyrhythm.errors import UserError
+from polyrhythm.faults import told
 
 On = Literal["test", "validation"]
 """The set on which the headline metric is judged."""
@@ -77,8 +78,15 @@ def reached(rows: Sequence[Row], headline: str, goal: float, on: On = "test") ->
     Nothing is interpolated: a version that was not evaluated has reached nothing.
 
     Raises:
-        UserError: the run was never judged on that set.
+        UserError: a goal that is no number, or the run was never judged on that set.
     """
+    if isinstance(goal, bool) or not isinstance(goal, (int, float)) or not math.isfinite(goal):
+        raise UserError(
+            f"goal = {goal!r}",
+            expected=f"a number, such as 0.8: the {headline} to be reached",
+            why="versions are compared with it",
+            fix="give a number; one that is out of reach is answered with None",
+        )
     if on == "validation" and rows and not any(row["validation"] for row in rows):
         raise UserError(
             "no version was judged on validation data",
@@ -127,6 +135,8 @@ def lines(costs: Mapping[str, Any]) -> dict[str, str]:
         "fleet": f"busy {'none' if busy is None else f'{busy:.1%}'} of its time; fairness "
         + ("none" if fairness is None else f"{fairness:.3f}"),
         "visits": f"{costs['visits']:,}: {over}",
+        **({"faults": words} if (words := told(costs.get("faults") or {})) else {}),
+        **({"workers": f"{dead:,} died and were replaced"} if (dead := costs.get("worker_deaths")) else {}),
         "computing": f"{amount(costs['flops'], 'FLOPs')}: {amount(costs['forward_flops'])} forward, "
         f"{amount(costs['backward_flops'])} backward",
         **traffic,

@@ -7,93 +7,47 @@ loses nothing that was committed (a power cut may lose the last commits, but nev
 from __future__ import annotations
 
 import contextlib
-import dataclasses
+import functools
 import json
-import operator
 import sqlite3
 import struct
 import time
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, final
+from typing import Any, final
 
 from polyrhythm.errors import RunFailed, UserError
+from polyrhythm.runs import schema as schemas
 from polyrhythm.runs.plain import to_json
-from polyrhythm.runs.records import AnswerRecord, VersionRecord, VisitRecord
+from polyrhythm.runs.records import AnswerRecord, EventRecord
+from polyrhythm.runs.schema import INSERT, JSON, RECORDS, TABLES, VALUES, Record, Table, select
+from polyrhythm.runs.trouble import PATIENCE, Patience, Trouble, is_full, is_locked
 
 FILE = "runs.sqlite"
-_APPLICATION = 0x504F4C59  # "POLY": tells our files from anybody else's
-_SCHEMA_VERSION = 2
-# What schema 2 added to schema 1: cost accounting, and the roster's answers.
-_ADDED = {
-    "versions": (
-        "forward_flops INTEGER, backward_flops INTEGER, joules REAL, compute_seconds REAL, link_seconds REAL, "
-        "waiting_seconds REAL, visits INTEGER, dropped_visits INTEGER, late_visits INTEGER, lost_visits INTEGER, "
-        "utilisation REAL, fairness REAL, groups TEXT, staleness_mean REAL, staleness_max INTEGER"
-    ),
-    "visits": (
-        "gradient_samples INTEGER, forward_flops INTEGER, backward_flops INTEGER, joules REAL, "
-        "down_seconds REAL, compute_seconds REAL, up_seconds REAL"
-    ),
-}
-_ANSWERS = """
-CREATE TABLE answers (
-    run INTEGER NOT NULL REFERENCES runs (number), event INTEGER NOT NULL, place INTEGER NOT NULL,
-    question TEXT, clients BLOB,
-    PRIMARY KEY (run, event, place)
-) WITHOUT ROWID
-"""
-_SCHEMA = f"""
-CREATE TABLE runs (
-    number INTEGER PRIMARY KEY, run_id TEXT NOT NULL UNIQUE, name TEXT NOT NULL,
-    status TEXT NOT NULL, reason TEXT NOT NULL DEFAULT '', started TEXT NOT NULL, ended TEXT,
-    seed INTEGER NOT NULL, rounds INTEGER, headline TEXT NOT NULL,
-    recipe TEXT NOT NULL, recipe_digest TEXT NOT NULL, parameters INTEGER NOT NULL, clients INTEGER NOT NULL,
-    config TEXT NOT NULL, config_digest TEXT NOT NULL, notices TEXT NOT NULL,
-    libraries TEXT NOT NULL, machine TEXT NOT NULL, summary TEXT
-);
-CREATE TABLE versions (
-    run INTEGER NOT NULL REFERENCES runs (number), version INTEGER NOT NULL,
-    time REAL, wall REAL, cohort INTEGER, accepted INTEGER, dropped INTEGER, rate REAL, train_loss REAL,
-    test TEXT, validation TEXT, train TEXT, clients TEXT,
-    client_updates INTEGER, local_steps INTEGER, samples INTEGER, flops INTEGER, bytes_up INTEGER, bytes_down INTEGER,
-    note TEXT, measures TEXT,
-    {_ADDED["versions"]},
-    PRIMARY KEY (run, version)
-) WITHOUT ROWID;
-CREATE TABLE visits (
-    run INTEGER NOT NULL REFERENCES runs (number), dispatch INTEGER NOT NULL,
-    client INTEGER, version INTEGER, visit INTEGER, status TEXT, reason TEXT,
-    steps INTEGER, epochs REAL, samples INTEGER, held INTEGER, forward_samples INTEGER, loss REAL, update_norm REAL,
-    bytes_down INTEGER, bytes_up INTEGER, flops INTEGER, started REAL, finished REAL, measures TEXT,
-    {_ADDED["visits"]},
-    PRIMARY KEY (run, dispatch)
-) WITHOUT ROWID;
-CREATE INDEX visits_of_client ON visits (run, client);
-{_ANSWERS};
-"""
-Table = Literal["versions", "visits", "answers"]
-Record = VersionRecord | VisitRecord | AnswerRecord
-_RECORDS: dict[Table, type[Record]] = {"versions": VersionRecord, "visits": VisitRecord, "answers": AnswerRecord}
-_TABLES = {record: table for table, record in _RECORDS.items()}
-_NEW = {table: {column.split()[0] for column in columns.split(", ")} for table, columns in _ADDED.items()}
 _AS_THEY_ARE = frozenset({float, str, type(None)})
-_ORDER: Mapping[Table, str] = {"versions": "version", "visits": "dispatch", "answers": "event, place"}
-COLUMNS = {table: [f.name for f in dataclasses.fields(record)] for table, record in _RECORDS.items()}
-_VALUES = {table: operator.attrgetter(*names) for table, names in COLUMNS.items()}
-# Replacing makes writing the same rows twice harmless: after Ctrl-C between a commit and forgetting what was committed.
-_INSERT = {
-    table: f"INSERT OR REPLACE INTO {table} (run, {', '.join(names)}) VALUES (?{', ?' * len(names)})"
-    for table, names in COLUMNS.items()
-}
-_JSON = {
-    *("test", "validation", "train", "clients", "groups", "measures"),
-    *("config", "notices", "libraries", "machine", "summary"),
-}
 _END = "UPDATE runs SET status = ?, reason = ?, ended = ?, summary = ? WHERE number = ?"
 _HALF_A_SECOND = 0.5
-_LAST_PATIENCE = 30.0  # seconds to wait for a lock when a run ends
+_PAUSE = 0.05  # seconds between two tries when a run ends
 _QUICK = 0.02  # seconds; a commit takes 0.1 ms, nothing beside a version slower than this
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Cut:
+    """What a run's record held at a checkpoint.
+
+    Args:
+        version: the last one; -1 for none.
+        dispatched: visits that had been sent out, from the first.
+        under_way: those of them that were not over.
+        events: what the server had heard.
+    """
+
+    version: int = -1
+    dispatched: int = 0
+    under_way: tuple[int, ...] = ()
+    events: int = 0
 
 
 @final
@@ -103,15 +57,17 @@ class Writer:
     Args:
         folder: the output folder; made if missing.
         patience: seconds to wait for another process that holds the database.
+        trouble: what fails by plan.
 
     Raises:
         UserError: the folder or the database cannot be written, is locked, damaged, or somebody else's.
     """
 
-    def __init__(self, folder: Path, *, patience: float = 5.0) -> None:
-        self._path = folder / FILE
+    def __init__(self, folder: Path, *, patience: float = 5.0, trouble: Trouble | None = None) -> None:
+        self._path, self._trouble, self._patience = folder / FILE, trouble, Patience()
+        self._saved = -1  # the last version that is in the database
         self._run: int | None = None
-        self._pending: dict[Table, list[tuple[Any, ...]]] = {table: [] for table in _RECORDS}
+        self._pending: dict[Table, list[tuple[Any, ...]]] = {table: [] for table in RECORDS}
         self._ending: tuple[Any, ...] | None = None
         self._committed = self._heard = time.monotonic()
         with _explained(self._path):
@@ -135,11 +91,11 @@ class Writer:
         with self._transaction():
             # Asked inside the transaction: two runs may start in an empty folder at the same moment.
             schema = _pragma(self._connection, "user_version")
-            if schema < _SCHEMA_VERSION:
-                for statement in _upgrade() if schema else _SCHEMA.split(";"):
+            if schema < schemas.VERSION:
+                for statement in schemas.statements(schema):
                     self._connection.execute(statement)
-                self._connection.execute(f"PRAGMA application_id = {_APPLICATION}")
-                self._connection.execute(f"PRAGMA user_version = {_SCHEMA_VERSION}")
+                self._connection.execute(f"PRAGMA application_id = {schemas.APPLICATION}")
+                self._connection.execute(f"PRAGMA user_version = {schemas.VERSION}")
 
     def start(self, row: Mapping[str, Any]) -> None:
         """Writes the row of a new run, by column.
@@ -151,14 +107,40 @@ class Writer:
         with _explained(self._path), self._transaction():
             self._run = self._connection.execute(insert, [_cell(value) for value in row.values()]).lastrowid
 
+    def resume(self, run_id: str, changes: Mapping[str, Any], cut: Cut) -> None:
+        """Takes up a run that is in the database, as it was at a checkpoint: what was heard later is forgotten.
+
+        Args:
+            run_id: of the run.
+            changes: to its row, by column.
+            cut: what is kept.
+
+        Raises:
+            UserError: the database is locked, damaged or cannot be written.
+        """
+        update = f"UPDATE runs SET {', '.join(f'{column} = ?' for column in changes)} WHERE run_id = ?"
+        with _explained(self._path), self._transaction():
+            execute = self._connection.execute
+            self._run = int(execute("SELECT number FROM runs WHERE run_id = ?", (run_id,)).fetchone()[0])
+            execute(update, [*(_cell(value) for value in changes.values()), run_id])
+            execute("DELETE FROM versions WHERE run = ? AND version > ?", (self._run, cut.version))
+            for table in ("answers", "events"):
+                execute(f"DELETE FROM {table} WHERE run = ? AND event >= ?", (self._run, cut.events))
+            execute("DELETE FROM visits WHERE run = ? AND dispatch >= ?", (self._run, cut.dispatched))
+            under_way = [(self._run, dispatch) for dispatch in cut.under_way]
+            self._connection.executemany("DELETE FROM visits WHERE run = ? AND dispatch = ?", under_way)
+
     def add(self, record: Record) -> bool:
         """Takes a row, and commits what is waiting if it is time. Says whether it was."""
         if isinstance(record, AnswerRecord):  # lazily: no answer is worth a commit
             known = None if record.clients is None else _packed(record.clients)
             self._pending["answers"].append((self._run, record.event, record.place, record.question, known))
             return False
-        table = _TABLES[type(record)]
-        row = [v if type(v) in _AS_THEY_ARE else _cell(v) for v in _VALUES[table](record)]
+        if isinstance(record, EventRecord):
+            self._pending["events"].append((self._run, record.event, record.kind, record.number, record.time))
+            return False
+        table = TABLES[type(record)]
+        row = [v if type(v) in _AS_THEY_ARE else _cell(v) for v in VALUES[table](record)]
         self._pending[table].append((self._run, *row))
         now = time.monotonic()
         due = now - self._committed >= _HALF_A_SECOND
@@ -169,42 +151,62 @@ class Writer:
             self.commit()
         return due
 
-    def commit(self, *, patience: float = 1.0) -> bool:
-        """Commits what is waiting. False if another process holds the database; the rows are kept for next time.
+    def commit(self, *, patience: float = 1.0, durable: bool = False) -> bool:
+        """Commits what is waiting. False if the database is locked or the disk full; the rows are kept for next time.
+
+        Args:
+            patience: seconds to wait for it.
+            durable: whether all that was ever committed must also survive a power cut from now on.
 
         Raises:
-            RunFailed: the database can no longer be written.
+            RunFailed: the database can no longer be written, or was locked or full for too long.
         """
-        if not any(self._pending.values()) and self._ending is None:
+        if not any(self._pending.values()) and self._ending is None and not durable:
             return True
         try:
+            if self._trouble is not None:
+                self._trouble.in_database()
+            self._connection.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
             self._connection.execute(f"PRAGMA busy_timeout = {int(patience * 1000)}")
             with self._transaction():
                 for table, rows in self._pending.items():
-                    self._connection.executemany(_INSERT[table], rows)
+                    self._connection.executemany(INSERT[table], rows)
+                if durable:  # SQLite syncs its log only with something to commit
+                    self._connection.execute("UPDATE runs SET status = status WHERE number = ?", (self._run,))
                 if self._ending is not None:
                     self._connection.execute(_END, self._ending)
         except sqlite3.Error as error:
-            if _is_busy(error):
+            may_pass = is_locked(error) or is_full(error)
+            if may_pass and self._patience.bears():
                 return False
+            long = f" for {PATIENCE:g} s" if may_pass else ""
             raise RunFailed(
-                f"the run database {self._path} can no longer be written ({error}); what was committed is kept"
+                f"the run database {self._path} could not be written{long} ({error}). What was committed is kept: "
+                + (f"all versions up to {self._saved}" if self._saved >= 0 else "no version yet")
             ) from error
+        self._patience.over()
+        if versions := self._pending["versions"]:
+            self._saved = versions[-1][1]
         for rows in self._pending.values():
             rows.clear()
         self._committed = time.monotonic()
         return True
 
+    @property
+    def waits(self) -> int:
+        """How often rows had to wait, since the database was locked or the disk full."""
+        return self._patience.times
+
     def finish(self, *, status: str, reason: str, ended: str, summary: Mapping[str, Any]) -> None:
-        """Commits everything, closes the run's row and the database.
+        """Commits everything, closes the run's row and the database; waits for it as long as for any other commit.
 
         Raises:
-            RunFailed: the database stayed locked or can no longer be written.
+            RunFailed: the database stayed locked or full, or can no longer be written.
         """
         self._ending = (status, reason, ended, to_json(summary), self._run)
         try:
-            if not self.commit(patience=_LAST_PATIENCE):
-                raise RunFailed(f"the run database {self._path} stayed locked: the last rows are not in it")
+            while not self.commit():
+                time.sleep(_PAUSE)
         finally:
             self.close()
 
@@ -240,19 +242,13 @@ def read_runs(folder: Path, run_id: str | None = None) -> list[dict[str, Any]]:
 
 
 def read_records(folder: Path, table: Table, run_number: int) -> list[dict[str, Any]]:
-    """The rows of one run's versions, visits or answers, in order.
+    """The rows of one of a run's tables, in order.
 
     Raises:
         UserError: there is no run database, or it cannot be read.
     """
 
-    def select(schema: int) -> str | None:
-        if table == "answers" and schema < 2:
-            return None
-        names = [name if schema >= 2 or name not in _NEW[table] else f"NULL AS {name}" for name in COLUMNS[table]]
-        return f"SELECT {', '.join(names)} FROM {table} WHERE run = ? ORDER BY {_ORDER[table]}"
-
-    return _read(folder, select, (run_number,))
+    return _read(folder, functools.partial(select, table), (run_number,))
 
 
 def _read(folder: Path, query: Callable[[int], str | None], values: tuple[Any, ...]) -> list[dict[str, Any]]:
@@ -287,16 +283,9 @@ def _reader(path: Path) -> sqlite3.Connection:
     return connection
 
 
-def _upgrade() -> Iterator[str]:
-    """The statements that make schema 2 of schema 1. What was not counted then stays unknown."""
-    for table, columns in _ADDED.items():
-        yield from (f"ALTER TABLE {table} ADD COLUMN {column}" for column in columns.split(", "))
-    yield _ANSWERS
-
-
 def _check_schema(connection: sqlite3.Connection, path: Path) -> int:
     """The schema of a database, if this version can read it."""
-    if _pragma(connection, "application_id") != _APPLICATION:
+    if _pragma(connection, "application_id") != schemas.APPLICATION:
         raise UserError(
             f"{path} is a database, but not of runs",
             expected="a run database, or no file of that name",
@@ -304,10 +293,10 @@ def _check_schema(connection: sqlite3.Connection, path: Path) -> int:
             fix="give another output folder (--out FOLDER)",
         )
     schema = _pragma(connection, "user_version")
-    if schema > _SCHEMA_VERSION:
+    if schema > schemas.VERSION:
         raise UserError(
             f"{path} has schema {schema}",
-            expected=f"schema {_SCHEMA_VERSION}, which this version of polyrhythm writes, or an older one",
+            expected=f"schema {schemas.VERSION}, which this version of polyrhythm writes, or an older one",
             why="its columns may mean something else",
             fix="use the version of polyrhythm that wrote it, or another output folder (--out FOLDER)",
         )
@@ -329,15 +318,11 @@ def _switch_to_wal(connection: sqlite3.Connection, patience: float) -> None:
         try:
             connection.execute("PRAGMA journal_mode = WAL")
         except sqlite3.OperationalError as error:
-            if not _is_busy(error) or time.monotonic() > end:
+            if not is_locked(error) or time.monotonic() > end:
                 raise
             time.sleep(0.01)
         else:
             return
-
-
-def _is_busy(error: sqlite3.Error) -> bool:
-    return getattr(error, "sqlite_errorcode", 0) & 0xFF in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
 
 
 @contextlib.contextmanager
@@ -349,7 +334,7 @@ def _explained(path: Path) -> Iterator[None]:
         raise _not_writable(path.parent, error.strerror or str(error)) from error
     except sqlite3.DatabaseError as error:
         code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-        if _is_busy(error):
+        if is_locked(error):
             raise UserError(
                 f"{path} is locked by another process",
                 expected="a run database that this process may write",
@@ -378,7 +363,7 @@ def _not_writable(path: Path, reason: str) -> UserError:
 def _decoded(row: sqlite3.Row) -> dict[str, Any]:
     # `clients` is a number in a run's row and a mapping in a version's.
     return {
-        name: json.loads(value) if name in _JSON and isinstance(value, str) else value
+        name: json.loads(value) if name in JSON and isinstance(value, str) else value
         for name, value in zip(row.keys(), row, strict=True)
     }
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import platform
+from collections.abc import Mapping
 from importlib import metadata
 from pathlib import Path
+from typing import Any
 
 
 def library_versions() -> dict[str, str]:
@@ -20,7 +22,10 @@ def library_versions() -> dict[str, str]:
 
 
 def machine() -> dict[str, str | int]:
-    """The processor, its cores that this process may use, the threads of one torch operation, the system."""
+    """The processor, its cores that this process may use, the threads of one torch operation, the system.
+
+    `instructions` is the instruction set that torch's kernels use, `MKL_CBWR` how MKL chooses its own.
+    """
     import torch
 
     # Only Linux can say which cores are this process's own.
@@ -29,9 +34,23 @@ def machine() -> dict[str, str | int]:
         "cpu": _processor(),
         "cores": usable,
         "threads": torch.get_num_threads(),
+        "instructions": torch.backends.cpu.get_cpu_capability(),
+        "MKL_CBWR": os.environ.get("MKL_CBWR", "not set"),
         "accelerator": torch.cuda.get_device_name() if torch.cuda.is_available() else "none",
         "system": platform.platform(terse=True),
     }
+
+
+def differences(libraries: Mapping[str, Any], where: Mapping[str, Any]) -> list[str]:
+    """How what computes here differs from what computed there, as far as numbers may depend on it; in words.
+
+    Args:
+        libraries: as `library_versions` gave them there.
+        where: as `machine` did.
+    """
+    here = {**library_versions(), **{key: machine()[key] for key in ("cpu", "instructions", "MKL_CBWR", "accelerator")}}
+    there = {**libraries, **where}
+    return [f"{name} {there[name]} there, {now} here" for name, now in here.items() if there.get(name, now) != now]
 
 
 def _processor() -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,19 +11,27 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
-def write_whole(path: Path, content: bytes) -> None:
-    """Writes a file so that a crash at any moment leaves the old one or the new one, never a part."""
+def write_whole(path: Path, content: bytes | Iterable[bytes | memoryview], *, durable: bool = True) -> None:
+    """Writes a file, whole or piece by piece: a crash at any moment leaves the old one or the new one, never a part.
+
+    Args:
+        path: the file.
+        content: of it.
+        durable: whether it must survive a power cut, too, from now on; that takes some milliseconds.
+    """
     unfinished = path.with_name(f".{path.name}.unfinished")
     try:
         with unfinished.open("wb") as file:
-            file.write(content)
+            file.writelines([content] if isinstance(content, bytes) else content)
             file.flush()
-            os.fsync(file.fileno())
+            if durable:
+                os.fsync(file.fileno())
         unfinished.replace(path)
     except BaseException:
         unfinished.unlink(missing_ok=True)
         raise
-    _sync_folder(path.parent)
+    if durable:
+        _sync_folder(path.parent)
 
 
 def safetensors_bytes(state: Mapping[str, Tensor], about: Mapping[str, str]) -> bytes:

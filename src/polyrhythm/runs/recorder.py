@@ -5,21 +5,66 @@ from __future__ import annotations
 import hashlib
 import secrets
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Any, final
 
 from polyrhythm.errors import RunFailed, UserError
 from polyrhythm.runs import alive
-from polyrhythm.runs.database import Writer
+from polyrhythm.runs.database import Cut, Writer
 from polyrhythm.runs.environment import library_versions, machine
 from polyrhythm.runs.files import safetensors_bytes, write_whole
-from polyrhythm.runs.records import AnswerRecord, ModelView, Plan, RunStatus, VersionRecord, VisitRecord
+from polyrhythm.runs.keeping import Keeper
+from polyrhythm.runs.records import AnswerRecord, EventRecord, ModelView, Plan, RunStatus, VersionRecord, VisitRecord
 from polyrhythm.runs.summary import Best
+from polyrhythm.runs.trouble import PATIENCE, Patience, Trouble, is_full
 from polyrhythm.settings import canonical_json
 
+_PAUSE = 0.05  # seconds between two tries when a run ends
 _LETTERS = "23456789abcdefghjkmnpqrstuvwxyz"  # in order, and none that look alike
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Kept:
+    """What a checkpoint holds.
+
+    Args:
+        run: all that the run was.
+        best: its best version so far.
+        best_file: the weights of that, as a file.
+    """
+
+    run: Any
+    best: Best
+    best_file: bytes | None
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class TakenUp:
+    """A recorded run that is to go on.
+
+    Args:
+        run_id: which one.
+        config: of the experiment, as it goes on.
+        kept: what its checkpoint holds; None if it has none, and begins anew.
+        cut: what of its rows is from before the checkpoint.
+        notes: what is to be said of it.
+    """
+
+    run_id: str
+    config: Mapping[str, Any]
+    kept: Kept | None
+    cut: Cut
+    notes: tuple[str, ...]
+
+    @property
+    def start(self) -> Any:
+        """Where it stood; None at its beginning."""
+        return None if self.kept is None else self.kept.run
 
 
 @final
@@ -31,10 +76,22 @@ class Recorder:
 
     Args:
         folder: the output folder, shared by any number of runs; made if missing.
+        keeper: writes checkpoints; there are none if None.
+        taken_up: the run that goes on; a new one if None.
+        trouble: what fails by plan; nothing if None.
     """
 
-    def __init__(self, folder: Path | str = "runs") -> None:
+    def __init__(
+        self,
+        folder: Path | str = "runs",
+        *,
+        keeper: Keeper | None = None,
+        taken_up: TakenUp | None = None,
+        trouble: Trouble | None = None,
+    ) -> None:
         self.folder = Path(folder)
+        self._trouble, self._patience = trouble, Patience()
+        self._keeper, self._taken_up = keeper, taken_up
         self.run_id = ""
         """Set by `begin`: the time of the start (UTC) and four characters that keep it unique."""
         self._writer: Writer | None = None
@@ -44,6 +101,7 @@ class Recorder:
         self._headline = ""
         self._model: ModelView | None = None
         self._version = 0
+        self._failed = ""
 
     @property
     def path(self) -> Path:
@@ -58,19 +116,50 @@ class Recorder:
         """
         self._headline = plan.headline
         self._best = Best(plan.headline)
-        writer = Writer(self.folder)
+        writer = Writer(self.folder, trouble=self._trouble)
         try:
-            self.run_id = self._new_folder()
-            # Locked before its row is there, so that nobody takes it for a killed run.
-            self._lock = alive.hold(self.path)
-            writer.start({"run_id": self.run_id, **_row(plan)})
+            if self._taken_up is None:
+                self._begin_new(writer, plan)
+            else:
+                self._take_up(writer, plan, self._taken_up)
         except BaseException:
             writer.close()
-            if self._lock is not None:
-                alive.release(self.path, self._lock)
-                self.path.rmdir()
             raise
         self._writer = writer
+
+    def _begin_new(self, writer: Writer, plan: Plan) -> None:
+        self.run_id = self._new_folder()
+        # Locked before its row is there, so that nobody takes it for a killed run.
+        self._lock = alive.hold(self.path)
+        try:
+            writer.start({"run_id": self.run_id, **_row(plan)})
+        except BaseException:
+            alive.release(self.path, self._lock)
+            self.path.rmdir()
+            raise
+
+    def _take_up(self, writer: Writer, plan: Plan, earlier: TakenUp) -> None:
+        self.run_id = earlier.run_id
+        try:
+            self._lock = alive.hold(self.path)
+        except BlockingIOError:
+            raise going_on(self.run_id) from None
+        try:
+            notices = (*plan.notices, *earlier.notes)
+            changes = {
+                **{"status": "running", "reason": "", "ended": None, "summary": None, "notices": notices},
+                **{"rounds": plan.rounds, "config": earlier.config, "config_digest": digest_of(earlier.config)},
+            }
+            writer.resume(self.run_id, changes, earlier.cut)
+            (self.path / "final.safetensors").unlink(missing_ok=True)
+            if earlier.kept is None or earlier.kept.best_file is None:
+                (self.path / "best.safetensors").unlink(missing_ok=True)
+            else:
+                self._best = earlier.kept.best
+                self._write("best.safetensors", earlier.kept.best_file)
+        except BaseException:
+            alive.release(self.path, self._lock)
+            raise
 
     def _new_folder(self) -> str:
         while True:
@@ -92,6 +181,10 @@ class Recorder:
         """Keeps a visit."""
         self._opened().add(record)
 
+    def event(self, record: EventRecord) -> None:
+        """Keeps what the server heard, and when."""
+        self._opened().add(record)
+
     def answer(self, record: AnswerRecord) -> None:
         """Keeps what the server was told of who is there."""
         self._opened().add(record)
@@ -103,11 +196,39 @@ class Recorder:
             RunFailed: the record can no longer be written.
         """
         self._model, self._version = model, record.version
+        if self._trouble is not None:
+            self._trouble.version(record.version)
         if self._best.improves(record):
             # As bytes, since the driver may go on to change the tensors; on disk at the next commit.
             self._best_file = safetensors_bytes(model(), self._about_best())
         if self._opened().add(record):
             self._write_best()
+
+    def goes_on(self, version: int, model: ModelView) -> None:
+        """Notes what there is already."""
+        self._model, self._version = model, version
+
+    def at_rest(self, version: int, state: Callable[[], Any], *, before_last: bool) -> None:
+        """Writes a checkpoint, if it is time for one and the rows up to it can be made to last.
+
+        One that cannot be written, as on a full disk, is left out, and the record says so in the end.
+
+        Raises:
+            RunFailed: the record can no longer be written.
+        """
+        if self._keeper is None or not self._keeper.due(version, before_last=before_last):
+            return
+        # The rows first: what a checkpoint does not know is cut off, but what is missing before it would stay so.
+        if not self._opened().commit(durable=True):
+            return
+        self._write_best()
+        content = self._best_file
+        if content is None and self._best.version is not None:
+            content = (self.path / "best.safetensors").read_bytes()
+        try:
+            self._keeper.write(self.path, version, lambda: Kept(run=state(), best=self._best, best_file=content))
+        except OSError as error:  # the run is worth more than the checkpoint
+            self._failed = f"; checkpoints could not be written ({error.strerror or error})"
 
     def end(self, status: RunStatus, reason: str, summary: Mapping[str, Any]) -> None:
         """Writes the final weights, then the last rows and the summary. After a refused `begin` it does nothing.
@@ -118,17 +239,25 @@ class Recorder:
         if self._writer is None:
             return
         try:
-            self._write_best()
+            while not self._write_best():
+                time.sleep(_PAUSE)
             if self._model is not None:
                 about = {"run_id": self.run_id, "version": str(self._version)}
-                self._write("final.safetensors", safetensors_bytes(self._model(), about))
+                content = safetensors_bytes(self._model(), about)
+                while not self._write("final.safetensors", content):
+                    time.sleep(_PAUSE)
         except RunFailed as error:
             status, reason = "failed", str(error)
             raise
         finally:
             writer, self._writer, self._model = self._writer, None, None
             try:
-                writer.finish(status=status, reason=reason, ended=_now(), summary={"run_id": self.run_id, **summary})
+                writer.finish(
+                    status=status,
+                    reason=reason + self._failed + self._waited(writer.waits),
+                    ended=_now(),
+                    summary={"run_id": self.run_id, **summary},
+                )
             finally:
                 if self._lock is not None:
                     alive.release(self.path, self._lock)
@@ -145,18 +274,48 @@ class Recorder:
             "chosen_by": f"{self._best.chosen_by} {self._headline}",
         }
 
-    def _write_best(self) -> None:
-        if self._best_file is not None:
-            self._write("best.safetensors", self._best_file)
-            self._best_file = None
+    def _waited(self, waits: int) -> str:
+        times = waits + self._patience.times
+        return f"; the record had to wait {times:,} times for a full disk or a locked database" if times else ""
 
-    def _write(self, name: str, content: bytes) -> None:
+    def _write_best(self) -> bool:
+        """Writes the best weights if they are not on disk; false if there is no room now."""
+        if self._best_file is not None:
+            if not self._write("best.safetensors", self._best_file):
+                return False
+            self._best_file = None
+        return True
+
+    def _write(self, name: str, content: bytes) -> bool:
+        """Writes a file; false if the disk is full, which may pass.
+
+        Raises:
+            RunFailed: it cannot be written, or the disk was full for too long.
+        """
         try:
+            if self._trouble is not None:
+                self._trouble.in_files()
             write_whole(self.path / name, content)
         except OSError as error:
+            if is_full(error) and self._patience.bears():
+                return False
+            long = f" for {PATIENCE:g} s" if is_full(error) else ""
             raise RunFailed(
-                f"{self.path / name} cannot be written ({error.strerror or error}); what was recorded before is kept"
+                f"{self.path / name} cannot be written{long} ({error.strerror or error}); what was recorded before is "
+                "kept"
             ) from error
+        self._patience.over()
+        return True
+
+
+def going_on(run_id: str) -> UserError:
+    """The error for a run that somebody else carries out."""
+    return UserError(
+        f"{run_id} is going on",
+        expected="a run whose process has ended",
+        why="two processes would write one record",
+        fix="wait for it, or end its process first",
+    )
 
 
 def _row(plan: Plan) -> dict[str, Any]:
@@ -172,11 +331,16 @@ def _row(plan: Plan) -> dict[str, Any]:
         "parameters": plan.parameters,
         "clients": plan.clients,
         "config": plan.config,
-        "config_digest": hashlib.sha256(canonical_json(plan.config).encode()).hexdigest(),
+        "config_digest": digest_of(plan.config),
         "notices": plan.notices,
         "libraries": library_versions(),
-        "machine": machine(),
+        "machine": {**machine(), "driver": plan.driver, "workers": plan.workers, "checkpoint": plan.checkpoint},
     }
+
+
+def digest_of(config: Mapping[str, Any]) -> str:
+    """SHA-256 of a configuration: equal for equal experiments, whatever carries them out."""
+    return hashlib.sha256(canonical_json(config).encode()).hexdigest()
 
 
 def _now() -> str:

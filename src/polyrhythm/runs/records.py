@@ -9,9 +9,14 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, final, runtime_checkab
 if TYPE_CHECKING:
     from torch import Tensor
 
-VisitStatus = Literal["trained", "measured", "skipped", "dropped", "late", "lost"]
+VisitStatus = Literal["trained", "measured", "skipped", "dropped", "late", "lost", "unfinished"]
 RunStatus = Literal["finished", "stopped", "failed"]
 """How a run ended: as planned, on Ctrl-C, or with an error."""
+
+
+class Enough(BaseException):
+    """An observer has seen all that it wanted: the run is stopped, as if by Ctrl-C."""
+
 
 ModelView = Callable[[], Mapping[str, "Tensor"]]
 """Gives a version's full state dict by name, as `nn.Module.load_state_dict` takes it; valid until the next version."""
@@ -33,6 +38,9 @@ class Plan:
         headline: the metric that `accuracy` stands for, such as "accuracy", "recall_at_5" or "r2"; higher is better.
         parameters: trainable weights of the model.
         clients: clients in the federation.
+        driver: who carries out visits.
+        workers: how many at once.
+        checkpoint: how often it is written down, and how many of these are kept.
     """
 
     name: str
@@ -45,6 +53,9 @@ class Plan:
     headline: str
     parameters: int
     clients: int
+    driver: str = "inline"
+    workers: int = 1
+    checkpoint: Mapping[str, Any] = field(default_factory=dict)
 
 
 @final
@@ -58,8 +69,11 @@ class VisitRecord:
         version: the server version that the client was sent.
         visit: the client's own counter.
         status: "trained", "measured" (forward passes only), "skipped" (no training, by plan), "dropped" (report
-            refused), "late" (it came when nobody waited for it any more) or "lost" (no report).
+            refused), "late" (it came when nobody waited for it any more), "lost" (no report) or "unfinished" (the run
+            ended before).
         reason: why it was dropped, late or lost.
+        fault: that as a kind (`polyrhythm.faults`); "outlier" for one that was accepted and is far longer than
+            those before; "" where nothing was wrong.
         steps: optimiser steps truly taken. It and all that follows say what was done, whatever came of it: of a visit
             that broke off, the part until then.
         epochs: passes over the client's samples truly made.
@@ -87,6 +101,7 @@ class VisitRecord:
     visit: int
     status: VisitStatus
     reason: str = ""
+    fault: str = ""
     steps: int = 0
     epochs: float = 0.0
     samples: int = 0
@@ -132,7 +147,7 @@ class VersionRecord:
             and the one that it was added to; None without updates.
         staleness_max: their maximum.
         client_updates: visits that trained and were accepted, since the start. It and what follows are cumulative,
-            over all visits that were heard of or lost by then, whatever came of them.
+            over all visits, whatever came of them, with what those under way had done by then.
         local_steps: optimiser steps.
         samples: samples trained on.
         flops: floating-point operations.
@@ -148,12 +163,16 @@ class VersionRecord:
         dropped_visits: of them: report refused.
         late_visits: of them: report came when nobody waited for it any more.
         lost_visits: of them: no report.
+        faults: what went wrong since the start, counted by kind; also what belongs to no visit, such as reports that
+            came twice.
         utilisation: the share of the time of all clients that hold data in which they were on a visit, visits under way
             included; None at the start.
         fairness: Jain's index of participation over the clients that hold data, (sum x)^2 / (N sum x^2) for x_i
             accepted updates of client i: 1 if all took part equally often, 1 / N if one alone did; None before any.
         note: for example why the version changed nothing.
         measures: what mechanisms recorded.
+        digest: of the model, as in the summary; "" where nobody keeps it. Where clients keep models of their own it is
+            of all of them, and only of versions that were evaluated.
     """
 
     version: int
@@ -184,6 +203,7 @@ class VersionRecord:
     dropped_visits: int = 0
     late_visits: int = 0
     lost_visits: int = 0
+    faults: Mapping[str, int] = field(default_factory=dict)
     utilisation: float | None = None
     fairness: float | None = None
     groups: Mapping[str, float] | None = None
@@ -191,6 +211,7 @@ class VersionRecord:
     staleness_max: int | None = None
     note: str = ""
     measures: Mapping[str, float] = field(default_factory=dict)
+    digest: str = ""
 
 
 @final
@@ -209,6 +230,25 @@ class AnswerRecord:
     place: int
     question: str
     clients: tuple[int, ...] | None
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class EventRecord:
+    """One thing that the server heard. In order, they are all that a replay needs to know of the world.
+
+    Args:
+        event: its number in the run; the start is 0 and has no record.
+        kind: "visit" (a report, or the news that there will be none), "arrival", "timer", or "beside" (a report that
+            nobody waited for, which changed nothing).
+        number: the dispatch number of the visit, the client that has come, or 0.
+        time: virtual seconds since the run began.
+    """
+
+    event: int
+    kind: Literal["visit", "arrival", "timer", "beside"]
+    number: int
+    time: float
 
 
 class Observer(Protocol):
@@ -232,7 +272,27 @@ class Observer(Protocol):
 
 @runtime_checkable
 class HearsAnswers(Protocol):
-    """An observer that is also told what the server asked of the roster."""
+    """An observer that is also told what the server heard, and what it asked of the roster."""
+
+    def event(self, record: EventRecord) -> None:
+        """The server heard something."""
 
     def answer(self, record: AnswerRecord) -> None:
-        """A question was answered."""
+        """A question was answered; after the event in which it was asked."""
+
+
+@runtime_checkable
+class KeepsState(Protocol):
+    """An observer that may keep what a run needs to go on after its process was killed."""
+
+    def goes_on(self, version: int, model: ModelView) -> None:
+        """After `begin`: the run goes on from a version that was made before, with this model."""
+
+    def at_rest(self, version: int, state: Callable[[], Any], *, before_last: bool) -> None:
+        """A version is made, and nothing happens at the moment.
+
+        Args:
+            version: its number.
+            state: gives all that the run is now; valid until this returns.
+            before_last: whether the next version is the last one.
+        """

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any, Literal, final
 
 from polyrhythm.errors import UserError, unknown
 from polyrhythm.runs import alive, costs
+from polyrhythm.runs.checkpoints import checkpoints, version_of
 from polyrhythm.runs.costs import On, Took
 from polyrhythm.runs.curves import Curves
-from polyrhythm.runs.database import COLUMNS, Table, read_records, read_runs, unpacked
+from polyrhythm.runs.database import read_records, read_runs, unpacked
+from polyrhythm.runs.schema import COLUMNS, Table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -24,6 +26,7 @@ _PREFIXES = {
     "train": "global_train",
     "clients": "clients",
     "groups": "groups",
+    "faults": "faults",
     "measures": "measures",
 }
 _SHOWN = (
@@ -98,13 +101,29 @@ class Run:
         return str(self._row["run_id"])
 
     @property
+    def number(self) -> int:
+        """Its number in the database of its folder."""
+        return int(self._row["number"])
+
+    @property
     def name(self) -> str:
         """What the user called it."""
         return str(self._row["name"])
 
     @property
     def path(self) -> Path:
-        """The folder of the run's own files."""
+        """The folder of the run's own files.
+
+        Raises:
+            UserError: its id would lead elsewhere, as in a database that somebody has tampered with.
+        """
+        if Path(self.id).name != self.id or self.id in ("", ".", "..") or "\0" in self.id:
+            raise UserError(
+                f"the run database of {self.folder} has a run with the id {self.id!r}",
+                expected="the name of a folder in it",
+                why="files of that run would be looked for elsewhere",
+                fix="use a record that you trust",
+            )
         return self.folder / self.id
 
     @property
@@ -134,6 +153,11 @@ class Run:
     def headline(self) -> str:
         """The metric that "accuracy" stands for in the summary."""
         return str(self._row["headline"])
+
+    @property
+    def config_digest(self) -> str:
+        """SHA-256 of its configuration: runs of one experiment have the same one."""
+        return str(self._row["config_digest"])
 
     @property
     def recipe(self) -> str:
@@ -195,6 +219,11 @@ class Run:
         rows = read_records(self.folder, "answers", self._row["number"])
         told = [{**row, "clients": None if row["clients"] is None else unpacked(row["clients"])} for row in rows]
         return pd.DataFrame(told, columns=COLUMNS["answers"]).set_index(["event", "place"])
+
+    @property
+    def events(self) -> pd.DataFrame:
+        """One row per thing that the server heard, in order: `kind`, `number` (dispatch or client), and `time`."""
+        return self._frame("events").set_index("event")
 
     @property
     def versions(self) -> list[dict[str, Any]]:
@@ -303,7 +332,9 @@ class Run:
         import pandas as pd
 
         rows = [_flat(row) for row in read_records(self.folder, table, self._row["number"])]
-        return pd.DataFrame(rows, columns=None if rows else [c for c in COLUMNS[table] if c not in _PREFIXES])
+        frame = pd.DataFrame(rows, columns=None if rows else [c for c in COLUMNS[table] if c not in _PREFIXES])
+        counts = [c for c in frame if str(c).startswith("faults_")]
+        return frame.fillna(dict.fromkeys(counts, 0)).astype(dict.fromkeys(counts, int))  # of a kind until it happens
 
     def __rich__(self) -> RichTable:
         from rich.table import Table as RichTable
@@ -316,7 +347,8 @@ class Run:
         table.add_column(overflow="fold")
         summary = self.summary
         shown = {name.replace("_", " "): _short(summary[name]) for name in _SHOWN if summary.get(name) is not None}
-        weights = ", ".join(sorted(file.stem for file in self.path.glob("*.safetensors")))
+        weights = ", ".join(which for which in ("best", "final") if (self.path / f"{which}.safetensors").is_file())
+        there = ", ".join(str(version_of(path)) for path in reversed(checkpoints(self.path)))
         lines = {
             "status": f"{self.status}: {self.reason}" if self.reason else self.status,
             "method": self.recipe,
@@ -324,6 +356,7 @@ class Run:
             **shown,
             **costs.lines(summary or self._so_far()),
             "weights": weights or "none yet",
+            "checkpoints": f"of version {there}" if there else "none",
         }
         for label, value in lines.items():
             table.add_row(label, Text(value))
@@ -331,7 +364,7 @@ class Run:
 
     def _so_far(self) -> dict[str, Any]:
         rows = self.versions
-        return costs.totals(rows[-1]) if rows else {}
+        return {**costs.totals(rows[-1]), "faults": rows[-1]["faults"]} if rows else {}
 
     def __repr__(self) -> str:
         from rich.console import Console

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections import deque
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, final
 
-from polyrhythm.runs.records import Plan, VersionRecord
+from polyrhythm.runs.records import VersionRecord
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -17,57 +17,59 @@ _WINDOW = 20
 
 
 @final
+@dataclass
 class Best:
     """Keeps the best version so far: by validation data if there are any, and only without them by the test set.
 
     A version chosen by the test set is no fair estimate of anything (it is the maximum of many noisy numbers), so
     `chosen_by` goes wherever the choice goes. Of equal scores the earliest wins; a score that is not finite never does.
+
+    Args:
+        headline: the metric that decides.
     """
 
-    def __init__(self, headline: str) -> None:
-        self._headline = headline
-        self._score = -math.inf
-        self.chosen_by: Literal["validation", "test"] | None = None
-        self.version: int | None = None
-        self.test: float | None = None
+    headline: str
+    score: float = -math.inf
+    chosen_by: Literal["validation", "test"] | None = None
+    version: int | None = None
+    test: float | None = None
 
     def improves(self, record: VersionRecord) -> bool:
         """Takes a version into account and says whether it is the new best."""
         judge: Literal["validation", "test"] = "test" if record.validation is None else "validation"
         if self.chosen_by == "validation" and judge == "test":
             return False
-        score = _score(record.test if judge == "test" else record.validation, self._headline)
-        if score is None or (judge == self.chosen_by and score <= self._score):
+        score = _score(record.test if judge == "test" else record.validation, self.headline)
+        if score is None or (judge == self.chosen_by and score <= self.score):
             return False
-        self._score, self.chosen_by, self.version = score, judge, record.version
-        self.test = _score(record.test, self._headline)
+        self.score, self.chosen_by, self.version = score, judge, record.version
+        self.test = _score(record.test, self.headline)
         return True
 
 
 @final
+@dataclass
 class Summary:
     """Adds up the records of one run into the fields of its `--json` line.
 
     Args:
-        plan: of the run.
+        best: its best version, which it keeps.
     """
 
-    def __init__(self, plan: Plan) -> None:
-        self._headline = plan.headline
-        self._best = Best(plan.headline)
-        self._scores: deque[float] = deque(maxlen=_WINDOW)
-        self._final: float | None = None
-        self._last: VersionRecord | None = None
+    best: Best
+    _scores: list[float] = field(default_factory=list)
+    _final: float | None = None
+    _last: VersionRecord | None = None
 
     def add(self, record: VersionRecord) -> None:
         """Takes one version into account. Versions come in order."""
         self._last = record
-        self._best.improves(record)
+        self.best.improves(record)
         if record.test is None:
             return
-        self._final = _score(record.test, self._headline)
+        self._final = _score(record.test, self.best.headline)
         if record.version > 0:  # the initial model is no result of the method
-            self._scores.append(math.nan if self._final is None else self._final)
+            self._scores = [*self._scores, math.nan if self._final is None else self._final][-_WINDOW:]
 
     def fields(self, *, digest: str, wall_seconds: float) -> dict[str, Any]:
         """The summary so far.
@@ -83,11 +85,11 @@ class Summary:
         spread = None if mean is None else math.sqrt(math.fsum((s - mean) ** 2 for s in scores) / len(scores))
         return {
             "rounds": last.version if last else 0,
-            "headline": self._headline,
+            "headline": self.best.headline,
             "final_accuracy": self._final,
-            "best_accuracy": self._best.test,
-            "best_by": self._best.chosen_by,
-            "best_version": self._best.version,
+            "best_accuracy": self.best.test,
+            "best_by": self.best.chosen_by,
+            "best_version": self.best.version,
             "last20_mean": mean,
             "last20_sd": spread,
             "client_updates": last.client_updates if last else 0,
@@ -109,6 +111,7 @@ class Summary:
             "dropped_visits": last.dropped_visits if last else 0,
             "late_visits": last.late_visits if last else 0,
             "lost_visits": last.lost_visits if last else 0,
+            "faults": dict(last.faults) if last else {},
             "wall_seconds": wall_seconds,
             "digest": digest,
         }

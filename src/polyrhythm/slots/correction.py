@@ -18,7 +18,7 @@ from torch.nn import functional
 from polyrhythm.settings import NonNegative, Positive
 from polyrhythm.slots.mechanism import Mechanism, Need, Outcome, Release, Setup
 from polyrhythm.vectors import clear_, mean_of_moved, weighted_sum
-from polyrhythm.wires import State
+from polyrhythm.wires import Fault, Report, State
 
 
 @final
@@ -142,6 +142,14 @@ class ControlVariates(Correction):
         # What the client never stepped shows no gradient, not a gradient of zero.
         clear_(change, outcome.idle)
         return {"control": state["control"] + change}, {"change": change}
+
+    def refuses(self, setup: Setup, state: State, report: Report) -> Fault | None:
+        change = report.extras.get(self.label(), {}).get("change")
+        if change is None:
+            return Fault("missing", "the change of its control variate is missing") if report.fresh else None
+        if change.shape != (setup.size,) or change.dtype != setup.dtype:
+            return Fault("shape", "the change of its control variate does not have the model's layout")
+        return None
 
     def after_step(self, setup: Setup, state: State, release: Release) -> State:
         changes = [extra["change"] for extra in release.extras(self.label()) if "change" in extra]

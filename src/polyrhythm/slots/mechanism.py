@@ -7,8 +7,9 @@ Rules:
 - Hooks have neutral defaults, so a mechanism writes only those that its equations need.
 - Vectors are [..., P] and hooks are written elementwise over them.
 
-The order of a version: `brief` for every client invited; at the client `finish` after training; for each report `fill`
-and, if it is accepted, `accept`; `before_step` once the release is complete; the server step; `after_step`.
+The order of a version: `brief` for every client invited; at the client `finish` after training; for each report
+`fill`, `refuses` and, if it is accepted, `accept`; `before_step` once the release is complete; the server step;
+`after_step`.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from torch import Tensor
 from polyrhythm.settings import Settings
 from polyrhythm.slots.budgets import Budgets
 from polyrhythm.vectors import Spans
-from polyrhythm.wires import Model, Report, State
+from polyrhythm.wires import Fault, Model, Report, State
 
 Need = Literal[
     "previous", "travel", "horizon", "gradient_square", "squared_loss", "fisher", "fisher_model", "expert", "base"
@@ -170,6 +171,10 @@ class Mechanism(Settings):
     def fill(self, setup: Setup, state: State, report: Report) -> Report:
         """May complete a report of a client that did not train, before it is checked."""
         return report
+
+    def refuses(self, setup: Setup, state: State, report: Report) -> Fault | None:
+        """What is wrong with a report that looks right: with what this mechanism sent up in it, or with its update."""
+        return None
 
     def accept(self, setup: Setup, state: State, report: Report) -> State:
         """May learn from a report once it has been checked and accepted."""

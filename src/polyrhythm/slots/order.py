@@ -54,6 +54,11 @@ class Order(Mechanism):
         """How many frozen models `rank` runs over all samples, at most."""
         return 0
 
+    @property
+    def complete(self) -> bool:
+        """Whether each pass is of all samples."""
+        return False
+
     def one_pass(
         self, visit: Visit, name: tuple[int | str, ...], ranking: np.ndarray | None, progress: Progress
     ) -> np.ndarray:
@@ -75,6 +80,10 @@ class Order(Mechanism):
 @dataclass(frozen=True, kw_only=True)
 class Shuffled(Order):
     """Every sample once, in a fresh uniform order for every pass. No state."""
+
+    @property
+    def complete(self) -> bool:
+        return True
 
     def one_pass(
         self, visit: Visit, name: tuple[int | str, ...], ranking: np.ndarray | None, progress: Progress
@@ -118,6 +127,10 @@ class Curriculum(Order):
     refresh: Literal["pass", "step"] = "pass"
     least: Annotated[int, Ge(1)] = 32
     restart: Literal["visit", "training"] = "visit"
+
+    @property
+    def complete(self) -> bool:
+        return self.order == "vanilla"
 
     def needs(self) -> frozenset[Need]:
         asked: set[Need] = set()

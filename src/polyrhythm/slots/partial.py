@@ -17,8 +17,9 @@ class PartialWork(Around):
     """A client takes as many of its steps as fit into `seconds` on its device, and sends what it has then.
 
     The largest K' <= K with links + computing(K' steps) <= seconds, and at least one step. With a deadline of the same
-    seconds nobody is late whose links and one step take no longer than that. Time is counted with full batches, and
-    with what else a visit computes: the forward passes of frozen models, scores, Fisher traces.
+    seconds nobody is late whose links and one step take no longer than that. Time is counted with the batches
+    that come (full ones under a curriculum), and with what else a visit computes: the forward passes of frozen models,
+    scores, Fisher traces.
 
     Neutral value: seconds that nobody needs: exactly the inner policy. It is so too where nobody knows how fast a
     client is: a simulated fleet knows, and a node that measures its own pace. No state, no bytes.

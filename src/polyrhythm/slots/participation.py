@@ -16,6 +16,7 @@ from polyrhythm.slots.budgets import HAIR
 from polyrhythm.slots.mechanism import Mechanism, Setup
 from polyrhythm.slots.wrapping import Wrapping
 from polyrhythm.streams import FewIntegers, Integers, stream
+from polyrhythm.values import made
 from polyrhythm.vectors import Buffers
 from polyrhythm.wires import Kind, Model, Report, Roster, State
 
@@ -172,7 +173,7 @@ class Uniform(Participation):
     def invite(self, setup: Setup, state: State, call: Call) -> tuple[State, Invitations]:
         places = call.places(self.size)
         drawn = call.roster.draw(places, call.draws(setup), call.busy) if places else ()
-        return state, tuple(Invitation(client=c) for c in drawn)
+        return state, tuple([made(Invitation, client=c) for c in drawn])
 
     @property
     def size(self) -> int:
@@ -250,7 +251,7 @@ class Around(Wrapping, Participation):
 
     def invite(self, setup: Setup, state: State, call: Call) -> tuple[State, Invitations]:
         inner, invitations = self.inner.invite(setup, state["inner"], call)
-        return {**state, "inner": inner}, invitations
+        return state if inner is state["inner"] else {**state, "inner": inner}, invitations
 
     def measured(self, setup: Setup, state: State, report: Report) -> State:
         return {**state, "inner": self.inner.measured(setup, state["inner"], report)}

@@ -8,15 +8,18 @@ so and nothing says wait, or once nobody is under way any more. So the order of 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, final
 
 from annotated_types import Ge
+from torch import Tensor
 
 from polyrhythm.settings import Count, Positive
 from polyrhythm.slots.budgets import HAIR
-from polyrhythm.slots.mechanism import Mechanism, Setup
+from polyrhythm.slots.mechanism import Mechanism, Release, Setup
 from polyrhythm.slots.wrapping import Wrapping
+from polyrhythm.vectors import weighted_sum
 from polyrhythm.wires import State
 
 
@@ -87,6 +90,24 @@ class ReleasePolicy(Mechanism):
     def patience(self) -> float | None:
         """Seconds after which a visit without an answer is given up; None for never."""
         return None
+
+    @property
+    def needs_all(self) -> bool:
+        """Whether it looks at all updates of a version at once, so that they cannot be summed as they come."""
+        return False
+
+    def limits(self, state: State, release: Release) -> Sequence[float]:
+        """By how much each update is made shorter, before it counts: factors from 0 to 1."""
+        return (1.0,) * len(release.reports)
+
+    def centre(self, updates: Sequence[Tensor], shares: Sequence[float], scales: Sequence[float]) -> Tensor:
+        """The middle of updates [P]: here sum_i share_i * scale_i * update_i."""
+        return weighted_sum(updates, [a * b for a, b in zip(shares, scales, strict=True)])
+
+    def mean(self, state: State, release: Release) -> Tensor:
+        """What the server is to step on, before other mechanisms change it: the middle of the shortened updates [P]."""
+        scales = [a * b for a, b in zip(release.scales, self.limits(state, release), strict=True)]
+        return self.centre(release.updates(), release.shares, scales)
 
     def holds_back(self, setup: Setup, state: State) -> str:
         """Why the server keeps its weights although a version is complete; empty if it steps."""
@@ -166,6 +187,16 @@ class Around(Wrapping, ReleasePolicy):
     def patience(self) -> float | None:
         return self.inner.patience
 
+    @property
+    def needs_all(self) -> bool:
+        return self.inner.needs_all
+
+    def limits(self, state: State, release: Release) -> Sequence[float]:
+        return self.inner.limits(state["inner"], release)
+
+    def centre(self, updates: Sequence[Tensor], shares: Sequence[float], scales: Sequence[float]) -> Tensor:
+        return self.inner.centre(updates, shares, scales)
+
     def holds_back(self, setup: Setup, state: State) -> str:
         return self.inner.holds_back(setup, state["inner"])
 
@@ -234,7 +265,8 @@ class OverSelect(Around):
 class MinReports(Around):
     """A version needs so many updates: the server waits for them, and skips the version if they cannot come.
 
-    count = 1 changes nothing. A version skipped has spent its clients' work; its note says so. No state.
+    count = 1 changes nothing. A version skipped has spent its clients' work, and its note says so; what its reports
+    said of their clients (control variates, duals, movements) is kept at both ends. No state.
 
     Args:
         count: updates without which there is no step.

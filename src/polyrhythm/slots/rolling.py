@@ -53,7 +53,7 @@ class Rolling(Around):
 
     def invite(self, setup: Setup, state: State, call: Call) -> tuple[State, Invitations]:
         count = self.concurrency if call.count is None else call.count
-        return super().invite(setup, state, changed(call, count=count))
+        return super().invite(setup, state, call if count == call.count else changed(call, count=count))
 
 
 @final

@@ -31,24 +31,25 @@ class Drift:
         # In double precision no product of single or half precision numbers runs over or under.
         current, received = current.double(), received.double()
         lengths = torch.linalg.vector_norm(current, dim=1) * torch.linalg.vector_norm(received, dim=1)
-        equal = ((current == received) & current.isfinite()).all(dim=1)
+        equal = (current - received).abs_().amax(dim=1) == 0  # infinity less infinity is no number
         cosine = (current * received).sum(dim=1) / lengths.clamp(min=torch.finfo(lengths.dtype).tiny)
-        return torch.where(equal, torch.ones_like(cosine), cosine.nan_to_num(0.0).clamp(-1.0, 1.0))
+        return torch.where(equal, 1.0, cosine.nan_to_num(0.0).clamp(-1.0, 1.0))
 
     def reached(self, similarities: Tensor) -> Tensor:
         return self._describe(similarities) < self.threshold
 
     def _describe(self, similarities: Tensor) -> Tensor:
-        k = min(self.k, len(similarities))
+        size = similarities.shape[-1]
+        k = min(self.k, size)
         if self.batch == "mean":
-            return similarities.mean()
+            return similarities.mean(dim=-1)
         if self.batch in ("min", "min_k"):
-            return similarities.kthvalue(k if self.batch == "min_k" else 1).values
+            return similarities.kthvalue(k if self.batch == "min_k" else 1, dim=-1).values
         if self.batch in ("max", "max_k"):
-            place = len(similarities) - (k if self.batch == "max_k" else 1) + 1
-            return similarities.kthvalue(place).values
+            place = size - (k if self.batch == "max_k" else 1) + 1
+            return similarities.kthvalue(place, dim=-1).values
         # "sample": below if fewer than half of the samples are at or above the threshold.
-        return torch.quantile(similarities, 0.5, interpolation="higher")
+        return torch.quantile(similarities, 0.5, dim=-1, interpolation="higher")
 
 
 @final

@@ -50,7 +50,7 @@ class Stop(Protocol):
         """How alike the representations [B, F] of a batch's samples are, [B]."""
 
     def reached(self, similarities: Tensor) -> Tensor:
-        """Whether a batch with these similarities [B] says stop, bool []."""
+        """Whether batches with these similarities [..., B] say stop, bool [...]."""
 
     @property
     def threshold(self) -> float:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from torch import Tensor
 
 from polyrhythm.slots.mechanism import Mechanism, Outcome, Release, Setup
-from polyrhythm.wires import Report, State
+from polyrhythm.wires import Fault, Report, State
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,6 +37,9 @@ class Wrapping(Mechanism):
 
     def fill(self, setup: Setup, state: State, report: Report) -> Report:
         return self.inner.fill(setup, state["inner"], report)
+
+    def refuses(self, setup: Setup, state: State, report: Report) -> Fault | None:
+        return self.inner.refuses(setup, state["inner"], report)
 
     def accept(self, setup: Setup, state: State, report: Report) -> State:
         return {**state, "inner": self.inner.accept(setup, state["inner"], report)}

@@ -32,6 +32,9 @@ STATISTICS10: Statistics = ((0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616))
 STATISTICS100: Statistics = ((0.5071, 0.4865, 0.4409), (0.2673, 0.2564, 0.2762))
 CLASSES10 = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 
+LARGEST = 200_000_000
+"""Bytes of a file in an archive; the largest official one has 155 million."""
+
 Parts = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 Reader = Callable[[str], tuple[bytes, Path]]
 
@@ -153,10 +156,17 @@ def _reader(place: Path | None, download: Download, inside: str, probe: str) -> 
 
 
 def _members(archive: Path) -> dict[str, bytes]:
+    """The files of an archive by their last name; read into memory and never unpacked, so wherever they would go."""
+    found = {}
     try:
         with tarfile.open(archive) as tar:
-            opened = [(Path(member.name).name, tar.extractfile(member)) for member in tar if member.isfile()]
-            return {name: file.read() for name, file in opened if file is not None}
+            for member in tar:
+                file = tar.extractfile(member) if member.isfile() else None  # no links
+                if member.size > LARGEST:
+                    raise corrupt(archive, f"{member.name} in it has {member.size:,} bytes", f"at most {LARGEST:,}")
+                if file is not None:
+                    found[Path(member.name).name] = file.read()
+            return found
     except (tarfile.TarError, EOFError, OSError, zlib.error) as error:
         raise corrupt(archive, f"cannot be unpacked ({error})") from None
 

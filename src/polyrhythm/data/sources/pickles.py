@@ -12,11 +12,19 @@ import numpy as np
 from polyrhythm.data.sources.files import corrupt
 
 
-def _latin1(text: str, encoding: str = "latin1") -> bytes:
-    # Python 3 writes bytes in old pickles as a call of codecs.encode; other codecs could unpack a bomb.
-    if encoding != "latin1":
-        raise pickle.UnpicklingError(f"codec {encoding!r} is not admitted")
-    return text.encode("latin1")
+@final
+class _Latin1:
+    """Stands for codecs.encode, as which Python 3 writes bytes in old pickles; other codecs could unpack a bomb.
+
+    Not a function, since a pickle could set a function's attributes.
+    """
+
+    __slots__ = ()
+
+    def __call__(self, text: str, encoding: str = "latin1") -> bytes:
+        if encoding != "latin1":
+            raise pickle.UnpicklingError(f"codec {encoding!r} is not admitted")
+        return text.encode("latin1")
 
 
 # How NumPy rebuilds an array, wherever this version of NumPy keeps it.
@@ -26,7 +34,7 @@ _ADMITTED: dict[tuple[str, str], Any] = {
     ("numpy._core.multiarray", "_reconstruct"): _RECONSTRUCT,
     ("numpy", "ndarray"): np.ndarray,
     ("numpy", "dtype"): np.dtype,
-    ("_codecs", "encode"): _latin1,
+    ("_codecs", "encode"): _Latin1(),
 }
 
 

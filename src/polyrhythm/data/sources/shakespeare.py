@@ -59,7 +59,8 @@ def shakespeare(path: str | Path, *, length: int = 80, stride: int = 1) -> Colle
     else:
         roles = _parsed(place)
         if not isinstance(roles, dict) or not all(
-            isinstance(r, dict) and {"train", "test"} <= set(r) for r in roles.values()
+            isinstance(r, dict) and all(_are_speeches(r.get(part)) for part in ("train", "test"))
+            for r in roles.values()
         ):
             raise corrupt(place, "is not a table of roles", '{"role": {"train": [speech, ...], "test": [...]}}')
         train, test = (_speeches(roles, part, length, stride) for part in ("train", "test"))
@@ -78,6 +79,10 @@ def shakespeare(path: str | Path, *, length: int = 80, stride: int = 1) -> Colle
         ordered_by="role",
         reference=REFERENCE,
     )
+
+
+def _are_speeches(found: object) -> bool:
+    return isinstance(found, list) and all(isinstance(speech, str) for speech in found)
 
 
 def _windows(part: Text, symbols: list[str], length: int) -> WindowSamples:
@@ -112,7 +117,10 @@ def _leaf(folder: Path, part: str, length: int) -> Text:
         if not isinstance(users, dict):
             raise corrupt(file, "has no user_data", "a file as LEAF writes it")
         for name in sorted(users):
-            pairs = list(zip(users[name]["x"], users[name]["y"], strict=True))
+            try:
+                pairs = [(str(x), str(y)) for x, y in zip(users[name]["x"], users[name]["y"], strict=True)]
+            except (KeyError, TypeError, ValueError):
+                raise corrupt(file, f"has no x and y of one length for {name!r}", "a file as LEAF writes it") from None
             if any(len(x) != length or len(y) != 1 for x, y in pairs):
                 raise corrupt(
                     file, f"has windows of other lengths for {name!r}", f"{length} characters and the next one"
@@ -126,5 +134,5 @@ def _leaf(folder: Path, part: str, length: int) -> Text:
 def _parsed(file: Path) -> Any:
     try:
         return json.loads(content(file))
-    except ValueError as error:  # JSONDecodeError and UnicodeDecodeError are both of it
+    except (ValueError, RecursionError) as error:  # JSONDecodeError and UnicodeDecodeError are both of the first
         raise corrupt(file, f"is not JSON ({error})") from None

@@ -95,9 +95,9 @@ def _lines(path: Path) -> list[dict[str, Any]]:
             continue
         try:
             line = json.loads(raw)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise corrupt(path, f"line {number} is not JSON ({error})") from None
-        if not isinstance(line, dict) or not line.get("tags"):
+        if not isinstance(line, dict) or not line.get("tags") or not isinstance(line["tags"], (str, list)):
             continue
         text = " ".join(str(line[key]) for key in ("title", "body", "text") if line.get(key))
         tags = line["tags"].split("|") if isinstance(line["tags"], str) else [str(tag) for tag in line["tags"]]

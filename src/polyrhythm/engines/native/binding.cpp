@@ -12,7 +12,7 @@
 #include <stdexcept>
 #include <tuple>
 
-#include "program.h"
+#include "rounds.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -21,6 +21,7 @@ namespace {
 
 using Floats = nb::ndarray<float, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using ReadFloats = nb::ndarray<const float, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using Table = nb::ndarray<float, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 using ReadTable = nb::ndarray<const float, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 using ReadWholes = nb::ndarray<const int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 
@@ -34,23 +35,16 @@ auto pointer(const std::optional<Array>& array, size_t size) -> decltype(array->
     return array ? array->data() : nullptr;
 }
 
-std::tuple<double, double, double> run(
-    Rounds& rounds, Floats weights, std::optional<ReadFloats> start,
-    std::optional<ReadFloats> shift, std::optional<Floats> moment, ReadTable inputs, std::optional<ReadWholes> labels,
-    std::optional<ReadTable> targets, ReadWholes order, ReadWholes ends, ReadFloats rates, float pull, float decay,
-    float momentum, bool nesterov, float clip, bool gradient_squares, uint64_t seed) {
-    const Program& program = rounds.program();
-    const size_t size = size_t(program.size), held = inputs.shape(0);
+// The samples of a pass. Without labels and targets there is no loss.
+Samples samples_of(
+    const Program& program, const ReadTable& inputs, const std::optional<ReadWholes>& labels,
+    const std::optional<ReadTable>& targets, const ReadWholes& order, bool judged) {
+    const size_t held = inputs.shape(0);
     const int64_t outputs = program.maps.back().features();
-    must(weights.size() == size, "a vector of another size");
     must(inputs.shape(1) == size_t(program.maps.front().features()), "samples of another shape");
-    must(ends.size() == rates.size(), "as many rates as batches");
-    int64_t before = 0;
-    for (size_t i = 0; i < ends.size(); before = ends.data()[i++])
-        must(ends.data()[i] > before, "batches that are not empty");
-    must(order.size() == size_t(before), "an order that ends with the last batch");
     for (size_t i = 0; i < order.size(); ++i)
         must(order.data()[i] >= 0 && size_t(order.data()[i]) < held, "samples that are there");
+    if (!judged) return {inputs.data(), nullptr, nullptr, order.data()};
     if (program.objective.loss == Loss::cross_entropy) {
         must(labels && labels->size() == held, "a label for each sample");
         for (size_t i = 0; i < order.size(); ++i) {
@@ -60,29 +54,110 @@ std::tuple<double, double, double> run(
     } else {
         must(targets && targets->shape(0) == held && int64_t(targets->shape(1)) == outputs, "targets for each sample");
     }
-    const Job job{
-        weights.data(),
-        pointer(start, size),
-        pointer(shift, size),
-        pointer(moment, size),
-        inputs.data(),
-        labels ? labels->data() : nullptr,
-        targets ? targets->data() : nullptr,
-        order.data(),
-        ends.data(),
-        rates.data(),
-        long(ends.size()),
-        pull,
-        decay,
-        momentum,
-        clip,
-        nesterov,
-        gradient_squares,
-        seed,
-    };
+    return {inputs.data(), labels ? labels->data() : nullptr, targets ? targets->data() : nullptr, order.data()};
+}
+
+int features_at(const Program& program, int place) {
+    must(place >= 0 && size_t(place) <= program.layers.size(), "a place in the network");
+    return program.maps[place ? program.layers[place - 1].out : 0].features();
+}
+
+// A place of the network and numbers for `count` samples there.
+template <class Array>
+Tap tap_of(const Program& program, int place, const Array& rows, size_t count) {
+    must(rows.shape(0) == count && int(rows.shape(1)) == features_at(program, place), "a row for each sample");
+    return {place, const_cast<float*>(rows.data())};
+}
+
+std::vector<Tap> taps_of(const Program& program, const std::vector<std::pair<int, Table>>& places, size_t count) {
+    std::vector<Tap> taps;
+    for (const auto& [place, rows] : places) taps.push_back(tap_of(program, place, rows, count));
+    return taps;
+}
+
+using Near = std::tuple<int, ReadTable, ReadTable, ReadWholes, float, float>;
+
+Contrast contrast_of(const Program& program, const Near& given, size_t count) {
+    const auto& [place, near, far, rows, strength, temperature] = given;
+    const size_t held = near.shape(0);
+    tap_of(program, place, near, held), tap_of(program, place, far, held);
+    must(rows.size() == count && temperature > 0, "a row for each sample");
+    for (size_t i = 0; i < count; ++i)
+        must(rows.data()[i] >= 0 && size_t(rows.data()[i]) < held, "samples that are there");
+    return {place, near.data(), far.data(), rows.data(), strength, temperature};
+}
+
+std::tuple<double, double, double> run(
+    Rounds& rounds, Floats weights, std::optional<ReadFloats> start, std::optional<ReadFloats> shift,
+    std::optional<Floats> moment, std::optional<Floats> second, ReadTable inputs, std::optional<ReadWholes> labels,
+    std::optional<ReadTable> targets, ReadWholes order, ReadWholes ends, ReadFloats rates, long first, float pull,
+    float decay, float momentum, bool nesterov, double beta2, double epsilon, long taken, bool decoupled, float clip,
+    bool gradient_squares, uint64_t seed, std::optional<std::pair<int, Table>> watch, bool still,
+    std::optional<Near> contrast) {
+    const Program& program = rounds.program();
+    const size_t size = size_t(program.size);
+    must(weights.size() == size, "a vector of another size");
+    must(ends.size() == rates.size(), "as many rates as batches");
+    int64_t before = 0;
+    for (size_t i = 0; i < ends.size(); before = ends.data()[i++])
+        must(ends.data()[i] > before, "batches that are not empty");
+    must(order.size() == size_t(before), "an order that ends with the last batch");
+    must(!second || moment, "both moments");
+    const Tap watched = watch ? tap_of(program, watch->first, watch->second, order.size()) : Tap{};
+    const Contrast term = contrast ? contrast_of(program, *contrast, order.size()) : Contrast{};
+    Job job{};
+    job.weights = weights.data(), job.start = pointer(start, size), job.shift = pointer(shift, size);
+    job.moment = pointer(moment, size), job.second = pointer(second, size);
+    job.samples = samples_of(program, inputs, labels, targets, order, true);
+    job.ends = ends.data(), job.rates = rates.data(), job.steps = long(ends.size()), job.first = first;
+    job.pull = pull, job.decay = decay, job.momentum = momentum, job.clip = clip;
+    job.nesterov = nesterov, job.gradient_squares = gradient_squares, job.seed = seed;
+    job.beta2 = beta2, job.epsilon = epsilon, job.taken = taken, job.decoupled = decoupled;
+    job.watch = watch ? &watched : nullptr, job.still = watch && still;
+    job.contrast = contrast ? &term : nullptr;
     nb::gil_scoped_release release;
     const Done done = rounds.run(job);
     return {done.loss, done.squared_loss, done.gradient_squares};
+}
+
+void look(Rounds& rounds, ReadFloats weights, ReadTable inputs, ReadWholes order, std::pair<int, Table> out) {
+    const Program& program = rounds.program();
+    must(weights.size() == size_t(program.size), "a vector of another size");
+    const Samples samples = samples_of(program, inputs, {}, {}, order, false);
+    const Tap tap = tap_of(program, out.first, out.second, order.size());
+    nb::gil_scoped_release release;
+    rounds.look(weights.data(), samples, long(order.size()), tap);
+}
+
+double trace(Rounds& rounds, ReadFloats weights, ReadTable inputs, std::optional<ReadWholes> labels,
+             std::optional<ReadTable> targets, ReadWholes order) {
+    const Program& program = rounds.program();
+    must(weights.size() == size_t(program.size), "a vector of another size");
+    const Samples samples = samples_of(program, inputs, labels, targets, order, true);
+    nb::gil_scoped_release release;
+    return rounds.trace(weights.data(), samples, long(order.size()));
+}
+
+std::pair<double, double> ahead(
+    Rounds& rounds, ReadFloats weights, ReadTable inputs, std::optional<ReadWholes> labels,
+    std::optional<ReadTable> targets, ReadWholes order, long step, uint64_t seed,
+    std::vector<std::pair<int, Table>> places) {
+    const Program& program = rounds.program();
+    must(weights.size() == size_t(program.size), "a vector of another size");
+    must(order.size() > 0 && order.size() < INT32_MAX, "a batch that is not empty");
+    const Samples samples = samples_of(program, inputs, labels, targets, order, true);
+    const std::vector<Tap> taps = taps_of(program, places, order.size());
+    nb::gil_scoped_release release;
+    const Done done = rounds.ahead(weights.data(), samples, int(order.size()), step, seed, taps);
+    return {done.loss, done.squared_loss};
+}
+
+void back(Rounds& rounds, ReadFloats weights, Floats gradient, std::vector<std::pair<int, Table>> more) {
+    const Program& program = rounds.program();
+    must(weights.size() == size_t(program.size) && gradient.size() == weights.size(), "a vector of another size");
+    const std::vector<Tap> taps = taps_of(program, more, size_t(rounds.half_way()));
+    nb::gil_scoped_release release;
+    rounds.back(weights.data(), taps, gradient.data());
 }
 
 void weighted_sum(Floats out, const std::vector<ReadFloats>& vectors, const std::vector<float>& weights) {
@@ -152,8 +227,19 @@ NB_MODULE(_native, m) {
             },
             "program"_a, "kernels"_a = "")
         .def(
-            "run", &run, "weights"_a, "start"_a.none(), "shift"_a.none(), "moment"_a.none(), "inputs"_a,
-            "labels"_a.none(), "targets"_a.none(), "order"_a, "ends"_a, "rates"_a, "pull"_a, "decay"_a, "momentum"_a,
-            "nesterov"_a, "clip"_a, "gradient_squares"_a, "seed"_a,
-            "Takes the steps of a round; gives three sums: losses, squared losses, squared norms of gradients.");
+            "run", &run, "weights"_a, "start"_a.none(), "shift"_a.none(), "moment"_a.none(), "second"_a.none(),
+            "inputs"_a, "labels"_a.none(), "targets"_a.none(), "order"_a, "ends"_a, "rates"_a, "first"_a, "pull"_a,
+            "decay"_a, "momentum"_a, "nesterov"_a, "beta2"_a, "epsilon"_a, "taken"_a, "decoupled"_a, "clip"_a,
+            "gradient_squares"_a, "seed"_a, "watch"_a.none(), "still"_a, "contrast"_a.none(),
+            "Takes the steps of a round; gives three sums: losses, squared losses, squared norms of gradients.")
+        .def("look", &look, "weights"_a, "inputs"_a, "order"_a, "out"_a, "Fills in what the layers before a place make.")
+        .def(
+            "trace", &trace, "weights"_a, "inputs"_a, "labels"_a.none(), "targets"_a.none(), "order"_a,
+            "The sum over samples of the squared norm of each one's own gradient.")
+        .def(
+            "ahead", &ahead, "weights"_a, "inputs"_a, "labels"_a.none(), "targets"_a.none(), "order"_a, "step"_a,
+            "seed"_a, "places"_a, "The first half of a batch: fills in places; gives the losses and their squares.")
+        .def(
+            "back", &back, "weights"_a, "gradient"_a, "more"_a,
+            "The second half: the gradient, where some gets added at places.");
 }

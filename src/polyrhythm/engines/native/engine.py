@@ -1,9 +1,10 @@
-"""An engine that takes a visit's steps in C++, where nothing needs to be asked between them.
+"""An engine that computes in C++: whole local rounds, single steps that Python has a say in, and frozen models' passes.
 
 Rules:
 
-- float32, SGD, and the layers of `program.py`. Everything else, and every pass that is not training, is the torch
-  engine's, which this one holds.
+- float32, the layers of `program.py`, and arrays of samples or batches that somebody makes. A round that has nothing
+  but these, SGD or Adam, pushes, MOON's term and a representation to watch is taken at once; a step of anything else
+  (other optimisers, other terms, augmented samples) is computed in two halves, between which Python adds its part.
 - Numbers equal the torch engine's to rounding: the same order of operations in a step, other sums. They are the same
   bits for any number of threads and, where the processor can fuse multiply and add, on any width of registers.
 - Dropout draws from the visit's stream by step, layer and element: the law of torch's masks, not their bits.
@@ -11,82 +12,31 @@ Rules:
 
 from __future__ import annotations
 
-import functools
-import importlib
 from collections.abc import Sequence
-from typing import Any, ClassVar, Protocol, cast, final
+from typing import Any, ClassVar, final
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from polyrhythm.core.interfaces import ClientData, Computed, Done, Job, Opening
-from polyrhythm.data.holding import Holding
-from polyrhythm.engines.native.program import (
-    AveragePool,
-    Convolution,
-    Dropout,
-    Linear,
-    MaxPool,
-    Program,
-    Relu,
-    program_of,
-)
+from polyrhythm.engines.looking import FrozenLens, View
+from polyrhythm.engines.native.extension import compiled
+from polyrhythm.engines.native.passes import Passes, arrays, goals, rows
+from polyrhythm.engines.native.program import Program, program_of
 from polyrhythm.engines.torch import TorchEngine
-from polyrhythm.optimisers import LocalSgd
-from polyrhythm.slots.correction import Correction
+from polyrhythm.optimisers import LocalAdam, LocalSgd
+from polyrhythm.slots.correction import Correction, ModelContrast, Which
 from polyrhythm.slots.mechanism import Model
-from polyrhythm.slots.order import Lens
 from polyrhythm.tasks import Tally, Task
 from polyrhythm.vectors import Buffers, Layout
 
 LARGEST = 2048  # samples in a batch; beyond it the room between layers would be gigabytes
 
 
-class _Rounds(Protocol):
-    """The compiled side: room for one thread to run a program's rounds in."""
-
-    def run(self, **given: Any) -> tuple[float, float, float]: ...
-
-
-@functools.cache
-def extension() -> Any:
-    """The compiled module, or None where the package was installed without it."""
-    try:
-        return importlib.import_module("polyrhythm.engines.native._native")
-    except ImportError:
-        return None
-
-
-def compiled(program: Program, kernels: str = "") -> _Rounds:
-    """A program for one thread.
-
-    Args:
-        program: what a step computes.
-        kernels: "avx512", "avx2" or "plain"; the best that this processor has if empty.
-    """
-    native = extension()
-    built = native.Program(*program.shape, program.size, program.loss, program.smoothing, program.weight)
-    for layer in program.layers:
-        match layer:
-            case Convolution():
-                built.convolution(layer.weights, layer.bias, layer.rows, layer.kernel, layer.stride, layer.padding)
-            case Linear():
-                built.linear(layer.weights, layer.bias, layer.rows)
-            case Relu():
-                built.relu()
-            case Dropout():
-                built.dropout(layer.share)
-            case MaxPool():
-                built.max_pool(layer.kernel, layer.stride, layer.padding)
-            case AveragePool():
-                built.average_pool(layer.kernel, layer.stride, layer.padding, layer.whole_area)
-    return cast(_Rounds, native.Rounds(built, kernels))
-
-
 @final
 class NativeEngine:
-    """Local rounds in C++; all else by the torch engine inside. Cheap to make; a thread needs one of its own.
+    """Training and frozen passes in C++, for one module and one task. A thread needs one of its own.
 
     Args:
         module: the model; copied, never changed.
@@ -100,6 +50,7 @@ class NativeEngine:
     """
 
     releases_lock: ClassVar[bool] = True
+    names_draws: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -110,53 +61,200 @@ class NativeEngine:
         program: Program | None = None,
     ) -> None:
         self._torch = TorchEngine(module, task)
+        self._task = task
         self._made_of = (task, shape, kernels)
         self.module.train()
         self.program = program or program_of(self.module, self.layout, task, shape)
-        self._rounds = compiled(self.program, kernels)
+        self._training = compiled(self.program, kernels)
+        # In a room of their own: a batch may be half way in the other.
+        self._passes = Passes(self.program, compiled(self.program, kernels), task)
         self._idle = tuple((s.offset, s.size) for s in self.program.idle)
+        self._visit: Opening | None = None
+        self._features: dict[tuple[Which, str], Tensor] = {}
+        self._step = 0
+        self.forward_samples = 0
 
     def __reduce__(self) -> tuple[type[NativeEngine], tuple[object, ...]]:
-        _, (module, _) = self._torch.__reduce__()
+        _, (module, *_) = self._torch.__reduce__()
         return NativeEngine, (module, *self._made_of)
 
     def twin(self) -> NativeEngine:
         """Another engine of the same kind, for another thread; ask for it while this one is idle."""
         return NativeEngine(self.module, *self._made_of, self.program)
 
+    def open(self, visit: Opening) -> None:
+        self.weights.copy_(visit.start.weights)
+        self._visit, self._step, self.forward_samples = visit, 0, 0
+        self._features.clear()
+
     def local_round(self, job: Job) -> Done | None:
-        arrays = job.data.arrays() if isinstance(job.data, Holding) else None
-        if arrays is None or type(job.optimiser) is not LocalSgd:
+        known = arrays(job.data)
+        moments = _moments(job)
+        if known is None or moments is None or any(type(term) is not ModelContrast for term in job.terms[:1]):
             return None
-        inputs, targets, held = arrays
-        sizes = np.diff(job.ends, prepend=0)
-        if inputs.dtype != torch.float32 or not inputs.is_contiguous() or sizes.max(initial=0) > LARGEST:
+        if len(job.terms) > 1:
             return None
-        optimiser, push, moment = job.optimiser, job.push, job.moments.get("momentum")
+        inputs, targets, held = known
+        optimiser, push, order = job.optimiser, job.push, job.positions
         shift = None if push is None else push.shift
-        labelled = self.program.loss == "cross_entropy"
-        order = job.positions if held is None else held.numpy()[job.positions]
-        loss, squared_loss, gradient_squares = self._rounds.run(
+        seen = self.forward_samples
+        watch, pair = self._watched(job)
+        contrast = self._contrast(job)
+        loss, squared_loss, gradient_squares = self._training.run(
             weights=self.weights.numpy(),
             start=None if push is None else job.start.numpy(),
             shift=None if shift is None else shift.numpy(),
-            moment=moment.numpy() if isinstance(moment, Tensor) else None,
-            inputs=inputs.numpy().reshape(len(inputs), -1),
-            labels=targets.numpy() if labelled else None,
-            targets=None if labelled else targets.numpy(),
-            order=np.ascontiguousarray(order),
+            inputs=inputs,
+            **goals(self.program, targets),
+            order=order if held is None else held[order],
             ends=job.ends,
             rates=np.array(job.rates, dtype=np.float32),
+            first=job.first,
             pull=0.0 if push is None else push.pull,
             decay=optimiser.weight_decay,
-            momentum=optimiser.momentum,
-            nesterov=optimiser.nesterov,
+            **moments,
             clip=optimiser.clip or 0.0,
             gradient_squares=job.gradient_squares,
             seed=job.seed,
+            watch=watch,
+            still=not self.one_mode,
+            contrast=contrast,
         )
         self._torch.stepped()
-        return Done(loss=loss, squared_loss=squared_loss, gradient_squares=gradient_squares, idle=self._idle)
+        self._step += len(job.rates)
+        if isinstance(optimiser, LocalAdam):
+            job.moments["steps"] += len(job.rates)
+        return Done(
+            loss=loss,
+            squared_loss=squared_loss,
+            gradient_squares=gradient_squares,
+            idle=self._idle,
+            pair=pair,
+            forward_samples=self.forward_samples - seen,
+        )
+
+    def _watched(self, job: Job) -> tuple[tuple[int, np.ndarray] | None, tuple[Tensor, Tensor] | None]:
+        """Room for what is watched in a job, and the pair that it will be half of."""
+        if job.watch is None:
+            return None, None
+        place, samples = self.program.places[job.watch], len(job.positions)
+        current = torch.empty(samples, place.width)
+        if not self.one_mode:
+            self.forward_samples += samples
+        received, rows = self._frozen_rows("received", job.watch, job)
+        return (place.layers, current.numpy()), (current, received.index_select(0, torch.from_numpy(rows)))
+
+    def _contrast(self, job: Job) -> tuple[object, ...] | None:
+        """MOON's term, if the job has one."""
+        for term in job.terms:
+            if isinstance(term, ModelContrast) and self.has("previous"):
+                near, rows = self._frozen_rows("received", term.layer, job)
+                far, _ = self._frozen_rows("previous", term.layer, job)
+                place = self.program.places[term.layer].layers
+                return place, near.numpy(), far.numpy(), rows, term.mu, term.temperature
+        return None
+
+    def _frozen_rows(self, which: Which, layer: str, job: Job) -> tuple[Tensor, np.ndarray]:
+        """Representations under a frozen model, and which of them belongs to each sample of a job."""
+        if self._open().reuse:
+            return self._everywhere(which, layer), np.ascontiguousarray(job.positions)
+        self.forward_samples += len(job.positions)
+        weights, place = self._model(which).weights, self.program.places[layer]
+        found = [z for z, _ in self._passes.over(weights, place, job.data, job.positions)]
+        return torch.cat(found), np.arange(len(job.positions))
+
+    def compute(
+        self,
+        inputs: Tensor,
+        targets: Tensor,
+        positions: np.ndarray,
+        terms: Sequence[Correction] = (),
+        watch: str | None = None,
+        squares: bool = False,
+    ) -> Computed:
+        made, order, places = rows(inputs), np.arange(len(inputs)), self.program.places
+        layers = {name for term in terms for name in term.layers or ()}
+        pair = None
+        if watch is not None and self.one_mode:
+            layers.add(watch)
+        current = {name: torch.empty(len(inputs), places[name].width) for name in sorted(layers)}
+        if watch is not None:
+            judged = current[watch] if self.one_mode else self._passes.look(self.weights, places[watch], made, order)
+            pair = judged, self.frozen_features("received", watch, inputs, positions)
+            self.forward_samples += 0 if self.one_mode else len(inputs)
+        loss, squared = self._training.ahead(
+            weights=self.weights.numpy(),
+            inputs=made,
+            **goals(self.program, targets),
+            order=order,
+            step=self._step,
+            seed=self._open().seed,
+            places=[(places[name].layers, z.numpy()) for name, z in current.items()],
+        )
+        more = _more(terms, View(self, inputs, positions, current), current) if terms else {}
+        self._training.back(
+            weights=self.weights.numpy(),
+            gradient=self.gradient.numpy(),
+            more=[(places[name].layers, slope.numpy()) for name, slope in more.items()],
+        )
+        self._step += 1
+        mean = torch.tensor(loss / len(inputs))
+        return Computed(mean, self.program.idle, pair, torch.tensor(squared, dtype=torch.float64) if squares else None)
+
+    # Frozen models.
+
+    def has(self, which: Which) -> bool:
+        """Whether this visit has such a model."""
+        return which == "received" or (which == "previous" and self._open().previous is not None)
+
+    def _model(self, which: Which) -> Model:
+        model = self._open().received if which == "received" else self._open().previous
+        assert model is not None, f"no {which} model in this visit"
+        return model
+
+    def frozen_features(self, which: Which, layer: str, inputs: Tensor, positions: np.ndarray) -> Tensor:
+        """Representation of a batch under a frozen model; from all samples at once where the visit reuses it."""
+        if self._open().reuse:
+            return self._everywhere(which, layer).index_select(0, torch.from_numpy(np.ascontiguousarray(positions)))
+        self.forward_samples += len(inputs)
+        weights, place = self._model(which).weights, self.program.places[layer]
+        return self._passes.look(weights, place, rows(inputs), np.arange(len(inputs)))
+
+    def _everywhere(self, which: Which, layer: str) -> Tensor:
+        """Representations of all of the visit's samples, computed once."""
+        data, key = self._open().data, (which, layer)
+        if key not in self._features:
+            passes = self._passes.over(self._model(which).weights, self.program.places[layer], data)
+            self._features[key] = torch.cat([z for z, _ in passes])
+            self.forward_samples += len(data)
+        return self._features[key]
+
+    def frozen_outputs(self, which: Which) -> tuple[Tensor, Tensor]:
+        """Outputs of a frozen model for all of the visit's samples, and their targets."""
+        data = self._open().data
+        self.forward_samples += len(data)
+        passes = self._passes.over(self._model(which).weights, self.program.outputs, data)
+        outputs, targets = zip(*passes, strict=True)
+        return torch.cat(outputs), torch.cat(targets)
+
+    def evaluate(self, model: Model, data: ClientData, positions: np.ndarray | None = None) -> dict[str, float]:
+        return self._task.read(self.tally(model, data, positions))
+
+    def tally(self, model: Model, data: ClientData, positions: np.ndarray | None = None) -> Tally:
+        """What the task counts over a client's samples, in eval mode."""
+        return self._passes.tally(model.weights, data, positions)
+
+    def fisher(self, model: Model, data: ClientData, *, labels: np.random.Generator | None = None) -> float:
+        self.forward_samples += 0 if labels is None else len(data)
+        return self._passes.fisher(model.weights, data, labels)
+
+    def lens(self) -> FrozenLens:
+        return FrozenLens(self, self._task, self._open().data)
+
+    def _open(self) -> Opening:
+        if self._visit is None:
+            raise RuntimeError("this belongs to a visit: open one first")
+        return self._visit
 
     # The rest is the torch engine's.
 
@@ -185,10 +283,6 @@ class NativeEngine:
     def one_mode(self) -> bool:
         return self._torch.one_mode
 
-    @property
-    def forward_samples(self) -> int:
-        return self._torch.forward_samples
-
     def initial(self) -> Model:
         """The module's own weights and buffers, as it was given. Only before the first visit."""
         return self._torch.initial()
@@ -197,35 +291,42 @@ class NativeEngine:
         """A model's whole state dict by name."""
         return self._torch.state_of(model)
 
-    def open(self, visit: Opening) -> None:
-        self._torch.open(visit)
-
-    def compute(
-        self,
-        inputs: Tensor,
-        targets: Tensor,
-        positions: np.ndarray,
-        terms: Sequence[Correction] = (),
-        watch: str | None = None,
-        squares: bool = False,
-    ) -> Computed:
-        return self._torch.compute(inputs, targets, positions, terms, watch, squares)
-
     def stepped(self) -> None:
         self._torch.stepped()
 
     def buffers(self) -> Buffers:
         return self._torch.buffers()
 
-    def evaluate(self, model: Model, data: ClientData, positions: np.ndarray | None = None) -> dict[str, float]:
-        return self._torch.evaluate(model, data, positions)
 
-    def tally(self, model: Model, data: ClientData, positions: np.ndarray | None = None) -> Tally:
-        """What the task counts over a client's samples, in eval mode."""
-        return self._torch.tally(model, data, positions)
+def _moments(job: Job) -> dict[str, Any] | None:
+    """The optimiser's settings and state as C++ takes them; None of an optimiser that it does not know."""
+    given, optimiser = job.moments, job.optimiser
+    none = {"momentum": 0.0, "nesterov": False, "beta2": 0.0, "epsilon": 0.0, "taken": 0, "decoupled": False}
+    if type(optimiser) is LocalSgd:
+        moment = given.get("momentum")
+        vectors = {"moment": moment.numpy() if isinstance(moment, Tensor) else None, "second": None}
+        return {**none, **vectors, "momentum": optimiser.momentum, "nesterov": optimiser.nesterov}
+    if type(optimiser) is LocalAdam and isinstance(given["steps"], int):
+        first, second = given["first"], given["second"]
+        assert isinstance(first, Tensor)
+        assert isinstance(second, Tensor)
+        vectors = {"moment": first.numpy(), "second": second.numpy()}
+        adam = {
+            "momentum": optimiser.beta1,
+            "beta2": optimiser.beta2,
+            "epsilon": optimiser.epsilon,
+            "decoupled": optimiser.decoupled,
+        }
+        return {**none, **vectors, **adam, "taken": given["steps"]}
+    return None
 
-    def lens(self) -> Lens:
-        return self._torch.lens()
 
-    def fisher(self, model: Model, data: ClientData, *, labels: np.random.Generator | None = None) -> float:
-        return self._torch.fisher(model, data, labels=labels)
+def _more(terms: Sequence[Correction], view: View, current: dict[str, Tensor]) -> dict[str, Tensor]:
+    """The gradient of some terms at the representations that they read."""
+    for features in current.values():
+        features.requires_grad_()
+    found = [extra for term in terms if (extra := term.term(view)) is not None]
+    if not found:
+        return {}
+    slopes = torch.autograd.grad(torch.stack(found).sum(), list(current.values()), allow_unused=True)
+    return {name: g.contiguous() for name, g in zip(current, slopes, strict=True) if g is not None}

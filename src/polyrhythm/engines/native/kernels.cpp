@@ -134,9 +134,10 @@ INLINE float folded(const float (&lane)[LANES]) {
     return (four[0] + four[2]) + (four[1] + four[3]);
 }
 
-// dweights[o, t] = sum over j of dout[o, j] * in[column j, tap t], for layers with many columns
-void weight_gradient(const Product& p, const float* in, const float* dout, float* dweights, int blocks) {
-    const int columns = blocks * p.columns;
+// sum over j of dout[o, j] * in[column j, tap t] in each lane, over the columns of some blocks; use(o, t, lanes) gets it.
+template <class Use>
+INLINE void weights_by_lane(const Product& p, const float* in, const float* dout, int block, int blocks, Use use) {
+    const int first = block * p.columns, end = blocks * p.columns;
     for (int row = 0; row < p.rows; row += ROWS)
         for (int tap = 0; tap < p.taps; tap += WIDE)
             with_size<ROWS>(p.rows - row, [&](auto rows) {
@@ -148,7 +149,7 @@ void weight_gradient(const Product& p, const float* in, const float* dout, float
                         const float* from[C];
                         UNROLL for (int c = 0; c < C; ++c) from[c] = in + p.tap[tap + c] + part;
                         const float* left = dout + long(row) * p.plane + part;
-                        for (int j = 0; j < columns; ++j) {
+                        for (int j = first; j < end; ++j) {
                             V b[C];
                             UNROLL for (int c = 0; c < C; ++c) b[c] = load(from[c] + p.column[j]);
                             UNROLL for (int r = 0; r < R; ++r) {
@@ -160,10 +161,30 @@ void weight_gradient(const Product& p, const float* in, const float* dout, float
                             UNROLL for (int c = 0; c < C; ++c) store(lane[r][c] + part, sum[r][c]);
                     }
                     UNROLL for (int r = 0; r < R; ++r)
-                        UNROLL for (int c = 0; c < C; ++c)
-                            dweights[(row + r) * long(p.taps) + tap + c] = folded(lane[r][c]);
+                        UNROLL for (int c = 0; c < C; ++c) use(row + r, tap + c, lane[r][c]);
                 });
             });
+}
+
+// dweights[o, t] = sum over j of dout[o, j] * in[column j, tap t], for layers with many columns
+void weight_gradient(const Product& p, const float* in, const float* dout, float* dweights, int blocks) {
+    weights_by_lane(p, in, dout, 0, blocks, [=, &p](int row, int tap, const float (&lane)[LANES]) {
+        dweights[row * long(p.taps) + tap] = folded(lane);
+    });
+}
+
+INLINE double squared(const float (&lane)[LANES]) {
+    double sum = 0;
+    for (int b = 0; b < LANES; ++b) sum += double(lane[b]) * lane[b];
+    return sum;
+}
+
+// The squares of what single samples would give, summed.
+double weight_squares(const Product& p, const float* in, const float* dout, int blocks) {
+    double sum = 0;
+    for (int n = 0; n < blocks; ++n)
+        weights_by_lane(p, in, dout, n, n + 1, [&](int, int, const float (&lane)[LANES]) { sum += squared(lane); });
+    return sum;
 }
 
 // The same for some rows of a layer with one column a block, from its inputs sample by sample, [count, pitch]:
@@ -197,9 +218,10 @@ void row_gradient(
         });
 }
 
-// dbias[o] = sum over j of dout[o, j]
-void bias_gradient(const Product& p, const float* dout, float* dbias, int blocks) {
-    const int columns = blocks * p.columns;
+// sum over j of dout[o, j] in each lane, over the columns of some blocks; use(o, lanes) gets it.
+template <class Use>
+INLINE void biases_by_lane(const Product& p, const float* dout, int block, int blocks, Use use) {
+    const int first = block * p.columns, end = blocks * p.columns;
     for (int row = 0; row < p.rows; row += ROWS)
         with_size<ROWS>(p.rows - row, [&](auto rows) {
             constexpr int R = rows.value;
@@ -207,12 +229,24 @@ void bias_gradient(const Product& p, const float* dout, float* dbias, int blocks
             for (int part = 0; part < LANES; part += WIDTH) {
                 V sum[R] = {};
                 const float* from = dout + long(row) * p.plane + part;
-                for (int j = 0; j < columns; ++j)
+                for (int j = first; j < end; ++j)
                     UNROLL for (int r = 0; r < R; ++r) sum[r] += load(from + p.place[j] + r * long(p.plane));
                 UNROLL for (int r = 0; r < R; ++r) store(lane[r] + part, sum[r]);
             }
-            UNROLL for (int r = 0; r < R; ++r) dbias[row + r] = folded(lane[r]);
+            UNROLL for (int r = 0; r < R; ++r) use(row + r, lane[r]);
         });
+}
+
+// dbias[o] = sum over j of dout[o, j]
+void bias_gradient(const Product& p, const float* dout, float* dbias, int blocks) {
+    biases_by_lane(p, dout, 0, blocks, [=](int row, const float (&lane)[LANES]) { dbias[row] = folded(lane); });
+}
+
+double bias_squares(const Product& p, const float* dout, int blocks) {
+    double sum = 0;
+    for (int n = 0; n < blocks; ++n)
+        biases_by_lane(p, dout, n, n + 1, [&](int, const float (&lane)[LANES]) { sum += squared(lane); });
+    return sum;
 }
 
 // A square of 4 × 4 floats, rows for columns.
@@ -394,10 +428,48 @@ void binary_cross_entropy(
     }
 }
 
-template <bool PULLED, bool SHIFTED, bool MOVING>
+// Adds to dz the gradient of strength * sum of softplus((s(z, far) - s(z, near)) / temperature) over a block's samples.
+//     s(z, y) = z y / (|z| |y|), so ds/dz = y / (|z| |y|) - s z / |z|^2; a length counts as 1e-8 at least.
+// `near` and `far` are [features, 16].
+void contrast(
+    const float* z, const int* place, int features, const float* near, const float* far, int count, float strength,
+    float temperature, float* dz) {
+    alignas(64) float zz[LANES], nn[LANES], ff[LANES], zn[LANES], zf[LANES], by_z[LANES], by_near[LANES], by_far[LANES];
+    for (int part = 0; part < LANES; part += WIDTH) {
+        V sums[5] = {};
+        for (int f = 0; f < features; ++f) {
+            const V a = load(z + place[f] + part), n = load(near + f * LANES + part), r = load(far + f * LANES + part);
+            sums[0] = fused(a, a, sums[0]), sums[1] = fused(n, n, sums[1]), sums[2] = fused(r, r, sums[2]);
+            sums[3] = fused(a, n, sums[3]), sums[4] = fused(a, r, sums[4]);
+        }
+        store(zz + part, sums[0]), store(nn + part, sums[1]), store(ff + part, sums[2]);
+        store(zn + part, sums[3]), store(zf + part, sums[4]);
+    }
+    const auto length = [](double square) { return square > 1e-16 ? std::sqrt(square) : 1e-8; };
+    for (int b = 0; b < LANES; ++b) {
+        const double own = length(zz[b]), to_near = own * length(nn[b]), to_far = own * length(ff[b]);
+        const double gap = zf[b] / to_far - zn[b] / to_near;
+        const double slope = b < count ? strength / temperature / (1 + std::exp(-gap / temperature)) : 0;
+        by_near[b] = float(-slope / to_near);
+        by_far[b] = float(slope / to_far);
+        by_z[b] = zz[b] > 0 ? float(-slope * gap / own / std::sqrt(double(zz[b]))) : 0;
+    }
+    for (int f = 0; f < features; ++f)
+        for (int part = 0; part < LANES; part += WIDTH) {
+            float* to = dz + place[f] + part;
+            V sum = fused(load(by_near + part), load(near + f * LANES + part), load(to));
+            sum = fused(load(by_far + part), load(far + f * LANES + part), sum);
+            store(to, fused(load(by_z + part), load(z + place[f] + part), sum));
+        }
+}
+
+enum Mover { PLAIN, MOVING, ADAM };
+
+template <bool PULLED, bool SHIFTED, Mover MOVER>
 INLINE void updated(const Update& u, const float* gradient, long offset, long size) {
     float* __restrict w = u.weights + offset;
-    float* __restrict m = MOVING ? u.moment + offset : nullptr;
+    float* __restrict m = MOVER == PLAIN ? nullptr : u.moment + offset;
+    float* __restrict s = MOVER == ADAM ? u.second + offset : nullptr;
     const float* __restrict w0 = PULLED ? u.start + offset : nullptr;
     const float* __restrict shift = SHIFTED ? u.shift + offset : nullptr;
     for (long i = 0; i < size; ++i) {
@@ -405,7 +477,13 @@ INLINE void updated(const Update& u, const float* gradient, long offset, long si
         if (PULLED) d += u.pull * (w[i] - w0[i]);
         if (SHIFTED) d += shift[i];
         d += u.decay * w[i];
-        if (MOVING) {
+        if (MOVER == ADAM) {
+            m[i] += (1 - u.momentum) * (d - m[i]);
+            s[i] = u.beta2 * s[i] + u.rest2 * d * d;
+            w[i] = u.keep * w[i] - u.rate * (m[i] / (__builtin_sqrtf(s[i]) / u.root + u.epsilon));
+            continue;
+        }
+        if (MOVER == MOVING) {
             m[i] = u.momentum * m[i] + d;
             d = u.nesterov ? d + u.momentum * m[i] : m[i];
         }
@@ -413,16 +491,18 @@ INLINE void updated(const Update& u, const float* gradient, long offset, long si
     }
 }
 
+template <bool PULLED, bool SHIFTED>
+INLINE void updated_by(const Update& u, const float* gradient, long offset, long size) {
+    if (u.second) return updated<PULLED, SHIFTED, ADAM>(u, gradient, offset, size);
+    if (u.moment) return updated<PULLED, SHIFTED, MOVING>(u, gradient, offset, size);
+    updated<PULLED, SHIFTED, PLAIN>(u, gradient, offset, size);
+}
+
 void update(const Update& u, const float* gradient, long offset, long size) {
-    const bool pulled = u.start, shifted = u.shift, moving = u.moment;
-    if (pulled && shifted && moving) return updated<true, true, true>(u, gradient, offset, size);
-    if (pulled && shifted) return updated<true, true, false>(u, gradient, offset, size);
-    if (pulled && moving) return updated<true, false, true>(u, gradient, offset, size);
-    if (shifted && moving) return updated<false, true, true>(u, gradient, offset, size);
-    if (pulled) return updated<true, false, false>(u, gradient, offset, size);
-    if (shifted) return updated<false, true, false>(u, gradient, offset, size);
-    if (moving) return updated<false, false, true>(u, gradient, offset, size);
-    updated<false, false, false>(u, gradient, offset, size);
+    if (u.start && u.shift) return updated_by<true, true>(u, gradient, offset, size);
+    if (u.start) return updated_by<true, false>(u, gradient, offset, size);
+    if (u.shift) return updated_by<false, true>(u, gradient, offset, size);
+    updated_by<false, false>(u, gradient, offset, size);
 }
 
 // The sum of squares, in sixteen sums of double precision that are then folded.
@@ -496,6 +576,8 @@ extern const Kernels JOINED(kernels_, POLYRHYTHM_KERNELS) = {
     weight_gradient,
     row_gradient,
     bias_gradient,
+    weight_squares,
+    bias_squares,
     relu,
     relu_gradient,
     drop,
@@ -505,6 +587,7 @@ extern const Kernels JOINED(kernels_, POLYRHYTHM_KERNELS) = {
     average_pool_gradient,
     cross_entropy,
     binary_cross_entropy,
+    contrast,
     update,
     square,
     scale,

@@ -39,13 +39,16 @@ struct Pool {
 
 // How an element of the weights moves, given its gradient g:
 //     d = g + pull (w - start) + shift + decay w;   m = momentum m + d;   w -= rate d, or m, or d + momentum m
+// With Adam, m += (1 - momentum) (d - m);   s = beta2 s + rest2 d^2;   w = keep w - rate m / (sqrt(s) / root + epsilon)
 struct Update {
     float* weights;
     const float* start;  // null without a pull
     const float* shift;  // null without a shift
     float* moment;       // null without momentum
+    float* second;       // s; null without Adam
     float pull, decay, momentum, rate;
     bool nesterov;
+    float beta2 = 0, rest2 = 1, root = 1, epsilon = 0, keep = 1;  // of Adam; rest2 is 1 - beta2
 };
 
 // How dropout draws: element i of an array is dropped if a hash of the key and i is below the threshold.
@@ -68,6 +71,8 @@ struct Kernels {
         const Product&, const float* samples, int pitch, const float* dout, int count, int row, int rows,
         float* dweights);
     void (*bias_gradient)(const Product&, const float* dout, float* dbias, int blocks);
+    double (*weight_squares)(const Product&, const float* in, const float* dout, int blocks);
+    double (*bias_squares)(const Product&, const float* dout, int blocks);
 
     void (*relu)(float* values, long size);
     void (*relu_gradient)(const float* values, float* gradient, long size);
@@ -81,6 +86,9 @@ struct Kernels {
         float* logits, int classes, const int64_t* labels, int count, float smoothing, float share, double* losses);
     void (*binary_cross_entropy)(
         float* logits, int labels, const float* const* targets, int count, float weight, float share, double* losses);
+    void (*contrast)(
+        const float* z, const int* place, int features, const float* near, const float* far, int count, float strength,
+        float temperature, float* dz);
 
     void (*update)(const Update&, const float* gradient, long offset, long size);
     double (*square)(const float* values, long size);

@@ -1,9 +1,7 @@
-// A network as a list of steps over one flat vector of weights, and a client's whole local round through it.
+// A network as a list of steps over one flat vector of weights.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
-#include <string>
 #include <vector>
 
 #include "kernels.h"
@@ -69,70 +67,3 @@ public:
 private:
     void leads_to(Map map);
 };
-
-// One client's local round. Pointers are the caller's.
-struct Job {
-    float* weights;             // [P] stepped in place
-    const float* start;         // [P] what a pull is measured from; null without a pull
-    const float* shift;         // [P] or null
-    float* moment;              // [P] stepped in place, or null without momentum
-    const float* inputs;        // [held, features] of all clients
-    const int64_t* labels;      // [held], or null
-    const float* targets;       // [held, outputs], or null
-    const int64_t* order;       // [ends[steps - 1]] rows of inputs, batch after batch
-    const int64_t* ends;        // [steps] where each batch ends in it
-    const float* rates;         // [steps]
-    long steps;
-    float pull, decay, momentum, clip;  // clip is the largest norm, or 0 for none
-    bool nesterov, gradient_squares;    // whether the gradient's norm is asked for
-    uint64_t seed;                      // of dropout
-};
-
-struct Done {
-    double loss = 0;              // summed over samples
-    double squared_loss = 0;      // each sample's loss squared, summed
-    double gradient_squares = 0;  // |gradient|^2, clipped, summed over steps
-};
-
-// What a thread needs for itself: the tables of a program for batches of up to some size, and room for the numbers
-// between its layers.
-class Rounds {
-public:
-    Rounds(const Program& program, const Kernels& kernels) : program_(program), k_(kernels) {}
-
-    Done run(const Job& job);
-    const Program& program() const { return program_; }
-
-private:
-    struct Tables;
-    void make_room(int batch);
-    void read(const Job& job, const int64_t* order, int count);
-    void forward(const Job& job, long step, int count);
-    void loss(const Job& job, const int64_t* order, int count, Done& done);
-    void backward(const Job& job, long step, int count, const Update* fuse);
-    void product_gradient(const Layer& layer, int index, const Job& job, int count, const Update* fuse);
-    Drop drop(const Layer& layer, int index, const Job& job, long step) const;
-
-    const Program program_;
-    const Kernels& k_;
-    int blocks_ = 0;
-    std::vector<int> place_;                      // of each feature of the input
-    std::vector<Tables> tables_;                  // one a layer
-    std::vector<std::vector<float>> room_;        // what the pointers below point into
-    std::vector<float*> values_, gradients_;      // one a map
-    float *gradient_ = nullptr, *rows_ = nullptr;  // [P] or some rows of it; a layer's inputs, sample by sample
-    std::vector<float> blank_;                    // the sample in an idle lane
-    std::atomic_flag busy_ = ATOMIC_FLAG_INIT;
-};
-
-struct Rounds::Tables {
-    Product product = {};
-    Pool pool = {};
-    int pitch = 0;
-    std::vector<int> tap, column, place, first;
-    std::vector<float> share;
-};
-
-// The best instruction set that this processor has, or the one of that name: "avx512", "avx2", "plain".
-const Kernels& kernels_for(const std::string& name);
-std::vector<std::string> kernel_names();

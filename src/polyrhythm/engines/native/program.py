@@ -89,6 +89,15 @@ Layer = Convolution | Linear | Relu | Dropout | MaxPool | AveragePool
 
 
 @final
+@dataclass(frozen=True)
+class Place:
+    """A place in the network: after its first so many layers, where a sample is so many numbers."""
+
+    layers: int
+    width: int
+
+
+@final
 @dataclass(frozen=True, kw_only=True)
 class Program:
     """What a step computes.
@@ -101,6 +110,7 @@ class Program:
         smoothing: of labels, for cross entropy.
         weight: of each label's loss, for binary cross entropy.
         idle: the parameters that no layer uses: they stay as they are.
+        places: where a representation is, by the names that `models.representation.locate` knows.
     """
 
     shape: tuple[int, int, int]
@@ -110,6 +120,12 @@ class Program:
     smoothing: float = 0.0
     weight: float = 1.0
     idle: tuple[Segment, ...] = ()
+    places: Mapping[str, Place] = field(default_factory=dict)
+
+    @property
+    def outputs(self) -> Place:
+        """Where the outputs are."""
+        return self.places["logits"]
 
 
 def program_of(module: nn.Module, layout: Layout, task: Task, shape: tuple[int, ...]) -> Program:
@@ -139,6 +155,7 @@ def program_of(module: nn.Module, layout: Layout, task: Task, shape: tuple[int, 
         size=layout.size,
         loss="cross_entropy",
         idle=tuple(s for s in layout.segments if s.offset not in walk.used),
+        places=walk.places,
     )
     return _with_loss(program, task, outputs=walk.shape[0])
 
@@ -161,6 +178,7 @@ class _Walk:
     layout: Layout
     shape: tuple[int, ...]
     used: set[int] = field(default_factory=set)
+    places: dict[str, Place] = field(default_factory=dict)
 
     def layers(self) -> tuple[Layer, ...]:
         """The module's layers, if they follow one after another."""
@@ -182,9 +200,26 @@ class _Walk:
             if node.all_input_nodes != before:
                 raise Unsupported("its layers do not follow one after another")
             if node.op not in ("placeholder", "output"):
+                here = Place(len(layers), math.prod(self.shape))
                 layers += self._read(node)
+                self._name(node, here, Place(len(layers), math.prod(self.shape)))
             before = [node]
+        self.places["logits"] = Place(len(layers), math.prod(self.shape))
+        if not isinstance(getattr(self.module, "projection", None), nn.Module) and "features" in self.places:
+            self.places["projection"] = self.places["features"]
         return tuple(layers)
+
+    def _name(self, node: fx.Node, before: Place, after: Place) -> None:
+        """Notes where a node's submodules have their outputs, and the output layer its inputs."""
+        layer = self.module.get_submodule(str(node.target)) if node.op == "call_module" else None
+        if getattr(layer, "inplace", node.kwargs.get("inplace", False)):
+            # What was read before is changed with it.
+            self.places |= {name: after for name, place in self.places.items() if place == before}
+        for name, _ in node.meta.get("nn_module_stack", {}).values():
+            if name not in ("features", "logits"):  # which mean something else, whatever a submodule is called
+                self.places[name] = after
+        if isinstance(layer, nn.Linear):
+            self.places["features"] = before
 
     def _read(self, node: fx.Node) -> tuple[Layer, ...]:
         """What a node does; its outputs' shape is then the walk's."""

@@ -1,0 +1,112 @@
+"""`polyrhythm check`: what an experiment means in full and what it will cost, or every mistake in it."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import typer
+
+from polyrhythm.cli.assembly import assemble
+from polyrhythm.cli.configuration import Configuration
+from polyrhythm.cli.inside import check_folder
+from polyrhythm.cli.output import Screen, print_json
+from polyrhythm.cli.results import print_plan, print_rows
+from polyrhythm.errors import UserError
+from polyrhythm.estimate import Estimate, estimate
+from polyrhythm.experiment import Experiment
+from polyrhythm.runs.costs import amount, seconds
+
+
+def check_all(configure: Callable[[], Configuration], *, with_estimate: bool, as_json: bool) -> None:
+    """Checks an experiment; with several seeds, all of them, and estimates the first. Nothing is written.
+
+    Raises:
+        UserError: something is wrong, if it is not printed as JSON.
+        typer.Exit: with 2, after mistakes were printed as JSON.
+    """
+    try:
+        configuration = configure()
+        check_folder(configuration.out)
+        experiments = list(assemble(configuration))
+        for experiment in experiments:
+            experiment.chosen  # noqa: B018  # builds the model, and checks it against the data
+        first, *_ = experiments
+        expected = estimate(first, out=configuration.out) if with_estimate else None
+    except UserError as error:
+        if not as_json:
+            raise
+        print_json({"valid": False, "mistakes": [_plain(mistake) for mistake in error.mistakes]})
+        raise typer.Exit(2) from None
+    notices = (*first.notices(), *(expected.notes if expected else ()))
+    if as_json:
+        print_json(
+            {
+                "valid": True,
+                "configuration": configuration.model_dump(mode="json"),
+                "resolved": first.describe().get("resolved"),
+                "seeds": [experiment.seed for experiment in experiments],
+                "estimate": None if expected is None else dataclasses.asdict(expected),
+                "notices": notices,
+            }
+        )
+        return
+    _print(configuration, experiments, expected, notices)
+
+
+def _print(
+    configuration: Configuration, experiments: list[Experiment], expected: Estimate | None, notices: tuple[str, ...]
+) -> None:
+    screen, first = Screen(), experiments[0]
+    for line in as_toml(configuration):
+        screen.print(line, markup=False, highlight=False, soft_wrap=True)
+    screen.print()
+    print_plan(screen, first, first.chosen.engine.layout.parameters)
+    if expected is not None:
+        screen.print()
+        print_rows(screen, dict(_costs(expected, len(experiments))))
+    for notice in notices:
+        screen.note(notice)
+
+
+def as_toml(configuration: Configuration) -> Iterator[str]:
+    """The lines of a file that says the same, with every default; what is not there has no value."""
+    plain = configuration.model_dump(mode="json")
+    if plain["seeds"] is not None:
+        del plain["seed"]
+    tables = {key: value for key, value in plain.items() if isinstance(value, Mapping)}
+    for key, value in plain.items():
+        if value is not None and key not in tables:
+            yield f"{key} = {json.dumps(value, ensure_ascii=False)}"
+    for name, table in tables.items():
+        if any(value is not None for value in table.values()):
+            yield f"[{name}]"
+            yield from (f"{key} = {json.dumps(value)}" for key, value in table.items() if value is not None)
+
+
+def _costs(found: Estimate, runs: int) -> Iterator[tuple[str, str]]:
+    """What a run will cost, in words."""
+    spread = "" if found.seconds.low is None else f" ({_short(found.seconds.low)} to {_short(found.seconds.high or 0)})"
+    yield "versions", f"{found.versions or found.counted:,}"
+    yield "visits", f"{found.visits:,}: {found.steps:,} local steps, {found.samples:,} samples"
+    yield "computing", amount(found.flops, "FLOPs")
+    yield "traffic", f"{amount(found.bytes_up, 'B')} up, {amount(found.bytes_down, 'B')} down"
+    yield "virtual time", seconds(found.virtual_seconds)
+    yield "memory", f"about {amount(found.memory, 'B')}"
+    yield "time here", f"about {_short(found.seconds.expected)}{spread}, by {found.seconds.source}"
+    if runs > 1:
+        yield "seeds", f"{runs}; all of this for each of them"
+
+
+def _short(value: float) -> str:
+    """A duration; minutes and hours where they read better."""
+    for size, unit in ((3600.0, "h"), (60.0, "min")):
+        if value >= 2 * size:
+            return f"{value / size:.3g} {unit}"
+    return f"{value:.2g} s" if value < 10 else f"{value:.0f} s"
+
+
+def _plain(mistake: UserError) -> dict[str, Any]:
+    return {"found": mistake.found, "expected": mistake.expected, "why": mistake.why, "fix": mistake.fix}

@@ -1,0 +1,93 @@
+"""`polyrhythm verify` and `replay`: does a recorded run come out again?"""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from polyrhythm.cli import names
+from polyrhythm.cli.guard import stopped_by_sigterm
+from polyrhythm.cli.output import Screen, print_json
+from polyrhythm.cli.resuming import configuration_of, experiment_of
+from polyrhythm.engines.torch import TorchEngine
+from polyrhythm.models.building import build
+from polyrhythm.models.weights import load_weights
+from polyrhythm.replaying import ServerSide, log_start, replay, replay_server
+from polyrhythm.runs import Run
+from polyrhythm.runs.environment import differences
+from polyrhythm.slots.mechanism import Setup
+from polyrhythm.streams import seeded_torch
+from polyrhythm.verifying import Verdict, verify
+
+
+def verify_run(
+    reference: str, out: str, *, from_checkpoint: bool, versions: int | None, as_json: bool, **changes: Any
+) -> None:
+    """Runs a recorded run again and compares; ends with exit code 1 if something differs.
+
+    Raises:
+        UserError: there is no such run, or it cannot be run again.
+        RunFailed: it could not go on.
+        typer.Exit: something differs.
+    """
+    run = Run.open(reference, out)
+    with stopped_by_sigterm():
+        verdict = verify(run, experiment_of(run, **changes), from_checkpoint=from_checkpoint, versions=versions)
+    tell(verdict, as_json=as_json)
+
+
+def replay_run(reference: str, out: str, *, from_updates: bool, as_json: bool, **changes: Any) -> None:
+    """Takes a run's events in their order; ends with exit code 1 if a version's model is another one.
+
+    Raises:
+        UserError: there is no such run, or it has no log.
+        RunFailed: the log is of another run.
+        typer.Exit: something differs.
+    """
+    run = Run.open(reference, out)
+    with stopped_by_sigterm():
+        if from_updates:
+            verdict = replay_server(run, server_of(run), tuple(differences(run.libraries, run.machine)))
+        else:
+            verdict = replay(run, experiment_of(run, **changes))
+    tell(verdict, as_json=as_json)
+
+
+def server_of(run: Run) -> ServerSide:
+    """The server's side of a run, from its record and the beginning of its log of updates: no data are read."""
+    start, configuration = log_start(run), configuration_of(run)
+    with seeded_torch(configuration.seed, "init"):
+        module = build(names.model(configuration.model or "mlp"), start.shape, start.outputs)
+    if configuration.init is not None:
+        module = load_weights(module, Path(configuration.init))
+    engine, recipe = TorchEngine(module, names.task(start.task)), names.recipe(configuration.method)
+    setup = Setup(
+        size=engine.layout.size,
+        dtype=engine.layout.dtype,
+        population=start.population,
+        horizon=configuration.rounds,
+        seed=configuration.seed,
+        budgets=names.fleet(configuration.fleet).budgets,
+        eligible=len(start.clients),
+    )
+    return ServerSide(recipe=recipe, setup=setup, engine=engine, initial=start.initial, clients=start.clients)
+
+
+def tell(verdict: Verdict, *, as_json: bool) -> None:
+    """Prints a verdict.
+
+    Raises:
+        typer.Exit: something differs.
+    """
+    screen = Screen(stderr=as_json)
+    for note in verdict.notes:
+        screen.note(note)
+    if as_json:
+        print_json({**dataclasses.asdict(verdict), "equal": verdict.equal})
+    else:
+        screen.print(str(verdict), highlight=False, markup=False, soft_wrap=True)
+    if not verdict.equal:
+        raise typer.Exit(1)

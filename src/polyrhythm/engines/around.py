@@ -1,0 +1,100 @@
+"""What an engine needs that takes whole rounds by itself and leaves all else to the torch engine."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+import numpy as np
+from torch import Tensor, nn
+
+from polyrhythm.core.interfaces import ClientData, Computed, Opening
+from polyrhythm.engines.torch import TorchEngine
+from polyrhythm.slots.correction import Correction
+from polyrhythm.slots.mechanism import Model
+from polyrhythm.slots.order import Lens
+from polyrhythm.tasks import Tally
+from polyrhythm.vectors import Buffers, Layout
+
+
+class AroundTorch:
+    """Base: the torch engine under another name.
+
+    Args:
+        torch: the engine inside.
+    """
+
+    releases_lock: ClassVar[bool] = False
+
+    def __init__(self, torch: TorchEngine) -> None:
+        self._torch = torch
+
+    @property
+    def module(self) -> nn.Module:
+        """The model in training."""
+        return self._torch.module
+
+    @property
+    def layout(self) -> Layout:
+        return self._torch.layout
+
+    @property
+    def weights(self) -> Tensor:
+        return self._torch.weights
+
+    @property
+    def gradient(self) -> Tensor:
+        return self._torch.gradient
+
+    @property
+    def single_sample_fails(self) -> bool:
+        return self._torch.single_sample_fails
+
+    @property
+    def one_mode(self) -> bool:
+        return self._torch.one_mode
+
+    @property
+    def forward_samples(self) -> int:
+        return self._torch.forward_samples
+
+    def initial(self) -> Model:
+        """The module's own weights and buffers, as it was given. Only before the first visit."""
+        return self._torch.initial()
+
+    def state_of(self, model: Model) -> dict[str, Tensor]:
+        """A model's whole state dict by name."""
+        return self._torch.state_of(model)
+
+    def open(self, visit: Opening) -> None:
+        self._torch.open(visit)
+
+    def compute(
+        self,
+        inputs: Tensor,
+        targets: Tensor,
+        positions: np.ndarray,
+        terms: Sequence[Correction] = (),
+        watch: str | None = None,
+        squares: bool = False,
+    ) -> Computed:
+        return self._torch.compute(inputs, targets, positions, terms, watch, squares)
+
+    def stepped(self) -> None:
+        self._torch.stepped()
+
+    def buffers(self) -> Buffers:
+        return self._torch.buffers()
+
+    def evaluate(self, model: Model, data: ClientData, positions: np.ndarray | None = None) -> dict[str, float]:
+        return self._torch.evaluate(model, data, positions)
+
+    def tally(self, model: Model, data: ClientData, positions: np.ndarray | None = None) -> Tally:
+        """What the task counts over a client's samples, in eval mode."""
+        return self._torch.tally(model, data, positions)
+
+    def lens(self) -> Lens:
+        return self._torch.lens()
+
+    def fisher(self, model: Model, data: ClientData, *, labels: np.random.Generator | None = None) -> float:
+        return self._torch.fisher(model, data, labels=labels)

@@ -1,0 +1,66 @@
+"""The compiled side, if there is one."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+from typing import Any, Protocol, cast
+
+from polyrhythm.engines.native.program import (
+    AveragePool,
+    Convolution,
+    Dropout,
+    Linear,
+    MaxPool,
+    Program,
+    Relu,
+)
+
+
+class Rounds(Protocol):
+    """The compiled side: room for one thread to run a program's rounds in."""
+
+    def run(self, **given: Any) -> tuple[float, float, float]: ...
+
+    def look(self, **given: Any) -> None: ...
+
+    def trace(self, **given: Any) -> float: ...
+
+    def ahead(self, **given: Any) -> tuple[float, float]: ...
+
+    def back(self, **given: Any) -> None: ...
+
+
+@functools.cache
+def extension() -> Any:
+    """The compiled module, or None where the package was installed without it."""
+    try:
+        return importlib.import_module("polyrhythm.engines.native._native")
+    except ImportError:
+        return None
+
+
+def compiled(program: Program, kernels: str = "") -> Rounds:
+    """A program for one thread.
+
+    Args:
+        program: what a step computes.
+        kernels: "avx512", "avx2" or "plain"; the best that this processor has if empty.
+    """
+    native = extension()
+    built = native.Program(*program.shape, program.size, program.loss, program.smoothing, program.weight)
+    for layer in program.layers:
+        match layer:
+            case Convolution():
+                built.convolution(layer.weights, layer.bias, layer.rows, layer.kernel, layer.stride, layer.padding)
+            case Linear():
+                built.linear(layer.weights, layer.bias, layer.rows)
+            case Relu():
+                built.relu()
+            case Dropout():
+                built.dropout(layer.share)
+            case MaxPool():
+                built.max_pool(layer.kernel, layer.stride, layer.padding)
+            case AveragePool():
+                built.average_pool(layer.kernel, layer.stride, layer.padding, layer.whole_area)
+    return cast(Rounds, native.Rounds(built, kernels))

@@ -1,0 +1,495 @@
+#include "rounds.h"
+
+#include <algorithm>
+#include <cmath>
+#include <stdexcept>
+
+namespace {
+
+constexpr int ROWS = 6;  // rows of a linear layer whose gradient is taken, and may be stepped, together
+
+constexpr int AT_ONCE = 128;  // samples of a pass over many: few enough to stay near the processor
+
+int blocks_of(int count) { return (count + LANES - 1) / LANES; }
+int whole_blocks(int count) { return blocks_of(count) * LANES; }
+
+float* aligned(std::vector<float>& room, size_t floats) {
+    room.assign(floats + 16, 0.0f);
+    const auto at = reinterpret_cast<uintptr_t>(room.data());
+    return reinterpret_cast<float*>((at + 63) & ~uintptr_t(63));
+}
+
+// splitmix64: a well-mixed number for each name.
+uint64_t mixed(uint64_t x) {
+    x += 0x9e3779b97f4a7c15;
+    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
+    x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
+    return x ^ (x >> 31);
+}
+
+void tabulate(Product& p, std::vector<int>& tap, std::vector<int>& column, std::vector<int>& place, const Map& in,
+              const Map& out, const Window& window, int blocks) {
+    for (int c = 0; c < in.channels; ++c)
+        for (int y = 0; y < window.height; ++y)
+            for (int x = 0; x < window.width; ++x) tap.push_back(in.padded(c, y, x));
+    for (int n = 0; n < blocks; ++n)
+        for (int y = 0; y < out.height; ++y)
+            for (int x = 0; x < out.width; ++x) {
+                column.push_back(n * in.floats() + in.padded(0, y * window.down, x * window.across));
+                place.push_back(n * out.floats() + out.inside(0, y, x));
+            }
+    p = {out.channels, int(tap.size()), out.height * out.width, tap.data(), column.data(), place.data(),
+         out.rows() * out.columns() * LANES};
+}
+
+void tabulate(Pool& p, std::vector<int>& first, std::vector<int>& tap, std::vector<int>& place,
+              std::vector<float>& share, const Map& in, const Map& out, const Layer& layer) {
+    const Window& w = layer.window;
+    for (int c = 0; c < out.channels; ++c)
+        for (int top = 0; top < out.height; ++top)
+            for (int left = 0; left < out.width; ++left) {
+                first.push_back(int(tap.size()));
+                for (int y = top * w.down - w.above; y < top * w.down - w.above + w.height; ++y)
+                    for (int x = left * w.across - w.beside; x < left * w.across - w.beside + w.width; ++x)
+                        if (y >= 0 && y < in.height && x >= 0 && x < in.width) tap.push_back(in.inside(c, y, x));
+                place.push_back(out.inside(c, top, left));
+                share.push_back(1.0f / float(layer.whole_area ? w.height * w.width : int(tap.size()) - first.back()));
+            }
+    first.push_back(int(tap.size()));
+    p = {int(place.size()), first.data(), tap.data(), place.data(), share.data(), in.floats(), out.floats()};
+}
+
+// One step's update: Adam corrects its rates for the moments that began at zero.
+Update update_of(const Job& job, long step) {
+    Update u{job.weights, job.start, job.shift, job.moment, job.second, job.pull, job.decay, job.momentum,
+             job.rates[step], job.nesterov};
+    if (job.second) {
+        const double taken = double(job.taken + step + 1);
+        u.beta2 = float(job.beta2), u.rest2 = float(1 - job.beta2), u.epsilon = float(job.epsilon);
+        u.rate = float(job.rates[step] / (1 - std::pow(double(job.momentum), taken)));
+        u.root = float(std::sqrt(1 - std::pow(job.beta2, taken)));
+        if (job.decoupled) u.decay = 0, u.keep = float(1 - double(job.rates[step]) * double(job.decay));
+    }
+    return u;
+}
+
+// Refuses a second thread.
+struct Alone {
+    std::atomic_flag& flag;
+    explicit Alone(std::atomic_flag& flag) : flag(flag) {
+        if (flag.test_and_set()) throw std::logic_error("two threads in one engine: each needs its own");
+    }
+    ~Alone() { flag.clear(); }
+};
+
+}  // namespace
+
+void Rounds::make_room(int batch) {
+    const int blocks = blocks_of(batch);
+    if (blocks <= blocks_) return;
+    blocks_ = blocks;
+    const auto& maps = program_.maps;
+    for (const Map& map : maps)
+        if (int64_t(map.floats()) * blocks > INT32_MAX) throw std::length_error("a batch this large has no room");
+
+    place_.clear(), packed_.clear(), tables_.clear(), room_.clear(), values_.clear(), gradients_.clear();
+    int most = 0;
+    for (const Map& map : maps) {
+        place_.emplace_back();
+        for (int c = 0; c < map.channels; ++c)
+            for (int y = 0; y < map.height; ++y)
+                for (int x = 0; x < map.width; ++x) place_.back().push_back(map.inside(c, y, x));
+        most = std::max(most, map.features());
+    }
+    for (int f = 0; f < most; ++f) packed_.push_back(f * LANES);
+    spare_.assign(size_t(2) * whole_blocks(most) * LANES, 0.0f);
+    blank_.assign(most, 0.0f);
+
+    size_t rows = 0;
+    tables_.resize(program_.layers.size());
+    for (size_t i = 0; i < tables_.size(); ++i) {
+        const Layer& layer = program_.layers[i];
+        const Map &in = maps[layer.in], &out = maps[layer.out];
+        Tables& t = tables_[i];
+        if (layer.kind == Kind::product) {
+            tabulate(t.product, t.tap, t.column, t.place, in, out, layer.window, blocks);
+            t.pitch = whole_blocks(t.product.taps);
+            if (t.product.columns == 1) rows = std::max(rows, size_t(t.pitch) * blocks * LANES);
+        } else if (layer.kind == Kind::max_pool || layer.kind == Kind::average_pool) {
+            tabulate(t.pool, t.first, t.tap, t.place, t.share, in, out, layer);
+        }
+    }
+
+    room_.resize(2 * maps.size() + 2);
+    for (size_t i = 0; i < maps.size(); ++i) {
+        const size_t floats = size_t(maps[i].floats()) * blocks;
+        values_.push_back(aligned(room_[2 * i], floats));
+        gradients_.push_back(i ? aligned(room_[2 * i + 1], floats) : nullptr);  // nobody asks for that of the inputs
+    }
+    gradient_ = aligned(room_[2 * maps.size()], program_.size);
+    rows_ = aligned(room_[2 * maps.size() + 1], rows);
+}
+
+Done Rounds::run(const Job& job) {
+    const Alone alone(busy_);
+    int64_t largest = 0;
+    for (long s = 0; s < job.steps; ++s) largest = std::max(largest, job.ends[s] - (s ? job.ends[s - 1] : 0));
+    make_room(int(largest));
+
+    const bool whole = job.clip > 0;  // whether the whole gradient is looked at before it is used
+    Done done;
+    for (long s = 0; s < job.steps; ++s) {
+        const int64_t begin = s ? job.ends[s - 1] : 0;
+        const int count = int(job.ends[s] - begin);
+        Samples samples = job.samples;
+        samples.order += begin;
+        const Pass pass{job.weights, job.first + s, job.seed, false};
+        const Update update = update_of(job, s);
+        Use use{whole ? nullptr : &update, job.gradient_squares && !whole};
+
+        read(samples, count);
+        std::vector<Tap> watched;
+        if (job.watch) {
+            const int features = program_.maps[map_at(job.watch->place)].features();
+            watched.push_back({job.watch->place, job.watch->rows + begin * features});
+        }
+        if (job.still) {
+            forward({job.weights, 0, 0, true}, count, watched, watched[0].place);
+            watched.clear();
+        }
+        forward(pass, count, watched, tables_.size(), job.contrast ? job.contrast->place : -1);
+        loss(samples, count, 1.0f / float(count), program_.objective.smoothing, done);
+        if (job.contrast) {
+            Contrast contrast = *job.contrast;
+            contrast.row += begin;
+            backward(pass, count, {}, &contrast, use);
+        } else {
+            backward(pass, count, {}, nullptr, use);
+        }
+        done.gradient_squares += use.sum;
+        if (!whole) continue;
+
+        double square = k_.square(gradient_, program_.size);
+        const float by = job.clip / (float(std::sqrt(square)) + 1e-6f);
+        if (by < 1) {
+            k_.scale(gradient_, program_.size, by);
+            square = k_.square(gradient_, program_.size);
+        }
+        done.gradient_squares += square;
+        step_all(update);
+    }
+    return done;
+}
+
+void Rounds::look(const float* weights, const Samples& samples, long count, Tap tap) {
+    const Alone alone(busy_);
+    make_room(int(std::min<long>(count, AT_ONCE)));
+    const int features = program_.maps[map_at(tap.place)].features();
+    for (long first = 0; first < count; first += AT_ONCE) {
+        const int here = int(std::min<long>(AT_ONCE, count - first));
+        read({samples.inputs, nullptr, nullptr, samples.order + first}, here);
+        forward({weights, 0, 0, true}, here, {{tap.place, tap.rows + first * features}}, tap.place);
+    }
+}
+
+double Rounds::trace(const float* weights, const Samples& samples, long count) {
+    const Alone alone(busy_);
+    make_room(int(std::min<long>(count, AT_ONCE)));
+    Use use{nullptr, false, true};
+    const Pass pass{weights, 0, 0, true};
+    for (long first = 0; first < count; first += AT_ONCE) {
+        const int here = int(std::min<long>(AT_ONCE, count - first));
+        Samples some = samples;
+        some.order += first;
+        Done unused;
+        read(some, here);
+        forward(pass, here, {}, tables_.size());
+        loss(some, here, 1.0f, 0.0f, unused);
+        backward(pass, here, {}, nullptr, use);
+    }
+    return use.sum;
+}
+
+Done Rounds::ahead(const float* weights, const Samples& samples, int count, long step, uint64_t seed,
+                   const std::vector<Tap>& taps) {
+    const Alone alone(busy_);
+    make_room(count);
+    pass_ = {weights, step, seed, false};
+    count_ = count;
+    Done done;
+    read(samples, count);
+    forward(pass_, count, taps, tables_.size());
+    loss(samples, count, 1.0f / float(count), program_.objective.smoothing, done);
+    return done;
+}
+
+void Rounds::back(const float* weights, const std::vector<Tap>& more, float* gradient) {
+    const Alone alone(busy_);
+    if (!count_) throw std::logic_error("no batch is half way");
+    pass_.weights = weights;
+    Use use;
+    std::swap(gradient, gradient_);
+    backward(pass_, count_, more, nullptr, use);
+    std::swap(gradient, gradient_);
+    count_ = 0;
+}
+
+// The batch's samples into the lanes of the first map.
+void Rounds::read(const Samples& samples, int count) {
+    const Map& map = program_.maps[0];
+    const float* rows[LANES];
+    for (int first = 0; first < count; first += LANES) {
+        for (int lane = 0; lane < LANES; ++lane)
+            rows[lane] =
+                first + lane < count ? samples.inputs + samples.order[first + lane] * map.features() : blank_.data();
+        k_.to_lanes(rows, map.features(), place_[0].data(), values_[0] + long(first / LANES) * map.floats());
+    }
+}
+
+// Through the first `layers` layers; on the way, taps are filled, and what a contrast is about is kept.
+void Rounds::forward(const Pass& pass, int count, const std::vector<Tap>& taps, size_t layers, int kept) {
+    const int blocks = blocks_of(count);
+    for (size_t i = 0;; ++i) {
+        for (const Tap& tap : taps)
+            if (tap.place == int(i)) take(map_at(tap.place), count, tap.rows);
+        if (kept == int(i)) {
+            const float* values = values_[map_at(kept)];
+            kept_.assign(values, values + long(program_.maps[map_at(kept)].floats()) * blocks);
+        }
+        if (i == layers) return;
+
+        const Layer& layer = program_.layers[i];
+        const Tables& t = tables_[i];
+        float *in = values_[layer.in], *out = values_[layer.out];
+        const long size = long(program_.maps[layer.in].floats()) * blocks;
+        switch (layer.kind) {
+            case Kind::product: {
+                const float* bias = layer.bias < 0 ? nullptr : pass.weights + layer.bias;
+                k_.forward(t.product, pass.weights + layer.weights, bias, in, out, blocks);
+                break;
+            }
+            case Kind::relu: k_.relu(in, size); break;
+            case Kind::dropout:
+                if (!pass.still) k_.drop(drop(layer, int(i), pass), in, size);
+                break;
+            case Kind::max_pool: k_.max_pool(t.pool, in, out, blocks); break;
+            case Kind::average_pool: k_.average_pool(t.pool, in, out, blocks); break;
+        }
+    }
+}
+
+// Turns the outputs into their gradient, times `share`, and adds up the losses.
+void Rounds::loss(const Samples& samples, int count, float share, float smoothing, Done& done) {
+    const Map& map = program_.maps.back();
+    const Objective& o = program_.objective;
+    float* outputs = gradients_.back();
+    std::copy_n(values_.back(), long(map.floats()) * blocks_of(count), outputs);
+    double losses[LANES];
+    for (int first = 0; first < count; first += LANES, outputs += map.floats()) {
+        const int here = std::min(LANES, count - first);
+        const int64_t* order = samples.order + first;
+        if (o.loss == Loss::cross_entropy) {
+            int64_t labels[LANES];
+            for (int b = 0; b < here; ++b) labels[b] = samples.labels[order[b]];
+            k_.cross_entropy(outputs, map.channels, labels, here, smoothing, share, losses);
+        } else {
+            const float* targets[LANES];
+            for (int b = 0; b < here; ++b) targets[b] = samples.targets + order[b] * map.channels;
+            k_.binary_cross_entropy(outputs, map.channels, targets, here, o.weight, share, losses);
+        }
+        for (int b = 0; b < here; ++b) done.loss += losses[b], done.squared_loss += losses[b] * losses[b];
+    }
+}
+
+// From the outputs' gradient to that of every weight. Nothing below the first product learns.
+void Rounds::backward(
+    const Pass& pass, int count, const std::vector<Tap>& more, const Contrast* contrast, Use& use) {
+    const int blocks = blocks_of(count);
+    size_t lowest = 0;
+    while (program_.layers[lowest].kind != Kind::product) ++lowest;
+    const auto add_more = [&](size_t place) {
+        for (const Tap& tap : more)
+            if (tap.place == int(place)) give(map_at(tap.place), count, tap.rows);
+        if (contrast && contrast->place == int(place)) this->contrast(*contrast, count);
+    };
+    add_more(tables_.size());
+    for (size_t i = tables_.size(); i-- > lowest;) {
+        const Layer& layer = program_.layers[i];
+        const Tables& t = tables_[i];
+        const float *in = values_[layer.in], *dout = gradients_[layer.out];
+        float* din = gradients_[layer.in];
+        const long size = long(program_.maps[layer.in].floats()) * blocks;
+        if (layer.in != layer.out && i > lowest) std::fill_n(din, size, 0.0f);
+        switch (layer.kind) {
+            case Kind::product:
+                if (i > lowest) k_.input_gradient(t.product, pass.weights + layer.weights, dout, din, blocks);
+                if (use.single)
+                    single_squares(layer, int(i), blocks, use);
+                else
+                    product_gradient(layer, int(i), count, use);
+                break;
+            case Kind::relu: k_.relu_gradient(in, din, size); break;
+            case Kind::dropout:
+                if (!pass.still) k_.drop(drop(layer, int(i), pass), din, size);
+                break;
+            case Kind::max_pool: k_.max_pool_gradient(t.pool, in, dout, din, blocks); break;
+            case Kind::average_pool: k_.average_pool_gradient(t.pool, dout, din, blocks); break;
+        }
+        if (i > lowest) add_more(i);
+    }
+}
+
+void Rounds::product_gradient(const Layer& layer, int index, int count, Use& use) {
+    const Tables& t = tables_[index];
+    const Product& p = t.product;
+    const float *in = values_[layer.in], *dout = gradients_[layer.out];
+    const int blocks = blocks_of(count);
+    const auto use_it = [&](const float* gradient, long offset, long size) {
+        if (use.squares) use.sum += k_.square(gradient, size);
+        if (use.update) k_.update(*use.update, gradient, offset, size);
+    };
+    if (p.columns == 1) {
+        const Map& map = program_.maps[layer.in];
+        for (int n = 0; n < blocks; ++n)
+            k_.to_rows(in + long(n) * map.floats(), p.tap, p.taps, rows_ + long(n) * LANES * t.pitch, t.pitch);
+        for (int row = 0; row < p.rows; row += ROWS) {
+            const int here = std::min(ROWS, p.rows - row);
+            const long offset = layer.weights + long(row) * p.taps;
+            // The same few rows of memory each time, if their gradient is used at once.
+            float* gradient = use.update ? gradient_ : gradient_ + offset;
+            k_.row_gradient(p, rows_, t.pitch, dout, count, row, here, gradient);
+            use_it(gradient, offset, long(here) * p.taps);
+        }
+    } else {
+        k_.weight_gradient(p, in, dout, gradient_ + layer.weights, blocks);
+        use_it(gradient_ + layer.weights, layer.weights, long(p.rows) * p.taps);
+    }
+    if (layer.bias < 0) return;
+    k_.bias_gradient(p, dout, gradient_ + layer.bias, blocks);
+    use_it(gradient_ + layer.bias, layer.bias, p.rows);
+}
+
+// The squares of each sample's own gradient. With one column it is an outer product, whose square is the product of
+// two squares; a bias is a weight whose input is one.
+void Rounds::single_squares(const Layer& layer, int index, int blocks, Use& use) {
+    const Product& p = tables_[index].product;
+    const float *in = values_[layer.in], *dout = gradients_[layer.out];
+    if (p.columns > 1) {
+        use.sum += k_.weight_squares(p, in, dout, blocks);
+        if (layer.bias >= 0) use.sum += k_.bias_squares(p, dout, blocks);
+        return;
+    }
+    for (int n = 0; n < blocks; ++n)
+        for (int lane = 0; lane < LANES; ++lane) {
+            double inputs = layer.bias >= 0 ? 1 : 0, outputs = 0;
+            for (int t = 0; t < p.taps; ++t) {
+                const double x = in[p.column[n] + p.tap[t] + lane];
+                inputs += x * x;
+            }
+            for (int o = 0; o < p.rows; ++o) {
+                const double d = dout[p.place[n] + long(o) * p.plane + lane];
+                outputs += d * d;
+            }
+            use.sum += inputs * outputs;
+        }
+}
+
+void Rounds::step_all(const Update& update) {
+    for (size_t i = 0; i < tables_.size(); ++i) {
+        const Layer& layer = program_.layers[i];
+        if (layer.kind != Kind::product) continue;
+        const Product& p = tables_[i].product;
+        k_.update(update, gradient_ + layer.weights, layer.weights, long(p.rows) * p.taps);
+        if (layer.bias >= 0) k_.update(update, gradient_ + layer.bias, layer.bias, p.rows);
+    }
+}
+
+// The map that the first `place` layers lead to.
+int Rounds::map_at(int place) const { return place ? program_.layers[place - 1].out : 0; }
+
+// A map's numbers, sample by sample.
+void Rounds::take(int map, int count, float* rows) {
+    const Map& m = program_.maps[map];
+    const int features = m.features(), pitch = whole_blocks(features);
+    for (int first = 0; first < count; first += LANES) {
+        const float* block = values_[map] + long(first / LANES) * m.floats();
+        k_.to_rows(block, place_[map].data(), features, spare_.data(), pitch);
+        for (int b = 0; b < std::min(LANES, count - first); ++b)
+            std::copy_n(spare_.data() + long(b) * pitch, features, rows + long(first + b) * features);
+    }
+}
+
+// Adds gradients, sample by sample, to a map's.
+void Rounds::give(int map, int count, const float* rows) {
+    const Map& m = program_.maps[map];
+    const int features = m.features();
+    const float* samples[LANES];
+    for (int first = 0; first < count; first += LANES) {
+        for (int b = 0; b < LANES; ++b)
+            samples[b] = first + b < count ? rows + long(first + b) * features : blank_.data();
+        k_.to_lanes(samples, features, packed_.data(), spare_.data());
+        float* block = gradients_[map] + long(first / LANES) * m.floats();
+        for (int f = 0; f < features; ++f)
+            for (int b = 0; b < LANES; ++b) block[place_[map][f] + b] += spare_[long(f) * LANES + b];
+    }
+}
+
+// Adds the gradient of a contrast to that of its map.
+void Rounds::contrast(const Contrast& c, int count) {
+    const int map = map_at(c.place);
+    const Map& m = program_.maps[map];
+    const long features = m.features();
+    float *near = spare_.data(), *far = near + features * LANES;
+    const float *to_near[LANES], *to_far[LANES];
+    for (int first = 0; first < count; first += LANES) {
+        const int here = std::min(LANES, count - first);
+        for (int b = 0; b < LANES; ++b) {
+            to_near[b] = b < here ? c.near + c.row[first + b] * features : blank_.data();
+            to_far[b] = b < here ? c.far + c.row[first + b] * features : blank_.data();
+        }
+        k_.to_lanes(to_near, int(features), packed_.data(), near);
+        k_.to_lanes(to_far, int(features), packed_.data(), far);
+        const long block = long(first / LANES) * m.floats();
+        k_.contrast(kept_.data() + block, place_[map].data(), int(features), near, far, here,
+                    c.strength / float(count), c.temperature, gradients_[map] + block);
+    }
+}
+
+// Which elements a layer drops in a step is named by the visit's seed, the step and the layer.
+Drop Rounds::drop(const Layer& layer, int index, const Pass& pass) const {
+    const uint64_t key = mixed(mixed(pass.seed ^ mixed(uint64_t(pass.step))) ^ uint64_t(index));
+    const double kept = 1.0 - double(layer.dropped);
+    const double threshold = std::min(double(layer.dropped) * 4294967296.0, 4294967295.0);
+    return {{uint32_t(key), uint32_t(key >> 32)}, uint32_t(threshold), kept > 0 ? float(1.0 / kept) : 0.0f};
+}
+
+namespace {
+
+std::vector<const Kernels*> usable() {
+    std::vector<const Kernels*> found;
+#ifdef POLYRHYTHM_X86
+    __builtin_cpu_init();
+    const bool narrow = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+    const bool wide = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                      __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
+                      __builtin_cpu_supports("avx512vl");
+    if (narrow && wide) found.push_back(&kernels_avx512);
+    if (narrow) found.push_back(&kernels_avx2);
+#endif
+    found.push_back(&kernels_plain);
+    return found;
+}
+
+}  // namespace
+
+const Kernels& kernels_for(const std::string& name) {
+    for (const Kernels* kernels : usable())
+        if (name.empty() || name == kernels->name) return *kernels;
+    throw std::invalid_argument("no kernels for " + name + " here");
+}
+
+std::vector<std::string> kernel_names() {
+    std::vector<std::string> names;
+    for (const Kernels* kernels : usable()) names.push_back(kernels->name);
+    return names;
+}

@@ -1,0 +1,238 @@
+"""An engine that takes the steps of a cohort at once: clients lie side by side, vectors are [K, P].
+
+For a GPU, which one client's small batches would leave idle. Rules:
+
+- Clients are in the order of their steps, longest first. So those still at work are always the first rows, and a step
+  is taken with just these: nothing is masked, and who has finished costs nothing.
+- A short batch is filled up; see `step`.
+- Samples and vectors are on the device for the whole round, and nothing is read back before its end.
+- Numbers equal the torch engine's to rounding: the same order of operations in a step, other sums. A client's numbers
+  may depend in their last bits on who else is in the cohort, since kernels sum differently for other shapes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import final
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from polyrhythm.core.interfaces import Done, Job
+from polyrhythm.data.holding import Holding
+from polyrhythm.data.samples import Samples
+from polyrhythm.engines.around import AroundTorch
+from polyrhythm.engines.step import Batch, Step, keys_of, rows_of, shares_of, sizes_of, takes
+from polyrhythm.engines.torch import TorchEngine
+from polyrhythm.optimisers import LocalSgd, clip_
+from polyrhythm.tasks import Task
+
+ROOM = 2**30
+"""Bytes that a cohort may take without a GPU; on a GPU half of its memory. A larger one is cut."""
+
+VECTORS = 8  # [K, P], at most: weights, start, gradient, shift, momentum, and what an operation makes
+
+
+@final
+class StackedEngine(AroundTorch):
+    """Local rounds of a cohort at once, on one device; all else by the torch engine inside.
+
+    Args:
+        module: the model; copied, never changed.
+        task: its loss and metrics.
+        samples: what clients train on.
+        device: where to compute.
+
+    Raises:
+        Unsupported: the model or the task cannot be stacked.
+    """
+
+    def __init__(self, module: nn.Module, task: Task, samples: Samples, device: torch.device) -> None:
+        super().__init__(TorchEngine(module, task, device))
+        self.device = device
+        self._step = Step(self.module, task, self.layout, self.weights, samples, device)
+        self._here: tuple[Tensor, Tensor, Tensor, Tensor] | None = None
+
+    def local_round(self, job: Job) -> Done | None:
+        return next(self.local_rounds([job]))
+
+    def local_rounds(self, jobs: Sequence[Job]) -> Iterator[Done | None]:
+        taken = sorted((i for i, job in enumerate(jobs) if takes(job)), key=lambda i: -len(jobs[i].ends))
+        ended = dict[int, tuple[Tensor, Done]]()
+        while taken:
+            size = self._largest(jobs, taken)
+            some, taken = taken[:size], taken[size:]
+            with torch.no_grad(), _exact(self.device):
+                ended |= zip(some, self._together([jobs[i] for i in some]), strict=True)
+        for i in range(len(jobs)):
+            if i in ended:
+                self.weights.copy_(ended[i][0])
+                self._torch.stepped()
+            yield ended[i][1] if i in ended else None
+
+    def _largest(self, jobs: Sequence[Job], taken: Sequence[int]) -> int:
+        """How many of these have room."""
+        width = max(int(sizes_of(jobs[i]).max(initial=0)) for i in taken)
+        each = VECTORS * self.weights.nbytes + width * self._step.kept
+        room = ROOM
+        if self.device.type == "cuda":
+            room = torch.cuda.get_device_properties(self.device).total_memory // 2
+        return max(1, room // each)
+
+    def _together(self, jobs: Sequence[Job]) -> list[tuple[Tensor, Done]]:
+        cohort = _Cohort(self._step, jobs, *self._samples(jobs[0]), self.device)
+        for step in range(cohort.steps):
+            cohort.take(step)
+        return cohort.ended()
+
+    def _samples(self, job: Job) -> tuple[Tensor, Tensor]:
+        """All inputs and targets on the device, brought there once."""
+        assert isinstance(job.data, Holding)
+        arrays = job.data.arrays()
+        assert arrays is not None
+        inputs, targets, _ = arrays
+        if self._here is None or self._here[0] is not inputs or self._here[1] is not targets:
+            self._here = inputs, targets, inputs.to(self.device), targets.to(self.device)
+        return self._here[2:]
+
+
+@contextlib.contextmanager
+def _exact(device: torch.device) -> Iterator[None]:
+    """Has a GPU compute in float32 where it says so, and the same bits every time, as far as torch can."""
+    if device.type != "cuda":
+        yield
+        return
+    with torch.backends.cudnn.flags(enabled=True, benchmark=False, deterministic=True, allow_tf32=False):
+        yield
+
+
+@final
+class _Cohort:
+    """The rounds of some visits, those with most steps first.
+
+    Args:
+        step: the gradient of one of them.
+        jobs: of the same data, K.
+        inputs, targets: all samples, on the device.
+        device: where they compute.
+    """
+
+    def __init__(self, step: Step, jobs: Sequence[Job], inputs: Tensor, targets: Tensor, device: torch.device) -> None:
+        self._step, self._jobs, self._inputs, self._targets, self._device = step, jobs, inputs, targets, device
+        self._optimiser = jobs[0].optimiser
+        assert isinstance(self._optimiser, LocalSgd)
+        self._tabulate()
+        self._start = _together([job.start for job in jobs], device)
+        self._weights = self._start.clone(memory_format=torch.contiguous_format)
+        self._gradient = torch.zeros_like(self._weights)
+        self._moments = {
+            name: _together([m for job in jobs if isinstance(m := job.moments[name], Tensor)], device).clone()
+            for name in jobs[0].moments
+        }
+        self._pushed = any(job.push is not None for job in jobs)
+        pulls = [0.0 if job.push is None else job.push.pull for job in jobs]
+        self._pull = torch.tensor(pulls, dtype=self._weights.dtype, device=device)[:, None]
+        shifts = [None if job.push is None else job.push.shift for job in jobs]
+        self._shift = None
+        if any(shift is not None for shift in shifts):
+            none = torch.zeros_like(jobs[0].start)
+            self._shift = _together([none if shift is None else shift for shift in shifts], device)
+        self._sums = torch.zeros(3, len(jobs), dtype=torch.float64, device=device)
+        self._kept = [(part, part.clone()) for part in self._idle()]
+
+    @property
+    def steps(self) -> int:
+        """Of the longest."""
+        return len(self._active)
+
+    def _tabulate(self) -> None:
+        """What is known beforehand of every step, with steps in front of clients."""
+        jobs, layers = self._jobs, self._step.layers
+        steps = len(jobs[0].ends)
+        sizes = np.zeros((steps, len(jobs)), dtype=np.int64)
+        for k, job in enumerate(jobs):
+            sizes[: len(job.ends), k] = sizes_of(job)
+        self._widths = sizes.max(axis=1, initial=0)
+        self._active = (sizes > 0).sum(axis=1)
+        width = int(self._widths.max(initial=0))
+        rows = np.zeros((steps, len(jobs), width), dtype=np.int64)
+        keys = np.zeros((steps, len(jobs), layers, 2), dtype=np.int64)
+        self._rates = np.zeros((steps, len(jobs)))
+        for k, job in enumerate(jobs):
+            count = len(job.ends)
+            rows[:count, k] = rows_of(job, width)
+            keys[:count, k] = keys_of(job.seed, count, layers)
+            self._rates[:count, k] = job.rates
+        self._rows, self._keys = (torch.from_numpy(table).to(self._device) for table in (rows, keys))
+        self._shares = torch.from_numpy(shares_of(sizes, width)).to(self._device, jobs[0].start.dtype)
+
+    def _idle(self) -> list[Tensor]:
+        """The parts of weights and moments that no step touches."""
+        return [s.of(vector) for vector in (self._weights, *self._moments.values()) for s in self._step.idle]
+
+    def take(self, step: int) -> None:
+        """One step of all who have so many. Nothing in it waits for the device."""
+        now, width = slice(int(self._active[step])), slice(int(self._widths[step]))
+        weights, gradient = self._weights[now], self._gradient[now]
+        rows, shares = self._rows[step, now, width], self._shares[step, now, width]
+        inputs, targets = (_taken(values, rows) for values in (self._inputs, self._targets))
+        gradients, losses = self._step(weights, Batch(inputs, targets, shares, self._keys[step, now]))
+        torch._foreach_copy_([s.of(gradient) for s in self._step.used], list(gradients))
+        for segment in self._step.idle:  # what weight decay has left there
+            segment.of(gradient).zero_()
+        if self._optimiser.clip is not None:
+            clip_(gradient, self._optimiser.clip)
+        self._look(now, losses.double(), shares > 0, gradient)
+        if self._pushed:
+            gradient.addcmul_(weights - self._start[now], self._pull[now])
+            if self._shift is not None:
+                gradient.add_(self._shift[now])
+        moments: dict[str, Tensor | int] = {name: moment[now] for name, moment in self._moments.items()}
+        self._optimiser.step_(weights, gradient, self._rate(step, now), moments)
+
+    def _look(self, now: slice, losses: Tensor, there: Tensor, gradient: Tensor) -> None:
+        """Adds up what is measured: losses, squared losses, squared norms of gradients."""
+        losses = losses * there
+        self._sums[0, now] += losses.sum(dim=1)
+        self._sums[1, now] += losses.square().sum(dim=1)
+        if self._jobs[0].gradient_squares:
+            self._sums[2, now] += torch.linalg.vector_norm(gradient, dim=-1).double().square()
+
+    def _rate(self, step: int, now: slice) -> float | Tensor:
+        """One for all, or one for each."""
+        rates = self._rates[step, now]
+        if (rates == rates[0]).all():
+            return float(rates[0])
+        return torch.from_numpy(rates).to(self._device, self._weights.dtype)[:, None]
+
+    def ended(self) -> list[tuple[Tensor, Done]]:
+        """Where each ended, in the memory of the processor, with its moments written back."""
+        for part, before in self._kept:
+            part.copy_(before)
+        weights, sums = self._weights.cpu(), self._sums.tolist()
+        moments: Mapping[str, Tensor] = {name: moment.cpu() for name, moment in self._moments.items()}
+        idle = tuple((s.offset, s.size) for s in self._step.idle)
+        found = []
+        for k, job in enumerate(self._jobs):
+            for name, moment in moments.items():
+                place = job.moments[name]
+                assert isinstance(place, Tensor)
+                place.copy_(moment[k])
+            done = Done(loss=sums[0][k], squared_loss=sums[1][k], gradient_squares=sums[2][k], idle=idle)
+            found.append((weights[k], done))
+        return found
+
+
+def _together(vectors: Sequence[Tensor], device: torch.device) -> Tensor:
+    """Vectors as the rows of a matrix on the device, [K, P]; one that all share is brought there once."""
+    first = vectors[0]
+    if all(vector is first for vector in vectors):
+        return first.to(device).expand(len(vectors), -1)
+    return torch.stack(list(vectors)).to(device)
+
+
+def _taken(values: Tensor, rows: Tensor) -> Tensor:
+    """values[rows], [K, B, ...]."""
+    return values.index_select(0, rows.flatten()).view(*rows.shape, *values.shape[1:])

@@ -1,0 +1,261 @@
+"""A step of one client as a function of tensors alone: what can be mapped over clients, and compiled.
+
+Rules:
+
+- A batch may be longer than it is: samples with a share of zero add nothing to the gradient. So batches of unequal
+  sizes have one shape. It takes a model that treats the samples of a batch each on its own, which is tried out.
+- Dropout draws by visit, step, layer, and element of the batch, from a hash of that name: the same masks whoever else
+  is in the cohort, however a batch is filled up, and on any device. They are other masks than torch's, of its law.
+"""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, final
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call, vmap
+from torch.nn import functional
+from torch.overrides import TorchFunctionMode
+
+from polyrhythm.core.interfaces import Job
+from polyrhythm.data.holding import Holding
+from polyrhythm.data.samples import Samples
+from polyrhythm.engines.native.program import Unsupported
+from polyrhythm.optimisers import LocalSgd
+from polyrhythm.streams import seeded_torch
+from polyrhythm.tasks import Task
+from polyrhythm.vectors import Layout, Segment
+
+FEW = 3  # samples on which a model is tried out
+CLOSE = 1e-3  # how far the gradients of two ways to compute may lie apart there, as a share of their norm
+
+
+class Batch(NamedTuple):
+    """What a step computes on; tensors with more axes in front are for so many steps or clients.
+
+    Args:
+        inputs: [B, ...].
+        targets: [B, ...].
+        shares: of each sample in the mean loss, [B]; zero for one that only fills up.
+        keys: two 32-bit words for each layer of dropout, int64 [L, 2].
+    """
+
+    inputs: Tensor
+    targets: Tensor
+    shares: Tensor
+    keys: Tensor
+
+
+@final
+class Step:
+    """The gradient of one client's batch.
+
+    Args:
+        module: the model; copied.
+        task: its loss.
+        layout: of its weights.
+        weights: to try it out with, [P].
+        samples: to try it out on.
+        device: where it computes.
+
+    Attributes:
+        used: the parameters that the loss depends on.
+        idle: the others.
+        layers: how often a pass draws dropout.
+        kept: about how many bytes a pass keeps for each sample until its gradient is there.
+
+    Raises:
+        Unsupported: the model cannot be run like that, and why.
+    """
+
+    def __init__(
+        self, module: nn.Module, task: Task, layout: Layout, weights: Tensor, samples: Samples, device: torch.device
+    ) -> None:
+        _check(module, task, layout)
+        self._module, self._task = copy.deepcopy(module).train().to(device), task
+        self.used, self.idle = layout.segments, tuple[Segment, ...]()
+        self.layers = self.kept = 0
+        with seeded_torch(0, "network", "tried out"):
+            self._try_out(weights.to(device), samples, device)
+
+    def __call__(self, weights: Tensor, batch: Batch) -> tuple[Sequence[Tensor], Tensor]:
+        """The gradient of each used parameter, and the loss of each sample.
+
+        Args:
+            weights: of one client, [P], or of several, [K, P].
+            batch: its samples, or theirs.
+        """
+        used = {s.name: s.of(weights).detach().requires_grad_() for s in self.used}
+        idle = {s.name: s.of(weights) for s in self.idle}
+        of_all = vmap(self._objective, randomness="error") if weights.dim() == 2 else self._objective
+        with torch.enable_grad():
+            objectives, losses = of_all(used, idle, batch)
+            # Each client's objective depends on its own weights alone, so the sum has the gradients of all.
+            gradients = torch.autograd.grad(objectives.sum(), list(used.values()))
+        return gradients, losses.detach()
+
+    def _objective(self, used: dict[str, Tensor], idle: dict[str, Tensor], batch: Batch) -> tuple[Tensor, Tensor]:
+        """What a client minimises, from the samples' own parts of it, and their losses."""
+
+        def of_one(output: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+            loss = self._task.loss(output[None], target[None])
+            return self._task.objective(loss, output[None]), loss
+
+        with Masks(batch.keys):
+            outputs = functional_call(self._module, {**used, **idle}, (batch.inputs,))
+        parts, losses = vmap(of_one)(outputs, batch.targets)
+        return (parts * batch.shares).sum(), losses
+
+    def _try_out(self, weights: Tensor, samples: Samples, device: torch.device) -> None:
+        """Holds a batch that was filled up, mapped over two clients, to plain autograd."""
+        inputs, targets = (t.to(device) for t in samples.batch(torch.arange(min(FEW, len(samples)))))
+        parts = {s.name: s.of(weights).clone().requires_grad_() for s in self.used}
+        with torch.no_grad(), Masks(None) as counted:
+            functional_call(self._module, parts, (inputs,))
+        self.layers = counted.layers
+        keys = torch.from_numpy(keys_of(0, 1, self.layers)[0]).to(device)
+        kept = _Bytes()
+        with Masks(keys), torch.autograd.graph.saved_tensors_hooks(kept, lambda tensor: tensor):
+            outputs = functional_call(self._module, parts, (inputs,))
+            objective = self._task.objective(self._task.loss(outputs, targets), outputs)
+        wanted = torch.autograd.grad(objective, list(parts.values()), allow_unused=True)
+        self.kept = kept.total // len(inputs)
+        self.idle = tuple(s for s, g in zip(self.used, wanted, strict=True) if g is None)
+        self.used = tuple(s for s in self.used if s not in self.idle)
+        shares = torch.full((len(inputs) + 1,), 1 / len(inputs), dtype=weights.dtype, device=device)
+        shares[-1] = 0
+        batch = Batch(torch.cat([inputs, inputs[-1:]]), torch.cat([targets, targets[-1:]]), shares, keys)
+        both = Batch(*(torch.stack([t, t]) for t in batch))
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("error")  # of operations that would be mapped one client after the other
+                found, _ = self(torch.stack([weights, weights / 2]), both)
+        except Exception as error:  # whatever a user's own forward raises when it is mapped
+            told = " ".join(str(error).split())[:120]
+            raise Unsupported(f"torch.func cannot map it over clients: {told}") from error
+        expected = [g for g in wanted if g is not None]
+        apart = torch.stack([(g[0] - w).norm() for g, w in zip(found, expected, strict=True)])
+        if not apart.norm() <= CLOSE * torch.stack([w.norm() for w in expected]).norm():
+            raise Unsupported("its gradient depends on samples that only fill up a batch, or on how it is mapped")
+
+
+def _check(module: nn.Module, task: Task, layout: Layout) -> None:
+    """Refuses what can be seen."""
+    if type(task).__module__ != Task.__module__:
+        raise Unsupported(f"the loss of {task.name} may be no mean over samples")
+    if any(s.dtype not in (torch.float32, torch.float64) or s.dtype != layout.dtype for s in layout.segments):
+        raise Unsupported("its weights are not all float32 or float64")
+    if any(isinstance(part, nn.RNNBase) for part in module.modules()):
+        raise Unsupported("torch.func has no rule for recurrent layers")
+    if any(True for _ in module.buffers()):
+        raise Unsupported("it has buffers, which its passes may change")
+    for name, part in module.named_modules():
+        if any(getattr(part, hooks, None) for hooks in ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks")):
+            raise Unsupported(f"{name or 'the model'} has hooks")
+
+
+@final
+class _Bytes:
+    """Counts what autograd keeps."""
+
+    def __init__(self) -> None:
+        self.total = 0
+
+    def __call__(self, tensor: Tensor) -> Tensor:
+        self.total += 0 if tensor.is_leaf and tensor.requires_grad else tensor.nbytes
+        return tensor
+
+
+@final
+class Masks(TorchFunctionMode):
+    """Gives every call of dropout its own mask.
+
+    Args:
+        keys: of the layers, [L, 2]; None to count them and drop nothing.
+    """
+
+    def __init__(self, keys: Tensor | None) -> None:
+        super().__init__()
+        self._keys, self.layers = keys, 0
+
+    def __torch_function__(
+        self, function: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        if function is functional.dropout:
+            return self._dropped(*args, **(kwargs or {}))
+        return function(*args, **(kwargs or {}))
+
+    def _dropped(self, inputs: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
+        if not training or p == 0:
+            return inputs
+        self.layers += 1
+        if self._keys is None:
+            return inputs
+        first, second = self._keys[self.layers - 1]
+        element = torch.arange(inputs.numel(), device=inputs.device).view(inputs.shape)
+        drawn = _mixed_32((_mixed_32(element ^ first) + second) & _ALL)
+        scale = (drawn >= int(p * 2**32)).to(inputs.dtype) * (0.0 if p == 1 else 1 / (1 - p))
+        return inputs.mul_(scale) if inplace else inputs * scale
+
+
+_ALL = 2**32 - 1
+
+
+def _mixed_32(values: Tensor) -> Tensor:
+    """Mixes the low 32 bits of int64; both factors are below 2**31, so nothing overflows.
+
+    The constants are TheIronBorn's, in the search for good hashes that C. Wellons began ("hash-prospector").
+    """
+    values = ((values ^ (values >> 16)) * 0x21F0AAAD) & _ALL
+    values = ((values ^ (values >> 15)) * 0x735A2D97) & _ALL
+    return values ^ (values >> 15)
+
+
+def keys_of(seed: int, steps: int, layers: int) -> np.ndarray:
+    """What dropout draws from in a visit: a hash of seed, step and layer as two words, int64 [steps, layers, 2]."""
+    of_steps = np.uint64(seed) ^ _mixed_64(np.arange(steps, dtype=np.uint64))
+    words = _mixed_64(_mixed_64(of_steps)[:, None] ^ np.arange(layers, dtype=np.uint64))
+    return np.stack([words & np.uint64(_ALL), words >> np.uint64(32)], axis=-1).astype(np.int64)
+
+
+def _mixed_64(values: np.ndarray) -> np.ndarray:
+    """splitmix64."""
+    values = values + np.uint64(0x9E3779B97F4A7C15)
+    values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    mixed: np.ndarray = values ^ (values >> np.uint64(31))
+    return mixed
+
+
+def takes(job: Job) -> bool:
+    """Whether a job's steps can be taken like that."""
+    held = job.data.arrays() if isinstance(job.data, Holding) else None
+    return held is not None and type(job.optimiser) is LocalSgd and not job.terms and job.watch is None
+
+
+def sizes_of(job: Job) -> np.ndarray:
+    """Samples in each batch, [steps]."""
+    return np.diff(job.ends, prepend=0)
+
+
+def rows_of(job: Job, width: int) -> np.ndarray:
+    """Which of all samples are in each batch, int64 [steps, width]; the last one of a batch fills it up."""
+    assert isinstance(job.data, Holding)
+    arrays = job.data.arrays()
+    assert arrays is not None
+    order = job.positions if arrays[2] is None else arrays[2].numpy()[job.positions]
+    sizes = sizes_of(job)
+    places = np.minimum(np.arange(width), sizes[:, None] - 1)
+    rows: np.ndarray = order[(job.ends - sizes)[:, None] + places]
+    return rows
+
+
+def shares_of(sizes: np.ndarray, width: int) -> np.ndarray:
+    """Each sample's share in its batch's mean, [..., width]; zero for what fills up."""
+    shares: np.ndarray = (np.arange(width) < sizes[..., None]) / np.maximum(sizes, 1)[..., None]
+    return shares

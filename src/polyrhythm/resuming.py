@@ -1,0 +1,134 @@
+"""May this run go on as this experiment, and from where?"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from polyrhythm.errors import UserError
+from polyrhythm.experiment import Experiment
+from polyrhythm.runs.database import FILE, Cut
+from polyrhythm.runs.environment import differences
+from polyrhythm.runs.keeping import newest
+from polyrhythm.runs.plain import to_json
+from polyrhythm.runs.recorder import Kept, TakenUp, digest_of, going_on
+from polyrhythm.runs.run import Run, all_runs
+from polyrhythm.runstate import CODEC, RunState
+
+_OF_NO_NUMBER = {"rounds", "engine", "computed_by"}  # which are compared by what they mean
+
+
+def same_experiment(experiment: Experiment, out: Path | str) -> Run | None:
+    """The newest run of an experiment in a folder."""
+    if not (Path(out) / FILE).is_file():
+        return None
+    digest = digest_of(experiment.describe())
+    return next((run for run in reversed(all_runs(out)) if run.config_digest == digest), None)
+
+
+def take_up(run: Run, experiment: Experiment) -> TakenUp:
+    """What a run needs to go on.
+
+    Args:
+        run: killed, stopped or failed; or finished, if the experiment has more rounds than it.
+        experiment: what it is a run of.
+
+    Raises:
+        UserError: it cannot go on, with the reason.
+    """
+    if run.status == "running":
+        raise going_on(run.id)
+    _same(run, experiment)
+    rounds: int | None = run.config["rounds"]
+    if experiment.rounds != rounds:
+        _extends(run, experiment, rounds)
+    elif run.status == "finished":
+        raise UserError(
+            f"{run.id} has finished: {run.reason}",
+            expected="a run that was killed, stopped or failed",
+            why="there is nothing left to do",
+            fix="ask for more versions than it made (--rounds), or start a new run",
+        )
+    kept, notes = newest(run.path, CODEC)
+    notes += [f"it goes on elsewhere: {difference}" for difference in differences(run.libraries, run.machine)]
+    state: RunState | None = None if kept is None else kept.run
+    if state is None:
+        notes.append("there is no whole checkpoint, so the run begins anew")
+    else:
+        notes.append(f"the run went on from its checkpoint of version {state.driver.server.version}")
+    config = {**run.config, "rounds": experiment.rounds}
+    return TakenUp(run_id=run.id, config=config, kept=_checked(kept), cut=_cut(state), notes=tuple(notes))
+
+
+def _checked(kept: Any) -> Kept | None:
+    assert kept is None or isinstance(kept, Kept)
+    return kept
+
+
+def _cut(state: RunState | None) -> Cut:
+    if state is None:
+        return Cut()
+    driver = state.driver
+    return Cut(
+        version=driver.server.version,
+        dispatched=driver.server.dispatched,
+        under_way=tuple(visit.assignment.dispatch for visit in driver.agenda.under_way()),
+        events=state.events,
+    )
+
+
+def _same(run: Run, experiment: Experiment) -> None:
+    if differing := other_settings(run, experiment):
+        raise UserError(
+            f"{run.id} is a run of another experiment: {'; '.join(differing[:3])}",
+            expected="the same experiment, but for the number of rounds",
+            why="a run that goes on as another one would be a run of neither",
+            fix="give the experiment that it was started with, or start a new run",
+        )
+
+
+def other_settings(run: Run, experiment: Experiment) -> list[str]:
+    """Where an experiment is another one than a run's, but for the number of rounds; in words."""
+    there, here = run.config, json.loads(to_json(experiment.describe()))
+    keys = [key for key in sorted({*there, *here} - _OF_NO_NUMBER) if there.get(key, _NONE) != here.get(key, _NONE)]
+    differing = [f"{key} was {_short(there.get(key))} and is {_short(here.get(key))}" for key in keys]
+    if _engine(there) != _engine(here):
+        differing.append(f"local steps were computed by {_engine(there)} and are by {_engine(here)}")
+    return differing
+
+
+_NONE = object()
+
+
+def _engine(config: Mapping[str, Any]) -> str:
+    """ "torch" or "native", whatever its instruction set, which is told of otherwise."""
+    return str(config.get("computed_by", "torch")).partition(" ")[0]
+
+
+def _short(value: object) -> str:
+    text = to_json(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def _extends(run: Run, experiment: Experiment, rounds: int | None) -> None:
+    """Refuses another number of rounds where that would not give the run that it would have been from the start."""
+    made, asked = rounds, experiment.rounds
+    if made is None or asked is None or asked < made:
+        raise UserError(
+            f"{asked} rounds for {run.id}, which was started with {made}",
+            expected="as many, or more",
+            why="what a run has made is not taken back" if made and asked else "it ends on something else",
+            fix="start a new run",
+        )
+    readers = [part.label() for part in experiment.recipe.parts() if "horizon" in part.needs()]
+    if experiment.recipe.schedule.needs_horizon:
+        readers.append(experiment.recipe.schedule.label())
+    if readers:
+        raise UserError(
+            f"{asked} rounds for {run.id}, which was started with {made}, with {' and '.join(readers)}",
+            expected=f"{made} rounds, or parts that do not read their number",
+            why=f"{readers[0]} spreads over all rounds, so with {asked} the first {made} would have been others",
+            fix=f"start a new run with {asked} rounds",
+        )

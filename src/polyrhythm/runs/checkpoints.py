@@ -1,0 +1,84 @@
+"""Which checkpoints a run has: files from which it goes on after it was killed. Imports no torch."""
+
+from __future__ import annotations
+
+import functools
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import final
+
+from polyrhythm.errors import UserError
+from polyrhythm.settings import Count, Settings
+
+_UNITS = {"s": 1.0, "min": 60.0, "h": 3600.0}
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Checkpoint(Settings):
+    """How often a run writes down all that it needs to go on after its process was killed. Changes no number.
+
+    One more is written before the last version, if it is known which one that is: from there a finished run goes on to
+    more versions. A checkpoint takes the disk space of the model, once for each visit under way, and of what the server
+    and the clients remember. It is whole or not there, whatever happens while it is written.
+
+    Args:
+        every: versions, such as 10; or wall-clock time, such as "30 s", "5 min" or "2 h"; or "never".
+        keep: how many of a run are kept, the newest ones.
+    """
+
+    every: int | str = "5 min"
+    keep: Count = 2
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._cadence  # noqa: B018  # read now, so that a mistake is refused before anything runs
+
+    @property
+    def wanted(self) -> bool:
+        """Whether there are any."""
+        return self._cadence is not None
+
+    def due(self, version: int, seconds: float) -> bool:
+        """Whether it is time for one.
+
+        Args:
+            version: that the server has just made.
+            seconds: since the last one, or since the run began.
+        """
+        if self._cadence is None:
+            return False
+        number, unit = self._cadence
+        return seconds >= number * _UNITS[unit] if unit else version > 0 and version % number == 0
+
+    @functools.cached_property
+    def _cadence(self) -> tuple[float, str] | None:
+        if self.every == "never":
+            return None
+        if isinstance(self.every, int) and self.every >= 1:
+            return self.every, ""
+        match = re.fullmatch(r"(\d+(?:\.\d+)?) ?(s|min|h)", str(self.every))
+        if match is not None and not isinstance(self.every, int):
+            return float(match[1]), match[2]
+        raise UserError(
+            f"checkpoint: every = {self.every!r}",
+            expected='versions, such as 10; or "30 s", "5 min", "2 h"; or "never"',
+            why="so often a run writes down what it needs to go on after its process was killed",
+            fix='every="5 min"',
+        )
+
+
+def checkpoint(folder: Path, version: int) -> Path:
+    """The file of a version's checkpoint."""
+    return folder / f"checkpoint-{version:08d}.safetensors"
+
+
+def checkpoints(folder: Path) -> list[Path]:
+    """The checkpoints of a run's folder, newest first, whole or not."""
+    return sorted(folder.glob("checkpoint-*.safetensors"), reverse=True)
+
+
+def version_of(path: Path) -> int:
+    """The version that a checkpoint was written at."""
+    return int(path.stem.rpartition("-")[2])

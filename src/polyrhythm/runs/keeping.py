@@ -1,0 +1,63 @@
+"""Writes checkpoints, and finds the one to go on from."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, final
+
+from polyrhythm.runs.checkpoints import Checkpoint, checkpoint, checkpoints, version_of
+from polyrhythm.runs.encoding import Codec
+from polyrhythm.runs.stored import Damaged, load, store
+
+
+@final
+class Keeper:
+    """Writes the checkpoints of one run.
+
+    Args:
+        settings: how often, and how many.
+        codec: knows what is in them.
+    """
+
+    def __init__(self, settings: Checkpoint, codec: Codec) -> None:
+        self._settings, self._codec = settings, codec
+        self._last = time.monotonic()
+
+    def due(self, version: int, *, before_last: bool) -> bool:
+        """Whether it is time for one."""
+        return (before_last and self._settings.wanted) or self._settings.due(version, time.monotonic() - self._last)
+
+    def write(self, folder: Path, version: int, value: Callable[[], object]) -> int:
+        """Writes one, and removes those that are no longer kept; gives its bytes.
+
+        Raises:
+            OSError: it cannot be written. Those before it are as they were.
+        """
+        size = store(
+            checkpoint(folder, version), self._codec, value(), {"run_id": folder.name, "version": str(version)}
+        )
+        for old in checkpoints(folder)[self._settings.keep :]:
+            old.unlink(missing_ok=True)
+        self._last = time.monotonic()
+        return size
+
+
+def newest(folder: Path, codec: Codec, *, before: int | None = None) -> tuple[Any, list[str]]:
+    """What the newest whole checkpoint holds, None if there is none; and what is to be said about others.
+
+    Args:
+        folder: the run's.
+        codec: knows what is in it.
+        before: a version that it must be earlier than.
+    """
+    notes: list[str] = []
+    for path in checkpoints(folder):
+        if before is not None and version_of(path) >= before:
+            continue
+        try:
+            return load(path, codec)[0], notes
+        except Damaged as damage:
+            notes.append(f"{path.name} is damaged ({damage}), so the one before it is used")
+    return None, notes

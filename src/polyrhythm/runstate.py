@@ -1,0 +1,85 @@
+"""All that a run is between two events: with its experiment, what it needs to go on."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+
+from polyrhythm.core.memory import ClientState, Memory
+from polyrhythm.core.server import Flight, Record, ServerState
+from polyrhythm.drivers.agenda import Agenda, DriverState, Underway
+from polyrhythm.errors import UserError
+from polyrhythm.experiment import Experiment
+from polyrhythm.fleet import Fate, Load, Remembered, Spent
+from polyrhythm.runs.encoding import Codec
+from polyrhythm.runs.ledger import Ledger
+from polyrhythm.runs.recorder import Kept
+from polyrhythm.runs.records import VersionRecord
+from polyrhythm.runs.summary import Best, Summary, model_digest
+from polyrhythm.runs.updates import Start
+from polyrhythm.slots.mechanism import Model
+from polyrhythm.wires import Arrived, Assignment, Report, Timer
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class RunState:
+    """Where a run stands.
+
+    Args:
+        driver: server, clients, visits under way, fleet.
+        events: what the server has heard so far.
+        silent: clients that skipped without a word since the last version.
+        ledger: what it has cost.
+        summary: what came of it.
+        seconds: of wall time.
+        origin: what it began from, as digests by name.
+    """
+
+    driver: DriverState
+    events: int
+    silent: int
+    ledger: Ledger
+    summary: Summary
+    seconds: float
+    origin: Mapping[str, str]
+
+
+CODEC = Codec(
+    (
+        *(RunState, DriverState, ServerState, Flight, Record, Agenda, Underway, Assignment, Report, Arrived, Timer),
+        *(Memory, ClientState, Model, Remembered, Load, Fate, Spent, Ledger, Summary, Best, VersionRecord, Kept, Start),
+    )
+)
+"""Knows every class that a checkpoint or a log of updates may hold."""
+
+
+def origin(experiment: Experiment) -> dict[str, str]:
+    """Digests of what an experiment begins from, beyond its description: the initial model, and who holds what."""
+    federation, data = experiment.federation, hashlib.sha256()
+    for values in (federation.sizes, federation.train.targets.numpy(), federation.test.targets.numpy()):
+        data.update(np.ascontiguousarray(values).tobytes())
+    return {
+        "initial model": model_digest(experiment.chosen.engine.state_of(experiment.initial_model)),
+        "data": data.hexdigest(),
+    }
+
+
+def check_origin(found: Mapping[str, str], state: RunState) -> None:
+    """Refuses to go on from the state of a run that began from something else.
+
+    Raises:
+        UserError: with what differs.
+    """
+    for name, digest in found.items():
+        if state.origin.get(name) != digest:
+            raise UserError(
+                f"another {name} than the run began from" if name != "data" else "other data than the run began from",
+                expected="the same",
+                why="the run would go on as another experiment, and its record would say nothing of it",
+                fix="give it what it began from, or start a new run",
+            )

@@ -1,0 +1,332 @@
+"""The stacked and the compiled engine are the torch engine to rounding, and draw dropout by name.
+
+To rounding: after three versions the weights lie 1e-5 apart at most, relative to the largest weight or 1. Compiled
+steps are traced here and run as traced; `tests/engines/test_compiled.py` has them compiled.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+from unittest import mock
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import strategies as st
+from torch import Tensor, nn
+
+import polyrhythm as pr
+from polyrhythm.core.interfaces import Job
+from polyrhythm.drivers import executors
+from polyrhythm.drivers.executors import AtOnce, Clients
+from polyrhythm.drivers.inline import InlineDriver, Moment
+from polyrhythm.engines import compiled, stacked, step
+from polyrhythm.engines.compiled import CompiledEngine
+from polyrhythm.engines.stacked import StackedEngine
+from polyrhythm.engines.step import Masks, keys_of
+from polyrhythm.slots.correction import Push
+from polyrhythm.tasks import task
+from polyrhythm.threads import one_thread
+
+from .law import Mutation, law, swap
+from .test_native import METHODS, NETS, federation, local
+from .world import near
+
+KINDS = ("stacked", "compiled")
+SMALL = ("logistic", "perceptron", "functional", "tied")
+
+
+class Tied(nn.Module):
+    """A frozen layer, two that share their weights, and one that nothing depends on."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.frozen = nn.Linear(36, 8).requires_grad_(False)
+        self.first, self.second = nn.Linear(8, 8), nn.Linear(8, 8)
+        self.second.weight = self.first.weight
+        self.unused, self.head = nn.Linear(3, 3), nn.Linear(8, 3)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        hidden = torch.tanh(self.first(self.frozen(inputs.flatten(1))))
+        outputs: Tensor = self.head(torch.tanh(self.second(hidden)))
+        return outputs
+
+
+def tied(shape: tuple[int, ...], outputs: int) -> nn.Module:
+    return Tied()
+
+
+def experiment(net: str, sizes: Sequence[int], recipe: pr.Recipe, engine: str, **changes: Any) -> pr.Experiment:
+    """An experiment with one of the nets."""
+    model = tied if net == "tied" else NETS[net][0]
+    made = federation("perceptron" if net == "tied" else net, sizes)
+    given = {"federation": made, "model": model, "recipe": recipe, "rounds": 3, "device": "cpu"} | changes
+    return pr.Experiment(**given, engine=engine)
+
+
+def story(of: pr.Experiment) -> list[Moment]:
+    """All that happens in an experiment."""
+    engine = of.chosen.engine
+    executor = of.crew.executor(Clients(recipe=of.recipe, setup=of.setup, engine=engine, data=of.data_of))
+    driver = InlineDriver(of.recipe, of.setup, engine, of.data_of, of.world(), executor=executor)
+    return list(driver.moments(engine.initial()))
+
+
+@contextlib.contextmanager
+def traced() -> Iterator[None]:
+    """Steps are traced and not compiled."""
+    with mock.patch.object(torch, "compile", lambda graph, **_: graph), one_thread():
+        yield
+
+
+def compare(engine: str, net: str, recipe: pr.Recipe, sizes: Sequence[int], **changes: Any) -> None:
+    """Runs three versions with an engine and with torch, and holds one to the other."""
+    with traced():
+        ours = experiment(net, sizes, recipe, engine, **changes)
+        assert ours.chosen.kind == engine, ours.chosen.why_not
+        theirs = experiment(net, sizes, recipe, "torch", **changes)
+        for mine, wanted in zip(story(ours), story(theirs), strict=True):
+            assert near(mine.turn.state.weights, wanted.turn.state.weights, 1e-5)
+            if mine.report is None or wanted.report is None:
+                continue
+            a, b = mine.report, wanted.report
+            assert (a.steps, a.samples, a.rate, a.travel, a.idle) == (b.steps, b.samples, b.rate, b.travel, b.idle)
+            assert (a.forward_samples, a.gradient_samples) == (b.forward_samples, b.gradient_samples)
+            assert (a.loss or 0.0) == pytest.approx(b.loss or 0.0, rel=1e-4, abs=1e-6)
+            assert dict(a.measures) == pytest.approx(dict(b.measures), rel=1e-3, abs=1e-7)
+
+
+_ROUNDS, _ROUND, _STEP_OF = StackedEngine.local_rounds, CompiledEngine.local_round, compiled._step_of
+_TABULATE, _KEYS = stacked._Cohort._tabulate, step.keys_of
+
+
+def jobs(change: Callable[[Job], dict[str, Any]]) -> Mutation:
+    """The mutant whose engines are given other jobs."""
+
+    def changed(job: Job) -> Job:
+        return dataclasses.replace(job, **change(job))
+
+    def mutate(patch: pytest.MonkeyPatch) -> None:
+        patch.setattr(StackedEngine, "local_rounds", lambda self, jobs: _ROUNDS(self, list(map(changed, jobs))))
+        patch.setattr(CompiledEngine, "local_round", lambda self, job: _ROUND(self, changed(job)))
+        patch.setattr(compiled.Kind, "fits", lambda self, job: True)
+
+    return mutate
+
+
+def optimisers(**settings: Any) -> Mutation:
+    """The mutant whose engines take another optimiser."""
+
+    def changed(has: Any) -> Any:
+        return dataclasses.replace(has, optimiser=dataclasses.replace(has.optimiser, **settings))
+
+    def mutate(patch: pytest.MonkeyPatch) -> None:
+        patch.setattr(StackedEngine, "local_rounds", lambda self, jobs: _ROUNDS(self, list(map(changed, jobs))))
+        patch.setattr(compiled, "_step_of", lambda step, kind, size: _STEP_OF(step, changed(kind), size))
+
+    return mutate
+
+
+def everywhere(name: str, other: object) -> Mutation:
+    """The mutant in which a function of `step` is something else, wherever it is used."""
+
+    def mutate(patch: pytest.MonkeyPatch) -> None:
+        for module in (step, stacked, compiled):
+            if hasattr(module, name):
+                patch.setattr(module, name, other)
+
+    return mutate
+
+
+def _all_count(sizes: np.ndarray, width: int) -> np.ndarray:
+    return np.broadcast_to(1 / np.maximum(sizes, 1)[..., None], (*sizes.shape, width))
+
+
+def _nobody_ends(cohort: Any) -> None:
+    _TABULATE(cohort)
+    cohort._active[:] = len(cohort._jobs)
+
+
+@law(
+    engine=st.sampled_from(KINDS),
+    net=st.sampled_from(SMALL),
+    batch=st.sampled_from((1, 3, 16, None)),
+    momentum=st.sampled_from((0.0, 0.9)),
+    nesterov=st.booleans(),
+    decay=st.sampled_from((0.0, 0.1)),
+    clip=st.sampled_from((None, 0.5, 1e6)),
+    mu=st.sampled_from((0.0, 0.5)),
+    keep=st.booleans(),
+    seed=st.integers(0, 3),
+    examples=24,
+    broken_by={
+        "what fills up counts": everywhere("shares_of", _all_count),
+        "the short go on": swap(stacked._Cohort, "_tabulate", _nobody_ends),
+        "no momentum": optimisers(momentum=0.0, nesterov=False),
+        "no Nesterov": optimisers(nesterov=False),
+        "no weight decay": optimisers(weight_decay=0.0),
+        "never clipped": optimisers(clip=None),
+        "not pulled": jobs(lambda job: {"push": None}),
+        "pulled towards nothing": jobs(lambda job: {"start": torch.zeros_like(job.start)}),
+        "another order": jobs(lambda job: {"positions": job.positions[::-1].copy()}),
+        "momentum forgotten": jobs(lambda job: {"moments": {k: m.clone() for k, m in job.moments.items()}}),
+        "the idle are stepped": swap(stacked._Cohort, "_idle", lambda cohort: []),
+    },
+)
+def test_a_round_is_its_optimisers(
+    engine: str,
+    net: str,
+    batch: int | None,
+    momentum: float,
+    nesterov: bool,
+    decay: float,
+    clip: float | None,
+    mu: float,
+    keep: bool,
+    seed: int,
+) -> None:
+    optimiser = local(
+        momentum=momentum,
+        nesterov=nesterov and momentum > 0,
+        weight_decay=decay,
+        clip=clip,
+        keep_state=keep and momentum > 0,
+    )
+    # Unequal clients, so unequal steps and batches; few steps, since with momentum rounding grows.
+    recipe = pr.fedprox(mu=mu, cohort=4, epochs=1, batch=batch) | optimiser
+    compare(engine, net, recipe, (5, 18, 1, 9), seed=seed)
+
+
+@law(
+    engine=st.sampled_from(KINDS),
+    net=st.sampled_from(("lenet5", "moon-cnn", "alexnet", "ccfl-mlp")),
+    examples=6,
+    broken_by={"half the way": jobs(lambda job: {"rates": [rate / 2 for rate in job.rates]})},
+)
+def test_every_net_is_the_same(engine: str, net: str) -> None:
+    compare(engine, net, pr.fedavg(cohort=3, epochs=1, batch=8) | local(), (9, 21, 1, 17))
+
+
+@law(
+    engine=st.sampled_from(KINDS),
+    method=st.sampled_from(tuple(METHODS)),
+    examples=30,
+    broken_by={
+        "no shift": jobs(lambda job: {"push": job.push and Push(pull=job.push.pull)}),
+        "no pull": jobs(lambda job: {"push": job.push and Push(shift=job.push.shift)}),
+        "one rate": jobs(lambda job: {"rates": job.rates[:1] * len(job.rates)}),
+        "one rate for all": swap(stacked._Cohort, "_rate", lambda cohort, at, now: float(cohort._rates[at, 0])),
+    },
+)
+def test_every_method_is_the_same(engine: str, method: str) -> None:
+    compare(engine, "perceptron", METHODS[method], (33, 40, 35))
+
+
+_OBJECTIVE = step.Step._objective
+
+
+def _not_smoothed(self: Any, used: Any, idle: Any, batch: Any) -> tuple[Tensor, Tensor]:
+    plain = mock.patch.object(self, "_task", dataclasses.replace(self._task, smoothing=0.0))
+    with plain if hasattr(self._task, "smoothing") else contextlib.nullcontext():
+        return _OBJECTIVE(self, used, idle, batch)
+
+
+@law(
+    aim=st.sampled_from((task("classification", smoothing=0.2), task("multilabel"), task("multilabel", labels="sum"))),
+    engine=st.sampled_from(KINDS),
+    examples=8,
+    broken_by={"not smoothed": swap(step.Step, "_objective", _not_smoothed)},
+)
+def test_a_task_is_the_same(aim: Any, engine: str) -> None:
+    given = {"federation": federation("perceptron", (9, 34, 17), aim.name == "multilabel"), "task": aim}
+    compare(engine, "perceptron", pr.fedavg(cohort=3, epochs=1, batch=6) | local(), (9, 34, 17), **given)
+
+
+_calls = iter(range(10**9))
+
+
+@law(
+    dropped=st.sampled_from((0.0, 0.5)),
+    seed=st.integers(0, 3),
+    examples=8,
+    broken_by={
+        "masks by call": everywhere("keys_of", lambda seed, steps, layers: _KEYS(next(_calls), steps, layers)),
+        "who is cut off does nothing": swap(stacked._Cohort, "steps", property(lambda cohort: len(cohort._jobs) - 1)),
+    },
+)
+def test_it_does_not_matter_who_else_is_in_a_cohort(dropped: float, seed: int) -> None:
+    def net(shape: tuple[int, ...], outputs: int) -> nn.Module:
+        return pr.models.build("ccfl-mlp", shape, outputs, dropout=dropped)
+
+    recipe, sizes = pr.fedavg(cohort=4, epochs=2, batch=8) | local(momentum=0.9), (9, 21, 1, 17)
+    with traced():
+        ways = []
+        for engine, room in (("stacked", 2**30), ("stacked", 1), ("compiled", 0), ("stacked", 2**30)):
+            with mock.patch.object(stacked, "ROOM", room):
+                of = experiment("perceptron", sizes, recipe, engine, model=net, seed=seed)
+                ways.append([moment.turn.state.weights for moment in story(of)])
+    together, alone, whole, again = ways
+    assert all(map(torch.equal, together, again))
+    for other in (alone, whole):
+        assert all(near(a, b, 1e-5) for a, b in zip(together, other, strict=True))
+
+
+def mask(share: float, seed: int, at: int = 0, layer: int = 0, units: int = 4000) -> Tensor:
+    """What dropout makes of ones."""
+    keys = torch.from_numpy(keys_of(seed, at + 1, layer + 1)[at])
+    with Masks(keys):
+        for _ in range(layer + 1):
+            drawn = nn.functional.dropout(torch.ones(units), share)
+    return drawn
+
+
+@law(
+    share=st.sampled_from((0.05, 0.5, 0.9)),
+    seed=st.integers(0, 2**63 - 1),
+    examples=20,
+    broken_by={
+        "half as much": swap(nn.functional, "dropout", lambda inputs, share: inputs),
+        "one mask for all visits": swap(step, "_mixed_64", lambda values: values * np.uint64(0)),
+    },
+)
+def test_dropout_follows_its_law(share: float, seed: int) -> None:
+    one, again = mask(share, seed), mask(share, seed)
+    others = mask(share, seed ^ 1), mask(share, seed, at=3), mask(share, seed, layer=2)
+    assert torch.equal(one, again)
+    for drawn in (one, *others):
+        kept = drawn != 0
+        assert torch.allclose(drawn[kept], torch.tensor(1 / (1 - share)))
+        # Five standard deviations of a binomial: once in two million.
+        assert abs(float(kept.double().mean()) - (1 - share)) < 5 * (share * (1 - share) / len(drawn)) ** 0.5
+    for drawn in others:  # independent: both keep with the square of the probability
+        both = float(((one != 0) & (drawn != 0)).double().mean())
+        square = (1 - share) ** 2
+        assert abs(both - square) < 5 * (square * (1 - square) / len(one)) ** 0.5
+
+
+def _continued(self: Any, errands: Any) -> Any:
+    visits = [self._clients.begin(errand) for errand in errands]
+    answers = self._engine.local_rounds([next(visit) for visit in visits])
+    return [executors._ended(visit, answer) for visit, answer in zip(visits, answers, strict=True)]
+
+
+@law(
+    taken=st.lists(st.booleans(), min_size=3, max_size=3),
+    examples=6,
+    broken_by={"begun with what was there": swap(AtOnce, "carry_out", _continued)},
+)
+def test_what_is_not_taken_is_begun_anew(taken: list[bool]) -> None:
+    """A mixed cohort is the same as torch's; with nothing taken, to the last bit."""
+    recipe = pr.scaffold() | pr.uniform(cohort=3)
+    with (
+        mock.patch.object(stacked, "takes", side_effect=itertools.chain(taken * 3, itertools.repeat(False))),
+        one_thread(),
+    ):
+        ours = story(experiment("perceptron", (9, 21, 17), recipe, "stacked"))
+    theirs = story(experiment("perceptron", (9, 21, 17), recipe, "torch"))
+    for mine, wanted in zip(ours, theirs, strict=True):
+        assert near(mine.turn.state.weights, wanted.turn.state.weights, 1e-5 if any(taken) else 0.0)

@@ -1,0 +1,23 @@
+"""A share of what `fuzz.py` tries, the same every time; the long suite tries two thousand others."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from fuzz import tally
+
+
+def test_each_of_some_files_is_refused_cleanly_or_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = tally(40, 0, tmp_path, monkeypatch)
+    assert not found.wrong, "\n========\n".join(found.wrong.values())
+    assert found.kinds["refused"] > 10
+    assert found.kinds["ran"] > 3
+
+
+@pytest.mark.slow
+def test_each_of_many_files_is_refused_cleanly_or_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = tally(2000, 1, tmp_path, monkeypatch)
+    print(found)
+    assert not found.wrong, "\n========\n".join(found.wrong.values())
