@@ -1,0 +1,89 @@
+"""The programs in benchmarks/ start, and what they make of measurements is right."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+FOLDER = Path(__file__).parents[1] / "benchmarks"
+NAMES = sorted(path.stem for path in FOLDER.glob("*.py") if path.stem not in ("record", "native"))  # which take no options
+
+
+def program(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(f"benchmark_{name}", FOLDER / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # where dataclasses look for their module
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_each_says_what_it_measures(
+    name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.argv", [name, "--help"])
+    with pytest.raises(SystemExit) as end:
+        program(name).main()
+    assert end.value.code == 0
+    assert "usage" in capsys.readouterr().out
+
+
+def test_a_row_that_cannot_be_measured_hides_no_other(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    targets = program("targets")
+    told = {"command": 2.0, "import_torch": 1.4}
+
+    def line(script: str, *_: str) -> list[dict[str, object]]:
+        if script == "memory.py":
+            raise OSError("no memory")
+        return [{"processor_seconds": told}]
+
+    monkeypatch.setattr(targets, "told", line)
+    monkeypatch.setattr("sys.argv", ["targets", "memory", "start"])
+    targets.main()
+    *_, failed, row = capsys.readouterr().out.splitlines()
+    assert failed == "memory: OSError: no memory"
+    assert row.split("  ")[0] == "start, digits to the first round"
+    assert "+ 0.60 s" in row
+    assert "reached" in row
+
+
+def test_every_work_has_a_row() -> None:
+    targets = program("targets")
+    assert list(targets.ROWS)[:7] == list(targets.ASKED)
+
+
+def test_a_peer_counts_without_its_first_and_last_round() -> None:
+    told = {"peer": "one", "ends": [10.0, 11.0, 13.0, 99.0], "started": 7.0, "memory_mb": 5.0, "accuracy": 0.5}
+    row = program("peers").measured([told, told])
+    assert (row["median"], row["min"], row["start_up"]) == (1.5, 1.0, 1.5)
+
+
+def test_a_peer_that_fails_says_why(tmp_path: Path) -> None:
+    peers = program("peers")
+    broken = tmp_path / "broken.py"
+    broken.write_text("raise SystemExit('no such thing')")
+    with pytest.raises(RuntimeError, match="failed: no such thing"):
+        peers.run(peers.Peer(str(broken)), Path(sys.executable), tmp_path / "job", str(tmp_path))
+
+
+def test_growth_is_a_table_and_a_picture(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lines = [
+        {"cohort": cohort, "parameters": size, "workers": workers, "seconds": cohort * size / workers / 1e6}
+        for cohort, size, workers in ((10, 9_550, 1), (10, 9_550, 2), (10, 99_198, 1), (100, 9_550, 1))
+    ]
+    (tmp_path / "lines").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    program("growth").draw(tmp_path / "lines", tmp_path / "growth.svg")
+    table = capsys.readouterr().out.splitlines()
+    assert table[0] == "| cohort | workers | 9,550 | 99,198 |"
+    assert table[2] == "| 10 | 1 | 0.0955 | 0.992 |"
+    assert "| 100 | 1 | 0.955 | – |" in table
+    assert (tmp_path / "growth.svg").read_text().startswith("<svg")
