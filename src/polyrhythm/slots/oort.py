@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from bisect import bisect_right
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, final
 
 import numpy as np
+import torch
 
 from polyrhythm.settings import Count, Fraction, NonNegative
 from polyrhythm.slots.mechanism import Mechanism, Need, Release, Setup
@@ -54,7 +54,7 @@ class Oort(Participation):
 
     With alpha = 0, bonus = 0, exploration = 0 and cut_off = 1 it invites by utility alone. A visit that did not train
     teaches nothing about its client, and neither does one that was lost: such a client stays as it was, unheard or at
-    its last duration. Server state: four numbers for each client heard, and their ranking. O(N log N) for each version,
+    its last duration. Server state: nine numbers for each client heard, and their ranking. O(N log N) for each version,
     O(cohort log N) for an invitation. Clients send one number more, from the outputs that training has anyway.
 
     Departures: unheard clients are explored uniformly, not by speed, which nobody knows; last_i is never 0; the exact
@@ -103,7 +103,16 @@ class Oort(Participation):
 
     def server_start(self, setup: Setup) -> State:
         ranking: dict[str, Any] = {"ranked": [], "scores": [], "sums": []}
-        return {"heard": {}, **ranking, "quantile": self.preferred, "utilities": [], "missed": -1}
+        table = torch.empty(5, 0, dtype=torch.float64)
+        return {
+            "heard": {},
+            "table": table,
+            "newer": {},
+            **ranking,
+            "quantile": self.preferred,
+            "utilities": [],
+            "missed": -1,
+        }
 
     def accept(self, setup: Setup, state: State, report: Report) -> State:
         if not report.fresh:
@@ -113,7 +122,8 @@ class Oort(Participation):
             return state
         _, _, _, visits = state["heard"].get(report.client, (0.0, 0.0, 0, 0))
         entry = [utility, report.duration, report.version + 1, visits + 1]
-        return {**state, "heard": persistent(state["heard"]).set(report.client, entry)}
+        heard, newer = (persistent(state[name]).set(report.client, entry) for name in ("heard", "newer"))
+        return {**state, "heard": heard, "newer": newer}
 
     def after_step(self, setup: Setup, state: State, release: Release) -> State:
         return self._ranked(self._paced(state, release), release.version + 2)
@@ -131,17 +141,17 @@ class Oort(Participation):
         """The ranking for the round to come."""
         if not state["heard"]:
             return state
-        clients = sorted(state["heard"])
-        utility, duration, last, visits = np.array([state["heard"][c] for c in clients], dtype=np.float64).T
+        table = _updated(state["table"].numpy(), state["newer"])
+        clients, utility, duration, last, visits = table
         scores = self.scores(utility, duration, last, coming, state["quantile"])
         order = np.argsort(-scores, kind="stable")
         if self.set_aside is not None:
             tired = np.flatnonzero(visits > self.set_aside)
             most = tired[np.argsort(-visits[tired], kind="stable")][: int(MOST_SET_ASIDE * len(clients))]
             order = order[~np.isin(order, most)]
-        best = scores[order].tolist()
-        sums = list(itertools.accumulate(best))
-        return {**state, "ranked": [clients[i] for i in order], "scores": best, "sums": sums}
+        ranked, best = clients[order].astype(np.int64).tolist(), scores[order]
+        ranking = {"ranked": ranked, "scores": best.tolist(), "sums": np.cumsum(best).tolist()}
+        return {**state, "table": torch.from_numpy(table), "newer": {}, **ranking}
 
     def scores(
         self, utility: np.ndarray, duration: np.ndarray, last: np.ndarray, coming: int, quantile: float
@@ -195,6 +205,21 @@ class Oort(Participation):
 
     def measures(self, state: State) -> Mapping[str, float]:
         return {"heard": float(len(state["heard"])), "preferred_quantile": state["quantile"]}
+
+
+def _updated(table: np.ndarray, newer: Mapping[int, Sequence[float]]) -> np.ndarray:
+    """The table of those heard, each with its client and the four numbers, by client, with newer columns: [5, n].
+
+    Only what has changed is looked at one by one, since a ranking is made in every version.
+    """
+    if not newer:
+        return table
+    columns = np.array([(client, *newer[client]) for client in sorted(newer)], dtype=np.float64).T
+    places = np.searchsorted(table[0], columns[0])
+    known = np.isin(columns[0], table[0][places[places < len(table[0])]])
+    table = table.copy()
+    table[:, places[known]] = columns[:, known]
+    return np.insert(table, places[~known], columns[:, ~known], axis=1)
 
 
 def _utility(report: Report) -> float:
