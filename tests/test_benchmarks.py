@@ -11,7 +11,8 @@ from types import ModuleType
 import pytest
 
 FOLDER = Path(__file__).parents[1] / "benchmarks"
-NAMES = sorted(path.stem for path in FOLDER.glob("*.py") if path.stem not in ("record", "native"))  # which take no options
+# Those two take no options.
+NAMES = sorted(path.stem for path in FOLDER.glob("*.py") if path.stem not in ("record", "native"))
 
 
 def program(name: str) -> ModuleType:

@@ -102,7 +102,7 @@ def on_the_command_line(monkeypatch: pytest.MonkeyPatch) -> pr.Experiment:
     from polyrhythm.cli import assembly, main, running
 
     seen: list[Any] = []
-    monkeypatch.setattr(running, "run_all", lambda configuration, *, as_json: seen.append(configuration))
+    monkeypatch.setattr(running, "run_all", lambda configuration, **_: seen.append(configuration))
     console = "\n".join(blocks(ROOT / "README.md", "console")).replace("\\\n", " ").splitlines()
     line = next(line for line in console if line.startswith("$ polyrhythm run --"))
     monkeypatch.setattr(sys, "argv", shlex.split(line)[1:])

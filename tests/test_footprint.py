@@ -57,7 +57,7 @@ def test_a_cohort_that_memory_cuts_is_told_as_such() -> None:
     assert any(notice.startswith("cohort 3, but 2 clients can be invited") for notice in made.notices())
     assert any(notice.startswith("2 clients are never invited") for notice in made.notices())
     alone = (*[devices[0]] * 3, devices[1])
-    made = experiment(fleet=pr.Fleet(devices=ListedDevices(devices=alone)), recipe=pr.fedavg(cohort=3))
+    made = experiment(fleet=pr.Fleet(devices=ListedDevices(devices=alone)), recipe=pr.fedavg(cohort=3), engine="torch")
     assert [notice[:40] for notice in made.notices()] == ["1 client is never invited: its device has"[:40]]
 
 

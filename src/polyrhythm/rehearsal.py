@@ -276,7 +276,9 @@ class _Dry:
             self._seen.add((which, layer))
             self.forward_samples += len(self._visit.data)
 
-    def local_round(self, job: Job) -> Done:
+    def local_round(self, job: Job) -> Done | None:
+        if job.terms or job.watch is not None:
+            return None  # what looks at batches is counted batch by batch
         samples, steps = float(len(job.positions)), float(len(job.rates))
         return Done(loss=samples, squared_loss=samples, gradient_squares=steps, idle=())
 

@@ -104,7 +104,7 @@ EXACT = ("samples", "flops", "forward_flops", "backward_flops", "bytes_up", "byt
         "a version says what the last visit cost": swap(session, "Ledger", lambda n: Amnesiac(n)),
         "what is under way is not booked": swap(session._Session, "_under_way", lambda self, now: iter(())),
         "what is under way is booked as if it were over": swap(
-            billing, "_by", lambda visit, now: (visit.spent, visit.done)
+            billing, "_by", lambda visit, now: (visit.fate.spent, visit.fate.done)
         ),
     },
 )

@@ -9,10 +9,11 @@ import torch
 from hypothesis import strategies as st
 from torch.nn import functional
 
-from polyrhythm.core import client, server
+from polyrhythm.core import client
 from polyrhythm.engines.torch import TorchEngine
 from polyrhythm.papers import fedavg, fedavgm, fedprox, moon, scaffold, vrl_sgd
 from polyrhythm.schedules import Constant, Cosine, Exponential, Power, Schedule, StepDecay
+from polyrhythm.slots import release
 from polyrhythm.slots.correction import (
     ControlVariates,
     DynamicRegularisation,
@@ -166,7 +167,7 @@ def _plain_mean(vectors: Any, weights: Any) -> torch.Tensor:
         "a timid server": swap(
             Sgd, "step", lambda self, setup, state, weights, mean: (state, weights.add(mean, alpha=0.999 * self.lr))
         ),
-        "shares forgotten": swap(server, "weighted_sum", _plain_mean),
+        "shares forgotten": swap(release, "weighted_sum", _plain_mean),
     },
 )
 def test_server_sgd_of_one_is_plain_averaging(trial: Trial, sharing: Equal | None) -> None:

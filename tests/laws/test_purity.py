@@ -10,7 +10,7 @@ import torch
 from hypothesis import strategies as st
 from torch import Tensor
 
-from polyrhythm.core import client, server
+from polyrhythm.core import client
 from polyrhythm.core.client import work
 from polyrhythm.core.interfaces import Opening
 from polyrhythm.core.memory import ClientState, Memory
@@ -19,6 +19,7 @@ from polyrhythm.engines.torch import TorchEngine
 from polyrhythm.optimisers import LocalOptimiser, LocalSgd
 from polyrhythm.papers import fedavg
 from polyrhythm.settings import Settings
+from polyrhythm.slots import release
 from polyrhythm.slots.correction import ControlVariates, DynamicRegularisation, ModelContrast, Prox, VarianceReduction
 from polyrhythm.slots.mechanism import Model
 from polyrhythm.slots.participation import Call, Sweep
@@ -81,7 +82,7 @@ def _shuffled_in_place(self: Sweep, setup: Any, state: Any, call: Call) -> Any:
     examples=12,
     broken_by={
         "the server steps in place": swap(Sgd, "step", _steps_in_place),
-        "the mean is made in place": swap(server, "weighted_sum", _scaled_in_place),
+        "the mean is made in place": swap(release, "weighted_sum", _scaled_in_place),
         "duals change in place": swap(DynamicRegularisation, "finish", _duals_in_place),
         "kept momentum changes in place": swap(client, "carry", _carried_as_it_is),
         "the sweep's list changes in place": swap(Sweep, "invite", _shuffled_in_place),

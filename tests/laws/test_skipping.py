@@ -370,7 +370,7 @@ def _claims_work(self: Any, instead: Any, received: Any) -> Report:
 
 
 def _begins_anew(self: Any) -> Any:
-    state, report = _RUN(self)
+    state, report = yield from _RUN(self)
     return (state if report.fresh else ClientState()), report
 
 

@@ -57,7 +57,7 @@ def test_no_record_log_or_message_has_the_environment(
 
 
 def test_a_record_says_what_machine_and_nothing_of_whom() -> None:
-    assert set(machine()) == {"cpu", "cores", "threads", "accelerator", "system"}
+    assert set(machine()) == {"cpu", "cores", "threads", "accelerator", "system", "instructions", "MKL_CBWR"}
     assert set(library_versions()) <= {"python", "polyrhythm", "torch", "numpy"}
 
 

@@ -33,7 +33,7 @@ ALLOWED = {
     ("threads.py", "ctypes.CDLL"),
 }
 MAY_IMPORT_PICKLE = {"data/sources/pickles.py", "drivers/packing.py"}
-MAY_READ_THE_ENVIRONMENT = {"__init__.py", "data/sources/files.py"}
+MAY_READ_THE_ENVIRONMENT = {"__init__.py", "data/sources/files.py", "engines/compiled.py", "runs/environment.py"}
 
 
 def place(file: Path) -> str:
@@ -155,7 +155,8 @@ QUERIES = [f for f in FILES if f.is_relative_to(SOURCE) and "sqlite3" in f.read_
 IN_QUERIES = {
     *("_APPLICATION", "_SCHEMA_VERSION", "int(patience * 1000)", "name", "table", "_ADDED['versions']"),
     *("_ADDED['visits']", "_ANSWERS", "', '.join(names)", "', ?' * len(names)", "', '.join(row)"),
-    *("', '.join('?' * len(row))", "_ORDER[table]", "column"),
+    *("', '.join('?' * len(row))", "_ORDER[table]", "column", "schemas.VERSION", "schemas.APPLICATION"),
+    *("'FULL' if durable else 'NORMAL'", "', '.join((f'{column} = ?' for column in changes))"),
 }
 
 

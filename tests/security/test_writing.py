@@ -75,5 +75,9 @@ def test_a_name_is_never_a_path(folder: Path, polyrhythm: Command) -> None:
     after = {path for path in folder.parent.rglob("*") if "runs" not in path.relative_to(folder.parent).parts}
     assert after == before
     (made,) = (path for path in (folder / "runs").iterdir() if path.is_dir())
-    assert {path.name for path in made.iterdir()} == {"final.safetensors", "best.safetensors"}
+    assert {path.name for path in made.iterdir()} == {
+        "final.safetensors",
+        "best.safetensors",
+        "checkpoint-00000000.safetensors",
+    }
     assert os.stat(made).st_mode & 0o002 == 0

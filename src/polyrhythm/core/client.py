@@ -594,9 +594,13 @@ def _descends(engine: Engine) -> TypeGuard[Descends]:
     return hasattr(engine, "descends")
 
 
-@functools.cache
 def _plain(optimiser: LocalOptimiser) -> bool:
     """Whether it is SGD and nothing more, at whatever rate."""
+    return isinstance(optimiser, LocalSgd) and _bare(optimiser)
+
+
+@functools.cache
+def _bare(optimiser: LocalSgd) -> bool:
     return optimiser == LocalSgd(lr=optimiser.lr, keep_state=optimiser.keep_state)
 
 

@@ -210,8 +210,8 @@ class InlineDriver:
             assignment=visit.assignment,
             report=visit.report,
             load=visit.load,
-            spent=visit.spent,
-            done=visit.done,
+            spent=visit.fate.spent,
+            done=visit.fate.done,
             answers=answers,
         )
 

@@ -51,6 +51,10 @@ class AroundTorch:
         return self._torch.single_sample_fails
 
     @property
+    def descends(self) -> bool:
+        return self._torch.descends
+
+    @property
     def one_mode(self) -> bool:
         return self._torch.one_mode
 
@@ -77,8 +81,9 @@ class AroundTorch:
         terms: Sequence[Correction] = (),
         watch: str | None = None,
         squares: bool = False,
+        rate: float | None = None,
     ) -> Computed:
-        return self._torch.compute(inputs, targets, positions, terms, watch, squares)
+        return self._torch.compute(inputs, targets, positions, terms, watch, squares, rate)
 
     def stepped(self) -> None:
         self._torch.stepped()
