@@ -126,11 +126,11 @@ if TYPE_CHECKING:
     from polyrhythm.parts import when_all as when_all
     from polyrhythm.recipe import Recipe as Recipe
     from polyrhythm.replaying import replay as replay
+    from polyrhythm.running import resume as resume
+    from polyrhythm.running import run as run
     from polyrhythm.runs import Checkpoint as Checkpoint
     from polyrhythm.runs import Run as Run
     from polyrhythm.runs import compare as compare
-    from polyrhythm.session import resume as resume
-    from polyrhythm.session import run as run
     from polyrhythm.tasks import task as task
     from polyrhythm.verifying import verify as verify
 
@@ -143,8 +143,8 @@ _HOMES = {
     "polyrhythm.fleet": "Fleet",
     "polyrhythm.recipe": "Recipe",
     "polyrhythm.replaying": "replay",
+    "polyrhythm.running": "resume run",
     "polyrhythm.runs": "Checkpoint Run compare",
-    "polyrhythm.session": "resume run",
     "polyrhythm.tasks": "task",
     "polyrhythm.verifying": "verify",
     "polyrhythm.papers": (

@@ -6,8 +6,7 @@ import contextlib
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
-from typing import Any, Literal, final
+from typing import Any, final
 
 import numpy as np
 import torch
@@ -22,10 +21,7 @@ from polyrhythm.errors import PolyrhythmError, UserError
 from polyrhythm.evaluation import Evaluator, Metrics, averaged
 from polyrhythm.experiment import Experiment
 from polyrhythm.flops import Cost, count
-from polyrhythm.resuming import same_experiment, take_up
-from polyrhythm.runs.keeping import Keeper
 from polyrhythm.runs.ledger import Ledger
-from polyrhythm.runs.recorder import Recorder, TakenUp
 from polyrhythm.runs.records import (
     AnswerRecord,
     Enough,
@@ -39,99 +35,13 @@ from polyrhythm.runs.records import (
     VisitRecord,
     VisitStatus,
 )
-from polyrhythm.runs.run import Run
 from polyrhythm.runs.summary import Best, Summary, model_digest
-from polyrhythm.runs.trouble import trouble_of
-from polyrhythm.runs.updates import START, KeepsReports, Start, UpdateLog
-from polyrhythm.runstate import CODEC, RunState, check_origin, origin
+from polyrhythm.runs.updates import KeepsReports, Start
+from polyrhythm.runstate import RunState, check_origin, origin
 from polyrhythm.slots.mechanism import Model
 from polyrhythm.threads import one_thread, settled_memory
 from polyrhythm.values import changed
 from polyrhythm.wires import Arrived, Assignment, Lost, Report
-
-
-def run(
-    experiment: Experiment,
-    *,
-    out: Path | str = "runs",
-    observers: Sequence[Observer] = (),
-    resume: Literal["auto", "never"] = "never",
-    log_updates: bool = False,
-) -> Run:
-    """Carries out an experiment and keeps its record.
-
-    Ctrl-C stops it at the next step and keeps what there is.
-
-    Args:
-        experiment: what to do.
-        out: the folder of the record, shared by any number of runs.
-        observers: whoever else wants to know how it goes.
-        resume: "auto" goes on with the newest run of the same experiment in that folder, or gives it if it has
-            finished; if there is none, or with "never", a new one begins.
-        log_updates: also keep every report, as large as the model, so that the server's part can be replayed alone.
-
-    Returns:
-        The recorded run.
-
-    Raises:
-        UserError: something is wrong that can be known before the first round.
-        RunFailed: the run could not go on; what it had is recorded.
-    """
-    earlier = same_experiment(experiment, out) if resume == "auto" else None
-    if earlier is not None and earlier.status == "finished":
-        return earlier
-    taken_up = None if earlier is None else take_up(earlier, experiment)
-    return _recorded(experiment, out, observers, taken_up, log_updates=log_updates)
-
-
-def resume(
-    experiment: Experiment, run: Run | str, *, out: Path | str = "runs", observers: Sequence[Observer] = ()
-) -> Run:
-    """Goes on with a run that was killed, stopped or failed, from its last checkpoint.
-
-    Its weights, history and costs are those of a run that nothing has happened to, bit for bit. With more `rounds` in
-    the experiment than before, a finished run goes on, too.
-
-    Args:
-        experiment: the same one.
-        run: the run, its id, its name, or a unique beginning of its id.
-        out: the folder of its record.
-        observers: whoever else wants to know how it goes.
-
-    Returns:
-        The recorded run.
-
-    Raises:
-        UserError: another experiment, a run that has finished or is going on, or more rounds where a part of the recipe
-            reads their number.
-        RunFailed: the run could not go on; what it had is recorded.
-    """
-    earlier = run if isinstance(run, Run) else Run.open(run, out)
-    return _recorded(experiment, earlier.folder, observers, take_up(earlier, experiment))
-
-
-def _recorded(
-    experiment: Experiment,
-    out: Path | str,
-    observers: Sequence[Observer],
-    taken_up: TakenUp | None,
-    *,
-    log_updates: bool = False,
-) -> Run:
-    recorder, *others = recording(experiment, out, taken_up, log_updates=log_updates)
-    carry_out(experiment, [recorder, *others, *observers], start=None if taken_up is None else taken_up.start)
-    return Run.open(recorder.run_id, out)
-
-
-def recording(
-    experiment: Experiment, out: Path | str, taken_up: TakenUp | None = None, *, log_updates: bool = False
-) -> tuple[Recorder, *tuple[Observer, ...]]:
-    """Those who keep the record of a run; the first of them knows its id. A log of updates is gone on with."""
-    trouble = trouble_of(experiment.fleet.faults, experiment.seed)
-    recorder = Recorder(out, keeper=Keeper(experiment.checkpoint, CODEC), taken_up=taken_up, trouble=trouble)
-    if log_updates or (taken_up is not None and (Path(out) / taken_up.run_id / START).exists()):
-        return recorder, UpdateLog(lambda: recorder.path, CODEC)
-    return (recorder,)
 
 
 def carry_out(

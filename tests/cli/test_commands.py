@@ -265,7 +265,7 @@ def compared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two methods, two seeds each, on uneven devices."""
     from polyrhythm.cli.assembly import assemble
     from polyrhythm.cli.configuration import configure
-    from polyrhythm.session import run
+    from polyrhythm.running import run
 
     out = tmp_path_factory.mktemp("compared")
     for method in ("fedavg(cohort=5)", "scaffold(cohort=5)"):

@@ -6,7 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from polyrhythm.cli.configuration import TAKES, Configuration, EvaluationSettings, UntilSettings, configure
+from polyrhythm.cli.configuration import (
+    TAKES,
+    CheckpointSettings,
+    Configuration,
+    EvaluationSettings,
+    UntilSettings,
+    configure,
+)
 from polyrhythm.errors import UserError
 
 
@@ -109,7 +116,7 @@ def test_a_missing_file_is_refused(tmp_path: Path) -> None:
 def test_what_decides_no_number_is_no_part_of_the_configuration() -> None:
     one = configure(None, {"out": "a", "name": "x", "workers": 2}, []).plain()
     assert one == configure(None, {"out": "b", "name": "y", "driver": "inline"}, []).plain()
-    assert set(one) == set(Configuration.model_fields) - {"driver", "workers", "out", "name", "seeds"}
+    assert set(one) == set(Configuration.model_fields) - {"checkpoint", "driver", "workers", "out", "name", "seeds"}
 
 
 def test_seed_and_seeds_in_one_place_are_refused(tmp_path: Path) -> None:
@@ -132,6 +139,6 @@ def test_a_mistake_is_said_with_where_it_was_written(tmp_path: Path) -> None:
 
 
 def test_every_key_says_what_it_takes() -> None:
-    nested = {"until": UntilSettings, "evaluation": EvaluationSettings}
+    nested = {"until": UntilSettings, "evaluation": EvaluationSettings, "checkpoint": CheckpointSettings}
     inner = {f"{key}.{name}" for key, model in nested.items() for name in model.model_fields}
     assert set(TAKES) == set(Configuration.model_fields) | inner

@@ -24,6 +24,7 @@ def test_every_so_often(every: str, seconds: float) -> None:
     settings = Checkpoint(every=every)
     assert settings.due(1, seconds)
     assert not settings.due(1, seconds - 0.1)
+    assert not settings.due(1, seconds, took=seconds / 20 + 0.1)
 
 
 def test_never() -> None:

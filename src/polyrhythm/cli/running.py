@@ -16,10 +16,11 @@ from polyrhythm.cli.results import how_to_show, print_plan, print_result, print_
 from polyrhythm.errors import PolyrhythmError, RunFailed
 from polyrhythm.experiment import Experiment
 from polyrhythm.resuming import same_experiment, take_up
+from polyrhythm.running import recording
 from polyrhythm.runs import Run
 from polyrhythm.runs.progress import LiveProgress
 from polyrhythm.runs.recorder import Recorder
-from polyrhythm.session import carry_out, in_words, recording
+from polyrhythm.session import carry_out, in_words
 
 
 def run_all(configuration: Configuration, *, as_json: bool, resume: bool = False, log_updates: bool = False) -> None:

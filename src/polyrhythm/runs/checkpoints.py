@@ -11,6 +11,7 @@ from typing import final
 from polyrhythm.errors import UserError
 from polyrhythm.settings import Count, Settings
 
+_PATIENCE = 20.0
 _UNITS = {"s": 1.0, "min": 60.0, "h": 3600.0}
 
 
@@ -24,7 +25,8 @@ class Checkpoint(Settings):
     and the clients remember. It is whole or not there, whatever happens while it is written.
 
     Args:
-        every: versions, such as 10; or wall-clock time, such as "30 s", "5 min" or "2 h"; or "never".
+        every: versions, such as 10; or wall-clock time, such as "30 s", "5 min" or "2 h", but no more than a twentieth
+            of the time is spent on writing them; or "never".
         keep: how many of a run are kept, the newest ones.
     """
 
@@ -40,17 +42,20 @@ class Checkpoint(Settings):
         """Whether there are any."""
         return self._cadence is not None
 
-    def due(self, version: int, seconds: float) -> bool:
+    def due(self, version: int, seconds: float, took: float = 0.0) -> bool:
         """Whether it is time for one.
 
         Args:
             version: that the server has just made.
             seconds: since the last one, or since the run began.
+            took: seconds that the last one took to write.
         """
         if self._cadence is None:
             return False
         number, unit = self._cadence
-        return seconds >= number * _UNITS[unit] if unit else version > 0 and version % number == 0
+        if unit:
+            return seconds >= max(number * _UNITS[unit], _PATIENCE * took)
+        return version > 0 and version % number == 0
 
     @functools.cached_property
     def _cadence(self) -> tuple[float, str] | None:

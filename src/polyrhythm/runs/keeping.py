@@ -23,11 +23,12 @@ class Keeper:
 
     def __init__(self, settings: Checkpoint, codec: Codec) -> None:
         self._settings, self._codec = settings, codec
-        self._last = time.monotonic()
+        self._last, self._took = time.monotonic(), 0.0
 
     def due(self, version: int, *, before_last: bool) -> bool:
         """Whether it is time for one."""
-        return (before_last and self._settings.wanted) or self._settings.due(version, time.monotonic() - self._last)
+        since = time.monotonic() - self._last
+        return (before_last and self._settings.wanted) or self._settings.due(version, since, self._took)
 
     def write(self, folder: Path, version: int, value: Callable[[], object]) -> int:
         """Writes one, and removes those that are no longer kept; gives its bytes.
@@ -35,12 +36,14 @@ class Keeper:
         Raises:
             OSError: it cannot be written. Those before it are as they were.
         """
+        begun = time.monotonic()
         size = store(
             checkpoint(folder, version), self._codec, value(), {"run_id": folder.name, "version": str(version)}
         )
         for old in checkpoints(folder)[self._settings.keep :]:
             old.unlink(missing_ok=True)
         self._last = time.monotonic()
+        self._took = self._last - begun
         return size
 
 

@@ -222,11 +222,11 @@ class Recorder:
         if not self._opened().commit(durable=True):
             return
         self._write_best()
-        content = self._best_file
-        if content is None and self._best.version is not None:
-            content = (self.path / "best.safetensors").read_bytes()
+        best, file = self.path / "best.safetensors", self._best_file
         try:
-            self._keeper.write(self.path, version, lambda: Kept(run=state(), best=self._best, best_file=content))
+            if file is None and self._best.version is not None:
+                file = best.read_bytes()
+            self._keeper.write(self.path, version, lambda: Kept(run=state(), best=self._best, best_file=file))
         except OSError as error:  # the run is worth more than the checkpoint
             self._failed = f"; checkpoints could not be written ({error.strerror or error})"
 
