@@ -222,9 +222,8 @@ class Recorder:
         if not self._opened().commit(durable=True):
             return
         self._write_best()
-        best = self.path / "best.safetensors"
+        best, file = self.path / "best.safetensors", self._best_file
         try:
-            file = self._best_file  # which is there still if the disk was full
             if file is None and self._best.version is not None:
                 file = best.read_bytes()
             self._keeper.write(self.path, version, lambda: Kept(run=state(), best=self._best, best_file=file))
