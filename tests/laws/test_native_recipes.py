@@ -226,7 +226,7 @@ OWN = {
 @law(
     own=st.sampled_from(tuple(OWN)),
     method=st.sampled_from(("fedprox", "scaffold", "moon", "alt", "adam", "fisher", "both_scores", "clipped")),
-    net=st.sampled_from(("perceptron", "functional")),
+    net=st.sampled_from(("perceptron", "ccfl-mlp")),
     examples=40,
     broken_by={
         "no term": swap(native, "_more", lambda *given: {}),

@@ -451,7 +451,7 @@ class _Training:
         if plan.steps:
             watch.traces = self._traces(received)
             path.gradient_samples = len(watch.traces) * self.visit.held
-        straight, layer = self._straight(watch), plan.stop.layer if plan.stop else None
+        straight, layer = self._straight(), plan.stop.layer if plan.stop else None
         batches = self._batches(plan)
         if _takes_jobs(engine) and not self.data.augmented:
             # Nothing is decided between two steps, or those of an epoch, so the engine may take them all at once.
@@ -478,22 +478,24 @@ class _Training:
                 if push is not None and push.pull:
                     # The difference first: at w = w0 it is exactly zero, so the first step is FedAvg's.
                     torch.sub(weights, start.weights, out=away)
-                if straight is not None:
+                if straight is not None and not watch.looks:
                     computed = straight.compute(inputs, targets, positions, terms, layer, squares, rate)
                     untouched = _keep(computed.unused, weights, moments) if push is not None else []
-                    _pushed(weights, push, away, -rate)
+                    _push(weights, push, away, -rate)
                 else:
                     computed = engine.compute(inputs, targets, positions, terms, layer, squares)
                     untouched = _keep(computed.unused, weights, moments)
                     if optimiser.clip is not None:
                         clip_(gradient, optimiser.clip)
                     watch.look(gradient)
-                    _pushed(gradient, push, away, 1.0)
+                    if straight is None:
+                        _push(gradient, push, away, 1.0)
                     optimiser.step_(weights, gradient, rate, moments)
+                    if straight is not None:  # the same bits, watched or not
+                        _push(weights, push, away, -rate)
                 for part, before in untouched:
                     part.copy_(before)
-                if straight is None:
-                    engine.stepped()
+                engine.stepped()
                 watch.look_at_features(computed.pair, np.array([len(positions)]))
                 path.add(rate, computed, len(positions), after)
                 if len(path.rates) % self.visit.epoch_steps == 0 and watch.says_stop():
@@ -502,12 +504,10 @@ class _Training:
         path.measures = self._measures(watch, path)
         return path
 
-    def _straight(self, watch: _Watch) -> Descends | None:
-        """The engine, if it can take the steps of the gradient by itself: plain SGD, and nobody looks at it."""
+    def _straight(self) -> Descends | None:
+        """The engine, if it can step by the gradient itself: plain SGD, whose pushes then go to the weights."""
         optimiser, engine = self.recipe.optimiser, self.engine
-        if not _plain(optimiser) or watch.looks:
-            return None
-        return engine if _descends(engine) and engine.descends else None
+        return engine if _plain(optimiser) and _descends(engine) and engine.descends else None
 
     def _measures(self, watch: _Watch, path: _Path) -> dict[str, float]:
         """What was measured on the way, by the measure's name."""
@@ -626,7 +626,7 @@ def cut(held: int, batch: int, drop_last: bool, fold_single: bool) -> list[slice
     return slices
 
 
-def _pushed(vector: Tensor, push: Push | None, away: Tensor, times: float) -> None:
+def _push(vector: Tensor, push: Push | None, away: Tensor, times: float) -> None:
     """Adds a push to a vector [P], so many times, from how far the weights are away from w0."""
     if push is not None and push.pull:
         vector.add_(away, alpha=times * push.pull)
