@@ -12,6 +12,7 @@ One JSON line.
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
 import resource
 import statistics
@@ -26,7 +27,6 @@ from torch import nn
 import polyrhythm as pr
 from polyrhythm.core.interfaces import Computed
 from polyrhythm.data import ArraySamples, Collection
-from polyrhythm.engines.choosing import Chosen
 from polyrhythm.engines.torch import TorchEngine
 from polyrhythm.runs.records import ModelView, Plan, RunStatus, VersionRecord, VisitRecord
 from polyrhythm.session import carry_out
@@ -117,9 +117,10 @@ def measure(cohort: int, parameters: int, rounds: int) -> dict[str, Any]:
         rounds=rounds + 2,
         evaluation=pr.Evaluation(every=rounds + 3),
         driver="inline",
+        engine="torch",
     )
     stub: Any = Stub(module)
-    experiment.__dict__["chosen"] = Chosen(engine=stub, name="stub")
+    experiment.__dict__["chosen"] = dataclasses.replace(experiment.chosen, engine=stub)
     keep_freed_memory()
     pacer = Pacer(cohort, parameters)
     carry_out(experiment, [pacer])
