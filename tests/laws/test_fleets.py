@@ -41,6 +41,7 @@ from polyrhythm.fleet import (
 )
 from polyrhythm.fleet.arrivals import Every
 from polyrhythm.fleet.bandwidth import Trace
+from polyrhythm.fleet.comings import AskedOnce
 from polyrhythm.fleet.energy import Energy
 from polyrhythm.fleet.faults import Faults
 from polyrhythm.fleet.parts import Availability
@@ -308,27 +309,42 @@ def _forgets_the_charge(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(np, "isin", lambda these, those: np.zeros(len(these), dtype=bool))
 
 
+def _asks_once(self: AskedOnce, clients: np.ndarray, now: float) -> np.ndarray:
+    return _COMES(self, clients, now) if self._now == -math.inf else self._comings[clients]
+
+
+_COMES = AskedOnce.comes
+_TIMES: Any = {"period": st.just(1000.0), "spread": st.just(30.0)}
+
+
 @law(
     broken_by={
         "a period too early": swap(
             periodic._Periodic, "comes", lambda self, clients, now: np.full(len(clients), now + 1.0)
         ),
         "broken devices are forgotten": _forgets_the_charge,
+        "whoever has come is never asked again": swap(AskedOnce, "comes", _asks_once),
     },
     examples=30,
-    zones=st.integers(1, 3),
-    on=st.sampled_from([0.05, 0.5]),
-    now=st.floats(0, 5000),
+    availability=st.one_of(
+        st.builds(Periodic, zones=st.integers(1, 3), on=st.sampled_from([0.05, 0.5]), **_TIMES),
+        st.builds(Markov, mean_on=st.sampled_from([50.0, 1000.0]), mean_off=st.just(1000.0)),
+    ),
+    moments=st.lists(st.floats(0, 5000), min_size=1, max_size=4),
     broken=st.dictionaries(st.integers(0, 39), st.floats(0, 8000), max_size=5),
     empty=st.dictionaries(st.integers(0, 39), st.floats(0, 3), max_size=5),
     busy=st.frozensets(st.integers(0, 39), max_size=30),
 )
 def test_the_next_arrival_is_the_first_of_all_clients(
-    zones: int, on: float, now: float, broken: dict[int, float], empty: dict[int, float], busy: frozenset[int]
+    availability: Availability,
+    moments: list[float],
+    broken: dict[int, float],
+    empty: dict[int, float],
+    busy: frozenset[int],
 ) -> None:
     """Found at once for all clients, it is the one that following each of them from span to span finds."""
     fleet = Fleet(
-        availability=Periodic(period=1000.0, on=on, zones=zones, spread=30.0),
+        availability=availability,
         faults=Faults(crash=0.5),
         energy=Energy(battery=10.0, charging=0.01),
     )
@@ -336,7 +352,7 @@ def test_the_next_arrival_is_the_first_of_all_clients(
     world._back.update(broken)
     world._charge.update({client: (joules, 0.0) for client, joules in empty.items()})
 
-    def comes(client: int) -> float:
+    def comes(client: int, now: float) -> float:
         there, moment = world.span(client, now)
         while True:
             before, (there, until) = there, world.span(client, moment)
@@ -344,8 +360,9 @@ def test_the_next_arrival_is_the_first_of_all_clients(
                 return moment
             moment = until
 
-    expected = min(((comes(c), c) for c in range(40) if c not in busy), default=None)
-    assert world.next_arrival(now, busy) == expected
+    for now in moments:
+        expected = min(((comes(c, now), c) for c in range(40) if c not in busy), default=None)
+        assert world.next_arrival(now, busy) == expected
 
 
 @law(

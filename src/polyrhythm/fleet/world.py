@@ -11,6 +11,7 @@ from typing import final
 
 import numpy as np
 
+from polyrhythm.fleet.comings import AskedOnce, next_coming
 from polyrhythm.fleet.costs import Load, Spent
 from polyrhythm.fleet.fleet import Fleet
 from polyrhythm.fleet.parts import Device, Place, Timetable
@@ -147,7 +148,7 @@ class World:
         Clients are looked up as they come, so one that breaks down in the meantime comes when it is repaired.
         """
         if self._comings is None:
-            self._comings = [(self._comes(client, 0.0), client) for client in map(int, self.eligible)]
+            self._comings = [(self.returns(client, 0.0), client) for client in map(int, self.eligible)]
             heapq.heapify(self._comings)
         heap = self._comings
 
@@ -155,7 +156,7 @@ class World:
             while True:
                 time, client = heap[0]
                 there = time == math.inf or self.span(client, time)[0]
-                heapq.heapreplace(heap, (self._comes(client, time), client))
+                heapq.heapreplace(heap, (self.returns(client, time), client))
                 if there:
                     return time, client
 
@@ -164,8 +165,8 @@ class World:
     def next_arrival(self, now: float, exclude: Container[int] = ()) -> tuple[float, int] | None:
         """When a client comes next, later than now, and who; None if nobody will.
 
-        Who is there now comes when it has been away. O(population): a million clients take a Python loop, or some
-        operations on arrays where the availability has a timetable.
+        Who is there now comes when it has been away. O(population), in some operations on arrays; the first time, where
+        clients come and go by no formula, in a Python loop.
         """
         if self.everybody_is_there:
             return None
@@ -179,14 +180,14 @@ class World:
 
     def _coming(self, now: float) -> np.ndarray:
         """When each eligible client comes next; infinity for never."""
-        if isinstance(self._presence, Timetable):
-            times = self._presence.comes(self._clients, now)
-            odd = np.flatnonzero(np.isin(self._clients, [*self._back, *self._charge]))
-        else:
-            times, odd = np.empty(len(self._clients)), np.arange(len(self._clients))
-        for place in odd:
-            times[place] = self._comes(int(self._clients[place]), now)
+        times = self._timetable.comes(self._clients, now)
+        for place in np.flatnonzero(np.isin(self._clients, [*self._back, *self._charge])):
+            times[place] = self.returns(int(self._clients[place]), now)
         return times
+
+    @functools.cached_property
+    def _timetable(self) -> Timetable:
+        return self._presence if isinstance(self._presence, Timetable) else AskedOnce(self._presence, self.population)
 
     @functools.cached_property
     def _clients(self) -> np.ndarray:
@@ -194,20 +195,7 @@ class World:
 
     def returns(self, client: int, now: float) -> float:
         """When a client that is away, now or later, is there again; infinity for never."""
-        return self._comes(client, now)
-
-    def _comes(self, client: int, now: float) -> float:
-        """When a client that is away, now or later, is there again for the first time."""
-        away = False
-        for _ in range(_CHANGES):  # it may come back while it is being charged, and be away again when that is done
-            there, until = self.span(client, now)
-            if there and away:
-                return now
-            if until == math.inf:
-                break
-            away = not there
-            now = until
-        return math.inf
+        return next_coming(self.span, client, now)
 
     def price(self, client: int, load: Load, now: float) -> Spent:
         """What a visit costs if nothing interrupts it."""
@@ -311,4 +299,3 @@ _KINDS: Mapping[str, FaultKind] = {
     _EMPTY: "battery",
     _IN_TRANSIT: "transit",
 }
-_CHANGES = 1000
