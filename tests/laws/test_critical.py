@@ -95,8 +95,8 @@ def _acts_all_the_same(self: CriticalPeriods, fixed: Setup, state: State, call: 
     return Around.invite(self, fixed, state, replace(call, count=state["size"]))
 
 
-def _touches_the_gradient(self: Any, gradient: Tensor, computed: Any) -> None:
-    _LOOK(self, gradient, computed)
+def _touches_the_gradient(self: Any, gradient: Tensor) -> None:
+    _LOOK(self, gradient)
     if self._squares is not None:
         gradient.mul_(1.001)
 
@@ -406,15 +406,15 @@ def squares_by_hand(trial: Trial, story: Any, dispatch: int, mu: float) -> list[
     return squares
 
 
-def _norms(self: Any, gradient: Tensor, computed: Any) -> None:
+def _norms(self: Any, gradient: Tensor) -> None:
     self._squares += torch.linalg.vector_norm(gradient, dtype=torch.float64)
 
 
-def _the_last_one(self: Any, gradient: Tensor, computed: Any) -> None:
+def _the_last_one(self: Any, gradient: Tensor) -> None:
     self._squares = torch.linalg.vector_norm(gradient, dtype=torch.float64).square()
 
 
-def _with_decay(self: Any, gradient: Tensor, computed: Any) -> None:
+def _with_decay(self: Any, gradient: Tensor) -> None:
     self._squares += torch.linalg.vector_norm(gradient + 0.01, dtype=torch.float64).square()
 
 

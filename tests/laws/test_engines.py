@@ -149,7 +149,7 @@ def everywhere(name: str, other: object) -> Mutation:
 
 
 def _all_count(sizes: np.ndarray, width: int) -> np.ndarray:
-    return np.broadcast_to(1 / np.maximum(sizes, 1)[..., None], (*sizes.shape, width))
+    return np.broadcast_to(1 / np.maximum(sizes, 1)[..., None], (*sizes.shape, width)).copy()
 
 
 def _nobody_ends(cohort: Any) -> None:
@@ -225,13 +225,23 @@ def test_every_net_is_the_same(engine: str, net: str) -> None:
         "no shift": jobs(lambda job: {"push": job.push and Push(pull=job.push.pull)}),
         "no pull": jobs(lambda job: {"push": job.push and Push(shift=job.push.shift)}),
         "one rate": jobs(lambda job: {"rates": job.rates[:1] * len(job.rates)}),
-        "one rate for all": swap(stacked._Cohort, "_rate", lambda cohort, at, now: float(cohort._rates[at, 0])),
     },
 )
 def test_every_method_is_the_same(engine: str, method: str) -> None:
     """Local Adam, terms of the loss and early stops are left to torch."""
     taken = not any(word in method for word in ("adam", "moon", "alt"))
     compare(engine, "perceptron", METHODS[method], (33, 40, 35), taken=taken)
+
+
+@law(
+    sizes=st.permutations((33, 40, 12)),
+    examples=3,
+    broken_by={
+        "one rate for all": swap(stacked._Cohort, "_rate", lambda cohort, at, now: float(cohort._rates[at, 0])),
+    },
+)
+def test_a_schedule_over_steps_is_each_clients_own(sizes: list[int]) -> None:
+    compare("stacked", "perceptron", METHODS["cosine"], tuple(sizes))
 
 
 _OBJECTIVE = step.Step._objective
