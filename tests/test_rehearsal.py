@@ -55,6 +55,7 @@ def both(some: Experiment) -> tuple[Rehearsal, dict[str, object], dict[str, obje
         ("ccfl", "uniform | budgets"),
         ("fedprox(partial=0.05, epochs=5)", "tiers"),
         ("mifa", "tiers"),
+        ("scaffold", "tiers | faults(crash=0.1, nan=0.3, malformed=0.2, duplicate=0.3, stray=0.2, lost=0.1)"),
         ("cc_fedadam", "lognormal"),
         ("fedavg(steps=7) | over_select | deadline(seconds=0.05)", "tiers"),
         ("fedavg | random_resize | skip_and_estimate", "uniform | slow_share"),

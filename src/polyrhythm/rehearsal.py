@@ -24,6 +24,7 @@ from polyrhythm.data.holding import Holding
 from polyrhythm.drivers.agenda import Underway
 from polyrhythm.drivers.inline import InlineDriver, Moment
 from polyrhythm.drivers.meter import Meter
+from polyrhythm.drivers.transit import Transit
 from polyrhythm.errors import RunFailed
 from polyrhythm.experiment import Experiment
 from polyrhythm.flops import Cost
@@ -36,7 +37,7 @@ from polyrhythm.slots.oort import Oort
 from polyrhythm.slots.power_of_choice import PowerOfChoice
 from polyrhythm.slots.stopping import StopOnDrift
 from polyrhythm.slots.tifl import Tifl
-from polyrhythm.vectors import Buffers, Layout, Spans, bytes_of
+from polyrhythm.vectors import Buffers, Layout, Segment, Spans, bytes_of
 from polyrhythm.wires import State
 
 _SIZE = 16  # elements of a vector that stands for one of any size
@@ -126,6 +127,10 @@ def rehearse(experiment: Experiment, cost: Cost, *, within: float = math.inf) ->
         experiment.world(),
         Meter(layout, lambda: cost),
     )
+    if driver.transit is not None:  # what is spoiled on the way are the small vectors
+        segments = (Segment("weights", (_SIZE,), 0, _SIZE, layout.dtype),)
+        faults, seed = experiment.fleet.faults, experiment.seed
+        driver.transit = Transit(faults, seed, replace(layout, segments=segments))
     found = Rehearsal(planned=experiment.rounds, guessed=tuple(_guessed(experiment)))
     started, out = time.perf_counter(), 0
     try:
