@@ -277,15 +277,20 @@ def test_ctrl_c_ends_a_run_and_its_workers(tmp_path: Path) -> None:
     command = subprocess.Popen(
         [sys.executable, "-c", code, *options], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True
     )
-    deadline = time.monotonic() + 60
-    while len(members(command.pid)) < 5 and time.monotonic() < deadline:  # itself, nursery, pool, two workers
-        time.sleep(0.05)
-    assert len(members(command.pid)) == 5
-    time.sleep(0.5)
-    os.killpg(command.pid, signal.SIGINT)  # as a terminal does
-    said, _ = command.communicate(timeout=60)
-    assert command.returncode == 130, said
-    assert members(command.pid) == []
+    try:
+        deadline = time.monotonic() + 60
+        while len(members(command.pid)) < 5 and time.monotonic() < deadline:  # itself, nursery, pool, two workers
+            time.sleep(0.05)
+        assert len(members(command.pid)) == 5
+        time.sleep(0.5)
+        os.killpg(command.pid, signal.SIGINT)  # as a terminal does
+        said, _ = command.communicate(timeout=60)
+        assert command.returncode == 130, said
+        assert members(command.pid) == []
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(command.pid, signal.SIGKILL)
+        command.communicate()
 
 
 def members(group: int) -> list[int]:
