@@ -7,6 +7,7 @@ processor seconds until each engine was there (compilers included; the first tha
 and which one the rule chooses.
 
     python benchmarks/engines.py [WORK ...] [--engines native stacked compiled] [--repeats 7] [--device cpu]
+    python benchmarks/engines.py --convolutions     native beside torch, for convolutions of all sizes
 """
 
 from __future__ import annotations
@@ -16,14 +17,21 @@ import dataclasses
 import json
 import os
 import time
+from collections.abc import Iterator, Mapping
 from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
 
 import polyrhythm as pr
 from polyrhythm.bench.bare import WORKS
 from polyrhythm.bench.works import experiment
 from polyrhythm.core.memory import ClientState
+from polyrhythm.data import ArraySamples, Collection
 from polyrhythm.drivers.executors import Clients, Errand
 from polyrhythm.engines.devices import device_of
+from polyrhythm.streams import torch_generator
 from polyrhythm.threads import one_thread
 from polyrhythm.wires import Assignment
 
@@ -32,16 +40,10 @@ class Way:
     """An engine, and a cohort's visits for it.
 
     Args:
-        work: a name.
-        engine: what to ask for.
-        device: what to ask for.
+        of: an experiment on that engine.
     """
 
-    def __init__(self, work: str, engine: str, device: str) -> None:
-        given: dict[str, Any] = {"engine": engine, "device": device if engine == "stacked" else "auto"}
-        made = experiment(work, 1)
-        recipe = made.recipe if WORKS[work].steps else made.recipe | pr.epochs(epochs=1)
-        of = dataclasses.replace(made, recipe=recipe, driver="inline", **given)
+    def __init__(self, of: pr.Experiment) -> None:
         begun = sum(os.times()[:4])
         self.chosen = of.chosen
         self.start = sum(os.times()[:4]) - begun
@@ -56,9 +58,9 @@ class Way:
                 ),
                 state=ClientState(),
             )
-            for client in range(WORKS[work].cohort)
+            for client in range(of.recipe.participation.size)
         ]
-        self._clock = time.process_time if device_of(device).type == "cpu" else time.perf_counter
+        self._clock = time.process_time if device_of(of.device).type == "cpu" else time.perf_counter
         self.best = float("inf")
 
     def go(self) -> None:
@@ -68,23 +70,66 @@ class Way:
         self.best = min(self.best, self._clock() - begun)
 
 
+def taken(of: pr.Experiment, engines: list[str], repeats: int) -> tuple[dict[str, Way], dict[str, str]]:
+    """The ways of those engines that take an experiment, measured in turn, and why the others do not."""
+    ways = {engine: Way(dataclasses.replace(of, engine=engine, driver="inline")) for engine in ("torch", *engines)}
+    refused = {engine: way.chosen.why_not for engine, way in ways.items() if way.chosen.kind != engine}
+    going = {engine: way for engine, way in ways.items() if engine not in refused}
+    for _ in range(repeats):
+        for way in going.values():
+            way.go()
+    return going, refused
+
+
+def ratios(ways: Mapping[str, Way]) -> dict[str, float]:
+    """Beside torch."""
+    return {engine: round(way.best / ways["torch"].best, 3) for engine, way in ways.items() if engine != "torch"}
+
+
 def measured(work: str, engines: list[str], repeats: int, device: str) -> dict[str, Any]:
     """One work on some engines."""
-    ways = {engine: Way(work, engine, device) for engine in ("torch", *engines)}
-    refused = {e: way.chosen.why_not for e, way in ways.items() if way.chosen.kind != e}
-    taken = {e: way for e, way in ways.items() if e not in refused}
-    for _ in range(repeats):
-        for way in taken.values():
-            way.go()
-    torch = ways["torch"].best
+    made = experiment(work, 1)
+    recipe = made.recipe if WORKS[work].steps else made.recipe | pr.epochs(epochs=1)
+    of = dataclasses.replace(made, recipe=recipe, device=device)
+    ways, refused = taken(of, engines, repeats)
     return {
         "work": work,
-        "seconds": {e: round(way.best, 4) for e, way in taken.items()},
-        "ratio": {e: round(way.best / torch, 3) for e, way in taken.items() if e != "torch"},
-        "start": {e: round(way.start, 2) for e, way in taken.items()},
+        "seconds": {engine: round(way.best, 4) for engine, way in ways.items()},
+        "ratio": ratios(ways),
+        "start": {engine: round(way.start, 2) for engine, way in ways.items()},
         "refused": refused,
-        "chosen": Way(work, "auto", device).chosen.name,
+        "chosen": dataclasses.replace(of, engine="auto").chosen.name,
     }
+
+
+def convolutions(repeats: int) -> Iterator[dict[str, Any]]:
+    """Two equal convolutions, of many sizes: how the native engine compares by what one of them multiplies."""
+    for side in (8, 16):
+        for kernel, channels in ((3, 8), (3, 16), (3, 32), (5, 16), (3, 64), (5, 32), (5, 64), (3, 128), (3, 256)):
+            products = (channels * kernel * side) ** 2
+            for batch in (10, 32):
+                steps = int(max(2, min(60, 3e8 / products / batch)))
+                of = _convolving(channels, kernel, side, batch, steps)
+                ways, _ = taken(of, ["native"], repeats)
+                about = {"channels": channels, "kernel": kernel, "side": side, "batch": batch, "products": products}
+                yield {**about, "ratio": ratios(ways)["native"]}
+
+
+def _convolving(channels: int, kernel: int, side: int, batch: int, steps: int) -> pr.Experiment:
+    count, shape = batch * steps, (channels, side, side)
+    inputs = torch.randn(count, *shape, generator=torch_generator(0, "synthetic", "convolutions"))
+    samples = ArraySamples(inputs, torch.from_numpy(np.arange(count) % 10))
+    few = ArraySamples(inputs[:10], samples.targets[:10])
+    classes = tuple(map(str, range(10)))
+    data = Collection(name="noise", task="classification", classes=classes, train=samples, test=few)
+    layers = [nn.Conv2d(channels, channels, kernel, padding=kernel // 2), nn.ReLU()]
+    again = [nn.Conv2d(channels, channels, kernel, padding=kernel // 2), nn.ReLU()]
+    return pr.Experiment(
+        federation=pr.federate(data, pr.data.Iid(), 1, 0),
+        model=nn.Sequential(*layers, *again, nn.MaxPool2d(side // 2), nn.Flatten(), nn.Linear(4 * channels, 10)),
+        recipe=pr.fedavg(cohort=1, epochs=1, batch=batch, lr=0.01),
+        rounds=1,
+    )
 
 
 def main() -> None:
@@ -93,8 +138,13 @@ def main() -> None:
     parser.add_argument("--engines", nargs="+", default=["native", "stacked", "compiled"])
     parser.add_argument("--repeats", type=int, default=7)
     parser.add_argument("--device", default="auto")
+    parser.add_argument("--convolutions", action="store_true")
     given = parser.parse_args()
     with one_thread():
+        if given.convolutions:
+            for found in convolutions(given.repeats):
+                print(json.dumps(found), flush=True)
+            return
         for work in given.works or WORKS:
             print(json.dumps(measured(work, given.engines, given.repeats, given.device)), flush=True)
 

@@ -76,7 +76,7 @@ def test_a_work_that_does_not_exist() -> None:
 
 
 @pytest.mark.parametrize(
-    ("apart", "losses", "draws", "same"),
+    ("apart", "losses", "only_losses", "same"),
     [
         (1e-5, (2.0, 2.0), False, True),
         (1e-2, (2.0, 2.0), False, False),
@@ -86,9 +86,11 @@ def test_a_work_that_does_not_exist() -> None:
         (0.2, (2.0, float("nan")), True, False),
     ],
 )
-def test_who_did_other_work_is_found_out(apart: float, losses: tuple[float, float], draws: bool, same: bool) -> None:
+def test_who_did_other_work_is_found_out(
+    apart: float, losses: tuple[float, float], only_losses: bool, same: bool
+) -> None:
     with contextlib.nullcontext() if same else pytest.raises(RunFailed, match="not do the same work"):
-        alike(apart, losses, draws=draws)
+        alike(apart, losses, only_losses=only_losses)
 
 
 def test_the_bare_loop_runs_by_itself() -> None:
