@@ -430,8 +430,11 @@ def test_the_sum_is_the_recursion_bit_for_bit_and_changes_no_input(n: int, seed:
 
 @pytest.mark.parametrize("n", [1, 2, 3, 4, 5, 7, 8, 23, 64])
 @pytest.mark.parametrize("size", [1, 17, 4095, 4096, 4097, 9000])
-def test_a_sequence_gives_the_bits_of_vectors_made_one_by_one(n: int, size: int) -> None:
-    """A sequence is summed in C++ where that was compiled."""
+def test_a_sequence_gives_the_bits_of_vectors_made_one_by_one(
+    n: int, size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A sequence of long vectors, as all of these are here, is summed in C++ where that was compiled."""
+    monkeypatch.setattr("polyrhythm.vectors._AT_ONCE", 0)
     vectors = [fill((size,), torch.float32, size + i) for i in range(n)]
     weights = [float(w) for w in fill((n,), torch.float64, n)]
     assert torch.equal(sum_over_tree(vectors, weights), sum_over_tree((v for v in vectors), weights))

@@ -322,7 +322,7 @@ def weighted_sum(vectors: Iterable[Tensor], weights: Sequence[float]) -> Tensor:
 
     The tree is left-complete over positions: every aligned block of 2**k neighbours is summed on its own. Half
     precision is summed in float32. The inputs are not changed. Where the native engine was compiled it sums float32
-    vectors, to the same bits, and reads each of them once.
+    vectors, to the same bits, and reads each of them once; but not short ones, which take longer to hand over.
 
     Args:
         vectors: n tensors of one shape and dtype; a sequence, or made one by one as they are asked for.
@@ -331,10 +331,11 @@ def weighted_sum(vectors: Iterable[Tensor], weights: Sequence[float]) -> Tensor:
     Returns:
         A new tensor, float32 for half-precision inputs, otherwise of the inputs' dtype.
     """
-    compiled = _compiled_sum()
-    if compiled and isinstance(vectors, Sequence) and len(vectors) == len(weights) > 0 and all(map(_plain, vectors)):
-        compiled(total := torch.empty_like(vectors[0]), vectors, weights)
-        return total
+    if (compiled := _compiled_sum()) and isinstance(vectors, Sequence) and 0 < len(vectors) == len(weights):
+        long = len(vectors) * vectors[0].numel() > _AT_ONCE
+        if long and all(map(_plain, vectors)):
+            compiled(total := torch.empty_like(vectors[0]), vectors, weights)
+            return total
     stack: list[tuple[int, Tensor]] = []  # (leaves in the block, its sum), blocks growing towards the bottom
     for leaves, total in _blocks(vectors, weights):
         while stack and stack[-1][0] == leaves:

@@ -127,7 +127,7 @@ class Report:
     @functools.cached_property
     def norm(self) -> float | None:
         """Euclidean length of the update: one read of it, whoever asks first. No finite number if any in it is none."""
-        return None if self.update is None else float(torch.linalg.vector_norm(self.update))
+        return None if self.update is None else torch.linalg.vector_norm(self.update).item()
 
     def heard(self, *, after: float, at: float) -> Report:
         """The same report with its duration and the time of its arrival."""

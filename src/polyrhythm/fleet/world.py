@@ -229,13 +229,14 @@ class World:
         """
         faults = self.fleet.faults
         spent, done = self.price(client, load, now), 1.0
+        if self._all_goes_well:
+            return made(Fate, time=now + spent.seconds, spent=spent, lost="", done=1.0)
         if self._happens("slow", faults.slow, dispatch):
             spent = replace(spent, compute=spent.compute * faults.slowdown)
         end, lost = now + spent.seconds, ""
-        if not self._all_goes_well:
-            for moment, reason in self._dangers(dispatch, client, spent, now):
-                if moment < end or (moment == end and reason == _EMPTY):
-                    end, lost = moment, reason
+        for moment, reason in self._dangers(dispatch, client, spent, now):
+            if moment < end or (moment == end and reason == _EMPTY):
+                end, lost = moment, reason
         if lost:
             done, spent = spent.done(end - now)[1], spent.until(end - now)
             if lost == _CRASHED:
@@ -247,8 +248,9 @@ class World:
 
     @functools.cached_property
     def _all_goes_well(self) -> bool:
-        """Whether nothing ever ends a visit before its time."""
-        return self.everybody_is_there and not self.fleet.faults.dropout
+        """Whether nothing ever befalls a visit."""
+        faults = self.fleet.faults
+        return self.everybody_is_there and not (faults.dropout or faults.slow or faults.lost)
 
     def _happens(self, what: str, share: float, dispatch: int) -> bool:
         """Whether a fault befalls a visit."""
