@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, final
@@ -14,7 +13,7 @@ from torch import Tensor
 from polyrhythm.faults import Fault as Fault
 from polyrhythm.faults import FaultKind as FaultKind
 from polyrhythm.streams import Integers
-from polyrhythm.values import changed
+from polyrhythm.values import changed, kept
 from polyrhythm.vectors import Buffers, Spans
 
 State = Mapping[str, Any]
@@ -124,7 +123,7 @@ class Report:
         """Whether this visit trained."""
         return self.kind == "train" and not self.substitute
 
-    @functools.cached_property
+    @kept
     def norm(self) -> float | None:
         """Euclidean length of the update: one read of it, whoever asks first. No finite number if any in it is none."""
         return None if self.update is None else torch.linalg.vector_norm(self.update).item()
