@@ -7,6 +7,12 @@ from pathlib import Path
 import pytest
 
 from fuzz import tally
+from polyrhythm.cli.configuration import Configuration
+from texts import KEYS
+
+
+def test_every_key_is_drawn() -> None:
+    assert set(Configuration.model_fields) == KEYS
 
 
 def test_each_of_some_files_is_refused_cleanly_or_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -141,7 +141,12 @@ def _values(care: bool) -> dict[str, Texts]:
         "seeds": some("[0]", '"0-1"'),
         "validation": some("0", "0.2", "0.01"),
         "local_test": some("0", "0.2", '"natural"', '"0.3"'),
-        "engine": some('"torch"', '"native"', '"auto"'),
+        "engine": some('"torch"', '"native"', '"auto"', '"stacked"'),
+        "faults": some(
+            '"nan=0.2"', '"lost=0.3, stray=0.2"', '"corrupt=0.5"', '"faults(crash=0.5, downtime=1)"', '"slow=0.5"'
+        ),
+        "checkpoint": some("{every = 1}", '{every = "never"}', '{every = "5 s", keep = 1}'),
+        "device": some('"auto"', '"cpu"'),
         "evaluation": some("{every = 2}", "{train_samples = 5}", "{groups = true}"),
         "name": some('"x"', '"ä [red] \\u0001"'),
     }
@@ -162,6 +167,11 @@ def _values(care: bool) -> dict[str, Texts]:
         "driver": some('"auto"', '"inline"', '"threads"', '"processes"', '"ray"', "1"),
         "workers": some("1", "2", "0", "2.5", "5000"),
         "engine": some('"jax"', "1979-05-27"),
+        "faults": some(
+            '"nan=2"', '"nann=0.1"', '"crash"', '"dropout=0.1 | prox"', "0.1", '"("', '"disk_full=1, trouble=0"'
+        ),
+        "checkpoint": some('{every = "5 weeks"}', "{every = 0}", "{keep = 0}", "{evry = 1}", "3", '{every = "0 s"}'),
+        "device": some('"cuda:99"', '"tpu"', '""', "0", '"meta"'),
         "evaluation": some("{evry = 1}", "{every = 0}", "{train_samples = -1}", "1"),
         "name": some('""', "3", json.dumps("x" * 300)),
         "out": some('""', "3", '"labels.npz"', '"labels.npz/x"', '"\\u0000"'),
@@ -172,6 +182,8 @@ def _values(care: bool) -> dict[str, Texts]:
 
 
 _VALUES = {care: _values(care) for care in (True, False)}
+KEYS = set(_VALUES[False])
+"""Every key of a file."""
 
 
 @st.composite
