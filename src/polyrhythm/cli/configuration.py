@@ -15,6 +15,7 @@ from polyrhythm.cli.inside import check_inside
 from polyrhythm.cli.layers import layered, number_or_text
 from polyrhythm.cli.mistakes import explained
 from polyrhythm.errors import Mistakes, UserError
+from polyrhythm.runs.records import Measure
 
 if TYPE_CHECKING:
     from polyrhythm.cli.things import Things
@@ -49,6 +50,14 @@ class EvaluationSettings(BaseModel):
     every: Positive = 1
     train_samples: Whole = 0
     groups: bool = False
+    measure: tuple[Measure, ...] = ()
+
+    @field_validator("measure", mode="before")
+    @classmethod
+    def _one_or_several(cls, value: object) -> object:
+        if isinstance(value, str):
+            return tuple(name.strip() for name in value.split(",") if name.strip())
+        return tuple(value) if isinstance(value, list) else value
 
 
 @final
@@ -178,10 +187,11 @@ TAKES = {
     "workers": _POSITIVE,
     "engine": "auto, torch, native, stacked or compiled",
     "device": "auto, cpu, cuda, or cuda:1 for the second GPU",
-    "evaluation": "every or train_samples, each with a number, or groups, true or false",
+    "evaluation": "every or train_samples, each with a number, groups, true or false, or measure, a list of names",
     "evaluation.every": _POSITIVE,
     "evaluation.train_samples": _WHOLE,
     "evaluation.groups": "true or false",
+    "evaluation.measure": "any of update_similarity, estimation_error and sample_losses, with commas between them",
     "checkpoint": "every, keep or both",
     "checkpoint.every": 'versions, such as 10, or a time, such as "5 min", or "never"',
     "checkpoint.keep": _POSITIVE,

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from polyrhythm.errors import UserError, unknown
-from polyrhythm.figures import curves, participation
+from polyrhythm.figures import clock, cohorts, curricula, curves, effort, groups, participation, updates
 from polyrhythm.figures.axes import AXES, Against
 from polyrhythm.figures.figure import Chart, Figure, Options
 from polyrhythm.figures.saving import save
@@ -35,8 +35,15 @@ __all__ = [
     "why_not",
 ]
 
-_ALL = (*curves.FIGURES, *participation.FIGURES)
-_ORDER = ("accuracy", "loss", "costs", "participation", "training_loss", "rate")
+_ALL = (
+    *(*curves.FIGURES, *cohorts.FIGURES, *participation.FIGURES, *effort.FIGURES),
+    *(*clock.FIGURES, *curricula.FIGURES, *groups.FIGURES, *updates.FIGURES),
+)
+_ORDER = (
+    *("accuracy", "loss", "costs", "training_loss", "groups", "cohort", "critical_periods", "participation"),
+    *("epochs", "timeline", "staleness", "buffer", "labels", "pacing", "sample_losses", "samples"),
+    *("budgets", "update_similarity", "estimation_error", "rate"),
+)
 CATALOGUE: Mapping[str, Figure] = {name: figure for name in _ORDER for figure in _ALL if figure.name == name}
 """Every figure by name, in the order in which a reader wants them."""
 
