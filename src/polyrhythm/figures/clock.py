@@ -16,7 +16,8 @@ from polyrhythm.figures.thinning import thin
 
 _COLUMNS = ("dispatch", "client", "version", "status", "reason", "started", "finished")
 _SPANS = ("down_seconds", "compute_seconds", "up_seconds")
-MOST_VISITS = 300
+MOST_VISITS = 150
+MOST_CHANGES = 300
 MOST_CLIENTS = 40
 DOING: Mapping[str, str] = {
     "receiving": "sky",
@@ -93,10 +94,11 @@ def _timeline(subject: Subject, options: Options) -> Chart:
     for name, (_, clients, until) in drawn.items():
         run = subject.methods[name][0]
         end = until or max((row["to"] for row in rows[name]), default=1.0)
+        height = max(60, 11 * len(clients))
         shown = [{**row, "to": min(row["to"], end)} for row in rows[name] if row["from"] < end]
         domain = alt.Scale(domain=[0, end], nice=False)
         heading = named(name, run, subject, note="its beginning" if until else "")
-        bars = chart(shown, options.width, max(60, 11 * len(clients)), heading).mark_rect().encode(
+        bars = chart(shown, options.width, height, heading).mark_rect().encode(
             x=alt.X("from:Q", title="virtual time (s)", scale=domain, axis=seconds_axis()),
             x2="to:Q",
             y=alt.Y("client:O", title="client", scale=alt.Scale(domain=clients, paddingInner=0.15)),
@@ -104,8 +106,8 @@ def _timeline(subject: Subject, options: Options) -> Chart:
             tooltip=["client:O", "doing:N", alt.Tooltip("from:Q", format=".4~g"), alt.Tooltip("to:Q", format=".4~g")],
         )  # fmt: skip
         times = [{"from": row["time"]} for row in subject.versions(run) if 0 < row["time"] <= end]
-        rules = chart(thin(times, ("from",)), options.width, 60).mark_rule(
-            color=HUES["black"][options.theme], size=0.7, opacity=0.7
+        rules = chart(thin(times, ("from",)), options.width, height).mark_rule(
+            color=HUES["black"][options.theme], size=0.6, opacity=0.5
         )
         panels.append(alt.layer(bars, rules.encode(x=alt.X("from:Q", scale=domain))))
     return panels[0] if len(panels) == 1 else alt.vconcat(*panels)
@@ -142,7 +144,7 @@ def _buffer(subject: Subject, options: Options) -> Chart:
     for name, members in subject.methods.items():
         run = members[0]
         rows = waiting(subject.visits(run, *_COLUMNS), subject.versions(run))
-        end = rows[min(len(rows), 2 * MOST_VISITS) - 1]["x"]
+        end = rows[min(len(rows), MOST_CHANGES) - 1]["x"]
         cut = bisect.bisect_right([row["x"] for row in rows], end)
         look = subject.styles(options.theme)[name]
         heading = named(name, run, subject, note="its beginning" if cut < len(rows) else "")
@@ -152,7 +154,7 @@ def _buffer(subject: Subject, options: Options) -> Chart:
         panels.append(
             area.encode(
                 x=alt.X("x:Q", title="virtual time (s)", axis=seconds_axis(), scale=alt.Scale(nice=False)),
-                y=alt.Y("y:Q", title="updates waiting", axis=alt.Axis(tickMinStep=1, tickCount=5)),
+                y=alt.Y("y:Q", stack=None, title="updates waiting", axis=alt.Axis(tickMinStep=1, tickCount=5)),
             )
         )
     return panels[0] if len(panels) == 1 else alt.vconcat(*panels)

@@ -55,22 +55,24 @@ def _critical(subject: Subject, options: Options) -> Chart:
         versions = subject.versions(run)
         if not (watched := detectors(versions)):
             continue
-        shades, last = periods(versions), versions[-1]["version"]
-        x = alt.X("x:Q", title="round", scale=alt.Scale(domain=[0, last + 1], nice=False))
+        shades = periods(versions)
+        scale = alt.Scale(domain=[0, versions[-1]["version"] + 1], nice=False)
+        x = alt.X("x:Q", title="round", scale=scale)
         look = subject.styles(options.theme)[name]
         series = [(_words(key), [(r["version"], (r["measures"] or {}).get(key)) for r in versions]) for key in watched]
         series.append(("clients invited", [(r["version"], r["cohort"]) for r in versions if r["version"]]))
         heading = named(name, run, subject)
         for place, (title, points) in enumerate(series):
+            below = "round" if place == len(series) - 1 else ""
             rows = thin([{"x": x, "y": y} for x, y in points if y is not None])
             shade = chart(shades, options.width, 130, heading if place == 0 else "")
             back = shade.mark_rect(color=HUES["orange"][options.theme], opacity=0.22).encode(
-                x=alt.X("from:Q", scale=alt.Scale(domain=[0, last + 1], nice=False), title="round"), x2="to:Q"
+                x=alt.X("from:Q", scale=scale, title=below), x2="to:Q"
             )
             shape: Any = "step" if place == len(series) - 1 else "linear"
             line = chart(rows, options.width, 130).mark_line(color=look.colour, interpolate=shape)
             y = alt.Y("y:Q", title=title)
-            panels.append(alt.layer(back, line.encode(x=x, y=y, tooltip=told("x:Q", "y:Q"))))
+            panels.append(alt.layer(back, line.encode(x=x.title(below), y=y, tooltip=told("x:Q", "y:Q"))))
     return alt.vconcat(*panels)
 
 

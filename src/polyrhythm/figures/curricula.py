@@ -63,18 +63,18 @@ def _hardness(subject: Subject, options: Options) -> Chart:
             continue
         look = subject.styles(options.theme)[name]
         rows = [
-            {"x": row["version"], **{f"q{q:g}": value for q, value in zip(QUANTILES, row["losses"], strict=True)}}
+            {"x": row["version"], **{f"q{100 * q:g}": value for q, value in zip(QUANTILES, row["losses"], strict=True)}}
             for row in found["versions"]
         ]
         x, title = along("version"), "loss of a training sample"
         marks = chart(rows, options.width, 220, named(name, run, subject))
         fans = [
             marks.mark_area(color=look.colour, opacity=0.2).encode(
-                x=x, y=alt.Y(f"q{low:g}:Q", title=title), y2=f"q{high:g}:Q"
+                x=x, y=alt.Y(f"q{low}:Q", title=title), y2=f"q{high}:Q"
             )
-            for low, high in ((0.05, 0.95), (0.25, 0.75))
+            for low, high in ((5, 95), (25, 75))
         ]
-        middle = marks.mark_line(color=look.colour).encode(x=x, y=alt.Y("q0.5:Q", title=title))
+        middle = marks.mark_line(color=look.colour).encode(x=x, y=alt.Y("q50:Q", title=title))
         panels.append(alt.layer(*fans, middle))
     return panels[0] if len(panels) == 1 else alt.vconcat(*panels)
 
@@ -94,11 +94,11 @@ def _samples(subject: Subject, options: Options) -> Chart:
             heading = ": ".join(part for part in (named(name, run, subject), f"{kind} samples") if part)
             marks = chart(rows, options.width, side, heading if place == 0 else f"{kind} samples")
             image = marks.mark_image(width=side - 6, height=side - 6).encode(
-                x=x, url="url:N", tooltip=["class:N", alt.Tooltip("loss:Q", format=".3g")]
+                x=x, y=alt.value(side / 2), url="url:N", tooltip=["class:N", alt.Tooltip("loss:Q", format=".3g")]
             )
             ink = HUES["black"][options.theme]
             words = chart([{**row, "said": f"{row['class']} ({row['loss']:.2g})"} for row in rows], options.width, side)
-            text = words.mark_text(dy=side / 2 + 6, fontSize=10, color=ink).encode(x=x, text="said:N")
+            text = words.mark_text(fontSize=10, color=ink).encode(x=x, y=alt.value(side + 7), text="said:N")
             rows_of_panels.append(alt.layer(image, text))
     return alt.vconcat(*rows_of_panels, spacing=24)
 
@@ -113,7 +113,7 @@ def _labels(subject: Subject, options: Options) -> Chart:
     several = len(found) > 1
     panels = []
     for run, counts in list(found.values())[:4]:
-        picture: Any = bubbles(counts, colour=HUES["blue"][options.theme])
+        picture: Any = bubbles(counts, colour=HUES["blue"][options.theme], width=options.width)
         title = f"{counts['title']}, seed {run.seed}" if several else counts["title"]
         panels.append(picture.properties(title=alt.Title(title, fontSize=12, fontWeight="normal")))
     return panels[0] if len(panels) == 1 else alt.vconcat(*panels)

@@ -11,7 +11,7 @@ from polyrhythm.errors import UserError
 from polyrhythm.figures.axes import SETS, Against
 from polyrhythm.figures.bands import Value, band
 from polyrhythm.figures.figure import Chart, Figure, Options
-from polyrhythm.figures.marks import along, chart, methods, told
+from polyrhythm.figures.marks import along, chart, methods, told, upright
 from polyrhythm.figures.subject import Subject
 from polyrhythm.runs.costs import score
 
@@ -29,6 +29,7 @@ def curves(
     *,
     against: Against | None = None,
     zero: bool = False,
+    share: bool = False,
 ) -> Chart:
     """One curve for each method, with its band where it has several seeds.
 
@@ -38,10 +39,11 @@ def curves(
         options: how it is drawn.
         measure: the title of the vertical axis.
         against: another horizontal axis than the options'.
-        zero: whether the vertical axis must begin at zero.
+        zero: whether it cannot be negative.
+        share: whether it lies between 0 and 1.
     """
     against = against or options.against
-    return lines(subject, rows_of(subject, value, against), options, measure, against, zero=zero)
+    return lines(subject, rows_of(subject, value, against), options, measure, against, zero=zero, share=share)
 
 
 def lines(
@@ -53,6 +55,7 @@ def lines(
     *,
     height: int = HEIGHT,
     zero: bool = False,
+    share: bool = False,
     axis: str | None = None,
 ) -> Chart:
     """The same from points that are known already: `method`, `x`, `y`, `low`, `high`."""
@@ -62,7 +65,7 @@ def lines(
     # Against versions all seeds have the same places; elsewhere the mean itself is made of steps.
     shape: Any = "linear" if against == "version" else "step-after"
     x = along(against) if axis is None else along(against).title(axis)
-    y = alt.Y("y:Q", title=measure, scale=alt.Scale(zero=zero))
+    y = upright(measure, rows, zero=zero, share=share)
     tips = ["method:N", *told("x:Q", "y:Q")]
     few = len(rows) <= FEW * len(subject.methods) and against == "version" and options.width >= WIDE
     marks = chart(rows, options.width, height).mark_line(interpolate=shape, point={"size": 18} if few else False)
@@ -71,7 +74,7 @@ def lines(
     if not wide:
         return drawn
     area = chart([row for row in rows if row["method"] in wide], options.width, height)
-    bands = area.mark_area(interpolate=shape, opacity=0.18).encode(
+    bands = area.mark_area(interpolate=shape, opacity=0.18, clip=True).encode(
         x=x, y=alt.Y("low:Q", title=measure), y2="high:Q", color=color
     )
     return alt.layer(bands, drawn)
@@ -94,7 +97,8 @@ def column(row: Mapping[str, Any], name: str, after: int = -1) -> float | None:
 def _accuracy(subject: Subject, options: Options) -> Chart:
     value = functools.partial(score, headline=subject.headline, on=options.on)
     _check_set(subject, options, value)
-    return curves(subject, value, options, f"{_words(subject.headline)} on the {SETS[options.on]}")
+    measure = f"{_words(subject.headline)} on the {SETS[options.on]}"
+    return curves(subject, value, options, measure, share=is_share(subject))
 
 
 def _loss(subject: Subject, options: Options) -> Chart:
@@ -120,10 +124,23 @@ def _costs(subject: Subject, options: Options) -> Chart:
     measure = f"{_words(subject.headline)} on the {SETS[options.on]}"
     return alt.hconcat(
         *(
-            lines(subject, rows_of(subject, value, cost), narrow, "" if place else measure, cost, height=240)
+            lines(
+                subject,
+                rows_of(subject, value, cost),
+                narrow,
+                "" if place else measure,
+                cost,
+                height=240,
+                share=is_share(subject),
+            )
             for place, cost in enumerate(COSTS)
         )
     )
+
+
+def is_share(subject: Subject) -> bool:
+    """Whether the headline metric lies between 0 and 1."""
+    return subject.headline != "r2"
 
 
 def _words(name: str) -> str:

@@ -7,8 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from polyrhythm.figures.bands import band
+from polyrhythm.figures.curves import is_share
 from polyrhythm.figures.figure import Chart, Figure, Options
-from polyrhythm.figures.marks import along, chart, told
+from polyrhythm.figures.marks import along, chart, grouped, told, upright
 from polyrhythm.figures.subject import Subject
 from polyrhythm.figures.theme import HUES
 from polyrhythm.runs.costs import On, score
@@ -37,7 +38,6 @@ def _groups(subject: Subject, options: Options) -> Chart:
         key for run in subject.runs for row in subject.versions(run) for key in series(row, subject.headline)
     )
     hues = [HUES[_HUES[i % len(_HUES)]][options.theme] for i in range(len(names))]
-    scale = alt.Scale(domain=list(names), range=hues)
     for name, members in subject.methods.items():
         versions = [subject.versions(run) for run in members]
         rows = [
@@ -47,14 +47,12 @@ def _groups(subject: Subject, options: Options) -> Chart:
         ]
         if not rows:
             continue
-        x, y = (
-            along(options.against),
-            alt.Y("y:Q", title=subject.headline.replace("_", " "), scale=alt.Scale(zero=False)),
-        )
-        color = alt.Color("group:N", title=None, scale=scale, legend=alt.Legend(symbolOpacity=1, columns=4))
+        x = along(options.against)
+        y = upright(subject.headline.replace("_", " "), rows, share=is_share(subject))
+        color = grouped("group", list(names), hues)
         heading = name if len(subject.methods) > 1 else ""
         marks = chart(rows, options.width, 240, heading)
-        area = marks.mark_area(opacity=0.18).encode(x=x, y="low:Q", y2="high:Q", color=color)
+        area = marks.mark_area(opacity=0.18, clip=True).encode(x=x, y=alt.Y("low:Q"), y2="high:Q", color=color)
         line = marks.mark_line().encode(x=x, y=y, color=color, tooltip=["group:N", *told("x:Q", "y:Q")])
         panels.append(alt.layer(area, line) if len(members) > 1 else line)
     return panels[0] if len(panels) == 1 else alt.vconcat(*panels)

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     import altair as alt
 
 
-def bubbles(found: Mapping[str, Any], *, colour: str) -> alt.Chart:
+def bubbles(found: Mapping[str, Any], *, colour: str, width: float = 200) -> alt.Chart:
     """The label picture: one bubble for each client and class, its area the number of samples.
 
     Without classes the sizes are drawn as bars.
@@ -17,18 +17,19 @@ def bubbles(found: Mapping[str, Any], *, colour: str) -> alt.Chart:
     Args:
         found: what `polyrhythm.data.picture.label_counts` gave.
         colour: of the bubbles.
+        width: at least, pixels.
     """
     import altair as alt
 
     names, classes = found["clients"], found["classes"]
-    width = float(min(1100, max(200, 14 * len(names))))
+    wide = float(min(1100, max(width, 14 * len(names))))
     x = alt.X("client:N", sort=None, title="client", axis=alt.Axis(labelOverlap=True, labelAngle=0, ticks=False))
     if not classes:
         rows: list[dict[str, Any]] = [
             {"client": name, "samples": size} for name, size in zip(names, found["sizes"], strict=True)
         ]
         bars = alt.Chart(alt.InlineData(values=rows), title=found["title"]).mark_bar(color=colour)
-        drawn: alt.Chart = bars.encode(x=x, y=alt.Y("samples:Q", title="samples")).properties(width=width, height=240)
+        drawn: alt.Chart = bars.encode(x=x, y=alt.Y("samples:Q", title="samples")).properties(width=wide, height=240)
         return drawn
     rows = [
         {"client": name, "class": label, "samples": count}
@@ -37,7 +38,7 @@ def bubbles(found: Mapping[str, Any], *, colour: str) -> alt.Chart:
         if count
     ]
     step = 22 if len(classes) <= 20 else 14
-    diameter = min(width / len(names), step)
+    diameter = min(wide / len(names), step)
     size = alt.Size(
         "samples:Q",
         title="samples",
@@ -50,5 +51,5 @@ def bubbles(found: Mapping[str, Any], *, colour: str) -> alt.Chart:
         y=alt.Y("class:N", sort=classes, title=found["of"]).scale(domain=classes),
         size=size,
         tooltip=["client:N", "class:N", "samples:Q"],
-    ).properties(width=width, height=step * len(classes))
+    ).properties(width=wide, height=step * len(classes))
     return picture

@@ -79,6 +79,36 @@ def methods(
     return color, alt.StrokeDash("method:N", title=None, scale=dashes, legend=legend)
 
 
+def upright(measure: str, rows: Sequence[Mapping[str, Any]], *, zero: bool = False, share: bool = False) -> alt.Y:
+    """The vertical axis of curves.
+
+    Args:
+        measure: its title.
+        rows: what is drawn, with `low` and `high`.
+        zero: for what cannot be negative: it begins at zero, although a band may not.
+        share: for what lies between 0 and 1: it goes no further, although a band may.
+    """
+    import altair as alt
+
+    scale: dict[str, Any] = {"zero": zero}
+    if zero:
+        scale["domainMin"] = 0
+    if share and rows:
+        low, high = min(row["low"] for row in rows), max(row["high"] for row in rows)
+        scale |= {"domainMin": 0} if low < 0 else {}
+        scale |= {"domainMax": 1} if high > 1 else {}
+    return alt.Y("y:Q", title=measure, scale=alt.Scale(**scale))
+
+
+def grouped(field: str, names: Sequence[str], colours: Sequence[str]) -> alt.Color:
+    """One colour for each line that is no method, told below."""
+    import altair as alt
+
+    legend = alt.Legend(columns=_columns(names), symbolType="stroke", symbolStrokeWidth=3, symbolOpacity=1)
+    scale = alt.Scale(domain=list(names), range=list(colours))
+    return alt.Color(f"{field}:N", title=None, scale=scale, legend=legend)
+
+
 def hues(field: str, colours: Mapping[str, str], theme: Theme, *, title: str | None = None) -> alt.Color:
     """One colour for each value of a field, told below."""
     import altair as alt

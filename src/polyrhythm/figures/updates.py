@@ -11,7 +11,7 @@ from typing import Any
 from polyrhythm.figures.bands import band
 from polyrhythm.figures.curves import curves
 from polyrhythm.figures.figure import Chart, Figure, Options
-from polyrhythm.figures.marks import chart, named, told
+from polyrhythm.figures.marks import along, chart, grouped, named, told, upright
 from polyrhythm.figures.subject import Subject
 from polyrhythm.figures.theme import HUES
 
@@ -50,7 +50,6 @@ def _errors(subject: Subject, options: Options) -> Chart:
 
     half = dataclasses.replace(options, width=(options.width - 60) // 2)
     colours = [HUES[hue][options.theme] for hue in ("vermilion", "blue")]
-    scale = alt.Scale(domain=list(STRATEGIES.values()), range=colours)
     rows_of_panels = []
     for name, members in subject.methods.items():
         rounds = [errors(subject.visits(run, "version", "measures")) for run in members]
@@ -63,12 +62,14 @@ def _errors(subject: Subject, options: Options) -> Chart:
                 for which, words in STRATEGIES.items()
                 for point in band(rounds, lambda row, key=f"estimate_{which}_{panel}": row.get(key), "version")  # type: ignore[misc]
             ]
-            x, y = alt.X("x:Q", title="round", axis=alt.Axis(tickMinStep=1)), alt.Y("y:Q", title=title)
-            color = alt.Color("strategy:N", title=None, scale=scale, legend=alt.Legend(symbolOpacity=1))
+            x, y = along("version").title("round"), upright(title, rows, zero=panel == "error")
+            color = grouped("strategy", list(STRATEGIES.values()), colours)
             heading = named(name, members[0], subject) if len(subject.methods) > 1 and panel == "error" else ""
             marks = chart(rows, half.width, 220, heading)
             line = marks.mark_line().encode(x=x, y=y, color=color, tooltip=["strategy:N", *told("x:Q", "y:Q")])
-            area = marks.mark_area(opacity=0.18).encode(x=x, y=alt.Y("low:Q", title=title), y2="high:Q", color=color)
+            area = marks.mark_area(opacity=0.18, clip=True).encode(
+                x=x, y=alt.Y("low:Q", title=title), y2="high:Q", color=color
+            )
             panels.append(alt.layer(area, line) if len(members) > 1 else line)
         rows_of_panels.append(alt.hconcat(*panels))
     return rows_of_panels[0] if len(rows_of_panels) == 1 else alt.vconcat(*rows_of_panels)
