@@ -101,7 +101,7 @@ def draw(
         UserError: no such figure, axis or theme, or nothing to show for these runs.
     """
     figure = find(name)
-    _check(figure, against, theme)
+    _check(figure, against, on, theme)
     subject = Subject(runs)
     if missing := figure.lacks(subject):
         raise UserError(
@@ -115,7 +115,7 @@ def draw(
     return chart.properties(title=figure.title).configure(**config(theme))
 
 
-def _check(figure: Figure, against: str, theme: str) -> None:
+def _check(figure: Figure, against: str, on: str, theme: str) -> None:
     if against not in AXES:
         raise unknown("axis", against, AXES, why="the axis says what a result is compared over")
     if against != "version" and not figure.along:
@@ -125,5 +125,7 @@ def _check(figure: Figure, against: str, theme: str) -> None:
             why="this figure has a horizontal axis of its own",
             fix="leave the axis out",
         )
+    if on not in ("test", "validation"):
+        raise unknown("set", on, ("test", "validation"), why="results are of one of them")
     if theme not in THEMES:
         raise unknown("theme", theme, THEMES, why="it decides every colour")
