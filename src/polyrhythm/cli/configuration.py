@@ -55,9 +55,10 @@ class EvaluationSettings(BaseModel):
     @field_validator("measure", mode="before")
     @classmethod
     def _one_or_several(cls, value: object) -> object:
-        if isinstance(value, str):
-            return tuple(name.strip() for name in value.split(",") if name.strip())
-        return tuple(value) if isinstance(value, list) else value
+        if not isinstance(value, (list, tuple)):
+            return (value,)
+        # In a list of `--set`, a word without quotes is read as the call of something.
+        return tuple(v.name if isinstance(v, Call) and v == Call(v.name, (), {}) else v for v in value)
 
 
 @final
@@ -191,7 +192,7 @@ TAKES = {
     "evaluation.every": _POSITIVE,
     "evaluation.train_samples": _WHOLE,
     "evaluation.groups": "true or false",
-    "evaluation.measure": "any of update_similarity, estimation_error and sample_losses, with commas between them",
+    "evaluation.measure": "update_similarity, estimation_error or sample_losses, or a list of them",
     "checkpoint": "every, keep or both",
     "checkpoint.every": 'versions, such as 10, or a time, such as "5 min", or "never"',
     "checkpoint.keep": _POSITIVE,
