@@ -31,7 +31,8 @@ from polyrhythm.slots.mechanism import Model, Need, Outcome, Setup, Visit
 from polyrhythm.slots.order import Progress
 from polyrhythm.slots.work import Instead, Plan, Stop
 from polyrhythm.streams import seeded_torch, stream, torch_generator, torch_seed
-from polyrhythm.vectors import Segment, Spans
+from polyrhythm.values import changed
+from polyrhythm.vectors import Segment, Spans, difference
 from polyrhythm.wires import Assignment, Report, State
 
 Result = tuple[ClientState, Report]
@@ -155,7 +156,7 @@ class _Path:
     _unused: set[tuple[int, int]] = field(default_factory=set)
     _losses: list[Tensor] = field(default_factory=list)  # read at the end, so that no step waits for a number
     _weights: list[int] = field(default_factory=list)
-    _squares: Tensor = field(default_factory=lambda: torch.zeros((), dtype=torch.float64))
+    _squares: Tensor | float = 0.0
 
     def add(self, rate: float, computed: Computed, samples: int, cursor: tuple[int, int]) -> None:
         unused = {(s.offset, s.size) for s in computed.unused}
@@ -195,7 +196,7 @@ class _Path:
     @property
     def squared_loss(self) -> float:
         """The mean of the squared losses of single samples, where they were asked for."""
-        return self._squares.item() / self.samples if self.samples else 0.0
+        return float(self._squares) / self.samples if self.samples else 0.0
 
 
 @final
@@ -203,10 +204,10 @@ class _Watch:
     """What is measured at each step, on tensors, so that nothing waits for a number before it is needed."""
 
     def __init__(self, needs: frozenset[Need], stop: Stop | None) -> None:
-        self._squares = torch.zeros((), dtype=torch.float64) if "gradient_square" in needs else None
+        self._squares: Tensor | float | None = 0.0 if "gradient_square" in needs else None
         self._stop = stop
-        self._reached = torch.zeros((), dtype=torch.bool)
-        self._similarity = torch.zeros((), dtype=torch.float64)
+        self._reached: Tensor | bool = False
+        self._similarity: Tensor | float = 0.0
         self._pairs: list[tuple[Tensor, Tensor, np.ndarray]] = []
         self.traces: dict[str, float] = {}
 
@@ -254,10 +255,10 @@ class _Watch:
         self._judge()
         found: dict[str, float] = {}
         if self._squares is not None and steps:
-            found["gradient_square"] = self._squares.item() / steps
+            found["gradient_square"] = float(self._squares) / steps
         found |= self.traces
         if self._stop is not None and steps:
-            found |= {"threshold": self._stop.threshold, "similarity": self._similarity.item() / steps}
+            found |= {"threshold": self._stop.threshold, "similarity": float(self._similarity) / steps}
         return found
 
 
@@ -312,7 +313,8 @@ class _Training:
         if self.recipe.regime == "local" and self.state.previous is not None:
             start = self.state.previous
         push, terms = self._corrections()
-        plan = fitting(plan, self._ahead(plan, terms), self.pace)
+        if plan.within is not None:
+            plan = fitting(plan, self._ahead(plan, terms), self.pace)
         self.engine.open(
             Opening(
                 data=self.data,
@@ -326,7 +328,7 @@ class _Training:
         moments = carry(self.state.optimiser, self.engine.weights, self.recipe.optimiser)
         path = yield from self._train(plan, received, start, push, terms, moments)
         pull = push.pull if push is not None else 0.0
-        update = self.engine.weights - start.weights
+        update, norm = difference(self.engine.weights, start.weights)
         key = self.recipe.key_of(self.recipe.compression)
         self.parts[key], packed = self.recipe.compression.pack(self.engine.layout, self.parts[key], update, path.idle)
         outcome = Outcome(
@@ -371,7 +373,8 @@ class _Training:
             extras={k: e for k, e in extras.items() if e},
             measures=path.measures,
         )
-        return state, report
+        known = norm is not None and report.update is update
+        return state, changed(report, norm=norm) if known else report
 
     def _brief(self, key: str) -> State:
         return self.assignment.briefs.get(key, {})
