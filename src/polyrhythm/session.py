@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -98,6 +99,7 @@ class _Session:
     def __init__(self, experiment: Experiment, observers: Sequence[Observer], start: RunState | None) -> None:
         self.experiment, self.observers = experiment, observers
         self.clerks = [observer for observer in observers if isinstance(observer, HearsAnswers)]
+        self.loggers = [observer for observer in observers if isinstance(observer, KeepsReports)]
         self.keepers = [observer for observer in observers if isinstance(observer, KeepsState)]
         self.engine = experiment.chosen.engine
         self.initial = experiment.initial_model
@@ -132,7 +134,7 @@ class _Session:
             checkpoint={"every": experiment.checkpoint.every, "keep": experiment.checkpoint.keep},
         )
         self.start = self.initial if start is None else start.driver
-        self.server = None if start is None else start.driver.server
+        self.server = None if start is None else _told(start.driver.server)
         self.ledger = Ledger(len(experiment.eligible())) if start is None else start.ledger
         self._events = 0 if start is None else start.events
         self._silent = 0 if start is None else start.silent  # clients that said so since the last version
@@ -144,44 +146,52 @@ class _Session:
         if self.server is not None:
             for keeper in self.keepers:
                 keeper.goes_on(self.server.version, self._state_dict)
-        loggers = [observer for observer in self.observers if isinstance(observer, KeepsReports)]
-        for logger in loggers:
+        for logger in self.loggers:
             logger.started(self._begin())
-        for number, moment in enumerate(self.driver.moments(self.start), start=self._events):
-            before, self.server = self.server, moment.turn.state
-            self._log(number, moment)
-            if moment.report is not None and moment.assignment is not None:
-                late = before is not None and bool(before.flights[moment.assignment.dispatch].given_up)
-                record = billing.over(moment, moment.report, late=late)
-                if record.status == "trained" and self.ledger.stands_out(record.update_norm):
-                    record = changed(record, fault="outlier")
-                silent = moment.report.substitute == "silence"
-                self._silent += silent
-                self.ledger.heard(record, counts=record.status in ("trained", "skipped") and not silent)
-                if isinstance(moment.event, Report):
-                    for logger in loggers:
-                        logger.report(moment.event)
-                for observer in self.observers:
-                    observer.visit(record)
-            elif moment.turn.verdict is not None:  # of a report that nobody waits for, beside all visits
-                self.ledger.went_wrong(moment.turn.verdict.fault or "")
-            if number == 0 or moment.turn.released is not None:
-                self.ledger.released(moment.time)
-                reason = self._end_without_looking(moment)
-                version = self._version(moment, evaluate=bool(reason))
-                self._silent = 0
-                self._summary.add(version)
-                for observer in self.observers:
-                    observer.version(version, self._state_dict)
-                reason = reason or self._good_enough(version)
-                if reason:
-                    self._leave(moment.time)
-                    return reason
-            self.ledger.sent((a.client for a in moment.turn.assignments), moment.time)
-            self._events = number + 1
-            if number == 0 or moment.turn.released is not None:
-                self._rest(self.server.version)
-        return "all rounds made"
+        # No moment may be held while the next one is made: a version's updates go before the next visits begin.
+        heard = map(self._hear, itertools.count(self._events), self.driver.moments(self.start))
+        return next(filter(None, heard), "all rounds made")
+
+    def _hear(self, number: int, moment: Moment) -> str:
+        """One moment; gives the reason why the run ends with it, empty if it goes on."""
+        self.server = _told(moment.turn.state)
+        self._log(number, moment)
+        if moment.report is not None and moment.assignment is not None:
+            self._book(moment, moment.report)
+        elif moment.turn.verdict is not None:  # of a report that nobody waits for, beside all visits
+            self.ledger.went_wrong(moment.turn.verdict.fault or "")
+        new = number == 0 or moment.turn.released is not None
+        if new:
+            self.ledger.released(moment.time)
+            reason = self._end_without_looking(moment)
+            version = self._version(moment, evaluate=bool(reason))
+            self._silent = 0
+            self._summary.add(version)
+            for observer in self.observers:
+                observer.version(version, self._state_dict)
+            reason = reason or self._good_enough(version)
+            if reason:
+                self._leave(moment.time)
+                return reason
+        self.ledger.sent((a.client for a in moment.turn.assignments), moment.time)
+        self._events = number + 1
+        if new:
+            self._rest(moment.turn.state.version)
+        return ""
+
+    def _book(self, moment: Moment, report: Report) -> None:
+        """Enters a visit that is over into the books, and tells whoever wants to know."""
+        record = billing.over(moment, report)
+        if record.status == "trained" and self.ledger.stands_out(record.update_norm):
+            record = changed(record, fault="outlier")
+        silent = report.substitute == "silence"
+        self._silent += silent
+        self.ledger.heard(record, counts=record.status in ("trained", "skipped") and not silent)
+        if isinstance(moment.event, Report):
+            for logger in self.loggers:
+                logger.report(moment.event)
+        for observer in self.observers:
+            observer.visit(record)
 
     def _begin(self) -> Start:
         experiment = self.experiment
@@ -341,6 +351,11 @@ class _Session:
         samples = self.experiment.federation.train
         inputs, targets = samples.batch(torch.from_numpy(np.arange(min(2, len(samples)))))
         return count(self.engine.module, inputs, lambda outputs: self.experiment.aim.loss(outputs, targets))
+
+
+def _told(state: ServerState) -> ServerState:
+    """A server's state without the reports that wait in it, which must not live longer than their version."""
+    return changed(state, waiting=())
 
 
 def _event(number: int, moment: Moment) -> EventRecord:
