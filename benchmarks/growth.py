@@ -119,7 +119,9 @@ def draw(path: Path, output: Path | None) -> None:
     frame["cohort"] = frame["cohort"].map("{:,}".format)
     names = [f"{cohort:,}" for cohort in COHORTS]
     chart = alt.Chart(frame).encode(
-        x=alt.X("parameters:Q", scale=alt.Scale(type="log", nice=False), title="parameters", axis=alt.Axis(format="~s")),
+        x=alt.X(
+            "parameters:Q", scale=alt.Scale(type="log", nice=False), title="parameters", axis=alt.Axis(format="~s")
+        ),
         y=alt.Y("seconds:Q", scale=alt.Scale(type="log"), title="seconds a round"),
         color=alt.Color("cohort:N", title="cohort", sort=names, scale=alt.Scale(domain=names, range=COLOURS)),
         strokeDash=alt.StrokeDash("workers:N", title="workers", sort=["one", "two"]),
@@ -131,7 +133,9 @@ def draw(path: Path, output: Path | None) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--cohort", type=int, action="append", choices=COHORTS, help="only this; several times for more")
+    parser.add_argument(
+        "--cohort", type=int, action="append", choices=COHORTS, help="only this; several times for more"
+    )
     parser.add_argument("--parameters", type=int, action="append", choices=list(HIDDEN), help="likewise")
     parser.add_argument("--workers", type=int, action="append", choices=WORKERS, help="likewise")
     parser.add_argument("--repeats", type=int, default=2)
