@@ -14,7 +14,7 @@ import functools
 import itertools
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeGuard, final
+from typing import Any, TypeGuard, final
 
 import numpy as np
 import torch
@@ -31,7 +31,7 @@ from polyrhythm.slots.mechanism import Model, Need, Outcome, Setup, Visit
 from polyrhythm.slots.order import Progress
 from polyrhythm.slots.work import Instead, Plan, Stop
 from polyrhythm.streams import seeded_torch, stream, torch_generator, torch_seed
-from polyrhythm.values import changed
+from polyrhythm.values import changed, made
 from polyrhythm.vectors import Segment, Spans, difference
 from polyrhythm.wires import Assignment, Report, State
 
@@ -129,7 +129,8 @@ def _measure(recipe: Recipe, setup: Setup, assignment: Assignment, data: ClientD
 
 
 def _report(assignment: Assignment, held: int, **rest: object) -> Report:
-    make = functools.partial(
+    given: dict[str, Any] = {"update": None, "extras": {}, "measures": {}, **rest}
+    return made(
         Report,
         dispatch=assignment.dispatch,
         client=assignment.client,
@@ -138,8 +139,8 @@ def _report(assignment: Assignment, held: int, **rest: object) -> Report:
         kind=assignment.kind,
         recipe=assignment.recipe,
         held=held,
+        **given,
     )
-    return make(**{"update": None, **rest})  # type: ignore[arg-type]
 
 
 @final
@@ -188,8 +189,9 @@ class _Path:
     def loss(self) -> float | None:
         if not self.samples:
             return None
-        total = 0.0
-        for loss, weight in zip(torch.stack(self._losses).double().tolist(), self._weights, strict=True):
+        total, few = 0.0, len(self._losses) < 8
+        losses = [loss.item() for loss in self._losses] if few else torch.stack(self._losses).double().tolist()
+        for loss, weight in zip(losses, self._weights, strict=True):
             total += loss * weight
         return total / self.samples
 
@@ -280,7 +282,8 @@ class _Training:
         self.data, self.engine, self.pace = data, engine, pace
         held = len(data)
         batch = min(recipe.batch or held, held) or 1
-        self.visit = Visit(
+        self.visit = made(
+            Visit,
             seed=setup.seed,
             client=assignment.client,
             visit=assignment.visit,
@@ -316,7 +319,8 @@ class _Training:
         if plan.within is not None:
             plan = fitting(plan, self._ahead(plan, terms), self.pace)
         self.engine.open(
-            Opening(
+            made(
+                Opening,
                 data=self.data,
                 start=start,
                 received=received,
@@ -331,7 +335,8 @@ class _Training:
         update, norm = difference(self.engine.weights, start.weights)
         key = self.recipe.key_of(self.recipe.compression)
         self.parts[key], packed = self.recipe.compression.pack(self.engine.layout, self.parts[key], update, path.idle)
-        outcome = Outcome(
+        outcome = made(
+            Outcome,
             version=self.visit.version,
             received=start.weights,
             update=update,
