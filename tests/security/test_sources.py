@@ -33,7 +33,9 @@ ALLOWED = {
     ("threads.py", "ctypes.CDLL"),
 }
 MAY_IMPORT_PICKLE = {"data/sources/pickles.py", "drivers/packing.py"}
-MAY_READ_THE_ENVIRONMENT = {"__init__.py", "data/sources/files.py", "engines/compiled.py", "runs/environment.py"}
+MAY_READ_THE_ENVIRONMENT = {
+    *("__init__.py", "data/sources/files.py", "drivers/on_ray.py", "engines/compiled.py", "runs/environment.py")
+}
 
 
 def place(file: Path) -> str:
