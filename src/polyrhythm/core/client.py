@@ -227,7 +227,7 @@ class _Watch:
     def look_at_features(self, pair: tuple[Tensor, Tensor] | None, ends: np.ndarray) -> None:
         """Keeps what some batches that end there gave, until somebody wants to know."""
         if self._stop is not None and pair is not None:
-            self._pairs.append((*pair, np.diff(ends, prepend=0)))
+            self._pairs.append((pair[0].detach(), pair[1].detach(), np.diff(ends, prepend=0)))
 
     def whole(self, job: Job, done: Done) -> None:
         """Notes what was measured in all the steps of a job."""
