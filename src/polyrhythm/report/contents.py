@@ -101,7 +101,8 @@ def contents(
 def _check(found: Comparison, on: On, against: str | None) -> None:
     if against is not None and against not in found.methods:
         raise unknown("method", against, found.methods)
-    if on == "validation" and not any(row["validation"] for runs in found.versions.values() for rows in runs for row in rows):
+    judged = any(row["validation"] for runs in found.versions.values() for rows in runs for row in rows)
+    if on == "validation" and not judged:
         raise UserError(
             "no run was judged on validation data",
             expected="runs with samples held out for that",
@@ -121,10 +122,10 @@ def _title(found: Comparison) -> str:
 def _about(found: Comparison) -> str:
     runs = record.every(found)
     data = ", ".join(dict.fromkeys(str(run.config.get("data", "data of its own")) for run in runs))
-    clients = ", ".join(dict.fromkeys(f"{run.clients:,}" for run in runs))
+    clients = ", ".join(dict.fromkeys(str(n) for run in runs if (n := run.config.get("clients"))))
     seeds = sorted({run.seed for run in runs})
     days = sorted({run.started[:10] for run in runs})
     when = days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}"
     told = f"{len(runs)} runs" if len(runs) > 1 else "One run"
     of = f"seed{'s' if len(seeds) > 1 else ''} {', '.join(map(str, seeds[:10]))}{' …' if len(seeds) > 10 else ''}"
-    return f"{told} on {data}, {clients} clients, {of}; {when}."
+    return f"{told} on {data}{f', {clients} clients' if clients else ''}, {of}; {when}."

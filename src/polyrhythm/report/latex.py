@@ -9,6 +9,9 @@ from polyrhythm.report.contents import Contents
 from polyrhythm.report.tables import Table
 
 _SHOWN = ("results", "differences", "costs", "goal", "faults", "settings")  # what belongs into a paper
+_GREEK = (
+    "alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi pi rho sigma tau upsilon phi chi psi omega"
+).split()
 _SPECIAL: Mapping[str, str] = {
     "\\": r"\textbackslash{}",
     **{c: f"\\{c}" for c in "&%$#_{}"},
@@ -37,15 +40,7 @@ _SPECIAL: Mapping[str, str] = {
     "≥": r"$\geq$",
     "→": r"$\rightarrow$",
     "\u00a0": "~",
-    **{
-        chr(code): f"$\\{name}$"
-        for code, name in zip(
-            [*range(0x3B1, 0x3BA), *range(0x3BA, 0x3BF), *range(0x3C0, 0x3C2), *range(0x3C3, 0x3CA)],
-            "alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi pi rho sigma tau upsilon phi chi "
-            "psi omega".split(),
-            strict=True,
-        )
-    },
+    **{letter: f"$\\{name}$" for letter, name in zip("αβγδεζηθικλμνξπρστυφχψω", _GREEK, strict=True)},
 }
 
 

@@ -24,7 +24,8 @@ def escaped(text: str) -> str:
     \\<b\\>\\_x\\_\\|\\$y\\$
     """
     flat = " ".join("".join(c if c.isprintable() else " " for c in text).split())
-    return re.sub(r"^(\d+)([.)])|^([-+=])", r"\1\\\2\3", _SPECIAL.sub(r"\\\1", flat)) if flat else ""
+    # A list or a heading begins with these, and a space.
+    return re.sub(r"^(\d*)([-+=.)])(?=\s|$)", r"\1\\\2", _SPECIAL.sub(r"\\\1", flat))
 
 
 def table(given: Table) -> Iterator[str]:
@@ -32,7 +33,11 @@ def table(given: Table) -> Iterator[str]:
     yield f"{escaped(given.caption)}"
     yield ""
     yield _row(given.head)
-    yield "| --- |" + " ---: |" * (len(given.head) - 1) if given.numbers else "| --- |" * 1 + " --- |" * (len(given.head) - 1)
+    yield (
+        "| --- |" + " ---: |" * (len(given.head) - 1)
+        if given.numbers
+        else "| --- |" * 1 + " --- |" * (len(given.head) - 1)
+    )
     for i, row in enumerate(given.rows):
         yield _row(row, [j for j in range(len(row)) if (i, j) in given.marked])
     yield ""

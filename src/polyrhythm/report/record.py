@@ -79,7 +79,7 @@ def _settings(run: Run) -> dict[str, str]:
 
 
 def notices(found: Comparison) -> tuple[str, ...]:
-    """What a reader should know before believing a number: runs that did not end as planned, and what runs announced."""
+    """What a reader should know first: runs that did not end as planned, what runs announced, where they differ."""
     runs = every(found)
     told = list(found.notes)
     told += [f"{run.id} (seed {run.seed}): {run.reason}" for run in runs if run.status != "finished" and run.reason]

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Mapping
 
 from polyrhythm.faults import WORDS
 from polyrhythm.report import tables
 from polyrhythm.report.tables import Table
 from polyrhythm.runs.comparison import Comparison, spread
-from polyrhythm.runs.costs import On, bytes_of, reached
-from polyrhythm.runs.judging import READINGS, Reading, chosen_by
+from polyrhythm.runs.costs import On, reached
+from polyrhythm.runs.judging import READINGS, chosen_by
 
 _SETS: Mapping[On, str] = {"test": "test set", "validation": "validation set"}
 _STEP = 0.05  # between goals that are chosen here
@@ -123,9 +122,7 @@ def took(found: Comparison, on: On, asked: float | None) -> Table | None:
     target = goal(found, on) if asked is None else asked
     if target is None:
         return None
-    by = {
-        name: [reached(rows, found.headline, target, on) for rows in runs] for name, runs in found.versions.items()
-    }
+    by = {name: [reached(rows, found.headline, target, on) for rows in runs] for name, runs in found.versions.items()}
     spreads = {
         name: {cost: spread([t[cost] for t in ts if t is not None]) for cost, *_ in _GOAL}  # type: ignore[literal-required]
         for name, ts in by.items()
@@ -179,9 +176,13 @@ def faults(found: Comparison) -> Table | None:
         (WORDS[kind], *(f"{sum((row['faults'] or {}).get(kind, 0) for row in rows):,}" for rows in ends.values()))
         for kind in kinds
     ]
-    return Table(
-        name="faults",
-        caption="What went wrong on visits, over all seeds of a method.",
-        head=("fault", *found.methods),
-        rows=tables.rows(lines),
-    ) if lines else None
+    return (
+        Table(
+            name="faults",
+            caption="What went wrong on visits, over all seeds of a method.",
+            head=("fault", *found.methods),
+            rows=tables.rows(lines),
+        )
+        if lines
+        else None
+    )

@@ -93,7 +93,7 @@ def amounts(spread: Mapping[str, Any], divisor: float = 1.0, factor: float = 1.0
 
 def _digits(value: float, meant: int) -> int:
     """Decimals that show so many digits of a number; none that say nothing."""
-    if not value or float(value).is_integer() and meant > 2:
+    if not value or (float(value).is_integer() and meant > 2):
         return 0
     return min(6, max(0, meant - 1 - math.floor(math.log10(abs(value)))))
 

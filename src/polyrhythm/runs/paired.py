@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import final
 
-from polyrhythm.runs.curves import mean_and_spread
-
 
 @final
 @dataclass(frozen=True, kw_only=True)
@@ -50,6 +48,14 @@ def difference(values: Sequence[float], level: float = 0.95) -> Difference:
         return Difference(mean=mean, n=1, level=level)
     reach = student_t(level, len(values) - 1) * sd / math.sqrt(len(values))
     return Difference(mean=mean, sd=sd, low=mean - reach, high=mean + reach, n=len(values), level=level)
+
+
+def mean_and_spread(values: Sequence[float]) -> tuple[float, float | None]:
+    """Mean and sample standard deviation; None for that of a single value."""
+    mean = math.fsum(values) / len(values)
+    if len(values) == 1:
+        return mean, None
+    return mean, math.sqrt(math.fsum((v - mean) ** 2 for v in values) / (len(values) - 1))
 
 
 def student_t(level: float, freedom: int) -> float:
