@@ -178,7 +178,8 @@ def _recipe(name: str, members: Sequence[Run], place: int) -> Recipe:
     file = f"method-{place}.toml"
     return Recipe(
         method=name,
-        words=f"As {file}. The second command runs a recorded run again and compares every version, bit for bit.",
+        words=f"Save the experiment file as {file}. "
+        "The second command runs a recorded run again and compares every version, bit for bit.",
         text="\n".join(as_toml(written)),
         language="toml",
         commands=(f"polyrhythm run {file}", check),

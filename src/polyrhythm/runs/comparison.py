@@ -141,6 +141,11 @@ class Comparison:
             rows.append(row)
         return pd.DataFrame(rows).set_index("method")
 
+    def _repr_html_(self) -> str:
+        from polyrhythm.report.notebook import comparison_html
+
+        return comparison_html(self)
+
     @property
     def plot(self) -> Plots:
         """Every figure that has something to show of these runs: `plot.accuracy(against="time")`, `plot.costs()`."""
