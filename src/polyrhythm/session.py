@@ -129,6 +129,7 @@ class _Session:
             clients=experiment.federation.clients,
             driver=self.crew.driver,
             workers=self.crew.workers,
+            address=self.crew.address,
             checkpoint={"every": experiment.checkpoint.every, "keep": experiment.checkpoint.keep},
         )
         self.start = self.initial if start is None else start.driver
