@@ -334,6 +334,30 @@ def compare(
 
 @app.command()
 @guarded
+def report(
+    references: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="RUN", help="Ids, their beginnings, or names; all of a name count.  [default: all]"),
+    ] = None,
+    output: Annotated[
+        Path, typer.Option("--output", "-o", help="The file: .html for a page, .md or .tex for tables.")
+    ] = Path("report.html"),
+    to: To = None,
+    on: Set = "test",
+    against: Annotated[
+        str | None, typer.Option("--against", help="The method to compare the others with.  [default: the first]")
+    ] = None,
+    level: Annotated[float, typer.Option("--level", help="Of confidence intervals.")] = 0.95,
+    out: Out = None,
+) -> None:
+    """Write a report on runs: results over seeds, differences, figures, costs, settings, how to run them again."""
+    from polyrhythm.cli.reporting import report_runs
+
+    report_runs(references or [], out or "runs", output, to=to, on=on, against=against, level=level)
+
+
+@app.command()
+@guarded
 def runs(out: Out = None, json: Json = False) -> None:
     """List the runs of a folder, oldest first."""
     from polyrhythm.cli.showing import list_runs
