@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, final
@@ -23,7 +23,7 @@ from polyrhythm.fleet import Fleet
 from polyrhythm.resuming import same_experiment, take_up
 from polyrhythm.running import recording
 from polyrhythm.runs import Run
-from polyrhythm.runs.records import Observer
+from polyrhythm.runs.records import ModelView, Observer, Plan, RunStatus, VersionRecord, VisitRecord
 from polyrhythm.session import carry_out
 
 
@@ -99,8 +99,27 @@ def serve(
     for note in (*experiment.notices(), *staff.notes, *(() if taken_up is None else taken_up.notes)):
         tell(f"note: {note}")
     start = None if taken_up is None else taken_up.start
-    summary = carry_out(experiment, [recorder, *others, *observers(experiment)], start=start, staff=staff)
+    announced = _Announces(lambda: tell(f"run {recorder.run_id} in {serving.out}"))
+    everybody = [recorder, *others, announced, *observers(experiment)]
+    summary = carry_out(experiment, everybody, start=start, staff=staff)
     return {"run_id": Run.open(recorder.run_id, serving.out).id, **summary}
+
+
+@final
+class _Announces:
+    """An observer that says when the run has an id."""
+
+    def __init__(self, say: Callable[[], None]) -> None:
+        self._say = say
+
+    def begin(self, plan: Plan) -> None:
+        self._say()
+
+    def visit(self, record: VisitRecord) -> None: ...
+
+    def version(self, record: VersionRecord, model: ModelView) -> None: ...
+
+    def end(self, status: RunStatus, reason: str, summary: Mapping[str, Any]) -> None: ...
 
 
 def greeting(experiment: Experiment) -> Greeting:

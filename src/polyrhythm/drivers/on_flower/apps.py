@@ -14,7 +14,7 @@ from polyrhythm.drivers.node import Node, with_own_data
 from polyrhythm.drivers.on_flower.line import GridLine, parcel_of, records
 from polyrhythm.drivers.on_flower.mods import Mod, changed, check
 from polyrhythm.drivers.wire import Parcel, Refusal, pack
-from polyrhythm.errors import UserError
+from polyrhythm.errors import PolyrhythmError, UserError
 from polyrhythm.experiment import Experiment
 from polyrhythm.federating import Serving, serve
 from polyrhythm.wires import Report
@@ -40,10 +40,14 @@ def server_app(experiment: Made, serving: Serving | Callable[[Context], Serving]
     """
 
     def main(grid: Grid, context: Context) -> None:
-        made = experiment if isinstance(experiment, Experiment) else experiment(context)
-        how = serving if isinstance(serving, Serving) else serving(context)
-        summary = serve(made, GridLine(grid), how, tell=say)
-        say(f"{summary['status']}: {summary['reason']}; run {summary['run_id']} in {how.out}")
+        try:
+            made = experiment if isinstance(experiment, Experiment) else experiment(context)
+            how = serving if isinstance(serving, Serving) else serving(context)
+            summary = serve(made, GridLine(grid), how, tell=say)
+        except PolyrhythmError as error:
+            say(f"{'error' if isinstance(error, UserError) else 'failed'}: {error}")
+            raise
+        say(f"{summary['status']}: {summary['reason']}")
 
     app = ServerApp()
     app.main()(main)
@@ -52,7 +56,7 @@ def server_app(experiment: Made, serving: Serving | Callable[[Context], Serving]
 
 def client_app(
     experiment: Made,
-    data: Callable[[Context], Collection] | None = None,
+    data: Callable[[Context], Collection | None] | None = None,
     mods: Sequence[Mod] | Callable[[Context], Sequence[Mod]] = (),
 ) -> ClientApp:
     """Flower's client app for an experiment.
@@ -64,8 +68,8 @@ def client_app(
 
     Args:
         experiment: the same one as the server's, or what makes it.
-        data: gives the node's own data set, all of whose training samples it then holds; None for the samples that the
-            experiment's federation gives to the client of its number, as in a demonstration.
+        data: gives the node's own data set, all of whose training samples it then holds. Without one the node holds the
+            samples that the experiment's federation gives to the client of its number, as in a demonstration.
         mods: of Flower's, on what the node sends, the first one outermost; or what makes them.
     """
 
@@ -82,8 +86,9 @@ def client_app(
 
     def node_for(message: Message, context: Context) -> Node:
         made = experiment if isinstance(experiment, Experiment) else experiment(context)
-        if data is not None:
-            made = with_own_data(made, data(context))
+        own = None if data is None else data(context)
+        if own is not None:
+            made = with_own_data(made, own)
         chain = mods(context) if callable(mods) else mods
         layout = made.chosen.engine.layout
         check(chain, made.recipe, layout)
@@ -92,7 +97,7 @@ def client_app(
             return changed(chain, layout, report, message, context)
 
         store = Path(str(context.node_config.get("store", STORE))).expanduser()
-        return Node(made, client_number(context.node_config), store, own=data is not None, change=change)
+        return Node(made, client_number(context.node_config), store, own=own is not None, change=change)
 
     app = ClientApp()
     app.query()(answer)
@@ -124,5 +129,5 @@ def _refusal(context: Context, error: UserError) -> Parcel:
 
 
 def say(text: str) -> None:
-    """Prints at once: what Flower shows of an app's output is what has been flushed."""
-    print(text, flush=True)
+    """Prints at once, since Flower shows what has been flushed; each line with whose it is, among Flower's own."""
+    print("\n".join(f"polyrhythm: {line}" for line in text.splitlines()), flush=True)
