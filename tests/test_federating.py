@@ -166,6 +166,17 @@ def test_a_server_that_was_killed_goes_on(tmp_path: Path, name: str, every: int)
         assert summary["digest"] == carry_out(made(), [])["digest"]
 
 
+def test_a_run_on_nodes_is_verified_and_resumed_nowhere_else(tmp_path: Path) -> None:
+    done = federated(tmp_path, lambda: experiment(pr.fedavg(cohort=2, batch=5), rounds=2))
+    with pytest.raises(pr.UserError, match="is a run on nodes"):
+        pr.verify(done["run"], experiment(pr.fedavg(cohort=2, batch=5), rounds=2))
+    with pytest.raises(pr.UserError, match="is a run on nodes"):
+        pr.resume(experiment(pr.fedavg(cohort=2, batch=5), rounds=3), done["run"], out=tmp_path / "runs")
+    again = pr.run(experiment(pr.fedavg(cohort=2, batch=5), rounds=2), out=tmp_path / "runs", resume="auto")
+    assert again.id != done["run"].id
+    assert again.summary["digest"] == done["digest"]
+
+
 def refusing(folder: Path, nodes: dict[int, Any], made: Callable[[], pr.Experiment]) -> tuple[str, list[str]]:
     """The error of a server whose nodes are not all right, and what it told before."""
     clock, told = JumpingClock(), list[str]()

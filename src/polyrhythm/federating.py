@@ -83,8 +83,9 @@ def serve(
     nodes = Nodes(line, greeting(experiment), clock, tell=tell, pause=serving.pause)
     nodes.gather(serving.wait)
     experiment = as_declared(experiment, nodes.held)
-    earlier = same_experiment(experiment, serving.out) if serving.resume else None
-    taken_up = None if earlier is None or earlier.status == "finished" else take_up(earlier, experiment)
+    earlier = same_experiment(experiment, serving.out, on_nodes=True) if serving.resume else None
+    unfinished = earlier is not None and earlier.status != "finished"
+    taken_up = take_up(earlier, experiment, on_nodes=True) if earlier is not None and unfinished else None
     recorder, *others = recording(experiment, serving.out, taken_up, log_updates=serving.log_updates)
     staff = _OnNodes(
         experiment=experiment,

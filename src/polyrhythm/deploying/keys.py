@@ -26,10 +26,14 @@ def make_authority(folder: Path) -> None:
     root = _certificate(issuer, issuer, authority.public_key())
     root = root.add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
     root = root.add_extension(signs, critical=True)
+    own, by = x509.SubjectKeyIdentifier.from_public_key, x509.AuthorityKeyIdentifier.from_issuer_public_key
+    root = root.add_extension(own(authority.public_key()), critical=False)
     names = [x509.DNSName("localhost"), x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]
     served = _certificate(_name("localhost"), issuer, server.public_key())
     served = served.add_extension(x509.SubjectAlternativeName(names), critical=False)
     served = served.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+    served = served.add_extension(own(server.public_key()), critical=False)
+    served = served.add_extension(by(authority.public_key()), critical=False)
     _write(folder / "ca.key", _private(authority, openssh=False))
     _write(folder / "ca.crt", root.sign(authority, hashes.SHA256()).public_bytes(Encoding.PEM))
     _write(folder / "server.key", _private(server, openssh=False))

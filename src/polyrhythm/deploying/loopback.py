@@ -91,8 +91,11 @@ class Loopback:
             time.sleep(0.5)
 
     def _answers(self) -> bool:
-        done = self._run("supernode", "list", CONNECTION, "--format", "json")
-        return done.returncode == 0
+        try:
+            self.flwr("supernode", "list", CONNECTION, "--format", "json")
+        except RunFailed:
+            return False
+        return True
 
     def _node(self, client: int, options: str) -> list[str]:
         folder = self.folder / "nodes" / str(client)
