@@ -53,6 +53,7 @@ def up(
     resume: bool,
     log_updates: bool,
     as_json: bool,
+    wait: float = 300.0,
 ) -> None:
     """Starts a federation, runs an experiment on it, and stops it.
 
@@ -67,6 +68,7 @@ def up(
         resume: whether an unfinished run of the same experiment goes on.
         log_updates: whether what nodes send is kept.
         as_json: prints one line of JSON.
+        wait: seconds until all nodes must be there.
 
     Raises:
         UserError: something is wrong that can be known before the first round.
@@ -83,7 +85,7 @@ def up(
         print_plan(screen, experiment, experiment.chosen.engine.layout.parameters)
     federation = Loopback(folder, port, tell=screen.note)
     run_settings: dict[str, Any] = {"set": "; ".join(settings), "out": str(Path(out).absolute())}
-    run_settings |= {"resume": resume, "log-updates": log_updates}
+    run_settings |= {"resume": resume, "log-updates": log_updates, "wait": wait}
     try:
         with stopped_by_sigterm():
             federation.up(experiment.federation.clients)

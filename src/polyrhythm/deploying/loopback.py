@@ -122,17 +122,17 @@ class Loopback:
 
     def _mourn(self, name: str, last: str) -> None:
         now = time.monotonic()
-        if "2004" not in last:
+        why = diagnosed(last)
+        if not why:
             self._refused.pop(name, None)
             self._tell(f"{name} has ended and is started again")
+        elif UNKNOWN_KEY not in last:
+            raise RunFailed(f"{name}: {why}")
         elif name not in self._refused:
             self._refused[name] = now
-            self._tell(
-                f"{name} is refused: it was killed hard, or its key is not registered. After a hard kill Flower takes "
-                f"the same key again when the old connection has lapsed, in about a minute; it is tried until then"
-            )
+            self._tell(f"{name} cannot come back yet: {why}")
         elif now - self._refused[name] > REFUSED:
-            raise RunFailed(f"{name} is still refused after {REFUSED:g} s: {last}")
+            raise RunFailed(f"{name} is still refused after {REFUSED:g} s: {why}")
         else:
             time.sleep(2.0)
 
@@ -209,6 +209,23 @@ def programs() -> None:
 
 def _found(name: str, beside: Path) -> bool:
     return (beside / name).exists() or shutil.which(name) is not None
+
+
+UNKNOWN_KEY = "[code: 2004]"
+_SAID: Mapping[str, str] = {
+    UNKNOWN_KEY: "the SuperLink does not take its key: it was never registered (`flwr supernode register`), or the "
+    "node was killed hard, and the same key is taken again when the old connection has lapsed, in about a minute",
+    "[code: 2001]": "the SuperLink asks for a key, and the node has shown none: start it with "
+    "--auth-supernode-private-key",
+    "CERTIFICATE_VERIFY_FAILED": "the SuperLink's certificate is not from the authority that the node trusts: give it "
+    "the right one, --root-certificates",
+    "OpenSSH": "its private key is not in the OpenSSH format: make it with ssh-keygen -t ecdsa -b 384",
+}
+
+
+def diagnosed(log: str) -> str:
+    """Why a node has ended, in words, where its log says so; else empty."""
+    return next((words for sign, words in _SAID.items() if sign in log), "")
 
 
 def last_lines(started: Started, most: int = 12) -> str:

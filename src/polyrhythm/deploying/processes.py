@@ -6,7 +6,6 @@ import contextlib
 import json
 import os
 import signal
-import subprocess
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -51,7 +50,7 @@ class Processes:
 
     def __init__(self, folder: Path) -> None:
         self._folder, self._file = folder, folder / "processes.json"
-        self._children: dict[int, subprocess.Popen[bytes]] = {}
+        self._children: set[int] = set()
 
     def known(self) -> list[Started]:
         """All that were started and not yet stopped, in the order of their start."""
@@ -66,21 +65,24 @@ class Processes:
         return [started for started in self.known() if started.alive]
 
     def start(self, name: str, command: Sequence[str], environment: Mapping[str, str]) -> Started:
-        """Starts a program in place of one of the same name that has ended."""
+        """Starts a program, the full path of which comes first, in place of one of the same name that has ended."""
         log = self._folder / "logs" / f"{name.replace(' ', '-')}.log"
         log.parent.mkdir(parents=True, exist_ok=True)
-        with log.open("ab") as output:
-            # Of its own session: Ctrl-C in a terminal must not end it before the nodes have signed off.
-            child = subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                env=dict(environment),
-                start_new_session=True,
-            )
-        self._children[child.pid] = child
-        started = Started(name=name, pid=child.pid, born=_born(child.pid), log=str(log))
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+        # Of its own session: Ctrl-C in a terminal must not end it before the nodes have signed off.
+        pid = os.posix_spawn(
+            command[0],
+            [*command],
+            environment,
+            file_actions=[
+                (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+                (os.POSIX_SPAWN_OPEN, 1, str(log), flags, 0o600),
+                (os.POSIX_SPAWN_DUP2, 1, 2),
+            ],
+            setsid=True,
+        )
+        self._children.add(pid)
+        started = Started(name=name, pid=pid, born=_born(pid), log=str(log))
         self._write([*(other for other in self.known() if other.name != name), started])
         return started
 
@@ -110,9 +112,14 @@ class Processes:
         return gently
 
     def _reap(self) -> None:
-        for pid, child in list(self._children.items()):
-            if child.poll() is not None:
-                del self._children[pid]
+        """Takes away what is left of children that have ended."""
+        for pid in list(self._children):
+            try:
+                over = os.waitpid(pid, os.WNOHANG)[0] == pid
+            except ChildProcessError:
+                over = True
+            if over:
+                self._children.discard(pid)
 
     def _write(self, entries: Sequence[Started]) -> None:
         if entries:
