@@ -148,7 +148,8 @@ class _Followed:
             RunFailed: it did not begin, or could not go on.
         """
         stream = self._federation.begin(app, settings)
-        threading.Thread(target=self._read, args=(stream,), daemon=True).start()
+        reader = threading.Thread(target=self._read, args=(stream,), daemon=True)
+        reader.start()
         progress = LiveProgress(self._screen)
         try:
             for version in self._versions(stream, out, progress):
@@ -161,6 +162,9 @@ class _Followed:
             progress.end("finished", "", {})
             stream.terminate()
             stream.wait()
+            reader.join()
+            if stream.stdout is not None:
+                stream.stdout.close()
         if self._run is None or self._run.status in ("running", "killed"):
             raise RunFailed("\n".join(self._said[-30:]) or "Flower has said nothing")
         if self._run.status == "failed":
