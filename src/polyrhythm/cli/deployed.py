@@ -21,9 +21,7 @@ from polyrhythm.experiment import Experiment
 from polyrhythm.federating import Serving
 
 if TYPE_CHECKING:
-    from flwr.app import Context
-    from flwr.clientapp import ClientApp
-    from flwr.serverapp import ServerApp
+    from polyrhythm.drivers.on_flower import ClientApp, Context, ServerApp
 
 
 def server_of(file: Path) -> ServerApp:

@@ -3,7 +3,11 @@
 Importing this imports flwr, which the extra `polyrhythm[flower]` installs.
 """
 
+from flwr.app import Context
+from flwr.clientapp import ClientApp
+from flwr.serverapp import ServerApp
+
 from polyrhythm.drivers.on_flower.apps import client_app, server_app
 from polyrhythm.drivers.on_flower.mods import mod
 
-__all__ = ["client_app", "mod", "server_app"]
+__all__ = ["ClientApp", "Context", "ServerApp", "client_app", "mod", "server_app"]
