@@ -151,6 +151,7 @@ class _Session:
         self.evaluator = Evaluator(experiment, self.engine)
         meter = Meter(self.engine.layout, self._cost)
         self.executor: Executor | None = None
+        address = None
         if staff is None:
             crew, self.executor, about = _manned(experiment)
             self.driver: Driver = InlineDriver(
@@ -163,6 +164,7 @@ class _Session:
                 executor=self.executor,
             )
             self.who: tuple[str, int] = crew.driver, crew.workers
+            address = crew.address
         else:
             self.driver, about, self.who = staff.driver(meter), staff.notes, (staff.name, staff.at_once)
         self.plan = Plan(
@@ -178,6 +180,7 @@ class _Session:
             clients=experiment.federation.clients,
             driver=self.who[0],
             workers=self.who[1],
+            address=address,
             checkpoint={"every": experiment.checkpoint.every, "keep": experiment.checkpoint.keep},
         )
         self.start = self.initial if start is None else start.driver

@@ -52,9 +52,12 @@ Set = Annotated[
 ]
 Driver = Annotated[
     str | None,
-    typer.Option("--driver", help="Who carries out visits: auto, inline, processes or threads.  [default: auto]"),
+    typer.Option("--driver", help="Who carries out visits: auto, inline, processes, threads or ray.  [default: auto]"),
 ]
 Workers = Annotated[int | None, typer.Option("--workers", help="How many visits run at once. Changes no number.")]
+Address = Annotated[
+    str | None, typer.Option("--address", help="Of a Ray cluster, or auto on one of its machines.  [default: its own]")
+]
 LocalTest = Annotated[
     str | None,
     typer.Option("--local-test", help='Share of each client\'s samples held out as its own test, or "natural".'),
@@ -113,6 +116,7 @@ def run(
     local_test: LocalTest = None,
     driver: Driver = None,
     workers: Workers = None,
+    address: Address = None,
     engine: Annotated[
         str | None,
         typer.Option(
@@ -159,6 +163,7 @@ def run(
         "local_test": local_test,
         "driver": driver,
         "workers": workers,
+        "address": address,
         "engine": engine,
         "device": device,
         "out": out,
@@ -177,13 +182,16 @@ def resume_run(
     ] = None,
     driver: Driver = None,
     workers: Workers = None,
+    address: Address = None,
     out: Out = None,
     json: Json = False,
 ) -> None:
     """Go on with a run that was killed, stopped or failed, from its last checkpoint."""
     from polyrhythm.cli import resuming
 
-    resuming.resume_run(reference, out or "runs", rounds=rounds, as_json=json, driver=driver, workers=workers)
+    resuming.resume_run(
+        reference, out or "runs", rounds=rounds, as_json=json, driver=driver, workers=workers, address=address
+    )
 
 
 @app.command("verify")
@@ -198,6 +206,7 @@ def verify_run(
     ] = None,
     driver: Driver = None,
     workers: Workers = None,
+    address: Address = None,
     out: Out = None,
     json: Json = False,
 ) -> None:
@@ -210,7 +219,7 @@ def verify_run(
         from_checkpoint=from_checkpoint,
         versions=versions,
         as_json=json,
-        **{"driver": driver, "workers": workers},
+        **{"driver": driver, "workers": workers, "address": address},
     )
 
 
@@ -223,13 +232,14 @@ def replay_run(
     ] = False,
     driver: Driver = None,
     workers: Workers = None,
+    address: Address = None,
     out: Out = None,
     json: Json = False,
 ) -> None:
     """Take a recorded run's events in their order, and compare every version's model with its record, bit for bit."""
     from polyrhythm.cli import verifying
 
-    changes = {"driver": driver, "workers": workers}
+    changes = {"driver": driver, "workers": workers, "address": address}
     verifying.replay_run(reference, out or "runs", from_updates=from_updates, as_json=json, **changes)
 
 

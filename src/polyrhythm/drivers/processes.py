@@ -17,11 +17,7 @@ from typing import final
 from polyrhythm.drivers import packing
 from polyrhythm.drivers.executors import Clients, Done, Errand
 from polyrhythm.drivers.nursery import Pool
-from polyrhythm.errors import RunFailed
-
-DEATHS = 3
-"""How many workers one visit may kill before the run is given up."""
-
+from polyrhythm.drivers.worker import DEATHS, FromWorker, given_up
 
 VECTORS = 8
 """How many vectors have room in the memory shared with each worker, which costs nothing until it is used."""
@@ -36,13 +32,6 @@ class _Worker:
     socket: socket.socket
     lane: packing.Lane
     place: int = -1  # of the errand that it is on
-
-
-class FromWorker(Exception):
-    """The traceback of an error in a worker process, as the cause of that error here."""
-
-    def __str__(self) -> str:
-        return f"\n{self.args[0]}"
 
 
 @final
@@ -163,11 +152,7 @@ class _Turn:
         self._deaths[dead.place] += 1
         self._pool.deaths += 1
         if self._deaths[dead.place] == DEATHS:
-            client = self._errands[dead.place].assignment.client
-            raise RunFailed(
-                f"{DEATHS} worker processes died on the same visit, of client {client}: perhaps for lack of memory "
-                "(fewer workers need less), or in native code; with driver=inline the error may show itself"
-            )
+            raise given_up(self._errands[dead.place].assignment.client)
         self._waiting.appendleft(dead.place)
         self._pool._workers[number] = self._pool._started()
         self._next(number)
