@@ -127,13 +127,13 @@ def _staleness(subject: Subject, options: Options) -> Chart:
             for s, n in sorted(found.items())
         ]
     color, _ = methods(subject.styles(options.theme), shown=len(subject.methods) > 1, stroke=False)
-    # By place, since names of any kind in the domain of an offset would be read as an expression.
+    # By place, and not stacked: Vega-Lite writes the names in an order of bars into an expression, unescaped.
     extra = {"xOffset": alt.XOffset("place:O", scale=alt.Scale(domain=list(range(len(subject.methods)))))}
     values = list(range(max((row["staleness"] for row in rows), default=0) + 1))
     x = alt.X("staleness:O", title="staleness (versions)", scale=alt.Scale(domain=values))
     bars: Any = chart(rows, options.width, 240).mark_bar().encode(
         x=x.axis(labelAngle=0, labelOverlap=True),
-        y=alt.Y("share:Q", title="share of updates", axis=alt.Axis(format="%")),
+        y=alt.Y("share:Q", stack=None, title="share of updates", axis=alt.Axis(format="%")),
         color=color,
         tooltip=["method:N", "staleness:O", alt.Tooltip("share:Q", format=".2%"), "updates:Q"],
         **(extra if len(subject.methods) > 1 else {}),
