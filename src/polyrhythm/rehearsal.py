@@ -151,7 +151,7 @@ def rehearse(experiment: Experiment, cost: Cost, *, within: float = math.inf) ->
         found.failure = str(failure)
     found.seconds = time.perf_counter() - started
     found.server_bytes = bytes_of(_plain(moment.turn.state.parts), layout)
-    found.client_bytes = sum(bytes_of(_plain(m), layout) for m in driver.store.snapshot().values())
+    found.client_bytes = sum(bytes_of(_plain(m), layout) for m in driver.store.snapshot(found.versions).values())
     return found
 
 

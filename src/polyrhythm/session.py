@@ -39,6 +39,8 @@ from polyrhythm.runs.summary import Best, Summary, model_digest
 from polyrhythm.runs.updates import KeepsReports, Start
 from polyrhythm.runstate import RunState, check_origin, origin
 from polyrhythm.slots.mechanism import Model
+from polyrhythm.stopping import Wish, wishes
+from polyrhythm.storing import store_of
 from polyrhythm.threads import one_thread, settled_memory
 from polyrhythm.values import changed
 from polyrhythm.wires import Arrived, Report
@@ -49,6 +51,8 @@ def carry_out(
 ) -> dict[str, Any]:
     """Carries out an experiment and gives its summary; keeping a record is the observers' business.
 
+    Ctrl-C stops it at its next step, with a checkpoint if an observer keeps some; a second one stops it at once.
+
     Args:
         experiment: what to do.
         observers: whoever wants to know how it goes.
@@ -58,8 +62,8 @@ def carry_out(
         UserError: something is wrong that can be known before the first round.
         RunFailed: the run could not go on.
     """
-    with one_thread(), settled_memory():
-        session = _Session(experiment, observers, start)
+    with one_thread(), settled_memory(), wishes() as wish:
+        session = _Session(experiment, observers, start, wish)
         status: RunStatus = "failed"
         reason = ""
         begun: list[Observer] = []
@@ -78,6 +82,7 @@ def carry_out(
             session.executor.close()
             summary = session.summary()
             with contextlib.ExitStack() as ends:  # everybody hears of the end, even if one of them fails
+                ends.callback(session.driver.store.close)
                 for observer in reversed(begun):
                     ends.callback(observer.end, status, reason, summary)
         return {"status": status, "reason": reason, **summary}
@@ -95,7 +100,10 @@ def in_words(error: BaseException) -> str:
 class _Session:
     """One run in progress."""
 
-    def __init__(self, experiment: Experiment, observers: Sequence[Observer], start: RunState | None) -> None:
+    def __init__(
+        self, experiment: Experiment, observers: Sequence[Observer], start: RunState | None, wish: Wish
+    ) -> None:
+        self.wish = wish
         self.experiment, self.observers = experiment, observers
         self.clerks = [observer for observer in observers if isinstance(observer, HearsAnswers)]
         self.keepers = [observer for observer in observers if isinstance(observer, KeepsState)]
@@ -115,6 +123,7 @@ class _Session:
             self.world,
             Meter(self.engine.layout, self._cost),
             executor=self.executor,
+            store=store_of(experiment, self.keepers),
         )
         self.plan = Plan(
             name=experiment.name,
@@ -129,6 +138,7 @@ class _Session:
             clients=experiment.federation.clients,
             driver=self.crew.driver,
             workers=self.crew.workers,
+            client_memory=experiment.client_memory,
             checkpoint={"every": experiment.checkpoint.every, "keep": experiment.checkpoint.keep},
         )
         self.start = self.initial if start is None else start.driver
@@ -181,6 +191,9 @@ class _Session:
             self._events = number + 1
             if number == 0 or moment.turn.released is not None:
                 self._rest(self.server.version)
+            if self.wish.to_end:
+                self._keep(self.server.version, surely=True)
+                raise KeyboardInterrupt(self.wish.to_end)
         return "all rounds made"
 
     def _begin(self) -> Start:
@@ -197,8 +210,11 @@ class _Session:
     def _rest(self, version: int) -> None:
         """Lets those keep the state who do, in any case where the run may later go on to more versions than planned."""
         extends = "horizon" not in self.experiment.recipe.needs()
+        self._keep(version, surely=extends and version + 1 == self.experiment.rounds)
+
+    def _keep(self, version: int, *, surely: bool) -> None:
         for keeper in self.keepers:
-            keeper.at_rest(version, self.state, before_last=extends and version + 1 == self.experiment.rounds)
+            keeper.at_rest(version, self.state, surely=surely)
 
     def state(self) -> RunState:
         """All that the run is between two events."""

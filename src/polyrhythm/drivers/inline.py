@@ -124,7 +124,7 @@ class InlineDriver:
             server=self._server,
             agenda=self._agenda,
             now=self.roster.now,
-            clients=self.store.snapshot(),
+            clients=self.store.snapshot(self._server.version),
             world=self.world.remembered(),
         )
 
@@ -183,6 +183,8 @@ class InlineDriver:
                 verdict = Verdict(dispatch=dispatch, accepted=False, reason=str(failure))
                 yield self._moment(time, event, visit, Turn(state=state, verdict=verdict))
                 raise
+            if visit is not None:
+                self._settle(visit.assignment, turn.state)
             self._send(turn, time, None if visit is None else visit.assignment.client)
             self._server = state = turn.state
             yield self._moment(time, event, visit, turn)
@@ -192,6 +194,12 @@ class InlineDriver:
                 f"{self.roster.eligible} of {self.roster.population} clients hold data"
                 + ("" if self.world.everybody_is_there else ", and none of them will come again")
             )
+
+    def _settle(self, assignment: Assignment, state: ServerState) -> None:
+        """Lets a client forget a state that it will not go on from."""
+        record = state.clients.get(assignment.client)
+        if record is not None and assignment.kind == "train" and record.visits > assignment.visit:
+            self.store.settle(assignment.client, record.accepted)
 
     def _expect(self, time: float, client: int) -> None:
         if time < math.inf:

@@ -208,7 +208,7 @@ class Recorder:
         """Notes what there is already."""
         self._model, self._version = model, version
 
-    def at_rest(self, version: int, state: Callable[[], Any], *, before_last: bool) -> None:
+    def at_rest(self, version: int, state: Callable[[], Any], *, surely: bool) -> None:
         """Writes a checkpoint, if it is time for one and the rows up to it can be made to last.
 
         One that cannot be written, as on a full disk, is left out, and the record says so in the end.
@@ -216,7 +216,7 @@ class Recorder:
         Raises:
             RunFailed: the record can no longer be written.
         """
-        if self._keeper is None or not self._keeper.due(version, before_last=before_last):
+        if self._keeper is None or not self._keeper.due(version, surely=surely):
             return
         # The rows first: what a checkpoint does not know is cut off, but what is missing before it would stay so.
         if not self._opened().commit(durable=True):
@@ -334,7 +334,13 @@ def _row(plan: Plan) -> dict[str, Any]:
         "config_digest": digest_of(plan.config),
         "notices": plan.notices,
         "libraries": library_versions(),
-        "machine": {**machine(), "driver": plan.driver, "workers": plan.workers, "checkpoint": plan.checkpoint},
+        "machine": {
+            **machine(),
+            "driver": plan.driver,
+            "workers": plan.workers,
+            "client_memory": plan.client_memory,
+            "checkpoint": plan.checkpoint,
+        },
     }
 
 

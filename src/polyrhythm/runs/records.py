@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol, final, runtime_checkable
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from torch import Tensor
 
 VisitStatus = Literal["trained", "measured", "skipped", "dropped", "late", "lost", "unfinished"]
@@ -40,6 +42,7 @@ class Plan:
         clients: clients in the federation.
         driver: who carries out visits.
         workers: how many at once.
+        client_memory: how much of what clients remember is in memory.
         checkpoint: how often it is written down, and how many of these are kept.
     """
 
@@ -55,6 +58,7 @@ class Plan:
     clients: int
     driver: str = "inline"
     workers: int = 1
+    client_memory: str = "all"
     checkpoint: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -285,14 +289,18 @@ class HearsAnswers(Protocol):
 class KeepsState(Protocol):
     """An observer that may keep what a run needs to go on after its process was killed."""
 
+    @property
+    def path(self) -> Path:
+        """The folder of the run's own files, after `begin`."""
+
     def goes_on(self, version: int, model: ModelView) -> None:
         """After `begin`: the run goes on from a version that was made before, with this model."""
 
-    def at_rest(self, version: int, state: Callable[[], Any], *, before_last: bool) -> None:
-        """A version is made, and nothing happens at the moment.
+    def at_rest(self, version: int, state: Callable[[], Any], *, surely: bool) -> None:
+        """Nothing happens at the moment: a version is made, or the run is about to be stopped.
 
         Args:
-            version: its number.
+            version: the last one.
             state: gives all that the run is now; valid until this returns.
-            before_last: whether the next version is the last one.
+            surely: whether it must be kept however short a time ago it was kept before.
         """
