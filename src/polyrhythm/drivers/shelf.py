@@ -271,9 +271,9 @@ class Shelf:
             self.folder.rmdir()
 
     def _written(self, tensor: Tensor) -> Shelved:
-        content, done = _bytes(tensor), 0
+        content, done, folder = _bytes(tensor), 0, self.folder
         number, offset = self._slot(_aligned(len(content)))
-        path = _path(self.folder, number)
+        path = _path(folder, number)
         try:
             with path.open("r+b" if path.exists() else "w+b", buffering=0) as file:
                 file.seek(offset)

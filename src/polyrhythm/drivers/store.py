@@ -147,15 +147,20 @@ class Spilling:
         return {client: self._named[client] for client in self._names}
 
     def restore(self, memories: Mapping[int, Memory]) -> None:
-        for client in list(self._names):
-            self.put(client, _NOTHING)
-        self._names.clear()
-        self._named.clear()
+        self._forget()
         for client, memory in memories.items():
             self.put(client, with_vectors(memory, lambda v: self._shelf.mine(v) if isinstance(v, Shelved) else v))
 
     def close(self) -> None:
+        self._forget()
         self._shelf.close()
+
+    def _forget(self) -> None:
+        for places in self._held.values():
+            self._shelf.let_go(places)
+        for kept in (self._names, self._whole, self._sizes, self._named, self._held):
+            kept.clear()
+        self._used = 0
 
     def _large(self, memory: Memory) -> list[Tensor | Shelved]:
         return [v for v in vectors(memory) if isinstance(v, Shelved) or v.nbytes >= self._least]
