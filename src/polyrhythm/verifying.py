@@ -148,7 +148,7 @@ class Judge:
         Raises:
             Enough: nothing more is to be compared.
         """
-        row = self._rows[self.compared]
+        row = json.loads(to_json(self._rows[self.compared]))  # both as JSON has them, which knows no infinity
         assert row["version"] == record.version
         found = json.loads(to_json(dataclasses.asdict(record)))
         # What is not there was not kept when the run was recorded.

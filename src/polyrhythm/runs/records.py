@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol, final, runtime_checkable
@@ -272,6 +273,17 @@ class Observer(Protocol):
 
     def end(self, status: RunStatus, reason: str, summary: Mapping[str, Any]) -> None:
         """The run is over."""
+
+
+def about_loss(record: VersionRecord) -> str:
+    """What is to be said of a version whose training loss is no finite number; else nothing."""
+    loss = record.train_loss
+    if loss is None or math.isfinite(loss):
+        return ""
+    return (
+        f"the training loss of version {record.version} is {loss:g}, though all weights are finite: it is recorded as "
+        "it is; a lower learning rate, clip=10 or other inputs may help"
+    )
 
 
 @runtime_checkable
