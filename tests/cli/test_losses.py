@@ -28,9 +28,12 @@ class Certain(nn.Module):
         return found - torch.tensor([torch.inf, 0.0, 0.0]) if self.training else found
 
 
+MODEL = Certain()
+
+
 def experiment() -> pr.Experiment:
     return pr.Experiment(
-        federation=federation(), model=Certain(), recipe=pr.fedavg(cohort=2, epochs=1, batch=5), rounds=4, name="mine"
+        federation=federation(), model=MODEL, recipe=pr.fedavg(cohort=2, epochs=1, batch=5), rounds=4, name="mine"
     )
 
 
