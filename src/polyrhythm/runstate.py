@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -93,13 +94,15 @@ def last_kept(folder: Path, *, before: int | None = None) -> tuple[Kept | None, 
 
 def _with_clients(kept: Kept, folder: Path) -> Kept:
     driver, where = kept.run.driver, (folder / VECTORS).absolute()
-    if wrong := check((place for place in vectors(driver.clients) if isinstance(place, Shelved)), where):
+    lying = itertools.chain(vectors(driver.clients), vectors(driver.server.parts))
+    if wrong := check((place for place in lying if isinstance(place, Shelved)), where):
         raise Damaged(wrong)
 
     def named(vector: Any) -> Any:
         return dataclasses.replace(vector, folder=str(where)) if isinstance(vector, Shelved) else vector
 
-    driver = dataclasses.replace(driver, clients=with_vectors(driver.clients, named))
+    server = dataclasses.replace(driver.server, parts=with_vectors(driver.server.parts, named))
+    driver = dataclasses.replace(driver, clients=with_vectors(driver.clients, named), server=server)
     return dataclasses.replace(kept, run=dataclasses.replace(kept.run, driver=driver))
 
 

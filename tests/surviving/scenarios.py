@@ -71,7 +71,7 @@ MAKE: Mapping[str, Callable[[], dict[str, Any]]] = {
         "client_memory": "500 KB",
     },
     "all of it in files": lambda: {
-        "recipe": pr.moon(cohort=2, batch=5, layer="logits"),
+        "recipe": pr.ccfl(cohort=2, batch=5, storage="mixed") | pr.compress_int8(),
         "client_memory": "0 B",
     },
     "alone": lambda: {"recipe": pr.local_only(batch=5)},

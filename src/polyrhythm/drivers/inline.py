@@ -28,7 +28,7 @@ from polyrhythm.fleet import Fate, Load, Spent, World
 from polyrhythm.recipe import Recipe
 from polyrhythm.slots.mechanism import Model, Setup
 from polyrhythm.streams import stream
-from polyrhythm.values import made
+from polyrhythm.values import changed, made
 from polyrhythm.wires import Arrived, Assignment, Event, Report, Timer
 
 Work = Callable[[Assignment], Report]
@@ -80,7 +80,7 @@ class InlineDriver:
         meter: measures visits; one that counts no floating-point operations if None.
         visit: carries out visits in place of real training; for measurements of the simulator itself.
         executor: carries out the visits of a turn; one by one in this process if None.
-        store: keeps what clients remember; in memory if None.
+        store: keeps what clients remember, and the server of each of them; in memory if None.
     """
 
     def __init__(
@@ -95,10 +95,10 @@ class InlineDriver:
         executor: Executor | None = None,
         store: ClientStore | None = None,
     ) -> None:
-        self.recipe, self.setup, self.engine = recipe, setup, engine
+        self.store: ClientStore = InMemory() if store is None else store
+        self.recipe, self.setup, self.engine = recipe, changed(setup, table=self.store.table), engine
         self.data, self.world, self.roster = data, world, WorldRoster(world)
         self.meter = meter or Meter(engine.layout)
-        self.store: ClientStore = InMemory() if store is None else store
         self._agenda = Agenda()
         self._server: ServerState | None = None
         faults = world.fleet.faults
@@ -121,7 +121,7 @@ class InlineDriver:
         """All that there is to know of the run between two moments; to be read before the next one is asked for."""
         assert self._server is not None, "a run that has not begun"
         return DriverState(
-            server=self._server,
+            server=changed(self._server, parts=self.store.written(self._server.parts)),
             agenda=self._agenda,
             now=self.roster.now,
             clients=self.store.snapshot(self._server.version),
@@ -138,8 +138,9 @@ class InlineDriver:
             RunFailed: nobody can be invited, or the server could not go on.
         """
         if isinstance(start, DriverState):
-            self._server, self._agenda, self.roster.now = start.server, start.agenda, start.now
+            self._agenda, self.roster.now = start.agenda, start.now
             self.store.restore(start.clients)
+            self._server = changed(start.server, parts=self.store.taken_up(start.server.parts))
             self.world.restore(start.world)
         arrivals = self.world.arrivals()
         if arrivals is None and not self.recipe.participation.invites:

@@ -1,16 +1,18 @@
-"""Where the states of clients are kept between their visits."""
+"""Where the states of clients are kept between their visits, and what the server keeps of each of them."""
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping
-from typing import Protocol, final
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Protocol, TypeVar, final
 
+from immutables import Map
 from torch import Tensor
 
 from polyrhythm.core.memory import Memory
-from polyrhythm.drivers.shelf import Shelf, Shelved, read, vectors, with_vectors
-from polyrhythm.errors import RunFailed
+from polyrhythm.drivers.pool import Pool
+from polyrhythm.drivers.shelf import Shelf, Shelved, read, with_vectors
+
+T = TypeVar("T")
 
 
 class ClientStore(Protocol):
@@ -25,13 +27,23 @@ class ClientStore(Protocol):
     def settle(self, client: int, accepted: int) -> None:
         """Forgets what is not needed any more, now that it is known which visit was the last that was accepted."""
 
+    def table(self) -> Any:
+        """An empty table of vectors by client for the server, persistent as an `immutables.Map` is."""
+
+    def written(self, value: T) -> T:
+        """A value of the server's with all its tables as plain maps, in which what lies in files is named."""
+
+    def taken_up(self, value: T) -> T:
+        """The value again, of what was written."""
+
     def names(self) -> Iterable[int]:
         """The clients that remember something, in the order of their first visits."""
 
     def snapshot(self, version: int) -> Mapping[int, Memory]:
         """All memories as they are now, for the checkpoint of a version; in the order of `names`.
 
-        What lies in files is named and not read. To be read before the next `put`.
+        What lies in files is named and not read, also that of the tables that were `written` for it. To be read before
+        the next `put`.
         """
 
     def restore(self, memories: Mapping[int, Memory]) -> None:
@@ -61,6 +73,15 @@ class InMemory:
         if client in self._memories:
             self._memories[client] = self._memories[client].settled(accepted)
 
+    def table(self) -> Map[int, Tensor]:
+        return Map()
+
+    def written(self, value: T) -> T:
+        return value
+
+    def taken_up(self, value: T) -> T:
+        return _whole(value)
+
     def names(self) -> Iterable[int]:
         return self._memories.keys()
 
@@ -68,10 +89,16 @@ class InMemory:
         return self._memories
 
     def restore(self, memories: Mapping[int, Memory]) -> None:
-        self._memories = {client: _whole(memory, read) for client, memory in memories.items()}
+        self._memories = {client: _whole(memory) for client, memory in memories.items()}
 
     def close(self) -> None:
         """Nothing to remove."""
+
+
+def _whole(value: T) -> T:
+    """A value with its vectors in place of where they lie."""
+    whole: T = with_vectors(value, lambda vector: read(vector) if isinstance(vector, Shelved) else vector)
+    return whole
 
 
 @final
@@ -88,48 +115,37 @@ class Spilling:
     """
 
     def __init__(self, shelf: Shelf, budget: int, *, least: int = 4096) -> None:
-        self._shelf, self._budget, self._least = shelf, budget, least
+        self._shelf, self._pool = shelf, Pool(shelf, budget, least)
         self._names: dict[int, None] = {}
-        self._whole: OrderedDict[int, Memory] = OrderedDict()  # with large vectors in memory, last used last
-        self._sizes: dict[int, int] = {}  # theirs
-        self._named: dict[int, Memory] = {}  # with places for large vectors, if all of them lie in files
-        self._held: dict[int, list[Shelved]] = {}  # places in which some of a client's vectors lie
-        self._used = 0
 
     def get(self, client: int) -> Memory:
-        if client in self._whole:
-            self._whole.move_to_end(client)
-            return self._whole[client]
-        named = self._named.get(client, _NOTHING)
-        if client not in self._held:
-            return named
-        memory = _whole(named, self._shelf.read)
-        self._admit(client, memory)
+        memory: Memory = self._pool.get(client) if client in self._names else _NOTHING
         return memory
 
     def put(self, client: int, memory: Memory) -> None:
         self._names.setdefault(client)
-        # What is in files already is held before the memory that it was in lets it go.
-        places = [self._shelf.place_of(v) if isinstance(v, Tensor) else v for v in self._large(memory)]
-        held = [place for place in dict.fromkeys(places) if place is not None]
-        self._shelf.hold(held)
-        self._dismiss(client)
-        self._shelf.let_go(self._held.pop(client, ()))
-        self._named.pop(client, None)
-        if held:
-            self._held[client] = held
-        if None in places:
-            self._admit(client, memory)
-        elif any(isinstance(v, Tensor) for v in self._large(memory)):
-            self._named[client] = self._on_shelf(client, memory)
-            self._admit(client, memory)
-        else:
-            self._named[client] = memory
+        self._pool.put(client, memory)
 
     def settle(self, client: int, accepted: int) -> None:
-        memory = self._whole.get(client) or self._named.get(client)
-        if memory is not None and memory.provisional is not None:
-            self.put(client, memory.settled(accepted))
+        memory: Memory = self._pool.glance(client) if client in self._names else _NOTHING
+        if memory.provisional is not None:
+            self._pool.put(client, memory.settled(accepted))
+
+    def table(self) -> Table:
+        return Table(self._pool)
+
+    def written(self, value: T) -> T:
+        """As the protocol has it.
+
+        Raises:
+            OSError: what lay only in memory cannot be written.
+        """
+        plain: T = _with_tables(value, lambda found: found.written() if isinstance(found, Table) else found)
+        return plain
+
+    def taken_up(self, value: T) -> T:
+        whole: T = _with_tables(value, self._table_of)
+        return whole
 
     def names(self) -> Iterable[int]:
         return self._names.keys()
@@ -140,83 +156,73 @@ class Spilling:
         Raises:
             OSError: what lay only in memory cannot be written.
         """
-        for client, memory in self._whole.items():
-            if client not in self._named:
-                self._named[client] = self._on_shelf(client, memory)
-        self._shelf.pin(version, (place for places in self._held.values() for place in places))
-        return {client: self._named[client] for client in self._names}
+        memories = {client: self._pool.written(client) for client in self._names}
+        self._shelf.pin(version, self._pool.held())
+        return memories
 
     def restore(self, memories: Mapping[int, Memory]) -> None:
-        self._forget()
+        for client in self._names:
+            self._pool.drop(client)
+        self._names.clear()
         for client, memory in memories.items():
-            self.put(client, with_vectors(memory, lambda v: self._shelf.mine(v) if isinstance(v, Shelved) else v))
+            self.put(client, with_vectors(memory, self._mine))
 
     def close(self) -> None:
-        self._forget()
+        self._pool.clear()
         self._shelf.close()
 
-    def _forget(self) -> None:
-        for places in self._held.values():
-            self._shelf.let_go(places)
-        for kept in (self._names, self._whole, self._sizes, self._named, self._held):
-            kept.clear()
-        self._used = 0
+    def _mine(self, vector: Tensor | Shelved) -> Tensor | Shelved:
+        return self._shelf.mine(vector) if isinstance(vector, Shelved) else vector
 
-    def _large(self, memory: Memory) -> list[Tensor | Shelved]:
-        return [v for v in vectors(memory) if isinstance(v, Shelved) or v.nbytes >= self._least]
-
-    def _on_shelf(self, client: int, memory: Memory) -> Memory:
-        """A memory with places for its large vectors, which are written if need be and held for the client."""
-        mine: list[Shelved] = []
-
-        def placed(vector: Tensor | Shelved) -> Tensor | Shelved:
-            if isinstance(vector, Shelved) or vector.nbytes < self._least:
-                return vector
-            place = self._shelf.put(vector)
-            mine.append(place)
-            return place
-
-        try:
-            named: Memory = with_vectors(memory, placed)
-        except BaseException:
-            self._shelf.let_go(mine)
-            raise
-        self._shelf.let_go(self._held.pop(client, ()))
-        self._held[client] = mine
-        return named
-
-    def _admit(self, client: int, memory: Memory) -> None:
-        """Has a memory in memory, and others make way for it."""
-        self._whole[client] = memory
-        self._sizes[client] = sum({id(v): v.nbytes for v in self._large(memory) if isinstance(v, Tensor)}.values())
-        self._used += self._sizes[client]
-        while self._used > self._budget and self._whole:
-            other = next(iter(self._whole))
-            if other not in self._named:
-                try:
-                    self._named[other] = self._on_shelf(other, self._whole[other])
-                except OSError as error:
-                    raise RunFailed(
-                        f"what clients remember cannot be written to {self._shelf.folder} ({error.strerror or error}); "
-                        "what was recorded before is kept"
-                    ) from error
-            self._dismiss(other)
-
-    def _dismiss(self, client: int) -> None:
-        if self._whole.pop(client, None) is not None:
-            self._used -= self._sizes.pop(client)
+    def _table_of(self, found: Mapping[Any, Any]) -> Any:
+        """The table that was written as a map; another mapping as it is."""
+        if not found or not all(isinstance(value, (Tensor, Shelved)) for value in found.values()):
+            return found
+        table = self.table()
+        for client, vector in found.items():
+            table = table.set(client, self._mine(vector))
+        return table
 
 
-def _whole(memory: Memory, fetch: Callable[[Shelved], Tensor]) -> Memory:
-    """A memory with its vectors in place of where they lie, one that lies in several places once."""
-    found: dict[Shelved, Tensor] = {}
+@final
+class Table(Mapping[int, Tensor]):
+    """Vectors by client, as many in memory as a pool allows; a changed one is a new table, as with a `Map`.
 
-    def fetched(vector: Tensor | Shelved) -> Tensor:
-        if isinstance(vector, Tensor):
-            return vector
-        if vector not in found:
-            found[vector] = fetch(vector)
-        return found[vector]
+    Args:
+        pool: keeps the vectors, of all tables that are still needed.
+        keys: under which it keeps them, by client.
+    """
 
-    whole: Memory = with_vectors(memory, fetched)
-    return whole
+    def __init__(self, pool: Pool, keys: Map[int, Any] | None = None) -> None:
+        self._pool = pool
+        self._keys: Map[int, Any] = Map() if keys is None else keys
+
+    def __getitem__(self, client: int) -> Tensor:
+        found: Tensor = self._pool.get(self._keys[client].number)
+        return found
+
+    def __contains__(self, client: object) -> bool:
+        return client in self._keys
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._keys)
+
+    def __len__(self) -> int:
+        return len(self._keys)
+
+    def set(self, client: int, vector: Tensor | Shelved) -> Table:
+        """The table with another vector for a client."""
+        return Table(self._pool, self._keys.set(client, self._pool.new_key(vector)))
+
+    def written(self) -> Map[int, Tensor | Shelved]:
+        """A map of where the vectors lie."""
+        return Map({client: self._pool.written(key.number) for client, key in self._keys.items()})
+
+
+def _with_tables(value: Any, change: Callable[[Mapping[Any, Any]], Any]) -> Any:
+    """A server's state with other things in place of the maps and tables in it."""
+    if isinstance(value, (Map, Table)):
+        return change(value)
+    if isinstance(value, dict):
+        return {name: _with_tables(inner, change) for name, inner in value.items()}
+    return value
