@@ -5,6 +5,7 @@ version: what is resident, what lies in files, and how long it took; then the ch
 
     python benchmarks/store.py --client-memory "1 GiB" --out /scratch       needs 42 GB of disk there
     python benchmarks/store.py --client-memory all --rounds 100             grows by 40 MB a round
+    python benchmarks/store.py --files --out /scratch                       few files against many, processor time
 """
 
 from __future__ import annotations
@@ -13,14 +14,16 @@ import argparse
 import functools
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, final
 
 import torch
+from safetensors.torch import load_file, save_file
 
 import polyrhythm as pr
 from polyrhythm.data import ArraySamples, Collection
+from polyrhythm.drivers.shelf import Shelf, Shelved
 from polyrhythm.models.catalogue import find
 from polyrhythm.runs.records import ModelView, Plan, RunStatus, VersionRecord, VisitRecord
 
@@ -61,6 +64,37 @@ class Curve:
         """Said by whoever asked for the run."""
 
 
+def few_or_many(out: Path, vectors: int = 50, elements: int = 10_000_000) -> None:
+    """Writes and reads vectors in one shelf, and in a safetensors file for each; processor time, twice."""
+    vector = torch.ones(elements)
+    shelf = Shelf(lambda: out / "few", lambda: ())
+    (out / "many").mkdir(parents=True)
+    places: list[Shelved] = []
+
+    def write_few() -> None:
+        shelf.let_go(places)
+        places[:] = [shelf._written(vector) for _ in range(vectors)]
+        shelf.hold(places)
+
+    def write_many() -> None:
+        for number in range(vectors):
+            save_file({"vector": vector}, out / "many" / f"{number}.safetensors")
+
+    acts: dict[str, Callable[[], Any]] = {
+        "write_few": write_few,
+        "write_many": write_many,
+        "read_few": lambda: [shelf.read(place) for place in places],
+        "read_many": lambda: [load_file(out / "many" / f"{n}.safetensors")["vector"].clone() for n in range(vectors)],
+    }
+    for time_ in ("first", "again"):
+        for name, act in acts.items():
+            begun = time.process_time()
+            act()
+            took = time.process_time() - begun
+            told = {"act": name, "time": time_, "mb": vectors * elements * 4 // 10**6, "seconds": round(took, 2)}
+            print(json.dumps(told), flush=True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--clients", type=int, default=1_000)
@@ -68,7 +102,11 @@ def main() -> None:
     parser.add_argument("--client-memory", default="1 GiB")
     parser.add_argument("--every", type=int, default=100)
     parser.add_argument("--out", type=Path, default=Path("runs"))
+    parser.add_argument("--files", action="store_true", help="only compare few files with many")
     given = parser.parse_args()
+    if given.files:
+        few_or_many(given.out)
+        return
     chance = torch.Generator().manual_seed(0)
     labels = torch.arange(given.clients) % 10
     samples = ArraySamples(torch.randn(given.clients, 784, generator=chance), labels)
