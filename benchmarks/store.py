@@ -100,6 +100,7 @@ def main() -> None:
     parser.add_argument("--clients", type=int, default=1_000)
     parser.add_argument("--rounds", type=int, default=1_000)
     parser.add_argument("--client-memory", default="1 GiB")
+    parser.add_argument("--lr", type=float, default=0.1)
     parser.add_argument("--every", type=int, default=100)
     parser.add_argument("--out", type=Path, default=Path("runs"))
     parser.add_argument("--files", action="store_true", help="only compare few files with many")
@@ -116,7 +117,7 @@ def main() -> None:
     experiment = pr.Experiment(
         federation=pr.federate(collection, pr.data.Iid(), given.clients, 0),
         model=functools.partial(find("mlp"), hidden=HIDDEN),
-        recipe=pr.scaffold(cohort=1, epochs=1, batch=1, lr=0.01) | pr.sweep(),
+        recipe=pr.scaffold(cohort=1, epochs=1, batch=1, lr=given.lr) | pr.sweep(),
         rounds=given.rounds,
         evaluation=pr.Evaluation(every=given.rounds + 1),
         client_memory=given.client_memory,
