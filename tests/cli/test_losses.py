@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 import polyrhythm as pr
-from polyrhythm import session
+from polyrhythm import figures, session
 from small import federation
 from terminal import Command
 
@@ -58,6 +58,9 @@ def test_nothing_stumbles_over_it(tmp_path: Path, polyrhythm: Command) -> None:
         assert found.code == 0, found.err
         if "--json" in command:
             json.loads(found.out, parse_constant=pytest.fail)
+    run = pr.Run.open("mine", tmp_path)
+    for figure in figures.applicable([run]):
+        json.loads(figures.draw(figure.name, [run]).to_json(), parse_constant=pytest.fail)
     for kind in ("svg", "html"):
         assert polyrhythm("compare", "mine", "--output", str(tmp_path / f"curves.{kind}"), *out).code == 0
     drawn = (tmp_path / "curves.svg").read_text()
