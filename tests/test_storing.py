@@ -155,12 +155,15 @@ def test_other_amounts_are_refused(memory: Any) -> None:
         experiment(client_memory=memory)
 
 
-def test_a_disk_without_room_is_refused_before_round_1(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("name", ["scaffold", "ccfl at the server"])
+def test_a_disk_without_room_is_refused_before_round_1(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
     usage = namedtuple("usage", "total used free")
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage(10**9, 10**9 - 9 * VECTOR, 9 * VECTOR))
-    pr.run(experiment(client_memory="0 B"), out=tmp_path / "enough")
+    pr.run(experiment(RECIPES[name], client_memory="0 B"), out=tmp_path / "enough")
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage(10**9, 10**9 - 7 * VECTOR, 7 * VECTOR))
     with pytest.raises(UserError, match="bytes are free"):
-        pr.run(experiment(client_memory="0 B"), out=tmp_path / "not enough")
+        pr.run(experiment(RECIPES[name], client_memory="0 B"), out=tmp_path / "not enough")
     assert not (tmp_path / "not enough").exists()
     pr.run(experiment(client_memory="all"), out=tmp_path / "in memory")

@@ -167,7 +167,7 @@ def _kept(experiment: Experiment, rehearsed: Rehearsal) -> int:
 def _in_files(experiment: Experiment, rehearsed: Rehearsal) -> int:
     """What clients remember beyond the memory that they have."""
     memory = budget(experiment.client_memory)
-    return 0 if memory is None else max(0, rehearsed.client_bytes - memory)
+    return 0 if memory is None else max(0, rehearsed.client_bytes + rehearsed.table_bytes - memory)
 
 
 def _used() -> int:

@@ -81,7 +81,7 @@ def check_room(experiment: Experiment, folder: Path) -> None:
     there = folder.absolute()
     while not there.exists():
         there = there.parent
-    needed = rehearsed.client_bytes - (0 if experiment.checkpoint.wanted else memory)
+    needed = rehearsed.client_bytes + rehearsed.table_bytes - (0 if experiment.checkpoint.wanted else memory)
     free = shutil.disk_usage(there).free
     if needed > free:
         raise UserError(
