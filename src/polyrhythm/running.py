@@ -16,6 +16,7 @@ from polyrhythm.runs.trouble import trouble_of
 from polyrhythm.runs.updates import START, UpdateLog
 from polyrhythm.runstate import CODEC
 from polyrhythm.session import carry_out
+from polyrhythm.storing import check_room
 
 
 def run(
@@ -28,7 +29,7 @@ def run(
 ) -> Run:
     """Carries out an experiment and keeps its record.
 
-    Ctrl-C stops it at the next step and keeps what there is.
+    Ctrl-C stops it at the next step, with a checkpoint; a second one at once, with what there is.
 
     Args:
         experiment: what to do.
@@ -95,6 +96,7 @@ def recording(
     experiment: Experiment, out: Path | str, taken_up: TakenUp | None = None, *, log_updates: bool = False
 ) -> tuple[Recorder, *tuple[Observer, ...]]:
     """Those who keep the record of a run; the first of them knows its id. A log of updates is gone on with."""
+    check_room(experiment, Path(out))
     trouble = trouble_of(experiment.fleet.faults, experiment.seed)
     recorder = Recorder(out, keeper=Keeper(experiment.checkpoint, CODEC), taken_up=taken_up, trouble=trouble)
     if log_updates or (taken_up is not None and (Path(out) / taken_up.run_id / START).exists()):

@@ -122,6 +122,7 @@ def test_what_decides_no_number_is_no_part_of_the_configuration() -> None:
     assert set(one) == set(Configuration.model_fields) - {
         "address",
         "checkpoint",
+        "client_memory",
         "driver",
         "workers",
         "out",

@@ -126,6 +126,13 @@ def run(
     device: Annotated[
         str | None, typer.Option("--device", help="Where cohorts are stacked: auto, cpu or cuda.  [default: auto]")
     ] = None,
+    client_memory: Annotated[
+        str | None,
+        typer.Option(
+            "--client-memory",
+            help="How much of what clients remember is in memory, such as 1GiB; the rest is in files.  [default: all]",
+        ),
+    ] = None,
     settings: Annotated[
         list[str] | None, typer.Option("--set", help="Any key: --set evaluation.every=5. May be repeated.")
     ] = None,
@@ -166,6 +173,7 @@ def run(
         "address": address,
         "engine": engine,
         "device": device,
+        "client_memory": client_memory,
         "out": out,
         "name": name,
     }

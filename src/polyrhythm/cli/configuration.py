@@ -92,6 +92,7 @@ class Configuration(BaseModel):
     engine: Literal["auto", "torch", "native", "stacked", "compiled"] = "auto"
     device: Text = "auto"
     evaluation: EvaluationSettings = Field(default_factory=EvaluationSettings)
+    client_memory: Text = "all"
     checkpoint: CheckpointSettings = Field(default_factory=CheckpointSettings)
     name: Annotated[str, MaxLen(200)] = ""
     out: Text = "runs"
@@ -125,7 +126,8 @@ class Configuration(BaseModel):
     def plain(self) -> dict[str, Any]:
         """As plain data, without what decides no number: who computes, where it is kept, what it is called."""
         return self.model_dump(
-            mode="json", exclude={"driver", "workers", "address", "checkpoint", "out", "name", "seeds"}
+            mode="json",
+            exclude={"driver", "workers", "address", "client_memory", "checkpoint", "out", "name", "seeds"},
         )
 
 
@@ -186,6 +188,7 @@ TAKES = {
     "evaluation.every": _POSITIVE,
     "evaluation.train_samples": _WHOLE,
     "evaluation.groups": "true or false",
+    "client_memory": 'an amount with its unit, such as "1 GiB", or "all"',
     "checkpoint": "every, keep or both",
     "checkpoint.every": 'versions, such as 10, or a time, such as "5 min", or "never"',
     "checkpoint.keep": _POSITIVE,
