@@ -30,6 +30,7 @@ from polyrhythm.runs.records import (
     EventRecord,
     HearsAnswers,
     KeepsState,
+    MayEnd,
     Observer,
     Plan,
     RunStatus,
@@ -99,6 +100,7 @@ class _Session:
         self.experiment, self.observers = experiment, observers
         self.clerks = [observer for observer in observers if isinstance(observer, HearsAnswers)]
         self.keepers = [observer for observer in observers if isinstance(observer, KeepsState)]
+        self.enders = [observer for observer in observers if isinstance(observer, MayEnd)]
         self.engine = experiment.chosen.engine
         self.initial = experiment.initial_model
         self.origin = origin(experiment) if start is not None or self.keepers else {}
@@ -181,6 +183,9 @@ class _Session:
             self._events = number + 1
             if number == 0 or moment.turn.released is not None:
                 self._rest(self.server.version)
+            for ender in self.enders:
+                if reason := ender.why_end():
+                    raise Enough(reason)
         return "all rounds made"
 
     def _begin(self) -> Start:

@@ -296,3 +296,11 @@ class KeepsState(Protocol):
             state: gives all that the run is now; valid until this returns.
             before_last: whether the next version is the last one.
         """
+
+
+@runtime_checkable
+class MayEnd(Protocol):
+    """An observer that is asked whether the run should end."""
+
+    def why_end(self) -> str:
+        """Between two events, when nothing happens at the moment: why the run should end; "" to go on."""
