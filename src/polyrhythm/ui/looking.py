@@ -7,21 +7,27 @@ from pathlib import Path
 from typing import Any
 
 from polyrhythm.errors import UserError
+from polyrhythm.figures import colours
+from polyrhythm.figures.theme import THEMES
 from polyrhythm.runs import Run, compare
 from polyrhythm.runs.checkpoints import checkpoints, version_of
 from polyrhythm.runs.costs import On, lines, score, totals
 from polyrhythm.runs.database import read_last_version, read_runs
+from polyrhythm.ui.listing import is_alive
 
 MOST = 60
-"""Runs side by side."""
+"""Runs side by side, at most."""
+
+_COSTS = ("virtual_seconds", "bytes_up", "bytes_down", "joules", "flops", "client_updates")
 
 
-def opened(folder: Path, run_id: str) -> Run:
-    """The run with this id, and none with a like one.
+def row_of(folder: Path, run_id: str) -> dict[str, Any]:
+    """The row of the run with this id, and of none with a like one; its status is how it stands now.
 
     Raises:
         UserError: there is none, or the database cannot be read.
     """
+    alive = is_alive(folder, run_id)  # first: a run writes its end before it lets go of its lock
     rows = read_runs(folder, run_id)
     if not rows:
         raise UserError(
@@ -30,51 +36,38 @@ def opened(folder: Path, run_id: str) -> Run:
             why="it may have been in another folder",
             fix="go back to the list of runs",
         )
-    return Run(folder, rows[0])
+    return {**rows[0], "status": "killed" if rows[0]["status"] == "running" and not alive else rows[0]["status"]}
 
 
-def status_of(run: Run) -> dict[str, Any]:
+def standing(folder: Path, row: Mapping[str, Any]) -> dict[str, Any]:
     """How a run stands: what changes while it goes on."""
-    status = run.status
-    last = read_last_version(run.folder, run.number)
-    summary = run.summary
+    last, summary = read_last_version(folder, row["number"]), row["summary"] or {}
+    told = {
+        **{name: row[name] for name in ("status", "reason", "ended", "rounds")},
+        **{name: summary.get(name) for name in ("best_accuracy", "best_by", "best_version", "last20_mean", "last20_sd")},
+        "digest": summary.get("digest"),
+    }
+    if last is None:
+        return {**told, "version": None, "costs": {}}
     return {
-        "status": status,
-        "reason": run.reason,
-        "ended": run.ended,
-        "version": None if last is None else last["version"],
-        "rounds": run.config.get("rounds"),
-        "wall": None if last is None else last["wall"],
-        "score": None if last is None else score(last, run.headline),
-        "loss": None if last is None else last["train_loss"],
-        "best": summary.get("best_accuracy"),
-        "best_by": summary.get("best_by"),
-        "final": summary.get("final_accuracy"),
-        "last20_mean": summary.get("last20_mean"),
-        "last20_sd": summary.get("last20_sd"),
-        "client_updates": None if last is None else last["client_updates"],
-        "costs": {} if last is None else lines({**totals(last), "faults": last["faults"]}),
+        **told,
+        **{name: last[name] for name in ("version", "wall", "train_loss", "client_updates")},
+        "score": summary.get("final_accuracy", score(last, row["headline"])),
+        "costs": lines({**totals(last), "faults": last["faults"]}),
     }
 
 
-def details_of(run: Run) -> dict[str, Any]:
+def details(folder: Path, row: Mapping[str, Any]) -> dict[str, Any]:
     """All of a run but its curves."""
-    path = run.path
+    path, method = Run(folder, dict(row)).path, row["config"].get("method")
     return {
-        "id": run.id,
-        "name": run.name,
-        "method": run.config["method"] if isinstance(run.config.get("method"), str) else run.recipe,
-        "seed": run.seed,
-        "headline": run.headline,
-        "started": run.started,
-        "config": run.config,
-        "notices": run.notices,
-        "libraries": run.libraries,
-        "machine": run.machine,
-        "digest": run.summary.get("digest"),
+        "id": row["run_id"],
+        "method": method if isinstance(method, str) else row["recipe"],
+        **{name: row[name] for name in ("name", "seed", "headline", "started", "clients", "parameters")},
+        **{name: row[name] for name in ("config", "notices", "libraries", "machine")},
         "weights": [which for which in ("best", "final") if (path / f"{which}.safetensors").is_file()],
         "checkpoints": [version_of(file) for file in reversed(checkpoints(path))],
-        **status_of(run),
+        **standing(folder, row),
     }
 
 
@@ -85,22 +78,20 @@ def compared(runs: Sequence[Run], on: On) -> dict[str, Any]:
         UserError: nothing to compare, or runs that are judged by different metrics.
     """
     found = compare(runs)
+    shades = {theme: colours(runs, theme) for theme in THEMES}
     rows = []
     for entry in found.results(on=on):
         members = found.methods[entry["method"]]
-        rows.append({**entry, "status": [run.status for run in members], "costs": _mean_costs(members)})
-    return {"headline": found.headline, "on": on, "methods": rows, "notes": found.notes}
+        colour = {theme: of_run[members[0].id] for theme, of_run in shades.items()}
+        rows.append({**entry, "colour": colour, "costs": _mean_costs(members)})
+    return {"headline": found.headline, "methods": rows, "notes": found.notes}
 
 
-_COSTS = ("virtual_seconds", "bytes_up", "bytes_down", "joules", "flops", "client_updates")
-
-
-def _mean_costs(runs: Sequence[Run]) -> Mapping[str, float | None]:
+def _mean_costs(runs: Sequence[Run]) -> dict[str, float | None]:
     """Means over seeds; None where a record does not say."""
     rows = [row for run in runs if (row := read_last_version(run.folder, run.number)) is not None]
-    all_costs = [totals(row) for row in rows]
-    return {
-        name: None if any(costs[name] is None for costs in all_costs) or not all_costs
-        else sum(costs[name] for costs in all_costs) / len(all_costs)
-        for name in _COSTS
-    }  # fmt: skip
+    found: dict[str, float | None] = {}
+    for name in _COSTS:
+        values = [totals(row)[name] for row in rows]
+        found[name] = sum(values) / len(values) if values and None not in values else None
+    return found
