@@ -31,6 +31,7 @@ from polyrhythm.ui.looking import MOST, compared, details, row_of, standing
 
 _STATIC = Path(__file__).parent / "static"
 _PAGES = {"/": ("runs", "Runs"), "/run": ("run", "Run"), "/compare": ("compare", "Comparison")}
+_AHEAD = '<link rel="modulepreload" href="/static/{}.js">'  # so that a page does not find out script by script
 _LOOK = 1.0  # seconds between two looks
 _SURELY = 3.0  # seconds after which is looked for killed runs, which write nothing
 _SIGN = 15.0  # seconds after which a connection without news shows that it lives
@@ -218,7 +219,8 @@ class _Dashboard:
 def _page(request: Request) -> Response:
     module, title = _PAGES[request.url.path]
     page = (_STATIC / "page.html").read_text(encoding="utf-8")
-    return HTMLResponse(page.replace("{module}", module).replace("{title}", title))
+    ahead = "".join(_AHEAD.format(name) for name in ("page", *(() if module == "runs" else ("figures", "vega"))))
+    return HTMLResponse(page.replace("{module}", module).replace("{title}", title).replace("{ahead}", ahead))
 
 
 async def _static(request: Request) -> Response:

@@ -9,14 +9,15 @@ const select = (id, values) => h("select", { id, onchange: renew }, Object.entri
 const across = select("across", { version: "versions", client_updates: "client updates", samples: "samples", flops: "operations (FLOPs)", bytes: "traffic", time: "virtual time", joules: "energy", wall: "wall-clock time" });
 const on = select("on", { test: "test set", validation: "validation set" });
 const gallery = new Gallery((about) => ({ run: ids, ...(about.along ? { against: across.value } : {}), ...(about.judged ? { on: on.value } : {}) }));
-const table = h("div", { class: "scrolls" });
+const table = h("div", { class: "scrolls", tabindex: 0, role: "region", "aria-label": "Table of methods" });
+const told = h("p", { class: "dim" });
 const known = new Set(); // the first news are of all runs, and nothing new
 const notes = h("ul", { class: "notices" });
 
 main.append(
   h("div", { class: "title" }, h("h1", {}, "Comparison"), h("p", { class: "dim" }, `${ids.length} runs`)),
   h("div", { class: "filters" }, h("label", { for: "across" }, h("span", {}, "Over"), across), h("label", { for: "on" }, h("span", {}, "Results on"), on)),
-  table, notes,
+  told, table, notes,
   h("section", { "aria-labelledby": "h-figures" }, h("h2", { id: "h-figures" }, "Figures"), gallery.element));
 
 const COSTS = [["client_updates", "Updates", ""], ["virtual_seconds", "Virtual time", "s"], ["bytes", "Traffic", "B"], ["joules", "Energy", "J"], ["flops", "Operations", "FLOPs"]];
@@ -25,8 +26,9 @@ async function show() {
   try {
     const found = await ask("/api/compare", { run: ids, on: on.value });
     const several = found.methods.some((method) => method.n > 1);
+    told.textContent = several ? "Mean ± sample standard deviation over seeds; costs are means." : "One seed each: a picture, not a finding.";
     table.replaceChildren(h("table", { class: "methods" },
-      h("caption", { class: "dim" }, several ? "Mean ± sample standard deviation over seeds; costs are means." : "One seed each: a picture, not a finding."),
+      h("caption", { class: "unseen" }, "Methods"),
       h("thead", {}, h("tr", {}, ["Method", "Seeds", `Final ${words(found.headline)}`, ...COSTS.map(([, label]) => label)].map((label, i) => h("th", { scope: "col", class: i ? "number" : null }, label)))),
       h("tbody", {}, found.methods.map(line))));
     notes.replaceChildren(...found.notes.map((note) => h("li", {}, note)));

@@ -1,8 +1,13 @@
 // Figures on a page: drawn when they come into view, and given new data while their runs go on.
-import { ask, h, onTheme, theme } from "./page.js";
+import { ask, h, onTheme, shown, theme } from "./page.js";
 
 const MOST = 2; // at the same moment
 const LEAST = 1500; // milliseconds between two looks at one figure
+const MANY = 1500; // marks, from where a browser is slow to draw each as an element
+const NARROW = 620; // pixels
+const LABELS = 90; // pixels that labels take beside a panel
+const LEGEND = 230; // pixels of one entry
+const COMPOSED = ["concat", "facet", "repeat"];
 
 /** Loads Vega when the first figure is wanted. */
 let vega = null;
@@ -24,9 +29,10 @@ class Picture {
     this.stale = false;
     const begun = performance.now();
     try {
-      const width = Math.max(220, Math.round(this.frame.clientWidth));
       const asked = { name: this.about.name, theme: theme(), ...this.settings(this.about) };
       const [embed, { specification, data }] = await Promise.all([loaded(), ask("/api/figure", asked)]);
+      this.element.classList.toggle("broad", "hconcat" in specification);
+      const width = Math.max(220, Math.round(this.frame.clientWidth));
       const shape = JSON.stringify([specification, Object.keys(data), width]);
       if (this.view && shape === this.shape) await this.renew(data);
       else await this.anew(embed, specification, data, width);
@@ -40,13 +46,14 @@ class Picture {
 
   async anew(embed, specification, data, width) {
     const spec = { ...fitted(specification, width), datasets: data };
+    const marks = Object.values(data).reduce((sum, rows) => sum + rows.length, 0);
     // `ast`: expressions are interpreted, since the page's policy forbids to compile them.
-    const options = { ast: true, actions: false, renderer: "svg", defaultStyle: false, tooltip: { disableDefaultStyle: true } };
+    const options = { ast: true, actions: false, renderer: marks > MANY ? "canvas" : "svg", defaultStyle: false, tooltip: { disableDefaultStyle: true } };
     const result = await embed(this.frame, spec, options);
     this.view?.finalize();
     this.view = result.view;
     this.names = result.vgSpec.data.map((source) => source.name);
-    this.element.dataset.drawn = String(performance.now());
+    shown(this.element);
   }
 
   async renew(data) {
@@ -54,15 +61,22 @@ class Picture {
       if (this.names.includes(name)) this.view.change(name, this.view.changeset().remove(() => true).insert(rows));
     }
     await this.view.runAsync();
-    this.element.dataset.drawn = String(performance.now());
   }
 }
 
-/** Views that are one chart take the room there is; several side by side are shrunk. */
+/** One chart takes the room there is. Charts side by side come under each other where there is too little. */
 function fitted(specification, width) {
   const spec = structuredClone(specification);
-  const many = ["hconcat", "concat", "facet", "repeat", "vconcat"].some((key) => key in spec);
-  if (!many && typeof spec.width !== "object") {
+  if (spec.hconcat && width < NARROW) {
+    spec.vconcat = spec.hconcat;
+    delete spec.hconcat;
+  }
+  const panels = spec.vconcat ?? spec.hconcat;
+  const room = spec.hconcat ? Math.min(420, width / spec.hconcat.length - LABELS) : width - LABELS;
+  if (width < NARROW) spec.config.legend = { ...spec.config.legend, columns: width < 2 * LEGEND ? 1 : 2 };
+  if (panels) {
+    for (const part of panels) if (typeof part.width === "number") part.width = room;
+  } else if (!COMPOSED.some((key) => key in spec) && typeof spec.width !== "object") {
     spec.width = "container";
     spec.autosize = { type: "fit-x", contains: "padding", resize: true };
   }

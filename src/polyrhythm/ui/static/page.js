@@ -109,6 +109,9 @@ export function start(folder) {
 }
 export const tell = (folder) => ($("folder").textContent = folder);
 
+/** Notes when a page has shown what its visitor came for, in milliseconds since it was asked for. */
+export const shown = (element = document.documentElement) => (element.dataset.shown ??= String(performance.now()));
+
 /** How a run stands: in words, and in a colour that only repeats them. */
 export const state = (status) => h("span", { class: `state ${status}` }, status);
 

@@ -1,5 +1,5 @@
 // The page of one run: how it stands, what it costs, its figures, what it was.
-import { $, ago, ask, h, listen, problem, progress, say, score, span, start, state, tell, trouble, whole, words } from "./page.js";
+import { $, ago, ask, h, listen, problem, progress, say, score, shown, span, start, state, tell, trouble, whole, words } from "./page.js";
 import { Gallery } from "./figures.js";
 
 const id = new URLSearchParams(location.search).get("run") ?? "";
@@ -16,6 +16,8 @@ const across = h("select", { id: "across", onchange: () => gallery.renew(true) }
 const gallery = new Gallery((about) => ({ run: id, ...(about.along ? { against: across.value } : {}) }));
 const stop = h("button", { type: "button", class: "danger", hidden: true, onclick: end }, "Stop this run");
 
+const offering = gallery.offer({ run: id });
+offering.catch(() => {}); // said below
 try {
   run = await ask("/api/run", { run: id });
   document.title = `${run.name || run.method} – Polyrhythm`;
@@ -27,7 +29,8 @@ try {
     h("section", { "aria-labelledby": "h-costs" }, h("h2", { id: "h-costs" }, "What it costs"), costs),
     h("section", { "aria-labelledby": "h-what" }, h("h2", { id: "h-what" }, "What it is"), about()));
   show();
-  gallery.offer({ run: id }).catch((error) => gallery.element.replaceWith(trouble(error)));
+  shown();
+  offering.catch((error) => gallery.element.replaceWith(trouble(error)));
 } catch (error) {
   main.append(trouble(error));
 }
@@ -54,13 +57,14 @@ function show() {
   if (run.status === "running" && run.version) facts.push(`${(run.version / run.wall).toPrecision(3)} versions/s`);
   if (left !== null) facts.push(`about ${span(left)} left`);
   stop.hidden = !(run.control && run.status === "running");
-  head.replaceChildren(
+  head.replaceChildren(...[
     h("div", { class: "title" }, h("h1", {}, run.name || run.method), state(run.status), stop),
     h("p", { class: "mono dim" }, run.name ? `${run.method}  ·  ${run.id}` : run.id),
     h("div", { class: "far" }, progress(run), h("span", { class: "dim" }, facts.join(" · "))),
     run.reason && run.status !== "finished" ? h("p", { class: "reason" }, run.reason) : null,
     run.status === "killed" ? h("p", { class: "reason" }, "Its process ended without a word. What it had recorded is here.") : null,
-    ["killed", "stopped", "failed"].includes(run.status) ? h("p", { class: "dim" }, "To go on: ", h("code", {}, `polyrhythm resume ${run.id} --out ${run.folder}`)) : null);
+    ["killed", "stopped", "failed"].includes(run.status) ? h("p", { class: "dim" }, "To go on: ", h("code", {}, `polyrhythm resume ${run.id} --out ${run.folder}`)) : null,
+  ].filter(Boolean));
   const metric = words(run.headline);
   const tiles = [
     [`${metric}, test`, score(run.score)],

@@ -1,5 +1,5 @@
 // The list of runs: searched, filtered and sorted here, so that nothing waits for the server.
-import { $, ago, ask, called, h, listen, problem, progress, say, score, spark, start, state, tell, trouble, whole, words } from "./page.js";
+import { $, ago, ask, called, h, listen, problem, progress, say, score, shown, spark, start, state, tell, trouble, whole, words } from "./page.js";
 
 const FIRST = 200; // rows that are drawn at once; the others when they are wanted
 const SORTS = {
@@ -37,7 +37,7 @@ const compare = h("a", { class: "button", href: "/compare" });
 const clear = h("button", { type: "button", class: "quiet", onclick: () => { selected.clear(); rows.clear(); show(); } }, "Clear");
 const bar = h("div", { class: "selection", hidden: true }, compare, clear);
 const COLUMNS = [["", null], ["Run", "name"], ["Method", "method"], ["Data", null], ["State", "state"], ["Progress", null], ["Curve", null], ["Result", "score"], ["Started", "started"]];
-const heads = COLUMNS.map(([label, sort]) => h("th", { scope: "col", class: label ? label.toLowerCase() : "choose" },
+const heads = COLUMNS.map(([label, sort]) => h("th", { scope: "col", class: label ? `of-${label.toLowerCase()}` : "of-choose" },
   !label ? h("span", { class: "unseen" }, "Compare")
     : sort ? h("button", { type: "button", class: "head", onclick: () => choose("sort", sort === "started" && chosen.sort === "started" ? "oldest" : sort) }, label) : label));
 
@@ -121,16 +121,18 @@ function row(run) {
   } });
   box.checked = selected.has(run.id);
   const metric = words(run.headline);
-  const cell = (name, ...children) => h("td", { class: name }, ...children);
+  const cell = (name, ...children) => h("td", { class: `of-${name}` }, ...children);
   const element = h("tr", {},
     cell("choose", box),
-    h("th", { scope: "row", class: "run" }, h("a", { href: `/run?${new URLSearchParams({ run: run.id })}` }, called(run)), h("span", { class: "mono dim" }, run.id)),
+    h("th", { scope: "row", class: "of-run" },
+      h("a", { href: `/run?${new URLSearchParams({ run: run.id })}`, class: run.name ? null : "mono" }, run.name || run.id),
+      run.name ? h("span", { class: "mono dim" }, run.id) : null),
     cell("method", h("span", { class: "mono" }, run.method), h("span", { class: "dim" }, `seed ${run.seed}`)),
-    cell("data", h("span", { class: "mono" }, run.data ?? "–")),
+    cell("data", h("span", { class: "mono", title: run.data }, run.data ?? "–")),
     cell("state", state(run.status), run.reason && run.status !== "finished" ? h("span", { class: "dim reason", title: run.reason }, run.reason) : null),
     cell("progress", progress(run)),
     cell("curve", spark(run.curve, `${metric} from ${score(run.curve[0])} to ${score(run.score)}`)),
-    cell("result number", h("span", {}, score(run.score)), h("span", { class: "dim" }, metric)),
+    cell("result", h("span", { class: "number" }, score(run.score)), h("span", { class: "dim" }, metric)),
     cell("started", h("time", { datetime: run.started, title: run.started }, ago(run.started))));
   rows.set(run.id, [run, element]);
   return element;
@@ -149,6 +151,7 @@ try {
   tell(answer.folder);
   problem(trouble_place, answer.problem);
   take(answer.runs);
+  shown();
 } catch (error) {
   trouble_place.replaceChildren(trouble(error));
 }
