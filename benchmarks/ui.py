@@ -1,4 +1,4 @@
-"""How long the dashboard's pages take: a list of 1,000 runs, the page of one with 10,000 rounds, one while it grows.
+"""How long the dashboard's pages take: a list of 1,000 runs, and the page of one with 10,000 rounds.
 
 The runs are made up, and recorded as real ones are. A page is timed in Chromium, by
 its own clock, from the click to what its visitor came for: the rows, or the first figure. Each load is in a fresh
@@ -118,8 +118,8 @@ def measure(folder: Path, run_id: str, runs: int, repeats: int) -> None:
             browser = playwright.chromium.launch(executable_path="/usr/bin/chromium")
             pages = {
                 f"list of {runs:,} runs": (address, "html"),
-                "the long run, how it stands": (f"{address}/run?run={run_id}", "html"),
                 "the long run, its first figure": (f"{address}/run?run={run_id}", "#figure-accuracy"),
+                "the long run, how it stands": (f"{address}/run?run={run_id}", "html"),
             }
             timed(browser, address, "html")  # Chromium's own start
             for name, (page, ready) in pages.items():
