@@ -1,9 +1,8 @@
 """How long the dashboard's pages take: a list of 1,000 runs, and the page of one with 10,000 rounds.
 
-The runs are made up, and recorded as real ones are. A page is timed in Chromium, by
-its own clock, from the click to what its visitor came for: the rows, or the first figure. Each load is in a fresh
-context, so nothing is cached in the browser; the first of them is the server's first, too, and the median of all follows.
-One JSON line for each page.
+The runs are made up, and recorded as real ones are. A page is timed in Chromium, by its own clock, from the click to
+what its visitor came for: the rows, or the first figure. Each load is in a fresh context, so the browser has kept
+nothing; the first of them is the server's first, too, and the median of all follows. One JSON line for each page.
 
     python benchmarks/ui.py
     python benchmarks/ui.py --folder DIR       keeps the database there, to look at it
@@ -49,7 +48,15 @@ def visit(number: int) -> VisitRecord:
     made = number // COHORT
     return VisitRecord(
         **{"dispatch": number, "client": number * 37 % CLIENTS, "version": made, "visit": number // CLIENTS},
-        **{"status": "trained", "steps": 20, "epochs": 2.0, "samples": 200, "held": 100, "loss": 0.5, "update_norm": 1.0},
+        **{
+            "status": "trained",
+            "steps": 20,
+            "epochs": 2.0,
+            "samples": 200,
+            "held": 100,
+            "loss": 0.5,
+            "update_norm": 1.0,
+        },
         **{"bytes_down": BYTES, "bytes_up": BYTES, "flops": 10**7, "started": 2.5 * made, "finished": 2.5 * made + 1},
     )
 
@@ -58,9 +65,20 @@ def record(folder: Path, number: int, rounds: int, *, visits: bool, status: str 
     """Records a made-up run; gives its id."""
     run_id = f"20260101-{number // 3600:02}{number // 60 % 60:02}{number % 60:02}-{number:04}"
     method, seed = METHODS[number // 3 % len(METHODS)], number % 3
-    config = {"data": "digits", "clients": CLIENTS, "method": method, "rounds": rounds, "seed": seed, "batch": number // 18}
+    config = {
+        "data": "digits",
+        "clients": CLIENTS,
+        "method": method,
+        "rounds": rounds,
+        "seed": seed,
+        "batch": number // 18,
+    }
     started = f"2026-01-01T{number // 3600:02}:{number // 60 % 60:02}:{number % 60:02}.000+00:00"
-    about = {"name": f"night {number}" if number % 4 else "", "recipe": method.partition("(")[0], "recipe_digest": "0" * 64}
+    about = {
+        "name": f"night {number}" if number % 4 else "",
+        "recipe": method.partition("(")[0],
+        "recipe_digest": "0" * 64,
+    }
     writer = Writer(folder)
     writer.start(
         {"run_id": run_id, **about, "status": "running", "started": started, "seed": seed, "rounds": rounds}
@@ -125,7 +143,9 @@ def measure(folder: Path, run_id: str, runs: int, repeats: int) -> None:
             for name, (page, ready) in pages.items():
                 times = [timed(browser, page, ready) for _ in range(repeats)]
                 line = {"page": name, "first_seconds": times[0], "median_seconds": statistics.median(times)}
-                print(json.dumps({key: round(v, 3) if isinstance(v, float) else v for key, v in line.items()}), flush=True)
+                print(
+                    json.dumps({key: round(v, 3) if isinstance(v, float) else v for key, v in line.items()}), flush=True
+                )
             browser.close()
     finally:
         process.terminate()
@@ -149,7 +169,9 @@ def main() -> None:
         else:
             long = max(path.name for path in folder.iterdir() if path.name.startswith(long))
         size = (folder / FILE).stat().st_size
-        print(json.dumps({"runs": chosen.runs, "rounds": chosen.rounds, "long": chosen.long, "bytes": size}), flush=True)
+        print(
+            json.dumps({"runs": chosen.runs, "rounds": chosen.rounds, "long": chosen.long, "bytes": size}), flush=True
+        )
         measure(folder, long, chosen.runs, chosen.repeats)
 
 

@@ -81,7 +81,7 @@ def rows(page: Any) -> Any:
     return page.locator("table.runs tbody tr")
 
 
-def test_runs_are_found(page: Any, serve: Serve) -> None:
+def test_runs_are_found(serve: Serve, page: Any) -> None:
     address = serve()
     page.goto(address)
     page.wait_for_selector("html[data-shown]")
@@ -93,7 +93,7 @@ def test_runs_are_found(page: Any, serve: Serve) -> None:
     page.wait_for_selector("html[data-shown]")
     assert rows(page).count() == 2
     page.get_by_label("Search").fill("")
-    page.get_by_label("State").select_option("finished")
+    page.get_by_label("State", exact=True).select_option("finished")
     page.get_by_label("Order").select_option("score")
     found = [float(text) for text in page.locator("td.of-result .number").all_inner_texts()]
     assert found == sorted(found, reverse=True)
@@ -101,7 +101,7 @@ def test_runs_are_found(page: Any, serve: Serve) -> None:
     assert "No run fits" in rows(page).inner_text()
 
 
-def test_a_curve_grows_while_its_run_trains(page: Any, serve: Serve, long_run: str) -> None:
+def test_a_curve_grows_while_its_run_trains(serve: Serve, long_run: str, page: Any) -> None:
     page.goto(f"{serve()}run?run={long_run}")
     figure = page.locator("#figure-accuracy")
     figure.locator("svg.marks, canvas").wait_for()
@@ -114,7 +114,7 @@ def test_a_curve_grows_while_its_run_trains(page: Any, serve: Serve, long_run: s
     pytest.fail("the curve stayed as it was")
 
 
-def test_runs_are_compared(page: Any, serve: Serve) -> None:
+def test_runs_are_compared(serve: Serve, page: Any) -> None:
     page.goto(serve())
     page.get_by_label("Search").fill("seed 0")
     page.wait_for_timeout(200)
@@ -123,12 +123,14 @@ def test_runs_are_compared(page: Any, serve: Serve) -> None:
     page.get_by_role("link", name="Compare 2 runs").click()
     page.locator("table.methods tbody tr").nth(1).wait_for()
     page.locator("#figure-accuracy svg.marks").wait_for()
-    assert {"fedavg", "scaffold"} <= set(" ".join(page.locator("table.methods th[scope=row]").all_inner_texts()).split())
+    assert {"fedavg", "scaffold"} <= set(
+        " ".join(page.locator("table.methods th[scope=row]").all_inner_texts()).split()
+    )
     page.get_by_label("Over").select_option("bytes")
     page.get_by_text("traffic", exact=False).first.wait_for()
 
 
-def test_a_run_is_stopped(page: Any, serve: Serve, long_run: str, folder: Path) -> None:
+def test_a_run_is_stopped(serve: Serve, long_run: str, page: Any, folder: Path) -> None:
     page.on("dialog", lambda dialog: dialog.accept())
     address = serve("--control")
     assert "token=" in address
@@ -142,13 +144,13 @@ def test_a_run_is_stopped(page: Any, serve: Serve, long_run: str, folder: Path) 
     assert pr.Run.open(long_run, folder).status == "stopped"
 
 
-def test_who_only_looks_has_no_button(page: Any, serve: Serve, long_run: str) -> None:
+def test_who_only_looks_has_no_button(serve: Serve, long_run: str, page: Any) -> None:
     page.goto(f"{serve()}run?run={long_run}")
     page.wait_for_selector("html[data-shown]")
     assert page.get_by_role("button", name="Stop this run").count() == 0
 
 
-def test_names_are_text(page: Any, serve: Serve, folder: Path) -> None:
+def test_names_are_text(serve: Serve, page: Any, folder: Path) -> None:
     address = serve()
     page.goto(address)
     page.get_by_role("link", name="<img src=x onerror=alert(1)>").click()
@@ -157,7 +159,7 @@ def test_names_are_text(page: Any, serve: Serve, folder: Path) -> None:
     assert page.locator("main img").count() == 0
 
 
-def test_a_keyboard_is_enough(page: Any, serve: Serve) -> None:
+def test_a_keyboard_is_enough(serve: Serve, page: Any) -> None:
     page.goto(serve())
     page.wait_for_selector("html[data-shown]")
     page.keyboard.press("Tab")
@@ -177,7 +179,7 @@ def test_a_keyboard_is_enough(page: Any, serve: Serve) -> None:
 
 
 @pytest.mark.parametrize("colours", ["light", "dark"])
-def test_it_is_legible_on_a_phone(page: Any, serve: Serve, folder: Path, colours: str) -> None:
+def test_it_is_legible_on_a_phone(serve: Serve, page: Any, folder: Path, colours: str) -> None:
     page.set_viewport_size(PHONE)
     page.emulate_media(color_scheme=colours)
     ids = [run.id for run in all_runs(folder)[:4]]
@@ -191,7 +193,7 @@ def test_it_is_legible_on_a_phone(page: Any, serve: Serve, folder: Path, colours
         assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"], path
 
 
-def test_a_theme_is_kept(page: Any, serve: Serve) -> None:
+def test_a_theme_is_kept(serve: Serve, page: Any) -> None:
     address = serve()
     page.goto(address)
     page.get_by_role("button", name="Theme: auto").click()

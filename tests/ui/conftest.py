@@ -16,7 +16,7 @@ from polyrhythm import running
 pytest.importorskip("starlette", reason="polyrhythm[ui] is not installed")
 httpx = pytest.importorskip("httpx", reason="httpx is not installed")
 
-from polyrhythm.ui.application import application
+from polyrhythm.ui.application import application  # noqa: E402
 
 
 class Asking:

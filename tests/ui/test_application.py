@@ -181,7 +181,15 @@ def test_a_database_of_a_later_version_is_named(client: Client, folder: Path) ->
 
 
 def test_a_database_of_the_first_schema_is_read(client: Client, folder: Path) -> None:
-    added = ["forward_flops", "backward_flops", "joules", "compute_seconds", "link_seconds", "waiting_seconds", "visits"]
+    added = [
+        "forward_flops",
+        "backward_flops",
+        "joules",
+        "compute_seconds",
+        "link_seconds",
+        "waiting_seconds",
+        "visits",
+    ]
     added += ["dropped_visits", "late_visits", "lost_visits", "utilisation", "fairness", "groups", "staleness_mean"]
     for column in [*added, "staleness_max", "digest", "faults"]:
         change(folder, f"ALTER TABLE versions DROP COLUMN {column}")

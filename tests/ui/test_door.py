@@ -29,7 +29,15 @@ def test_this_machine_may_be_called_by_its_names(client: Client) -> None:
 
 def test_without_the_token_nothing_is_shown(client: Client) -> None:
     asking = client(token=TOKEN)
-    for path in ("/", "/run", "/static/style.css", "/api/runs", "/api/news", "/?token=wrong", "/api/runs?token=" + TOKEN):
+    for path in (
+        "/",
+        "/run",
+        "/static/style.css",
+        "/api/runs",
+        "/api/news",
+        "/?token=wrong",
+        "/api/runs?token=" + TOKEN,
+    ):
         answer = asking.get(path)
         assert answer.status_code == 401, path
         assert "trial" not in answer.text

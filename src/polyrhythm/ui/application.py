@@ -9,7 +9,7 @@ import traceback
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from http import HTTPStatus
 from pathlib import Path
-from typing import Any, final, get_args
+from typing import Any, final
 
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
@@ -19,13 +19,12 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, HTMLResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from polyrhythm.errors import PolyrhythmError, UserError, unknown
+from polyrhythm.errors import PolyrhythmError, UserError
 from polyrhythm.runs import Run
-from polyrhythm.runs.costs import On
 from polyrhythm.runs.plain import to_json
 from polyrhythm.runs.stopping import ask_to_stop
 from polyrhythm.ui.door import Door
-from polyrhythm.ui.drawing import Drawn, offered, script
+from polyrhythm.ui.drawing import Drawn, offered, script, set_of
 from polyrhythm.ui.listing import Listing
 from polyrhythm.ui.looking import MOST, compared, details, row_of, standing
 
@@ -102,9 +101,7 @@ class _Dashboard:
         return {**await run_in_threadpool(read), "folder": str(self._folder), "control": self._control}
 
     async def _compare(self, request: Request) -> dict[str, Any]:
-        on = request.query_params.get("on", "test")
-        if on not in get_args(On):
-            raise unknown("set", on, get_args(On), why="results are of one set")
+        on = set_of(request.query_params.get("on", "test"))
         return await run_in_threadpool(lambda: compared(self._chosen(request), on))
 
     async def _figures(self, request: Request) -> list[dict[str, Any]]:
@@ -184,7 +181,7 @@ class _Dashboard:
             await asyncio.sleep(_LOOK)
 
     async def _of_all(self, serial: int) -> AsyncIterator[str]:
-        """The runs that have changed since a state that the listener knows; all of them if it is not the present one."""
+        """The runs that changed since the state that the listener knows; all of them if that is not the present one."""
         known = (self._runs, self._problem) if serial == self._serial else (dict[str, dict[str, Any]](), "")
         while True:
             await self._look()

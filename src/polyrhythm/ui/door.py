@@ -1,8 +1,8 @@
 """Who may come in: requests are turned away here, before anything answers them, and every answer gets its headers.
 
-Without a token anybody who reaches the port may look, which is meant for loopback. The pages of other sites in the same
-browser may not: a name that leads here by their tricks (DNS rebinding) is refused by the `Host` header, and what changes
-something by the `Origin` header.
+Without a token anybody who reaches the port may look, which is meant for loopback. The pages of other sites in the
+same browser may not: a name that leads here by their tricks (DNS rebinding) is refused by the `Host` header, and what
+changes something by the `Origin` header.
 """
 
 from __future__ import annotations

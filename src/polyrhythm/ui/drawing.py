@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, final, get_args
+from typing import Any, cast, final, get_args
 
 from polyrhythm import figures
 from polyrhythm.errors import unknown
@@ -20,7 +20,8 @@ def script() -> str:
     """Vega and Vega-Lite as one module that sets `window.vegaEmbed`; takes a second or two the first time."""
     import vl_convert
 
-    return str(vl_convert.javascript_bundle())
+    bundle: Any = vl_convert.javascript_bundle  # whose types ask for the snippet that may be left out
+    return str(bundle())
 
 
 def warm_up() -> None:
@@ -61,8 +62,7 @@ class Drawn:
         Raises:
             UserError: no such figure or setting, or it has nothing to show.
         """
-        if settings.get("on", "test") not in get_args(On):
-            raise unknown("set", settings["on"], get_args(On), why="results are of one set")
+        set_of(settings.get("on", "test"))
         key = (name, tuple(run.id for run in runs), *sorted(settings.items()))
         found = self._kept.pop((*key, stamp), None)
         if found is None:
@@ -71,6 +71,18 @@ class Drawn:
         while len(self._kept) > _KEPT:
             del self._kept[next(iter(self._kept))]
         return found
+
+
+def set_of(name: str) -> On:
+    """The set of this name.
+
+    Raises:
+        UserError: there is none.
+    """
+    for on in get_args(On):
+        if name == on:
+            return cast(On, on)
+    raise unknown("set", name, get_args(On), why="results are of one set")
 
 
 def apart(specification: dict[str, Any]) -> dict[str, Any]:

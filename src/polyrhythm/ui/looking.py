@@ -44,7 +44,9 @@ def standing(folder: Path, row: Mapping[str, Any]) -> dict[str, Any]:
     last, summary = read_last_version(folder, row["number"]), row["summary"] or {}
     told = {
         **{name: row[name] for name in ("status", "reason", "ended", "rounds")},
-        **{name: summary.get(name) for name in ("best_accuracy", "best_by", "best_version", "last20_mean", "last20_sd")},
+        **{
+            name: summary.get(name) for name in ("best_accuracy", "best_by", "best_version", "last20_mean", "last20_sd")
+        },
         "digest": summary.get("digest"),
     }
     if last is None:

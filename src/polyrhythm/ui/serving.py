@@ -52,8 +52,15 @@ def serve(
     # No log of requests: the first of them has the token in its address.
     config = uvicorn.Config(
         app,
-        **{"host": host, "port": port, "access_log": False, "log_level": "critical", "server_header": False},
-        **{"lifespan": "off", "ws": "none", "http": "h11", "timeout_graceful_shutdown": 3},
+        host=host,
+        port=port,
+        http="h11",
+        ws="none",
+        lifespan="off",
+        log_level="critical",
+        access_log=False,
+        server_header=False,
+        timeout_graceful_shutdown=3,
     )
     server = _Server(config, ready)
     threading.Thread(target=warm_up, daemon=True).start()

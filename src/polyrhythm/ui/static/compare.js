@@ -16,7 +16,7 @@ const notes = h("ul", { class: "notices" });
 
 main.append(
   h("div", { class: "title" }, h("h1", {}, "Comparison"), h("p", { class: "dim" }, `${ids.length} runs`)),
-  h("div", { class: "filters" }, h("label", { for: "across" }, h("span", {}, "Over"), across), h("label", { for: "on" }, h("span", {}, "Results on"), on)),
+  h("div", { class: "filters" }, h("div", {}, h("label", { for: "across" }, "Over"), across), h("div", {}, h("label", { for: "on" }, "Results on"), on)),
   told, table, notes,
   h("section", { "aria-labelledby": "h-figures" }, h("h2", { id: "h-figures" }, "Figures"), gallery.element));
 

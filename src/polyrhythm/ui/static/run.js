@@ -24,7 +24,7 @@ try {
   tell(run.folder);
   main.append(place, head, numbers,
     h("section", { "aria-labelledby": "h-figures" },
-      h("div", { class: "title" }, h("h2", { id: "h-figures" }, "Figures"), h("label", { for: "across", class: "inline" }, h("span", {}, "over"), across)),
+      h("div", { class: "title" }, h("h2", { id: "h-figures" }, "Figures"), h("div", { class: "inline" }, h("label", { for: "across" }, "over"), across)),
       gallery.element),
     h("section", { "aria-labelledby": "h-costs" }, h("h2", { id: "h-costs" }, "What it costs"), costs),
     h("section", { "aria-labelledby": "h-what" }, h("h2", { id: "h-what" }, "What it is"), about()));

@@ -27,7 +27,7 @@ search.value = chosen.search;
 const selects = {};
 const field = (name, label) => {
   selects[name] = h("select", { id: name, onchange: (event) => choose(name, event.target.value) });
-  return h("label", { for: name }, h("span", {}, label), selects[name]);
+  return h("div", {}, h("label", { for: name }, label), selects[name]);
 };
 const count = h("p", { class: "dim", id: "count" });
 const trouble_place = h("div");
@@ -44,7 +44,7 @@ const heads = COLUMNS.map(([label, sort]) => h("th", { scope: "col", class: labe
 $("main").append(
   h("div", { class: "title" }, h("h1", {}, "Runs"), count),
   h("form", { class: "filters", role: "search", "aria-label": "Runs", onsubmit: (event) => event.preventDefault() },
-    h("label", { for: "search", class: "wide" }, h("span", {}, "Search"), search),
+    h("div", { class: "wide" }, h("label", { for: "search" }, "Search"), search),
     field("state", "State"), field("method", "Method"), field("data", "Data"), field("sort", "Order")),
   trouble_place,
   h("table", { class: "runs" }, h("caption", { class: "unseen" }, "Runs of this folder"), h("thead", {}, h("tr", {}, heads)), body),
