@@ -42,22 +42,24 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def serve(folder: Path) -> Iterator[Serve]:
-    """Starts a dashboard; gives its address."""
-    started: list[subprocess.Popen[str]] = []
+    """Gives the address of a dashboard with some options, one for all tests that ask for the same."""
+    started: dict[tuple[str, ...], tuple[subprocess.Popen[str], str]] = {}
 
     def start(*options: str) -> str:
-        command = [sys.executable, "-m", "polyrhythm", "ui", str(folder), "--port", "0", *options]
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-        started.append(process)
-        assert process.stdout is not None
-        return next(found[0] for line in process.stdout if (found := re.search(r"http://\S+", line)))
+        if options not in started:
+            command = [sys.executable, "-m", "polyrhythm", "ui", str(folder), "--port", "0", *options]
+            process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+            assert process.stdout is not None
+            address = next(found[0] for line in process.stdout if (found := re.search(r"http://\S+", line)))
+            started[options] = process, address
+        return started[options][1]
 
     yield start
-    for process in started:
+    for process, _ in started.values():
         process.terminate()
-        assert process.wait(20) in (0, -15)
+        assert process.wait(30) in (0, -15)
         assert process.stdout is not None
         assert "Traceback" not in process.stdout.read()
         process.stdout.close()
@@ -85,6 +87,7 @@ def test_runs_are_found(serve: Serve, page: Any) -> None:
     address = serve()
     page.goto(address)
     page.wait_for_selector("html[data-shown]")
+    page.get_by_label("Search").fill("finished")
     assert rows(page).count() == 5
     page.get_by_label("Search").fill("scaff seed")
     assert rows(page).count() == 2
@@ -126,7 +129,7 @@ def test_runs_are_compared(serve: Serve, page: Any) -> None:
     assert {"fedavg", "scaffold"} <= set(
         " ".join(page.locator("table.methods th[scope=row]").all_inner_texts()).split()
     )
-    page.get_by_label("Over").select_option("bytes")
+    page.get_by_label("Over", exact=True).select_option("bytes")
     page.get_by_text("traffic", exact=False).first.wait_for()
 
 

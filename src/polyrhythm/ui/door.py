@@ -41,7 +41,7 @@ HEADERS: Mapping[str, str] = {
 }
 _PAGE = (
     '<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
-    "{more}<title>Polyrhythm</title><p>{text}</p></html>"
+    '<link rel="icon" href="data:,">{more}<title>Polyrhythm</title><p>{text}</p></html>'
 )
 _LET_IN = _PAGE.format(more='<meta http-equiv="refresh" content="0; url=/">', text='<a href="/">The dashboard</a>')
 _KEPT_OUT = _PAGE.format(
