@@ -334,8 +334,13 @@ def _row(plan: Plan) -> dict[str, Any]:
         "config_digest": digest_of(plan.config),
         "notices": plan.notices,
         "libraries": library_versions(),
-        "machine": {**machine(), "driver": plan.driver, "workers": plan.workers, "checkpoint": plan.checkpoint},
+        "machine": {**machine(), **_crew(plan), "checkpoint": plan.checkpoint},
     }
+
+
+def _crew(plan: Plan) -> dict[str, Any]:
+    where = {} if plan.address is None else {"address": plan.address}
+    return {"driver": plan.driver, "workers": plan.workers, **where}
 
 
 def digest_of(config: Mapping[str, Any]) -> str:

@@ -40,6 +40,7 @@ class Plan:
         clients: clients in the federation.
         driver: who carries out visits.
         workers: how many at once.
+        address: of the Ray cluster, if it is a shared one.
         checkpoint: how often it is written down, and how many of these are kept.
     """
 
@@ -55,6 +56,7 @@ class Plan:
     clients: int
     driver: str = "inline"
     workers: int = 1
+    address: str | None = None
     checkpoint: Mapping[str, Any] = field(default_factory=dict)
 
 
