@@ -1,0 +1,131 @@
+"""Parallel coordinates: a line for each trial, over an axis for each key and one for the score."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from polyrhythm.errors import UserError
+from polyrhythm.runs.plain import to_json
+from polyrhythm.sweeps.trials import Record, Trial
+
+if TYPE_CHECKING:
+    import altair
+
+_INK = {"light": ("#ffffff", "#222222", "#d0d0d0"), "dark": ("#14161a", "#e8e8e8", "#3a3f47")}
+_HEIGHT, _AXIS = 280, 130  # pixels; of the drawing, and from one axis to the next
+_TICKS = 5
+
+
+def parallel(record: Record, side: str, theme: str = "light") -> Any:
+    """The figure of a side's trials that have a score; pruned ones are dashed.
+
+    Args:
+        record: of the sweep.
+        side: which of its methods.
+        theme: "light" or "dark".
+
+    Raises:
+        UserError: there is nothing to draw yet.
+    """
+    import altair as alt
+
+    trials = [trial for trial in record.of(side) if trial.score is not None]
+    if not trials:
+        raise UserError(
+            f"no trial of {record.name} has a score yet",
+            expected="at least one",
+            why="there is nothing to draw",
+            fix="wait for the first trial",
+        )
+    score = f"validation {record.headline.replace('_', ' ')}"
+    axes = [*dict.fromkeys(key for trial in trials for key in trial.setting), score]
+    places = {axis: _axis(axis, axis == score, trials) for axis in axes}
+    paper, ink, rule = _INK[theme]
+    lines = [
+        {
+            "axis": i,
+            "place": places[axis][0][n],
+            "trial": trial.number,
+            "score": trial.score,
+            "state": trial.state,
+            **{key.replace(".", " "): str(value) for key, value in trial.setting.items()},
+        }
+        for i, axis in enumerate(axes)
+        for n, trial in enumerate(trials)
+    ]
+    ticks = [{"axis": i, "place": y, "label": text} for i, axis in enumerate(axes) for y, text in places[axis][1]]
+    heads = [{"axis": i, "label": axis} for i, axis in enumerate(axes)]
+    x = alt.X("axis:Q", axis=None, scale=alt.Scale(domain=[-0.35, len(axes) - 0.4], nice=False))
+    y = alt.Y("place:Q", axis=None, scale=alt.Scale(domain=[-0.06, 1.14], nice=False))
+    colour = alt.Color(
+        "score:Q",
+        title=score,
+        scale=alt.Scale(scheme="viridis", reverse=theme == "light"),
+        legend=alt.Legend(format=".3f"),
+    )
+    rules = alt.Chart(alt.Data(values=heads)).mark_rule(color=rule, strokeWidth=2)
+    drawn = (
+        alt.Chart(alt.Data(values=lines))
+        .mark_line(strokeWidth=2, opacity=0.8)
+        .encode(
+            x=x,
+            y=y,
+            color=colour,
+            detail="trial:N",
+            strokeDash=alt.StrokeDash(
+                "state:N", scale=alt.Scale(domain=["finished", "pruned"], range=[[1, 0], [4, 3]]), title=None
+            ),
+            tooltip=[alt.Tooltip("trial:Q"), alt.Tooltip("score:Q", format=".4f"), alt.Tooltip("state:N")],
+        )
+    )
+    marks = (
+        alt.Chart(alt.Data(values=ticks))
+        .mark_text(align="right", dx=-6, color=ink, fontSize=11)
+        .encode(x=x, y=y, text="label:N")
+    )
+    top = alt.Chart(alt.Data(values=heads)).mark_text(color=ink, fontWeight="bold", fontSize=12).encode(
+        x=x, y=alt.datum(1.11), text="label:N"
+    )
+    whole = alt.layer(rules.encode(x=x, y=alt.datum(0.0), y2=alt.datum(1.0)), drawn, marks, top)
+    title = f"{record.name}{f', {side}' if side else ''}: {len(trials)} trials"
+    return (
+        whole.properties(width=_AXIS * len(axes), height=_HEIGHT, title=title, background=paper)
+        .configure_view(stroke=None)
+        .configure_title(color=ink, anchor="start")
+        .configure_legend(labelColor=ink, titleColor=ink)
+    )
+
+
+def save(chart: altair.TopLevelMixin, path: Path) -> None:
+    """Draws into a .png, .svg, .pdf or .html, which needs no network."""
+    from polyrhythm.runs.curves import save_chart
+
+    save_chart(chart, path)
+
+
+def _axis(axis: str, is_score: bool, trials: Sequence[Trial]) -> tuple[list[float], list[tuple[float, str]]]:
+    """Where each trial is on an axis, between 0 and 1; and its ticks."""
+    values = [trial.score if is_score else trial.setting.get(axis) for trial in trials]
+    numbers = [float(v) for v in values if isinstance(v, (int, float)) and not isinstance(v, bool)]
+    if len(numbers) < len(values) or len(set(numbers)) == 1:
+        names = list(dict.fromkeys(map(_text, values)))
+        step = {name: (i + 0.5) / len(names) for i, name in enumerate(names)}
+        return [step[_text(v)] for v in values], [(y, name) for name, y in step.items()]
+    low, high = min(numbers), max(numbers)
+    log = not is_score and low > 0 and high / low >= 20  # where most trials would lie at one end
+    scale = (lambda v: math.log(v)) if log else (lambda v: v)
+    places = [(scale(v) - scale(low)) / (scale(high) - scale(low)) for v in numbers]
+    distinct = sorted(set(numbers))
+    shown = distinct if len(distinct) <= _TICKS else [_at(low, high, i / (_TICKS - 1), log) for i in range(_TICKS)]
+    return places, [((scale(v) - scale(low)) / (scale(high) - scale(low)), f"{v:.3g}") for v in shown]
+
+
+def _at(low: float, high: float, place: float, log: bool) -> float:
+    return low * (high / low) ** place if log else low + (high - low) * place
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else to_json(value)
