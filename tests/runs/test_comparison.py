@@ -13,7 +13,6 @@ import polyrhythm as pr
 from polyrhythm.errors import UserError
 from polyrhythm.runs import Comparison, Plan, Run
 from polyrhythm.runs.costs import GOALS
-from polyrhythm.runs.curves import ComparedCurves
 from polyrhythm.runs.recorder import Recorder
 from small import experiment
 
@@ -121,31 +120,6 @@ def test_what_cannot_be_compared(tmp_path: Path, make_plan: Any) -> None:
 def values(chart: Any) -> list[dict[str, Any]]:
     (found,) = chart.to_dict()["datasets"].values()
     return list(found)
-
-
-def version(time: float, accuracy: float | None) -> dict[str, Any]:
-    test = None if accuracy is None else {"accuracy": accuracy}
-    return {"version": 0, "time": time, "test": test, "bytes_up": 3 * time, "bytes_down": time, "joules": time / 2}
-
-
-def test_a_curve_is_the_mean_of_steps_and_ends_where_the_first_run_does() -> None:
-    one = [version(0.0, 0.1), version(1.0, None), version(2.0, 0.5), version(5.0, 0.7)]
-    two = [version(0.0, 0.3), version(3.0, 0.9), version(4.0, 0.8)]
-    drawn = values(ComparedCurves({"method": [one, two]}, "accuracy").accuracy(against="time"))
-    assert [v["x"] for v in drawn] == [0.0, 2.0, 3.0, 4.0]
-    assert [v["y"] for v in drawn] == pytest.approx([0.2, 0.4, 0.7, 0.65])
-    assert [v["high"] - v["y"] for v in drawn] == pytest.approx(
-        [statistics.stdev(pair) for pair in ((0.1, 0.3), (0.5, 0.3), (0.5, 0.9), (0.5, 0.8))]
-    )
-    alone = values(ComparedCurves({"method": [two]}, "accuracy").accuracy(against="bytes"))
-    assert [(v["x"], v["y"], v["low"]) for v in alone] == [(0.0, 0.3, 0.3), (12.0, 0.9, 0.9), (16.0, 0.8, 0.8)]
-
-
-def test_a_method_that_was_never_measured_has_no_curve() -> None:
-    drawn = values(
-        ComparedCurves({"none": [[version(0.0, None)]], "some": [[version(0.0, 0.5)]]}, "accuracy").accuracy()
-    )
-    assert {v["method"] for v in drawn} == {"some"}
 
 
 @pytest.mark.parametrize("ending", ["png", "html"])

@@ -7,15 +7,13 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
-import altair as alt
 import pytest
 import torch
 
 from polyrhythm.errors import UserError
+from polyrhythm.figures import save as save_chart
 from polyrhythm.runs import Plan, Run, VersionRecord, all_runs, recorder
-from polyrhythm.runs.curves import Curves, save_chart
 from polyrhythm.runs.recorder import Recorder
 
 MakePlan = Callable[..., Plan]
@@ -96,34 +94,14 @@ def test_weights_that_are_missing_or_damaged(folder: Path) -> None:
         run.weights("best")
 
 
-def drawn(chart: alt.Chart) -> list[dict[str, Any]]:
-    (values,) = chart.to_dict()["datasets"].values()
-    return list(values)
-
-
-def test_curves_draw_what_was_recorded(folder: Path) -> None:
+def test_every_figure_is_a_method(folder: Path) -> None:
     plot = Run.open("first", folder).plot
-    values = drawn(plot.accuracy(against="client_updates"))
+    (values,) = plot.accuracy(against="client_updates").to_dict()["datasets"].values()
     assert [(v["x"], v["y"]) for v in values] == [(0, 0.0), (2, 0.25), (4, 0.5), (6, 0.75)]
-    series = {v["series"] for v in drawn(plot.loss())}
-    assert series == {"test set", "local training"}
-    invited = drawn(plot.participation())
-    assert {v["x"] for v in invited} == {1, 2, 3}
-    assert len(drawn(plot.rate())) == 4
-
-
-def test_means_over_clients_keep_their_names(make_version: MakeVersion) -> None:
-    clients = {"accuracy_pooled": 0.9, "accuracy_mean": 0.5}
-    rows = [vars_of(make_version(1, clients=clients))]
-    values = drawn(Curves(rows, "accuracy", "t").accuracy())
-    assert {v["series"]: v["y"] for v in values} == {
-        "clients' own test sets (pooled)": 0.9,
-        "clients' own test sets (mean)": 0.5,
-    }
-
-
-def vars_of(record: VersionRecord) -> dict[str, object]:
-    return {name: getattr(record, name) for name in record.__dataclass_fields__}
+    assert plot.names == ("accuracy", "loss", "costs", "training_loss", "rate")
+    assert set(plot.names) <= set(dir(plot))
+    with pytest.raises(AttributeError, match="no figure 'accurcy'"):
+        plot.accurcy()
 
 
 @pytest.mark.parametrize(("ending", "head"), [("png", b"\x89PNG"), ("svg", b"<svg"), ("pdf", b"%PDF")])

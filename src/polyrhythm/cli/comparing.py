@@ -42,7 +42,7 @@ def compare_runs(
     for note in found.notes:
         screen.note(note)
     if output is not None:
-        found.plotted_on(on).costs(save=output)
+        found.plot.costs(on=on, save=output)
     if as_json:
         for entry in results:
             print_json({**entry, "headline": found.headline, "on": on})

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
 from polyrhythm.errors import UserError
 from polyrhythm.runs.costs import GOALS, On, reached, score, score_at
-from polyrhythm.runs.curves import ComparedCurves, mean_and_spread
 from polyrhythm.runs.run import Run, all_runs
 from polyrhythm.settings import canonical_json
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from polyrhythm.figures.plots import Plots
 
 _OF_NO_METHOD = ("seed", "evaluation")
 
@@ -37,14 +39,10 @@ class Comparison:
     """
 
     def __init__(self, runs: Sequence[Run]) -> None:
-        kept: dict[str, dict[int, Run]] = {}
-        for run in sorted(runs, key=lambda run: run.id):
-            kept.setdefault(_method(run), {})[run.seed] = run
-        groups = [tuple(of_seed[seed] for seed in sorted(of_seed)) for of_seed in kept.values()]
-        self.methods: Mapping[str, tuple[Run, ...]] = dict(zip(_names(groups), groups, strict=True))
+        self.methods: Mapping[str, tuple[Run, ...]] = by_method(runs)
         """The runs of each method, by seed."""
         self._versions = {name: [run.versions for run in members] for name, members in self.methods.items()}
-        self.headline = _headline(self.methods)
+        self.headline = next(iter(self.methods.values()))[0].headline
         """The metric that "accuracy" stands for."""
         self.notes = tuple(_notes(runs, self.methods))
         """What a reader should know: runs that do not count, or did not end as planned."""
@@ -100,13 +98,11 @@ class Comparison:
         return pd.DataFrame(rows).set_index("method")
 
     @property
-    def plot(self) -> ComparedCurves:
-        """The curves of all methods: `plot.accuracy(against="time")`, or three panels with `plot.costs()`."""
-        return self.plotted_on("test")
+    def plot(self) -> Plots:
+        """Every figure that has something to show of these runs: `plot.accuracy(against="time")`, `plot.costs()`."""
+        from polyrhythm.figures.plots import Plots
 
-    def plotted_on(self, on: On) -> ComparedCurves:
-        """The same on another set."""
-        return ComparedCurves(self._versions, self.headline, on)
+        return Plots([run for members in self.methods.values() for run in members])
 
 
 def compare(runs: Sequence[Run] | Path | str = "runs") -> Comparison:
@@ -121,14 +117,29 @@ def compare(runs: Sequence[Run] | Path | str = "runs") -> Comparison:
     return Comparison(all_runs(runs) if isinstance(runs, (Path, str)) else runs)
 
 
-def _method(run: Run) -> str:
-    return canonical_json({key: value for key, value in run.config.items() if key not in _OF_NO_METHOD})
+def by_method(runs: Iterable[Run]) -> dict[str, tuple[Run, ...]]:
+    """The runs of each method by seed, by the method's name; methods come in the order of their first runs.
+
+    Raises:
+        UserError: nothing to compare, or runs that are judged by different metrics.
+    """
+    kept: dict[str, dict[int, Run]] = {}
+    for run in sorted(runs, key=lambda run: run.id):
+        kept.setdefault(method_of(run.config), {})[run.seed] = run
+    groups = [tuple(of_seed[seed] for seed in sorted(of_seed)) for of_seed in kept.values()]
+    _check_headline(groups)
+    return dict(zip(_names(groups), groups, strict=True))
 
 
-def _headline(methods: Mapping[str, Sequence[Run]]) -> str:
-    found = sorted({run.headline for members in methods.values() for run in members})
+def method_of(config: Mapping[str, Any]) -> str:
+    """What runs of one method have in common: their configuration, but for the seed and what only looks on."""
+    return canonical_json({key: value for key, value in config.items() if key not in _OF_NO_METHOD})
+
+
+def _check_headline(groups: Sequence[Sequence[Run]]) -> None:
+    found = sorted({run.headline for members in groups for run in members})
     if len(found) == 1:
-        return found[0]
+        return
     raise UserError(
         f"runs that are judged by {' and '.join(found)}" if found else "no run to compare",
         expected="runs of one task" if found else "at least one run",
@@ -152,6 +163,14 @@ def _notes(given: Sequence[Run], methods: Mapping[str, Sequence[Run]]) -> list[s
 
 def _last(rows: Sequence[Mapping[str, Any]], headline: str, on: On) -> float | None:
     return next((value for row in reversed(rows) if (value := score(row, headline, on)) is not None), None)
+
+
+def mean_and_spread(values: Sequence[float]) -> tuple[float, float | None]:
+    """Mean and sample standard deviation; None for that of a single value."""
+    mean = math.fsum(values) / len(values)
+    if len(values) == 1:
+        return mean, None
+    return mean, math.sqrt(math.fsum((v - mean) ** 2 for v in values) / (len(values) - 1))
 
 
 def _spread(values: Sequence[float | None]) -> dict[str, Any]:

@@ -12,7 +12,7 @@ import json
 import sqlite3
 import struct
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, final
@@ -28,6 +28,7 @@ FILE = "runs.sqlite"
 _AS_THEY_ARE = frozenset({float, str, type(None)})
 _END = "UPDATE runs SET status = ?, reason = ?, ended = ?, summary = ? WHERE number = ?"
 _HALF_A_SECOND = 0.5
+_LOOKED_AT = 20_000  # records, to know whether there is anything of a kind
 _PAUSE = 0.05  # seconds between two tries when a run ends
 _QUICK = 0.02  # seconds; a commit takes 0.1 ms, nothing beside a version slower than this
 
@@ -241,14 +242,28 @@ def read_runs(folder: Path, run_id: str | None = None) -> list[dict[str, Any]]:
     return _read(folder, lambda schema: select, (run_id,))
 
 
-def read_records(folder: Path, table: Table, run_number: int) -> list[dict[str, Any]]:
-    """The rows of one of a run's tables, in order.
+def read_records(folder: Path, table: Table, run_number: int, columns: Sequence[str] = ()) -> list[dict[str, Any]]:
+    """The rows of one of a run's tables, in order: all columns, or some.
 
     Raises:
         UserError: there is no run database, or it cannot be read.
     """
 
-    return _read(folder, functools.partial(select, table), (run_number,))
+    return _read(folder, functools.partial(select, table, columns=columns), (run_number,))
+
+
+def any_record(folder: Path, table: Table, run_number: int, condition: str) -> bool:
+    """Whether a condition in SQL holds for one of a run's records; of its visits, for one of the first thousands.
+
+    Raises:
+        UserError: there is no run database, or it cannot be read.
+    """
+
+    def query(schema: int) -> str | None:
+        records = select(table, schema)
+        return None if records is None else f"SELECT 1 FROM ({records} LIMIT {_LOOKED_AT}) WHERE {condition} LIMIT 1"
+
+    return bool(_read(folder, query, (run_number,)))
 
 
 def _read(folder: Path, query: Callable[[int], str | None], values: tuple[Any, ...]) -> list[dict[str, Any]]:

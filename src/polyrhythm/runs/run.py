@@ -10,7 +10,6 @@ from polyrhythm.errors import UserError, unknown
 from polyrhythm.runs import alive, costs
 from polyrhythm.runs.checkpoints import checkpoints, version_of
 from polyrhythm.runs.costs import On, Took
-from polyrhythm.runs.curves import Curves
 from polyrhythm.runs.database import read_records, read_runs, unpacked
 from polyrhythm.runs.schema import COLUMNS, Table
 
@@ -18,6 +17,8 @@ if TYPE_CHECKING:
     import pandas as pd
     from rich.table import Table as RichTable
     from torch import Tensor
+
+    from polyrhythm.figures.plots import Plots
 
 # `train_loss` is the loss of local models while they train, so the global model's on training data needs another name.
 _PREFIXES = {
@@ -302,9 +303,11 @@ class Run:
         return found
 
     @property
-    def plot(self) -> Curves:
-        """The basic curves, as Altair charts."""
-        return Curves(self.versions, self.headline, self.name or f"{self.recipe}, {self.id}")
+    def plot(self) -> Plots:
+        """Every figure that has something to show of this run, as an Altair chart: `plot.accuracy(save="a.png")`."""
+        from polyrhythm.figures.plots import Plots
+
+        return Plots([self])
 
     def weights(self, which: Literal["final", "best"] = "final") -> dict[str, Tensor]:
         """The model of the last or of the best version, as a state dict.

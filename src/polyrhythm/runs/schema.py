@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import operator
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal
 
 from polyrhythm.runs.records import AnswerRecord, EventRecord, VersionRecord, VisitRecord
@@ -118,9 +118,11 @@ def statements(schema: int) -> Iterator[str]:
             yield _TABLES[later]
 
 
-def select(table: Table, schema: int) -> str | None:
+def select(table: Table, schema: int, columns: Sequence[str] = ()) -> str | None:
     """The query for the rows of one run in a file of some schema, in order; None if it has no such table."""
     if any(schema < later and f"CREATE TABLE {table} " in text for later, text in _TABLES.items()):
         return None
-    names = [name if schema >= _BROUGHT_BY.get((table, name), 1) else f"NULL AS {name}" for name in COLUMNS[table]]
+    names = [
+        name if schema >= _BROUGHT_BY.get((table, name), 1) else f"NULL AS {name}" for name in columns or COLUMNS[table]
+    ]
     return f"SELECT {', '.join(names)} FROM {table} WHERE run = ? ORDER BY {ORDER[table]}"

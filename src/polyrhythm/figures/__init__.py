@@ -1,0 +1,122 @@
+"""Figures of runs: one specification in Vega-Lite for PNG, SVG, PDF, pages, reports and the dashboard.
+
+from polyrhythm import figures
+runs = pr.compare("runs").runs
+[figure.name for figure in figures.applicable(runs)]
+figures.save(figures.draw("accuracy", runs, against="time"), "accuracy.png")
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from polyrhythm.errors import UserError, unknown
+from polyrhythm.figures import curves, participation
+from polyrhythm.figures.axes import AXES, Against
+from polyrhythm.figures.figure import Chart, Figure, Options
+from polyrhythm.figures.saving import save
+from polyrhythm.figures.subject import Subject, colours
+from polyrhythm.figures.theme import THEMES, Theme, config
+from polyrhythm.runs.costs import On
+from polyrhythm.runs.run import Run
+
+__all__ = [
+    "AXES",
+    "CATALOGUE",
+    "Against",
+    "Chart",
+    "Figure",
+    "Theme",
+    "applicable",
+    "colours",
+    "draw",
+    "find",
+    "save",
+    "why_not",
+]
+
+_ALL = (*curves.FIGURES, *participation.FIGURES)
+_ORDER = ("accuracy", "loss", "costs", "participation", "training_loss", "rate")
+CATALOGUE: Mapping[str, Figure] = {name: figure for name in _ORDER for figure in _ALL if figure.name == name}
+"""Every figure by name, in the order in which a reader wants them."""
+
+
+def find(name: str) -> Figure:
+    """A figure by its name.
+
+    Raises:
+        UserError: there is none of that name; says which are near.
+    """
+    if name not in CATALOGUE:
+        raise unknown("figure", name, CATALOGUE, why="the name decides what is drawn")
+    return CATALOGUE[name]
+
+
+def applicable(runs: Sequence[Run]) -> list[Figure]:
+    """The figures that have something to show for these runs, in the order of the catalogue. Draws nothing.
+
+    Raises:
+        UserError: no run, or runs that are judged by different metrics.
+    """
+    subject = Subject(runs)
+    return [figure for figure in CATALOGUE.values() if not figure.lacks(subject)]
+
+
+def why_not(name: str, runs: Sequence[Run]) -> str:
+    """Why a figure has nothing to show for these runs, and what to do; "" if it has something.
+
+    Raises:
+        UserError: no such figure, no run, or runs that are judged by different metrics.
+    """
+    return find(name).lacks(Subject(runs))
+
+
+def draw(
+    name: str,
+    runs: Sequence[Run],
+    *,
+    against: Against = "version",
+    on: On = "test",
+    theme: Theme = "light",
+    width: int | None = None,
+) -> Chart:
+    """Draws a figure of some runs: seeds of one method as mean and band, each method in its colour.
+
+    Args:
+        name: of the figure.
+        runs: one or more.
+        against: the horizontal axis of curves; other figures have their own.
+        on: the set that results are of, "test" or "validation".
+        theme: "light" or "dark".
+        width: of a panel, in pixels; None for what suits a page.
+
+    Raises:
+        UserError: no such figure, axis or theme, or nothing to show for these runs.
+    """
+    figure = find(name)
+    _check(figure, against, theme)
+    subject = Subject(runs)
+    if missing := figure.lacks(subject):
+        raise UserError(
+            f"figure {name!r} has nothing to show: {missing.partition(';')[0]}",
+            expected="runs in which it was recorded",
+            why="an empty picture would look like a result",
+            fix=missing.partition(";")[2].strip() or "draw another figure; without a name, those that apply are listed",
+        )
+    options = Options(against=against, on=on, theme=theme, **({} if width is None else {"width": width}))
+    chart = figure.drawn(subject, options)
+    return chart.properties(title=figure.title).configure(**config(theme))
+
+
+def _check(figure: Figure, against: str, theme: str) -> None:
+    if against not in AXES:
+        raise unknown("axis", against, AXES, why="the axis says what a result is compared over")
+    if against != "version" and not figure.along:
+        raise UserError(
+            f"figure {figure.name!r} drawn against {against!r}",
+            expected=f"a curve: {', '.join(f.name for f in CATALOGUE.values() if f.along)}",
+            why="this figure has a horizontal axis of its own",
+            fix="leave the axis out",
+        )
+    if theme not in THEMES:
+        raise unknown("theme", theme, THEMES, why="it decides every colour")

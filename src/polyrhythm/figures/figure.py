@@ -1,0 +1,57 @@
+"""What a figure is: a name, what it shows, when it has something to show, and how it is drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, final
+
+from polyrhythm.figures.axes import Against
+from polyrhythm.figures.subject import Subject
+from polyrhythm.figures.theme import Theme
+from polyrhythm.runs.costs import On
+
+Chart = Any
+"""An Altair chart of any kind: Altair types layers and rows of charts each in its own way."""
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """How a figure is drawn.
+
+    Args:
+        against: the horizontal axis of curves.
+        on: the set that results are of.
+        theme: what it is drawn on.
+        width: of a panel, in pixels.
+    """
+
+    against: Against = "version"
+    on: On = "test"
+    theme: Theme = "light"
+    width: int = 560
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Figure:
+    """One kind of figure.
+
+    Args:
+        name: in commands, and as `run.plot.NAME`.
+        title: above it.
+        about: one sentence for a person: what it shows and how to read it.
+        lacks: why it has nothing to show for some runs and what to do; "" if it has something.
+        drawn: draws it.
+        along: whether it is a curve, whose horizontal axis can be chosen.
+        judged: whether it depends on the set that results are of.
+    """
+
+    name: str
+    title: str
+    about: str
+    lacks: Callable[[Subject], str]
+    drawn: Callable[[Subject, Options], Chart]
+    along: bool = False
+    judged: bool = False

@@ -1,0 +1,49 @@
+"""`run.plot` and `comparison.plot`: every figure as a method."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, final
+
+from polyrhythm import figures
+from polyrhythm.runs.run import Run
+
+if TYPE_CHECKING:
+    from polyrhythm.figures import Chart
+
+
+@final
+class Plots:
+    """Draws figures of some runs: `plot.accuracy()`, `plot.participation(save="who.svg")`, and so on.
+
+    Each method takes the arguments of `figures.draw`, and `save`, a file to write. `plot.names` are those that have
+    something to show.
+
+    Args:
+        runs: what is drawn.
+    """
+
+    def __init__(self, runs: Sequence[Run]) -> None:
+        self._runs = tuple(runs)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The figures that have something to show."""
+        return tuple(figure.name for figure in figures.applicable(self._runs))
+
+    def __getattr__(self, name: str) -> Callable[..., Chart]:
+        if name not in figures.CATALOGUE:
+            raise AttributeError(f"there is no figure {name!r}; there are {', '.join(figures.CATALOGUE)}")
+
+        def drawn(*, save: Path | str | None = None, **options: Any) -> Chart:
+            chart = figures.draw(name, self._runs, **options)
+            if save is not None:
+                figures.save(chart, save)
+            return chart
+
+        drawn.__name__, drawn.__doc__ = name, figures.CATALOGUE[name].about
+        return drawn
+
+    def __dir__(self) -> list[str]:
+        return [*super().__dir__(), *figures.CATALOGUE]

@@ -1,0 +1,40 @@
+"""Charts as files: PNG, SVG, PDF, or a page that needs no network."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from polyrhythm.errors import UserError
+
+if TYPE_CHECKING:
+    import altair as alt
+
+FORMATS = (".png", ".svg", ".pdf", ".html")
+
+
+def save(chart: alt.TopLevelMixin, path: Path | str) -> None:
+    """Writes a chart as .png (twice the size, for print), .svg, .pdf, or .html with everything it needs inside (1 MB).
+
+    Raises:
+        UserError: another ending, or a file that cannot be written.
+    """
+    path = Path(path)
+    ending = path.suffix.lower()
+    if ending not in FORMATS:
+        raise UserError(
+            f"cannot save a chart as {path.name!r}",
+            expected=f"a name that ends in {', '.join(FORMATS)}",
+            why="the ending decides the format",
+            fix=f"save it as {path.stem or 'figure'}.png, for example",
+        )
+    try:
+        # inline: a page that loads its scripts from elsewhere is blank without a network.
+        chart.save(str(path), inline=ending == ".html", scale_factor=2 if ending == ".png" else 1)
+    except OSError as error:
+        raise UserError(
+            f"{path} cannot be written: {error.strerror or error}",
+            expected="a folder that exists and can be written",
+            why="the chart would be lost",
+            fix="make the folder, or give another file",
+        ) from error

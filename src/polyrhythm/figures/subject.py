@@ -1,0 +1,99 @@
+"""What a figure is about: runs by method, what was recorded of them, and how each method looks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, final
+
+from polyrhythm.figures.theme import LOOKS, Style, Theme, style
+from polyrhythm.runs.comparison import by_method, method_of
+from polyrhythm.runs.costs import On
+from polyrhythm.runs.database import any_record, read_records, read_runs
+from polyrhythm.runs.run import Run
+from polyrhythm.runs.schema import Table
+
+
+@final
+class Subject:
+    """Runs to draw. Reads each table of a run at most once, and only the columns that are asked for.
+
+    Args:
+        runs: in any order; those that differ in nothing but their seed are one method.
+
+    Raises:
+        UserError: nothing to draw, or runs that are judged by different metrics.
+    """
+
+    def __init__(self, runs: Sequence[Run]) -> None:
+        self.methods: Mapping[str, tuple[Run, ...]] = by_method(runs)
+        """The runs of each method by seed, in the order of the methods' first runs."""
+        self.runs = tuple(run for members in self.methods.values() for run in members)
+        self.headline = self.runs[0].headline
+        """The metric that "accuracy" stands for."""
+        self._read: dict[tuple[str, Table, tuple[str, ...]], list[dict[str, Any]]] = {}
+
+    @property
+    def alone(self) -> bool:
+        """Whether there is but one run."""
+        return len(self.runs) == 1
+
+    def versions(self, run: Run) -> list[dict[str, Any]]:
+        """A run's versions, in order."""
+        return self._rows(run, "versions", ())
+
+    def visits(self, run: Run, *columns: str) -> list[dict[str, Any]]:
+        """Some columns of a run's visits, by dispatch number."""
+        return self._rows(run, "visits", columns)
+
+    def has(self, table: Table, condition: str) -> bool:
+        """Whether one of the runs has a record of which a condition in SQL holds; quick, whatever their length."""
+        return any(any_record(run.folder, table, run.number, condition) for run in self.runs)
+
+    def styles(self, theme: Theme) -> dict[str, Style]:
+        """How each method looks: by its place among the methods of its folder, so alike in every figure."""
+        ranks = {folder: _ranks(folder) for folder in {run.folder for run in self.runs}}
+        taken: set[int] = set()
+        found = {}
+        for name, (first, *_) in self.methods.items():
+            place = ranks[first.folder][first.id] % LOOKS
+            # Of two that would look alike in one figure, the later gives way: methods of two folders, or dozens.
+            while place in taken and len(taken) < LOOKS:
+                place = (place + 1) % LOOKS
+            taken.add(place)
+            found[name] = style(place, theme)
+        return found
+
+    def _rows(self, run: Run, table: Table, columns: tuple[str, ...]) -> list[dict[str, Any]]:
+        key = (run.id, table, columns)
+        if key not in self._read:
+            self._read[key] = read_records(run.folder, table, run.number, columns)
+        return self._read[key]
+
+
+def colours(runs: Sequence[Run] | Path | str, theme: Theme = "light") -> dict[str, str]:
+    """The colour of each run, by its id: that of its method, in every figure.
+
+    Args:
+        runs: the runs, or a folder with them.
+        theme: what they are drawn on.
+    """
+    folders = {Path(runs)} if isinstance(runs, (Path, str)) else {run.folder for run in runs}
+    wanted = None if isinstance(runs, (Path, str)) else {run.id for run in runs}
+    return {
+        run_id: style(place, theme).colour
+        for folder in sorted(folders)
+        for run_id, place in _ranks(folder).items()
+        if wanted is None or run_id in wanted
+    }
+
+
+def _ranks(folder: Path) -> dict[str, int]:
+    """The place of each run's method among the methods of a folder, in the order of their first runs."""
+    places: dict[str, int] = {}
+    return {row["run_id"]: places.setdefault(method_of(row["config"]), len(places)) for row in read_runs(folder)}
+
+
+def on_sets(on: On) -> str:
+    """A set in words."""
+    return {"test": "test set", "validation": "validation set"}[on]

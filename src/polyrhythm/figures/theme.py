@@ -1,0 +1,81 @@
+"""Colours and what stands around the data, light and dark.
+
+The colours are Okabe and Ito's, which colour-blind people can tell apart; where one of them would be too faint on a
+background, a lighter or darker shade of the same hue takes its place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, NamedTuple, get_args
+
+Theme = Literal["light", "dark"]
+"""What a figure is drawn on."""
+
+THEMES: tuple[Theme, ...] = get_args(Theme)
+
+HUES: Mapping[str, Mapping[Theme, str]] = {
+    "blue": {"light": "#0072B2", "dark": "#4DA6DB"},
+    "vermilion": {"light": "#D55E00", "dark": "#EB7A27"},
+    "green": {"light": "#009E73", "dark": "#1FBF92"},
+    "orange": {"light": "#C98500", "dark": "#E69F00"},
+    "sky": {"light": "#3A9BD6", "dark": "#8CCBF2"},
+    "purple": {"light": "#C066A0", "dark": "#DC93BF"},
+    "black": {"light": "#000000", "dark": "#FFFFFF"},
+    "yellow": {"light": "#A39A00", "dark": "#F0E442"},
+    "grey": {"light": "#BBBBBB", "dark": "#6E6E6E"},
+}
+"""Shades by hue and theme. Grey is for what did not happen, never for a method."""
+
+_OF_METHODS = [hue for hue in HUES if hue != "grey"]
+_DASHES: tuple[tuple[int, ...], ...] = ((1, 0), (7, 3), (2, 2), (9, 3, 2, 3))
+
+
+class Style(NamedTuple):
+    """How a method looks, wherever it is drawn."""
+
+    colour: str
+    dash: tuple[int, ...]
+
+
+def style(place: int, theme: Theme = "light") -> Style:
+    """The look of the method that came first, second, … in a folder: eight colours, then dashes."""
+    hue = _OF_METHODS[place % len(_OF_METHODS)]
+    return Style(HUES[hue][theme], _DASHES[place // len(_OF_METHODS) % len(_DASHES)])
+
+
+LOOKS = len(_OF_METHODS) * len(_DASHES)
+"""How many methods have a look of their own."""
+
+
+def shades(hues: Sequence[str], theme: Theme) -> list[str]:
+    """The shades of some hues on a theme."""
+    return [HUES[hue][theme] for hue in hues]
+
+
+def config(theme: Theme) -> dict[str, Any]:
+    """Vega's configuration for a theme: background, text and grid; nothing of the data."""
+    paper, ink, faint, grid = {
+        "light": ("#FFFFFF", "#1A1A1A", "#555555", "#E4E4E4"),
+        "dark": ("#15181C", "#ECECEC", "#B4B4B4", "#31363C"),
+    }[theme]
+    text = {"labelColor": faint, "titleColor": ink, "labelFontSize": 11, "titleFontSize": 12}
+    return {
+        "background": paper,
+        "font": "sans-serif",
+        "padding": 10,
+        "aria": False,  # descriptions of each mark for screen readers make a file thrice as large
+        "title": {
+            "color": ink,
+            "subtitleColor": faint,
+            "fontSize": 14,
+            "subtitleFontSize": 11,
+            "fontWeight": "bold",
+            "anchor": "start",
+            "offset": 10,
+        },
+        "axis": {**text, "titleFontWeight": "normal", "gridColor": grid, "domainColor": faint, "tickColor": faint},
+        "legend": {**text, "orient": "bottom", "labelLimit": 0, "symbolSize": 120, "titleFontWeight": "normal"},
+        "header": {"labelColor": ink, "titleColor": ink},
+        "view": {"stroke": None},
+    }
