@@ -94,7 +94,9 @@ def toml_lines(plain: Mapping[str, Any]) -> Iterator[str]:
 
 def _costs(found: Estimate, runs: int) -> Iterator[tuple[str, str]]:
     """What a run will cost, in words."""
-    spread = "" if found.seconds.low is None else f" ({duration(found.seconds.low)} to {duration(found.seconds.high or 0)})"
+    spread = (
+        "" if found.seconds.low is None else f" ({duration(found.seconds.low)} to {duration(found.seconds.high or 0)})"
+    )
     yield "versions", f"{found.versions or found.counted:,}"
     yield "visits", f"{found.visits:,}: {found.steps:,} local steps, {found.samples:,} samples"
     yield "computing", amount(found.flops, "FLOPs")

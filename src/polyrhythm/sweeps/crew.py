@@ -122,7 +122,9 @@ class _Crew:
 
     def _started(self) -> _Worker:
         here, there = socket.socketpair()
-        code = f"import sys; sys.path[:] = {sys.path!r}\nfrom polyrhythm.sweeps import crew\ncrew.main({there.fileno()})"
+        code = (
+            f"import sys; sys.path[:] = {sys.path!r}\nfrom polyrhythm.sweeps import crew\ncrew.main({there.fileno()})"
+        )
         process = subprocess.Popen([sys.executable, "-c", code], pass_fds=[there.fileno()], stdin=subprocess.DEVNULL)
         there.close()
         worker = _Worker(process, connection.Connection(here.detach()))
@@ -162,7 +164,9 @@ class _Crew:
             self._again.append(job)
             return
         how = f"signal {-code}" if code < 0 else f"exit code {code}"
-        queue.over(job, Ending(state="died", reason=f"{LIVES} processes died in it ({how}): perhaps for lack of memory"))
+        queue.over(
+            job, Ending(state="died", reason=f"{LIVES} processes died in it ({how}): perhaps for lack of memory")
+        )
 
 
 def _packed(makes: Mapping[str, Make]) -> bytes:

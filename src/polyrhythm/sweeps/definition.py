@@ -149,7 +149,8 @@ def _check_name(sweep: Sweep) -> None:
 def _check_trials(sweep: Sweep) -> None:
     if (sweep.trials is None) != (sweep.search in ("grid", "list")):
         raise UserError(
-            f'search = "{sweep.search}" ' + ("without trials" if sweep.trials is None else f"and {sweep.trials} trials"),
+            f'search = "{sweep.search}" '
+            + ("without trials" if sweep.trials is None else f"and {sweep.trials} trials"),
             expected="a number of trials" if sweep.trials is None else "no number of trials",
             why="random and tpe could go on for ever; a grid and a list have as many as there are",
             fix="add trials = 20" if sweep.trials is None else 'leave trials out, or use search = "random"',

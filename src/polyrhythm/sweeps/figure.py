@@ -4,22 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from polyrhythm.errors import UserError
+from polyrhythm.figures.theme import Theme, config
 from polyrhythm.runs.plain import to_json
 from polyrhythm.sweeps.trials import Record, Trial
 
-if TYPE_CHECKING:
-    import altair
-
-_INK = {"light": ("#ffffff", "#222222", "#d0d0d0"), "dark": ("#14161a", "#e8e8e8", "#3a3f47")}
 _HEIGHT, _AXIS = 280, 130  # pixels; of the drawing, and from one axis to the next
 _TICKS = 5
 
 
-def parallel(record: Record, side: str, theme: str = "light") -> Any:
+def parallel(record: Record, side: str, theme: Theme = "light") -> Any:
     """The figure of a side's trials that have a score; pruned ones are dashed.
 
     Args:
@@ -43,7 +39,8 @@ def parallel(record: Record, side: str, theme: str = "light") -> Any:
     score = f"validation {record.headline.replace('_', ' ')}"
     axes = [*dict.fromkeys(key for trial in trials for key in trial.setting), score]
     places = {axis: _axis(axis, axis == score, trials) for axis in axes}
-    paper, ink, rule = _INK[theme]
+    look = config(theme)
+    ink, rule = look["title"]["color"], look["axis"]["gridColor"]
     lines = [
         {
             "axis": i,
@@ -57,18 +54,18 @@ def parallel(record: Record, side: str, theme: str = "light") -> Any:
         for n, trial in enumerate(trials)
     ]
     ticks = [{"axis": i, "place": y, "label": text} for i, axis in enumerate(axes) for y, text in places[axis][1]]
-    heads = [{"axis": i, "label": axis} for i, axis in enumerate(axes)]
+    heads = [{"axis": i, "label": axis, "low": 0.0, "high": 1.0, "place": 1.11} for i, axis in enumerate(axes)]
     x = alt.X("axis:Q", axis=None, scale=alt.Scale(domain=[-0.35, len(axes) - 0.4], nice=False))
-    y = alt.Y("place:Q", axis=None, scale=alt.Scale(domain=[-0.06, 1.14], nice=False))
+    y = _y(alt, "place")
     colour = alt.Color(
         "score:Q",
         title=score,
         scale=alt.Scale(scheme="viridis", reverse=theme == "light"),
         legend=alt.Legend(format=".3f"),
     )
-    rules = alt.Chart(alt.Data(values=heads)).mark_rule(color=rule, strokeWidth=2)
+    rules = alt.Chart(alt.InlineData(values=heads)).mark_rule(color=rule, strokeWidth=2)
     drawn = (
-        alt.Chart(alt.Data(values=lines))
+        alt.Chart(alt.InlineData(values=lines))
         .mark_line(strokeWidth=2, opacity=0.8)
         .encode(
             x=x,
@@ -82,28 +79,22 @@ def parallel(record: Record, side: str, theme: str = "light") -> Any:
         )
     )
     marks = (
-        alt.Chart(alt.Data(values=ticks))
+        alt.Chart(alt.InlineData(values=ticks))
         .mark_text(align="right", dx=-6, color=ink, fontSize=11)
         .encode(x=x, y=y, text="label:N")
     )
-    top = alt.Chart(alt.Data(values=heads)).mark_text(color=ink, fontWeight="bold", fontSize=12).encode(
-        x=x, y=alt.datum(1.11), text="label:N"
+    top = (
+        alt.Chart(alt.InlineData(values=heads))
+        .mark_text(color=ink, fontWeight="bold", fontSize=12)
+        .encode(x=x, y=y, text="label:N")
     )
-    whole = alt.layer(rules.encode(x=x, y=alt.datum(0.0), y2=alt.datum(1.0)), drawn, marks, top)
+    whole = alt.layer(rules.encode(x=x, y=_y(alt, "low"), y2="high:Q"), drawn, marks, top)
     title = f"{record.name}{f', {side}' if side else ''}: {len(trials)} trials"
-    return (
-        whole.properties(width=_AXIS * len(axes), height=_HEIGHT, title=title, background=paper)
-        .configure_view(stroke=None)
-        .configure_title(color=ink, anchor="start")
-        .configure_legend(labelColor=ink, titleColor=ink)
-    )
+    return whole.properties(width=_AXIS * len(axes), height=_HEIGHT, title=title).configure(**look)
 
 
-def save(chart: altair.TopLevelMixin, path: Path) -> None:
-    """Draws into a .png, .svg, .pdf or .html, which needs no network."""
-    from polyrhythm.runs.curves import save_chart
-
-    save_chart(chart, path)
+def _y(alt: Any, name: str) -> Any:
+    return alt.Y(f"{name}:Q", axis=None, scale=alt.Scale(domain=[-0.06, 1.14], nice=False))
 
 
 def _axis(axis: str, is_score: bool, trials: Sequence[Trial]) -> tuple[list[float], list[tuple[float, str]]]:

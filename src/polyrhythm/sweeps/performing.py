@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -137,10 +138,8 @@ def _ending(run: Run) -> Ending:
 
 
 def _keep(path: Path, error: Exception) -> None:
-    try:
+    with contextlib.suppress(OSError):  # such as a full disk, which may be what failed
         path.write_text("".join(traceback.format_exception(error)), encoding="utf-8")
-    except OSError:  # such as a full disk, which may be what failed
-        pass
 
 
 @final
@@ -149,7 +148,8 @@ class _Watch:
 
     def __init__(self, bars: Mapping[int, float], tell: Tell) -> None:
         self._bars, self._tell = bars, tell
-        self._headline, self._rounds, self._highest = "", None, float("-inf")
+        self._headline, self._highest = "", float("-inf")
+        self._rounds: int | None = None
 
     def begin(self, plan: Plan) -> None:
         """Keeps what is needed."""

@@ -12,9 +12,9 @@ from polyrhythm.sweeps.definition import called
 from polyrhythm.sweeps.trials import Record, Trial, best, names, read
 
 if TYPE_CHECKING:
-    import altair
     import pandas as pd
 
+    from polyrhythm.figures import Chart, Theme
     from polyrhythm.runs.comparison import Comparison
 
 
@@ -125,7 +125,7 @@ class Swept:
         rows = [{**{key: row[key] for key in kept}, **row["setting"]} for row in self.rows()]
         return pd.DataFrame(rows)
 
-    def plot(self, side: str | None = None, *, theme: str = "light") -> altair.HConcatChart | altair.LayerChart:
+    def plot(self, side: str | None = None, *, theme: Theme = "light") -> Chart:
         """Parallel coordinates of a side's trials: a line for each, an axis for each key, and one for the score.
 
         Args:

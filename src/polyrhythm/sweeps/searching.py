@@ -10,7 +10,7 @@ import contextlib
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from polyrhythm.errors import UserError
 from polyrhythm.runs.plain import to_json
@@ -18,9 +18,6 @@ from polyrhythm.streams import stream
 from polyrhythm.sweeps.definition import Sweep
 from polyrhythm.sweeps.space import Range, Setting, Space
 from polyrhythm.sweeps.trials import Trial
-
-if TYPE_CHECKING:
-    import optuna
 
 History = Sequence[tuple[int, float]]
 """The score of every evaluated version: (version, score)."""
@@ -37,7 +34,9 @@ def next_batch(sweep: Sweep, side: str, before: Sequence[Trial]) -> list[Setting
         before: its trials so far, all of them over.
     """
     many, there = sweep.many(side), len(before)
-    start = there // sweep.batch * sweep.batch  # of this batch: a sweep may have ended inside it, and now has more trials
+    start = (
+        there // sweep.batch * sweep.batch
+    )  # of this batch: a sweep may have ended inside it, and now has more trials
     known = sweep.known(side)
     if known is not None:
         return known[there : start + sweep.batch if sweep.prune else many]
@@ -63,7 +62,7 @@ def by_tpe(space: Space, before: Sequence[Trial], many: int, seed: int) -> list[
             if (told := _told(optuna, space, distributions, trial)) is not None:
                 study.add_trial(told)
         lie = min((t.score for t in before if t.score is not None), default=0.0)
-        chosen = []
+        chosen: list[Setting] = []
         for _ in range(many):
             asked = study.ask(distributions)
             chosen.append({key: _value(values, asked.params[key]) for key, values in space.items()})
@@ -130,9 +129,8 @@ def _value(values: Range | tuple[Any, ...], given: Any) -> Any:
     return int(given) if values.whole else values.rounded(given)
 
 
-def _told(
-    optuna: Any, space: Space, distributions: Mapping[str, Any], trial: Trial
-) -> optuna.trial.FrozenTrial | None:
+def _told(optuna: Any, space: Space, distributions: Mapping[str, Any], trial: Trial) -> Any:
+    """A trial as Optuna knows it; None if it has nothing to tell."""
     states = {"finished": optuna.trial.TrialState.COMPLETE, "pruned": optuna.trial.TrialState.PRUNED}
     if trial.state not in states or trial.score is None:
         return None

@@ -108,7 +108,7 @@ def drawn(space: Space, trials: int, seed: int) -> list[Setting]:
 def _numbered(space: Space, number: int) -> Setting:
     """The setting of a number in the grid."""
     found: dict[str, Any] = {}
-    for key, values in reversed(space.items()):
+    for key, values in reversed(list(space.items())):
         assert isinstance(values, tuple)
         number, place = divmod(number, len(values))
         found[key] = values[place]

@@ -16,7 +16,7 @@ from polyrhythm.runs import Run, alive
 from polyrhythm.runs.plain import to_json
 from polyrhythm.sweeps import searching
 from polyrhythm.sweeps.crew import work_off
-from polyrhythm.sweeps.definition import Judge, Side, Sweep, called, check_validation
+from polyrhythm.sweeps.definition import Judge, Side, Sweep, called
 from polyrhythm.sweeps.performing import Ending, Job
 from polyrhythm.sweeps.result import Swept
 from polyrhythm.sweeps.space import Range, Setting
@@ -363,5 +363,3 @@ def restored(side: Side, setting: Setting) -> Setting:
         choices = () if isinstance(values, Range) else values
         found[key] = next((choice for choice in choices if to_json(choice) == to_json(value)), value)
     return found
-
-

@@ -107,7 +107,9 @@ def read(out: Path, name: str) -> Record | None:
     path = place(out, name)
     try:
         told = json.loads(path.read_text(encoding="utf-8"))
-        trials = [Trial(**trial | {key: _by_seed(trial[key]) for key in ("scores", "runs")}) for trial in told["trials"]]
+        trials = [
+            Trial(**trial | {key: _by_seed(trial[key]) for key in ("scores", "runs")}) for trial in told["trials"]
+        ]
         chosen = {side: _by_seed(runs) for side, runs in told["chosen"].items()}
         return Record(**told | {"trials": trials, "chosen": chosen})
     except FileNotFoundError:

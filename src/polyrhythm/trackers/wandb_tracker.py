@@ -20,7 +20,9 @@ class _WandB:
         """Begins the run, or goes on with it: it has our id there, too."""
         self._folder.mkdir(parents=True, exist_ok=True)
         # Console, source code and machine are not sent: only what is told here.
-        quiet = self._wandb.Settings(console="off", silent=True, disable_code=True, disable_git=True, x_disable_stats=True)
+        quiet = self._wandb.Settings(
+            console="off", silent=True, disable_code=True, disable_git=True, x_disable_stats=True
+        )
         self._run = self._wandb.init(
             project=self._project,
             id=run_id,

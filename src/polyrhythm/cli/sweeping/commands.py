@@ -55,7 +55,7 @@ def sweep_all(
     else:
         print_sweep(screen, found)
     if output is not None:
-        from polyrhythm.sweeps.figure import save
+        from polyrhythm.figures import save
 
         for side in found.sides:
             path = output if len(found.sides) == 1 else output.with_stem(f"{output.stem}-{side}")
@@ -103,8 +103,8 @@ def best_toml(found: Swept, trial: Trial) -> list[str]:
     over = sum(other.over for other in found.record.of(trial.side))
     seeds = ", ".join(map(str, trial.scores))
     lines = [
-        f"# {found.name}{f', {trial.side}' if trial.side else ''}: trial {trial.number}, the best of {over} that are over,"
-        f" of {found.record.many[trial.side]}.",
+        f"# {found.name}{f', {trial.side}' if trial.side else ''}: trial {trial.number}, the best of the {over} that are "
+        f"over, of {found.record.many[trial.side]}.",
         f"# {found.headline} on the validation data: {trial.score:.4f} (seeds {seeds}).",
     ]
     template = found.record.templates.get(trial.side)

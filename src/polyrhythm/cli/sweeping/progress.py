@@ -9,7 +9,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 
 from polyrhythm.sweeps.definition import Sweep, in_words
 from polyrhythm.sweeps.performing import Job
-from polyrhythm.sweeps.trials import Record, Trial
+from polyrhythm.sweeps.trials import Record, Trial, best
 
 
 @final
@@ -57,8 +57,9 @@ class SweepProgress:
         key = (job.name, job.seed)
         if key not in self._runs:
             self._runs[key] = self._progress.add_task(f"{job.name}, seed {job.seed}", total=rounds or 0, shown="")
-        shown = {} if score is None else {"shown": f"{score:.4f}"}
-        self._progress.update(self._runs[key], completed=version, **shown)
+        self._progress.update(self._runs[key], completed=version)
+        if score is not None:
+            self._progress.update(self._runs[key], shown=f"{score:.4f}")
         if version == rounds:
             self._progress.remove_task(self._runs.pop(key))
 
@@ -83,8 +84,8 @@ class SweepProgress:
     def _count(self, trial: Trial) -> None:
         self._over += 1
         leader = self._best.get(trial.side)
-        if trial.state == "finished" and trial.score is not None and (leader is None or trial.score > leader.score):  # type: ignore[operator]
-            self._best[trial.side] = trial
+        if trial.state == "finished":
+            self._best[trial.side] = best([trial] if leader is None else [leader, trial], trial.side) or trial
 
     def _leaders(self) -> str:
         told = [f"{side} {trial.score:.4f} ({in_words(trial.setting)})" for side, trial in self._best.items()]

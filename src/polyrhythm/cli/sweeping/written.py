@@ -67,7 +67,7 @@ OF_SWEEP = {
     "by": "final, best or last20",
     "prune": "versions: a whole number, 1 or more",
     "batch": "a whole number, 1 or more",
-    "space": "keys of an experiment, each with a list of values or a range such as {low = 0.01, high = 1.0, log = true}",
+    "space": "keys of an experiment, each with a list of values or a range such as {low = 0.01, high = 1.0}",
     "settings": "tables [[sweep.settings]], each with keys of an experiment",
     "methods": "tables [sweep.methods.NAME], each with keys of an experiment, and a space or settings",
 }
@@ -249,7 +249,7 @@ def _check_key(key: str) -> None:
         raise UserError(
             f"{key} in the space of a sweep",
             expected="settings of the experiment",
-            why="the validation data judge all trials, every trial is run with all seeds, and the others change nothing",
+            why="all trials are judged by the same data and run with all seeds, and the others decide no number",
             fix=f"set {key.partition('.')[0]} outside of [sweep], for all trials",
         )
     if key.partition(".")[0] not in TAKES:
@@ -283,5 +283,3 @@ def _locate(said: Said, side: str, key: str, value: Any) -> str:
     own = f"{inside}.space.{key}"
     path = own if own in said.lines else f"sweep.space.{key}"
     return f"{said.where(path)}: {key} = {json.dumps(_plain(value), ensure_ascii=False)}"
-
-
