@@ -13,7 +13,7 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from multiprocessing import connection
 from typing import Protocol, final
@@ -41,25 +41,47 @@ Hear = Callable[[Job, int, int | None, float | None], None]
 """Hears of every version of every job."""
 
 
-def work_off(queue: Queue, makes: Mapping[str, Make], workers: int, hear: Hear) -> None:
-    """Does all that there is to do.
+class Crew(Protocol):
+    """Whoever does jobs."""
+
+    def work_off(self, queue: Queue, hear: Hear) -> None:
+        """Does all that there is to do.
+
+        Raises:
+            UserError: another process cannot import what makes experiments.
+            KeyboardInterrupt: it was stopped; the runs under way are as after Ctrl-C.
+        """
+
+
+@contextlib.contextmanager
+def crew(makes: Mapping[str, Make], workers: int) -> Iterator[Crew]:
+    """Somebody who does jobs, for as long as the block lasts.
 
     Args:
-        queue: gives jobs.
         makes: make the experiments of each side.
         workers: how many jobs are done at once; with one it is this process that does them.
-        hear: hears of progress.
 
     Raises:
-        UserError: another process cannot import what makes experiments.
-        KeyboardInterrupt: it was stopped; the runs under way are as after Ctrl-C.
+        UserError: what makes experiments cannot be sent to another process.
     """
     if workers == 1:
-        while (job := queue.next()) is not None:
-            queue.over(job, perform(job, makes[job.side], lambda *told, job=job: hear(job, *told)))
+        yield _Alone(makes)
         return
-    with _Crew(makes, workers) as crew:
-        crew.work_off(queue, hear)
+    with _Crew(makes, workers) as several:
+        yield several
+
+
+@final
+class _Alone:
+    """This process, one job after the other."""
+
+    def __init__(self, makes: Mapping[str, Make]) -> None:
+        self._makes = makes
+
+    def work_off(self, queue: Queue, hear: Hear) -> None:
+        """Does all that there is to do."""
+        while (job := queue.next()) is not None:
+            queue.over(job, perform(job, self._makes[job.side], lambda *told, job=job: hear(job, *told)))  # type: ignore[misc]
 
 
 @final

@@ -57,10 +57,11 @@ def parallel(record: Record, side: str, theme: Theme = "light") -> Any:
     heads = [{"axis": i, "label": axis, "low": 0.0, "high": 1.0, "place": 1.11} for i, axis in enumerate(axes)]
     x = alt.X("axis:Q", axis=None, scale=alt.Scale(domain=[-0.35, len(axes) - 0.4], nice=False))
     y = _y(alt, "place")
+    extent = [0.0, 0.85] if theme == "light" else [0.25, 1.0]  # without what the background swallows
     colour = alt.Color(
         "score:Q",
         title=score,
-        scale=alt.Scale(scheme="viridis", reverse=theme == "light"),
+        scale=alt.Scale(scheme=alt.SchemeParams(name="viridis", extent=extent), reverse=theme == "light"),
         legend=alt.Legend(format=".3f"),
     )
     rules = alt.Chart(alt.InlineData(values=heads)).mark_rule(color=rule, strokeWidth=2)

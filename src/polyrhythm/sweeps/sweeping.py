@@ -15,7 +15,7 @@ from polyrhythm.errors import UserError
 from polyrhythm.runs import Run, alive
 from polyrhythm.runs.plain import to_json
 from polyrhythm.sweeps import searching
-from polyrhythm.sweeps.crew import work_off
+from polyrhythm.sweeps.crew import Crew, crew
 from polyrhythm.sweeps.definition import Judge, Side, Sweep, called
 from polyrhythm.sweeps.performing import Ending, Job
 from polyrhythm.sweeps.result import Swept
@@ -100,13 +100,12 @@ def carry_out(
     if sweep.search == "tpe":
         searching.check_optuna()
     record = _opened(sweep, out, templates)
-    crew = max(1, workers if workers is not None else cores())
     with _held(sweep.name, out):
         record.write(out)
         if listener is not None:
             listener.begin(record, sweep)
         try:
-            _Sweeping(sweep, record, out, tracking, listener, crew).go()
+            _Sweeping(sweep, record, out, tracking, listener, workers or cores()).go()
         finally:
             if listener is not None:
                 listener.end()
@@ -179,18 +178,15 @@ class _Sweeping:
         for trial in self.record.trials:
             if trial.state == "failed" and trial.reason.startswith(_DIED):
                 trial.state, trial.reason = "waiting", ""  # perhaps there is more memory now
-        while self._begin_batch():
-            self._work()
-        self._choose()
-        self._work()
-
-    def _work(self) -> None:
         makes = {name: side.make for name, side in self.sweep.sides.items()}
-        if self._jobs:
-            work_off(self, makes, min(self.workers, self._most_at_once()), self._hear)
+        with crew(makes, self.workers) as hands:
+            while self._begin_batch():
+                self._work(hands)
+            self._choose()
+            self._work(hands)
 
-    def _most_at_once(self) -> int:
-        return max(1, len(self._jobs) * (len(self.sweep.seeds) if self.sweep.prune else 1))
+    def _work(self, hands: Crew) -> None:
+        hands.work_off(self, self._hear)
 
     def _begin_batch(self) -> bool:
         """Puts the jobs of the next batch of every side in the queue; says whether there are any trials left."""

@@ -102,9 +102,9 @@ def best_toml(found: Swept, trial: Trial) -> list[str]:
     """The lines of an experiment file that is the trial."""
     over = sum(other.over for other in found.record.of(trial.side))
     seeds = ", ".join(map(str, trial.scores))
+    name, many = "/".join(part for part in (found.name, trial.side) if part), found.record.many[trial.side]
     lines = [
-        f"# {found.name}{f', {trial.side}' if trial.side else ''}: trial {trial.number}, the best of the {over} that are "
-        f"over, of {found.record.many[trial.side]}.",
+        f"# {name}: trial {trial.number}, the best of the {over} that are over, of {many}.",
         f"# {found.headline} on the validation data: {trial.score:.4f} (seeds {seeds}).",
     ]
     template = found.record.templates.get(trial.side)
