@@ -81,7 +81,7 @@ class _Alone:
     def work_off(self, queue: Queue, hear: Hear) -> None:
         """Does all that there is to do."""
         while (job := queue.next()) is not None:
-            queue.over(job, perform(job, self._makes[job.side], lambda *told, job=job: hear(job, *told)))  # type: ignore[misc]
+            queue.over(job, perform(job, self._makes[job.side], lambda *told, job=job: hear(job, *told)))
 
 
 @final

@@ -40,7 +40,7 @@ class _WandB:
     def end(self, status: RunStatus, numbers: Mapping[str, float]) -> None:
         """Ends the run."""
         self._run.summary.update(dict(numbers))
-        self._run.finish(exit_code=0 if status == "finished" else 1, quiet=True)
+        self._run.finish(exit_code=0 if status == "finished" else 1)
 
 
 def tracker(folder: Path, project: str) -> Tracker:
