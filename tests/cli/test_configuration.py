@@ -11,6 +11,7 @@ from polyrhythm.cli.configuration import (
     CheckpointSettings,
     Configuration,
     EvaluationSettings,
+    TrackingSettings,
     UntilSettings,
     configure,
 )
@@ -142,7 +143,12 @@ def test_a_mistake_is_said_with_where_it_was_written(tmp_path: Path) -> None:
 
 
 def test_every_key_says_what_it_takes() -> None:
-    nested = {"until": UntilSettings, "evaluation": EvaluationSettings, "checkpoint": CheckpointSettings}
+    nested = {
+        "until": UntilSettings,
+        "evaluation": EvaluationSettings,
+        "checkpoint": CheckpointSettings,
+        "tracking": TrackingSettings,
+    }
     inner = {f"{key}.{name}" for key, model in nested.items() for name in model.model_fields}
     assert set(TAKES) == set(Configuration.model_fields) | inner
 

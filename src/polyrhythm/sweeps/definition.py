@@ -5,9 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Literal, final
-
-from annotated_types import MinLen
+from typing import Any, Literal, final
 
 from polyrhythm.errors import Mistakes, UserError
 from polyrhythm.experiment import Experiment
@@ -74,10 +72,10 @@ class Sweep(Settings):
     """
 
     name: str
-    sides: Annotated[Mapping[str, Any], MinLen(1)]
+    sides: Mapping[str, Any]
     search: Search = "grid"
     trials: Count | None = None
-    seeds: Annotated[tuple[int, ...], MinLen(1)] = (0,)
+    seeds: tuple[int, ...] = (0,)
     fresh: tuple[int, ...] = ()
     seed: int = 0
     by: Judge = "final"
@@ -136,6 +134,13 @@ def in_words(setting: Setting) -> str:
 
 
 def _check_name(sweep: Sweep) -> None:
+    if not sweep.sides or not sweep.seeds:
+        raise UserError(
+            f"a sweep with {len(sweep.sides)} methods and {len(sweep.seeds)} seeds",
+            expected="at least one of both",
+            why="there would be nothing to run",
+            fix="give both, or leave seeds out",
+        )
     for name in (sweep.name, *(side for side in sweep.sides if side or len(sweep.sides) > 1)):
         if not name or any(sign in name for sign in "/\\\0") or name.startswith(".") or name == "best":
             raise UserError(
