@@ -372,14 +372,14 @@ def _command_line() -> Iterator[str]:
         yield table(("option", "meaning"), [(name, text) for _, name, text in _options(callback)])
     yield "## Experiment file"
     yield (
-        "TOML. Each key but `evaluation`, `checkpoint` and `tracking` is also an option of `polyrhythm run`, which wins "
-        "over the file; `--set key=value` wins over both and reaches every key, as in `--set evaluation.every=5`. An unknown "
-        "key is an error. A setting inside a text that names something has a key, too: `--set method.lr=0.1`, "
-        "`--set method.prox.mu=0.01`, `--set partition.alpha=1`. "
-        "`method` and `fleet` may be lists: the parts of a pipe. Where the default is none, the value "
-        "follows from other keys: 20 clients, or all there are with `by_column`; 30 rounds, or no limit with `until`; "
-        "the model that fits the data set, which is `char-lstm` for shakespeare, `multilabel-logistic` for "
-        "stackoverflow-tags and otherwise `mlp`."
+        "TOML. Each key but `evaluation`, `checkpoint` and `tracking` is also an option of `polyrhythm run`, "
+        "which wins over the file; `--set key=value` wins over both and reaches every key, as in `--set "
+        "evaluation.every=5`. An unknown key is an error. A setting inside a text that names something has a key,"
+        " too: `--set method.lr=0.1`, `--set method.prox.mu=0.01`, `--set partition.alpha=1`. `method` and "
+        "`fleet` may be lists: the parts of a pipe. Where the default is none, the value follows from other keys:"
+        " 20 clients, or all there are with `by_column`; 30 rounds, or no limit with `until`; the model that fits"
+        " the data set, which is `char-lstm` for shakespeare, `multilabel-logistic` for stackoverflow-tags and "
+        "otherwise `mlp`."
     )
     helps = {key: text.split(" [default")[0] for key, _, text in _options(commands["polyrhythm run"])}
     rows: list[tuple[str, str, str]] = []
