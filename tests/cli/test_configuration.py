@@ -120,7 +120,9 @@ def test_a_missing_file_is_refused(tmp_path: Path) -> None:
 def test_what_decides_no_number_is_no_part_of_the_configuration() -> None:
     one = configure(None, {"out": "a", "name": "x", "workers": 2}, []).plain()
     assert one == configure(None, {"out": "b", "name": "y", "driver": "inline"}, []).plain()
-    assert set(one) == set(Configuration.model_fields) - {"checkpoint", "driver", "workers", "out", "name", "seeds"}
+    assert set(one) == set(Configuration.model_fields) - {
+        *("checkpoint", "driver", "workers", "track", "tracking", "out", "name", "seeds")
+    }
 
 
 def test_seed_and_seeds_in_one_place_are_refused(tmp_path: Path) -> None:
