@@ -165,8 +165,9 @@ def _values(care: bool) -> dict[str, Texts]:
         "local_test": some("0.9", "1.5", '"x"', "true"),
         "init": some('"nowhere.safetensors"', '"labels.npz"', '"."', '""', "3", '"\\u0000"'),
         "expert": some('"nowhere.safetensors"', '"labels.npz"', "true", '"\\u0000"'),
-        "driver": some('"auto"', '"inline"', '"threads"', '"processes"', '"ray"', "1"),
+        "driver": some('"auto"', '"inline"', '"threads"', '"processes"', '"rays"', "1"),
         "workers": some("1", "2", "0", "2.5", "5000"),
+        "address": some('"auto"', '"127.0.0.1:1"', "3"),
         "engine": some('"jax"', "1979-05-27"),
         "faults": some(
             '"nan=2"', '"nann=0.1"', '"crash"', '"dropout=0.1 | prox"', "0.1", '"("', '"disk_full=1, trouble=0"'

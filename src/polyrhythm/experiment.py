@@ -112,9 +112,11 @@ class Experiment:
         initial: a safetensors file with the initial weights, by name; None for the model's own.
         expert: how difficult each training sample is, for curricula that ask an expert: a safetensors file with a
             trained model of the same architecture, as `polyrhythm expert` makes, or the losses themselves, [n].
-        driver: who carries out visits: "inline", one after the other in this process; "processes" or "threads", several
-            at once; or "auto", by a fixed rule (`polyrhythm.drivers.choosing`). Changes no number.
+        driver: who carries out visits: "inline", one after the other in this process; "processes", "threads" or "ray",
+            several at once; or "auto", by a fixed rule (`polyrhythm.drivers.choosing`). Changes no number.
         workers: how many at once; None for as many as there are processors. Two or more ask for workers by themselves.
+        address: of the Ray cluster with driver="ray", such as "10.0.0.1:6379", or "auto" on one of its machines; None
+            to start one here, which ends with the run.
         engine: what computes local steps: "torch"; "native", which is C++; "stacked", a cohort at once, for GPUs;
             "compiled", by `torch.compile`; or "auto", by a fixed rule (`polyrhythm.engines.choosing`). What one of them
             cannot take is torch's.
@@ -144,6 +146,7 @@ class Experiment:
     expert: Path | str | np.ndarray | None = None
     driver: crews.Asked = "auto"
     workers: int | None = None
+    address: str | None = None
     engine: Asked = "auto"
     device: str = "auto"
     client_memory: str = "all"
@@ -190,7 +193,7 @@ class Experiment:
             if isinstance(part, StopOnDrift):
                 locate(module, part.representation)
         participation = self.recipe.participation
-        parted = participation.fills_places or self.driver in ("processes", "threads") or (self.workers or 1) > 1
+        parted = participation.fills_places or self.driver in ("processes", "threads", "ray") or (self.workers or 1) > 1
         work = Work(
             module=module,
             task=self.aim,
@@ -258,8 +261,9 @@ class Experiment:
     def world(self) -> World:
         """The fleet at the beginning of a run."""
         federation = self.federation
-        held, labels = federation.sizes.tolist(), federation.label_shares()
-        return World(self.fleet, federation.clients, self.seed, self.eligible().tolist(), labels, held)
+        held, labels, eligible = federation.sizes.tolist(), federation.label_shares(), self.eligible()
+        everybody = range(federation.clients) if len(eligible) == federation.clients else eligible.tolist()
+        return World(self.fleet, federation.clients, self.seed, everybody, labels, held)
 
     @functools.cached_property
     def data_of(self) -> Holdings:
@@ -280,6 +284,7 @@ class Experiment:
             # Where places are filled one by one, only the first turn has several visits.
             at_once=1 if participation.fills_places else min(participation.size, holders),
             rounds=self.rounds,
+            address=self.address,
         )
 
     def eligible(self) -> np.ndarray:
@@ -360,7 +365,7 @@ class Experiment:
         crew, notes = self.crew, []
         if crew.chosen and crew.workers > 1:
             notes.append(f"visits run in {crew.workers} {crew.driver} at once")
-        if self.fleet.faults.in_workers and crew.driver != "processes":
+        if self.fleet.faults.in_workers and crew.driver not in ("processes", "ray"):
             notes.append("nothing befalls worker processes, since there are none: driver=processes has some")
         return tuple(notes)
 
@@ -588,6 +593,22 @@ def _check_driver(experiment: Experiment) -> None:
             expected="one of them",
             why="in line, visits run one after the other",
             fix="driver=processes, or leave workers out",
+        )
+    if experiment.address is None:
+        return
+    if driver != "ray":
+        raise UserError(
+            f"address={experiment.address!r} with driver={driver}",
+            expected="driver=ray",
+            why="it is the address of a Ray cluster",
+            fix="driver=ray, or leave the address out",
+        )
+    if workers is None:
+        raise UserError(
+            f"address={experiment.address!r} without workers",
+            expected="how many visits run at once",
+            why="a cluster is shared, and how many of its processors are yours nobody else knows",
+            fix="workers=8, for example",
         )
 
 

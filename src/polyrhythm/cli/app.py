@@ -20,6 +20,12 @@ data_app = typer.Typer(help="Data sets: list them, or show how one is split.", r
 app.add_typer(data_app, name="data", invoke_without_command=True)
 fleet_app = typer.Typer(help="Fleets: show what one is like.", rich_markup_mode=None, no_args_is_help=True)
 app.add_typer(fleet_app, name="fleet")
+flower_app = typer.Typer(
+    help="A real federation on Flower: write a project, or run one on this machine.",
+    rich_markup_mode=None,
+    no_args_is_help=True,
+)
+app.add_typer(flower_app, name="flower")
 
 Out = Annotated[str | None, typer.Option("--out", help="Folder of the record.  [default: runs]", show_default=False)]
 Run = Annotated[str, typer.Argument(metavar="RUN", help="A run's id, its beginning, or its name.")]
@@ -46,9 +52,12 @@ Set = Annotated[
 ]
 Driver = Annotated[
     str | None,
-    typer.Option("--driver", help="Who carries out visits: auto, inline, processes or threads.  [default: auto]"),
+    typer.Option("--driver", help="Who carries out visits: auto, inline, processes, threads or ray.  [default: auto]"),
 ]
 Workers = Annotated[int | None, typer.Option("--workers", help="How many visits run at once. Changes no number.")]
+Address = Annotated[
+    str | None, typer.Option("--address", help="Of a Ray cluster, or auto on one of its machines.  [default: its own]")
+]
 LocalTest = Annotated[
     str | None,
     typer.Option("--local-test", help='Share of each client\'s samples held out as its own test, or "natural".'),
@@ -107,6 +116,7 @@ def run(
     local_test: LocalTest = None,
     driver: Driver = None,
     workers: Workers = None,
+    address: Address = None,
     engine: Annotated[
         str | None,
         typer.Option(
@@ -160,6 +170,7 @@ def run(
         "local_test": local_test,
         "driver": driver,
         "workers": workers,
+        "address": address,
         "engine": engine,
         "device": device,
         "client_memory": client_memory,
@@ -179,13 +190,16 @@ def resume_run(
     ] = None,
     driver: Driver = None,
     workers: Workers = None,
+    address: Address = None,
     out: Out = None,
     json: Json = False,
 ) -> None:
     """Go on with a run that was killed, stopped or failed, from its last checkpoint."""
     from polyrhythm.cli import resuming
 
-    resuming.resume_run(reference, out or "runs", rounds=rounds, as_json=json, driver=driver, workers=workers)
+    resuming.resume_run(
+        reference, out or "runs", rounds=rounds, as_json=json, driver=driver, workers=workers, address=address
+    )
 
 
 @app.command("verify")
@@ -200,6 +214,7 @@ def verify_run(
     ] = None,
     driver: Driver = None,
     workers: Workers = None,
+    address: Address = None,
     out: Out = None,
     json: Json = False,
 ) -> None:
@@ -212,7 +227,7 @@ def verify_run(
         from_checkpoint=from_checkpoint,
         versions=versions,
         as_json=json,
-        **{"driver": driver, "workers": workers},
+        **{"driver": driver, "workers": workers, "address": address},
     )
 
 
@@ -225,13 +240,14 @@ def replay_run(
     ] = False,
     driver: Driver = None,
     workers: Workers = None,
+    address: Address = None,
     out: Out = None,
     json: Json = False,
 ) -> None:
     """Take a recorded run's events in their order, and compare every version's model with its record, bit for bit."""
     from polyrhythm.cli import verifying
 
-    changes = {"driver": driver, "workers": workers}
+    changes = {"driver": driver, "workers": workers, "address": address}
     verifying.replay_run(reference, out or "runs", from_updates=from_updates, as_json=json, **changes)
 
 
@@ -328,6 +344,30 @@ def compare(
     from polyrhythm.cli.comparing import compare_runs
 
     compare_runs(references or [], out or "runs", to=to, at_time=at_time, on=on, output=output, as_json=json)
+
+
+@app.command()
+@guarded
+def report(
+    references: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="RUN", help="Ids, their beginnings, or names; all of a name count.  [default: all]"),
+    ] = None,
+    output: Annotated[
+        Path, typer.Option("--output", "-o", help="The file: .html for a page, .md or .tex for tables.")
+    ] = Path("report.html"),
+    to: To = None,
+    on: Set = "test",
+    against: Annotated[
+        str | None, typer.Option("--against", help="The method to compare the others with.  [default: the first]")
+    ] = None,
+    level: Annotated[float, typer.Option("--level", help="Of confidence intervals.")] = 0.95,
+    out: Out = None,
+) -> None:
+    """Write a report on runs: results over seeds, differences, figures, costs, settings, how to run them again."""
+    from polyrhythm.cli.reporting import report_runs
+
+    report_runs(references or [], out or "runs", output, to=to, on=on, against=against, level=level)
 
 
 @app.command()
@@ -449,3 +489,70 @@ def data_show(
         "local_test": local_test,
     }
     show_data(configure(None, options, []), output)
+
+
+Federation = Annotated[Path, typer.Option("--dir", help="Keys, logs and what nodes remember.")]
+
+
+@flower_app.command("new")
+@guarded
+def flower_new(folder: Annotated[Path, typer.Argument(metavar="DIR", help="A new folder.")]) -> None:
+    """Write a project that `flwr run` takes: an experiment file, and the apps of server and nodes."""
+    from polyrhythm.cli.flowering import new
+    from polyrhythm.cli.output import Screen
+
+    new(folder, Screen())
+
+
+@flower_app.command("up")
+@guarded
+def flower_up(
+    experiment: Annotated[
+        Path | None, typer.Argument(help="An experiment file in TOML, or the folder of a project.")
+    ] = None,
+    nodes: Annotated[
+        int | None, typer.Option("--nodes", min=1, help="How many, one for each client.  [default: the clients]")
+    ] = None,
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", help="Any key: --set rounds=50. May be repeated.")
+    ] = None,
+    out: Out = None,
+    folder: Federation = Path(".flower"),
+    port: Annotated[
+        int, typer.Option("--port", min=1, max=65000, help="Of the SuperLink; those of nodes follow.")
+    ] = 8000,
+    keep: Annotated[bool, typer.Option("--keep", help="Leave the federation up when the run is over.")] = False,
+    resume: Annotated[
+        Literal["auto", "never"],
+        typer.Option("--resume", help="auto: go on with a run of the same experiment that has not finished."),
+    ] = "auto",
+    log_updates: Annotated[
+        bool, typer.Option("--log-updates", help="Also keep what every client sent, for `polyrhythm replay`.")
+    ] = False,
+    json: Json = False,
+) -> None:
+    """Start a SuperLink and SuperNodes on this machine, with TLS and keys, run an experiment on them, and stop them."""
+    from polyrhythm.cli.flowering import up
+
+    up(
+        experiment,
+        nodes,
+        settings or [],
+        out=out or "runs",
+        folder=folder,
+        port=port,
+        keep=keep,
+        resume=resume == "auto",
+        log_updates=log_updates,
+        as_json=json,
+    )
+
+
+@flower_app.command("down")
+@guarded
+def flower_down(folder: Federation = Path(".flower")) -> None:
+    """Stop what `polyrhythm flower up` has started and left: nodes first, then the SuperLink, and nothing else."""
+    from polyrhythm.cli.flowering import down
+    from polyrhythm.cli.output import Screen
+
+    down(folder, Screen())

@@ -41,6 +41,7 @@ def assemble(configuration: Configuration) -> Iterator[Experiment]:
             expert=expert,
             driver=configuration.driver,
             workers=configuration.workers,
+            address=configuration.address,
             engine=configuration.engine,
             device=configuration.device,
             name=configuration.name,

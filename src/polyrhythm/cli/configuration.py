@@ -86,8 +86,9 @@ class Configuration(BaseModel):
     local_test: Share | Literal["natural"] = 0.0
     init: Text | None = None
     expert: Text | None = None
-    driver: Literal["auto", "inline", "processes", "threads"] = "auto"
+    driver: Literal["auto", "inline", "processes", "threads", "ray"] = "auto"
     workers: Positive | None = None
+    address: Text | None = None
     engine: Literal["auto", "torch", "native", "stacked", "compiled"] = "auto"
     device: Text = "auto"
     evaluation: EvaluationSettings = Field(default_factory=EvaluationSettings)
@@ -125,7 +126,8 @@ class Configuration(BaseModel):
     def plain(self) -> dict[str, Any]:
         """As plain data, without what decides no number: who computes, where it is kept, what it is called."""
         return self.model_dump(
-            mode="json", exclude={"driver", "workers", "client_memory", "checkpoint", "out", "name", "seeds"}
+            mode="json",
+            exclude={"driver", "workers", "address", "client_memory", "checkpoint", "out", "name", "seeds"},
         )
 
 
@@ -177,8 +179,9 @@ TAKES = {
     "local_test": f'{_SHARE}, or "natural"',
     "init": "the path of a file",
     "expert": "the path of a file, as `polyrhythm expert` makes it",
-    "driver": "auto, inline, processes or threads",
+    "driver": "auto, inline, processes, threads or ray",
     "workers": _POSITIVE,
+    "address": "the address of a Ray cluster, such as 10.0.0.1:6379, or auto",
     "engine": "auto, torch, native, stacked or compiled",
     "device": "auto, cpu, cuda, or cuda:1 for the second GPU",
     "evaluation": "every or train_samples, each with a number, or groups, true or false",

@@ -355,12 +355,16 @@ def _row(plan: Plan) -> dict[str, Any]:
         "libraries": library_versions(),
         "machine": {
             **machine(),
-            "driver": plan.driver,
-            "workers": plan.workers,
+            **_crew(plan),
             "client_memory": plan.client_memory,
             "checkpoint": plan.checkpoint,
         },
     }
+
+
+def _crew(plan: Plan) -> dict[str, Any]:
+    where = {} if plan.address is None else {"address": plan.address}
+    return {"driver": plan.driver, "workers": plan.workers, **where}
 
 
 def digest_of(config: Mapping[str, Any]) -> str:

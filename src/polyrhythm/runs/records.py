@@ -43,6 +43,7 @@ class Plan:
         clients: clients in the federation.
         driver: who carries out visits.
         workers: how many at once.
+        address: of the Ray cluster, if it is a shared one.
         client_memory: how much of what clients remember is in memory.
         checkpoint: how often it is written down, and how many of these are kept.
     """
@@ -59,6 +60,7 @@ class Plan:
     clients: int
     driver: str = "inline"
     workers: int = 1
+    address: str | None = None
     client_memory: str = "all"
     checkpoint: Mapping[str, Any] = field(default_factory=dict)
 
