@@ -32,6 +32,7 @@ from polyrhythm.models.representation import locate
 from polyrhythm.models.weights import load_weights
 from polyrhythm.recipe import Recipe
 from polyrhythm.runs.checkpoints import Checkpoint
+from polyrhythm.runs.records import Measure
 from polyrhythm.settings import Count, NonNegative, Settings
 from polyrhythm.sizes import about_sizes
 from polyrhythm.slots.mechanism import Model, Setup
@@ -76,11 +77,15 @@ class Evaluation(Settings):
             for none.
         groups: whether it is also measured for each group of like devices, such as a tier: on the own tests of the
             group's clients, or where there are none on `train_samples` (1,000 if that is 0) of its training samples.
+        measure: what else is measured, by name: "update_similarity", how far the updates of a version agree;
+            "estimation_error", how well each client's past foretells its update (both in `polyrhythm.measuring`);
+            "sample_losses", how hard single training samples are, with the extremes as images.
     """
 
     every: Count = 1
     train_samples: int = 0
     groups: bool = False
+    measure: tuple[Measure, ...] = ()
 
     def __post_init__(self) -> None:
         super().__post_init__()

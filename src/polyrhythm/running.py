@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 from polyrhythm.experiment import Experiment
+from polyrhythm.portraying import Portrait
 from polyrhythm.resuming import same_experiment, take_up
 from polyrhythm.runs.keeping import Keeper
 from polyrhythm.runs.recorder import Recorder, TakenUp
@@ -99,6 +100,7 @@ def recording(
     check_room(experiment, Path(out))
     trouble = trouble_of(experiment.fleet.faults, experiment.seed)
     recorder = Recorder(out, keeper=Keeper(experiment.checkpoint, CODEC), taken_up=taken_up, trouble=trouble)
+    portrait = Portrait(experiment, lambda: recorder.path)
     if log_updates or (taken_up is not None and (Path(out) / taken_up.run_id / START).exists()):
-        return recorder, UpdateLog(lambda: recorder.path, CODEC)
-    return (recorder,)
+        return recorder, portrait, UpdateLog(lambda: recorder.path, CODEC)
+    return recorder, portrait

@@ -21,10 +21,12 @@ from polyrhythm.drivers.choosing import Crew
 from polyrhythm.drivers.executors import Clients, Executor, OneByOne
 from polyrhythm.drivers.inline import InlineDriver, Moment
 from polyrhythm.drivers.meter import Meter
+from polyrhythm.drivers.store import ClientStore, InMemory
 from polyrhythm.errors import PolyrhythmError, UserError
 from polyrhythm.evaluation import Evaluator, Metrics, averaged
 from polyrhythm.experiment import Experiment
 from polyrhythm.flops import Cost, count
+from polyrhythm.measuring import GAUGES
 from polyrhythm.runs.ledger import Ledger
 from polyrhythm.runs.records import (
     AnswerRecord,
@@ -36,6 +38,7 @@ from polyrhythm.runs.records import (
     Plan,
     RunStatus,
     VersionRecord,
+    VisitRecord,
 )
 from polyrhythm.runs.summary import Best, Summary, model_digest
 from polyrhythm.runs.updates import KeepsReports, Start
@@ -164,7 +167,7 @@ class _Session:
         self.evaluator = Evaluator(experiment, self.engine)
         meter = Meter(self.engine.layout, self._cost)
         self.executor: Executor | None = None
-        self.store = store_of(experiment, self.keepers)
+        self.store: ClientStore = store_of(experiment, self.keepers) if staff is None else InMemory()
         address = None
         if staff is None:
             crew, self.executor, about = _manned(experiment)
@@ -202,6 +205,7 @@ class _Session:
         self.start = self.initial if start is None else start.driver
         self.server = None if start is None else _told(start.driver.server)
         self.ledger = Ledger(len(experiment.eligible())) if start is None else start.ledger
+        self.gauges = [GAUGES[name]() for name in experiment.evaluation.measure if name in GAUGES]
         self._events = 0 if start is None else start.events
         self._silent = 0 if start is None else start.silent  # clients that said so since the last version
         self._summary = Summary(Best(self.plan.headline)) if start is None else start.summary
@@ -253,6 +257,8 @@ class _Session:
         record = billing.over(moment, report)
         if record.status == "trained" and self.ledger.stands_out(record.update_norm):
             record = changed(record, fault="outlier")
+        if self.gauges and report.fresh:
+            record = changed(record, measures={**record.measures, **self._gauged(moment, record)})
         silent = report.substitute == "silence"
         self._silent += silent
         self.ledger.heard(record, counts=record.status in ("trained", "skipped") and not silent)
@@ -357,10 +363,20 @@ class _Session:
             digest=self._digest() if self.clerks and (look or self.experiment.recipe.regime != "local") else "",
         )
 
+    def _gauged(self, moment: Moment, record: VisitRecord) -> dict[str, float]:
+        """What the measures that were asked for say of a visit that trained."""
+        assignment, report = moment.assignment, moment.event
+        if assignment is None or not isinstance(report, Report):
+            return {}
+        counts = record.status == "trained"
+        return {k: v for gauge in self.gauges for k, v in gauge.visit(assignment, report, counts=counts).items()}
+
     def _measures(self, state: ServerState) -> dict[str, float]:
         found: dict[str, float] = {}
         for key, mechanism in self.experiment.recipe.mechanisms():
             found |= mechanism.measures(state.parts[key])
+        for gauge in self.gauges:
+            found |= gauge.version()
         return found
 
     def _end_without_looking(self, moment: Moment) -> str:

@@ -348,6 +348,35 @@ def compare(
 
 @app.command()
 @guarded
+def plot(
+    references: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="RUN", help="Ids, their beginnings, or names; all of a name count.  [default: all]"),
+    ] = None,
+    figure: Annotated[
+        str | None, typer.Option("--figure", help="What to draw.  [default: lists what there is to draw]")
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="A .png, .svg, .pdf or .html.  [default: FIGURE.png]", show_default=False),
+    ] = None,
+    against: Annotated[
+        str, typer.Option("--against", help="The horizontal axis of curves: version, time, bytes, joules, flops, …")
+    ] = "version",
+    on: Set = "test",
+    theme: Annotated[Literal["light", "dark"], typer.Option("--theme", help="light or dark.")] = "light",
+    out: Out = None,
+    json: Json = False,
+) -> None:
+    """Draw a figure of runs; without --figure, list those that apply and why others do not."""
+    from polyrhythm.cli.plotting import plot_runs
+
+    options = {"against": against, "on": on, "theme": theme}
+    plot_runs(references or [], out or "runs", figure=figure, output=output, options=options, as_json=json)
+
+
+@app.command()
+@guarded
 def report(
     references: Annotated[
         list[str] | None,

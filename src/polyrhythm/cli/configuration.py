@@ -15,6 +15,7 @@ from polyrhythm.cli.inside import check_inside
 from polyrhythm.cli.layers import layered, number_or_text
 from polyrhythm.cli.mistakes import explained
 from polyrhythm.errors import Mistakes, UserError
+from polyrhythm.runs.records import Measure
 
 if TYPE_CHECKING:
     from polyrhythm.cli.things import Things
@@ -49,6 +50,15 @@ class EvaluationSettings(BaseModel):
     every: Positive = 1
     train_samples: Whole = 0
     groups: bool = False
+    measure: tuple[Measure, ...] = ()
+
+    @field_validator("measure", mode="before")
+    @classmethod
+    def _one_or_several(cls, value: object) -> object:
+        if not isinstance(value, (list, tuple)):
+            return (value,)
+        # In a list of `--set`, a word without quotes is read as the call of something.
+        return tuple(v.name if isinstance(v, Call) and v == Call(v.name, (), {}) else v for v in value)
 
 
 @final
@@ -184,10 +194,11 @@ TAKES = {
     "address": "the address of a Ray cluster, such as 10.0.0.1:6379, or auto",
     "engine": "auto, torch, native, stacked or compiled",
     "device": "auto, cpu, cuda, or cuda:1 for the second GPU",
-    "evaluation": "every or train_samples, each with a number, or groups, true or false",
+    "evaluation": "every or train_samples, each with a number, groups, true or false, or measure, a list of names",
     "evaluation.every": _POSITIVE,
     "evaluation.train_samples": _WHOLE,
     "evaluation.groups": "true or false",
+    "evaluation.measure": "update_similarity, estimation_error or sample_losses, or a list of them",
     "client_memory": 'an amount with its unit, such as "1 GiB", or "all"',
     "checkpoint": "every, keep or both",
     "checkpoint.every": 'versions, such as 10, or a time, such as "5 min", or "never"',

@@ -66,9 +66,8 @@ def configuration_of(run: Run, *, rounds: int | None = None, **changes: Any) -> 
         written["rounds"] = rounds
     # The engine that computed, whatever had been asked for and would be chosen today.
     written["engine"] = str(run.config["computed_by"]).partition(" ")[0]
-    carried: tuple[str, ...] = ("client_memory", "checkpoint")
-    if not run.on_nodes:
-        carried = ("driver", "workers", "address", *carried)
+    of_the_machine = ("driver", "workers", "address", "client_memory")
+    carried = ("checkpoint",) if run.on_nodes else (*of_the_machine, "checkpoint")
     written |= {key: run.machine[key] for key in carried if key in run.machine}
     if given := {key: value for key, value in changes.items() if value is not None}:
         written |= {"workers": None, "address": None, **given}

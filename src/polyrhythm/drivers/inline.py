@@ -191,10 +191,10 @@ class InlineDriver:
                 verdict = Verdict(dispatch=dispatch, accepted=False, reason=str(failure))
                 yield self._moment(time, event, visit, Turn(state=state, verdict=verdict), late)
                 raise
-            if visit is not None:
-                self._settle(visit.assignment, turn.state)
             if turn.released is not None and turn.released.release is not None and not self.tells_updates:
                 turn = changed(turn, released=changed(turn.released, release=_lean(turn.released.release)))
+            if visit is not None:
+                self._settle(visit.assignment, turn.state)
             self._server = state = turn.state  # the last holder of the updates that were waiting
             self._send(turn, time, None if visit is None else visit.assignment.client)
             yield self._moment(time, event, visit, turn, late)

@@ -353,12 +353,7 @@ def _row(plan: Plan) -> dict[str, Any]:
         "config_digest": digest_of(plan.config),
         "notices": plan.notices,
         "libraries": library_versions(),
-        "machine": {
-            **machine(),
-            **_crew(plan),
-            "client_memory": plan.client_memory,
-            "checkpoint": plan.checkpoint,
-        },
+        "machine": {**machine(), **_crew(plan), "client_memory": plan.client_memory, "checkpoint": plan.checkpoint},
     }
 
 

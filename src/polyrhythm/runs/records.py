@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 VisitStatus = Literal["trained", "measured", "skipped", "dropped", "late", "lost", "unfinished"]
 RunStatus = Literal["finished", "stopped", "failed"]
 """How a run ended: as planned, on Ctrl-C, or with an error."""
+Measure = Literal["update_similarity", "estimation_error", "sample_losses"]
+"""What can be measured beside the global model: see `polyrhythm.experiment.Evaluation`."""
 
 
 class Enough(BaseException):
