@@ -13,6 +13,7 @@ from polyrhythm.runs.keeping import Keeper
 from polyrhythm.runs.recorder import Recorder, TakenUp
 from polyrhythm.runs.records import Observer
 from polyrhythm.runs.run import Run
+from polyrhythm.runs.stopping import Stopping
 from polyrhythm.runs.trouble import trouble_of
 from polyrhythm.runs.updates import START, UpdateLog
 from polyrhythm.runstate import CODEC
@@ -96,11 +97,14 @@ def _recorded(
 def recording(
     experiment: Experiment, out: Path | str, taken_up: TakenUp | None = None, *, log_updates: bool = False
 ) -> tuple[Recorder, *tuple[Observer, ...]]:
-    """Those who keep the record of a run; the first of them knows its id. A log of updates is gone on with."""
+    """Those who keep the record of a run; the first of them knows its id. A log of updates is gone on with.
+
+    The last of them ends the run when it is asked to stop.
+    """
     check_room(experiment, Path(out))
     trouble = trouble_of(experiment.fleet.faults, experiment.seed)
     recorder = Recorder(out, keeper=Keeper(experiment.checkpoint, CODEC), taken_up=taken_up, trouble=trouble)
-    portrait = Portrait(experiment, lambda: recorder.path)
+    portrait, stopping = Portrait(experiment, lambda: recorder.path), Stopping(lambda: recorder.path)
     if log_updates or (taken_up is not None and (Path(out) / taken_up.run_id / START).exists()):
-        return recorder, portrait, UpdateLog(lambda: recorder.path, CODEC)
-    return recorder, portrait
+        return recorder, portrait, UpdateLog(lambda: recorder.path, CODEC), stopping
+    return recorder, portrait, stopping

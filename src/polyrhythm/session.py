@@ -34,6 +34,7 @@ from polyrhythm.runs.records import (
     EventRecord,
     HearsAnswers,
     KeepsState,
+    MayEnd,
     Observer,
     Plan,
     RunStatus,
@@ -159,6 +160,7 @@ class _Session:
         self.clerks = [observer for observer in observers if isinstance(observer, HearsAnswers)]
         self.loggers = [observer for observer in observers if isinstance(observer, KeepsReports)]
         self.keepers = [observer for observer in observers if isinstance(observer, KeepsState)]
+        self.enders = [observer for observer in observers if isinstance(observer, MayEnd)]
         self.engine = experiment.chosen.engine
         self.initial = experiment.initial_model
         self.origin = origin(experiment) if start is not None or self.keepers else {}
@@ -250,6 +252,10 @@ class _Session:
         if self.wish.to_end:
             self._keep(moment.turn.state.version, surely=True)
             raise KeyboardInterrupt(self.wish.to_end)
+        for ender in self.enders:
+            if reason := ender.why_end():
+                self._keep(moment.turn.state.version, surely=True)
+                raise Enough(reason)
         return ""
 
     def _book(self, moment: Moment, report: Report) -> None:

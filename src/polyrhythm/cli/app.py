@@ -408,6 +408,39 @@ def runs(out: Out = None, json: Json = False) -> None:
     list_runs(out or "runs", as_json=json)
 
 
+@app.command("stop")
+@guarded
+def stop_run(
+    reference: Run,
+    wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Whether to wait until it has stopped.")] = True,
+    out: Out = None,
+    json: Json = False,
+) -> None:
+    """Stop a run that is going on, as Ctrl-C does: its record is kept, and `resume` goes on with it."""
+    from polyrhythm.cli import stopping
+
+    stopping.stop_run(reference, out or "runs", wait=wait, as_json=json)
+
+
+@app.command()
+@guarded
+def ui(
+    folder: Annotated[Path | None, typer.Argument(metavar="DIR", help="The output folder.  [default: runs]")] = None,
+    host: Annotated[
+        str, typer.Option("--host", help="Where to listen; anywhere but on loopback it asks for a token.")
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="0 for any that is free.")] = 8642,
+    control: Annotated[
+        bool, typer.Option("--control", help="Runs may be stopped there, by whoever has the token.")
+    ] = False,
+    open_browser: Annotated[bool, typer.Option("--open", help="Open it in a browser.")] = False,
+) -> None:
+    """Watch the runs of a folder in a browser, while they train and afterwards."""
+    from polyrhythm.cli.watching import watch
+
+    watch(folder or Path("runs"), host=host, port=port, control=control, open_browser=open_browser)
+
+
 @app.command()
 @guarded
 def bench(

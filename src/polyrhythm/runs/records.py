@@ -320,3 +320,11 @@ class KeepsState(Protocol):
             state: gives all that the run is now; valid until this returns.
             surely: whether it must be kept however short a time ago it was kept before.
         """
+
+
+@runtime_checkable
+class MayEnd(Protocol):
+    """An observer that is asked whether the run should end."""
+
+    def why_end(self) -> str:
+        """Between two events, when nothing happens at the moment: why the run should end; "" to go on."""
