@@ -256,8 +256,9 @@ class Experiment:
     def world(self) -> World:
         """The fleet at the beginning of a run."""
         federation = self.federation
-        held, labels = federation.sizes.tolist(), federation.label_shares()
-        return World(self.fleet, federation.clients, self.seed, self.eligible().tolist(), labels, held)
+        held, labels, eligible = federation.sizes.tolist(), federation.label_shares(), self.eligible()
+        everybody = range(federation.clients) if len(eligible) == federation.clients else eligible.tolist()
+        return World(self.fleet, federation.clients, self.seed, everybody, labels, held)
 
     @functools.cached_property
     def data_of(self) -> Holdings:

@@ -20,26 +20,36 @@ from polyrhythm.runstate import CODEC, RunState
 _OF_NO_NUMBER = {"rounds", "engine", "computed_by"}  # which are compared by what they mean
 
 
-def same_experiment(experiment: Experiment, out: Path | str) -> Run | None:
-    """The newest run of an experiment in a folder."""
+def same_experiment(experiment: Experiment, out: Path | str, *, on_nodes: bool = False) -> Run | None:
+    """The newest run of an experiment in a folder, of those in the simulation or of those on nodes."""
     if not (Path(out) / FILE).is_file():
         return None
     digest = digest_of(experiment.describe())
-    return next((run for run in reversed(all_runs(out)) if run.config_digest == digest), None)
+    runs = (run for run in reversed(all_runs(out)) if run.config_digest == digest)
+    return next((run for run in runs if run.on_nodes == on_nodes), None)
 
 
-def take_up(run: Run, experiment: Experiment) -> TakenUp:
+def take_up(run: Run, experiment: Experiment, *, on_nodes: bool = False) -> TakenUp:
     """What a run needs to go on.
 
     Args:
         run: killed, stopped or failed; or finished, if the experiment has more rounds than it.
         experiment: what it is a run of.
+        on_nodes: whether nodes of a real federation are to carry it out.
 
     Raises:
         UserError: it cannot go on, with the reason.
     """
     if run.status == "running":
         raise going_on(run.id)
+    if run.on_nodes != on_nodes:
+        raise UserError(
+            f"{run.id} is a run {'on nodes' if run.on_nodes else 'in the simulation'}",
+            expected=f"one {'on nodes' if on_nodes else 'in the simulation'}",
+            why="what its clients remember lies elsewhere",
+            fix="go on with it where it was: on nodes with `polyrhythm flower up` or `flwr run`, which do so by "
+            "themselves, and else with `polyrhythm resume`",
+        )
     _same(run, experiment)
     rounds: int | None = run.config["rounds"]
     if experiment.rounds != rounds:

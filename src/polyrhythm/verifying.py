@@ -79,6 +79,13 @@ def verify(run: Run, experiment: Experiment, *, from_checkpoint: bool = False, v
         RunFailed: the run could not go on.
     """
     rows = run.versions
+    if run.on_nodes:
+        raise UserError(
+            f"{run.id} is a run on nodes",
+            expected="one in the simulation",
+            why="how long nodes took is no part of the experiment, and would not come out again",
+            fix="polyrhythm replay takes its events in their order",
+        )
     if not rows:
         raise UserError(
             f"{run.id} has no version on record",

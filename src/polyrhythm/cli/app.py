@@ -20,6 +20,12 @@ data_app = typer.Typer(help="Data sets: list them, or show how one is split.", r
 app.add_typer(data_app, name="data", invoke_without_command=True)
 fleet_app = typer.Typer(help="Fleets: show what one is like.", rich_markup_mode=None, no_args_is_help=True)
 app.add_typer(fleet_app, name="fleet")
+flower_app = typer.Typer(
+    help="A real federation on Flower: write a project, or run one on this machine.",
+    rich_markup_mode=None,
+    no_args_is_help=True,
+)
+app.add_typer(flower_app, name="flower")
 
 Out = Annotated[str | None, typer.Option("--out", help="Folder of the record.  [default: runs]", show_default=False)]
 Run = Annotated[str, typer.Argument(metavar="RUN", help="A run's id, its beginning, or its name.")]
@@ -475,3 +481,70 @@ def data_show(
         "local_test": local_test,
     }
     show_data(configure(None, options, []), output)
+
+
+Federation = Annotated[Path, typer.Option("--dir", help="Keys, logs and what nodes remember.")]
+
+
+@flower_app.command("new")
+@guarded
+def flower_new(folder: Annotated[Path, typer.Argument(metavar="DIR", help="A new folder.")]) -> None:
+    """Write a project that `flwr run` takes: an experiment file, and the apps of server and nodes."""
+    from polyrhythm.cli.flowering import new
+    from polyrhythm.cli.output import Screen
+
+    new(folder, Screen())
+
+
+@flower_app.command("up")
+@guarded
+def flower_up(
+    experiment: Annotated[
+        Path | None, typer.Argument(help="An experiment file in TOML, or the folder of a project.")
+    ] = None,
+    nodes: Annotated[
+        int | None, typer.Option("--nodes", min=1, help="How many, one for each client.  [default: the clients]")
+    ] = None,
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", help="Any key: --set rounds=50. May be repeated.")
+    ] = None,
+    out: Out = None,
+    folder: Federation = Path(".flower"),
+    port: Annotated[
+        int, typer.Option("--port", min=1, max=65000, help="Of the SuperLink; those of nodes follow.")
+    ] = 8000,
+    keep: Annotated[bool, typer.Option("--keep", help="Leave the federation up when the run is over.")] = False,
+    resume: Annotated[
+        Literal["auto", "never"],
+        typer.Option("--resume", help="auto: go on with a run of the same experiment that has not finished."),
+    ] = "auto",
+    log_updates: Annotated[
+        bool, typer.Option("--log-updates", help="Also keep what every client sent, for `polyrhythm replay`.")
+    ] = False,
+    json: Json = False,
+) -> None:
+    """Start a SuperLink and SuperNodes on this machine, with TLS and keys, run an experiment on them, and stop them."""
+    from polyrhythm.cli.flowering import up
+
+    up(
+        experiment,
+        nodes,
+        settings or [],
+        out=out or "runs",
+        folder=folder,
+        port=port,
+        keep=keep,
+        resume=resume == "auto",
+        log_updates=log_updates,
+        as_json=json,
+    )
+
+
+@flower_app.command("down")
+@guarded
+def flower_down(folder: Federation = Path(".flower")) -> None:
+    """Stop what `polyrhythm flower up` has started and left: nodes first, then the SuperLink, and nothing else."""
+    from polyrhythm.cli.flowering import down
+    from polyrhythm.cli.output import Screen
+
+    down(folder, Screen())

@@ -66,7 +66,8 @@ def configuration_of(run: Run, *, rounds: int | None = None, **changes: Any) -> 
         written["rounds"] = rounds
     # The engine that computed, whatever had been asked for and would be chosen today.
     written["engine"] = str(run.config["computed_by"]).partition(" ")[0]
-    written |= {key: run.machine[key] for key in ("driver", "workers", "address", "checkpoint") if key in run.machine}
+    carried = ("checkpoint",) if run.on_nodes else ("driver", "workers", "address", "checkpoint")
+    written |= {key: run.machine[key] for key in carried if key in run.machine}
     if given := {key: value for key, value in changes.items() if value is not None}:
         written |= {"workers": None, "address": None, **given}
     return Configuration.model_validate({**written, "out": str(run.folder), "name": run.name})

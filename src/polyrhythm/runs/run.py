@@ -191,6 +191,11 @@ class Run:
         return dict(self._row["machine"])
 
     @property
+    def on_nodes(self) -> bool:
+        """Whether nodes of a real federation carried out its visits, and not a simulation."""
+        return self.machine.get("driver") == "flower"
+
+    @property
     def summary(self) -> dict[str, Any]:
         """The fields of the `--json` line; empty until the run has ended."""
         return dict(self._row["summary"] or {})
