@@ -12,12 +12,12 @@ WIDE, PHONE = {"width": 1280, "height": 900}, {"width": 375, "height": 800}
 
 
 @pytest.fixture(scope="module")
-def chromium() -> Iterator[Any]:
+def browser() -> Iterator[Any]:
     """Chromium, driven by Playwright; for one file's tests, since Playwright keeps an event loop running meanwhile."""
-    sync = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    path = shutil.which("chromium")
+    sync = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
+    path = shutil.which("chromium") or shutil.which("chromium-browser")
     if path is None:
-        pytest.skip("no chromium here")
+        pytest.skip("Chromium is not installed")
     with sync.sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=path)
         yield browser
@@ -25,9 +25,9 @@ def chromium() -> Iterator[Any]:
 
 
 @pytest.fixture
-def page(chromium: Any) -> Iterator[Any]:
+def page(browser: Any) -> Iterator[Any]:
     """A page; what it complains of in its console fails the test."""
-    context = chromium.new_context(viewport=WIDE)
+    context = browser.new_context(viewport=WIDE)
     page = context.new_page()
     complaints: list[str] = []
     page.on("console", lambda told: complaints.append(told.text) if told.type in ("error", "warning") else None)
