@@ -21,6 +21,7 @@ from polyrhythm.drivers.choosing import Crew
 from polyrhythm.drivers.executors import Clients, Executor, OneByOne
 from polyrhythm.drivers.inline import InlineDriver, Moment
 from polyrhythm.drivers.meter import Meter
+from polyrhythm.drivers.store import ClientStore, InMemory
 from polyrhythm.errors import PolyrhythmError, UserError
 from polyrhythm.evaluation import Evaluator, Metrics, averaged
 from polyrhythm.experiment import Experiment
@@ -33,6 +34,7 @@ from polyrhythm.runs.records import (
     EventRecord,
     HearsAnswers,
     KeepsState,
+    MayEnd,
     Observer,
     Plan,
     RunStatus,
@@ -43,6 +45,8 @@ from polyrhythm.runs.summary import Best, Summary, model_digest
 from polyrhythm.runs.updates import KeepsReports, Start
 from polyrhythm.runstate import RunState, check_origin, origin
 from polyrhythm.slots.mechanism import Model
+from polyrhythm.stopping import Wish, wishes
+from polyrhythm.storing import store_of
 from polyrhythm.threads import one_thread, settled_memory
 from polyrhythm.values import changed
 from polyrhythm.wires import Arrived, Report
@@ -92,6 +96,8 @@ def carry_out(
 ) -> dict[str, Any]:
     """Carries out an experiment and gives its summary; keeping a record is the observers' business.
 
+    Ctrl-C stops it at its next step, with a checkpoint if an observer keeps some; a second one stops it at once.
+
     Args:
         experiment: what to do.
         observers: whoever wants to know how it goes.
@@ -102,8 +108,8 @@ def carry_out(
         UserError: something is wrong that can be known before the first round.
         RunFailed: the run could not go on.
     """
-    with one_thread(), settled_memory():
-        session = _Session(experiment, observers, start, staff)
+    with one_thread(), settled_memory(), wishes() as wish:
+        session = _Session(experiment, observers, start, staff, wish)
         status: RunStatus = "failed"
         reason = ""
         begun: list[Observer] = []
@@ -123,6 +129,7 @@ def carry_out(
                 session.executor.close()
             summary = session.summary()
             with contextlib.ExitStack() as ends:  # everybody hears of the end, even if one of them fails
+                ends.callback(session.store.close)
                 for observer in reversed(begun):
                     ends.callback(observer.end, status, reason, summary)
         return {"status": status, "reason": reason, **summary}
@@ -141,12 +148,19 @@ class _Session:
     """One run in progress."""
 
     def __init__(
-        self, experiment: Experiment, observers: Sequence[Observer], start: RunState | None, staff: Staff | None
+        self,
+        experiment: Experiment,
+        observers: Sequence[Observer],
+        start: RunState | None,
+        staff: Staff | None,
+        wish: Wish,
     ) -> None:
+        self.wish = wish
         self.experiment, self.observers = experiment, observers
         self.clerks = [observer for observer in observers if isinstance(observer, HearsAnswers)]
         self.loggers = [observer for observer in observers if isinstance(observer, KeepsReports)]
         self.keepers = [observer for observer in observers if isinstance(observer, KeepsState)]
+        self.enders = [observer for observer in observers if isinstance(observer, MayEnd)]
         self.engine = experiment.chosen.engine
         self.initial = experiment.initial_model
         self.origin = origin(experiment) if start is not None or self.keepers else {}
@@ -155,6 +169,7 @@ class _Session:
         self.evaluator = Evaluator(experiment, self.engine)
         meter = Meter(self.engine.layout, self._cost)
         self.executor: Executor | None = None
+        self.store: ClientStore = store_of(experiment, self.keepers) if staff is None else InMemory()
         address = None
         if staff is None:
             crew, self.executor, about = _manned(experiment)
@@ -166,6 +181,7 @@ class _Session:
                 experiment.world(),
                 meter,
                 executor=self.executor,
+                store=self.store,
             )
             self.who: tuple[str, int] = crew.driver, crew.workers
             address = crew.address
@@ -185,6 +201,7 @@ class _Session:
             driver=self.who[0],
             workers=self.who[1],
             address=address,
+            client_memory=experiment.client_memory,
             checkpoint={"every": experiment.checkpoint.every, "keep": experiment.checkpoint.keep},
         )
         self.start = self.initial if start is None else start.driver
@@ -232,6 +249,13 @@ class _Session:
         self._events = number + 1
         if new:
             self._rest(moment.turn.state.version)
+        if self.wish.to_end:
+            self._keep(moment.turn.state.version, surely=True)
+            raise KeyboardInterrupt(self.wish.to_end)
+        for ender in self.enders:
+            if reason := ender.why_end():
+                self._keep(moment.turn.state.version, surely=True)
+                raise Enough(reason)
         return ""
 
     def _book(self, moment: Moment, report: Report) -> None:
@@ -264,8 +288,11 @@ class _Session:
     def _rest(self, version: int) -> None:
         """Lets those keep the state who do, in any case where the run may later go on to more versions than planned."""
         extends = "horizon" not in self.experiment.recipe.needs()
+        self._keep(version, surely=extends and version + 1 == self.experiment.rounds)
+
+    def _keep(self, version: int, *, surely: bool) -> None:
         for keeper in self.keepers:
-            keeper.at_rest(version, self.state, before_last=extends and version + 1 == self.experiment.rounds)
+            keeper.at_rest(version, self.state, surely=surely)
 
     def state(self) -> RunState:
         """All that the run is between two events."""

@@ -27,12 +27,12 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def opened(chromium: Any, file: Path) -> Iterator[Callable[..., tuple[Any, list[str]]]]:
+def opened(browser: Any, file: Path) -> Iterator[Callable[..., tuple[Any, list[str]]]]:
     """Opens the report; gives the page, and what was said or fetched beside it."""
     contexts: list[Any] = []
 
     def open_page(**options: Any) -> tuple[Any, list[str]]:
-        contexts.append(chromium.new_context(offline=True, **options))
+        contexts.append(browser.new_context(offline=True, **options))
         page, heard = contexts[-1].new_page(), list[str]()
         page.on("console", lambda message: heard.append(message.text))
         page.on("pageerror", lambda error: heard.append(str(error)))

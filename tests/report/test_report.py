@@ -7,6 +7,7 @@ import math
 import re
 import shutil
 import subprocess
+import sys
 import tomllib
 from pathlib import Path
 from types import SimpleNamespace
@@ -192,6 +193,22 @@ def test_validation_that_nobody_has_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="validation"):
         report.write([run], tmp_path / "r.md", on="validation")
     assert "chosen by the test set, which flatters it" in report.write([run], tmp_path / "r.md").read_text()
+
+
+def test_the_command_takes_names_and_says_where_it_wrote(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from polyrhythm.cli import main
+
+    file = tmp_path / "r.md"
+    monkeypatch.setattr(sys, "argv", ["polyrhythm", "report", "plain", "--out", str(folder), "-o", str(file)])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert not ended.value.code
+    assert capsys.readouterr().out.startswith("3 runs reported in")
+    text = file.read_text()
+    assert text.startswith("# plain\n")
+    assert "Difference in" not in text  # there is nothing to compare it with
 
 
 def test_unfinished_runs_and_other_versions_are_told_first(folder: Path) -> None:

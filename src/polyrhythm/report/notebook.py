@@ -69,7 +69,7 @@ def _table(given: Table) -> str:
 
 def _row(cells: Iterable[str], *, number: bool) -> str:
     first, *others = cells
-    align = "right" if number else "left"
+    align = "right;white-space:nowrap" if number else "left"
     rest = "".join(f'<td style="{_LINE};text-align:{align}">{escape(text)}</td>' for text in others)
     return f'<tr><th scope="row" style="{_LINE};text-align:left">{escape(first)}</th>{rest}</tr>'
 

@@ -82,9 +82,9 @@ def meant(found: Comparison, on: On) -> str:
 
 def differences(found: Comparison, base: str, on: On, level: float) -> Table | None:
     """What the other methods give more than one of them; None if there are no others."""
+    by = {r: found.differences(to=base, reading=r, on=on, level=level) for r in READINGS}
     if len(found.methods) == 1:
         return None
-    by = {r: found.differences(to=base, reading=r, on=on, level=level) for r in READINGS}
     lines = [
         (name, str(by["final"][name].n), *(tables.gain(by[reading][name]) for reading in READINGS))
         for name in by["final"]
