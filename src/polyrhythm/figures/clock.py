@@ -135,6 +135,7 @@ def _staleness(subject: Subject, options: Options) -> Chart:
         x=x.axis(labelAngle=0, labelOverlap=True),
         y=alt.Y("share:Q", stack=None, title="share of updates", axis=alt.Axis(format="%")),
         color=color,
+        order=alt.Order("place:Q"),
         tooltip=["method:N", "staleness:O", alt.Tooltip("share:Q", format=".2%"), "updates:Q"],
         **(extra if len(subject.methods) > 1 else {}),
     )  # fmt: skip
