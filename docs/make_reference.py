@@ -416,10 +416,12 @@ def _commands(group: typer.Typer, path: str) -> Iterator[tuple[str, Callable[...
         if command.callback is not None:
             yield f"{path} {command.name or command.callback.__name__}", command.callback
     for inner in group.registered_groups:
-        if inner.typer_instance is not None and inner.typer_instance.registered_callback is not None:
-            if inner.typer_instance.registered_callback.callback is not None:
-                yield f"{path} {inner.name}", inner.typer_instance.registered_callback.callback
-            yield from _commands(inner.typer_instance, f"{path} {inner.name}")
+        if inner.typer_instance is None:
+            continue
+        root = inner.typer_instance.registered_callback
+        if root is not None and root.callback is not None:
+            yield f"{path} {inner.name}", root.callback
+        yield from _commands(inner.typer_instance, f"{path} {inner.name}")
 
 
 def _options(callback: Callable[..., Any]) -> Iterator[tuple[str, str, str]]:

@@ -32,12 +32,14 @@ from polyrhythm.models.representation import locate
 from polyrhythm.models.weights import load_weights
 from polyrhythm.recipe import Recipe
 from polyrhythm.runs.checkpoints import Checkpoint
+from polyrhythm.runs.records import Measure
 from polyrhythm.settings import Count, NonNegative, Settings
 from polyrhythm.sizes import about_sizes
 from polyrhythm.slots.mechanism import Model, Setup
 from polyrhythm.slots.order import Curriculum
 from polyrhythm.slots.robust import Middle
 from polyrhythm.slots.stopping import StopOnDrift
+from polyrhythm.storing import budget
 from polyrhythm.streams import seeded_torch
 from polyrhythm.tasks import Task, task
 from polyrhythm.vectors import CPU
@@ -75,11 +77,15 @@ class Evaluation(Settings):
             for none.
         groups: whether it is also measured for each group of like devices, such as a tier: on the own tests of the
             group's clients, or where there are none on `train_samples` (1,000 if that is 0) of its training samples.
+        measure: what else is measured, by name: "update_similarity", how far the updates of a version agree;
+            "estimation_error", how well each client's past foretells its update (both in `polyrhythm.measuring`);
+            "sample_losses", how hard single training samples are, with the extremes as images.
     """
 
     every: Count = 1
     train_samples: int = 0
     groups: bool = False
+    measure: tuple[Measure, ...] = ()
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -111,14 +117,19 @@ class Experiment:
         initial: a safetensors file with the initial weights, by name; None for the model's own.
         expert: how difficult each training sample is, for curricula that ask an expert: a safetensors file with a
             trained model of the same architecture, as `polyrhythm expert` makes, or the losses themselves, [n].
-        driver: who carries out visits: "inline", one after the other in this process; "processes" or "threads", several
-            at once; or "auto", by a fixed rule (`polyrhythm.drivers.choosing`). Changes no number.
+        driver: who carries out visits: "inline", one after the other in this process; "processes", "threads" or "ray",
+            several at once; or "auto", by a fixed rule (`polyrhythm.drivers.choosing`). Changes no number.
         workers: how many at once; None for as many as there are processors. Two or more ask for workers by themselves.
+        address: of the Ray cluster with driver="ray", such as "10.0.0.1:6379", or "auto" on one of its machines; None
+            to start one here, which ends with the run.
         engine: what computes local steps: "torch"; "native", which is C++; "stacked", a cohort at once, for GPUs;
             "compiled", by `torch.compile`; or "auto", by a fixed rule (`polyrhythm.engines.choosing`). What one of them
             cannot take is torch's.
         device: where a cohort's steps are computed, and models measured, by the stacked engine: "cpu"; "cuda", or
             "cuda:1" for the second GPU; or "auto", a GPU if there is one.
+        client_memory: how much of what clients remember is kept in memory, such as "1 GiB"; beyond it the clients that
+            took part longest ago are kept in files, and checkpoints only name them. "all" for no files. Changes no
+            number.
         checkpoint: how often it writes down what it needs to go on after its process was killed. Changes no number.
         name: what you call the run.
         config: the experiment as it was written, for the record; made from the parts if None.
@@ -140,8 +151,10 @@ class Experiment:
     expert: Path | str | np.ndarray | None = None
     driver: crews.Asked = "auto"
     workers: int | None = None
+    address: str | None = None
     engine: Asked = "auto"
     device: str = "auto"
+    client_memory: str = "all"
     checkpoint: Checkpoint = field(default_factory=Checkpoint)
     name: str = ""
     config: Mapping[str, Any] | None = None
@@ -185,7 +198,7 @@ class Experiment:
             if isinstance(part, StopOnDrift):
                 locate(module, part.representation)
         participation = self.recipe.participation
-        parted = participation.fills_places or self.driver in ("processes", "threads") or (self.workers or 1) > 1
+        parted = participation.fills_places or self.driver in ("processes", "threads", "ray") or (self.workers or 1) > 1
         work = Work(
             module=module,
             task=self.aim,
@@ -253,8 +266,9 @@ class Experiment:
     def world(self) -> World:
         """The fleet at the beginning of a run."""
         federation = self.federation
-        held, labels = federation.sizes.tolist(), federation.label_shares()
-        return World(self.fleet, federation.clients, self.seed, self.eligible().tolist(), labels, held)
+        held, labels, eligible = federation.sizes.tolist(), federation.label_shares(), self.eligible()
+        everybody = range(federation.clients) if len(eligible) == federation.clients else eligible.tolist()
+        return World(self.fleet, federation.clients, self.seed, everybody, labels, held)
 
     @functools.cached_property
     def data_of(self) -> Holdings:
@@ -275,6 +289,7 @@ class Experiment:
             # Where places are filled one by one, only the first turn has several visits.
             at_once=1 if participation.fills_places else min(participation.size, holders),
             rounds=self.rounds,
+            address=self.address,
         )
 
     def eligible(self) -> np.ndarray:
@@ -355,7 +370,7 @@ class Experiment:
         crew, notes = self.crew, []
         if crew.chosen and crew.workers > 1:
             notes.append(f"visits run in {crew.workers} {crew.driver} at once")
-        if self.fleet.faults.in_workers and crew.driver != "processes":
+        if self.fleet.faults.in_workers and crew.driver not in ("processes", "ray"):
             notes.append("nothing befalls worker processes, since there are none: driver=processes has some")
         return tuple(notes)
 
@@ -584,6 +599,22 @@ def _check_driver(experiment: Experiment) -> None:
             why="in line, visits run one after the other",
             fix="driver=processes, or leave workers out",
         )
+    if experiment.address is None:
+        return
+    if driver != "ray":
+        raise UserError(
+            f"address={experiment.address!r} with driver={driver}",
+            expected="driver=ray",
+            why="it is the address of a Ray cluster",
+            fix="driver=ray, or leave the address out",
+        )
+    if workers is None:
+        raise UserError(
+            f"address={experiment.address!r} without workers",
+            expected="how many visits run at once",
+            why="a cluster is shared, and how many of its processors are yours nobody else knows",
+            fix="workers=8, for example",
+        )
 
 
 def _check_engine(experiment: Experiment) -> None:
@@ -599,13 +630,17 @@ def _check_engine(experiment: Experiment) -> None:
         )
 
 
+def _check_client_memory(experiment: Experiment) -> None:
+    budget(experiment.client_memory)
+
+
 def _check_recipe(experiment: Experiment) -> None:
     experiment.recipe.whole()
 
 
 _CHECKS = (
     *(_check_task, _check_end, _check_seed, _check_driver, _check_engine),
-    *(_check_expert, _check_score, _check_recipe, _check_arrivals),
+    *(_check_expert, _check_score, _check_client_memory, _check_recipe, _check_arrivals),
 )
 
 

@@ -11,35 +11,44 @@ from polyrhythm.errors import UserError
 from polyrhythm.experiment import Experiment
 from polyrhythm.runs.database import FILE, Cut
 from polyrhythm.runs.environment import differences
-from polyrhythm.runs.keeping import newest
 from polyrhythm.runs.plain import to_json
-from polyrhythm.runs.recorder import Kept, TakenUp, digest_of, going_on
+from polyrhythm.runs.recorder import TakenUp, digest_of, going_on
 from polyrhythm.runs.run import Run, all_runs
-from polyrhythm.runstate import CODEC, RunState
+from polyrhythm.runstate import RunState, last_kept
 
 _OF_NO_NUMBER = {"rounds", "engine", "computed_by"}  # which are compared by what they mean
 
 
-def same_experiment(experiment: Experiment, out: Path | str) -> Run | None:
-    """The newest run of an experiment in a folder."""
+def same_experiment(experiment: Experiment, out: Path | str, *, on_nodes: bool = False) -> Run | None:
+    """The newest run of an experiment in a folder, of those in the simulation or of those on nodes."""
     if not (Path(out) / FILE).is_file():
         return None
     digest = digest_of(experiment.describe())
-    return next((run for run in reversed(all_runs(out)) if run.config_digest == digest), None)
+    runs = (run for run in reversed(all_runs(out)) if run.config_digest == digest)
+    return next((run for run in runs if run.on_nodes == on_nodes), None)
 
 
-def take_up(run: Run, experiment: Experiment) -> TakenUp:
+def take_up(run: Run, experiment: Experiment, *, on_nodes: bool = False) -> TakenUp:
     """What a run needs to go on.
 
     Args:
         run: killed, stopped or failed; or finished, if the experiment has more rounds than it.
         experiment: what it is a run of.
+        on_nodes: whether nodes of a real federation are to carry it out.
 
     Raises:
         UserError: it cannot go on, with the reason.
     """
     if run.status == "running":
         raise going_on(run.id)
+    if run.on_nodes != on_nodes:
+        raise UserError(
+            f"{run.id} is a run {'on nodes' if run.on_nodes else 'in the simulation'}",
+            expected=f"one {'on nodes' if on_nodes else 'in the simulation'}",
+            why="what its clients remember lies elsewhere",
+            fix="go on with it where it was: on nodes with `polyrhythm flower up` or `flwr run`, which do so by "
+            "themselves, and else with `polyrhythm resume`",
+        )
     _same(run, experiment)
     rounds: int | None = run.config["rounds"]
     if experiment.rounds != rounds:
@@ -51,7 +60,7 @@ def take_up(run: Run, experiment: Experiment) -> TakenUp:
             why="there is nothing left to do",
             fix="ask for more versions than it made (--rounds), or start a new run",
         )
-    kept, notes = newest(run.path, CODEC)
+    kept, notes = last_kept(run.path)
     notes += [f"it goes on elsewhere: {difference}" for difference in differences(run.libraries, run.machine)]
     state: RunState | None = None if kept is None else kept.run
     if state is None:
@@ -59,12 +68,7 @@ def take_up(run: Run, experiment: Experiment) -> TakenUp:
     else:
         notes.append(f"the run went on from its checkpoint of version {state.driver.server.version}")
     config = {**run.config, "rounds": experiment.rounds}
-    return TakenUp(run_id=run.id, config=config, kept=_checked(kept), cut=_cut(state), notes=tuple(notes))
-
-
-def _checked(kept: Any) -> Kept | None:
-    assert kept is None or isinstance(kept, Kept)
-    return kept
+    return TakenUp(run_id=run.id, config=config, kept=kept, cut=_cut(state), notes=tuple(notes))
 
 
 def _cut(state: RunState | None) -> Cut:

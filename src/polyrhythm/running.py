@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 from polyrhythm.experiment import Experiment
+from polyrhythm.portraying import Portrait
 from polyrhythm.resuming import same_experiment, take_up
 from polyrhythm.runs.keeping import Keeper
 from polyrhythm.runs.recorder import Recorder, TakenUp
@@ -16,6 +17,7 @@ from polyrhythm.runs.trouble import trouble_of
 from polyrhythm.runs.updates import START, UpdateLog
 from polyrhythm.runstate import CODEC
 from polyrhythm.session import carry_out
+from polyrhythm.storing import check_room
 from polyrhythm.trackers.base import Say, Tracking, trackers
 
 
@@ -30,7 +32,7 @@ def run(
 ) -> Run:
     """Carries out an experiment and keeps its record.
 
-    Ctrl-C stops it at the next step and keeps what there is.
+    Ctrl-C stops it at the next step, with a checkpoint; a second one at once, with what there is.
 
     Args:
         experiment: what to do.
@@ -109,9 +111,10 @@ def recording(
     Raises:
         UserError: a tracker that is asked for is not installed.
     """
+    check_room(experiment, Path(out))
     trouble = trouble_of(experiment.fleet.faults, experiment.seed)
     recorder = Recorder(out, keeper=Keeper(experiment.checkpoint, CODEC), taken_up=taken_up, trouble=trouble)
-    others: list[Observer] = []
+    others: list[Observer] = [Portrait(experiment, lambda: recorder.path)]
     if log_updates or (taken_up is not None and (Path(out) / taken_up.run_id / START).exists()):
         others.append(UpdateLog(lambda: recorder.path, CODEC))
     if tracking is not None:

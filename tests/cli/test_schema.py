@@ -139,7 +139,7 @@ def test_what_is_right_is_not_marked(values: dict[str, Any], validator: Draft7Va
         {"fleet": "markov"},
         {"fleet": "tiers | markof"},
         {"task": "multilabel(smoothing=1)"},
-        {"driver": "ray"},
+        {"driver": "rays"},
     ],
 )
 def test_what_is_wrong_is_marked_as_it_is_refused(

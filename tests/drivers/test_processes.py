@@ -21,6 +21,7 @@ import torch
 from torch import nn
 
 import polyrhythm as pr
+from crews import FAMILIES, SIZES, assert_same, made, run
 from polyrhythm.core.memory import ClientState
 from polyrhythm.drivers import choosing, nursery, packing, processes
 from polyrhythm.drivers.executors import Clients, Done, Errand
@@ -31,72 +32,15 @@ from polyrhythm.engines.native.extension import extension
 from polyrhythm.engines.torch import TorchEngine
 from polyrhythm.errors import RunFailed, UserError
 from polyrhythm.recipe import Recipe
-from polyrhythm.runs import VersionRecord, VisitRecord
 from polyrhythm.session import carry_out
-from small import Explodes, Log, collection, dealt, experiment, logged
+from small import Explodes, Log, collection, dealt, logged
 from worker_models import Dies, Fussy, Greedy, Holds
-
-TIERS = pr.Fleet(devices=pr.fleet.Tiers())
-SIZES = [7, 15, 4, 11, 9, 14]
-COMMON: dict[str, Any] = {"cohort": 4, "epochs": 2, "batch": 4}
 
 
 @pytest.fixture(scope="module", autouse=True)
 def _no_nursery_is_left() -> Iterator[None]:
     yield
     nursery.close()
-
-
-def made(**changes: Any) -> pr.Experiment:
-    """Six unequal clients."""
-    values: dict[str, Any] = {"federation": dealt(collection(), SIZES), "recipe": pr.fedavg(**COMMON), "rounds": 4}
-    return experiment(**values | changes)
-
-
-FAMILIES: dict[str, dict[str, Any]] = {
-    "fedavg": {},
-    "scaffold": {"recipe": pr.scaffold(**COMMON)},
-    "feddyn with momentum that is kept": {"recipe": pr.feddyn(**COMMON, momentum=0.9, keep_state=True)},
-    "adam that is kept": {"recipe": pr.fedavg(**COMMON, optimiser="adam", keep_state=True)},
-    "ccfl": {"recipe": pr.ccfl(cohort=4, steps=3, batch=4), "rounds": 6},
-    "moon": {"recipe": pr.moon(**COMMON, layer="logits"), "model": "mlp"},
-    "alt": {"recipe": pr.alt(**COMMON, representation="logits", a=0.999, b=0.0), "model": "mlp"},
-    "curriculum": {"recipe": pr.curriculum_fl(**COMMON, score="local")},
-    "curriculum of clients": {"recipe": pr.fedavg(**COMMON) | pr.client_curriculum()},
-    "critical periods": {"recipe": pr.fedcl(**COMMON)},
-    "compressed": {"recipe": pr.fedavg(**COMMON) | pr.compress_top_k(share=0.3)},
-    "partial work": {"recipe": pr.fedavg(**COMMON) | pr.partial_work(seconds=0.05), "fleet": TIERS},
-    "buffered and rolling": {
-        "recipe": pr.fedavg(**COMMON) | pr.rolling(concurrency=4) | pr.buffer(size=2),
-        "fleet": TIERS,
-        "rounds": 8,
-    },
-    "nobody exchanges anything": {"recipe": pr.local_only(cohort=4, batch=4)},
-    "a fussy model": {"model": Fussy(4, 3), "recipe": pr.fedavg(cohort=4, batch=5) | pr.server_adam()},
-}
-
-
-def without_wall(record: VersionRecord | VisitRecord) -> object:
-    return replace(record, wall=0.0) if isinstance(record, VersionRecord) else record
-
-
-def told(log: Log) -> list[object]:
-    """All that a run tells, but for how long it really took."""
-    return [without_wall(record) for record in (*log.visits, *log.versions)]
-
-
-def assert_same(one: tuple[dict[str, Any], Log], other: tuple[dict[str, Any], Log]) -> None:
-    timed = ("wall_seconds", "driver", "workers", "worker_deaths")
-    first, second = ({k: v for k, v in summary.items() if k not in timed} for summary, _ in (one, other))
-    assert first == second
-    assert told(one[1]) == told(other[1])
-    for a, b in zip(one[1].states, other[1].states, strict=True):
-        assert all(torch.equal(a[name], b[name]) for name in a)
-
-
-def run(**changes: Any) -> tuple[dict[str, Any], Log]:
-    log = Log()
-    return carry_out(made(**changes), [log]), log
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -469,6 +413,30 @@ def test_values_arrive_as_they_were_sent(room: int) -> None:
         assert got[name].dtype == tensor.dtype
         assert torch.equal(got[name], tensor), name
         assert got[name].data_ptr() % 64 == 0
+
+
+def test_a_worker_has_a_lane_for_errands_and_two_for_reports() -> None:
+    memory = np.zeros(3 * 640 + 100, dtype=np.uint8)
+    errands, reports = packing.lanes(memory)
+    for number, lane in enumerate((errands, *reports), start=1):
+        assert not lane.any()
+        assert (lane.ctypes.data - memory.ctypes.data) % 64 == 0
+        lane[:] = number
+    assert [len(lane) for lane in (errands, *reports)] == [640] * 3
+
+
+@pytest.mark.parametrize(("room", "value", "whole"), [(10**7, VALUES, True), (100, VALUES, False), (10**7, "", False)])
+def test_the_head_of_a_value_tells_whether_the_rest_lies_in_the_lane(room: int, value: object, whole: bool) -> None:
+    here, there = socket.socketpair()
+    lane = np.zeros(room, dtype=np.uint8)
+    sender = threading.Thread(target=packing.send, args=(here, value, None, lane))
+    sender.start()
+    with here, there:
+        begun = packing.head(there)
+        assert begun.in_lane == whole
+        got = packing.receive(there, lane=lane, begun=begun)
+        sender.join()
+    assert len(got) == len(value)  # type: ignore[arg-type]
 
 
 def test_values_in_shared_memory_are_aligned_and_may_be_written() -> None:

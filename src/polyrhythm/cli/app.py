@@ -20,6 +20,12 @@ data_app = typer.Typer(help="Data sets: list them, or show how one is split.", r
 app.add_typer(data_app, name="data", invoke_without_command=True)
 fleet_app = typer.Typer(help="Fleets: show what one is like.", rich_markup_mode=None, no_args_is_help=True)
 app.add_typer(fleet_app, name="fleet")
+flower_app = typer.Typer(
+    help="A real federation on Flower: write a project, or run one on this machine.",
+    rich_markup_mode=None,
+    no_args_is_help=True,
+)
+app.add_typer(flower_app, name="flower")
 
 Out = Annotated[str | None, typer.Option("--out", help="Folder of the record.  [default: runs]", show_default=False)]
 Run = Annotated[str, typer.Argument(metavar="RUN", help="A run's id, its beginning, or its name.")]
@@ -46,11 +52,14 @@ Set = Annotated[
 ]
 Driver = Annotated[
     str | None,
-    typer.Option("--driver", help="Who carries out visits: auto, inline, processes or threads.  [default: auto]"),
+    typer.Option("--driver", help="Who carries out visits: auto, inline, processes, threads or ray.  [default: auto]"),
 ]
 Workers = Annotated[int | None, typer.Option("--workers", help="How many visits run at once. Changes no number.")]
 Track = Annotated[
     str | None, typer.Option("--track", help="Trackers that are told how it goes: tensorboard, mlflow, wandb.")
+]
+Address = Annotated[
+    str | None, typer.Option("--address", help="Of a Ray cluster, or auto on one of its machines.  [default: its own]")
 ]
 LocalTest = Annotated[
     str | None,
@@ -110,6 +119,7 @@ def run(
     local_test: LocalTest = None,
     driver: Driver = None,
     workers: Workers = None,
+    address: Address = None,
     engine: Annotated[
         str | None,
         typer.Option(
@@ -118,6 +128,13 @@ def run(
     ] = None,
     device: Annotated[
         str | None, typer.Option("--device", help="Where cohorts are stacked: auto, cpu or cuda.  [default: auto]")
+    ] = None,
+    client_memory: Annotated[
+        str | None,
+        typer.Option(
+            "--client-memory",
+            help="How much of what clients remember is in memory, such as 1GiB; the rest is in files.  [default: all]",
+        ),
     ] = None,
     settings: Annotated[
         list[str] | None, typer.Option("--set", help="Any key: --set evaluation.every=5. May be repeated.")
@@ -157,8 +174,10 @@ def run(
         "local_test": local_test,
         "driver": driver,
         "workers": workers,
+        "address": address,
         "engine": engine,
         "device": device,
+        "client_memory": client_memory,
         "track": track,
         "out": out,
         "name": name,
@@ -176,6 +195,7 @@ def resume_run(
     ] = None,
     driver: Driver = None,
     workers: Workers = None,
+    address: Address = None,
     track: Track = None,
     out: Out = None,
     json: Json = False,
@@ -184,7 +204,12 @@ def resume_run(
     from polyrhythm.cli import resuming
 
     resuming.resume_run(
-        reference, out or "runs", rounds=rounds, as_json=json, track=track, driver=driver, workers=workers
+        reference,
+        out or "runs",
+        rounds=rounds,
+        as_json=json,
+        track=track,
+        **{"driver": driver, "workers": workers, "address": address},
     )
 
 
@@ -200,6 +225,7 @@ def verify_run(
     ] = None,
     driver: Driver = None,
     workers: Workers = None,
+    address: Address = None,
     out: Out = None,
     json: Json = False,
 ) -> None:
@@ -212,7 +238,7 @@ def verify_run(
         from_checkpoint=from_checkpoint,
         versions=versions,
         as_json=json,
-        **{"driver": driver, "workers": workers},
+        **{"driver": driver, "workers": workers, "address": address},
     )
 
 
@@ -225,13 +251,14 @@ def replay_run(
     ] = False,
     driver: Driver = None,
     workers: Workers = None,
+    address: Address = None,
     out: Out = None,
     json: Json = False,
 ) -> None:
     """Take a recorded run's events in their order, and compare every version's model with its record, bit for bit."""
     from polyrhythm.cli import verifying
 
-    changes = {"driver": driver, "workers": workers}
+    changes = {"driver": driver, "workers": workers, "address": address}
     verifying.replay_run(reference, out or "runs", from_updates=from_updates, as_json=json, **changes)
 
 
@@ -379,6 +406,59 @@ def compare(
 
 @app.command()
 @guarded
+def plot(
+    references: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="RUN", help="Ids, their beginnings, or names; all of a name count.  [default: all]"),
+    ] = None,
+    figure: Annotated[
+        str | None, typer.Option("--figure", help="What to draw.  [default: lists what there is to draw]")
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="A .png, .svg, .pdf or .html.  [default: FIGURE.png]", show_default=False),
+    ] = None,
+    against: Annotated[
+        str, typer.Option("--against", help="The horizontal axis of curves: version, time, bytes, joules, flops, …")
+    ] = "version",
+    on: Set = "test",
+    theme: Annotated[Literal["light", "dark"], typer.Option("--theme", help="light or dark.")] = "light",
+    out: Out = None,
+    json: Json = False,
+) -> None:
+    """Draw a figure of runs; without --figure, list those that apply and why others do not."""
+    from polyrhythm.cli.plotting import plot_runs
+
+    options = {"against": against, "on": on, "theme": theme}
+    plot_runs(references or [], out or "runs", figure=figure, output=output, options=options, as_json=json)
+
+
+@app.command()
+@guarded
+def report(
+    references: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="RUN", help="Ids, their beginnings, or names; all of a name count.  [default: all]"),
+    ] = None,
+    output: Annotated[
+        Path, typer.Option("--output", "-o", help="The file: .html for a page, .md or .tex for tables.")
+    ] = Path("report.html"),
+    to: To = None,
+    on: Set = "test",
+    against: Annotated[
+        str | None, typer.Option("--against", help="The method to compare the others with.  [default: the first]")
+    ] = None,
+    level: Annotated[float, typer.Option("--level", help="Of confidence intervals.")] = 0.95,
+    out: Out = None,
+) -> None:
+    """Write a report on runs: results over seeds, differences, figures, costs, settings, how to run them again."""
+    from polyrhythm.cli.reporting import report_runs
+
+    report_runs(references or [], out or "runs", output, to=to, on=on, against=against, level=level)
+
+
+@app.command()
+@guarded
 def runs(out: Out = None, json: Json = False) -> None:
     """List the runs of a folder, oldest first."""
     from polyrhythm.cli.showing import list_runs
@@ -496,3 +576,70 @@ def data_show(
         "local_test": local_test,
     }
     show_data(configure(None, options, []), output)
+
+
+Federation = Annotated[Path, typer.Option("--dir", help="Keys, logs and what nodes remember.")]
+
+
+@flower_app.command("new")
+@guarded
+def flower_new(folder: Annotated[Path, typer.Argument(metavar="DIR", help="A new folder.")]) -> None:
+    """Write a project that `flwr run` takes: an experiment file, and the apps of server and nodes."""
+    from polyrhythm.cli.flowering import new
+    from polyrhythm.cli.output import Screen
+
+    new(folder, Screen())
+
+
+@flower_app.command("up")
+@guarded
+def flower_up(
+    experiment: Annotated[
+        Path | None, typer.Argument(help="An experiment file in TOML, or the folder of a project.")
+    ] = None,
+    nodes: Annotated[
+        int | None, typer.Option("--nodes", min=1, help="How many, one for each client.  [default: the clients]")
+    ] = None,
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", help="Any key: --set rounds=50. May be repeated.")
+    ] = None,
+    out: Out = None,
+    folder: Federation = Path(".flower"),
+    port: Annotated[
+        int, typer.Option("--port", min=1, max=65000, help="Of the SuperLink; those of nodes follow.")
+    ] = 8000,
+    keep: Annotated[bool, typer.Option("--keep", help="Leave the federation up when the run is over.")] = False,
+    resume: Annotated[
+        Literal["auto", "never"],
+        typer.Option("--resume", help="auto: go on with a run of the same experiment that has not finished."),
+    ] = "auto",
+    log_updates: Annotated[
+        bool, typer.Option("--log-updates", help="Also keep what every client sent, for `polyrhythm replay`.")
+    ] = False,
+    json: Json = False,
+) -> None:
+    """Start a SuperLink and SuperNodes on this machine, with TLS and keys, run an experiment on them, and stop them."""
+    from polyrhythm.cli.flowering import up
+
+    up(
+        experiment,
+        nodes,
+        settings or [],
+        out=out or "runs",
+        folder=folder,
+        port=port,
+        keep=keep,
+        resume=resume == "auto",
+        log_updates=log_updates,
+        as_json=json,
+    )
+
+
+@flower_app.command("down")
+@guarded
+def flower_down(folder: Federation = Path(".flower")) -> None:
+    """Stop what `polyrhythm flower up` has started and left: nodes first, then the SuperLink, and nothing else."""
+    from polyrhythm.cli.flowering import down
+    from polyrhythm.cli.output import Screen
+
+    down(folder, Screen())

@@ -15,6 +15,7 @@ from polyrhythm.cli.inside import check_inside
 from polyrhythm.cli.layers import Said, layered, number_or_text
 from polyrhythm.cli.mistakes import explained
 from polyrhythm.errors import Mistakes, UserError
+from polyrhythm.runs.records import Measure
 
 if TYPE_CHECKING:
     from polyrhythm.cli.things import Things
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 _STRICT = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False, frozen=True)
 DEFAULT_CLIENTS = 20
 DEFAULT_ROUNDS = 30
-OF_NO_NUMBER = ("driver", "workers", "checkpoint", "track", "tracking", "out", "name")
+OF_NO_NUMBER = ("driver", "workers", "address", "client_memory", "checkpoint", "track", "tracking", "out", "name")
 _NAMED = ("data", "partition", "model", "method", "task", "fleet", "faults")
 _MODELS = {"shakespeare": "char-lstm", "stackoverflow_tags": "multilabel-logistic"}
 
@@ -51,6 +52,15 @@ class EvaluationSettings(BaseModel):
     every: Positive = 1
     train_samples: Whole = 0
     groups: bool = False
+    measure: tuple[Measure, ...] = ()
+
+    @field_validator("measure", mode="before")
+    @classmethod
+    def _one_or_several(cls, value: object) -> object:
+        if not isinstance(value, (list, tuple)):
+            return (value,)
+        # In a list of `--set`, a word without quotes is read as the call of something.
+        return tuple(v.name if isinstance(v, Call) and v == Call(v.name, (), {}) else v for v in value)
 
 
 @final
@@ -97,11 +107,13 @@ class Configuration(BaseModel):
     local_test: Share | Literal["natural"] = 0.0
     init: Text | None = None
     expert: Text | None = None
-    driver: Literal["auto", "inline", "processes", "threads"] = "auto"
+    driver: Literal["auto", "inline", "processes", "threads", "ray"] = "auto"
     workers: Positive | None = None
+    address: Text | None = None
     engine: Literal["auto", "torch", "native", "stacked", "compiled"] = "auto"
     device: Text = "auto"
     evaluation: EvaluationSettings = Field(default_factory=EvaluationSettings)
+    client_memory: Text = "all"
     checkpoint: CheckpointSettings = Field(default_factory=CheckpointSettings)
     track: tuple[Literal["tensorboard", "mlflow", "wandb"], ...] = ()
     tracking: TrackingSettings = Field(default_factory=TrackingSettings)
@@ -202,14 +214,17 @@ TAKES = {
     "local_test": f'{_SHARE}, or "natural"',
     "init": "the path of a file",
     "expert": "the path of a file, as `polyrhythm expert` makes it",
-    "driver": "auto, inline, processes or threads",
+    "driver": "auto, inline, processes, threads or ray",
     "workers": _POSITIVE,
+    "address": "the address of a Ray cluster, such as 10.0.0.1:6379, or auto",
     "engine": "auto, torch, native, stacked or compiled",
     "device": "auto, cpu, cuda, or cuda:1 for the second GPU",
-    "evaluation": "every or train_samples, each with a number, or groups, true or false",
+    "evaluation": "every or train_samples, each with a number, groups, true or false, or measure, a list of names",
     "evaluation.every": _POSITIVE,
     "evaluation.train_samples": _WHOLE,
     "evaluation.groups": "true or false",
+    "evaluation.measure": "update_similarity, estimation_error or sample_losses, or a list of them",
+    "client_memory": 'an amount with its unit, such as "1 GiB", or "all"',
     "checkpoint": "every, keep or both",
     "checkpoint.every": 'versions, such as 10, or a time, such as "5 min", or "never"',
     "checkpoint.keep": _POSITIVE,

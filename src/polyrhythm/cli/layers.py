@@ -161,8 +161,8 @@ def _put(values: dict[str, Any], setting: str, known: Iterable[str]) -> str:
 # Keys whose value stays text until it is read as what it stands for: `--set method=fedprox(mu=1)`.
 _TEXTS = {
     *("data", "partition", "model", "method", "task", "fleet", "faults", "init"),
-    *("checkpoint.every", "driver", "device", "expert", "engine", "name", "out", "until", "seeds", "local_test"),
-    *("track", "tracking.directory", "tracking.project"),
+    *("checkpoint.every", "client_memory", "driver", "device", "expert", "engine", "name", "out", "until", "seeds"),
+    *("local_test", "track", "tracking.directory", "tracking.project"),
 }
 
 

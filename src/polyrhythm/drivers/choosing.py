@@ -11,8 +11,8 @@ from polyrhythm.core.interfaces import TakesCohorts
 from polyrhythm.drivers.executors import AtOnce, Clients, Executor, OneByOne, Threads
 from polyrhythm.errors import UserError
 
-Asked = Literal["auto", "inline", "processes", "threads"]
-DRIVERS: tuple[Asked, ...] = ("auto", "inline", "processes", "threads")
+Asked = Literal["auto", "inline", "processes", "threads", "ray"]
+DRIVERS: tuple[Asked, ...] = ("auto", "inline", "processes", "threads", "ray")
 
 LARGE_VISIT = 10**7
 """Parameters times samples in a visit, from which sending it to a worker is small beside carrying it out."""
@@ -26,38 +26,48 @@ class Crew:
     """Who carries out visits.
 
     Args:
-        driver: "inline", "processes" or "threads".
+        driver: "inline", "processes", "threads" or "ray".
         workers: how many visits run at once.
         chosen: whether the rule chose it, and not the user.
+        address: of the Ray cluster; None for one of its own.
     """
 
-    driver: Literal["inline", "processes", "threads"]
+    driver: Literal["inline", "processes", "threads", "ray"]
     workers: int = 1
     chosen: bool = True
+    address: str | None = None
 
     def executor(self, clients: Clients) -> Executor:
         """Starts it.
 
         Raises:
-            UserError: what visits need cannot be sent to worker processes.
+            UserError: what visits need cannot be sent to worker processes; or there is no Ray.
         """
         if self.driver == "threads":
             return Threads(clients, self.workers)
         if self.driver == "inline":
             return AtOnce(clients) if isinstance(clients.engine, TakesCohorts) else OneByOne(clients)
-        from polyrhythm.drivers.nursery import Unsendable
-        from polyrhythm.drivers.processes import Processes
+        from polyrhythm.drivers.worker import Unsendable
 
         try:
-            return Processes(clients, self.workers)
+            return self._elsewhere(clients)
         except Unsendable as reason:
             raise UserError(
-                f"driver=processes: the model or the data cannot be sent to another process: {reason}",
+                f"driver={self.driver}: the model or the data cannot be sent to another process: {reason}",
                 expected="classes and functions that another process can import",
                 why="each worker is a process of its own",
                 fix="define the model or data set at the top of a module of its own and import it from there, or use "
                 "driver=inline",
             ) from reason
+
+    def _elsewhere(self, clients: Clients) -> Executor:
+        if self.driver == "ray":
+            from polyrhythm.drivers.on_ray import OnRay
+
+            return OnRay(clients, self.workers, self.address)
+        from polyrhythm.drivers.processes import Processes
+
+        return Processes(clients, self.workers)
 
 
 def cores() -> int:
@@ -75,6 +85,7 @@ def choose(
     at_once: int,
     rounds: int | None,
     processors: int | None = None,
+    address: str | None = None,
 ) -> Crew:
     """Who carries out visits.
 
@@ -93,13 +104,14 @@ def choose(
         at_once: visits in a turn.
         rounds: turns in the run; None if nobody knows, which counts as many.
         processors: how many there are; None to look.
+        address: of a Ray cluster; by the user.
 
     Raises:
         UserError: the engine has no threads, or this system no such processes.
     """
     there = cores() if processors is None else processors
     cohorts = isinstance(engine, TakesCohorts)
-    if cohorts and (asked in ("processes", "threads") or (workers or 1) > 1):
+    if cohorts and (asked in ("processes", "threads", "ray") or (workers or 1) > 1):
         raise UserError(
             f"driver={asked} and {workers or 'any number of'} workers with the stacked engine",
             expected="driver=inline, and no workers",
@@ -125,7 +137,7 @@ def choose(
         return Crew(driver="inline", chosen=asked == "auto")
     many: Literal["threads", "processes"] = "threads" if releases else "processes"
     if asked != "auto":
-        return Crew(driver=asked, workers=workers or max(1, min(there, at_once)), chosen=False)
+        return Crew(driver=asked, workers=workers or max(1, min(there, at_once)), chosen=False, address=address)
     if not releases and sys.platform != "linux":
         return Crew(driver="inline")
     if workers is not None:

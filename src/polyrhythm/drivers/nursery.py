@@ -17,6 +17,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import gc
+import itertools
 import os
 import signal
 import socket
@@ -30,7 +31,8 @@ import torch
 from torch import Tensor
 
 from polyrhythm.drivers import packing
-from polyrhythm.drivers.executors import Clients, Errand, Mishap
+from polyrhythm.drivers.executors import Clients, Errand
+from polyrhythm.drivers.worker import Unsendable, befall, out_of_memory, sendable, settings, settle
 from polyrhythm.threads import keep_freed_memory
 
 _RAISE, _FORK = b"r", b"f"
@@ -106,7 +108,7 @@ class Pool:
 
     def __init__(self, clients: Clients, vectors: int) -> None:
         try:
-            everything = packing.put((clients, _settings()))
+            everything = packing.put((clients, settings()))
         except Exception as error:  # whatever a user's own class does when it is pickled
             raise Unsendable(f"{type(error).__name__}: {error}") from error
         try:
@@ -143,15 +145,6 @@ class Pool:
             while self._control.recv(4096):
                 pass
         self._control.close()
-
-
-class Unsendable(Exception):
-    """Something that visits need cannot be sent to another process."""
-
-
-def _settings() -> tuple[Any, ...]:
-    """What the driver has told torch, as far as it can change a number."""
-    return torch.get_default_dtype(), torch.get_float32_matmul_precision()
 
 
 def main(descriptor: int) -> None:
@@ -196,9 +189,8 @@ def _pool(control: socket.socket) -> None:
         os.chdir(folder)
     _, given, _, _ = socket.recv_fds(control, 1, 2)
     try:
-        clients, (dtype, precision) = packing.get(given[0])
-        torch.set_default_dtype(dtype)
-        torch.set_float32_matmul_precision(precision)
+        clients, told = packing.get(given[0])
+        settle(told)
         board = packing.board(given[1], clients.setup.size, clients.setup.dtype)
     except Exception as error:  # whatever a user's own class does when it is unpickled
         packing.send(control, f"{type(error).__name__}: {error}")
@@ -227,35 +219,22 @@ def serve(driver: socket.socket, clients: Clients, board: Tensor, lane: packing.
     torch.set_num_threads(1)
     keep_freed_memory()
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # a user's data set may start processes and wait for them
-    while True:
+    errands, reports = packing.lanes(lane)
+    for lane in itertools.cycle(reports):
         try:
-            assignment, state, mishap = packing.receive(driver, board, lane)
+            assignment, state, mishap = packing.receive(driver, board, errands)
         except EOFError:
             return
         try:
-            _befall(mishap)
+            befall(mishap)
             done = clients.visit(Errand(assignment=assignment, state=state, pace=_Asked(driver)))
             packing.send(driver, ("done", done), lane=lane)
         except BrokenPipeError:
             return
         except Exception as error:
-            if _out_of_memory(error):
+            if out_of_memory(error):
                 os._exit(1)  # as if the system had killed it: perhaps a fresh worker has more
-            packing.send(driver, ("failed", _sendable(error)))
-
-
-def _befall(mishap: Mishap) -> None:
-    """Lets happen what a plan of faults says."""
-    if mishap == "worker_killed":
-        os.kill(os.getpid(), signal.SIGKILL)
-    elif mishap == "out_of_memory":
-        raise MemoryError
-
-
-def _out_of_memory(error: Exception) -> bool:
-    # torch says so in words only: "DefaultCPUAllocator: can't allocate memory" or "not enough memory".
-    words = ("can't allocate memory", "not enough memory")
-    return isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and any(w in str(error) for w in words))
+            packing.send(driver, ("failed", sendable(error)))
 
 
 @final
@@ -269,18 +248,3 @@ class _Asked:
         packing.send(self._driver, ("asks", (samples, forward_samples)))
         answer: float = packing.receive(self._driver)
         return answer
-
-
-def _sendable(error: Exception) -> tuple[Exception, str]:
-    """The error, its words alone if it cannot be sent, and its traceback."""
-    told = "".join(traceback.format_exception(error))
-    try:
-        copy: Exception = packing.unpack([bytes(part) for part in packing.pack(error)])
-        if type(copy) is type(error) and str(copy) == str(error):
-            return error, told
-    except Exception:  # whatever a user's own class does
-        pass
-    words = RuntimeError(f"{type(error).__name__}: {error}")
-    for note in getattr(error, "__notes__", ()):
-        words.add_note(note)
-    return words, told

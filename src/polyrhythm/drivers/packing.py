@@ -12,8 +12,8 @@ import pickle
 import socket
 import struct
 import tempfile
-from collections.abc import Sequence
-from typing import Any, final
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, final
 
 import numpy as np
 import torch
@@ -35,10 +35,7 @@ class _Pickler(pickle.Pickler):
         return _ON_THE_BOARD if value is self._board and value is not None else None
 
     def reducer_override(self, value: Any) -> Any:
-        if type(value) is not Tensor or value.requires_grad or value.layout is not torch.strided:
-            return NotImplemented
-        raw = value.contiguous().reshape(-1).view(torch.uint8).numpy()
-        return _tensor, (pickle.PickleBuffer(raw.data), value.dtype, tuple(value.shape))
+        return reduced(value)
 
 
 @final
@@ -51,6 +48,14 @@ class _Unpickler(pickle.Unpickler):
         return self._board
 
 
+def reduced(value: Any) -> Any:
+    """How a tensor travels beside its pickle; `NotImplemented` for anything else."""
+    if type(value) is not Tensor or value.requires_grad or value.layout is not torch.strided:
+        return NotImplemented
+    raw = value.contiguous().reshape(-1).view(torch.uint8).numpy()
+    return _tensor, (pickle.PickleBuffer(raw.data), value.dtype, tuple(value.shape))
+
+
 def _tensor(raw: Any, dtype: torch.dtype, shape: tuple[int, ...]) -> Tensor:
     if 0 in shape:
         return torch.empty(shape, dtype=dtype)
@@ -59,8 +64,12 @@ def _tensor(raw: Any, dtype: torch.dtype, shape: tuple[int, ...]) -> Tensor:
 
 def pack(value: Any, board: Tensor | None = None) -> list[Part]:
     """A value as parts: the pickle, then what lies beside it. What is on the board is only named."""
+    return _packed(_Pickler, value, board)
+
+
+def _packed(pickler: Callable[..., pickle.Pickler], value: Any, board: Tensor | None) -> list[Part]:
     file, beside = io.BytesIO(), list[pickle.PickleBuffer]()
-    _Pickler(file, beside, board).dump(value)
+    pickler(file, beside, board).dump(value)
     return [file.getbuffer(), *(buffer.raw() for buffer in beside)]
 
 
@@ -73,6 +82,16 @@ Lane = np.ndarray
 """Memory that two processes share, uint8 [n], for what one of them is sending to the other."""
 
 _IN_LANE = 1 << 63
+
+
+def lanes(memory: Lane) -> tuple[Lane, tuple[Lane, Lane]]:
+    """A worker's memory as a lane for errands, and two for reports, which it fills in turn.
+
+    So the driver can send it the next errand before it has read the report: that lane is not used again before the
+    errand after that.
+    """
+    third = len(memory) // (3 * _ALIGNMENT) * _ALIGNMENT
+    return memory[:third], (memory[third : 2 * third], memory[2 * third : 3 * third])
 
 
 def send(to: socket.socket, value: Any, board: Tensor | None = None, lane: Lane | None = None) -> None:
@@ -93,14 +112,40 @@ def send(to: socket.socket, value: Any, board: Tensor | None = None, lane: Lane 
         to.sendall(part)
 
 
-def receive(of: socket.socket, board: Tensor | None = None, lane: Lane | None = None) -> Any:
-    """Receives a value. Nothing of it stays in the lane.
+@final
+class Head(NamedTuple):
+    """How a value begins: its pickle, and how much lies beside it, in the lane or behind it on the socket."""
+
+    first: np.ndarray
+    sizes: tuple[int, ...]
+
+    @property
+    def in_lane(self) -> bool:
+        """Whether something lies beside it, and all of that in the lane."""
+        return bool(self.sizes) and all(size & _IN_LANE for size in self.sizes)
+
+
+def head(of: socket.socket) -> Head:
+    """Receives the head of a value.
 
     Raises:
         EOFError: the other end is gone.
     """
-    parts, place = list[np.ndarray](), 0
-    for size in _sizes(lambda count: bytes(_exactly(of, count))):
+    first, *sizes = _sizes(lambda count: bytes(_exactly(of, count)))
+    return Head(_exactly(of, first), tuple(sizes))
+
+
+def receive(
+    of: socket.socket, board: Tensor | None = None, lane: Lane | None = None, *, begun: Head | None = None
+) -> Any:
+    """Receives a value, or what is left of one. Nothing of it stays in the lane.
+
+    Raises:
+        EOFError: the other end is gone.
+    """
+    begun = begun or head(of)
+    parts, place = [begun.first], 0
+    for size in begun.sizes:
         if size & _IN_LANE:
             assert lane is not None
             part = torch.empty(size ^ _IN_LANE, dtype=torch.uint8).numpy()
@@ -149,14 +194,9 @@ def memory(size: int) -> int:
 
 def put(value: Any) -> int:
     """Writes a value into memory that processes can share; gives its descriptor."""
-    parts = pack(value)
-    header = _header(parts)
-    places, end = [], _aligned(len(header))
-    for part in parts:
-        places.append(end)
-        end = _aligned(end + len(part))
+    pieces, end = _laid_out(pack(value))
     where = memory(end)
-    for place, part in zip([0, *places], [header, *parts], strict=True):
+    for place, part in pieces:
         view, done = memoryview(part), 0
         while done < len(view):
             done += os.pwrite(where, view[done : done + 2**30], place + done)
@@ -165,7 +205,30 @@ def put(value: Any) -> int:
 
 def get(where: int) -> Any:
     """Reads a value from such memory. Nothing is copied; whoever writes into its tensors gets pages of its own."""
-    whole = np.frombuffer(mmap.mmap(where, 0, access=mmap.ACCESS_COPY), dtype=np.uint8)
+    return unrolled(np.frombuffer(mmap.mmap(where, 0, access=mmap.ACCESS_COPY), dtype=np.uint8))
+
+
+def rolled(value: Any, board: Tensor | None = None, pickler: Callable[..., pickle.Pickler] = _Pickler) -> np.ndarray:
+    """A value in one array, uint8 [n]."""
+    pieces, end = _laid_out(_packed(pickler, value, board))
+    whole = np.empty(end, dtype=np.uint8)
+    for place, part in pieces:
+        whole[place : place + len(part)] = np.frombuffer(part, dtype=np.uint8)
+    return whole
+
+
+def _laid_out(parts: Sequence[Part]) -> tuple[list[tuple[int, Part]], int]:
+    """What lies where behind one another, each part on a border, and where all of it ends."""
+    header = _header(parts)
+    places, end = [0], _aligned(len(header))
+    for part in parts:
+        places.append(end)
+        end = _aligned(end + len(part))
+    return list(zip(places, [header, *parts], strict=True)), end
+
+
+def unrolled(whole: np.ndarray, board: Tensor | None = None) -> Any:
+    """The value in such an array, which must begin on a border. Nothing is copied."""
     cursor = 0
 
     def read(count: int) -> bytes:
@@ -178,7 +241,16 @@ def get(where: int) -> Any:
         cursor = _aligned(cursor)
         parts.append(whole[cursor : cursor + size])
         cursor += size
-    return unpack([bytes(parts[0]), *parts[1:]])
+    return unpack([bytes(parts[0]), *parts[1:]], board)
+
+
+def on_border(array: np.ndarray, *, writable: bool) -> np.ndarray:
+    """The array, uint8 [n], or a copy of it in memory that begins on a border and may be written."""
+    if array.ctypes.data % _ALIGNMENT == 0 and not writable:
+        return array
+    copy = torch.empty(len(array), dtype=torch.uint8).numpy()
+    copy[:] = array
+    return copy
 
 
 def shared(where: int) -> Lane:

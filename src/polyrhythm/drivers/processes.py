@@ -6,6 +6,7 @@ that a turn starts from lie in memory that all share; reports come back over a s
 
 from __future__ import annotations
 
+import itertools
 import os
 import selectors
 import socket
@@ -17,11 +18,7 @@ from typing import final
 from polyrhythm.drivers import packing
 from polyrhythm.drivers.executors import Clients, Done, Errand
 from polyrhythm.drivers.nursery import Pool
-from polyrhythm.errors import RunFailed
-
-DEATHS = 3
-"""How many workers one visit may kill before the run is given up."""
-
+from polyrhythm.drivers.worker import DEATHS, FromWorker, given_up
 
 VECTORS = 8
 """How many vectors have room in the memory shared with each worker, which costs nothing until it is used."""
@@ -34,15 +31,17 @@ class _Worker:
 
     number: int
     socket: socket.socket
-    lane: packing.Lane
+    memory: packing.Lane
     place: int = -1  # of the errand that it is on
 
+    def __post_init__(self) -> None:
+        self.errands, reports = packing.lanes(self.memory)
+        self._reports = itertools.cycle(reports)
+        self.report = self.errands  # the lane of the errand that it is on; none yet
 
-class FromWorker(Exception):
-    """The traceback of an error in a worker process, as the cause of that error here."""
-
-    def __str__(self) -> str:
-        return f"\n{self.args[0]}"
+    def on(self, place: int) -> None:
+        """Turns to another errand."""
+        self.place, self.report = place, next(self._reports)
 
 
 @final
@@ -61,7 +60,7 @@ class Processes:
         self._clients = clients
         self.deaths = 0
         size, dtype = clients.setup.size, clients.setup.dtype
-        self._room = VECTORS * size * dtype.itemsize + 2**20
+        self._room = 3 * (VECTORS * size * dtype.itemsize + 2**20)
         vectors = packing.memory(size * dtype.itemsize)
         try:
             self._board = packing.board(vectors, size, dtype)
@@ -123,11 +122,12 @@ class _Turn:
             place = self._waiting.popleft()
             if place > min(self._failed, default=place):
                 continue  # the run ends with an earlier one
-            worker.place, errand = place, self._errands[place]
+            errand = self._errands[place]
+            worker.on(place)
             self._selector.register(worker.socket, selectors.EVENT_READ, number)
             try:
                 mishap = "" if errand.mishap is None else errand.mishap(self._deaths[place])
-                packing.send(worker.socket, (errand.assignment, errand.state, mishap), self._weights, worker.lane)
+                packing.send(worker.socket, (errand.assignment, errand.state, mishap), self._weights, worker.errands)
             except (BrokenPipeError, ConnectionResetError):
                 self._replace(number)
             return
@@ -135,9 +135,16 @@ class _Turn:
     def _hear(self, number: int) -> None:
         """Hears a worker that has something to say, if only by dying."""
         worker = self._pool._workers[number]
-        errand = self._errands[worker.place]
+        place, lane = worker.place, worker.report
+        errand = self._errands[place]
         try:
-            word, what = packing.receive(worker.socket, lane=worker.lane)
+            begun = packing.head(worker.socket)
+            if begun.in_lane:  # as only a report can be: the worker need not wait until it is read
+                self._selector.unregister(worker.socket)
+                self._next(number)
+                _, self._done[place] = packing.receive(worker.socket, lane=lane, begun=begun)
+                return
+            word, what = packing.receive(worker.socket, lane=lane, begun=begun)
             if word == "asks":
                 assert errand.pace is not None
                 packing.send(worker.socket, errand.pace.seconds(*what))
@@ -147,11 +154,11 @@ class _Turn:
             return
         self._selector.unregister(worker.socket)
         if word == "done":
-            self._done[worker.place] = what
+            self._done[place] = what
         else:
             error, told = what
             error.__cause__ = FromWorker(told)
-            self._failed[worker.place] = error
+            self._failed[place] = error
         self._next(number)
 
     def _replace(self, number: int) -> None:
@@ -163,11 +170,7 @@ class _Turn:
         self._deaths[dead.place] += 1
         self._pool.deaths += 1
         if self._deaths[dead.place] == DEATHS:
-            client = self._errands[dead.place].assignment.client
-            raise RunFailed(
-                f"{DEATHS} worker processes died on the same visit, of client {client}: perhaps for lack of memory "
-                "(fewer workers need less), or in native code; with driver=inline the error may show itself"
-            )
+            raise given_up(self._errands[dead.place].assignment.client)
         self._waiting.appendleft(dead.place)
         self._pool._workers[number] = self._pool._started()
         self._next(number)

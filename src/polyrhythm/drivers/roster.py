@@ -6,11 +6,10 @@ import functools
 import itertools
 from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
-from typing import Literal, final
+from typing import Literal, Protocol, final
 
 import numpy as np
 
-from polyrhythm.fleet import World
 from polyrhythm.streams import Integers, proportionally
 from polyrhythm.values import made
 
@@ -27,6 +26,29 @@ class Answer:
 
     question: Literal["draw", "present", "all"]
     clients: tuple[int, ...] = ()
+
+
+class Presence(Protocol):
+    """Who belongs to a federation, and who is there: a simulated world, or nodes that are connected."""
+
+    @property
+    def population(self) -> int:
+        """How many clients the federation declares."""
+
+    @property
+    def eligible(self) -> Sequence[int]:
+        """Those that hold data, in order."""
+
+    @property
+    def held(self) -> Sequence[int] | None:
+        """The samples that each of the population declared when it joined; None if all have the same."""
+
+    @property
+    def everybody_is_there(self) -> bool:
+        """Whether nobody is ever away, so that nobody has to look."""
+
+    def span(self, client: int, now: float) -> tuple[bool, float]:
+        """Whether a client is there, and until when that is known to stay so."""
 
 
 @final
@@ -72,13 +94,13 @@ class WorldRoster:
     """A federation whose clients come and go, at the moment that the driver has reached.
 
     Args:
-        world: the clients on their devices.
+        world: the clients, on their devices or at their nodes.
 
     Attributes:
         now: seconds since the run began; the driver moves it on.
     """
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: Presence) -> None:
         self._world = world
         self._answers: list[Answer] = []
         self.now = 0.0

@@ -191,6 +191,11 @@ class Run:
         return dict(self._row["machine"])
 
     @property
+    def on_nodes(self) -> bool:
+        """Whether nodes of a real federation carried out its visits, and not a simulation."""
+        return self.machine.get("driver") == "flower"
+
+    @property
     def summary(self) -> dict[str, Any]:
         """The fields of the `--json` line; empty until the run has ended."""
         return dict(self._row["summary"] or {})
@@ -368,6 +373,11 @@ class Run:
     def _so_far(self) -> dict[str, Any]:
         rows = self.versions
         return {**costs.totals(rows[-1]), "faults": rows[-1]["faults"]} if rows else {}
+
+    def _repr_html_(self) -> str:
+        from polyrhythm.report.notebook import run_html
+
+        return run_html(self)
 
     def __repr__(self) -> str:
         from rich.console import Console

@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from polyrhythm.cli.results import print_rows
-from polyrhythm.runs.comparison import mean_and_spread
+from polyrhythm.runs.paired import mean_and_spread
 from polyrhythm.sweeps.definition import in_words
 from polyrhythm.sweeps.result import Swept
 from polyrhythm.sweeps.trials import Trial

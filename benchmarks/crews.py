@@ -1,0 +1,77 @@
+"""Seconds a round of the same work, by who carries out visits: in turn, so that the drivers meet the same machine.
+
+The least and the median over the rounds of a run, without the first, which starts workers. All runs must end with the
+same model, or this says so and fails.
+
+    python benchmarks/crews.py lenet5-fmnist mlp-fmnist --engine torch --workers 2
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import statistics
+import sys
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from polyrhythm.bench.works import experiment
+from polyrhythm.runs import ModelView, Plan, RunStatus, VersionRecord, VisitRecord
+from polyrhythm.session import carry_out
+
+DRIVERS = ("inline", "processes", "ray")
+
+
+class Clock:
+    """Notes when each version is there."""
+
+    def __init__(self) -> None:
+        self.times: list[float] = []
+
+    def begin(self, plan: Plan) -> None:
+        """Not of interest."""
+
+    def visit(self, record: VisitRecord) -> None:
+        """Not of interest."""
+
+    def version(self, record: VersionRecord, model: ModelView) -> None:
+        """Notes the time."""
+        self.times.append(time.perf_counter())
+
+    def end(self, status: RunStatus, reason: str, summary: Mapping[str, Any]) -> None:
+        """Not of interest."""
+
+
+def measured(work: str, driver: str, engine: str, workers: int, rounds: int) -> dict[str, Any]:
+    """One run."""
+    many = {} if driver == "inline" else {"workers": workers}
+    of = dataclasses.replace(experiment(work, rounds + 1), driver=driver, engine=engine, **many)
+    clock = Clock()
+    summary = carry_out(of, [clock])
+    # The last one is evaluated, and the first starts the workers.
+    seconds = [b - a for a, b in zip(clock.times[1:-1], clock.times[2:-1], strict=False)]
+    shown = {"median": statistics.median(seconds), "least": min(seconds)}
+    return {"work": work, "driver": driver, "engine": engine, "digest": summary["digest"], **shown}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("work", nargs="+")
+    parser.add_argument("--engine", default="torch")
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--rounds", type=int, default=8)
+    parser.add_argument("--drivers", nargs="+", default=DRIVERS)
+    given = parser.parse_args()
+    alike = True
+    for work in given.work:
+        found = [measured(work, driver, given.engine, given.workers, given.rounds) for driver in given.drivers]
+        for row in found:
+            print(json.dumps(row), flush=True)
+        alike &= len({row["digest"] for row in found}) == 1
+    return 0 if alike else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,108 @@
+"""Flower's apps of an experiment file: what `flwr run` loads, at the server and at every node.
+
+What differs from run to run is in the run's settings (`--run-config`), what differs from node to node in the node's
+(`--node-config`); both are texts, and mean what they mean on the command line.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from polyrhythm.cli import names
+from polyrhythm.cli.assembly import assemble
+from polyrhythm.cli.configuration import configure
+from polyrhythm.cli.expressions import parse_pipeline
+from polyrhythm.data import Collection
+from polyrhythm.errors import UserError
+from polyrhythm.experiment import Experiment
+from polyrhythm.federating import Serving
+
+if TYPE_CHECKING:
+    from polyrhythm.drivers.on_flower import ClientApp, Context, ServerApp
+
+
+def server_of(file: Path) -> ServerApp:
+    """The server app of an experiment file.
+
+    Settings of a run: `set` (keys of the experiment, "rounds=50; seed=3"), `out`, `resume`, `log-updates`, `wait` and
+    `returns`.
+    """
+    from polyrhythm.drivers.on_flower import server_app
+
+    return server_app(
+        lambda context: experiment_of(file, context.run_config), lambda context: serving_of(context.run_config)
+    )
+
+
+def client_of(file: Path) -> ClientApp:
+    """The client app of an experiment file.
+
+    Settings of a node: `client`, its number; `store`, the folder in which it remembers; `data`, a data set of its own,
+    such as "table(path=/data/site.csv, target=y)"; `experiment`, a file of its own in place of the one that came with
+    the run; and `mods`, Flower's, in a pipe: "LocalDpMod(clipping_norm=1.0, sensitivity=1.0, epsilon=5.0, delta=1e-5)".
+    """
+    from polyrhythm.drivers.on_flower import client_app, mod
+
+    def experiment(context: Context) -> Experiment:
+        own = context.node_config.get("experiment")
+        return experiment_of(
+            file if own is None else Path(str(own)), context.run_config, context.node_config.get("data")
+        )
+
+    def data(context: Context) -> Collection | None:
+        text = context.node_config.get("data")
+        return None if text is None else _loaded(str(text))
+
+    def mods(context: Context) -> list[Any]:
+        text = context.node_config.get("mods")
+        return [] if text is None else [mod(c.name, **c.named) for c in parse_pipeline(str(text))]
+
+    return client_app(experiment, data, mods)
+
+
+def experiment_of(file: Path, run: Mapping[str, Any], data: object = None) -> Experiment:
+    """The experiment of a file.
+
+    Args:
+        file: in TOML.
+        run: settings of the run.
+        data: a node's own data set, as text, which takes the place of the file's.
+
+    Raises:
+        UserError: something in it is wrong.
+    """
+    settings = [part.strip() for part in str(run.get("set", "")).split(";") if part.strip()]
+    options: dict[str, Any] = {}
+    if data is not None:
+        options = {"data": str(data), "clients": 1, "partition": "iid", "validation": 0.0, "local_test": 0.0}
+        keys = tuple(f"{key}=" for key in options)
+        settings = [part for part in settings if not part.replace(" ", "").startswith(keys)]
+    configuration = configure(file, options, settings)
+    if configuration.seeds is not None:
+        raise UserError(
+            f"seeds = {list(configuration.seeds)} in {file}",
+            expected="one seed",
+            why="a federation makes one run at a time",
+            fix="write seed = 0",
+        )
+    (experiment,) = assemble(configuration)
+    return experiment
+
+
+def serving_of(run: Mapping[str, Any]) -> Serving:
+    """How the server waits, and what it keeps, from the settings of a run."""
+    known = {
+        "out": str(run.get("out", "runs")),
+        "resume": bool(run.get("resume", True)),
+        "log_updates": bool(run.get("log-updates", False)),
+    }
+    waits = {key: float(run[key]) for key in ("wait", "returns") if key in run}
+    return Serving(**known, **waits)  # type: ignore[arg-type]
+
+
+@functools.cache
+def _loaded(text: str) -> Collection:
+    return names.source(text)()

@@ -1,0 +1,224 @@
+"""`polyrhythm flower`: a project for Flower, and a federation of Flower's on this machine."""
+
+from __future__ import annotations
+
+import queue
+import re
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, final
+
+import typer
+
+from polyrhythm.cli.assembly import assemble
+from polyrhythm.cli.configuration import configure
+from polyrhythm.cli.guard import INTERRUPTED, stopped_by_sigterm
+from polyrhythm.cli.output import Screen, print_json
+from polyrhythm.cli.results import print_plan, print_result
+from polyrhythm.deploying.loopback import Loopback, programs
+from polyrhythm.deploying.project import PACKAGE, write_project
+from polyrhythm.errors import RunFailed, UserError
+from polyrhythm.runs import Run
+from polyrhythm.runs.progress import LiveProgress
+from polyrhythm.runs.records import Plan, VersionRecord
+
+_LOOK = 0.3  # seconds between two looks at the record
+_OURS = re.compile(r"^.*?\bpolyrhythm: (.*)$")
+_BEGUN = re.compile(r"^run (\S+) in (.*)$")
+
+
+def new(folder: Path, screen: Screen) -> None:
+    """Writes a project.
+
+    Raises:
+        UserError: the folder is not empty, or cannot be written.
+    """
+    for path in write_project(folder):
+        screen.print(str(path), highlight=False, markup=False)
+    screen.print(f"try it: polyrhythm flower up {folder}", highlight=False, markup=False)
+
+
+def up(
+    what: Path | None,
+    nodes: int | None,
+    settings: list[str],
+    *,
+    out: str,
+    folder: Path,
+    port: int,
+    keep: bool,
+    resume: bool,
+    log_updates: bool,
+    as_json: bool,
+    wait: float = 300.0,
+) -> None:
+    """Starts a federation, runs an experiment on it, and stops it.
+
+    Args:
+        what: an experiment file, or the folder of a project; the small experiment of a new project if None.
+        nodes: how many, one for each client; as many as the experiment has clients if None.
+        settings: keys of the experiment, as `key=value`.
+        out: the folder of the record.
+        folder: for all that belongs to the federation.
+        port: of the SuperLink.
+        keep: whether the federation goes on when the run is over.
+        resume: whether an unfinished run of the same experiment goes on.
+        log_updates: whether what nodes send is kept.
+        as_json: prints one line of JSON.
+        wait: seconds until all nodes must be there.
+
+    Raises:
+        UserError: something is wrong that can be known before the first round.
+        RunFailed: the run, or the federation, could not go on.
+        typer.Exit: it was stopped.
+    """
+    programs()
+    app = _project(what, folder)
+    if nodes is not None:
+        settings = [f"clients={nodes}", *settings]
+    (experiment,) = assemble(configure(app / PACKAGE / "experiment.toml", {}, settings))
+    screen = Screen(stderr=as_json)
+    if not as_json:
+        print_plan(screen, experiment, experiment.chosen.engine.layout.parameters)
+    federation = Loopback(folder, port, tell=screen.note)
+    run_settings: dict[str, Any] = {"set": "; ".join(settings), "out": str(Path(out).absolute())}
+    run_settings |= {"resume": resume, "log-updates": log_updates, "wait": wait}
+    try:
+        with stopped_by_sigterm():
+            federation.up(experiment.federation.clients)
+            run = _Followed(federation, screen).go(app, run_settings, out)
+    finally:
+        if not keep:
+            federation.down()
+    summary = {"status": run.status, "reason": run.reason, **run.summary}
+    if as_json:
+        print_json({"run_id": run.id, **summary})
+    else:
+        print_result(screen, run, summary, out)
+    if run.status == "stopped":
+        raise typer.Exit(INTERRUPTED)
+
+
+def down(folder: Path, screen: Screen) -> None:
+    """Stops what `up` has left."""
+    count = Loopback(folder, tell=screen.note).down()
+    screen.print(f"{count} programs stopped" if count else f"nothing of {folder} is running", highlight=False)
+
+
+def _project(what: Path | None, folder: Path) -> Path:
+    """The folder of the project to run; one for an experiment file is written into the federation's."""
+    if what is not None and what.is_dir():
+        if not (what / "pyproject.toml").exists():
+            raise UserError(
+                f"{what} has no pyproject.toml",
+                expected="a project, as `polyrhythm flower new` writes it, or an experiment file",
+                why="Flower runs projects",
+                fix="polyrhythm flower new DIR, or give the path of an experiment file",
+            )
+        return what
+    text = None
+    if what is not None:
+        configure(what, {}, [])  # what is wrong with it is said with its own name and lines
+        text = what.read_text(encoding="utf-8")
+    project = folder / "project"
+    for path in sorted(project.rglob("*"), reverse=True):
+        path.rmdir() if path.is_dir() else path.unlink()
+    write_project(project, text)
+    return project
+
+
+@final
+class _Followed:
+    """A run on a federation, shown while it goes."""
+
+    def __init__(self, federation: Loopback, screen: Screen) -> None:
+        self._federation, self._screen = federation, screen
+        self._lines: queue.SimpleQueue[str] = queue.SimpleQueue()
+        self._said: list[str] = []
+        self._run: Run | None = None
+        self._flower_run = ""
+
+    def go(self, app: Path, settings: dict[str, Any], out: str) -> Run:
+        """The whole run; Ctrl-C ends it.
+
+        Raises:
+            RunFailed: it did not begin, or could not go on.
+        """
+        stream = self._federation.begin(app, settings)
+        reader = threading.Thread(target=self._read, args=(stream,), daemon=True)
+        reader.start()
+        progress = LiveProgress(self._screen)
+        try:
+            for version in self._versions(stream, out, progress):
+                progress.version(version, dict)
+        except KeyboardInterrupt:
+            if self._flower_run:
+                self._federation.flwr("stop", self._flower_run, "loopback", "--format", "json")
+            raise
+        finally:
+            progress.end("finished", "", {})
+            stream.terminate()
+            stream.wait()
+            reader.join()
+            if stream.stdout is not None:
+                stream.stdout.close()
+        if self._run is None or self._run.status in ("running", "killed"):
+            raise RunFailed("\n".join(self._said[-30:]) or "Flower has said nothing")
+        if self._run.status == "failed":
+            raise RunFailed(self._run.reason)
+        return self._run
+
+    def _read(self, stream: subprocess.Popen[str]) -> None:
+        assert stream.stdout is not None
+        for line in stream.stdout:
+            self._lines.put(line.rstrip("\n"))
+
+    def _versions(self, stream: subprocess.Popen[str], out: str, progress: LiveProgress) -> Iterator[VersionRecord]:
+        """The versions of the record, as they are made."""
+        shown = -1
+        while True:
+            over = stream.poll() is not None
+            self._hear(out, progress)
+            for row in [] if self._run is None else self._run.versions:
+                if row["version"] > shown:
+                    shown = row["version"]
+                    yield VersionRecord(**row)
+            if over or (self._run is not None and self._run.status not in ("running", "killed")):
+                return
+            self._federation.watch()
+            time.sleep(_LOOK)
+
+    def _hear(self, out: str, progress: LiveProgress) -> None:
+        """Shows what the server says, and finds the run that it speaks of."""
+        while not self._lines.empty():
+            line = self._lines.get()
+            self._said.append(line)
+            if started := re.search(r"started run (\d+)", line):
+                self._flower_run = started[1]
+            if not (ours := _OURS.match(line)):
+                continue
+            text = ours[1].removeprefix("note: ")
+            if begun := _BEGUN.match(text):
+                self._run = Run.open(begun[1], out)
+                progress.begin(_plan_of(self._run))
+            else:
+                self._screen.note(text)
+
+
+def _plan_of(run: Run) -> Plan:
+    """What the progress must know of a run."""
+    return Plan(
+        name=run.name,
+        config=run.config,
+        recipe=run.recipe,
+        recipe_digest="",
+        seed=run.seed,
+        rounds=run.config["rounds"],
+        notices=(),
+        headline=run.headline,
+        parameters=0,
+        clients=0,
+    )

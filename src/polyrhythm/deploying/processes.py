@@ -1,0 +1,156 @@
+"""Programs that were started, written down so that they, and no others, can be stopped later."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import final
+
+from polyrhythm.runs.files import write_whole
+
+_PATIENCE = 20.0  # seconds that a program may take to end by itself
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Started:
+    """One program.
+
+    Args:
+        name: "superlink", or "node 3".
+        pid: its process number.
+        born: when that process began, as the system counts; a later one may have the same number.
+        log: where its output goes.
+    """
+
+    name: str
+    pid: int
+    born: str
+    log: str
+
+    @property
+    def alive(self) -> bool:
+        """Whether it still runs."""
+        return _born(self.pid) == self.born != ""
+
+
+@final
+class Processes:
+    """Programs of one folder.
+
+    Args:
+        folder: where they are written down, and their logs.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder, self._file = folder, folder / "processes.json"
+        self._children: set[int] = set()
+
+    def known(self) -> list[Started]:
+        """All that were started and not yet stopped, in the order of their start."""
+        try:
+            return [Started(**entry) for entry in json.loads(self._file.read_text())]
+        except FileNotFoundError:
+            return []
+
+    def alive(self) -> list[Started]:
+        """Those that run."""
+        self._reap()
+        return [started for started in self.known() if started.alive]
+
+    def start(self, name: str, command: Sequence[str], environment: Mapping[str, str]) -> Started:
+        """Starts a program, the full path of which comes first, in place of one of the same name that has ended."""
+        log = self._folder / "logs" / f"{name.replace(' ', '-')}.log"
+        log.parent.mkdir(parents=True, exist_ok=True)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+        # Of its own session: Ctrl-C in a terminal must not end it before the nodes have signed off.
+        pid = os.posix_spawn(
+            command[0],
+            [*command],
+            environment,
+            file_actions=[
+                (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+                (os.POSIX_SPAWN_OPEN, 1, str(log), flags, 0o600),
+                (os.POSIX_SPAWN_DUP2, 1, 2),
+            ],
+            setsid=True,
+        )
+        self._children.add(pid)
+        started = Started(name=name, pid=pid, born=_born(pid), log=str(log))
+        self._write([*(other for other in self.known() if other.name != name), started])
+        return started
+
+    def ended(self, started: Started) -> bool:
+        """Whether a program has ended."""
+        self._reap()
+        return not started.alive
+
+    def stop(self, started: Started) -> bool:
+        """Ends a program and what it has started; false if it had to be killed."""
+        gently = True
+        if started.alive:
+            _signal(started.pid, signal.SIGTERM)
+            end = time.monotonic() + _PATIENCE
+            while not self.ended(started):
+                if time.monotonic() > end:
+                    gently = False
+                    _signal_group(started.pid, signal.SIGKILL)
+                    break
+                time.sleep(0.1)
+        # What it had started is in its session. No process gets that number as long as somebody is in there; so if
+        # there is one with it, that is another session.
+        if _born(started.pid) in ("", started.born):
+            _signal_group(started.pid, signal.SIGTERM)
+        self._reap()
+        self._write([other for other in self.known() if other != started])
+        return gently
+
+    def _reap(self) -> None:
+        """Takes away what is left of children that have ended."""
+        for pid in list(self._children):
+            try:
+                over = os.waitpid(pid, os.WNOHANG)[0] == pid
+            except ChildProcessError:
+                over = True
+            if over:
+                self._children.discard(pid)
+
+    def _write(self, entries: Sequence[Started]) -> None:
+        if entries:
+            write_whole(self._file, json.dumps([asdict(entry) for entry in entries], indent=1).encode(), durable=False)
+        else:
+            self._file.unlink(missing_ok=True)
+
+
+def _born(pid: int) -> str:
+    """When a process began, in ticks since the system did; empty if there is none, or only its remains."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return "" if Path("/proc/self/stat").exists() or not _is_there(pid) else "unknown"
+    return "" if fields[0] in ("Z", "X") else fields[19]
+
+
+def _is_there(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except (ProcessLookupError, PermissionError):
+        return False
+    return True
+
+
+def _signal(pid: int, number: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, number)
+
+
+def _signal_group(pid: int, number: int) -> None:
+    """To all of the session that a program began, as far as they are its own still."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(pid, number)

@@ -1,0 +1,103 @@
+"""Messages as Flower's records, and Flower's grid as a line to nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import final
+
+import numpy as np
+from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MessageType, RecordDict
+from flwr.serverapp import Grid
+
+from polyrhythm.drivers.meeting import Reply
+from polyrhythm.drivers.wire import Malformed, Parcel
+
+_TEXT, _ARRAYS, _RAW = "polyrhythm", "arrays", "raw"
+_DTYPES = ("uint8", "int16", "int32", "int64")
+_UNAVAILABLE = {3, 4, 5, 8}
+"""Flower's codes for a message, a reply or a node that is not there (any more), and for an app that has died."""
+
+
+def records(parcel: Parcel) -> RecordDict:
+    """A parcel as records: its text as a config, its arrays as they are. Flower sends arrays in pieces of 5 MB."""
+    arrays = {
+        str(i): Array(dtype=str(a.dtype), shape=a.shape, stype=_RAW, data=a.tobytes())
+        for i, a in enumerate(parcel.arrays)
+    }
+    return RecordDict({_TEXT: ConfigRecord({"text": parcel.text}), _ARRAYS: ArrayRecord(arrays)})
+
+
+def parcel_of(content: RecordDict) -> Parcel:
+    """The parcel in some records.
+
+    Raises:
+        Malformed: there is none.
+    """
+    config, arrays = content.config_records.get(_TEXT), content.array_records.get(_ARRAYS)
+    text = None if config is None else config.get("text")
+    if not isinstance(text, str) or arrays is None:
+        raise Malformed("records that hold no message of polyrhythm")
+    return Parcel(text=text, arrays=tuple(_read(arrays[str(i)]) for i in range(len(arrays)) if str(i) in arrays))
+
+
+def _read(array: Array) -> np.ndarray:
+    if array.stype != _RAW or array.dtype not in _DTYPES:
+        raise Malformed(f"an array of {array.dtype} as {array.stype}")
+    try:
+        return np.frombuffer(array.data, dtype=array.dtype)
+    except ValueError as error:
+        raise Malformed(f"an array of {array.dtype} in {len(array.data)} bytes") from error
+
+
+@final
+class GridLine:
+    """A line over Flower's grid.
+
+    Args:
+        grid: of a server app.
+    """
+
+    def __init__(self, grid: Grid) -> None:
+        self._grid = grid
+        self._not_sent: list[str] = []
+        self._numbered = 0
+
+    def nodes(self) -> Collection[int]:
+        return list(self._grid.get_node_ids())
+
+    def push(self, letters: Sequence[tuple[int, Parcel]]) -> list[str]:
+        kept: dict[int, RecordDict] = {}  # one that goes to several nodes is made once
+        messages = []
+        for node, parcel in letters:
+            if id(parcel) not in kept:
+                kept[id(parcel)] = records(parcel)
+            kind = MessageType.TRAIN if parcel.arrays else MessageType.QUERY
+            messages.append(Message(kept[id(parcel)], dst_node_id=node, message_type=kind))
+        # What is too large for Flower is None, or there is nothing at all.
+        sent: list[str | None] = [*self._grid.push_messages(messages)] or [None for _ in messages]
+        return [self._named(message) for message in sent]
+
+    def _named(self, message: str | None) -> str:
+        """The id of a message; one of our own for a message that Flower did not take."""
+        if message:
+            return message
+        self._numbered += 1
+        self._not_sent.append(f"not sent {self._numbered}")
+        return self._not_sent[-1]
+
+    def pull(self, messages: Collection[str]) -> list[Reply]:
+        failed = [Reply(to=m, trouble="Flower did not take the message", gone=True) for m in self._not_sent]
+        self._not_sent.clear()
+        sent = [message for message in messages if not message.startswith("not sent")]
+        return failed + [_reply(message) for message in (self._grid.pull_messages(sent) if sent else ())]
+
+
+def _reply(message: Message) -> Reply:
+    to = message.metadata.reply_to_message_id
+    if message.has_error():
+        error = message.error
+        return Reply(to=to, trouble=f"{error.reason} (Flower {error.code})", gone=error.code in _UNAVAILABLE)
+    try:
+        return Reply(to=to, parcel=parcel_of(message.content))
+    except Malformed as wrong:
+        return Reply(to=to, trouble=str(wrong))

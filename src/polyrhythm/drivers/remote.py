@@ -1,0 +1,360 @@
+"""The server of a real federation: the pure core, on the clock that really passes, over a line to nodes.
+
+Time is seconds since the run began. What the core hears is written down in the order in which it is heard, so a replay
+gives the same models again. A visit whose node goes away is sent again when the node is back; it is the same visit,
+with the same draws, from the same state, so nothing shows that it was interrupted. Only if the node stays away is it
+lost.
+
+The core decides everything else: who is invited, how long anybody waits, what a late report counts.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import final
+
+from polyrhythm.core.memory import ClientState
+from polyrhythm.core.server import Record, ServerState, Turn, Verdict, begin, receive
+from polyrhythm.drivers.agenda import VISIT, Agenda, DriverState, Underway
+from polyrhythm.drivers.inline import Moment
+from polyrhythm.drivers.meeting import Clock, Line, Nodes, Reply, Tell
+from polyrhythm.drivers.meter import Meter
+from polyrhythm.drivers.node import spans_of
+from polyrhythm.drivers.roster import WorldRoster
+from polyrhythm.drivers.wire import Answer, Malformed, Order, Parcel, Refusal, pack, unpack
+from polyrhythm.errors import RunFailed
+from polyrhythm.fleet import Fate, Load, Remembered, Spent
+from polyrhythm.recipe import Recipe
+from polyrhythm.slots.mechanism import Model, Setup
+from polyrhythm.vectors import Layout
+from polyrhythm.wires import Arrived, Assignment, Event, Lost, Report, Timer
+
+LOOK = 1.0
+"""Seconds between two looks at who is there."""
+
+
+@final
+@dataclass
+class _Out:
+    """A visit that is out: sent at `started`, in `message`; None while its node is away, since `away`."""
+
+    assignment: Assignment
+    started: float
+    message: str | None = None
+    away: float | None = None
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class _Heard:
+    """An event, and the visit that it ends."""
+
+    event: Event
+    visit: _Out | None = None
+    seconds: float = 0.0
+
+
+@final
+class RemoteDriver:
+    """Runs a recipe over nodes that are really there.
+
+    Args:
+        recipe: the method.
+        setup: what is fixed for the run.
+        layout: of the vectors.
+        meter: measures visits.
+        line: to the nodes.
+        nodes: who they are; gathered already.
+        clock: the time.
+        run: gives the run's id, once it has begun.
+        retain: how many checkpoints the server may go back to.
+        returns: seconds that a visit waits for its node to come back, 0 for none.
+        alone: seconds that the server waits for anybody to invite.
+        pause: seconds between two looks for answers.
+        tell: says what happens to nodes.
+    """
+
+    def __init__(
+        self,
+        recipe: Recipe,
+        setup: Setup,
+        layout: Layout,
+        meter: Meter,
+        line: Line,
+        nodes: Nodes,
+        clock: Clock,
+        *,
+        run: Callable[[], str],
+        retain: int = 2,
+        returns: float = 120.0,
+        alone: float = 600.0,
+        pause: float = 0.1,
+        tell: Tell = lambda text: None,
+    ) -> None:
+        self.recipe, self.setup, self.layout, self.meter = recipe, setup, layout, meter
+        self.roster = WorldRoster(nodes)
+        self._line, self._nodes, self._clock, self._tell = line, nodes, clock, tell
+        self._run, self._returns, self._alone, self._pause = run, returns, alone, pause
+        self._server: ServerState | None = None
+        self._out: dict[int, _Out] = {}
+        self._messages: dict[str, int] = {}  # dispatch numbers
+        self._timer: float | None = None
+        self._zero = self._looked = 0.0
+        self._wanting = False
+        # Accepted visits as they were at the checkpoints that may be gone back to.
+        self._points: deque[Mapping[int, Record]] = deque(maxlen=retain + 1)
+
+    def state_of(self, client: int, accepted: int) -> ClientState:
+        """What the server knows of a client's state: nothing, it lies at the node."""
+        return ClientState()
+
+    def under_way(self) -> list[Underway]:
+        """Visits whose end was not heard yet, by dispatch number: what is known of them."""
+        return [self._underway(self._out[dispatch]) for dispatch in sorted(self._out)]
+
+    def _underway(self, out: _Out) -> Underway:
+        report = _nothing(out.assignment)
+        load = Load(bytes_down=self.meter.load(out.assignment, report).bytes_down)
+        spent = Spent(down=max(0.0, self.roster.now - out.started), bytes_down=load.bytes_down)
+        fate = Fate(time=math.inf, spent=spent)
+        return Underway(started=out.started, assignment=out.assignment, report=report, load=load, fate=fate)
+
+    def state(self) -> DriverState:
+        """All that there is to know of the run between two moments; to be read before the next one is asked for."""
+        assert self._server is not None, "a run that has not begun"
+        self._points.append(self._server.clients)
+        visits = self.under_way()
+        heap = [(math.inf, VISIT, visit.assignment.dispatch, visit) for visit in visits]
+        return DriverState(
+            server=self._server,
+            agenda=Agenda(heap=[*heap], visits=len(visits), timer=self._timer),
+            now=self.roster.now,
+            clients={},
+            world=Remembered(back={}, charge={}, arrivals=0, comings=None),
+        )
+
+    def moments(self, start: Model | DriverState) -> Iterator[Moment]:
+        """The run, event by event, until its horizon; stop asking to stop it.
+
+        Args:
+            start: the initial model; or where an earlier run of the same experiment stood, from which this one goes on.
+
+        Raises:
+            RunFailed: nobody is there to be invited, or the server could not go on.
+        """
+        if isinstance(start, Model):
+            self._zero = self._clock.now()
+            turn = begin(self.recipe, self.setup, start.weights, start.buffers, self.roster)
+            self._server = turn.state
+            self._send(turn)
+            yield Moment(time=0.0, turn=turn, answers=self.roster.answers())
+        else:
+            self._take_up(start)
+        yield from self._events()
+
+    def _take_up(self, start: DriverState) -> None:
+        """Sends out again what was out; whoever nobody waited for any more is lost."""
+        self._server, self.roster.now = start.server, start.now
+        self._zero, self._timer = self._clock.now() - start.now, start.agenda.timer
+        self._points.append(start.server.clients)
+        for visit in start.agenda.under_way():
+            self._out[visit.assignment.dispatch] = _Out(visit.assignment, visit.started)
+        flights = start.server.flights
+        waited = [out for dispatch, out in self._out.items() if not flights[dispatch].given_up]
+        self._push(waited)
+
+    def _events(self) -> Iterator[Moment]:
+        horizon, layout, state = self.setup.horizon, self.layout, self._server
+        assert state is not None
+        while horizon is None or state.version < horizon:
+            for heard in self._listen():
+                out = heard.visit
+                try:
+                    turn = receive(self.recipe, self.setup, layout, state, heard.event, self.roster)
+                except RunFailed as failure:
+                    # The report that settled it belongs in the record too.
+                    dispatch = -1 if out is None else out.assignment.dispatch
+                    verdict = Verdict(dispatch=dispatch, accepted=False, reason=str(failure))
+                    yield self._moment(heard, Turn(state=state, verdict=verdict))
+                    raise
+                self._server = state = turn.state
+                self._send(turn)
+                yield self._moment(heard, turn)
+
+    def _moment(self, heard: _Heard, turn: Turn) -> Moment:
+        now, event, out = self.roster.now, heard.event, heard.visit
+        if out is None:
+            return Moment(time=now, turn=turn, event=event, answers=self.roster.answers())
+        report = event if isinstance(event, Report) else _nothing(out.assignment).heard(after=now - out.started, at=now)
+        load, lost = self.meter.load(out.assignment, report), isinstance(event, Lost)
+        # The clocks of two machines cannot tell the way there from the way back: both count as the way there.
+        passed = now - out.started
+        worked = min(heard.seconds, passed)
+        spent = Spent(
+            down=passed - worked,
+            compute=worked,
+            flops=load.flops,
+            forward_flops=load.forward_flops,
+            bytes_down=load.bytes_down,
+            bytes_up=0 if lost else load.bytes_up,
+        )
+        return Moment(
+            time=now,
+            turn=turn,
+            event=event,
+            assignment=out.assignment,
+            report=report,
+            load=load,
+            spent=spent,
+            done=0.0 if lost else 1.0,
+            answers=self.roster.answers(),
+        )
+
+    def _send(self, turn: Turn) -> None:
+        outs = [_Out(assignment, self.roster.now) for assignment in turn.assignments]
+        self._out |= {out.assignment.dispatch: out for out in outs}
+        self._push(outs)
+        self._wanting = turn.wanting
+        if turn.wake_up is not None and (self._timer is None or turn.wake_up < self._timer):
+            self._timer = turn.wake_up
+
+    def _push(self, outs: Iterable[_Out]) -> None:
+        """Sends visits to their nodes; those whose node is away wait for it."""
+        letters, sent = list[tuple[int, Parcel]](), list[_Out]()
+        for out in outs:
+            node = self._nodes.node(out.assignment.client)
+            if node is None:
+                out.message, out.away = None, self.roster.now if out.away is None else out.away
+                continue
+            letters.append((node, pack(self._order(out.assignment))))
+            sent.append(out)
+        if letters:
+            for message, out in zip(self._line.push(letters), sent, strict=True):
+                out.message = message
+                self._messages[message] = out.assignment.dispatch
+
+    def _order(self, assignment: Assignment) -> Order:
+        client, setup = assignment.client, self.setup
+        keep = {points[client].accepted for points in self._points if client in points}
+        return Order(
+            run=self._run(),
+            seed=setup.seed,
+            population=setup.population,
+            eligible=setup.holders,
+            keep=tuple(sorted(keep)),
+            assignment=assignment,
+        )
+
+    def _listen(self) -> list[_Heard]:
+        """Waits until something happens; gives all that has.
+
+        Raises:
+            RunFailed: nobody is there, and nobody comes.
+        """
+        since = self._clock.now()
+        while True:
+            heard = [h for reply in self._line.pull(list(self._messages)) for h in self._understood(reply)]
+            came = list[int]()
+            if self._clock.now() >= self._looked + LOOK:
+                came, self._looked = self._nodes.look(), self._clock.now()
+                heard += self._back_or_lost()
+            # Reports that are there when a deadline is found to have passed are in time.
+            now = self._clock.now() - self._zero
+            if self._wanting:
+                assert self._server is not None
+                heard += [_Heard(event=Arrived(client=c, time=now)) for c in came if c not in self._server.busy]
+            if self._timer is not None and now >= self._timer:
+                self._timer = None
+                heard.append(_Heard(event=Timer(time=now)))
+            if heard:
+                self.roster.now = now
+                return [_at(now, h) for h in heard]
+            if not self._out and self._timer is None and self._clock.now() - since > self._alone:
+                raise RunFailed(
+                    f"version {0 if self._server is None else self._server.version}: no client is there to be invited, "
+                    f"and none came within {self._alone:g} s"
+                )
+            self._clock.sleep(self._pause)
+
+    def _understood(self, reply: Reply) -> Sequence[_Heard]:
+        """What a reply means; nothing, if its visit is to be sent again."""
+        dispatch = self._messages.pop(reply.to, None)
+        out = None if dispatch is None else self._out.get(dispatch)
+        if out is not None and out.message != reply.to:
+            out = None  # it was sent again meanwhile, and answered already
+        if reply.parcel is None:
+            if out is None:
+                return ()
+            if not reply.gone:
+                return (self._lost(out, reply.trouble),)
+            self._tell(f"client {out.assignment.client} went away in its visit {out.assignment.visit}: {reply.trouble}")
+            out.message, out.away = None, self._clock.now() - self._zero
+            return ()
+        try:
+            answer = unpack(reply.parcel, Answer, Refusal, spans=spans_of(self.layout))
+        except Malformed as wrong:
+            return () if out is None else (self._lost(out, f"it has sent {wrong}", told=True),)
+        if isinstance(answer, Refusal):
+            return () if out is None else (self._lost(out, str(answer.error()), told=True),)
+        if out is None:
+            return (_Heard(event=answer.report),)  # nobody waits for it, and the server will say so
+        sent = out.assignment
+        if (answer.report.dispatch, answer.report.client) != (sent.dispatch, sent.client):
+            return (self._lost(out, f"it has answered for client {answer.report.client}", told=True),)
+        del self._out[sent.dispatch]
+        return (_Heard(event=answer.report, visit=out, seconds=answer.seconds),)
+
+    def _back_or_lost(self) -> list[_Heard]:
+        """Sends out again what waits for a node that is back; gives up on those that stay away."""
+        assert self._server is not None
+        lost, back, now = list[_Heard](), list[_Out](), self._clock.now() - self._zero
+        for dispatch, out in sorted(self._out.items()):
+            if out.message is not None:
+                continue
+            flight = self._server.flights.get(dispatch)
+            if flight is not None and flight.given_up:
+                lost.append(self._lost(out, "its node went away, and nobody waited for it any more"))
+            elif self._nodes.node(out.assignment.client) is not None:
+                back.append(out)
+            elif out.away is not None and now - out.away >= self._returns:
+                lost.append(self._lost(out, f"its node went away and was not back within {self._returns:g} s"))
+        for out in back:
+            self._tell(f"client {out.assignment.client} is there: its visit {out.assignment.visit} is sent again")
+            out.away = None
+        self._push(back)
+        return lost
+
+    def _lost(self, out: _Out, reason: str, *, told: bool = False) -> _Heard:
+        assignment = out.assignment
+        if told:
+            self._tell(f"client {assignment.client}, visit {assignment.visit}: {reason}")
+        self._out.pop(assignment.dispatch, None)
+        event = Lost(dispatch=assignment.dispatch, reason=reason, fault="away" if out.away is not None else "lost")
+        return _Heard(event=event, visit=out)
+
+
+def _at(now: float, heard: _Heard) -> _Heard:
+    """The same, heard now."""
+    event, out = heard.event, heard.visit
+    if isinstance(event, Report):
+        event = event.heard(after=now - (now if out is None else out.started), at=now)
+    elif isinstance(event, Lost):
+        event = Lost(dispatch=event.dispatch, reason=event.reason, time=now, fault=event.fault)
+    return _Heard(event=event, visit=out, seconds=heard.seconds)
+
+
+def _nothing(assignment: Assignment) -> Report:
+    """A report of a visit of which nothing is known."""
+    return Report(
+        dispatch=assignment.dispatch,
+        client=assignment.client,
+        visit=assignment.visit,
+        version=assignment.version,
+        kind=assignment.kind,
+        recipe=assignment.recipe,
+        held=0,
+        update=None,
+    )

@@ -1,0 +1,70 @@
+"""Small runs of every kind of visit, and whether two of them are the same: for tests of those who carry visits out."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+import polyrhythm as pr
+from polyrhythm.runs import VersionRecord, VisitRecord
+from polyrhythm.session import carry_out
+from small import Log, collection, dealt, experiment
+from worker_models import Fussy
+
+TIERS = pr.Fleet(devices=pr.fleet.Tiers())
+SIZES = [7, 15, 4, 11, 9, 14]
+COMMON: dict[str, Any] = {"cohort": 4, "epochs": 2, "batch": 4}
+
+
+def made(**changes: Any) -> pr.Experiment:
+    """Six unequal clients."""
+    values: dict[str, Any] = {"federation": dealt(collection(), SIZES), "recipe": pr.fedavg(**COMMON), "rounds": 4}
+    return experiment(**values | changes)
+
+
+FAMILIES: dict[str, dict[str, Any]] = {
+    "fedavg": {},
+    "scaffold": {"recipe": pr.scaffold(**COMMON)},
+    "feddyn with momentum that is kept": {"recipe": pr.feddyn(**COMMON, momentum=0.9, keep_state=True)},
+    "adam that is kept": {"recipe": pr.fedavg(**COMMON, optimiser="adam", keep_state=True)},
+    "ccfl": {"recipe": pr.ccfl(cohort=4, steps=3, batch=4), "rounds": 6},
+    "moon": {"recipe": pr.moon(**COMMON, layer="logits"), "model": "mlp"},
+    "alt": {"recipe": pr.alt(**COMMON, representation="logits", a=0.999, b=0.0), "model": "mlp"},
+    "curriculum": {"recipe": pr.curriculum_fl(**COMMON, score="local")},
+    "curriculum of clients": {"recipe": pr.fedavg(**COMMON) | pr.client_curriculum()},
+    "critical periods": {"recipe": pr.fedcl(**COMMON)},
+    "compressed": {"recipe": pr.fedavg(**COMMON) | pr.compress_top_k(share=0.3)},
+    "partial work": {"recipe": pr.fedavg(**COMMON) | pr.partial_work(seconds=0.05), "fleet": TIERS},
+    "buffered and rolling": {
+        "recipe": pr.fedavg(**COMMON) | pr.rolling(concurrency=4) | pr.buffer(size=2),
+        "fleet": TIERS,
+        "rounds": 8,
+    },
+    "nobody exchanges anything": {"recipe": pr.local_only(cohort=4, batch=4)},
+    "a fussy model": {"model": Fussy(4, 3), "recipe": pr.fedavg(cohort=4, batch=5) | pr.server_adam()},
+}
+
+
+def without_wall(record: VersionRecord | VisitRecord) -> object:
+    return replace(record, wall=0.0) if isinstance(record, VersionRecord) else record
+
+
+def told(log: Log) -> list[object]:
+    """All that a run tells, but for how long it really took."""
+    return [without_wall(record) for record in (*log.visits, *log.versions)]
+
+
+def assert_same(one: tuple[dict[str, Any], Log], other: tuple[dict[str, Any], Log]) -> None:
+    timed = ("wall_seconds", "driver", "workers", "worker_deaths")
+    first, second = ({k: v for k, v in summary.items() if k not in timed} for summary, _ in (one, other))
+    assert first == second
+    assert told(one[1]) == told(other[1])
+    for a, b in zip(one[1].states, other[1].states, strict=True):
+        assert all(torch.equal(a[name], b[name]) for name in a)
+
+
+def run(**changes: Any) -> tuple[dict[str, Any], Log]:
+    log = Log()
+    return carry_out(made(**changes), [log]), log

@@ -1,0 +1,244 @@
+"""Flower's apps on a grid in this process: the same numbers as the simulation, over Flower's own records."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import polyrhythm as pr
+from polyrhythm.federating import Serving
+from polyrhythm.runs.run import all_runs
+from polyrhythm.session import carry_out
+from pretend import JumpingClock
+from small import collection, dealt, federation
+
+pytest.importorskip("flwr", reason="needs flwr: pip install 'polyrhythm[flower]'")
+
+from flwr.app import Context, Error, Message, Metadata, RecordDict
+from flwr.common.serde import recorddict_from_proto, recorddict_to_proto
+from flwr.serverapp import Grid
+from flwr.supercore.task_identity import TaskIdentity
+
+from polyrhythm import federating
+from polyrhythm.drivers.on_flower import client_app, mod, server_app
+
+CLIENTS = 4
+
+
+class PretendGrid(Grid):
+    """Flower's grid without Flower: apps are called in this process, and what goes between them is serialised."""
+
+    def __init__(self, client: Any, configurations: dict[int, dict[str, Any]], clock: JumpingClock) -> None:
+        self.client, self.configurations, self.clock = client, configurations, clock
+        self.replies: dict[str, tuple[float, Message]] = {}
+        self.sent: list[Message] = []
+        self.refuse: set[int] = set()
+
+    def set_run(self, run: Any) -> None: ...
+
+    @property
+    def run(self) -> Any:
+        return None
+
+    def create_message(self, *given: Any, **named: Any) -> Message:
+        raise NotImplementedError
+
+    def send_and_receive(self, *given: Any, **named: Any) -> Iterable[Message]:
+        raise NotImplementedError
+
+    def get_node_ids(self) -> Iterable[int]:
+        return list(self.configurations)
+
+    def push_messages(self, messages: Iterable[Message]) -> Iterator[str | None]:
+        for message in messages:
+            number = len(self.sent)
+            self.sent.append(message)
+            if number in self.refuse:
+                yield None
+                continue
+            message.metadata.__dict__["_message_id"] = f"m{number}"
+            node = message.metadata.dst_node_id
+            context = Context(1, node, self.configurations[node], RecordDict(), {})
+            try:
+                reply = self.client(serialised(message), context)
+                reply = Message(content=through(reply.content), metadata=reply.metadata)
+            except Exception as error:
+                reply = Message(Error(code=2, reason=str(error)), reply_to=message)
+            self.replies[f"m{number}"] = self.clock.time + 1.0 + number % 3, reply
+            yield f"m{number}"
+
+    def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
+        there = [m for m in message_ids if m in self.replies and self.replies[m][0] <= self.clock.time]
+        return [self.replies.pop(m)[1] for m in there]
+
+
+def through(content: RecordDict) -> RecordDict:
+    return recorddict_from_proto(recorddict_to_proto(content))
+
+
+def serialised(message: Message) -> Message:
+    data = dict(message.metadata.__dict__)
+    kept = Metadata(**{name.removeprefix("_"): value for name, value in data.items() if name != "_delivered_at"})
+    return Message(content=through(message.content), metadata=kept)
+
+
+def experiment(recipe: pr.Recipe | None = None, **changes: Any) -> pr.Experiment:
+    values: dict[str, Any] = {
+        **{"federation": federation(clients=CLIENTS), "model": "mlp", "rounds": 4},
+        "recipe": recipe or pr.fedavg(cohort=3, epochs=2, batch=5),
+    }
+    return pr.Experiment(**values | changes)
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> JumpingClock:
+    jumping = JumpingClock()
+    for name, value in {"run_id": 1, "node_id": 1, "task_id": 1}.items():  # as Flower does in an app's process
+        monkeypatch.setattr(TaskIdentity, f"_{name}", value)
+    monkeypatch.setattr(federating, "WallClock", lambda: jumping)
+    return jumping
+
+
+def configurations(store: Path, **more: Any) -> dict[int, dict[str, Any]]:
+    return {7000 + c: {"client": c, "store": str(store / f"node-{c}"), **more} for c in range(CLIENTS)}
+
+
+def run(server: Any, grid: PretendGrid, out: Path) -> pr.Run:
+    server(grid, Context(1, 0, {}, RecordDict(), {}))
+    return newest(out)
+
+
+def newest(out: Path) -> pr.Run:
+    return all_runs(out)[-1]
+
+
+@pytest.mark.parametrize(
+    "recipe",
+    [
+        lambda: pr.fedavg(cohort=3, epochs=2, batch=5),
+        lambda: pr.scaffold(cohort=3, epochs=2, batch=5),
+        lambda: pr.fedavg(cohort=3, batch=5) | pr.compress_int8(),
+    ],
+    ids=["fedavg", "scaffold", "int8"],
+)
+def test_over_flower_in_rounds_as_in_the_simulation(
+    tmp_path: Path, clock: JumpingClock, recipe: Callable[[], pr.Recipe]
+) -> None:
+    made = experiment(recipe())
+    grid = PretendGrid(client_app(experiment(recipe())), configurations(tmp_path), clock)
+    grid.refuse = {6}  # a message that Flower does not take is sent again
+    done = run(server_app(made, Serving(out=tmp_path / "runs")), grid, tmp_path / "runs")
+    assert done.summary["digest"] == carry_out(experiment(recipe()), [])["digest"]
+    assert (done.status, done.summary["driver"]) == ("finished", "flower")
+
+
+def test_an_asynchronous_run_over_flower_is_replayed(tmp_path: Path, clock: JumpingClock) -> None:
+    def made() -> pr.Experiment:
+        return experiment(pr.cc_fedadam(cohort=3, buffer=2, batch=5, clock="event"))
+
+    grid = PretendGrid(client_app(made()), configurations(tmp_path), clock)
+    serving = Serving(out=tmp_path / "runs", log_updates=True)
+    done = run(server_app(made(), serving), grid, tmp_path / "runs")
+    for from_updates in (False, True):
+        assert pr.replay(done, made(), from_updates=from_updates).equal
+
+
+def test_nodes_with_data_of_their_own(tmp_path: Path, clock: JumpingClock) -> None:
+    whole = collection()
+    sizes = [20, 10, 25, 5]
+    simulated = experiment(federation=dealt(whole, sizes))
+
+    def own(context: Context) -> pr.data.Collection:
+        client = int(context.node_config["client"])
+        begin = sum(sizes[:client])
+        chosen = torch.arange(begin, begin + sizes[client])
+        inputs, targets = whole.train.batch(chosen)
+        samples = pr.data.ArraySamples(inputs, targets)
+        return pr.data.Collection(
+            name="own", task="classification", classes=whole.classes, train=samples, test=whole.test
+        )
+
+    # The server has a few samples, to know their shape, and the tests.
+    served = experiment(federation=dealt(whole, [1, 1, 1, 1]))
+    grid = PretendGrid(client_app(served, data=own), configurations(tmp_path), clock)
+    done = run(server_app(served, Serving(out=tmp_path / "runs")), grid, tmp_path / "runs")
+    assert done.summary["digest"] == carry_out(simulated, [])["digest"]
+    sent = b"".join(a.data for m in grid.sent for r in m.content.array_records.values() for a in r.values())
+    assert len(sent) == 12 * 4 * simulated.chosen.engine.layout.size  # weights, and nothing else
+
+
+def test_what_is_wrong_with_a_node_is_said(
+    tmp_path: Path, clock: JumpingClock, capsys: pytest.CaptureFixture[str]
+) -> None:
+    nodes = configurations(tmp_path)
+    del nodes[7001]["client"]
+    grid = PretendGrid(client_app(experiment()), nodes, clock)
+    with pytest.raises(pr.UserError, match="client 1 not there after 30 s"):
+        server_app(experiment(), Serving(out=tmp_path / "runs", wait=30.0))(grid, Context(1, 0, {}, RecordDict(), {}))
+    said = capsys.readouterr().out
+    assert "node 7001 does not take part: a node without a number" in said
+    assert "start the node with --node-config 'client=0'" in said
+
+
+def test_an_app_that_fails_is_a_lost_visit(tmp_path: Path, clock: JumpingClock) -> None:
+    calls = 0
+
+    def sometimes(context: Context) -> pr.Experiment:
+        nonlocal calls
+        calls += 1
+        if calls == 7:
+            raise ValueError("a sensor is broken")
+        return experiment()
+
+    grid = PretendGrid(client_app(sometimes), configurations(tmp_path), clock)
+    done = run(server_app(experiment(), Serving(out=tmp_path / "runs")), grid, tmp_path / "runs")
+    assert done.summary["lost_visits"] == 1
+    assert "a sensor is broken (Flower 2)" in done.visits.query("status == 'lost'")["reason"].item()
+
+
+def test_a_clipping_mod_clips_the_update(tmp_path: Path, clock: JumpingClock) -> None:
+    def norms(bound: float, folder: str) -> tuple[list[float], str]:
+        mods = [mod("fixedclipping_mod", clipping_norm=bound)]
+        grid = PretendGrid(client_app(experiment(), mods=mods), configurations(tmp_path / folder), clock)
+        out = tmp_path / folder / "runs"
+        done = run(server_app(experiment(), Serving(out=out)), grid, out)
+        return done.visits["update_norm"].tolist(), done.summary["digest"]
+
+    wide, digest = norms(1e9, "wide")
+    assert digest == carry_out(experiment(), [])["digest"]  # nothing was clipped, and nothing changed
+    bound = sorted(wide)[len(wide) // 2]
+    narrow, _ = norms(bound, "narrow")
+    assert max(narrow) <= bound * (1 + 1e-5)
+    assert sum(abs(norm - bound) < 1e-4 * bound for norm in narrow) >= 3
+
+
+def test_noise_leaves_the_padding_alone(tmp_path: Path, clock: JumpingClock) -> None:
+    mods = [mod("LocalDpMod", clipping_norm=1.0, sensitivity=1.0, epsilon=50.0, delta=1e-5)]
+    grid = PretendGrid(client_app(experiment(), mods=mods), configurations(tmp_path), clock)
+    done = run(server_app(experiment(), Serving(out=tmp_path / "runs", log_updates=True)), grid, tmp_path / "runs")
+    assert done.status == "finished"
+    assert done.summary["digest"] != carry_out(experiment(), [])["digest"]
+    assert pr.replay(done, experiment(), from_updates=True).equal
+    weights = done.weights("final")
+    assert all(torch.isfinite(tensor).all() for tensor in weights.values())
+
+
+def test_a_mod_with_a_recipe_that_sends_more_is_refused(tmp_path: Path, clock: JumpingClock) -> None:
+    made = experiment(pr.scaffold(cohort=3, epochs=1, batch=5), rounds=1)
+    mods = [mod("fixedclipping_mod", clipping_norm=1.0)]
+    grid = PretendGrid(client_app(made, mods=mods), configurations(tmp_path), clock)
+    with pytest.raises(pr.UserError, match="which is an update and what belongs to control_variates"):
+        server_app(made, Serving(out=tmp_path / "runs", wait=9.0))(grid, Context(1, 0, {}, RecordDict(), {}))
+
+
+def test_unknown_mods_are_refused() -> None:
+    with pytest.raises(pr.UserError, match="did you mean 'LocalDpMod'"):
+        mod("LocalDPMod")
+    with pytest.raises(pr.UserError, match="which cannot be made: The clipping norm should be a positive value"):
+        mod("LocalDpMod", clipping_norm=-1.0, sensitivity=1.0, epsilon=1.0, delta=0.1)
+    with pytest.raises(pr.UserError, match="cannot be imported"):
+        mod("nowhere.at_all:Mod")

@@ -1,0 +1,179 @@
+"""Visits on Ray: the numbers of the in-line driver, to the last bit, whatever happens to the actors."""
+
+from __future__ import annotations
+
+import importlib.util
+import subprocess
+import sys
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import polyrhythm as pr
+from crews import FAMILIES, assert_same, made, run
+from polyrhythm.core.memory import ClientState
+from polyrhythm.drivers import on_ray
+from polyrhythm.drivers.executors import Done, Errand
+from polyrhythm.drivers.on_ray import OnRay
+from polyrhythm.errors import RunFailed, UserError
+from small import Explodes, collection
+from worker_models import Dies, Greedy
+
+QUICK = {"scaffold", "ccfl", "alt", "curriculum", "critical periods", "partial work", "buffered and rolling"}
+needs_ray = pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="Ray is not installed: the extra [ray]")
+pytestmark = [needs_ray, pytest.mark.filterwarnings("ignore::ResourceWarning")]  # of Ray's own logs
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _cluster() -> Iterator[None]:
+    """One cluster for all tests: each of them would take seconds to start its own."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        ray = on_ray._imported()
+        ray.init(num_cpus=3, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
+        yield
+        ray.shutdown()
+
+
+@pytest.mark.parametrize("family", [f if f in QUICK else pytest.param(f, marks=pytest.mark.slow) for f in FAMILIES])
+def test_numbers_are_those_of_the_in_line_driver(family: str) -> None:
+    crew = run(driver="ray", workers=2, **FAMILIES[family])
+    assert (crew[0]["driver"], crew[0]["workers"]) == ("ray", 2)
+    assert_same(run(driver="inline", **FAMILIES[family]), crew)
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_the_number_of_actors_changes_nothing(workers: int) -> None:
+    family = FAMILIES["scaffold"]
+    assert_same(run(driver="inline", **family), run(driver="ray", workers=workers, **family))
+
+
+def _forgotten(patch: pytest.MonkeyPatch) -> None:
+    whole = OnRay.carry_out
+
+    def forgetful(pool: OnRay, errands: Sequence[Errand]) -> list[Done]:
+        return whole(pool, [replace(errand, state=ClientState()) for errand in errands])
+
+    patch.setattr(OnRay, "carry_out", forgetful)
+
+
+def _mixed_up(patch: pytest.MonkeyPatch) -> None:
+    whole = OnRay.carry_out
+    patch.setattr(OnRay, "carry_out", lambda pool, errands: whole(pool, errands)[::-1])
+
+
+def _old_weights(patch: pytest.MonkeyPatch) -> None:
+    whole, first = OnRay._board, list[Tensor]()
+
+    def old(pool: OnRay, weights: Tensor) -> Any:
+        first.append(weights)
+        return whole(pool, first[0])
+
+    patch.setattr(OnRay, "_board", old)
+
+
+@pytest.mark.parametrize("mutant", [_forgotten, _mixed_up, _old_weights])
+def test_the_laws_above_can_fail(mutant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch) -> None:
+    alone = run(driver="inline", **FAMILIES["scaffold"])
+    mutant(monkeypatch)
+    with pytest.raises((AssertionError, KeyError)):
+        assert_same(alone, run(driver="ray", workers=2, **FAMILIES["scaffold"]))
+
+
+def test_a_killed_actor_changes_nothing(tmp_path: Path) -> None:
+    model = Dies(4, 3, tmp_path)
+    alone = run(driver="inline", model=model)
+    for name in ("once", "twice"):
+        (tmp_path / name).touch()
+    hurt = run(driver="ray", workers=2, model=model)
+    assert_same(alone, hurt)
+    assert hurt[0]["worker_deaths"] == 2
+
+
+def test_an_actor_without_memory_is_replaced_and_changes_nothing(tmp_path: Path) -> None:
+    model = Greedy(4, 3, tmp_path)
+    alone = run(driver="inline", model=model)
+    (tmp_path / "once").touch()
+    hurt = run(driver="ray", workers=2, model=model)
+    assert_same(alone, hurt)
+    assert hurt[0]["worker_deaths"] == 1
+
+
+def test_a_plan_kills_actors_and_changes_nothing() -> None:
+    plan = pr.Fleet() | pr.fleet.Faults(worker_killed=0.15)
+    hurt = run(driver="ray", workers=2, fleet=plan)
+    assert_same(run(driver="inline", fleet=plan), hurt)
+    assert hurt[0]["worker_deaths"] > 0
+
+
+def test_a_plan_that_kills_every_actor_ends_the_run() -> None:
+    with pytest.raises(RunFailed, match="3 worker processes died on the same visit"):
+        run(driver="ray", workers=2, fleet=pr.Fleet() | pr.fleet.Faults(worker_killed=1.0))
+
+
+def test_an_error_in_an_actor_is_the_error_of_the_run() -> None:
+    mark = float(collection().train.batch(torch.tensor([30]))[0][0, 0])
+    words = []
+    for driver in ("inline", "ray"):
+        with pytest.raises(ValueError, match="a sensor is broken") as caught:
+            run(driver=driver, model=Explodes(4, 3, mark, "raise"))
+        words.append((str(caught.value), caught.value.__notes__))
+    assert words[0] == words[1]
+    assert "in forward" in str(caught.value.__cause__)  # the actor's traceback
+
+
+def test_a_model_of_the_users_own_script_travels() -> None:
+    class Own(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = nn.Linear(4, 3)
+
+        def forward(self, inputs: Tensor) -> Tensor:
+            outputs: Tensor = self.layer(inputs)
+            return outputs
+
+    torch.manual_seed(0)
+    model = Own()
+    assert_same(run(driver="inline", model=model), run(driver="ray", workers=2, model=model))
+
+
+def test_more_workers_than_processors_are_refused() -> None:
+    with pytest.raises(UserError, match="workers=4 on a Ray cluster with 3 processors"):
+        run(driver="ray", workers=4)
+
+
+def test_another_version_elsewhere_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(on_ray, "__version__", "0.0")
+    with pytest.raises(UserError, match=r"polyrhythm 0\.0 sends visits to a machine with polyrhythm"):
+        run(driver="ray", workers=1)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"driver": "processes", "address": "auto"}, "address='auto' with driver=processes"),
+        ({"driver": "ray", "address": "auto"}, "address='auto' without workers"),
+        ({"driver": "ray", "workers": 2, "engine": "stacked"}, "with the stacked engine"),
+    ],
+)
+def test_settings_that_make_no_sense_are_refused(changes: dict[str, Any], words: str) -> None:
+    with pytest.raises(UserError, match=words):
+        made(**changes).crew  # noqa: B018
+
+
+def test_no_cluster_is_a_clear_error() -> None:
+    code = (
+        "import sys; sys.modules['ray'] = None\n"
+        "from polyrhythm.cli import main\n"
+        "sys.argv = ['polyrhythm', 'run', '--driver', 'ray', '--rounds', '1']; main()"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "pip install 'polyrhythm[ray]'" in done.stderr
+    assert "Traceback" not in done.stderr
