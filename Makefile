@@ -2,6 +2,7 @@
 #   make quickstart   a federation learns digits, in a minute
 #   make check        everything that must hold: format, lint, types, tests (the same in CI)
 #   make test         the default test suite (WORKERS=0 to run it in one process; ARGS="-k name" to choose)
+#   make test-flower  the same for what runs on Flower, in an environment of its own: Flower pins older versions of typer and rich
 #   make bench        every speed that is aimed at: ours, the other, the ratio and the one asked for (ARGS="start" for some)
 #   make bench-peers  the same work on Flower, pfl and fluke, each in an environment of its own, beside ours
 PYTHON ?= python3
@@ -15,7 +16,7 @@ QUICKSTART := --clients 20 --partition "dirichlet(alpha=0.3)" --method "fedavg(c
 BUILT_FROM := pyproject.toml constraints.txt CMakeLists.txt $(wildcard src/polyrhythm/engines/native/*.cpp src/polyrhythm/engines/native/*.h)
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: quickstart test check style types bench bench-peers format clean
+.PHONY: quickstart test test-flower check style types bench bench-peers format clean
 
 quickstart: $(VENV)/.user
 	@echo '$$ polyrhythm run --data digits $(QUICKSTART)'
@@ -26,6 +27,10 @@ quickstart: $(VENV)/.user
 
 test: $(VENV)/.developer
 	$(BIN)/python -m pytest --numprocesses $(WORKERS) $(ARGS)
+
+# What needs flwr, and the command line on the versions of typer and rich that Flower pins.
+test-flower: .venv-flower/.installed
+	.venv-flower/bin/python -m pytest --numprocesses $(WORKERS) tests/drivers/test_on_flower.py tests/drivers/test_wire.py tests/deploying tests/test_federating.py tests/cli $(ARGS)
 
 check: style types test
 
@@ -47,11 +52,16 @@ bench-peers: $(VENV)/.developer
 	@$(BIN)/python benchmarks/peers.py $(ARGS)
 
 clean:
-	rm -rf $(VENV) build .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-flower build .mypy_cache .pytest_cache .ruff_cache .hypothesis
 
 $(BIN)/python:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=python3.12")'
 	$(PYTHON) -m venv $(VENV)
+
+.venv-flower/.installed: $(BUILT_FROM)
+	$(PYTHON) -m venv .venv-flower
+	.venv-flower/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[flower,test]'
+	@touch $@
 
 $(VENV)/.user: $(BUILT_FROM) | $(BIN)/python
 	$(INSTALL) --editable .

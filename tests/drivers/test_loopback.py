@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
 import os
 import shutil
 import signal
@@ -138,27 +137,26 @@ def test_the_server_is_killed_and_goes_on(place: Path) -> None:
 
 
 def test_a_slow_node_does_not_hold_the_others_under_a_buffer(place: Path) -> None:
-    stopped = threading.Event()
+    made: list[int] = []
 
     def stop() -> None:
-        # For twenty seconds, which is less than Flower takes to miss it.
+        # For less than a minute, which Flower takes to miss it.
         pids = [program(place, "node 2").pid, *children(program(place, "node 2").pid)]
-        for number in (signal.SIGSTOP, signal.SIGCONT):
-            for pid in pids:
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, number)
-            stopped.set()
-            time.sleep(20.0 if number == signal.SIGSTOP else 0.0)
+        for pid in pids:
+            os.kill(pid, signal.SIGSTOP)
+        before = len(newest(place).versions)
+        time.sleep(45.0)
+        made.append(len(newest(place).versions) - before)
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGCONT)
 
     (place / "slow.toml").write_text(
         TEXT.replace('"scaffold(cohort=3, epochs=1, batch=10)"', '"cc_fedadam(cohort=3, buffer=2, clock=event)"')
     )
     with meanwhile(place, 0, stop):
         done = run(place, "rounds=8", file="slow.toml")
-    assert stopped.is_set()
-    times = done.history["time"].tolist()
-    assert max(b - a for a, b in itertools.pairwise(times)) < 20.0
-    assert done.visits.query("client == 2 and status == 'trained'")["finished"].max() > 0
+    assert made[0] >= 1
     for from_updates in (False, True):
         experiment = experiment_of(place / "slow.toml", {"set": "rounds=8"})
         assert pr.replay(done, experiment, from_updates=from_updates).equal

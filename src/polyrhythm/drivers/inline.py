@@ -82,7 +82,7 @@ class InlineDriver:
         meter: measures visits; one that counts no floating-point operations if None.
         visit: carries out visits in place of real training; for measurements of the simulator itself.
         executor: carries out the visits of a turn; one by one in this process if None.
-        store: keeps what clients remember; in memory if None.
+        store: keeps what clients remember, and the server of each of them; in memory if None.
         tells_updates: whether a moment tells with which updates a version was made. By default they are let go before
             the next visits begin, so that a run holds the updates of one turn, and not of two.
     """
@@ -101,10 +101,10 @@ class InlineDriver:
         tells_updates: bool = False,
     ) -> None:
         self.tells_updates = tells_updates
-        self.recipe, self.setup, self.engine = recipe, setup, engine
+        self.store: ClientStore = InMemory() if store is None else store
+        self.recipe, self.setup, self.engine = recipe, changed(setup, table=self.store.table), engine
         self.data, self.world, self.roster = data, world, WorldRoster(world)
         self.meter = meter or Meter(engine.layout)
-        self.store: ClientStore = InMemory() if store is None else store
         self._agenda = Agenda()
         self._server: ServerState | None = None
         faults = world.fleet.faults
@@ -127,10 +127,10 @@ class InlineDriver:
         """All that there is to know of the run between two moments; to be read before the next one is asked for."""
         assert self._server is not None, "a run that has not begun"
         return DriverState(
-            server=self._server,
+            server=changed(self._server, parts=self.store.written(self._server.parts)),
             agenda=self._agenda,
             now=self.roster.now,
-            clients=self.store.snapshot(),
+            clients=self.store.snapshot(self._server.version),
             world=self.world.remembered(),
         )
 
@@ -144,8 +144,9 @@ class InlineDriver:
             RunFailed: nobody can be invited, or the server could not go on.
         """
         if isinstance(start, DriverState):
-            self._server, self._agenda, self.roster.now = start.server, start.agenda, start.now
+            self._agenda, self.roster.now = start.agenda, start.now
             self.store.restore(start.clients)
+            self._server = changed(start.server, parts=self.store.taken_up(start.server.parts))
             self.world.restore(start.world)
         arrivals = self.world.arrivals()
         if arrivals is None and not self.recipe.participation.invites:
@@ -192,6 +193,8 @@ class InlineDriver:
                 raise
             if turn.released is not None and turn.released.release is not None and not self.tells_updates:
                 turn = changed(turn, released=changed(turn.released, release=_lean(turn.released.release)))
+            if visit is not None:
+                self._settle(visit.assignment, turn.state)
             self._server = state = turn.state  # the last holder of the updates that were waiting
             self._send(turn, time, None if visit is None else visit.assignment.client)
             yield self._moment(time, event, visit, turn, late)
@@ -201,6 +204,12 @@ class InlineDriver:
                 f"{self.roster.eligible} of {self.roster.population} clients hold data"
                 + ("" if self.world.everybody_is_there else ", and none of them will come again")
             )
+
+    def _settle(self, assignment: Assignment, state: ServerState) -> None:
+        """Lets a client forget a state that it will not go on from."""
+        record = state.clients.get(assignment.client)
+        if record is not None and assignment.kind == "train" and record.visits > assignment.visit:
+            self.store.settle(assignment.client, record.accepted)
 
     def _expect(self, time: float, client: int) -> None:
         if time < math.inf:

@@ -70,6 +70,7 @@ class Writer:
         self._run: int | None = None
         self._pending: dict[Table, list[tuple[Any, ...]]] = {table: [] for table in RECORDS}
         self._ending: tuple[Any, ...] | None = None
+        self._notices: str | None = None
         self._committed = self._heard = time.monotonic()
         with _explained(self._path):
             folder.mkdir(parents=True, exist_ok=True)
@@ -152,6 +153,10 @@ class Writer:
             self.commit()
         return due
 
+    def note(self, notices: Sequence[str]) -> None:
+        """Has these notices in place of the run's, from the next commit on."""
+        self._notices = to_json(notices)
+
     def commit(self, *, patience: float = 1.0, durable: bool = False) -> bool:
         """Commits what is waiting. False if the database is locked or the disk full; the rows are kept for next time.
 
@@ -174,6 +179,8 @@ class Writer:
                     self._connection.executemany(INSERT[table], rows)
                 if durable:  # SQLite syncs its log only with something to commit
                     self._connection.execute("UPDATE runs SET status = status WHERE number = ?", (self._run,))
+                if self._notices is not None:
+                    self._connection.execute("UPDATE runs SET notices = ? WHERE number = ?", (self._notices, self._run))
                 if self._ending is not None:
                     self._connection.execute(_END, self._ending)
         except sqlite3.Error as error:
@@ -190,6 +197,7 @@ class Writer:
             self._saved = versions[-1][1]
         for rows in self._pending.values():
             rows.clear()
+        self._notices = None
         self._committed = time.monotonic()
         return True
 
