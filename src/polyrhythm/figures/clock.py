@@ -117,19 +117,23 @@ def _staleness(subject: Subject, options: Options) -> Chart:
     import altair as alt
 
     rows: list[dict[str, Any]] = []
-    for name, members in subject.methods.items():
+    for place, (name, members) in enumerate(subject.methods.items()):
         found: collections.Counter[int] = collections.Counter()
         for run in members:
             found += collections.Counter(staleness(subject.visits(run, *_COLUMNS), subject.versions(run)))
         total = sum(found.values())
-        rows += [{"method": name, "staleness": s, "share": n / total, "updates": n} for s, n in sorted(found.items())]
+        rows += [
+            {"method": name, "place": place, "staleness": s, "share": n / total, "updates": n}
+            for s, n in sorted(found.items())
+        ]
     color, _ = methods(subject.styles(options.theme), shown=len(subject.methods) > 1, stroke=False)
-    extra = {"xOffset": alt.XOffset("method:N", scale=alt.Scale(domain=list(subject.methods)))}
+    # By place, and not stacked: Vega-Lite writes the names in an order of bars into an expression, unescaped.
+    extra = {"xOffset": alt.XOffset("place:O", scale=alt.Scale(domain=list(range(len(subject.methods)))))}
     values = list(range(max((row["staleness"] for row in rows), default=0) + 1))
     x = alt.X("staleness:O", title="staleness (versions)", scale=alt.Scale(domain=values))
     bars: Any = chart(rows, options.width, 240).mark_bar().encode(
         x=x.axis(labelAngle=0, labelOverlap=True),
-        y=alt.Y("share:Q", title="share of updates", axis=alt.Axis(format="%")),
+        y=alt.Y("share:Q", stack=None, title="share of updates", axis=alt.Axis(format="%")),
         color=color,
         tooltip=["method:N", "staleness:O", alt.Tooltip("share:Q", format=".2%"), "updates:Q"],
         **(extra if len(subject.methods) > 1 else {}),
