@@ -130,7 +130,7 @@ def test_runs_are_compared(serve: Serve, page: Any) -> None:
         " ".join(page.locator("table.methods th[scope=row]").all_inner_texts()).split()
     )
     page.get_by_label("Over", exact=True).select_option("bytes")
-    page.get_by_text("traffic", exact=False).first.wait_for()
+    page.locator("#figure-accuracy text", has_text="traffic").first.wait_for()
 
 
 def test_a_run_is_stopped(serve: Serve, long_run: str, page: Any, folder: Path) -> None:

@@ -10,6 +10,7 @@ import polyrhythm as pr
 import small
 from polyrhythm.errors import UserError
 from polyrhythm.runs import VersionRecord, VisitRecord
+from polyrhythm.runs.checkpoints import checkpoints
 from polyrhythm.runs.stopping import Stopping, ask_to_stop
 
 
@@ -32,10 +33,12 @@ def test_it_stops_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 def test_it_goes_on_to_the_same_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("polyrhythm.runs.stopping._PAUSE", 0.0)
-    experiment = small.experiment(rounds=6, checkpoint=pr.Checkpoint(every=1))
+    experiment = small.experiment(rounds=6)  # a checkpoint is due each five minutes, and when it is stopped
     whole = pr.run(experiment, out=tmp_path / "whole")
     run = pr.run(experiment, out=tmp_path, observers=[asked_at(3, tmp_path)])
+    assert [path.suffix for path in checkpoints(run.path)] == [".safetensors"]
     resumed = pr.resume(experiment, run)
+    assert any("from its checkpoint of version 3" in notice for notice in resumed.notices)
     assert resumed.status == "finished"
     assert resumed.summary["digest"] == whole.summary["digest"]
 

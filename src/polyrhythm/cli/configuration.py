@@ -24,10 +24,7 @@ if TYPE_CHECKING:
 _STRICT = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False, frozen=True)
 DEFAULT_CLIENTS = 20
 DEFAULT_ROUNDS = 30
-OF_NO_NUMBER = (
-    *("driver", "workers", "address", "client_memory"),
-    *("checkpoint", "track", "tracking", "out", "name"),
-)
+OF_NO_NUMBER = ("driver", "workers", "address", "client_memory", "checkpoint", "track", "tracking", "out", "name")
 _NAMED = ("data", "partition", "model", "method", "task", "fleet", "faults")
 _MODELS = {"shakespeare": "char-lstm", "stackoverflow_tags": "multilabel-logistic"}
 

@@ -64,6 +64,15 @@ class Picture {
   }
 }
 
+/** Every legend that a specification speaks of. */
+function* legends(part) {
+  for (const [key, value] of Object.entries(part)) {
+    if (value === null || typeof value !== "object") continue;
+    if (key === "legend") yield value;
+    else yield* legends(value);
+  }
+}
+
 /** One chart takes the room there is. Charts side by side come under each other where there is too little. */
 function fitted(specification, width) {
   const spec = structuredClone(specification);
@@ -73,7 +82,7 @@ function fitted(specification, width) {
   }
   const panels = spec.vconcat ?? spec.hconcat;
   const room = spec.hconcat ? Math.min(420, width / spec.hconcat.length - LABELS) : width - LABELS;
-  if (width < NARROW) spec.config.legend = { ...spec.config.legend, columns: width < 2 * LEGEND ? 1 : 2 };
+  if (width < NARROW) for (const legend of legends(spec)) legend.columns = width < 2 * LEGEND ? 1 : 2;
   if (panels) {
     for (const part of panels) if (typeof part.width === "number") part.width = room;
   } else if (!COMPOSED.some((key) => key in spec) && typeof spec.width !== "object") {
@@ -129,7 +138,8 @@ export class Gallery {
 
   go() {
     const time = performance.now();
-    for (const picture of this.pictures) {
+    // Those that were never drawn first, else the first ones of a run that goes on would always come before the others.
+    for (const picture of [...this.pictures].sort((a, b) => a.next - b.next)) {
       if (this.busy >= MOST || document.hidden) return;
       if (!picture.seen || !picture.stale || picture.drawing || time < picture.next) continue;
       this.busy += 1;
