@@ -6,7 +6,6 @@ import contextlib
 import os
 import shutil
 import signal
-import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -19,7 +18,7 @@ import polyrhythm as pr
 from polyrhythm.cli.deployed import experiment_of
 from polyrhythm.cli.flowering import up
 from polyrhythm.deploying.loopback import Loopback, diagnosed
-from polyrhythm.deploying.processes import Started
+from polyrhythm.deploying.processes import Processes, Started
 from polyrhythm.session import carry_out
 
 pytest.importorskip("flwr", reason="needs flwr: pip install 'polyrhythm[flower]'")
@@ -162,18 +161,19 @@ def test_a_slow_node_does_not_hold_the_others_under_a_buffer(place: Path) -> Non
         assert pr.replay(done, experiment, from_updates=from_updates).equal
 
 
-def refused(place: Path, change: Callable[[list[str]], list[str]]) -> str:
+def refused(place: Path, folder: Path, change: Callable[[list[str]], list[str]]) -> str:
     """What the log of a node says that is started otherwise than it should be."""
-    federation = Loopback(place / "federation", PORT + 50)
-    federation._port = PORT
+    federation, processes = Loopback(place / "federation", PORT), Processes(folder)
     command = change(federation._node(0, ""))
     command[command.index("--port") + 1] = str(PORT + 60)
     command[0] = str(shutil.which(command[0], path=federation.environment()["PATH"]))
-    done = subprocess.run(
-        command, env=federation.environment(), capture_output=True, text=True, timeout=120, check=False
-    )
-    assert done.returncode != 0
-    return diagnosed(done.stdout + done.stderr)
+    started = processes.start("stranger", command, federation.environment())
+    end = time.monotonic() + 120
+    while not processes.ended(started) and time.monotonic() < end:
+        time.sleep(0.5)
+    assert processes.ended(started)
+    processes.stop(started)
+    return diagnosed(Path(started.log).read_text())
 
 
 def test_strangers_are_refused_in_words(place: Path, tmp_path: Path) -> None:
@@ -191,12 +191,11 @@ def test_strangers_are_refused_in_words(place: Path, tmp_path: Path) -> None:
         return changed
 
     key = other("--auth-supernode-private-key", str(tmp_path / "key"))
-    assert "does not take its key: it was never registered" in refused(place, key)
-    assert "not from the authority that the node trusts" in refused(
-        place, other("--root-certificates", str(tmp_path / "ca.crt"))
-    )
+    assert "does not take its key: it was never registered" in refused(place, tmp_path / "1", key)
+    authority = other("--root-certificates", str(tmp_path / "ca.crt"))
+    assert "not from the authority that the node trusts" in refused(place, tmp_path / "2", authority)
     without = lambda command: [*command[: command.index("--auth-supernode-private-key")], *command[-2:]]  # noqa: E731
-    assert "asks for a key, and the node has shown none" in refused(place, without)
+    assert "asks for a key, and the node has shown none" in refused(place, tmp_path / "3", without)
 
 
 def test_another_recipe_at_a_node_is_refused(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
