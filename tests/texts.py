@@ -154,6 +154,7 @@ def _values(care: bool) -> dict[str, Texts]:
             "{groups = true}",
             '{measure = ["update_similarity", "estimation_error"]}',
         ),
+        "tracking": some('{project = "x"}'),
         "name": some('"x"', '"ä [red] \\u0001"'),
     }
     if care:
@@ -181,6 +182,8 @@ def _values(care: bool) -> dict[str, Texts]:
         "client_memory": some('"much"', '"1"', '"-1 GiB"', "1", '""', '"1 gib"'),
         "device": some('"cuda:99"', '"tpu"', '""', "0", '"meta"'),
         "evaluation": some("{evry = 1}", "{every = 0}", "{train_samples = -1}", "1", '{measure = ["x"]}'),
+        "track": some('["wand"]', '["mlflow", "mlflo"]', "1"),
+        "tracking": some("{projects = 1}", '{project = ""}', "1"),
         "name": some('""', "3", json.dumps("x" * 300)),
         "out": some('""', "3", '"labels.npz"', '"labels.npz/x"', '"\\u0000"'),
     }

@@ -72,6 +72,8 @@ def moments(
             look(driver, moment)
     except RunFailed:
         assert story
+    except KeyError as unknown:
+        raise AssertionError("the server was told of a visit that it does not know") from unknown
     return story
 
 

@@ -56,7 +56,7 @@ def by_hand(rule: Rule, a: float, b: float, staleness: int) -> float:
     return {
         "hinge": 1 / (a * over + 1),
         "cutoff": 0.0 if over else 1.0,
-        "delay_adaptive": min(1.0, b / max(staleness, 1e-9)) if b else float(not staleness),
+        "delay_adaptive": min(1.0, b / staleness) if staleness else 1.0,
     }[rule]
 
 
@@ -203,7 +203,7 @@ def remembered(story: Run, clients: int, rates: list[float]) -> list[Tensor]:
 
 
 def _adds_up(self: Memory, setup: Setup, state: Any, release: Release, mean: Tensor) -> Any:
-    return _REMEMBER(self, setup, {**state, "last": {}}, release, mean)
+    return _REMEMBER(self, setup, {**state, "last": setup.table()}, release, mean)
 
 
 def _of_the_heard(self: Memory, setup: Setup, state: Any, release: Release, mean: Tensor) -> Any:

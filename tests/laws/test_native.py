@@ -278,6 +278,7 @@ def _in_one_sum(update: Tensor, after: Tensor, before: Tensor) -> float:
 
 def _measured_alone(update: Tensor, after: Tensor, before: Tensor) -> float:
     """The length without the vector."""
+    update.zero_()
     return torch.linalg.vector_norm(after - before).item()
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, final
 
 import numpy as np
@@ -22,6 +22,7 @@ from polyrhythm.slots.correction import ControlVariates, ModelContrast, Prox
 from polyrhythm.slots.mechanism import Visit
 from polyrhythm.slots.stopping import Drift, StopOnDrift
 from polyrhythm.slots.weighing import NormalisedAveraging, PerStep
+from polyrhythm.values import made
 
 from .law import law, swap
 from .trials import Trial, trials
@@ -65,7 +66,11 @@ def test_a_threshold_below_all_cosines_is_the_inner_work(trial: Trial, parts: tu
 
 
 def _epochs_of_one_step(patch: Any) -> None:
-    patch.setattr(client, "Visit", lambda **given: Visit(**given | {"epoch_steps": 1}))
+    patch.setattr(client, "made", lambda kind, **given: made(kind, **given | _short_epochs(kind)))
+
+
+def _short_epochs(kind: Any) -> dict[str, Any]:
+    return {"epoch_steps": 1} if kind is Visit else {}
 
 
 @law(
@@ -264,7 +269,8 @@ class Augmented(Federation):
 
 
 def _reuses(reuse: bool) -> Any:
-    return swap(client, "Opening", lambda **given: replace(Opening(**given), reuse=reuse))
+    changes = {"reuse": reuse}
+    return swap(client, "made", lambda kind, **given: made(kind, **given | (changes if kind is Opening else {})))
 
 
 @law(
@@ -314,7 +320,7 @@ def test_what_counts_steps_counts_those_taken(net: str, parts: tuple[Settings, .
 
 
 def _sum_of_similarities(self: Any, steps: int) -> dict[str, float]:
-    return {"threshold": 0.0, "similarity": self._similarity.item()} if steps else {}
+    return {"threshold": 0.0, "similarity": float(self._similarity)} if steps else {}
 
 
 @law(

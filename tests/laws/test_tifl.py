@@ -248,3 +248,22 @@ def test_it_goes_on_under_every_release_and_other_policies(
         busy = [flight.client for flight in turn.state.flights.values()]
         assert len(busy) == len(set(busy))
     assert any(a.kind == "measure" for a in story.assignments.values()) == (interval is not None)
+
+
+def _gives_up(self: Tifl, state: State, fixed: Setup, asked: Call, places: int) -> Any:
+    state, new = _PROFILED(self, state, fixed, asked, places)
+    return (state if new else {**state, "missed": asked.version}), new
+
+
+@law(
+    searches=st.integers(1, 4),
+    broken_by={"a search that found nobody is not repeated": swap(Tifl, "_profiled", _gives_up)},
+)
+def test_where_nobody_was_there_whoever_comes_first_is_asked(searches: int) -> None:
+    policy, fixed = Tifl(cohort=2), setup(3)
+    state = policy.server_start(fixed)
+    for _ in range(searches):
+        state, invited = policy.invite(fixed, state, call(Present([1, 1, 1], away=(0, 1, 2)), count=2))
+        assert not invited
+    _, invited = policy.invite(fixed, state, call(Present([1, 1, 1], away=(0, 2)), count=2))
+    assert list(who(invited)) == [1]

@@ -255,11 +255,13 @@ def run(
             story.assignments[moment.assignment.dispatch] = moment.assignment
             story.reports[moment.assignment.dispatch] = moment.report
         story._heard(moment.turn)
-    story.clients = {
-        client: driver.state_of(client, record.accepted)
-        for client, record in story.states[-1].clients.items()
-        if record.accepted >= 0
-    }
+        if moment.turn.released is not None:
+            # Now, since they forget what they do not go on from, also after the last version.
+            story.clients = {
+                client: driver.state_of(client, record.accepted)
+                for client, record in moment.turn.state.clients.items()
+                if record.accepted >= 0
+            }
     story.batches = dict(enumerate(spy.visits))  # carried out in the order of dispatch
     return _sorted(story)
 

@@ -147,7 +147,12 @@ def bowls() -> Bowls:
         setup = Setup(size=engine.layout.size, dtype=engine.layout.dtype, population=population, horizon=rounds, seed=7)
         held = [client.held() for client in clients]
         driver = InlineDriver(
-            recipe, setup, engine, lambda c: held[c], World(Fleet(), population, 0, range(len(clients)))
+            recipe,
+            setup,
+            engine,
+            lambda c: held[c],
+            World(Fleet(), population, 0, range(len(clients))),
+            tells_updates=True,
         )
         versions = []
         for moment in driver.moments(engine.initial()):

@@ -29,12 +29,15 @@ ALLOWED = {
     ("data/sources/pickles.py", "pickle.Unpickler"),
     # Between a driver and the workers that it has forked: over a socket pair and memory that nobody else can open.
     ("drivers/packing.py", "pickle.Unpickler"),
+    # Between a sweep and the workers that it has started: what makes experiments, over a socket pair.
+    ("sweeps/crew.py", "pickle.loads"),
     # Asks glibc for a setting of its allocator.
     ("threads.py", "ctypes.CDLL"),
 }
-MAY_IMPORT_PICKLE = {"data/sources/pickles.py", "drivers/packing.py"}
+MAY_IMPORT_PICKLE = {"data/sources/pickles.py", "drivers/packing.py", "sweeps/crew.py"}
 MAY_READ_THE_ENVIRONMENT = {
     *("__init__.py", "data/sources/files.py", "drivers/on_ray.py", "engines/compiled.py", "runs/environment.py"),
+    "trackers/mlflow_tracker.py",  # where MLflow's server is, which is MLflow's own setting
     "deploying/loopback.py",  # which hands it on to Flower's programs
 }
 

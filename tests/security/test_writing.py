@@ -79,5 +79,6 @@ def test_a_name_is_never_a_path(folder: Path, polyrhythm: Command) -> None:
         "final.safetensors",
         "best.safetensors",
         "checkpoint-00000000.safetensors",
+        "labels.json",
     }
     assert os.stat(made).st_mode & 0o002 == 0

@@ -162,7 +162,8 @@ class Tifl(Participation):
 
     def _profiled(self, state: State, setup: Setup, call: Call, places: int) -> tuple[State, tuple[int, ...]]:
         """Clients whose visits are yet to tell how fast they are."""
-        # A search that found too few has looked at everybody: it is not repeated in the same version.
+        # A search that found too few has looked at everybody: it is not repeated in the same version. One that found
+        # nobody is, since otherwise whoever comes first would never be asked.
         if state["missed"] == call.version or len(state["tier_of"]) == call.roster.eligible:
             return state, ()
         known = _Profiled(state["profiles"], self.profile)
@@ -171,7 +172,7 @@ class Tifl(Participation):
         for client in new:
             tries, heard, seconds = profiles.get(client, (0, 0, 0.0))
             profiles = profiles.set(client, [tries + 1, heard, seconds])
-        missed = call.version if len(new) < places else state["missed"]
+        missed = call.version if 0 < len(new) < places else state["missed"]
         return {**state, "profiles": profiles, "changed": state["changed"] or bool(new), "missed": missed}, new
 
     def _from_a_tier(
