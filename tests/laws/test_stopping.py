@@ -66,7 +66,7 @@ def test_a_threshold_below_all_cosines_is_the_inner_work(trial: Trial, parts: tu
 
 
 def _epochs_of_one_step(patch: Any) -> None:
-    patch.setattr(client, "made", lambda kind, **given: made(kind, **given | _short_epochs(kind)))
+    patch.setattr(client, "made", lambda of, /, **given: made(of, **given | _short_epochs(of)))
 
 
 def _short_epochs(kind: Any) -> dict[str, Any]:
@@ -270,7 +270,7 @@ class Augmented(Federation):
 
 def _reuses(reuse: bool) -> Any:
     changes = {"reuse": reuse}
-    return swap(client, "made", lambda kind, **given: made(kind, **given | (changes if kind is Opening else {})))
+    return swap(client, "made", lambda of, /, **given: made(of, **given | (changes if of is Opening else {})))
 
 
 @law(
