@@ -184,6 +184,13 @@ def test_what_is_wrong_with_a_node_is_said(
     assert "start the node with --node-config 'client=0'" in said
 
 
+def test_weights_that_go_to_several_nodes_are_copied_once(tmp_path: Path, clock: JumpingClock) -> None:
+    grid = PretendGrid(client_app(experiment()), configurations(tmp_path), clock)
+    run(server_app(experiment(), Serving(out=tmp_path / "runs")), grid, tmp_path / "runs")
+    data = [m.content.array_records["arrays"]["0"].data for m in grid.sent[CLIENTS : CLIENTS + 3]]
+    assert data[0] is data[1] is data[2]
+
+
 def test_an_app_that_fails_is_a_lost_visit(tmp_path: Path, clock: JumpingClock) -> None:
     calls = 0
 
