@@ -1,10 +1,11 @@
 """How the time of a round grows: with the cohort, with the parameters, and with one or two workers.
 
 A network of three layers, of 10⁴ to 10⁷ parameters; each client holds 20 samples and takes two steps of ten. What would
-hold more than 10⁸ numbers in a round's updates is left out. Settings take turns; the median of several rounds counts.
+hold more than 10⁹ numbers in a round's updates is left out. Settings take turns; the median of several rounds counts.
 One JSON line for each setting.
 
     python benchmarks/growth.py > growth.jsonl
+    python benchmarks/growth.py --cohort 10 --parameters 10000 >> growth.jsonl    a part of it
     python benchmarks/growth.py --read growth.jsonl --output docs/pictures/growth.svg    a table, and a picture
 """
 
@@ -17,7 +18,7 @@ import json
 import os
 import statistics
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, final
 
@@ -32,7 +33,7 @@ from polyrhythm.session import carry_out
 COHORTS, WORKERS = (10, 100, 1_000), (1, 2)
 HIDDEN = {10**4: (12,), 10**5: (116, 64), 10**6: (1_000, 200), 10**7: (4_000, 1_700)}
 COLOURS = ["#0072B2", "#D55E00", "#009E73"]  # Okabe and Ito's, which colour-blind people can tell apart
-MOST, HELD, ROUNDS = 1.1e8, 20, 5
+MOST, HELD, ROUNDS = 1.1e9, 20, 5
 
 
 @final
@@ -81,9 +82,9 @@ def run(cohort: int, parameters: int, workers: int, rounds: int) -> Clock:
     return clock
 
 
-def measure(repeats: int) -> None:
+def measure(cohorts: Sequence[int], sizes: Sequence[int], crews: Sequence[int], repeats: int) -> None:
     """All settings in turn, again and again; then a line for each."""
-    settings = [s for s in itertools.product(COHORTS, HIDDEN, WORKERS) if s[0] * s[1] < MOST]
+    settings = [s for s in itertools.product(cohorts, sizes, crews) if s[0] * s[1] < MOST]
     seconds: dict[tuple[int, int, int], list[float]] = {setting: [] for setting in settings}
     exact: dict[int, int] = {}
     for _ in range(repeats):
@@ -118,7 +119,9 @@ def draw(path: Path, output: Path | None) -> None:
     frame["cohort"] = frame["cohort"].map("{:,}".format)
     names = [f"{cohort:,}" for cohort in COHORTS]
     chart = alt.Chart(frame).encode(
-        x=alt.X("parameters:Q", scale=alt.Scale(type="log"), title="parameters", axis=alt.Axis(format="~s")),
+        x=alt.X(
+            "parameters:Q", scale=alt.Scale(type="log", nice=False), title="parameters", axis=alt.Axis(format="~s")
+        ),
         y=alt.Y("seconds:Q", scale=alt.Scale(type="log"), title="seconds a round"),
         color=alt.Color("cohort:N", title="cohort", sort=names, scale=alt.Scale(domain=names, range=COLOURS)),
         strokeDash=alt.StrokeDash("workers:N", title="workers", sort=["one", "two"]),
@@ -130,12 +133,18 @@ def draw(path: Path, output: Path | None) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument(
+        "--cohort", type=int, action="append", choices=COHORTS, help="only this; several times for more"
+    )
+    parser.add_argument("--parameters", type=int, action="append", choices=list(HIDDEN), help="likewise")
+    parser.add_argument("--workers", type=int, action="append", choices=WORKERS, help="likewise")
     parser.add_argument("--repeats", type=int, default=2)
     parser.add_argument("--read", type=Path, help="draw what was measured before")
     parser.add_argument("--output", "-o", type=Path, help="the picture")
     given = parser.parse_args()
     if given.read is None:
-        measure(given.repeats)
+        cohorts, sizes, crews = given.cohort or COHORTS, given.parameters or list(HIDDEN), given.workers or WORKERS
+        measure(cohorts, sizes, crews, given.repeats)
     else:
         draw(given.read, given.output)
 

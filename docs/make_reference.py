@@ -26,6 +26,7 @@ from polyrhythm import (
     Evaluation,
     Experiment,
     Run,
+    Tracking,
     Until,
     compare,
     data,
@@ -36,13 +37,22 @@ from polyrhythm import (
     resume,
     run,
     sample_difficulty,
+    sweep,
+    sweeps,
     task,
     train_expert,
     verify,
 )
 from polyrhythm.cli import expressions, names
 from polyrhythm.cli.app import app
-from polyrhythm.cli.configuration import CheckpointSettings, Configuration, EvaluationSettings, UntilSettings
+from polyrhythm.cli.configuration import (
+    CheckpointSettings,
+    Configuration,
+    EvaluationSettings,
+    TrackingSettings,
+    UntilSettings,
+)
+from polyrhythm.cli.sweeping.written import OF_SWEEP, SweepSettings
 from polyrhythm.data.partitions import Partition
 from polyrhythm.errors import RunFailed, UserError
 from polyrhythm.estimate import Estimate, Seconds, estimate
@@ -362,12 +372,14 @@ def _command_line() -> Iterator[str]:
         yield table(("option", "meaning"), [(name, text) for _, name, text in _options(callback)])
     yield "## Experiment file"
     yield (
-        "TOML. Each key but `evaluation` and `checkpoint` is also an option of `polyrhythm run`, which wins over the "
-        "file; `--set key=value` wins over both and reaches every key, as in `--set evaluation.every=5`. An unknown "
-        "key is an error. `method` and `fleet` may be lists: the parts of a pipe. Where the default is none, the value "
-        "follows from other keys: 20 clients, or all there are with `by_column`; 30 rounds, or no limit with `until`; "
-        "the model that fits the data set, which is `char-lstm` for shakespeare, `multilabel-logistic` for "
-        "stackoverflow-tags and otherwise `mlp`."
+        "TOML. Each key but `evaluation`, `checkpoint` and `tracking` is also an option of `polyrhythm run`, "
+        "which wins over the file; `--set key=value` wins over both and reaches every key, as in `--set "
+        "evaluation.every=5`. An unknown key is an error. A setting inside a text that names something has a key,"
+        " too: `--set method.lr=0.1`, `--set method.prox.mu=0.01`, `--set partition.alpha=1`. `method` and "
+        "`fleet` may be lists: the parts of a pipe. Where the default is none, the value follows from other keys:"
+        " 20 clients, or all there are with `by_column`; 30 rounds, or no limit with `until`; the model that fits"
+        " the data set, which is `char-lstm` for shakespeare, `multilabel-logistic` for stackoverflow-tags and "
+        "otherwise `mlp`."
     )
     helps = {key: text.split(" [default")[0] for key, _, text in _options(commands["polyrhythm run"])}
     rows: list[tuple[str, str, str]] = []
@@ -380,6 +392,10 @@ def _command_line() -> Iterator[str]:
         else:
             rows.append((f"`{key}`", f"`{_value(field.default)}`", helps[key]))
     yield table(("key", "default", "meaning"), rows)
+    yield "### A sweep's table"
+    yield "An experiment file with a table `[sweep]` is a sweep, see [its page](sweeps.md)."
+    told = [(f"`sweep.{k}`", f"`{_value(f.get_default(call_default_factory=True))}`", OF_SWEEP[k]) for k, f in _SWEEP]
+    yield table(("key", "default", "takes"), told)
     yield "### The language of names"
     yield from _split(inspect.cleandoc(expressions.__doc__ or "")).text
 
@@ -388,7 +404,11 @@ _NESTED: Mapping[str, tuple[type[BaseModel], type[Settings]]] = {
     "until": (UntilSettings, Until),
     "evaluation": (EvaluationSettings, Evaluation),
     "checkpoint": (CheckpointSettings, Checkpoint),
+    "tracking": (TrackingSettings, Tracking),
 }
+
+
+_SWEEP = SweepSettings.model_fields.items()
 
 
 def _commands(group: typer.Typer, path: str) -> Iterator[tuple[str, Callable[..., Any]]]:
@@ -590,6 +610,13 @@ def _python() -> Iterator[str]:
     yield entry("pr.compare", compare)
     yield entry("Comparison", Comparison, skip=("runs",))
     yield table(("member", "meaning"), list(_members(Comparison)))
+    yield entry("pr.sweep", sweep)
+    yield entry("pr.sweeps.Sweep", sweeps.Sweep)
+    yield entry("pr.sweeps.Side", sweeps.Side)
+    yield entry("pr.sweeps.Range", sweeps.Range)
+    yield entry("pr.sweeps.Swept", sweeps.Swept, skip=("record", "out"))
+    yield table(("member", "meaning"), list(_members(sweeps.Swept)))
+    yield entry("pr.Tracking", Tracking)
     yield entry("pr.train_expert", train_expert)
     yield entry("pr.sample_difficulty", sample_difficulty)
     yield entry("pr.data.arrays", data.arrays)

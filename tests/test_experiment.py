@@ -154,7 +154,7 @@ def test_a_tasks_settings_reach_the_training_and_the_metrics() -> None:
 
 
 def test_a_replaced_part_and_too_large_a_cohort_are_said() -> None:
-    notices = experiment(recipe=pr.fedavg(cohort=9) | pr.sweep()).notices()
+    notices = experiment(recipe=pr.fedavg(cohort=9) | pr.parts.sweep()).notices()
     assert any("sweep takes the place of uniform" in n for n in notices)
     assert any("cohort 9" in n and "4 clients" in n for n in notices)
 

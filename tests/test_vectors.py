@@ -16,8 +16,18 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.nn.utils import parametrizations
 
+from polyrhythm import vectors as module
 from polyrhythm.errors import UserError
-from polyrhythm.vectors import ALIGNMENT, FlatModel, Layout, Slot, bytes_of, combine_buffers, first_non_finite
+from polyrhythm.vectors import (
+    ALIGNMENT,
+    FlatModel,
+    Layout,
+    Slot,
+    bytes_of,
+    combine_buffers,
+    difference,
+    first_non_finite,
+)
 from polyrhythm.vectors import weighted_sum as sum_over_tree
 
 FLOATS = [torch.float16, torch.bfloat16, torch.float32, torch.float64]
@@ -498,6 +508,39 @@ def test_short_vectors_are_summed_at_once_to_the_same_bits(
     one_by_one = sum_over_tree(iter(vectors), shares)
     assert (at_once.dtype, at_once.shape) == (one_by_one.dtype, one_by_one.shape)
     assert torch.equal(at_once, one_by_one)
+
+
+# Differences.
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("size", [0, 1, 7, 8, 16, 17, 1003])
+def test_a_difference_of_any_size_and_type_is_torchs(
+    dtype: torch.dtype, size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("polyrhythm.vectors._AT_ONCE", -1)  # so that short ones are handed over, too
+    after, before = fill((size,), dtype, 1), fill((size,), dtype, 2)
+    update, length = difference(after, before)
+    assert torch.equal(update, after - before)
+    assert length in (None, torch.linalg.vector_norm(update).item())
+
+
+def test_the_length_of_what_overflows_or_is_no_number_is_torchs() -> None:
+    before = torch.zeros(2**16 + 5)
+    for odd in (1e30, float("inf"), float("nan")):
+        after = before.clone()
+        after[70] = odd
+        assert difference(after, before)[1] in (None, torch.linalg.vector_norm(after).item()) or odd != odd
+
+
+def test_a_compiled_difference_that_adds_up_otherwise_than_torch_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Extension:
+        @staticmethod
+        def difference(update: Tensor, after: Tensor, before: Tensor) -> float:
+            return math.nextafter(torch.linalg.vector_norm(after - before).item(), math.inf)
+
+    monkeypatch.setattr(module, "_compiled", lambda: Extension)
+    assert module._compiled_difference.__wrapped__() is None
 
 
 # Buffers.

@@ -146,8 +146,14 @@ def _values(care: bool) -> dict[str, Texts]:
             '"nan=0.2"', '"lost=0.3, stray=0.2"', '"corrupt=0.5"', '"faults(crash=0.5, downtime=1)"', '"slow=0.5"'
         ),
         "checkpoint": some("{every = 1}", '{every = "never"}', '{every = "5 s", keep = 1}'),
+        "client_memory": some('"all"', '"0 B"', '"2 KiB"', '"1GB"'),
         "device": some('"auto"', '"cpu"'),
-        "evaluation": some("{every = 2}", "{train_samples = 5}", "{groups = true}"),
+        "evaluation": some(
+            "{every = 2}",
+            "{train_samples = 5}",
+            "{groups = true}",
+            '{measure = ["update_similarity", "estimation_error"]}',
+        ),
         "name": some('"x"', '"ä [red] \\u0001"'),
     }
     if care:
@@ -172,8 +178,9 @@ def _values(care: bool) -> dict[str, Texts]:
             '"nan=2"', '"nann=0.1"', '"crash"', '"dropout=0.1 | prox"', "0.1", '"("', '"disk_full=1, trouble=0"'
         ),
         "checkpoint": some('{every = "5 weeks"}', "{every = 0}", "{keep = 0}", "{evry = 1}", "3", '{every = "0 s"}'),
+        "client_memory": some('"much"', '"1"', '"-1 GiB"', "1", '""', '"1 gib"'),
         "device": some('"cuda:99"', '"tpu"', '""', "0", '"meta"'),
-        "evaluation": some("{evry = 1}", "{every = 0}", "{train_samples = -1}", "1"),
+        "evaluation": some("{evry = 1}", "{every = 0}", "{train_samples = -1}", "1", '{measure = ["x"]}'),
         "name": some('""', "3", json.dumps("x" * 300)),
         "out": some('""', "3", '"labels.npz"', '"labels.npz/x"', '"\\u0000"'),
     }

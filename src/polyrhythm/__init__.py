@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from polyrhythm import fleet as fleet
     from polyrhythm import models as models
     from polyrhythm import parts as parts
+    from polyrhythm import sweeps as sweeps
     from polyrhythm.data import federate as federate
     from polyrhythm.difficulty import sample_difficulty as sample_difficulty
     from polyrhythm.errors import PolyrhythmError as PolyrhythmError
@@ -118,7 +119,6 @@ if TYPE_CHECKING:
     from polyrhythm.parts import step_decay as step_decay
     from polyrhythm.parts import steps as steps
     from polyrhythm.parts import stop_on_drift as stop_on_drift
-    from polyrhythm.parts import sweep as sweep
     from polyrhythm.parts import time_out as time_out
     from polyrhythm.parts import trimmed_mean as trimmed_mean
     from polyrhythm.parts import uniform as uniform
@@ -131,7 +131,9 @@ if TYPE_CHECKING:
     from polyrhythm.runs import Checkpoint as Checkpoint
     from polyrhythm.runs import Run as Run
     from polyrhythm.runs import compare as compare
+    from polyrhythm.sweeps import sweep as sweep
     from polyrhythm.tasks import task as task
+    from polyrhythm.trackers import Tracking as Tracking
     from polyrhythm.verifying import verify as verify
 
 _HOMES = {
@@ -145,7 +147,9 @@ _HOMES = {
     "polyrhythm.replaying": "replay",
     "polyrhythm.running": "resume run",
     "polyrhythm.runs": "Checkpoint Run compare",
+    "polyrhythm.sweeps": "sweep",
     "polyrhythm.tasks": "task",
+    "polyrhythm.trackers": "Tracking",
     "polyrhythm.verifying": "verify",
     "polyrhythm.papers": (
         "afl alt cc_fedadagrad cc_fedadam cc_fedams cc_fedavg cc_fedsgd cc_fedyogi ccfl centralised curriculum_fl "
@@ -159,11 +163,11 @@ _HOMES = {
         "normalised_averaging on_arrival over_select partial_work per_step power prox random_epochs random_resize "
         "rolling sampled_staleness server_adagrad server_adam server_amsgrad server_momentum server_sgd server_yogi "
         "shuffled skip_and_estimate skip_and_resend_model skip_silently staleness step_decay steps stop_on_drift "
-        "sweep time_out trimmed_mean uniform variance_reduction when_all"
+        "time_out trimmed_mean uniform variance_reduction when_all"
     ),
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names.split()}
-_MODULES = ("data", "fleet", "models", "parts")
+_MODULES = ("data", "fleet", "models", "parts", "sweeps")
 
 __all__ = sorted([*_HOME, *_MODULES])
 

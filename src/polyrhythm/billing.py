@@ -10,19 +10,18 @@ from polyrhythm.runs.records import VisitRecord, VisitStatus
 from polyrhythm.wires import Lost, Report
 
 
-def over(moment: Moment, report: Report, *, late: bool) -> VisitRecord:
+def over(moment: Moment, report: Report) -> VisitRecord:
     """The record of a visit that was heard of or lost.
 
     Args:
         moment: when that was.
         report: what the client made of it.
-        late: whether nobody waited for it any more.
     """
     verdict = moment.turn.verdict
     lost, accepted = isinstance(moment.event, Lost), verdict is None or verdict.accepted
     status: VisitStatus = "measured" if report.kind == "measure" else "trained" if report.fresh else "skipped"
     if lost or not accepted:
-        status = "lost" if lost else "late" if late else "dropped"
+        status = "lost" if lost else "late" if moment.late else "dropped"
     reason = ("" if verdict is None else verdict.reason) or _SUBSTITUTES[report.substitute].format(age=report.age)
     started = moment.time - report.duration
     return _record(

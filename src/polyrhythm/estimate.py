@@ -27,6 +27,7 @@ from polyrhythm.runs.database import read_runs
 from polyrhythm.runs.environment import machine
 from polyrhythm.slots.stopping import StopOnDrift
 from polyrhythm.slots.work import Steps, Work
+from polyrhythm.storing import budget
 from polyrhythm.threads import one_thread
 from polyrhythm.wires import Assignment
 
@@ -119,8 +120,8 @@ def estimate(experiment: Experiment, *, out: Path | str = "runs") -> Estimate:
         bytes_up=round(factor * rehearsed.bytes_up),
         bytes_down=round(factor * rehearsed.bytes_down),
         virtual_seconds=factor * rehearsed.virtual_seconds,
-        kept=_kept(rehearsed),
-        memory=_used() + _kept(rehearsed),
+        kept=_kept(experiment, rehearsed),
+        memory=_used() + _kept(experiment, rehearsed),
         seconds=seconds,
         notes=tuple(_notes(experiment, rehearsed)),
     )
@@ -139,6 +140,8 @@ def _notes(experiment: Experiment, rehearsed: Rehearsal) -> list[str]:
         notes.append(f"how many versions it takes nobody knows: this is for {rehearsed.versions:,}")
     elif not rehearsed.whole and not rehearsed.failure:
         notes.append(f"counted for {rehearsed.versions:,} versions; the others are taken to be like them")
+    if filed := _in_files(experiment, rehearsed):
+        notes.append(f"of what clients remember, {filed / 1e6:,.1f} MB lie in files")
     if experiment.crew.workers > 1:
         notes.append(f"the time is for {experiment.crew.workers} workers with a processor each")
     return notes
@@ -150,10 +153,21 @@ def _cost(experiment: Experiment) -> Cost:
     return count(experiment.chosen.engine.module, inputs, lambda outputs: experiment.aim.loss(outputs, targets))
 
 
-def _kept(rehearsed: Rehearsal) -> int:
-    """What is held beside data and model; of clients and server as it is at the end of the rehearsal."""
+def _kept(experiment: Experiment, rehearsed: Rehearsal) -> int:
+    """What is held in memory beside data and model; of clients and server as it is at the end of the rehearsal."""
     update = rehearsed.bytes_up // max(1, rehearsed.visits)
-    return rehearsed.client_bytes + rehearsed.server_bytes + rehearsed.under_way * update
+    return (
+        rehearsed.client_bytes
+        - _in_files(experiment, rehearsed)
+        + rehearsed.server_bytes
+        + rehearsed.under_way * update
+    )
+
+
+def _in_files(experiment: Experiment, rehearsed: Rehearsal) -> int:
+    """What clients remember beyond the memory that they have."""
+    memory = budget(experiment.client_memory)
+    return 0 if memory is None else max(0, rehearsed.client_bytes + rehearsed.table_bytes - memory)
 
 
 def _used() -> int:

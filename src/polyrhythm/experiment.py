@@ -32,12 +32,14 @@ from polyrhythm.models.representation import locate
 from polyrhythm.models.weights import load_weights
 from polyrhythm.recipe import Recipe
 from polyrhythm.runs.checkpoints import Checkpoint
+from polyrhythm.runs.records import Measure
 from polyrhythm.settings import Count, NonNegative, Settings
 from polyrhythm.sizes import about_sizes
 from polyrhythm.slots.mechanism import Model, Setup
 from polyrhythm.slots.order import Curriculum
 from polyrhythm.slots.robust import Middle
 from polyrhythm.slots.stopping import StopOnDrift
+from polyrhythm.storing import budget
 from polyrhythm.streams import seeded_torch
 from polyrhythm.tasks import Task, task
 from polyrhythm.vectors import CPU
@@ -75,11 +77,15 @@ class Evaluation(Settings):
             for none.
         groups: whether it is also measured for each group of like devices, such as a tier: on the own tests of the
             group's clients, or where there are none on `train_samples` (1,000 if that is 0) of its training samples.
+        measure: what else is measured, by name: "update_similarity", how far the updates of a version agree;
+            "estimation_error", how well each client's past foretells its update (both in `polyrhythm.measuring`);
+            "sample_losses", how hard single training samples are, with the extremes as images.
     """
 
     every: Count = 1
     train_samples: int = 0
     groups: bool = False
+    measure: tuple[Measure, ...] = ()
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -121,6 +127,9 @@ class Experiment:
             cannot take is torch's.
         device: where a cohort's steps are computed, and models measured, by the stacked engine: "cpu"; "cuda", or
             "cuda:1" for the second GPU; or "auto", a GPU if there is one.
+        client_memory: how much of what clients remember is kept in memory, such as "1 GiB"; beyond it the clients that
+            took part longest ago are kept in files, and checkpoints only name them. "all" for no files. Changes no
+            number.
         checkpoint: how often it writes down what it needs to go on after its process was killed. Changes no number.
         name: what you call the run.
         config: the experiment as it was written, for the record; made from the parts if None.
@@ -145,6 +154,7 @@ class Experiment:
     address: str | None = None
     engine: Asked = "auto"
     device: str = "auto"
+    client_memory: str = "all"
     checkpoint: Checkpoint = field(default_factory=Checkpoint)
     name: str = ""
     config: Mapping[str, Any] | None = None
@@ -256,8 +266,9 @@ class Experiment:
     def world(self) -> World:
         """The fleet at the beginning of a run."""
         federation = self.federation
-        held, labels = federation.sizes.tolist(), federation.label_shares()
-        return World(self.fleet, federation.clients, self.seed, self.eligible().tolist(), labels, held)
+        held, labels, eligible = federation.sizes.tolist(), federation.label_shares(), self.eligible()
+        everybody = range(federation.clients) if len(eligible) == federation.clients else eligible.tolist()
+        return World(self.fleet, federation.clients, self.seed, everybody, labels, held)
 
     @functools.cached_property
     def data_of(self) -> Holdings:
@@ -619,13 +630,17 @@ def _check_engine(experiment: Experiment) -> None:
         )
 
 
+def _check_client_memory(experiment: Experiment) -> None:
+    budget(experiment.client_memory)
+
+
 def _check_recipe(experiment: Experiment) -> None:
     experiment.recipe.whole()
 
 
 _CHECKS = (
     *(_check_task, _check_end, _check_seed, _check_driver, _check_engine),
-    *(_check_expert, _check_score, _check_recipe, _check_arrivals),
+    *(_check_expert, _check_score, _check_client_memory, _check_recipe, _check_arrivals),
 )
 
 

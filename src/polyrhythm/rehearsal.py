@@ -16,6 +16,7 @@ from typing import ClassVar, Literal, final
 
 import numpy as np
 import torch
+from immutables import Map
 from torch import Tensor
 
 from polyrhythm import billing
@@ -58,6 +59,7 @@ class Rehearsal:
         flops, bytes_up, bytes_down, virtual_seconds: as in a run's summary.
         client_bytes: what all clients keep from visit to visit, at the end.
         server_bytes: what the server keeps beside the model, at the end.
+        table_bytes: of that, what it keeps of each client.
         under_way: visits under way at most.
         seconds: the rehearsal itself took: the server's and the simulator's part of a run.
     """
@@ -77,6 +79,7 @@ class Rehearsal:
     virtual_seconds: float = 0.0
     client_bytes: int = 0
     server_bytes: int = 0
+    table_bytes: int = 0
     under_way: int = 0
     seconds: float = 0.0
 
@@ -151,7 +154,9 @@ def rehearse(experiment: Experiment, cost: Cost, *, within: float = math.inf) ->
         found.failure = str(failure)
     found.seconds = time.perf_counter() - started
     found.server_bytes = bytes_of(_plain(moment.turn.state.parts), layout)
-    found.client_bytes = sum(bytes_of(_plain(m), layout) for m in driver.store.snapshot().values())
+    tables = [table for state in moment.turn.state.parts.values() for table in state.values() if _is_table(table)]
+    found.table_bytes = bytes_of(_plain(tables), layout)
+    found.client_bytes = sum(bytes_of(_plain(m), layout) for m in driver.store.snapshot(found.versions).values())
     return found
 
 
@@ -168,6 +173,11 @@ def _plain(value: object) -> object:
     if isinstance(value, Mapping):
         return {key: _plain(inner) for key, inner in value.items()}
     return [_plain(v) for v in value] if isinstance(value, (list, tuple)) else value
+
+
+def _is_table(value: object) -> bool:
+    """Whether a part of a state keeps a vector for each client."""
+    return isinstance(value, Map) and any(isinstance(inner, Tensor) for inner in value.values())
 
 
 def _guessed(experiment: Experiment) -> Iterator[str]:

@@ -11,11 +11,10 @@ from polyrhythm.errors import UserError
 from polyrhythm.experiment import Experiment
 from polyrhythm.runs.database import FILE, Cut
 from polyrhythm.runs.environment import differences
-from polyrhythm.runs.keeping import newest
 from polyrhythm.runs.plain import to_json
-from polyrhythm.runs.recorder import Kept, TakenUp, digest_of, going_on
+from polyrhythm.runs.recorder import TakenUp, digest_of, going_on
 from polyrhythm.runs.run import Run, all_runs
-from polyrhythm.runstate import CODEC, RunState
+from polyrhythm.runstate import RunState, last_kept
 
 _OF_NO_NUMBER = {"rounds", "engine", "computed_by"}  # which are compared by what they mean
 
@@ -61,7 +60,7 @@ def take_up(run: Run, experiment: Experiment, *, on_nodes: bool = False) -> Take
             why="there is nothing left to do",
             fix="ask for more versions than it made (--rounds), or start a new run",
         )
-    kept, notes = newest(run.path, CODEC)
+    kept, notes = last_kept(run.path)
     notes += [f"it goes on elsewhere: {difference}" for difference in differences(run.libraries, run.machine)]
     state: RunState | None = None if kept is None else kept.run
     if state is None:
@@ -69,12 +68,7 @@ def take_up(run: Run, experiment: Experiment, *, on_nodes: bool = False) -> Take
     else:
         notes.append(f"the run went on from its checkpoint of version {state.driver.server.version}")
     config = {**run.config, "rounds": experiment.rounds}
-    return TakenUp(run_id=run.id, config=config, kept=_checked(kept), cut=_cut(state), notes=tuple(notes))
-
-
-def _checked(kept: Any) -> Kept | None:
-    assert kept is None or isinstance(kept, Kept)
-    return kept
+    return TakenUp(run_id=run.id, config=config, kept=kept, cut=_cut(state), notes=tuple(notes))
 
 
 def _cut(state: RunState | None) -> Cut:

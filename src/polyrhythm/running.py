@@ -7,15 +7,19 @@ from pathlib import Path
 from typing import Literal
 
 from polyrhythm.experiment import Experiment
+from polyrhythm.portraying import Portrait
 from polyrhythm.resuming import same_experiment, take_up
 from polyrhythm.runs.keeping import Keeper
 from polyrhythm.runs.recorder import Recorder, TakenUp
 from polyrhythm.runs.records import Observer
 from polyrhythm.runs.run import Run
+from polyrhythm.runs.stopping import Stopping
 from polyrhythm.runs.trouble import trouble_of
 from polyrhythm.runs.updates import START, UpdateLog
 from polyrhythm.runstate import CODEC
 from polyrhythm.session import carry_out
+from polyrhythm.storing import check_room
+from polyrhythm.trackers.base import Say, Tracking, trackers
 
 
 def run(
@@ -25,10 +29,11 @@ def run(
     observers: Sequence[Observer] = (),
     resume: Literal["auto", "never"] = "never",
     log_updates: bool = False,
+    tracking: Tracking | None = None,
 ) -> Run:
     """Carries out an experiment and keeps its record.
 
-    Ctrl-C stops it at the next step and keeps what there is.
+    Ctrl-C stops it at the next step, with a checkpoint; a second one at once, with what there is.
 
     Args:
         experiment: what to do.
@@ -37,6 +42,7 @@ def run(
         resume: "auto" goes on with the newest run of the same experiment in that folder, or gives it if it has
             finished; if there is none, or with "never", a new one begins.
         log_updates: also keep every report, as large as the model, so that the server's part can be replayed alone.
+        tracking: trackers that are told, too, such as `pr.Tracking(track=("tensorboard",))`.
 
     Returns:
         The recorded run.
@@ -49,7 +55,7 @@ def run(
     if earlier is not None and earlier.status == "finished":
         return earlier
     taken_up = None if earlier is None else take_up(earlier, experiment)
-    return _recorded(experiment, out, observers, taken_up, log_updates=log_updates)
+    return _recorded(experiment, out, observers, taken_up, log_updates=log_updates, tracking=tracking)
 
 
 def resume(
@@ -85,18 +91,35 @@ def _recorded(
     taken_up: TakenUp | None,
     *,
     log_updates: bool = False,
+    tracking: Tracking | None = None,
 ) -> Run:
-    recorder, *others = recording(experiment, out, taken_up, log_updates=log_updates)
+    recorder, *others = recording(experiment, out, taken_up, log_updates=log_updates, tracking=tracking)
     carry_out(experiment, [recorder, *others, *observers], start=None if taken_up is None else taken_up.start)
     return Run.open(recorder.run_id, out)
 
 
 def recording(
-    experiment: Experiment, out: Path | str, taken_up: TakenUp | None = None, *, log_updates: bool = False
+    experiment: Experiment,
+    out: Path | str,
+    taken_up: TakenUp | None = None,
+    *,
+    log_updates: bool = False,
+    tracking: Tracking | None = None,
+    say: Say | None = None,
 ) -> tuple[Recorder, *tuple[Observer, ...]]:
-    """Those who keep the record of a run; the first of them knows its id. A log of updates is gone on with."""
+    """Those who keep the record of a run; the first of them knows its id. A log of updates is gone on with.
+
+    The last of them ends the run when it is asked to stop.
+
+    Raises:
+        UserError: a tracker that is asked for is not installed, or there is no room on the disk.
+    """
+    check_room(experiment, Path(out))
     trouble = trouble_of(experiment.fleet.faults, experiment.seed)
     recorder = Recorder(out, keeper=Keeper(experiment.checkpoint, CODEC), taken_up=taken_up, trouble=trouble)
+    others: list[Observer] = [Portrait(experiment, lambda: recorder.path)]
     if log_updates or (taken_up is not None and (Path(out) / taken_up.run_id / START).exists()):
-        return recorder, UpdateLog(lambda: recorder.path, CODEC)
-    return (recorder,)
+        others.append(UpdateLog(lambda: recorder.path, CODEC))
+    if tracking is not None:
+        others += trackers(tracking, Path(out), lambda: recorder.run_id, say)
+    return recorder, *(*others, Stopping(lambda: recorder.path))

@@ -2,26 +2,33 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
+import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import final
+from pathlib import Path
+from typing import Any, final
 
 import numpy as np
 
 from polyrhythm.core.memory import ClientState, Memory
 from polyrhythm.core.server import Flight, Record, ServerState
 from polyrhythm.drivers.agenda import Agenda, DriverState, Underway
+from polyrhythm.drivers.shelf import Shelved, check, vectors, with_vectors
 from polyrhythm.errors import UserError
 from polyrhythm.experiment import Experiment
 from polyrhythm.fleet import Fate, Load, Remembered, Spent
 from polyrhythm.runs.encoding import Codec
+from polyrhythm.runs.keeping import newest
 from polyrhythm.runs.ledger import Ledger
 from polyrhythm.runs.recorder import Kept
 from polyrhythm.runs.records import VersionRecord
+from polyrhythm.runs.stored import Damaged
 from polyrhythm.runs.summary import Best, Summary, model_digest
 from polyrhythm.runs.updates import Start
 from polyrhythm.slots.mechanism import Model
+from polyrhythm.storing import VECTORS
 from polyrhythm.wires import Arrived, Assignment, Report, Timer
 
 
@@ -52,10 +59,51 @@ class RunState:
 CODEC = Codec(
     (
         *(RunState, DriverState, ServerState, Flight, Record, Agenda, Underway, Assignment, Report, Arrived, Timer),
-        *(Memory, ClientState, Model, Remembered, Load, Fate, Spent, Ledger, Summary, Best, VersionRecord, Kept, Start),
+        *(
+            Memory,
+            ClientState,
+            Model,
+            Shelved,
+            Remembered,
+            Load,
+            Fate,
+            Spent,
+            Ledger,
+            Summary,
+            Best,
+            VersionRecord,
+            Kept,
+            Start,
+        ),
     )
 )
 """Knows every class that a checkpoint or a log of updates may hold."""
+
+
+def last_kept(folder: Path, *, before: int | None = None) -> tuple[Kept | None, list[str]]:
+    """The newest whole checkpoint of a run, and what is to be said about others.
+
+    What clients remember is looked at, each byte of it, but stays where it is.
+
+    Args:
+        folder: the run's.
+        before: a version that it must be earlier than.
+    """
+    return newest(folder, CODEC, before=before, look=_with_clients)
+
+
+def _with_clients(kept: Kept, folder: Path) -> Kept:
+    driver, where = kept.run.driver, (folder / VECTORS).absolute()
+    lying = itertools.chain(vectors(driver.clients), vectors(driver.server.parts))
+    if wrong := check((place for place in lying if isinstance(place, Shelved)), where):
+        raise Damaged(wrong)
+
+    def named(vector: Any) -> Any:
+        return dataclasses.replace(vector, folder=str(where)) if isinstance(vector, Shelved) else vector
+
+    server = dataclasses.replace(driver.server, parts=with_vectors(driver.server.parts, named))
+    driver = dataclasses.replace(driver, clients=with_vectors(driver.clients, named), server=server)
+    return dataclasses.replace(kept, run=dataclasses.replace(kept.run, driver=driver))
 
 
 def origin(experiment: Experiment) -> dict[str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -20,10 +21,12 @@ from polyrhythm.drivers.choosing import Crew
 from polyrhythm.drivers.executors import Clients, Executor, OneByOne
 from polyrhythm.drivers.inline import InlineDriver, Moment
 from polyrhythm.drivers.meter import Meter
+from polyrhythm.drivers.store import ClientStore, InMemory
 from polyrhythm.errors import PolyrhythmError, UserError
 from polyrhythm.evaluation import Evaluator, Metrics, averaged
 from polyrhythm.experiment import Experiment
 from polyrhythm.flops import Cost, count
+from polyrhythm.measuring import GAUGES
 from polyrhythm.runs.ledger import Ledger
 from polyrhythm.runs.records import (
     AnswerRecord,
@@ -31,15 +34,19 @@ from polyrhythm.runs.records import (
     EventRecord,
     HearsAnswers,
     KeepsState,
+    MayEnd,
     Observer,
     Plan,
     RunStatus,
     VersionRecord,
+    VisitRecord,
 )
 from polyrhythm.runs.summary import Best, Summary, model_digest
 from polyrhythm.runs.updates import KeepsReports, Start
 from polyrhythm.runstate import RunState, check_origin, origin
 from polyrhythm.slots.mechanism import Model
+from polyrhythm.stopping import Wish, wishes
+from polyrhythm.storing import store_of
 from polyrhythm.threads import one_thread, settled_memory
 from polyrhythm.values import changed
 from polyrhythm.wires import Arrived, Report
@@ -89,6 +96,8 @@ def carry_out(
 ) -> dict[str, Any]:
     """Carries out an experiment and gives its summary; keeping a record is the observers' business.
 
+    Ctrl-C stops it at its next step, with a checkpoint if an observer keeps some; a second one stops it at once.
+
     Args:
         experiment: what to do.
         observers: whoever wants to know how it goes.
@@ -99,8 +108,8 @@ def carry_out(
         UserError: something is wrong that can be known before the first round.
         RunFailed: the run could not go on.
     """
-    with one_thread(), settled_memory():
-        session = _Session(experiment, observers, start, staff)
+    with one_thread(), settled_memory(), wishes() as wish:
+        session = _Session(experiment, observers, start, staff, wish)
         status: RunStatus = "failed"
         reason = ""
         begun: list[Observer] = []
@@ -120,6 +129,7 @@ def carry_out(
                 session.executor.close()
             summary = session.summary()
             with contextlib.ExitStack() as ends:  # everybody hears of the end, even if one of them fails
+                ends.callback(session.store.close)
                 for observer in reversed(begun):
                     ends.callback(observer.end, status, reason, summary)
         return {"status": status, "reason": reason, **summary}
@@ -138,11 +148,19 @@ class _Session:
     """One run in progress."""
 
     def __init__(
-        self, experiment: Experiment, observers: Sequence[Observer], start: RunState | None, staff: Staff | None
+        self,
+        experiment: Experiment,
+        observers: Sequence[Observer],
+        start: RunState | None,
+        staff: Staff | None,
+        wish: Wish,
     ) -> None:
+        self.wish = wish
         self.experiment, self.observers = experiment, observers
         self.clerks = [observer for observer in observers if isinstance(observer, HearsAnswers)]
+        self.loggers = [observer for observer in observers if isinstance(observer, KeepsReports)]
         self.keepers = [observer for observer in observers if isinstance(observer, KeepsState)]
+        self.enders = [observer for observer in observers if isinstance(observer, MayEnd)]
         self.engine = experiment.chosen.engine
         self.initial = experiment.initial_model
         self.origin = origin(experiment) if start is not None or self.keepers else {}
@@ -151,6 +169,7 @@ class _Session:
         self.evaluator = Evaluator(experiment, self.engine)
         meter = Meter(self.engine.layout, self._cost)
         self.executor: Executor | None = None
+        self.store: ClientStore = store_of(experiment, self.keepers) if staff is None else InMemory()
         address = None
         if staff is None:
             crew, self.executor, about = _manned(experiment)
@@ -162,6 +181,7 @@ class _Session:
                 experiment.world(),
                 meter,
                 executor=self.executor,
+                store=self.store,
             )
             self.who: tuple[str, int] = crew.driver, crew.workers
             address = crew.address
@@ -181,11 +201,13 @@ class _Session:
             driver=self.who[0],
             workers=self.who[1],
             address=address,
+            client_memory=experiment.client_memory,
             checkpoint={"every": experiment.checkpoint.every, "keep": experiment.checkpoint.keep},
         )
         self.start = self.initial if start is None else start.driver
-        self.server = None if start is None else start.driver.server
+        self.server = None if start is None else _told(start.driver.server)
         self.ledger = Ledger(len(experiment.eligible())) if start is None else start.ledger
+        self.gauges = [GAUGES[name]() for name in experiment.evaluation.measure if name in GAUGES]
         self._events = 0 if start is None else start.events
         self._silent = 0 if start is None else start.silent  # clients that said so since the last version
         self._summary = Summary(Best(self.plan.headline)) if start is None else start.summary
@@ -196,44 +218,61 @@ class _Session:
         if self.server is not None:
             for keeper in self.keepers:
                 keeper.goes_on(self.server.version, self._state_dict)
-        loggers = [observer for observer in self.observers if isinstance(observer, KeepsReports)]
-        for logger in loggers:
+        for logger in self.loggers:
             logger.started(self._begin())
-        for number, moment in enumerate(self.driver.moments(self.start), start=self._events):
-            before, self.server = self.server, moment.turn.state
-            self._log(number, moment)
-            if moment.report is not None and moment.assignment is not None:
-                late = before is not None and bool(before.flights[moment.assignment.dispatch].given_up)
-                record = billing.over(moment, moment.report, late=late)
-                if record.status == "trained" and self.ledger.stands_out(record.update_norm):
-                    record = changed(record, fault="outlier")
-                silent = moment.report.substitute == "silence"
-                self._silent += silent
-                self.ledger.heard(record, counts=record.status in ("trained", "skipped") and not silent)
-                if isinstance(moment.event, Report):
-                    for logger in loggers:
-                        logger.report(moment.event)
-                for observer in self.observers:
-                    observer.visit(record)
-            elif moment.turn.verdict is not None:  # of a report that nobody waits for, beside all visits
-                self.ledger.went_wrong(moment.turn.verdict.fault or "")
-            if number == 0 or moment.turn.released is not None:
-                self.ledger.released(moment.time)
-                reason = self._end_without_looking(moment)
-                version = self._version(moment, evaluate=bool(reason))
-                self._silent = 0
-                self._summary.add(version)
-                for observer in self.observers:
-                    observer.version(version, self._state_dict)
-                reason = reason or self._good_enough(version)
-                if reason:
-                    self._leave(moment.time)
-                    return reason
-            self.ledger.sent((a.client for a in moment.turn.assignments), moment.time)
-            self._events = number + 1
-            if number == 0 or moment.turn.released is not None:
-                self._rest(self.server.version)
-        return "all rounds made"
+        # No moment may be held while the next one is made: a version's updates go before the next visits begin.
+        heard = map(self._hear, itertools.count(self._events), self.driver.moments(self.start))
+        return next(filter(None, heard), "all rounds made")
+
+    def _hear(self, number: int, moment: Moment) -> str:
+        """One moment; gives the reason why the run ends with it, empty if it goes on."""
+        self.server = _told(moment.turn.state)
+        self._log(number, moment)
+        if moment.report is not None and moment.assignment is not None:
+            self._book(moment, moment.report)
+        elif moment.turn.verdict is not None:  # of a report that nobody waits for, beside all visits
+            self.ledger.went_wrong(moment.turn.verdict.fault or "")
+        new = number == 0 or moment.turn.released is not None
+        if new:
+            self.ledger.released(moment.time)
+            reason = self._end_without_looking(moment)
+            version = self._version(moment, evaluate=bool(reason))
+            self._silent = 0
+            self._summary.add(version)
+            for observer in self.observers:
+                observer.version(version, self._state_dict)
+            reason = reason or self._good_enough(version)
+            if reason:
+                self._leave(moment.time)
+                return reason
+        self.ledger.sent((a.client for a in moment.turn.assignments), moment.time)
+        self._events = number + 1
+        if new:
+            self._rest(moment.turn.state.version)
+        if self.wish.to_end:
+            self._keep(moment.turn.state.version, surely=True)
+            raise KeyboardInterrupt(self.wish.to_end)
+        for ender in self.enders:
+            if reason := ender.why_end():
+                self._keep(moment.turn.state.version, surely=True)
+                raise Enough(reason)
+        return ""
+
+    def _book(self, moment: Moment, report: Report) -> None:
+        """Enters a visit that is over into the books, and tells whoever wants to know."""
+        record = billing.over(moment, report)
+        if record.status == "trained" and self.ledger.stands_out(record.update_norm):
+            record = changed(record, fault="outlier")
+        if self.gauges and report.fresh:
+            record = changed(record, measures={**record.measures, **self._gauged(moment, record)})
+        silent = report.substitute == "silence"
+        self._silent += silent
+        self.ledger.heard(record, counts=record.status in ("trained", "skipped") and not silent)
+        if isinstance(moment.event, Report):
+            for logger in self.loggers:
+                logger.report(moment.event)
+        for observer in self.observers:
+            observer.visit(record)
 
     def _begin(self) -> Start:
         experiment = self.experiment
@@ -249,8 +288,11 @@ class _Session:
     def _rest(self, version: int) -> None:
         """Lets those keep the state who do, in any case where the run may later go on to more versions than planned."""
         extends = "horizon" not in self.experiment.recipe.needs()
+        self._keep(version, surely=extends and version + 1 == self.experiment.rounds)
+
+    def _keep(self, version: int, *, surely: bool) -> None:
         for keeper in self.keepers:
-            keeper.at_rest(version, self.state, before_last=extends and version + 1 == self.experiment.rounds)
+            keeper.at_rest(version, self.state, surely=surely)
 
     def state(self) -> RunState:
         """All that the run is between two events."""
@@ -327,10 +369,20 @@ class _Session:
             digest=self._digest() if self.clerks and (look or self.experiment.recipe.regime != "local") else "",
         )
 
+    def _gauged(self, moment: Moment, record: VisitRecord) -> dict[str, float]:
+        """What the measures that were asked for say of a visit that trained."""
+        assignment, report = moment.assignment, moment.event
+        if assignment is None or not isinstance(report, Report):
+            return {}
+        counts = record.status == "trained"
+        return {k: v for gauge in self.gauges for k, v in gauge.visit(assignment, report, counts=counts).items()}
+
     def _measures(self, state: ServerState) -> dict[str, float]:
         found: dict[str, float] = {}
         for key, mechanism in self.experiment.recipe.mechanisms():
             found |= mechanism.measures(state.parts[key])
+        for gauge in self.gauges:
+            found |= gauge.version()
         return found
 
     def _end_without_looking(self, moment: Moment) -> str:
@@ -394,6 +446,11 @@ class _Session:
         samples = self.experiment.federation.train
         inputs, targets = samples.batch(torch.from_numpy(np.arange(min(2, len(samples)))))
         return count(self.engine.module, inputs, lambda outputs: self.experiment.aim.loss(outputs, targets))
+
+
+def _told(state: ServerState) -> ServerState:
+    """A server's state without the reports that wait in it, which must not live longer than their version."""
+    return changed(state, waiting=())
 
 
 def _event(number: int, moment: Moment) -> EventRecord:

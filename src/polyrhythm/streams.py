@@ -36,6 +36,7 @@ Purpose = Literal[
     "fleet",
     "fault",
     "labels",
+    "search",
 ]
 
 

@@ -31,7 +31,7 @@ def settled_memory() -> Iterator[None]:
     keep_freed_memory()
     before = gc.get_threshold()
     gc.freeze()
-    gc.set_threshold(100_000, 20, 20)
+    gc.set_threshold(500_000, 20, 20)
     try:
         yield
     finally:

@@ -12,11 +12,10 @@ from polyrhythm.errors import UserError
 from polyrhythm.experiment import Experiment
 from polyrhythm.resuming import other_settings
 from polyrhythm.runs.environment import differences
-from polyrhythm.runs.keeping import newest
 from polyrhythm.runs.plain import to_json
 from polyrhythm.runs.records import Enough, ModelView, Plan, RunStatus, VersionRecord, VisitRecord
 from polyrhythm.runs.run import Run
-from polyrhythm.runstate import CODEC
+from polyrhythm.runstate import last_kept
 from polyrhythm.session import carry_out
 
 _OF_A_CLOCK = {"wall"}
@@ -95,7 +94,7 @@ def verify(run: Run, experiment: Experiment, *, from_checkpoint: bool = False, v
         )
     kept, notes = None, list[str]()
     if from_checkpoint:
-        kept, notes = newest(run.path, CODEC, before=rows[-1]["version"] + 1 - (versions or 1))
+        kept, notes = last_kept(run.path, before=rows[-1]["version"] + 1 - (versions or 1))
         if kept is None:
             notes.append("there is no checkpoint with so many versions after it, so it is compared from the beginning")
     start = None if kept is None else kept.run
@@ -156,7 +155,7 @@ class Judge:
         Raises:
             Enough: nothing more is to be compared.
         """
-        row = self._rows[self.compared]
+        row = json.loads(to_json(self._rows[self.compared]))  # both as JSON has them, which knows no infinity
         assert row["version"] == record.version
         found = json.loads(to_json(dataclasses.asdict(record)))
         # What is not there was not kept when the run was recorded.

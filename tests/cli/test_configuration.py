@@ -11,6 +11,7 @@ from polyrhythm.cli.configuration import (
     CheckpointSettings,
     Configuration,
     EvaluationSettings,
+    TrackingSettings,
     UntilSettings,
     configure,
 )
@@ -120,13 +121,7 @@ def test_what_decides_no_number_is_no_part_of_the_configuration() -> None:
     one = configure(None, {"out": "a", "name": "x", "workers": 2}, []).plain()
     assert one == configure(None, {"out": "b", "name": "y", "driver": "inline"}, []).plain()
     assert set(one) == set(Configuration.model_fields) - {
-        "address",
-        "checkpoint",
-        "driver",
-        "workers",
-        "out",
-        "name",
-        "seeds",
+        *("address", "checkpoint", "client_memory", "driver", "workers", "track", "tracking", "out", "name", "seeds")
     }
 
 
@@ -150,7 +145,12 @@ def test_a_mistake_is_said_with_where_it_was_written(tmp_path: Path) -> None:
 
 
 def test_every_key_says_what_it_takes() -> None:
-    nested = {"until": UntilSettings, "evaluation": EvaluationSettings, "checkpoint": CheckpointSettings}
+    nested = {
+        "until": UntilSettings,
+        "evaluation": EvaluationSettings,
+        "checkpoint": CheckpointSettings,
+        "tracking": TrackingSettings,
+    }
     inner = {f"{key}.{name}" for key, model in nested.items() for name in model.model_fields}
     assert set(TAKES) == set(Configuration.model_fields) | inner
 

@@ -28,7 +28,7 @@ from polyrhythm.slots.pacing import Pacing
         ),
         (
             "scaffold | prox(mu=1) | sweep | server-momentum",
-            pr.scaffold() | pr.prox(mu=1) | pr.sweep() | pr.server_momentum(),
+            pr.scaffold() | pr.prox(mu=1) | pr.parts.sweep() | pr.server_momentum(),
         ),
         ("fedavg(batch=none, schedule=cosine(floor=0.1))", pr.fedavg(batch=None, schedule=pr.cosine(floor=0.1))),
         ("fedavg(schedule=power)", pr.fedavg(schedule=pr.power())),

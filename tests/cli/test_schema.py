@@ -41,7 +41,7 @@ def validator() -> Draft7Validator:
 
 def test_it_has_every_key_and_every_name(validator: Draft7Validator) -> None:
     made = validator.schema
-    assert set(made["properties"]) == set(Configuration.model_fields)
+    assert set(made["properties"]) == {*Configuration.model_fields, "sweep"}
     assert made["additionalProperties"] is False
     kinds: dict[str, Any] = {"recipe": names.RECIPES, "part": names.PARTS, "partition": PARTITIONS, "task": TASKS}
     kinds |= {"data_set": SOURCES, "part_of_a_fleet": names.OF_FLEETS, "model": [*MODELS, "with_projection"]}

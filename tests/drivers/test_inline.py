@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import weakref
+from collections.abc import Iterable, Sequence
+
 import pytest
+import torch
 from torch import nn
 
 import polyrhythm as pr
@@ -11,6 +15,7 @@ from polyrhythm.drivers.roster import WorldRoster
 from polyrhythm.errors import RunFailed
 from polyrhythm.fleet import Fleet, Links, Place, World
 from polyrhythm.fleet.parts import Way
+from polyrhythm.wires import Assignment, Report
 from small import collection, dealt, experiment
 
 
@@ -63,6 +68,31 @@ def test_a_synchronous_run_does_not_depend_on_speeds() -> None:
         *_, last = run.moments(run.engine.initial())
         ends.append(last.turn.state.weights)
     assert all(bool((ends[0] == other).all()) for other in ends[1:])
+
+
+@pytest.mark.parametrize("told", [False, True])
+def test_the_updates_of_a_turn_are_gone_before_the_next_visits_begin_unless_they_are_told(told: bool) -> None:
+    run = driver(pr.Fleet(), rounds=4)
+    run.tells_updates = told
+    made, alive = list[weakref.ref[torch.Tensor]](), list[int]()
+    carry_out = run.carry_out
+
+    def noted(assignments: Sequence[Assignment]) -> Iterable[Report]:
+        if assignments:
+            alive.append(sum(update() is not None for update in made))
+        reports = list(carry_out(assignments))
+        made.extend(weakref.ref(r.update) for r in reports if r.update is not None)
+        return reports
+
+    run.carry_out = noted  # type: ignore[method-assign]
+    for moment in run.moments(run.engine.initial()):
+        seen = moment.turn.released
+        if seen is not None and seen.release is not None:
+            assert all((r.update is not None) == told for r in seen.release.reports)
+            assert all((r.norm or 0) > 0 for r in seen.release.reports)  # their lengths stay
+        del moment, seen
+    # The one that was heard last is still in the moment that it makes.
+    assert alive == ([0, 4, 4, 4] if told else [0, 1, 1, 1])
 
 
 def test_a_federation_with_nobody_to_invite_fails_in_words() -> None:

@@ -415,6 +415,30 @@ def test_values_arrive_as_they_were_sent(room: int) -> None:
         assert got[name].data_ptr() % 64 == 0
 
 
+def test_a_worker_has_a_lane_for_errands_and_two_for_reports() -> None:
+    memory = np.zeros(3 * 640 + 100, dtype=np.uint8)
+    errands, reports = packing.lanes(memory)
+    for number, lane in enumerate((errands, *reports), start=1):
+        assert not lane.any()
+        assert (lane.ctypes.data - memory.ctypes.data) % 64 == 0
+        lane[:] = number
+    assert [len(lane) for lane in (errands, *reports)] == [640] * 3
+
+
+@pytest.mark.parametrize(("room", "value", "whole"), [(10**7, VALUES, True), (100, VALUES, False), (10**7, "", False)])
+def test_the_head_of_a_value_tells_whether_the_rest_lies_in_the_lane(room: int, value: object, whole: bool) -> None:
+    here, there = socket.socketpair()
+    lane = np.zeros(room, dtype=np.uint8)
+    sender = threading.Thread(target=packing.send, args=(here, value, None, lane))
+    sender.start()
+    with here, there:
+        begun = packing.head(there)
+        assert begun.in_lane == whole
+        got = packing.receive(there, lane=lane, begun=begun)
+        sender.join()
+    assert len(got) == len(value)  # type: ignore[arg-type]
+
+
 def test_values_in_shared_memory_are_aligned_and_may_be_written() -> None:
     where = packing.put(VALUES)
     got, again = packing.get(where), packing.get(where)

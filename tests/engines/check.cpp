@@ -330,10 +330,37 @@ int faults_of_sums() {
     return faults;
 }
 
+int faults_of_differences() {
+    int faults = 0;
+    for (const long size : {1L, 7L, 8L, 24L, 1003L, FAR, FAR + 29})
+        for (const long off : {0L, 1L}) {  // also where a vector does not begin on a boundary
+            std::vector<float> a(size + off), b(size + off), out(size + off, 9.0f);
+            for (long i = 0; i < size + off; ++i) a[i] = std::sin(float(i)), b[i] = std::cos(3.0f * float(i));
+            float sum[8] = {}, last = 0;
+            for (long i = off; i < size + off; ++i) {
+                const float d = a[i] - b[i];
+                if (i - off < size / 8 * 8)
+                    sum[(i - off) % 8] += d * d;
+            }
+            last = sum[0];
+            for (int lane = 1; lane < 8; ++lane) last += sum[lane];
+            for (long i = off + size / 8 * 8; i < size + off; ++i) last += (a[i] - b[i]) * (a[i] - b[i]);
+            for (const std::string& name : kernel_names()) {
+                const int so_far = faults;
+                const float length = kernels_for(name).difference(out.data() + off, a.data() + off, b.data() + off, size);
+                faults += length != std::sqrt(last);
+                for (long i = 0; i < off; ++i) faults += out[i] != 9.0f;
+                for (long i = off; i < size + off; ++i) faults += out[i] != a[i] - b[i];
+                if (faults > so_far) std::printf("%s, a difference of %ld from %ld\n", name.c_str(), size, off);
+            }
+        }
+    return faults;
+}
+
 }  // namespace
 
 int main() {
-    int faults = faults_of_sums();
+    int faults = faults_of_sums() + faults_of_differences();
     const Objective classes{Loss::cross_entropy, 0, 1}, smoothed{Loss::cross_entropy, 0.2f, 1};
     const Objective tags{Loss::binary_cross_entropy, 0, 0.25f};
     for (const int batch : {1, 16, 37}) {

@@ -54,6 +54,7 @@ def test_every_kernel_is_its_definition_and_touches_only_what_it_may(tmp_path: P
 MUTANTS = {
     "no bias": ("kernels.cpp", "all(bias ? bias[row + r] : 0.0f)", "all(0.0f)"),
     "inputs' gradient not added up": ("kernels.cpp", "store(here, load(here) + sum[r][c]);", "store(here, sum[r][c]);"),
+    "eight squares forgotten": ("kernels.cpp", "sum += both[1] * both[1];", ""),
     "lanes lost": ("kernels.cpp", "(four[0] + four[2]) + (four[1] + four[3])", "four[0] + four[2]"),
     "idle lanes learn": ("kernels.cpp", "for (int b = count; b < LANES; ++b)", "for (int b = LANES; b < LANES; ++b)"),
     "relu lets through": ("kernels.cpp", "where(~(load(values + i) <= V{}), load(gradient + i))", "load(gradient + i)"),

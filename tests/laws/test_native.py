@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 import polyrhythm as pr
+from polyrhythm import vectors
 from polyrhythm.core.interfaces import Done, Job, Opening
 from polyrhythm.data import ArraySamples
 from polyrhythm.data.holding import Holding
@@ -24,6 +25,7 @@ from polyrhythm.engines.native.program import AveragePool, Convolution, Linear, 
 from polyrhythm.optimisers import LocalSgd
 from polyrhythm.slots.mechanism import Model
 from polyrhythm.tasks import task
+from polyrhythm.vectors import difference
 
 from .law import law, swap
 from .native import (
@@ -266,3 +268,31 @@ def test_dropout_follows_its_law(share: float, seed: int) -> None:
         both = float(((one != 0) & (drawn != 0)).double().mean())
         square = (1 - share) ** 2
         assert abs(both - square) < 5 * (square * (1 - square) / len(one)) ** 0.5
+
+
+def _in_one_sum(update: Tensor, after: Tensor, before: Tensor) -> float:
+    """The same difference, whose squares are added up one after the other."""
+    torch.sub(after, before, out=update)
+    return float(np.sqrt(np.cumsum(update.numpy() ** 2)[-1]))
+
+
+def _measured_alone(update: Tensor, after: Tensor, before: Tensor) -> float:
+    """The length without the vector."""
+    return torch.linalg.vector_norm(after - before).item()
+
+
+@law(
+    size=st.sampled_from((66_001, 2**17, 2**18, 2**18 + 24, 300_007)),
+    seed=st.integers(0, 9),
+    broken_by={
+        "squares in another order": swap(vectors, "_compiled_difference", lambda: _in_one_sum),
+        "nothing is written": swap(vectors, "_compiled_difference", lambda: _measured_alone),
+    },
+)
+def test_an_update_and_its_length_are_torchs_to_the_bit(size: int, seed: int) -> None:
+    needs_extension()
+    generator = torch.Generator().manual_seed(seed)
+    after, before = (torch.randn(size, generator=generator) for _ in range(2))
+    update, length = difference(after, before)
+    assert torch.equal(update, after - before)
+    assert length == torch.linalg.vector_norm(after - before).item()

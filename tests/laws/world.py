@@ -242,7 +242,7 @@ def run(
     """The recipe on the in-line driver, for so many versions; `watch` sees every turn."""
     spy, setup = Spy(federation), federation.setup(versions)
     engine = spy.engine()
-    driver = InlineDriver(recipe, setup, engine, spy.data, federation.world())
+    driver = InlineDriver(recipe, setup, engine, spy.data, federation.world(), tells_updates=True)
     story = Run()
     for moment in driver.moments(engine.initial()):
         assert len(story.moments) <= 60 * versions * len(federation.sizes)  # a mutant may never come to its horizon

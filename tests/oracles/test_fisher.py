@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from torch import Tensor, nn
@@ -118,3 +120,78 @@ def test_it_is_of_the_given_model_and_leaves_the_one_in_training_alone() -> None
     assert all(torch.equal(a, b) for a, b in zip(engine.buffers(), buffers, strict=True))
     assert modes == [m.training for m in engine.module.modules()]
     assert torch.equal(torch.get_rng_state(), state)
+
+
+class Mixing(nn.Module):
+    """Looks at a whole batch, which single samples do not."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.out = nn.Linear(4, 6), nn.Linear(6, 3)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        hidden = self.first(inputs)
+        return self.out(torch.tanh(hidden - hidden.mean(dim=0)))
+
+
+def images(**settings: Any) -> nn.Module:
+    """A convolution of 1 × 6 × 6 pixels and a linear layer, with a layer between them that works in place."""
+    first = nn.Conv2d(1, 4, 3, **settings)
+    width = first(torch.zeros(1, 1, 6, 6)).numel()
+    return nn.Sequential(first, nn.ReLU(inplace=True), nn.Flatten(), nn.Linear(width, 3))
+
+
+def still(net: nn.Module) -> nn.Module:
+    net[0].weight.requires_grad_(False)  # type: ignore[index, union-attr]
+    return net
+
+
+LAYERED = {
+    "linear": lambda: nn.Sequential(nn.Linear(4, 8, bias=False), nn.ReLU(inplace=True), nn.Linear(8, 3)),
+    "convolution": images,
+    "many places": lambda: images(padding=2),
+    "strides": lambda: images(stride=2, padding=1, dilation=2, bias=False),
+    "a bias alone": lambda: still(images()),
+    "at several places": lambda: nn.Sequential(
+        nn.Unflatten(1, (2, 2)), nn.Linear(2, 5), nn.Flatten(), nn.Linear(10, 3)
+    ),
+}
+WHOLE = {
+    "mixing": Mixing,
+    "groups": lambda: nn.Sequential(
+        nn.Unflatten(1, (2, 2, 1)), nn.Conv2d(2, 4, 1, groups=2), nn.Flatten(), nn.Linear(8, 3)
+    ),
+    "norms": lambda: nn.Sequential(nn.Linear(4, 6), nn.LayerNorm(6), nn.Linear(6, 3)),
+}
+
+
+@pytest.mark.parametrize("name", [*LAYERED, *WHOLE])
+def test_layers_give_what_single_gradients_give_and_are_asked_where_they_can(name: str) -> None:
+    torch.manual_seed(4)
+    net = {**LAYERED, **WHOLE}[name]()
+    inputs = (
+        torch.randn(7, 1, 6, 6)
+        if any(isinstance(m, nn.Conv2d) and name != "groups" for m in net.modules())
+        else torch.randn(7, 4)
+    )
+    targets, expected = torch.arange(7) % 3, 0.0
+    parameters = [p for p in net.parameters() if p.requires_grad]
+    for x, y in zip(inputs, targets, strict=True):
+        loss = nn.functional.cross_entropy(net.eval()(x[None]), y[None])
+        found = torch.autograd.grad(loss, parameters, allow_unused=True)
+        expected += sum(float(g.square().sum()) for g in found if g is not None)
+    engine = TorchEngine(net, task("classification"))
+    model, data = engine.initial(), Holding(ArraySamples(inputs, targets))
+    for chunk in (None, 3):
+        assert engine.fisher(model, data, chunk) == pytest.approx(expected / 7, rel=1e-4)
+    assert bool(engine._squares._layers) == (name in LAYERED)
+
+
+def test_how_it_is_computed_does_not_depend_on_what_came_first() -> None:
+    """Two workers that begin with other visits, one of a model that is no number, give the same bits later."""
+    data, first, second = holding(), *(TorchEngine(nn.Linear(4, 3), task("classification")) for _ in range(2))
+    model = first.initial()
+    broken = type(model)(weights=model.weights * float("nan"), buffers=())
+    assert first.fisher(broken, data) != first.fisher(broken, data)
+    assert first.fisher(model, data) == second.fisher(model, data)
+    assert torch.equal(first._frozen_model("received").weights, model.weights)

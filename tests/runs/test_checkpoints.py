@@ -30,8 +30,8 @@ def test_every_so_often(every: str, seconds: float) -> None:
 def test_never() -> None:
     settings = Checkpoint(every="never")
     assert not settings.due(5, 1e9)
-    assert not Keeper(settings, CODEC).due(5, before_last=True)
-    assert Keeper(Checkpoint(every=100), CODEC).due(5, before_last=True)
+    assert not Keeper(settings, CODEC).due(5, surely=True)
+    assert Keeper(Checkpoint(every=100), CODEC).due(5, surely=True)
 
 
 @pytest.mark.parametrize("every", [0, -1, "", "5", "often", "5 days", True, 2.5])

@@ -19,6 +19,7 @@ import torch
 
 import polyrhythm as pr
 from polyrhythm import session
+from polyrhythm.drivers.shelf import Shelf
 from polyrhythm.runs import files, keeping, stored
 from polyrhythm.runs.database import Writer
 from surviving import scenarios
@@ -70,6 +71,10 @@ STEPS: dict[str, Callable[[int], None]] = {
     "when it has its name": lambda call: at(Path, "replace", call, after=True),
     "before an old one is removed": lambda call: at(Path, "unlink", call),
     "when an old one is removed": lambda call: at(Path, "unlink", call, after=True),
+    "before a client's vector is written": lambda call: at(Shelf, "_written", call),
+    "when a client's vector is written": lambda call: at(Shelf, "_written", call, after=True),
+    "before it holds what clients remember": lambda call: at(Shelf, "pin", call),
+    "when it holds what clients remember": lambda call: at(Shelf, "pin", call, after=True),
 }
 
 

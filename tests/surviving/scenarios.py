@@ -65,6 +65,15 @@ MAKE: Mapping[str, Callable[[], dict[str, Any]]] = {
         "recipe": _rolling() | pr.control_variates() | pr.clip_updates(times=2, refuse=50) | pr.trimmed_mean(share=0.3),
         "fleet": _fleet(faults=pr.fleet.Faults(**dict.fromkeys(FAULTS, 0.15), downtime=0.3)),
     },
+    "remembered in files": lambda: {
+        "recipe": pr.scaffold(cohort=3, epochs=1, batch=5) | pr.compress_top_k(share=0.3),
+        "fleet": _fleet(faults=pr.fleet.Faults(dropout=0.2, nan=0.1)),
+        "client_memory": "500 KB",
+    },
+    "all of it in files": lambda: {
+        "recipe": pr.ccfl(cohort=2, batch=5, storage="mixed") | pr.compress_int8(),
+        "client_memory": "0 B",
+    },
     "alone": lambda: {"recipe": pr.local_only(batch=5)},
 }
 

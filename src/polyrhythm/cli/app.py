@@ -58,6 +58,9 @@ Workers = Annotated[int | None, typer.Option("--workers", help="How many visits 
 Address = Annotated[
     str | None, typer.Option("--address", help="Of a Ray cluster, or auto on one of its machines.  [default: its own]")
 ]
+Track = Annotated[
+    str | None, typer.Option("--track", help="Trackers that are told how it goes: tensorboard, mlflow, wandb.")
+]
 LocalTest = Annotated[
     str | None,
     typer.Option("--local-test", help='Share of each client\'s samples held out as its own test, or "natural".'),
@@ -126,6 +129,13 @@ def run(
     device: Annotated[
         str | None, typer.Option("--device", help="Where cohorts are stacked: auto, cpu or cuda.  [default: auto]")
     ] = None,
+    client_memory: Annotated[
+        str | None,
+        typer.Option(
+            "--client-memory",
+            help="How much of what clients remember is in memory, such as 1GiB; the rest is in files.  [default: all]",
+        ),
+    ] = None,
     settings: Annotated[
         list[str] | None, typer.Option("--set", help="Any key: --set evaluation.every=5. May be repeated.")
     ] = None,
@@ -135,6 +145,7 @@ def run(
         Literal["auto", "never"],
         typer.Option("--resume", help="auto: go on with the newest run of the same experiment, if there is one."),
     ] = "never",
+    track: Track = None,
     log_updates: Annotated[
         bool, typer.Option("--log-updates", help="Also keep what every client sent, for `polyrhythm replay`.")
     ] = False,
@@ -166,6 +177,8 @@ def run(
         "address": address,
         "engine": engine,
         "device": device,
+        "client_memory": client_memory,
+        "track": track,
         "out": out,
         "name": name,
     }
@@ -183,6 +196,7 @@ def resume_run(
     driver: Driver = None,
     workers: Workers = None,
     address: Address = None,
+    track: Track = None,
     out: Out = None,
     json: Json = False,
 ) -> None:
@@ -190,7 +204,12 @@ def resume_run(
     from polyrhythm.cli import resuming
 
     resuming.resume_run(
-        reference, out or "runs", rounds=rounds, as_json=json, driver=driver, workers=workers, address=address
+        reference,
+        out or "runs",
+        rounds=rounds,
+        as_json=json,
+        track=track,
+        **{"driver": driver, "workers": workers, "address": address},
     )
 
 
@@ -255,9 +274,16 @@ def check(
     ] = True,
     json: Json = False,
 ) -> None:
-    """Check an experiment without running it: every mistake at once, or what it means in full and what it will cost."""
+    """Check an experiment, or a sweep, without running it: every mistake at once, or what it means and will cost."""
     from polyrhythm.cli.checking import check_all
     from polyrhythm.cli.configuration import configure
+    from polyrhythm.cli.sweeping import is_sweep
+
+    if experiment is not None and is_sweep(experiment):
+        from polyrhythm.cli.sweeping.checking import check_sweep
+
+        check_sweep(experiment, settings or [], with_estimate=estimate, as_json=json)
+        return
 
     check_all(lambda: configure(experiment, {}, settings or []), with_estimate=estimate, as_json=json)
 
@@ -271,6 +297,46 @@ def print_schema() -> None:
     from polyrhythm.cli.schema import schema
 
     typer.echo(dumps(schema(), indent=1))
+
+
+@app.command("sweep")
+@guarded
+def run_sweep(
+    file: Annotated[Path, typer.Argument(metavar="SWEEP", help="An experiment file with a table [sweep].")],
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", help="Any key of the experiment. May be repeated.")
+    ] = None,
+    workers: Annotated[
+        int | None,
+        typer.Option("--workers", min=1, help="How many runs go on at once, a thread each.  [default: processors]"),
+    ] = None,
+    track: Track = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Draw the trials into a .png, .svg, .pdf or .html.")
+    ] = None,
+    theme: Annotated[Literal["light", "dark"], typer.Option("--theme", help="Of the picture.")] = "light",
+    name: Annotated[str | None, typer.Option("--name", help="What you call it.  [default: the file's name]")] = None,
+    out: Out = None,
+    json: Json = False,
+) -> None:
+    """Try many settings, judged on validation data. What an earlier call has done is kept, and gone on with."""
+    from polyrhythm.cli.sweeping.commands import sweep_all
+
+    options = {"out": out, "name": name, "track": track}
+    sweep_all(file, options, settings or [], workers=workers, output=output, theme=theme, as_json=json)
+
+
+@app.command("best")
+@guarded
+def best_of_sweep(
+    reference: Annotated[str, typer.Argument(metavar="SWEEP", help="A sweep's name, or name/method.")],
+    out: Out = None,
+    json: Json = False,
+) -> None:
+    """Print the best setting of a sweep so far, as an experiment file: polyrhythm best tune > best.toml."""
+    from polyrhythm.cli.sweeping.commands import print_best
+
+    print_best(reference, out or "runs", as_json=json)
 
 
 @app.command("expert")
@@ -340,11 +406,97 @@ def compare(
 
 @app.command()
 @guarded
+def plot(
+    references: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="RUN", help="Ids, their beginnings, or names; all of a name count.  [default: all]"),
+    ] = None,
+    figure: Annotated[
+        str | None, typer.Option("--figure", help="What to draw.  [default: lists what there is to draw]")
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="A .png, .svg, .pdf or .html.  [default: FIGURE.png]", show_default=False),
+    ] = None,
+    against: Annotated[
+        str, typer.Option("--against", help="The horizontal axis of curves: version, time, bytes, joules, flops, …")
+    ] = "version",
+    on: Set = "test",
+    theme: Annotated[Literal["light", "dark"], typer.Option("--theme", help="light or dark.")] = "light",
+    out: Out = None,
+    json: Json = False,
+) -> None:
+    """Draw a figure of runs; without --figure, list those that apply and why others do not."""
+    from polyrhythm.cli.plotting import plot_runs
+
+    options = {"against": against, "on": on, "theme": theme}
+    plot_runs(references or [], out or "runs", figure=figure, output=output, options=options, as_json=json)
+
+
+@app.command()
+@guarded
+def report(
+    references: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="RUN", help="Ids, their beginnings, or names; all of a name count.  [default: all]"),
+    ] = None,
+    output: Annotated[
+        Path, typer.Option("--output", "-o", help="The file: .html for a page, .md or .tex for tables.")
+    ] = Path("report.html"),
+    to: To = None,
+    on: Set = "test",
+    against: Annotated[
+        str | None, typer.Option("--against", help="The method to compare the others with.  [default: the first]")
+    ] = None,
+    level: Annotated[float, typer.Option("--level", help="Of confidence intervals.")] = 0.95,
+    out: Out = None,
+) -> None:
+    """Write a report on runs: results over seeds, differences, figures, costs, settings, how to run them again."""
+    from polyrhythm.cli.reporting import report_runs
+
+    report_runs(references or [], out or "runs", output, to=to, on=on, against=against, level=level)
+
+
+@app.command()
+@guarded
 def runs(out: Out = None, json: Json = False) -> None:
     """List the runs of a folder, oldest first."""
     from polyrhythm.cli.showing import list_runs
 
     list_runs(out or "runs", as_json=json)
+
+
+@app.command("stop")
+@guarded
+def stop_run(
+    reference: Run,
+    wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Whether to wait until it has stopped.")] = True,
+    out: Out = None,
+    json: Json = False,
+) -> None:
+    """Stop a run that is going on, as Ctrl-C does: its record is kept, and `resume` goes on with it."""
+    from polyrhythm.cli import stopping
+
+    stopping.stop_run(reference, out or "runs", wait=wait, as_json=json)
+
+
+@app.command()
+@guarded
+def ui(
+    folder: Annotated[Path | None, typer.Argument(metavar="DIR", help="The output folder.  [default: runs]")] = None,
+    host: Annotated[
+        str, typer.Option("--host", help="Where to listen; anywhere but on loopback it asks for a token.")
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="0 for any that is free.")] = 8642,
+    control: Annotated[
+        bool, typer.Option("--control", help="Runs may be stopped there, by whoever has the token.")
+    ] = False,
+    open_browser: Annotated[bool, typer.Option("--open", help="Open it in a browser.")] = False,
+) -> None:
+    """Watch the runs of a folder in a browser, while they train and afterwards."""
+    from polyrhythm.cli.watching import watch
+
+    watch(folder or Path("runs"), host=host, port=port, control=control, open_browser=open_browser)
 
 
 @app.command()

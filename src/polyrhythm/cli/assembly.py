@@ -34,6 +34,7 @@ def assemble(configuration: Configuration) -> Iterator[Experiment]:
             rounds=configuration.rounds,
             until=Until(**configuration.until.model_dump()),
             seed=seed,
+            client_memory=configuration.client_memory,
             checkpoint=Checkpoint(**configuration.checkpoint.model_dump()),
             evaluation=Evaluation(**configuration.evaluation.model_dump()),
             initial=configuration.init,

@@ -30,6 +30,7 @@ def check_all(configure: Callable[[], Configuration], *, with_estimate: bool, as
     try:
         configuration = configure()
         check_folder(configuration.out)
+        configuration.trackers.check()
         experiments = list(assemble(configuration))
         for experiment in experiments:
             experiment.chosen  # noqa: B018  # builds the model, and checks it against the data
@@ -38,7 +39,7 @@ def check_all(configure: Callable[[], Configuration], *, with_estimate: bool, as
     except UserError as error:
         if not as_json:
             raise
-        print_json({"valid": False, "mistakes": [_plain(mistake) for mistake in error.mistakes]})
+        print_json({"valid": False, "mistakes": [plain_mistake(mistake) for mistake in error.mistakes]})
         raise typer.Exit(2) from None
     notices = (*first.notices(), *(expected.notes if expected else ()))
     if as_json:
@@ -76,6 +77,11 @@ def as_toml(configuration: Configuration) -> Iterator[str]:
     plain = configuration.model_dump(mode="json")
     if plain["seeds"] is not None:
         del plain["seed"]
+    return toml_lines(plain)
+
+
+def toml_lines(plain: Mapping[str, Any]) -> Iterator[str]:
+    """The lines of a file with these keys, and tables one deep."""
     tables = {key: value for key, value in plain.items() if isinstance(value, Mapping)}
     for key, value in plain.items():
         if value is not None and key not in tables:
@@ -88,25 +94,28 @@ def as_toml(configuration: Configuration) -> Iterator[str]:
 
 def _costs(found: Estimate, runs: int) -> Iterator[tuple[str, str]]:
     """What a run will cost, in words."""
-    spread = "" if found.seconds.low is None else f" ({_short(found.seconds.low)} to {_short(found.seconds.high or 0)})"
+    spread = (
+        "" if found.seconds.low is None else f" ({duration(found.seconds.low)} to {duration(found.seconds.high or 0)})"
+    )
     yield "versions", f"{found.versions or found.counted:,}"
     yield "visits", f"{found.visits:,}: {found.steps:,} local steps, {found.samples:,} samples"
     yield "computing", amount(found.flops, "FLOPs")
     yield "traffic", f"{amount(found.bytes_up, 'B')} up, {amount(found.bytes_down, 'B')} down"
     yield "virtual time", seconds(found.virtual_seconds)
     yield "memory", f"about {amount(found.memory, 'B')}"
-    yield "time here", f"about {_short(found.seconds.expected)}{spread}, by {found.seconds.source}"
+    yield "time here", f"about {duration(found.seconds.expected)}{spread}, by {found.seconds.source}"
     if runs > 1:
         yield "seeds", f"{runs}; all of this for each of them"
 
 
-def _short(value: float) -> str:
-    """A duration; minutes and hours where they read better."""
+def duration(value: float) -> str:
+    """A duration in words; minutes and hours where they read better."""
     for size, unit in ((3600.0, "h"), (60.0, "min")):
         if value >= 2 * size:
             return f"{value / size:.3g} {unit}"
     return f"{value:.2g} s" if value < 10 else f"{value:.0f} s"
 
 
-def _plain(mistake: UserError) -> dict[str, Any]:
+def plain_mistake(mistake: UserError) -> dict[str, Any]:
+    """A mistake as plain data."""
     return {"found": mistake.found, "expected": mistake.expected, "why": mistake.why, "fix": mistake.fix}

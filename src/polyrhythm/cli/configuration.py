@@ -12,16 +12,19 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from polyrhythm.cli.expressions import Call, parse_call
 from polyrhythm.cli.inside import check_inside
-from polyrhythm.cli.layers import layered, number_or_text
+from polyrhythm.cli.layers import Said, layered, number_or_text
 from polyrhythm.cli.mistakes import explained
 from polyrhythm.errors import Mistakes, UserError
+from polyrhythm.runs.records import Measure
 
 if TYPE_CHECKING:
     from polyrhythm.cli.things import Things
+    from polyrhythm.trackers import Tracking
 
 _STRICT = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False, frozen=True)
 DEFAULT_CLIENTS = 20
 DEFAULT_ROUNDS = 30
+OF_NO_NUMBER = ("driver", "workers", "address", "client_memory", "checkpoint", "track", "tracking", "out", "name")
 _NAMED = ("data", "partition", "model", "method", "task", "fleet", "faults")
 _MODELS = {"shakespeare": "char-lstm", "stackoverflow_tags": "multilabel-logistic"}
 
@@ -49,6 +52,15 @@ class EvaluationSettings(BaseModel):
     every: Positive = 1
     train_samples: Whole = 0
     groups: bool = False
+    measure: tuple[Measure, ...] = ()
+
+    @field_validator("measure", mode="before")
+    @classmethod
+    def _one_or_several(cls, value: object) -> object:
+        if not isinstance(value, (list, tuple)):
+            return (value,)
+        # In a list of `--set`, a word without quotes is read as the call of something.
+        return tuple(v.name if isinstance(v, Call) and v == Call(v.name, (), {}) else v for v in value)
 
 
 @final
@@ -63,6 +75,15 @@ class CheckpointSettings(BaseModel):
     @classmethod
     def _read(cls, value: Any) -> Any:
         return number_or_text(value) if isinstance(value, str) else value
+
+
+@final
+class TrackingSettings(BaseModel):
+    """What trackers are told besides."""
+
+    model_config = _STRICT
+    directory: Text | None = None
+    project: Text = "polyrhythm"
 
 
 @final
@@ -92,7 +113,10 @@ class Configuration(BaseModel):
     engine: Literal["auto", "torch", "native", "stacked", "compiled"] = "auto"
     device: Text = "auto"
     evaluation: EvaluationSettings = Field(default_factory=EvaluationSettings)
+    client_memory: Text = "all"
     checkpoint: CheckpointSettings = Field(default_factory=CheckpointSettings)
+    track: tuple[Literal["tensorboard", "mlflow", "wandb"], ...] = ()
+    tracking: TrackingSettings = Field(default_factory=TrackingSettings)
     name: Annotated[str, MaxLen(200)] = ""
     out: Text = "runs"
 
@@ -122,11 +146,16 @@ class Configuration(BaseModel):
         wrong.refuse()
         return found
 
+    @property
+    def trackers(self) -> Tracking:
+        """Who is told how runs go."""
+        from polyrhythm.trackers import Tracking
+
+        return Tracking(track=self.track, **self.tracking.model_dump())
+
     def plain(self) -> dict[str, Any]:
         """As plain data, without what decides no number: who computes, where it is kept, what it is called."""
-        return self.model_dump(
-            mode="json", exclude={"driver", "workers", "address", "checkpoint", "out", "name", "seeds"}
-        )
+        return self.model_dump(mode="json", exclude=set(OF_NO_NUMBER) | {"seeds"})
 
 
 def _named(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -143,6 +172,14 @@ def _default_model(data: str) -> str:
         return _MODELS.get(parse_call(data).name.replace("-", "_"), "mlp")
     except UserError:  # of the data
         return "mlp"
+
+
+def default_text(key: str, values: Mapping[str, Any]) -> str | None:
+    """What a key that names something is, if nothing is said; None for nothing."""
+    if key == "model":
+        return _default_model(str(values.get("data", Configuration.model_fields["data"].default)))
+    default: str | None = Configuration.model_fields[key].default
+    return default
 
 
 def _innermost(partition: Call) -> str:
@@ -182,13 +219,19 @@ TAKES = {
     "address": "the address of a Ray cluster, such as 10.0.0.1:6379, or auto",
     "engine": "auto, torch, native, stacked or compiled",
     "device": "auto, cpu, cuda, or cuda:1 for the second GPU",
-    "evaluation": "every or train_samples, each with a number, or groups, true or false",
+    "evaluation": "every or train_samples, each with a number, groups, true or false, or measure, a list of names",
     "evaluation.every": _POSITIVE,
     "evaluation.train_samples": _WHOLE,
     "evaluation.groups": "true or false",
+    "evaluation.measure": "update_similarity, estimation_error or sample_losses, or a list of them",
+    "client_memory": 'an amount with its unit, such as "1 GiB", or "all"',
     "checkpoint": "every, keep or both",
     "checkpoint.every": 'versions, such as 10, or a time, such as "5 min", or "never"',
     "checkpoint.keep": _POSITIVE,
+    "track": "tensorboard, mlflow or wandb, or a list of them",
+    "tracking": "directory, project or both",
+    "tracking.directory": "the path of a folder, in a file one inside the folder that you run in",
+    "tracking.project": "a text",
     "name": "a text of at most 200 characters",
     "out": "the path of a folder, in a file one inside the folder that you run in",
 }
@@ -206,19 +249,33 @@ def configure(file: Path | None, options: Mapping[str, Any], settings: list[str]
         UserError: no such file, not TOML, unknown keys, wrong types, names that nobody knows, settings that do not fit;
             all of them at once, each with its place.
     """
-    from polyrhythm.cli.things import things
-
     wrong = Mistakes()
     said = layered(file, options, settings, wrong, TAKES)
+    if "sweep" in said.values:
+        wrong.add(_a_sweep(said.where("sweep")))
+        del said.values["sweep"]
+    return configured(said, wrong)
+
+
+def configured(said: Said, wrong: Mistakes) -> Configuration:
+    """Puts together what was said.
+
+    Raises:
+        UserError: unknown keys, wrong types and so on, and what was noted as wrong before.
+    """
+    from polyrhythm.cli.things import things
+
     try:
         made: Configuration | None = Configuration.model_validate(_joined(said.values))
         faulty: frozenset[str] = frozenset()
     except ValidationError as error:
         made, faulty = None, frozenset(str(problem["loc"][0]) for problem in error.errors())
         wrong.add(*explained(error, TAKES, said.where))
-    if made is not None and said.in_file("out"):
-        with wrong.noted(said.where("out")):
-            check_inside("out", made.out)
+    if made is not None:
+        for key, folder in (("out", made.out), ("tracking.directory", made.tracking.directory)):
+            if folder is not None and said.in_file(key):
+                with wrong.noted(said.where(key)):
+                    check_inside(key, folder)
     sound = {key: value for key, value in said.values.items() if key not in faulty}
     if "fleet" in sound:
         sound["fleet"] = _joined({"fleet": sound["fleet"]})["fleet"]
@@ -228,6 +285,15 @@ def configure(file: Path | None, options: Mapping[str, Any], settings: list[str]
     whole = made.resolved()
     vars(whole)["things"] = found  # they need not be made a second time
     return whole
+
+
+def _a_sweep(place: str) -> UserError:
+    return UserError(
+        f"{place}: [sweep]",
+        expected="an experiment",
+        why="many runs with other settings are no single one",
+        fix="polyrhythm sweep FILE, or polyrhythm check FILE",
+    )
 
 
 def _joined(values: Mapping[str, Any]) -> dict[str, Any]:

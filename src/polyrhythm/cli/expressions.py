@@ -90,6 +90,21 @@ def parse_value(text: str) -> Any:
     return value.name if isinstance(value, Call) and not value.positional and not value.named else value
 
 
+def parse_argument(text: str) -> Any:
+    """A value as it stands in a call: a call, a number, a list; any other text as it is.
+
+    >>> str(parse_argument("slow_share(period=2)")), parse_argument("data/x.npz"), parse_argument("two words")
+    ('slow_share(period=2)', 'data/x.npz', 'two words')
+    """
+    try:
+        parser = _Parser(text, _A_VALUE)
+        value = parser.value()
+        parser.end()
+    except UserError:
+        return text
+    return value
+
+
 @final
 class _Parser:
     def __init__(self, text: str, expected: str = _A_CALL) -> None:

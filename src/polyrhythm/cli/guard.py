@@ -9,7 +9,8 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Iterator
-from typing import NoReturn, ParamSpec
+from types import FrameType
+from typing import ParamSpec
 
 import typer
 
@@ -52,10 +53,13 @@ def guarded(command: Callable[P, None]) -> Callable[P, None]:
 
 @contextlib.contextmanager
 def stopped_by_sigterm() -> Iterator[None]:
-    """SIGTERM ends the block like Ctrl-C, since batch systems send it some time before they kill."""
+    """SIGTERM does what Ctrl-C does at that moment, since batch systems send it some time before they kill."""
 
-    def stop(*_: object) -> NoReturn:
-        raise KeyboardInterrupt("SIGTERM")
+    def stop(number: int, frame: FrameType | None) -> None:
+        as_ctrl_c = signal.getsignal(signal.SIGINT)
+        if not callable(as_ctrl_c) or as_ctrl_c is signal.default_int_handler:
+            raise KeyboardInterrupt("SIGTERM")
+        as_ctrl_c(number, frame)
 
     before = signal.signal(signal.SIGTERM, stop)
     try:

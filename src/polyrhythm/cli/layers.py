@@ -10,6 +10,7 @@ from typing import Any, final
 
 from polyrhythm.cli.expressions import parse_value
 from polyrhythm.cli.lines import lines_of
+from polyrhythm.cli.placing import EXPRESSIONS, put_inside
 from polyrhythm.errors import Mistakes, UserError, unknown
 
 
@@ -43,7 +44,7 @@ def layered(
         if isinstance(values.get(key), str):
             with wrong.noted(said.where(key)):
                 values[key] = reader(values.pop(key))
-    for key in ("seeds", "method"):
+    for key in ("seeds", "method", "track"):
         if isinstance(values.get(key), list):
             values[key] = tuple(values[key])
     return said
@@ -144,6 +145,9 @@ def _put(values: dict[str, Any], setting: str, known: Iterable[str]) -> str:
             why="it says which setting of the experiment gets which value",
             fix="write the key, an equals sign and the value",
         )
+    if keys[0] in EXPRESSIONS and len(keys) > 1:
+        put_inside(values, path, parse_value(text))
+        return keys[0]
     inside = values
     for key in keys[:-1]:
         inside = inside.setdefault(key, {})
@@ -157,7 +161,8 @@ def _put(values: dict[str, Any], setting: str, known: Iterable[str]) -> str:
 # Keys whose value stays text until it is read as what it stands for: `--set method=fedprox(mu=1)`.
 _TEXTS = {
     *("data", "partition", "model", "method", "task", "fleet", "faults", "init"),
-    *("checkpoint.every", "driver", "device", "expert", "engine", "name", "out", "until", "seeds", "local_test"),
+    *("checkpoint.every", "client_memory", "driver", "device", "expert", "engine", "name", "out", "until", "seeds"),
+    *("local_test", "track", "tracking.directory", "tracking.project"),
 }
 
 
@@ -176,7 +181,12 @@ def _until(text: str) -> dict[str, Any]:
     return ends
 
 
-def _seeds(text: str) -> tuple[int, ...]:
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(part.strip() for part in text.split(",")))
+
+
+def seeds_of(text: str) -> tuple[int, ...]:
+    """The seeds of a text such as 0-2 or 0,3,5."""
     seeds: list[int] = []
     for part in text.split(","):
         match = re.fullmatch(r"\s*(\d{1,30})(?:-(\d{1,30}))?\s*", part)
@@ -203,4 +213,4 @@ def number_or_text(text: str) -> Any:
 
 
 # What may be written as text, on the command line or in a file, and stands for something else.
-_READERS = {"until": _until, "seeds": _seeds, "local_test": number_or_text}
+_READERS = {"until": _until, "seeds": seeds_of, "local_test": number_or_text, "track": _names}

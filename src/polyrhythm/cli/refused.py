@@ -1,4 +1,4 @@
-"""The observer that can say whose work a run could not use."""
+"""The observer that can say what a run could not use, or should be looked at."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, final
 
 from polyrhythm.faults import IGNORED, told
 from polyrhythm.runs.ledger import OUTLIER
-from polyrhythm.runs.records import ModelView, Plan, RunStatus, VersionRecord, VisitRecord
+from polyrhythm.runs.records import ModelView, Plan, RunStatus, VersionRecord, VisitRecord, about_loss
 
 _NAMED = 3
 _LIMITS = ("clip_updates", "median", "trimmed_mean")
@@ -21,7 +21,7 @@ class Refused:
         self._all = self._dropped = 0
         self._first: dict[tuple[int, str], int] = {}
         self._faults: Mapping[str, int] = {}
-        self._recipe = ""
+        self._recipe = self._loss = ""
 
     def begin(self, plan: Plan) -> None:
         """Nothing is dropped yet."""
@@ -37,12 +37,15 @@ class Refused:
     def version(self, record: VersionRecord, model: ModelView) -> None:
         """Keeps what else went wrong."""
         self._faults = record.faults
+        self._loss = self._loss or about_loss(record)
 
     def end(self, status: RunStatus, reason: str, summary: Mapping[str, Any]) -> None:
         """What was counted stays."""
 
     def notices(self) -> Iterator[str]:
         """One line if anybody was dropped, in which a client is named once for each reason, and one for all else."""
+        if self._loss:
+            yield self._loss
         if ignored := told({kind: self._faults.get(kind, 0) for kind in IGNORED}):
             yield f"reports that nobody waited for were ignored: {ignored}"
         if many := self._faults.get("outlier"):

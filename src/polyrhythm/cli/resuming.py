@@ -7,7 +7,7 @@ from typing import Any
 import typer
 
 from polyrhythm.cli.assembly import assemble
-from polyrhythm.cli.configuration import Configuration
+from polyrhythm.cli.configuration import Configuration, configure
 from polyrhythm.cli.guard import INTERRUPTED, stopped_by_sigterm
 from polyrhythm.cli.output import Screen
 from polyrhythm.cli.running import run_one
@@ -18,7 +18,9 @@ from polyrhythm.runs import Run
 _NOT_CONFIGURED = {"resolved", "computed_by"}  # which follows from the rest
 
 
-def resume_run(reference: str, out: str, *, rounds: int | None, as_json: bool, **changes: Any) -> None:
+def resume_run(
+    reference: str, out: str, *, rounds: int | None, as_json: bool, track: str | None = None, **changes: Any
+) -> None:
     """Goes on with a run; `changes` may name another driver and its workers.
 
     Raises:
@@ -27,8 +29,10 @@ def resume_run(reference: str, out: str, *, rounds: int | None, as_json: bool, *
         typer.Exit: it was stopped.
     """
     screen, run = Screen(stderr=as_json), Run.open(reference, out)
+    tracking = configure(None, {"track": track}, []).trackers
     with stopped_by_sigterm():
-        summary = run_one(experiment_of(run, rounds=rounds, **changes), out, screen, earlier=run, as_json=as_json)
+        experiment = experiment_of(run, rounds=rounds, **changes)
+        summary = run_one(experiment, out, screen, earlier=run, tracking=tracking, as_json=as_json)
     if summary["status"] == "stopped":
         raise typer.Exit(INTERRUPTED)
 
@@ -66,7 +70,8 @@ def configuration_of(run: Run, *, rounds: int | None = None, **changes: Any) -> 
         written["rounds"] = rounds
     # The engine that computed, whatever had been asked for and would be chosen today.
     written["engine"] = str(run.config["computed_by"]).partition(" ")[0]
-    carried = ("checkpoint",) if run.on_nodes else ("driver", "workers", "address", "checkpoint")
+    of_the_machine = ("driver", "workers", "address", "client_memory")
+    carried = ("checkpoint",) if run.on_nodes else (*of_the_machine, "checkpoint")
     written |= {key: run.machine[key] for key in carried if key in run.machine}
     if given := {key: value for key, value in changes.items() if value is not None}:
         written |= {"workers": None, "address": None, **given}

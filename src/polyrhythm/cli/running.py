@@ -21,6 +21,7 @@ from polyrhythm.runs import Run
 from polyrhythm.runs.progress import LiveProgress
 from polyrhythm.runs.recorder import Recorder
 from polyrhythm.session import carry_out, in_words
+from polyrhythm.trackers import Tracking
 
 
 def run_all(configuration: Configuration, *, as_json: bool, resume: bool = False, log_updates: bool = False) -> None:
@@ -33,10 +34,12 @@ def run_all(configuration: Configuration, *, as_json: bool, resume: bool = False
     """
     screen = Screen(stderr=as_json)
     summaries: list[dict[str, Any]] = []
+    configuration.trackers.check()
     with stopped_by_sigterm():
         for experiment in assemble(configuration):
             earlier = same_experiment(experiment, configuration.out) if resume else None
             how: dict[str, Any] = {"earlier": earlier, "log_updates": log_updates, "as_json": as_json}
+            how["tracking"] = configuration.trackers
             summary = run_one(experiment, configuration.out, screen, **how)
             summaries.append(summary)
             if summary["status"] == "stopped":
@@ -52,6 +55,7 @@ def run_one(
     *,
     earlier: Run | None = None,
     log_updates: bool = False,
+    tracking: Tracking | None = None,
     as_json: bool,
 ) -> dict[str, Any]:
     """A run, or the rest of an earlier one; one that has finished, with nothing left to do, is shown.
@@ -71,7 +75,8 @@ def run_one(
         screen.note(notice)
     for note in () if taken_up is None else taken_up.notes:
         screen.note(note)
-    recorder, *others = recording(experiment, out, taken_up, log_updates=log_updates)
+    how: dict[str, Any] = {"log_updates": log_updates, "tracking": tracking, "say": screen.note}
+    recorder, *others = recording(experiment, out, taken_up, **how)
     refused, start = Refused(), None if taken_up is None else taken_up.start
     try:
         summary = carry_out(experiment, [recorder, *others, refused, LiveProgress(screen)], start=start)

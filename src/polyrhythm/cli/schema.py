@@ -15,11 +15,13 @@ from typing import Any
 
 from polyrhythm.cli import names
 from polyrhythm.cli.configuration import TAKES, Configuration
+from polyrhythm.cli.sweeping.written import OF_SWEEP, SweepSettings
 from polyrhythm.cli.taking import hints_of
 from polyrhythm.data import PARTITIONS, SOURCES
 from polyrhythm.models.catalogue import MODELS
 from polyrhythm.models.projection import with_projection
 from polyrhythm.tasks import TASKS
+from polyrhythm.trackers import TRACKERS
 
 Schema = dict[str, Any]
 Named = Mapping[str, Callable[..., Any]]
@@ -27,6 +29,7 @@ Named = Mapping[str, Callable[..., Any]]
 _INSIDE = r"(?:[^()]|\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\))*"  # brackets in brackets, three deep
 _VALUE = rf"""(?:"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|\[(?:[^\[\]]|\[[^\[\]]*\])*\]|\({_INSIDE}\)|[^"'()\[\]|,=])+"""
 _PIPE = {"type": "string", "pattern": r"\|"}  # several parts in one text of a list: not looked into
+_TRACKER = "|".join(TRACKERS)
 _IMPORTED = rf"[A-Za-z_][\w.]*:[A-Za-z_]\w*(?:\s*\({_INSIDE}\))?"
 
 
@@ -42,15 +45,26 @@ def schema() -> Schema:
     for key, entry in properties.items():
         entry.pop("title", None)
         entry["description"] = TAKES[key]
+    properties["sweep"] = _sweep()
     return {
         "$schema": "http://json-schema.org/draft-07/schema#",
         "title": "An experiment of polyrhythm",
         **{key: value for key, value in found.items() if key not in ("title", "description")},
-        "description": "What `polyrhythm run EXPERIMENT.toml` reads. Each key may be left out.",
+        "description": "What `polyrhythm run` reads, and with [sweep] `polyrhythm sweep`. Each key may be left out.",
         "properties": properties,
         "not": {"required": ["seed", "seeds"]},
         "definitions": definitions | _definitions(),
     }
+
+
+def _sweep() -> Schema:
+    """The table of a sweep. What lies in its space is looked at by `polyrhythm check`."""
+    found: Schema = _without_null(SweepSettings.model_json_schema())
+    for key, entry in found["properties"].items():
+        entry.pop("title", None)
+        entry["description"] = OF_SWEEP[key]
+    found["properties"]["fresh"] |= {"type": ["array", "string"]}
+    return {key: value for key, value in found.items() if key not in ("title", "$defs")}
 
 
 def _texts() -> dict[str, Schema]:
@@ -82,6 +96,12 @@ def _texts() -> dict[str, Schema]:
             "anyOf": [
                 {"type": "array", "minItems": 1, "items": {"type": "integer", "minimum": 0}},
                 {"type": "string", "pattern": r"^\s*\d+(-\d+)?\s*(,\s*\d+(-\d+)?\s*)*$"},
+            ]
+        },
+        "track": {
+            "anyOf": [
+                {"type": "array", "items": {"enum": list(TRACKERS)}},
+                {"type": "string", "pattern": rf"^\s*({_TRACKER})\s*(,\s*({_TRACKER})\s*)*$"},
             ]
         },
         "local_test": {

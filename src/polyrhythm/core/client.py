@@ -14,7 +14,7 @@ import functools
 import itertools
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeGuard, final
+from typing import Any, TypeGuard, final
 
 import numpy as np
 import torch
@@ -31,7 +31,8 @@ from polyrhythm.slots.mechanism import Model, Need, Outcome, Setup, Visit
 from polyrhythm.slots.order import Progress
 from polyrhythm.slots.work import Instead, Plan, Stop
 from polyrhythm.streams import seeded_torch, stream, torch_generator, torch_seed
-from polyrhythm.vectors import Segment, Spans
+from polyrhythm.values import changed, made
+from polyrhythm.vectors import Segment, Spans, difference
 from polyrhythm.wires import Assignment, Report, State
 
 Result = tuple[ClientState, Report]
@@ -128,7 +129,8 @@ def _measure(recipe: Recipe, setup: Setup, assignment: Assignment, data: ClientD
 
 
 def _report(assignment: Assignment, held: int, **rest: object) -> Report:
-    make = functools.partial(
+    given: dict[str, Any] = {"update": None, "extras": {}, "measures": {}, **rest}
+    return made(
         Report,
         dispatch=assignment.dispatch,
         client=assignment.client,
@@ -137,8 +139,8 @@ def _report(assignment: Assignment, held: int, **rest: object) -> Report:
         kind=assignment.kind,
         recipe=assignment.recipe,
         held=held,
+        **given,
     )
-    return make(**{"update": None, **rest})  # type: ignore[arg-type]
 
 
 @final
@@ -155,7 +157,7 @@ class _Path:
     _unused: set[tuple[int, int]] = field(default_factory=set)
     _losses: list[Tensor] = field(default_factory=list)  # read at the end, so that no step waits for a number
     _weights: list[int] = field(default_factory=list)
-    _squares: Tensor = field(default_factory=lambda: torch.zeros((), dtype=torch.float64))
+    _squares: Tensor | float = 0.0
 
     def add(self, rate: float, computed: Computed, samples: int, cursor: tuple[int, int]) -> None:
         unused = {(s.offset, s.size) for s in computed.unused}
@@ -187,15 +189,16 @@ class _Path:
     def loss(self) -> float | None:
         if not self.samples:
             return None
-        total = 0.0
-        for loss, weight in zip(torch.stack(self._losses).double().tolist(), self._weights, strict=True):
+        total, few = 0.0, len(self._losses) < 8
+        losses = [loss.item() for loss in self._losses] if few else torch.stack(self._losses).double().tolist()
+        for loss, weight in zip(losses, self._weights, strict=True):
             total += loss * weight
         return total / self.samples
 
     @property
     def squared_loss(self) -> float:
         """The mean of the squared losses of single samples, where they were asked for."""
-        return self._squares.item() / self.samples if self.samples else 0.0
+        return float(self._squares) / self.samples if self.samples else 0.0
 
 
 @final
@@ -203,10 +206,10 @@ class _Watch:
     """What is measured at each step, on tensors, so that nothing waits for a number before it is needed."""
 
     def __init__(self, needs: frozenset[Need], stop: Stop | None) -> None:
-        self._squares = torch.zeros((), dtype=torch.float64) if "gradient_square" in needs else None
+        self._squares: Tensor | float | None = 0.0 if "gradient_square" in needs else None
         self._stop = stop
-        self._reached = torch.zeros((), dtype=torch.bool)
-        self._similarity = torch.zeros((), dtype=torch.float64)
+        self._reached: Tensor | bool = False
+        self._similarity: Tensor | float = 0.0
         self._pairs: list[tuple[Tensor, Tensor, np.ndarray]] = []
         self.traces: dict[str, float] = {}
 
@@ -224,7 +227,7 @@ class _Watch:
     def look_at_features(self, pair: tuple[Tensor, Tensor] | None, ends: np.ndarray) -> None:
         """Keeps what some batches that end there gave, until somebody wants to know."""
         if self._stop is not None and pair is not None:
-            self._pairs.append((*pair, np.diff(ends, prepend=0)))
+            self._pairs.append((pair[0].detach(), pair[1].detach(), np.diff(ends, prepend=0)))
 
     def whole(self, job: Job, done: Done) -> None:
         """Notes what was measured in all the steps of a job."""
@@ -254,10 +257,10 @@ class _Watch:
         self._judge()
         found: dict[str, float] = {}
         if self._squares is not None and steps:
-            found["gradient_square"] = self._squares.item() / steps
+            found["gradient_square"] = float(self._squares) / steps
         found |= self.traces
         if self._stop is not None and steps:
-            found |= {"threshold": self._stop.threshold, "similarity": self._similarity.item() / steps}
+            found |= {"threshold": self._stop.threshold, "similarity": float(self._similarity) / steps}
         return found
 
 
@@ -279,7 +282,8 @@ class _Training:
         self.data, self.engine, self.pace = data, engine, pace
         held = len(data)
         batch = min(recipe.batch or held, held) or 1
-        self.visit = Visit(
+        self.visit = made(
+            Visit,
             seed=setup.seed,
             client=assignment.client,
             visit=assignment.visit,
@@ -312,9 +316,11 @@ class _Training:
         if self.recipe.regime == "local" and self.state.previous is not None:
             start = self.state.previous
         push, terms = self._corrections()
-        plan = fitting(plan, self._ahead(plan, terms), self.pace)
+        if plan.within is not None:
+            plan = fitting(plan, self._ahead(plan, terms), self.pace)
         self.engine.open(
-            Opening(
+            made(
+                Opening,
                 data=self.data,
                 start=start,
                 received=received,
@@ -326,10 +332,11 @@ class _Training:
         moments = carry(self.state.optimiser, self.engine.weights, self.recipe.optimiser)
         path = yield from self._train(plan, received, start, push, terms, moments)
         pull = push.pull if push is not None else 0.0
-        update = self.engine.weights - start.weights
+        update, norm = difference(self.engine.weights, start.weights)
         key = self.recipe.key_of(self.recipe.compression)
         self.parts[key], packed = self.recipe.compression.pack(self.engine.layout, self.parts[key], update, path.idle)
-        outcome = Outcome(
+        outcome = made(
+            Outcome,
             version=self.visit.version,
             received=start.weights,
             update=update,
@@ -371,7 +378,8 @@ class _Training:
             extras={k: e for k, e in extras.items() if e},
             measures=path.measures,
         )
-        return state, report
+        known = norm is not None and report.update is update
+        return state, changed(report, norm=norm) if known else report
 
     def _brief(self, key: str) -> State:
         return self.assignment.briefs.get(key, {})

@@ -46,3 +46,7 @@ class Memory:
     def then(self, start: ClientState, state: ClientState, visit: int) -> Memory:
         """The memory after a visit that started from `start` and ended in `state`."""
         return Memory(accepted=start, provisional=state, visit=visit)
+
+    def settled(self, accepted_visit: int) -> Memory:
+        """What is left of it when no visit is under way any more, given the last one that the server accepted."""
+        return self if self.provisional is None else Memory(accepted=self.at(accepted_visit))

@@ -113,58 +113,39 @@ def summary_table(found: Summary) -> Table:
     return table
 
 
-def label_chart(federation: Federation) -> alt.Chart:
-    """The label picture: one bubble for each client and class, its area the number of samples.
+def label_counts(federation: Federation) -> dict[str, Any]:
+    """Who holds how many samples of which class, as plain data: what the label picture shows.
 
     More than 100 clients or 40 classes are thinned: evenly spread clients, the most frequent classes; the title says
-    so. Without classes the sizes are drawn as bars.
+    so.
     """
-    import altair as alt
-
     counts = federation.histogram()
     shown = np.unique(np.linspace(0, federation.clients - 1, min(federation.clients, MOST_CLIENTS)).astype(int))
-    names = [federation.names[i] if federation.names else str(i) for i in shown]
     few = f"{len(shown):,} of {federation.clients:,} clients" if len(shown) < federation.clients else (
         f"{federation.clients:,} clients"
     )  # fmt: skip
     title = f"{federation.name}: {federation.partition.text()}, {few}"
-    width = float(np.clip(14 * len(shown), 200, 1100))
-    x = alt.X("client:N", sort=None, title="client", axis=alt.Axis(labelOverlap=True, labelAngle=0, ticks=False))
-    if not federation.classes:
-        rows: list[dict[str, Any]] = [
-            {"client": n, "samples": int(federation.sizes[i])} for n, i in zip(names, shown, strict=True)
-        ]
-        bars = alt.Chart(alt.InlineData(values=rows), title=title).mark_bar(color=_BLUE)
-        drawn: alt.Chart = bars.encode(x=x, y=alt.Y("samples:Q", title="samples")).properties(width=width, height=240)
-        return drawn
-    frequent = np.sort(np.argsort(-counts.sum(axis=0), kind="stable")[:MOST_CLASSES])
+    frequent = np.sort(np.argsort(-counts.sum(axis=0), kind="stable")[: min(MOST_CLASSES, len(federation.classes))])
     if len(frequent) < len(federation.classes):
         title += f", the {len(frequent)} most frequent of {len(federation.classes):,} {_kind(federation.task)}"
-    rows = [
-        {"client": name, "class": _visible(federation.classes[c]), "samples": int(counts[i, c])}
-        for name, i in zip(names, shown, strict=True)
-        for c in frequent
-        if counts[i, c]
-    ]
-    step = 22 if len(frequent) <= 20 else 14
-    diameter = min(width / len(shown), step)
-    size = alt.Size(
-        "samples:Q",
-        title="samples",
-        scale=alt.Scale(type="linear", domainMin=0, range=[0, max(0.9 * diameter, 3) ** 2]),
-        legend=alt.Legend(tickCount=4, symbolFillColor=_BLUE, symbolStrokeWidth=0),
-    )
-    bubbles = alt.Chart(alt.InlineData(values=rows), title=title).mark_circle(color=_BLUE, opacity=0.9)
-    labels = [_visible(federation.classes[c]) for c in frequent]
-    picture: alt.Chart = bubbles.encode(
-        x=x.scale(domain=names),
-        y=alt.Y("class:N", sort=labels, title="tag" if federation.task == "multilabel" else "class").scale(
-            domain=labels
-        ),
-        size=size,
-        tooltip=["client:N", "class:N", "samples:Q"],
-    ).properties(width=width, height=step * len(frequent))
-    return picture
+    return {
+        "title": title,
+        "clients": [federation.names[i] if federation.names else str(i) for i in shown],
+        "sizes": [int(federation.sizes[i]) for i in shown],
+        "classes": [_visible(federation.classes[c]) for c in frequent],
+        "of": "tag" if federation.task == "multilabel" else "class",
+        "counts": [[int(counts[i, c]) for c in frequent] for i in shown],
+    }
+
+
+def label_chart(federation: Federation) -> alt.Chart:
+    """The label picture: one bubble for each client and class, its area the number of samples.
+
+    Without classes the sizes are drawn as bars.
+    """
+    from polyrhythm.figures.labels import bubbles
+
+    return bubbles(label_counts(federation), colour=_BLUE)
 
 
 def draw(federation: Federation, path: str | Path) -> Path:

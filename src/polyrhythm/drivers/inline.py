@@ -26,9 +26,9 @@ from polyrhythm.drivers.transit import Transit
 from polyrhythm.errors import RunFailed
 from polyrhythm.fleet import Fate, Load, Spent, World
 from polyrhythm.recipe import Recipe
-from polyrhythm.slots.mechanism import Model, Setup
+from polyrhythm.slots.mechanism import Model, Release, Setup
 from polyrhythm.streams import stream
-from polyrhythm.values import made
+from polyrhythm.values import changed, made
 from polyrhythm.wires import Arrived, Assignment, Event, Report, Timer
 
 Work = Callable[[Assignment], Report]
@@ -53,6 +53,7 @@ class Moment:
         load: the work in the visit.
         spent: what the visit has cost its device.
         done: the share of its work that was done, if it was lost.
+        late: whether nobody waited for it any more.
         answers: what the server asked of the roster, and was told.
     """
 
@@ -64,6 +65,7 @@ class Moment:
     load: Load = Load()
     spent: Spent = Spent()
     done: float = 1.0
+    late: bool = False
     answers: tuple[Answer, ...] = ()
 
 
@@ -80,7 +82,9 @@ class InlineDriver:
         meter: measures visits; one that counts no floating-point operations if None.
         visit: carries out visits in place of real training; for measurements of the simulator itself.
         executor: carries out the visits of a turn; one by one in this process if None.
-        store: keeps what clients remember; in memory if None.
+        store: keeps what clients remember, and the server of each of them; in memory if None.
+        tells_updates: whether a moment tells with which updates a version was made. By default they are let go before
+            the next visits begin, so that a run holds the updates of one turn, and not of two.
     """
 
     def __init__(
@@ -94,11 +98,13 @@ class InlineDriver:
         visit: Work | None = None,
         executor: Executor | None = None,
         store: ClientStore | None = None,
+        tells_updates: bool = False,
     ) -> None:
-        self.recipe, self.setup, self.engine = recipe, setup, engine
+        self.tells_updates = tells_updates
+        self.store: ClientStore = InMemory() if store is None else store
+        self.recipe, self.setup, self.engine = recipe, changed(setup, table=self.store.table), engine
         self.data, self.world, self.roster = data, world, WorldRoster(world)
         self.meter = meter or Meter(engine.layout)
-        self.store: ClientStore = InMemory() if store is None else store
         self._agenda = Agenda()
         self._server: ServerState | None = None
         faults = world.fleet.faults
@@ -121,10 +127,10 @@ class InlineDriver:
         """All that there is to know of the run between two moments; to be read before the next one is asked for."""
         assert self._server is not None, "a run that has not begun"
         return DriverState(
-            server=self._server,
+            server=changed(self._server, parts=self.store.written(self._server.parts)),
             agenda=self._agenda,
             now=self.roster.now,
-            clients=self.store.snapshot(),
+            clients=self.store.snapshot(self._server.version),
             world=self.world.remembered(),
         )
 
@@ -138,8 +144,9 @@ class InlineDriver:
             RunFailed: nobody can be invited, or the server could not go on.
         """
         if isinstance(start, DriverState):
-            self._server, self._agenda, self.roster.now = start.server, start.agenda, start.now
+            self._agenda, self.roster.now = start.agenda, start.now
             self.store.restore(start.clients)
+            self._server = changed(start.server, parts=self.store.taken_up(start.server.parts))
             self.world.restore(start.world)
         arrivals = self.world.arrivals()
         if arrivals is None and not self.recipe.participation.invites:
@@ -152,8 +159,8 @@ class InlineDriver:
         if arrivals is not None:
             self._expect(*arrivals())
         turn = begin(self.recipe, self.setup, initial.weights, initial.buffers, self.roster)
-        self._send(turn, 0.0)
         self._server = turn.state
+        self._send(turn, 0.0)
         return Moment(time=0.0, turn=turn, answers=self.roster.answers())
 
     def _events(self, arrivals: Arrivals | None) -> Iterator[Moment]:
@@ -175,17 +182,22 @@ class InlineDriver:
             if over and visit is None:
                 continue
             event: Event = what.end if isinstance(what, Underway) else what
+            late = visit is not None and bool(state.flights[visit.assignment.dispatch].given_up)
             try:
                 turn = receive(self.recipe, self.setup, layout, state, event, self.roster)
             except RunFailed as failure:
                 # The report that settled it belongs in the record too.
                 dispatch = -1 if visit is None else visit.assignment.dispatch
                 verdict = Verdict(dispatch=dispatch, accepted=False, reason=str(failure))
-                yield self._moment(time, event, visit, Turn(state=state, verdict=verdict))
+                yield self._moment(time, event, visit, Turn(state=state, verdict=verdict), late)
                 raise
+            if turn.released is not None and turn.released.release is not None and not self.tells_updates:
+                turn = changed(turn, released=changed(turn.released, release=_lean(turn.released.release)))
+            if visit is not None:
+                self._settle(visit.assignment, turn.state)
+            self._server = state = turn.state  # the last holder of the updates that were waiting
             self._send(turn, time, None if visit is None else visit.assignment.client)
-            self._server = state = turn.state
-            yield self._moment(time, event, visit, turn)
+            yield self._moment(time, event, visit, turn, late)
         if horizon is None or state.version < horizon:
             raise RunFailed(
                 f"version {state.version}: no client is left to invite. "
@@ -193,12 +205,18 @@ class InlineDriver:
                 + ("" if self.world.everybody_is_there else ", and none of them will come again")
             )
 
+    def _settle(self, assignment: Assignment, state: ServerState) -> None:
+        """Lets a client forget a state that it will not go on from."""
+        record = state.clients.get(assignment.client)
+        if record is not None and assignment.kind == "train" and record.visits > assignment.visit:
+            self.store.settle(assignment.client, record.accepted)
+
     def _expect(self, time: float, client: int) -> None:
         if time < math.inf:
             self._agenda.made += 1
             self._agenda.add(time, ARRIVAL, self._agenda.made, Arrived(client=client, time=time))
 
-    def _moment(self, time: float, event: Event, visit: Underway | None, turn: Turn) -> Moment:
+    def _moment(self, time: float, event: Event, visit: Underway | None, turn: Turn, late: bool) -> Moment:
         answers = self.roster.answers()
         if visit is None:
             return Moment(time=time, turn=turn, event=event, answers=answers)
@@ -212,6 +230,7 @@ class InlineDriver:
             load=visit.load,
             spent=visit.fate.spent,
             done=visit.fate.done,
+            late=late,
             answers=answers,
         )
 
@@ -296,6 +315,11 @@ class InlineDriver:
             if assignment.kind == "train":
                 self.store.put(assignment.client, memory.then(start, state, assignment.visit))
         return [report for _, report in done]
+
+
+def _lean(release: Release) -> Release:
+    """A release without what is as large as the model; an update's length stays."""
+    return changed(release, reports=tuple(changed(r, update=None, extras={}) for r in release.reports))
 
 
 @final

@@ -17,6 +17,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import gc
+import itertools
 import os
 import signal
 import socket
@@ -218,9 +219,10 @@ def serve(driver: socket.socket, clients: Clients, board: Tensor, lane: packing.
     torch.set_num_threads(1)
     keep_freed_memory()
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # a user's data set may start processes and wait for them
-    while True:
+    errands, reports = packing.lanes(lane)
+    for lane in itertools.cycle(reports):
         try:
-            assignment, state, mishap = packing.receive(driver, board, lane)
+            assignment, state, mishap = packing.receive(driver, board, errands)
         except EOFError:
             return
         try:

@@ -13,7 +13,7 @@ import socket
 import struct
 import tempfile
 from collections.abc import Callable, Sequence
-from typing import Any, final
+from typing import Any, NamedTuple, final
 
 import numpy as np
 import torch
@@ -84,6 +84,16 @@ Lane = np.ndarray
 _IN_LANE = 1 << 63
 
 
+def lanes(memory: Lane) -> tuple[Lane, tuple[Lane, Lane]]:
+    """A worker's memory as a lane for errands, and two for reports, which it fills in turn.
+
+    So the driver can send it the next errand before it has read the report: that lane is not used again before the
+    errand after that.
+    """
+    third = len(memory) // (3 * _ALIGNMENT) * _ALIGNMENT
+    return memory[:third], (memory[third : 2 * third], memory[2 * third : 3 * third])
+
+
 def send(to: socket.socket, value: Any, board: Tensor | None = None, lane: Lane | None = None) -> None:
     """Sends a value: what lies beside its pickle through the lane as far as it fits, which is faster, else after it."""
     first, *rest = pack(value, board)
@@ -102,14 +112,40 @@ def send(to: socket.socket, value: Any, board: Tensor | None = None, lane: Lane 
         to.sendall(part)
 
 
-def receive(of: socket.socket, board: Tensor | None = None, lane: Lane | None = None) -> Any:
-    """Receives a value. Nothing of it stays in the lane.
+@final
+class Head(NamedTuple):
+    """How a value begins: its pickle, and how much lies beside it, in the lane or behind it on the socket."""
+
+    first: np.ndarray
+    sizes: tuple[int, ...]
+
+    @property
+    def in_lane(self) -> bool:
+        """Whether something lies beside it, and all of that in the lane."""
+        return bool(self.sizes) and all(size & _IN_LANE for size in self.sizes)
+
+
+def head(of: socket.socket) -> Head:
+    """Receives the head of a value.
 
     Raises:
         EOFError: the other end is gone.
     """
-    parts, place = list[np.ndarray](), 0
-    for size in _sizes(lambda count: bytes(_exactly(of, count))):
+    first, *sizes = _sizes(lambda count: bytes(_exactly(of, count)))
+    return Head(_exactly(of, first), tuple(sizes))
+
+
+def receive(
+    of: socket.socket, board: Tensor | None = None, lane: Lane | None = None, *, begun: Head | None = None
+) -> Any:
+    """Receives a value, or what is left of one. Nothing of it stays in the lane.
+
+    Raises:
+        EOFError: the other end is gone.
+    """
+    begun = begun or head(of)
+    parts, place = [begun.first], 0
+    for size in begun.sizes:
         if size & _IN_LANE:
             assert lane is not None
             part = torch.empty(size ^ _IN_LANE, dtype=torch.uint8).numpy()

@@ -6,6 +6,7 @@ that a turn starts from lie in memory that all share; reports come back over a s
 
 from __future__ import annotations
 
+import itertools
 import os
 import selectors
 import socket
@@ -30,8 +31,17 @@ class _Worker:
 
     number: int
     socket: socket.socket
-    lane: packing.Lane
+    memory: packing.Lane
     place: int = -1  # of the errand that it is on
+
+    def __post_init__(self) -> None:
+        self.errands, reports = packing.lanes(self.memory)
+        self._reports = itertools.cycle(reports)
+        self.report = self.errands  # the lane of the errand that it is on; none yet
+
+    def on(self, place: int) -> None:
+        """Turns to another errand."""
+        self.place, self.report = place, next(self._reports)
 
 
 @final
@@ -50,7 +60,7 @@ class Processes:
         self._clients = clients
         self.deaths = 0
         size, dtype = clients.setup.size, clients.setup.dtype
-        self._room = VECTORS * size * dtype.itemsize + 2**20
+        self._room = 3 * (VECTORS * size * dtype.itemsize + 2**20)
         vectors = packing.memory(size * dtype.itemsize)
         try:
             self._board = packing.board(vectors, size, dtype)
@@ -112,11 +122,12 @@ class _Turn:
             place = self._waiting.popleft()
             if place > min(self._failed, default=place):
                 continue  # the run ends with an earlier one
-            worker.place, errand = place, self._errands[place]
+            errand = self._errands[place]
+            worker.on(place)
             self._selector.register(worker.socket, selectors.EVENT_READ, number)
             try:
                 mishap = "" if errand.mishap is None else errand.mishap(self._deaths[place])
-                packing.send(worker.socket, (errand.assignment, errand.state, mishap), self._weights, worker.lane)
+                packing.send(worker.socket, (errand.assignment, errand.state, mishap), self._weights, worker.errands)
             except (BrokenPipeError, ConnectionResetError):
                 self._replace(number)
             return
@@ -124,9 +135,16 @@ class _Turn:
     def _hear(self, number: int) -> None:
         """Hears a worker that has something to say, if only by dying."""
         worker = self._pool._workers[number]
-        errand = self._errands[worker.place]
+        place, lane = worker.place, worker.report
+        errand = self._errands[place]
         try:
-            word, what = packing.receive(worker.socket, lane=worker.lane)
+            begun = packing.head(worker.socket)
+            if begun.in_lane:  # as only a report can be: the worker need not wait until it is read
+                self._selector.unregister(worker.socket)
+                self._next(number)
+                _, self._done[place] = packing.receive(worker.socket, lane=lane, begun=begun)
+                return
+            word, what = packing.receive(worker.socket, lane=lane, begun=begun)
             if word == "asks":
                 assert errand.pace is not None
                 packing.send(worker.socket, errand.pace.seconds(*what))
@@ -136,11 +154,11 @@ class _Turn:
             return
         self._selector.unregister(worker.socket)
         if word == "done":
-            self._done[worker.place] = what
+            self._done[place] = what
         else:
             error, told = what
             error.__cause__ = FromWorker(told)
-            self._failed[worker.place] = error
+            self._failed[place] = error
         self._next(number)
 
     def _replace(self, number: int) -> None:

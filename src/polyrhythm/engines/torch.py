@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from polyrhythm.core.interfaces import ClientData, Computed, Opening
-from polyrhythm.engines.fisher import fisher_sum
+from polyrhythm.engines.fisher import Squares
 from polyrhythm.engines.looking import EVALUATION_BATCH, FrozenLens, View, batches
 from polyrhythm.models.representation import Tap, locate
 from polyrhythm.slots.correction import Correction, Which
@@ -224,8 +224,12 @@ class TorchEngine:
         total = 0.0
         for inputs, held in self._batches(data, chunk or len(data)):
             targets = held if labels is None else self._drawn(flat, inputs, labels)
-            total += fisher_sum(flat, self._task, inputs, targets)
+            total += self._squares(inputs, targets)
         return total / len(data)
+
+    @functools.cached_property
+    def _squares(self) -> Squares:
+        return Squares(self._frozen_model("received"), self._task)
 
     def _drawn(self, flat: FlatModel, inputs: Tensor, labels: np.random.Generator) -> Tensor:
         """A target for each sample, drawn from what a loaded model predicts."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from polyrhythm.errors import UserError, unknown
-from polyrhythm.figures import curves, participation
+from polyrhythm.figures import clock, cohorts, curricula, curves, effort, groups, participation, updates
 from polyrhythm.figures.axes import AXES, Against
 from polyrhythm.figures.figure import Chart, Figure, Options
 from polyrhythm.figures.saving import save
@@ -35,8 +35,15 @@ __all__ = [
     "why_not",
 ]
 
-_ALL = (*curves.FIGURES, *participation.FIGURES)
-_ORDER = ("accuracy", "loss", "costs", "participation", "training_loss", "rate")
+_ALL = (
+    *(*curves.FIGURES, *cohorts.FIGURES, *participation.FIGURES, *effort.FIGURES),
+    *(*clock.FIGURES, *curricula.FIGURES, *groups.FIGURES, *updates.FIGURES),
+)
+_ORDER = (
+    *("accuracy", "loss", "costs", "training_loss", "groups", "cohort", "critical_periods", "participation"),
+    *("epochs", "timeline", "staleness", "buffer", "labels", "pacing", "sample_losses", "samples"),
+    *("budgets", "update_similarity", "estimation_error", "rate"),
+)
 CATALOGUE: Mapping[str, Figure] = {name: figure for name in _ORDER for figure in _ALL if figure.name == name}
 """Every figure by name, in the order in which a reader wants them."""
 
@@ -94,7 +101,7 @@ def draw(
         UserError: no such figure, axis or theme, or nothing to show for these runs.
     """
     figure = find(name)
-    _check(figure, against, theme)
+    _check(figure, against, on, theme)
     subject = Subject(runs)
     if missing := figure.lacks(subject):
         raise UserError(
@@ -108,7 +115,7 @@ def draw(
     return chart.properties(title=figure.title).configure(**config(theme))
 
 
-def _check(figure: Figure, against: str, theme: str) -> None:
+def _check(figure: Figure, against: str, on: str, theme: str) -> None:
     if against not in AXES:
         raise unknown("axis", against, AXES, why="the axis says what a result is compared over")
     if against != "version" and not figure.along:
@@ -118,5 +125,7 @@ def _check(figure: Figure, against: str, theme: str) -> None:
             why="this figure has a horizontal axis of its own",
             fix="leave the axis out",
         )
+    if on not in ("test", "validation"):
+        raise unknown("set", on, ("test", "validation"), why="results are of one of them")
     if theme not in THEMES:
         raise unknown("theme", theme, THEMES, why="it decides every colour")

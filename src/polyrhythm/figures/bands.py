@@ -9,7 +9,7 @@ from typing import Any
 
 from polyrhythm.figures.axes import Against, across
 from polyrhythm.figures.thinning import thin
-from polyrhythm.runs.comparison import mean_and_spread
+from polyrhythm.runs.paired import mean_and_spread
 
 Row = Mapping[str, Any]
 Value = Callable[[Row], float | None]

@@ -7,13 +7,15 @@ import functools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from polyrhythm.figures.axes import AXES, SETS, Against
+from polyrhythm.errors import UserError
+from polyrhythm.figures.axes import SETS, Against
 from polyrhythm.figures.bands import Value, band
 from polyrhythm.figures.figure import Chart, Figure, Options
-from polyrhythm.figures.marks import along, chart, methods
+from polyrhythm.figures.marks import along, chart, methods, told, upright
 from polyrhythm.figures.subject import Subject
 from polyrhythm.runs.costs import score
 
+WIDE = 400  # pixels of a panel that still has room for marks
 FEW = 50  # points that still leave room for a mark at each
 HEIGHT = 300
 COSTS: tuple[Against, ...] = ("time", "joules", "bytes")
@@ -26,33 +28,56 @@ def curves(
     measure: str,
     *,
     against: Against | None = None,
-    height: int = HEIGHT,
+    zero: bool = False,
+    share: bool = False,
 ) -> Chart:
-    """One curve for each method, with its band where it has several seeds."""
+    """One curve for each method, with its band where it has several seeds.
+
+    Args:
+        subject: the runs.
+        value: of a version.
+        options: how it is drawn.
+        measure: the title of the vertical axis.
+        against: another horizontal axis than the options'.
+        zero: whether it cannot be negative.
+        share: whether it lies between 0 and 1.
+    """
+    against = against or options.against
+    return lines(subject, rows_of(subject, value, against), options, measure, against, zero=zero, share=share)
+
+
+def lines(
+    subject: Subject,
+    rows: Sequence[Mapping[str, Any]],
+    options: Options,
+    measure: str,
+    against: Against,
+    *,
+    height: int = HEIGHT,
+    zero: bool = False,
+    share: bool = False,
+    axis: str | None = None,
+) -> Chart:
+    """The same from points that are known already: `method`, `x`, `y`, `low`, `high`."""
     import altair as alt
 
-    against = against or options.against
-    rows = rows_of(subject, value, against)
     color, dash = methods(subject.styles(options.theme), shown=len(subject.methods) > 1)
     # Against versions all seeds have the same places; elsewhere the mean itself is made of steps.
     shape: Any = "linear" if against == "version" else "step-after"
-    x = along(against)
-    y = alt.Y("y:Q", title=measure, scale=alt.Scale(zero=False))
-    told = [
-        alt.Tooltip("method:N"),
-        alt.Tooltip("x:Q", title=AXES[against]),
-        alt.Tooltip("y:Q", title=measure, format=".4~g"),
-    ]
-    lines = chart(rows, options.width, height).mark_line(interpolate=shape, point=len(rows) <= FEW).encode(
-        x=x, y=y, color=color, strokeDash=dash, tooltip=told
-    )  # fmt: skip
-    spread = [row for row in rows if row["high"] > row["low"]]
-    if not spread:
-        return lines
-    wide = {name for name in subject.methods if any(row["method"] == name for row in spread)}
+    x = along(against) if axis is None else along(against).title(axis)
+    y = upright(measure, rows, zero=zero, share=share)
+    tips = ["method:N", *told("x:Q", "y:Q")]
+    few = len(rows) <= FEW * len(subject.methods) and against == "version" and options.width >= WIDE
+    marks = chart(rows, options.width, height).mark_line(interpolate=shape, point={"size": 18} if few else False)
+    drawn = marks.encode(x=x, y=y, color=color, strokeDash=dash, tooltip=tips)
+    wide = {row["method"] for row in rows if row["high"] > row["low"]}
+    if not wide:
+        return drawn
     area = chart([row for row in rows if row["method"] in wide], options.width, height)
-    bands = area.mark_area(interpolate=shape, opacity=0.2).encode(x=x, y=alt.Y("low:Q"), y2="high:Q", color=color)
-    return alt.layer(bands, lines)
+    bands = area.mark_area(interpolate=shape, opacity=0.18, clip=True).encode(
+        x=x, y=alt.Y("low:Q", title=measure), y2="high:Q", color=color
+    )
+    return alt.layer(bands, drawn)
 
 
 def rows_of(subject: Subject, value: Value, against: Against) -> list[dict[str, Any]]:
@@ -64,26 +89,30 @@ def rows_of(subject: Subject, value: Value, against: Against) -> list[dict[str, 
     ]
 
 
+def column(row: Mapping[str, Any], name: str, after: int = -1) -> float | None:
+    """What a column of a version says; None up to some version."""
+    return None if row[name] is None or row["version"] <= after else float(row[name])
+
+
 def _accuracy(subject: Subject, options: Options) -> Chart:
     value = functools.partial(score, headline=subject.headline, on=options.on)
-    return curves(subject, value, options, f"{_words(subject.headline)} on the {SETS[options.on]}")
+    _check_set(subject, options, value)
+    measure = f"{_words(subject.headline)} on the {SETS[options.on]}"
+    return curves(subject, value, options, measure, share=is_share(subject))
 
 
 def _loss(subject: Subject, options: Options) -> Chart:
     value = functools.partial(score, headline="loss", on=options.on)
+    _check_set(subject, options, value)
     return curves(subject, value, options, f"loss on the {SETS[options.on]}")
 
 
-def _column(row: Mapping[str, Any], column: str) -> float | None:
-    return None if row[column] is None else float(row[column])
-
-
 def _training(subject: Subject, options: Options) -> Chart:
-    return curves(subject, functools.partial(_column, column="train_loss"), options, "loss while clients train")
+    return curves(subject, functools.partial(column, name="train_loss"), options, "loss while clients train")
 
 
 def _rate(subject: Subject, options: Options) -> Chart:
-    return curves(subject, functools.partial(_column, column="rate"), options, "local learning rate")
+    return curves(subject, functools.partial(column, name="rate"), options, "local learning rate")
 
 
 def _costs(subject: Subject, options: Options) -> Chart:
@@ -91,10 +120,27 @@ def _costs(subject: Subject, options: Options) -> Chart:
 
     narrow = dataclasses.replace(options, width=max(160, (options.width - 60) // len(COSTS)))
     value = functools.partial(score, headline=subject.headline, on=options.on)
+    _check_set(subject, options, value)
     measure = f"{_words(subject.headline)} on the {SETS[options.on]}"
-    titles = (measure, "", "")
-    panels = zip(COSTS, titles, strict=True)
-    return alt.hconcat(*(curves(subject, value, narrow, title, against=cost, height=240) for cost, title in panels))
+    return alt.hconcat(
+        *(
+            lines(
+                subject,
+                rows_of(subject, value, cost),
+                narrow,
+                "" if place else measure,
+                cost,
+                height=240,
+                share=is_share(subject),
+            )
+            for place, cost in enumerate(COSTS)
+        )
+    )
+
+
+def is_share(subject: Subject) -> bool:
+    """Whether the headline metric lies between 0 and 1."""
+    return subject.headline != "r2"
 
 
 def _words(name: str) -> str:
@@ -105,6 +151,17 @@ def _not_evaluated(subject: Subject) -> str:
     if subject.has("versions", "test IS NOT NULL OR validation IS NOT NULL"):
         return ""
     return "no version has been evaluated yet; wait for the first one"
+
+
+def _check_set(subject: Subject, options: Options, value: Value) -> None:
+    if any(value(row) is not None for run in subject.runs for row in subject.versions(run)):
+        return
+    raise UserError(
+        f"no version was judged on the {SETS[options.on]}",
+        expected="runs that were",
+        why="an empty picture would look like a result",
+        fix='on="test", or run it with validation=0.1' if options.on == "validation" else 'on="validation"',
+    )
 
 
 def _no_training(subject: Subject) -> str:

@@ -11,6 +11,9 @@ from polyrhythm.figures.theme import HUES, Style, Theme
 if TYPE_CHECKING:
     import altair as alt
 
+    from polyrhythm.figures.subject import Subject
+    from polyrhythm.runs.run import Run
+
 
 def chart(rows: Sequence[Mapping[str, Any]], width: float, height: float, title: str = "") -> alt.Chart:
     """An empty chart over rows. They are given as values and not as a frame, so that no limit on rows bites."""
@@ -32,13 +35,41 @@ def along(against: Against) -> alt.X:
     return alt.X("x:Q", title=AXES[against], axis=axis)
 
 
-def methods(styles: Mapping[str, Style], *, shown: bool = True) -> tuple[alt.Color, alt.StrokeDash]:
+def told(x: str, y: str) -> tuple[alt.Tooltip, alt.Tooltip]:
+    """What is said of a point under the pointer."""
+    import altair as alt
+
+    return alt.Tooltip(x, format=",.4~g"), alt.Tooltip(y, format=".4~g")
+
+
+def seconds_axis() -> alt.Axis:
+    """Of virtual seconds."""
+    import altair as alt
+
+    return alt.Axis(labelExpr="format(datum.value, '~s')", tickCount=8)
+
+
+def named(method: str, run: Run, subject: Subject, *, note: str = "") -> str:
+    """Above a panel of one run: its method where there are several, its seed where they have several, and a note."""
+    parts = [method] if len(subject.methods) > 1 or len(subject.runs) > 1 else []
+    parts += [f"seed {run.seed}"] if len(subject.runs) > len(subject.methods) else []
+    return ", ".join([*parts, *([note] if note else [])])
+
+
+def methods(
+    styles: Mapping[str, Style], *, shown: bool = True, stroke: bool = True
+) -> tuple[alt.Color, alt.StrokeDash]:
     """Colour and dashes of methods, told in one legend; in none if there is but one method."""
     import altair as alt
 
     names = list(styles)
     legend = (
-        alt.Legend(columns=_columns(names), symbolType="stroke", symbolStrokeWidth=3, symbolOpacity=1)
+        alt.Legend(
+            columns=_columns(names),
+            symbolType="stroke" if stroke else "square",
+            symbolStrokeWidth=3 if stroke else 0,
+            symbolOpacity=1,
+        )
         if shown
         else None
     )
@@ -46,6 +77,36 @@ def methods(styles: Mapping[str, Style], *, shown: bool = True) -> tuple[alt.Col
     dashes = alt.Scale(domain=names, range=[list(look.dash) for look in styles.values()])
     color = alt.Color("method:N", title=None, scale=scale, legend=legend)
     return color, alt.StrokeDash("method:N", title=None, scale=dashes, legend=legend)
+
+
+def upright(measure: str, rows: Sequence[Mapping[str, Any]], *, zero: bool = False, share: bool = False) -> alt.Y:
+    """The vertical axis of curves.
+
+    Args:
+        measure: its title.
+        rows: what is drawn, with `low` and `high`.
+        zero: for what cannot be negative: it begins at zero, although a band may not.
+        share: for what lies between 0 and 1: it goes no further, although a band may.
+    """
+    import altair as alt
+
+    scale: dict[str, Any] = {"zero": zero}
+    if zero:
+        scale["domainMin"] = 0
+    if share and rows:
+        low, high = min(row["low"] for row in rows), max(row["high"] for row in rows)
+        scale |= {"domainMin": 0} if low < 0 else {}
+        scale |= {"domainMax": 1} if high > 1 else {}
+    return alt.Y("y:Q", title=measure, scale=alt.Scale(**scale))
+
+
+def grouped(field: str, names: Sequence[str], colours: Sequence[str]) -> alt.Color:
+    """One colour for each line that is no method, told below."""
+    import altair as alt
+
+    legend = alt.Legend(columns=_columns(names), symbolType="stroke", symbolStrokeWidth=3, symbolOpacity=1)
+    scale = alt.Scale(domain=list(names), range=list(colours))
+    return alt.Color(f"{field}:N", title=None, scale=scale, legend=legend)
 
 
 def hues(field: str, colours: Mapping[str, str], theme: Theme, *, title: str | None = None) -> alt.Color:

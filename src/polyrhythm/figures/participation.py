@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from polyrhythm.figures.figure import Chart, Figure, Options
-from polyrhythm.figures.marks import chart, hues
+from polyrhythm.figures.marks import chart, hues, named
 from polyrhythm.figures.subject import Subject
 
 FATES: Mapping[str, str] = {
@@ -75,9 +75,9 @@ def _participation(subject: Subject, options: Options) -> Chart:
         run = subject.methods[name][0]
         clients = sorted({cell["client"] for cell in cells})
         x = alt.X("from:Q", title="round (version that was sent + 1)", scale=alt.Scale(nice=False, zero=False))
-        y = alt.Y("client:O", title="client", axis=alt.Axis(labelOverlap=True))
+        y = alt.Y("client:O", title="client", axis=alt.Axis(labelOverlap=True), scale=alt.Scale(domain=clients))
         height = min(360, max(80, 12 * len(clients)))
-        title = f"{name}, seed {run.seed}" if len(subject.runs) > 1 else ""
+        title = named(name, run, subject)
         panels.append(
             chart(cells, options.width, height, title)
             .mark_rect()

@@ -13,13 +13,12 @@ if TYPE_CHECKING:
 FORMATS = (".png", ".svg", ".pdf", ".html")
 
 
-def save(chart: alt.TopLevelMixin, path: Path | str) -> None:
-    """Writes a chart as .png (twice the size, for print), .svg, .pdf, or .html with everything it needs inside (1 MB).
+def check_ending(path: Path) -> str:
+    """The format of a file, by its ending.
 
     Raises:
-        UserError: another ending, or a file that cannot be written.
+        UserError: there is no such format.
     """
-    path = Path(path)
     ending = path.suffix.lower()
     if ending not in FORMATS:
         raise UserError(
@@ -28,6 +27,17 @@ def save(chart: alt.TopLevelMixin, path: Path | str) -> None:
             why="the ending decides the format",
             fix=f"save it as {path.stem or 'figure'}.png, for example",
         )
+    return ending
+
+
+def save(chart: alt.TopLevelMixin, path: Path | str) -> None:
+    """Writes a chart as .png (twice the size, for print), .svg, .pdf, or .html with everything it needs inside (1 MB).
+
+    Raises:
+        UserError: another ending, or a file that cannot be written.
+    """
+    path = Path(path)
+    ending = check_ending(path)
     try:
         # inline: a page that loads its scripts from elsewhere is blank without a network.
         chart.save(str(path), inline=ending == ".html", scale_factor=2 if ending == ".png" else 1)

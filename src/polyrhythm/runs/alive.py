@@ -7,6 +7,7 @@ process ends, SIGKILL included. Where the system has no such locks (Windows) a k
 from __future__ import annotations
 
 import sys
+import time
 from pathlib import Path
 from typing import IO
 
@@ -14,6 +15,7 @@ if sys.platform != "win32":
     import fcntl
 
 _FILE = "running.lock"
+_TRIES, _PAUSE = 5, 0.01  # seconds
 
 
 def hold(folder: Path) -> IO[bytes]:
@@ -25,11 +27,20 @@ def hold(folder: Path) -> IO[bytes]:
     file = (folder / _FILE).open("wb")
     if sys.platform != "win32":
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _lock(file)
         except BaseException:
             file.close()
             raise
     return file
+
+
+def _lock(file: IO[bytes]) -> None:
+    for _ in range(_TRIES):
+        try:
+            return fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:  # perhaps by somebody who only looks, which takes microseconds
+            time.sleep(_PAUSE)
+    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def release(folder: Path, file: IO[bytes]) -> None:

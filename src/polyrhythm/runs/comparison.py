@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
-from polyrhythm.errors import UserError
-from polyrhythm.runs.costs import GOALS, On, reached, score, score_at
+from polyrhythm.errors import UserError, unknown
+from polyrhythm.runs.costs import GOALS, On, reached, score_at
+from polyrhythm.runs.judging import Reading, read
+from polyrhythm.runs.paired import Difference, difference, mean_and_spread
 from polyrhythm.runs.run import Run, all_runs
 from polyrhythm.settings import canonical_json
 
@@ -41,7 +42,10 @@ class Comparison:
     def __init__(self, runs: Sequence[Run]) -> None:
         self.methods: Mapping[str, tuple[Run, ...]] = by_method(runs)
         """The runs of each method, by seed."""
-        self._versions = {name: [run.versions for run in members] for name, members in self.methods.items()}
+        self.versions: Mapping[str, list[list[dict[str, Any]]]] = {
+            name: [run.versions for run in members] for name, members in self.methods.items()
+        }
+        """Their recorded versions, as plain values, read once."""
         self.headline = next(iter(self.methods.values()))[0].headline
         """The metric that "accuracy" stands for."""
         self.notes = tuple(_notes(runs, self.methods))
@@ -63,24 +67,64 @@ class Comparison:
         """
         found = []
         for name, members in self.methods.items():
-            versions = self._versions[name]
+            versions = self.versions[name]
             entry: dict[str, Any] = {
                 "method": name,
                 "runs": [run.id for run in members],
                 "seeds": [run.seed for run in members],
                 "n": len(members),
-                "final_accuracy": _spread([_last(rows, self.headline, on) for rows in versions]),
+                "final_accuracy": spread([read(rows, self.headline, "final", on) for rows in versions]),
             }
             if at_time is not None:
                 entry["at_time"] = at_time
-                entry["accuracy_at_time"] = _spread([score_at(rows, self.headline, at_time, on) for rows in versions])
+                entry["accuracy_at_time"] = spread([score_at(rows, self.headline, at_time, on) for rows in versions])
             if to is not None:
                 found_to = [reached(rows, self.headline, to, on) for rows in versions]
                 there: list[Mapping[str, Any]] = [took for took in found_to if took is not None]
                 entry |= {"to": to, "reached": len(there)}
-                entry |= {cost: _spread([took[cost] for took in there]) for cost in GOALS}
+                entry |= {cost: spread([took[cost] for took in there]) for cost in GOALS}
             found.append(entry)
         return found
+
+    def differences(
+        self, *, to: str | None = None, reading: Reading = "final", on: On = "test", level: float = 0.95
+    ) -> dict[str, Difference]:
+        """What each of the other methods gives more than one of them, paired by seed.
+
+        A seed means the same clients, cohorts and initial model to every method, so that much of the chance is the same
+        on both sides of a pair, and the interval is narrower than what the methods' own deviations would say.
+
+        Args:
+            to: the method that the others are compared with; None for the first.
+            reading: which number of a run, "final", "best" or "last20".
+            on: the set that it is judged on, "test" or "validation".
+            level: how often such intervals cover the true difference.
+
+        Raises:
+            UserError: there is no such method or reading, or a level that is no share.
+        """
+        base = next(iter(self.methods)) if to is None else to
+        if base not in self.methods:
+            raise unknown("method", base, self.methods)
+        if not 0 < level < 1:
+            raise UserError(
+                f"level = {level!r}",
+                expected="a share between 0 and 1, such as 0.95",
+                why="that share of such intervals covers the true difference",
+                fix="level=0.95",
+            )
+        values = {name: self.read(name, reading, on) for name in self.methods}
+        return {
+            name: difference([v - values[base][seed] for seed, v in found.items() if seed in values[base]], level)
+            for name, found in values.items()
+            if name != base
+        }
+
+    def read(self, method: str, reading: Reading = "final", on: On = "test") -> dict[int, float]:
+        """One number for each seed of a method that has one."""
+        pairs = zip(self.methods[method], self.versions[method], strict=True)
+        found = {run.seed: read(rows, self.headline, reading, on) for run, rows in pairs}
+        return {seed: value for seed, value in found.items() if value is not None}
 
     def table(self, *, to: float | None = None, at_time: float | None = None, on: On = "test") -> pd.DataFrame:
         """`results` as a table, a row per method: means under their names, standard deviations beside them."""
@@ -96,6 +140,11 @@ class Comparison:
                     row[name] = value
             rows.append(row)
         return pd.DataFrame(rows).set_index("method")
+
+    def _repr_html_(self) -> str:
+        from polyrhythm.report.notebook import comparison_html
+
+        return comparison_html(self)
 
     @property
     def plot(self) -> Plots:
@@ -161,33 +210,21 @@ def _notes(given: Sequence[Run], methods: Mapping[str, Sequence[Run]]) -> list[s
     ]
 
 
-def _last(rows: Sequence[Mapping[str, Any]], headline: str, on: On) -> float | None:
-    return next((value for row in reversed(rows) if (value := score(row, headline, on)) is not None), None)
-
-
-def mean_and_spread(values: Sequence[float]) -> tuple[float, float | None]:
-    """Mean and sample standard deviation; None for that of a single value."""
-    mean = math.fsum(values) / len(values)
-    if len(values) == 1:
-        return mean, None
-    return mean, math.sqrt(math.fsum((v - mean) ** 2 for v in values) / (len(values) - 1))
-
-
-def _spread(values: Sequence[float | None]) -> dict[str, Any]:
-    """Mean and sample standard deviation of what is known, and of how many."""
+def spread(values: Sequence[float | None]) -> dict[str, Any]:
+    """`mean` and sample standard deviation (`sd`) of what is known, and of how many (`n`)."""
     known = [value for value in values if value is not None]
     if not known:
         return {"mean": None, "sd": None, "n": 0}
-    mean, spread = mean_and_spread(known)
-    return {"mean": mean, "sd": spread, "n": len(known)}
+    mean, sd = mean_and_spread(known)
+    return {"mean": mean, "sd": sd, "n": len(known)}
 
 
 def _names(groups: Sequence[Sequence[Run]]) -> list[str]:
     """A name for each method: what its runs are called, or its recipe; with what differs where that is not enough."""
     short, names = [_short_name(members) for members in groups], list[str]()
     for members, name in zip(groups, short, strict=True):
-        alike = [_flat(other[0].config) for other, its_name in zip(groups, short, strict=True) if its_name == name]
-        called = name if len(alike) == 1 else f"{name} ({_difference(_flat(members[0].config), alike)})"
+        alike = [flat(other[0].config) for other, its_name in zip(groups, short, strict=True) if its_name == name]
+        called = name if len(alike) == 1 else f"{name} ({_difference(flat(members[0].config), alike)})"
         same = sum(other == called or other.startswith(f"{called} #") for other in names)
         names.append(f"{called} #{same + 1}" if same else called)
     return names
@@ -209,12 +246,12 @@ def _difference(own: Mapping[str, str], alike: Sequence[Mapping[str, str]]) -> s
     return ", ".join(f"{key.rpartition('.')[2]} {own[key]}" for key in keys[:3])
 
 
-def _flat(config: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
+def flat(config: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
     """A configuration as one level of texts, with dots between the keys."""
     found: dict[str, str] = {}
     for key, value in config.items():
         if isinstance(value, Mapping):
-            found |= _flat(value, f"{prefix}{key}.")
+            found |= flat(value, f"{prefix}{key}.")
         else:
             found[f"{prefix}{key}"] = value if isinstance(value, str) else json.dumps(value)
     return found

@@ -70,6 +70,7 @@ class Writer:
         self._run: int | None = None
         self._pending: dict[Table, list[tuple[Any, ...]]] = {table: [] for table in RECORDS}
         self._ending: tuple[Any, ...] | None = None
+        self._notices: str | None = None
         self._committed = self._heard = time.monotonic()
         with _explained(self._path):
             folder.mkdir(parents=True, exist_ok=True)
@@ -152,6 +153,10 @@ class Writer:
             self.commit()
         return due
 
+    def note(self, notices: Sequence[str]) -> None:
+        """Has these notices in place of the run's, from the next commit on."""
+        self._notices = to_json(notices)
+
     def commit(self, *, patience: float = 1.0, durable: bool = False) -> bool:
         """Commits what is waiting. False if the database is locked or the disk full; the rows are kept for next time.
 
@@ -174,6 +179,8 @@ class Writer:
                     self._connection.executemany(INSERT[table], rows)
                 if durable:  # SQLite syncs its log only with something to commit
                     self._connection.execute("UPDATE runs SET status = status WHERE number = ?", (self._run,))
+                if self._notices is not None:
+                    self._connection.execute("UPDATE runs SET notices = ? WHERE number = ?", (self._notices, self._run))
                 if self._ending is not None:
                     self._connection.execute(_END, self._ending)
         except sqlite3.Error as error:
@@ -190,6 +197,7 @@ class Writer:
             self._saved = versions[-1][1]
         for rows in self._pending.values():
             rows.clear()
+        self._notices = None
         self._committed = time.monotonic()
         return True
 
@@ -266,8 +274,29 @@ def any_record(folder: Path, table: Table, run_number: int, condition: str) -> b
     return bool(_read(folder, query, (run_number,)))
 
 
-def _read(folder: Path, query: Callable[[int], str | None], values: tuple[Any, ...]) -> list[dict[str, Any]]:
-    """What the query for a database's schema gives; nothing if there is none."""
+def read_last_version(folder: Path, run_number: int) -> dict[str, Any] | None:
+    """The row of a run's newest version, found without reading those before it; None if it has none.
+
+    Raises:
+        UserError: there is no run database, or it cannot be read.
+    """
+    rows = _read(folder, lambda schema: f"{select('versions', schema)} DESC LIMIT 1", (run_number,))
+    return rows[0] if rows else None
+
+
+@contextlib.contextmanager
+def reading(folder: Path, *, patience: float = 5.0) -> Iterator[tuple[sqlite3.Connection, int] | None]:
+    """A connection that can only read, and the schema of the database; None while its first run is just starting.
+
+    A run that writes neither waits for it nor is waited for.
+
+    Args:
+        folder: the output folder.
+        patience: seconds to wait for a process that lets nobody read, as a database browser may.
+
+    Raises:
+        UserError: there is no run database, or it cannot be read.
+    """
     path = folder / FILE
     if not path.is_file():
         raise UserError(
@@ -276,17 +305,24 @@ def _read(folder: Path, query: Callable[[int], str | None], values: tuple[Any, .
             why="without it there are no runs to show",
             fix="give the output folder of your runs (--out FOLDER), or run something first",
         )
-    with _explained(path), contextlib.closing(_reader(path)) as connection:
-        if _is_empty(connection):  # its first run is just starting
+    with _explained(path), contextlib.closing(_reader(path, patience)) as connection:
+        yield None if _is_empty(connection) else (connection, _check_schema(connection, path))
+
+
+def _read(folder: Path, query: Callable[[int], str | None], values: tuple[Any, ...]) -> list[dict[str, Any]]:
+    """What the query for a database's schema gives; nothing if there is none."""
+    with reading(folder) as opened:
+        if opened is None:
             return []
-        select = query(_check_schema(connection, path))
+        connection, schema = opened
+        select = query(schema)
         connection.row_factory = sqlite3.Row
         return [] if select is None else [_decoded(row) for row in connection.execute(select, values)]
 
 
-def _reader(path: Path) -> sqlite3.Connection:
+def _reader(path: Path, patience: float) -> sqlite3.Connection:
     """A read-only connection, also where nothing may be written (an archive): there SQLite needs to be told so."""
-    connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=5.0)
+    connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=patience)
     try:
         _pragma(connection, "user_version")
     except sqlite3.OperationalError as error:

@@ -31,7 +31,7 @@ def write_whole(path: Path, content: bytes | Iterable[bytes | memoryview], *, du
         unfinished.unlink(missing_ok=True)
         raise
     if durable:
-        _sync_folder(path.parent)
+        sync_folder(path.parent)
 
 
 def safetensors_bytes(state: Mapping[str, Tensor], about: Mapping[str, str]) -> bytes:
@@ -41,7 +41,8 @@ def safetensors_bytes(state: Mapping[str, Tensor], about: Mapping[str, str]) -> 
     return save({name: tensor.detach().cpu().contiguous().clone() for name, tensor in state.items()}, dict(about))
 
 
-def _sync_folder(folder: Path) -> None:
+def sync_folder(folder: Path) -> None:
+    """Makes the names in a folder survive a power cut."""
     # The new name is on disk only when the folder is. Windows cannot open folders and does not need it.
     if os.name == "posix":
         handle = os.open(folder, os.O_RDONLY)

@@ -25,10 +25,10 @@ class Keeper:
         self._settings, self._codec = settings, codec
         self._last, self._took = time.monotonic(), 0.0
 
-    def due(self, version: int, *, before_last: bool) -> bool:
+    def due(self, version: int, *, surely: bool) -> bool:
         """Whether it is time for one."""
         since = time.monotonic() - self._last
-        return (before_last and self._settings.wanted) or self._settings.due(version, since, self._took)
+        return (surely and self._settings.wanted) or self._settings.due(version, since, self._took)
 
     def write(self, folder: Path, version: int, value: Callable[[], object]) -> int:
         """Writes one, and removes those that are no longer kept; gives its bytes.
@@ -47,20 +47,23 @@ class Keeper:
         return size
 
 
-def newest(folder: Path, codec: Codec, *, before: int | None = None) -> tuple[Any, list[str]]:
+def newest(
+    folder: Path, codec: Codec, *, before: int | None = None, look: Callable[[Any, Path], Any] = lambda value, _: value
+) -> tuple[Any, list[str]]:
     """What the newest whole checkpoint holds, None if there is none; and what is to be said about others.
 
     Args:
         folder: the run's.
         codec: knows what is in it.
         before: a version that it must be earlier than.
+        look: makes of what it holds, and of the run's folder, what is given; raises `Damaged` if it cannot be used.
     """
     notes: list[str] = []
     for path in checkpoints(folder):
         if before is not None and version_of(path) >= before:
             continue
         try:
-            return load(path, codec)[0], notes
+            return look(load(path, codec)[0], folder), notes
         except Damaged as damage:
             notes.append(f"{path.name} is damaged ({damage}), so the one before it is used")
     return None, notes

@@ -17,7 +17,16 @@ from polyrhythm.runs.database import Cut, Writer
 from polyrhythm.runs.environment import library_versions, machine
 from polyrhythm.runs.files import safetensors_bytes, write_whole
 from polyrhythm.runs.keeping import Keeper
-from polyrhythm.runs.records import AnswerRecord, EventRecord, ModelView, Plan, RunStatus, VersionRecord, VisitRecord
+from polyrhythm.runs.records import (
+    AnswerRecord,
+    EventRecord,
+    ModelView,
+    Plan,
+    RunStatus,
+    VersionRecord,
+    VisitRecord,
+    about_loss,
+)
 from polyrhythm.runs.summary import Best
 from polyrhythm.runs.trouble import PATIENCE, Patience, Trouble, is_full
 from polyrhythm.settings import canonical_json
@@ -102,6 +111,8 @@ class Recorder:
         self._model: ModelView | None = None
         self._version = 0
         self._failed = ""
+        self._notices: tuple[str, ...] = ()
+        self._noted = False
 
     @property
     def path(self) -> Path:
@@ -116,6 +127,7 @@ class Recorder:
         """
         self._headline = plan.headline
         self._best = Best(plan.headline)
+        self._notices = (*plan.notices, *(() if self._taken_up is None else self._taken_up.notes))
         writer = Writer(self.folder, trouble=self._trouble)
         try:
             if self._taken_up is None:
@@ -145,9 +157,8 @@ class Recorder:
         except BlockingIOError:
             raise going_on(self.run_id) from None
         try:
-            notices = (*plan.notices, *earlier.notes)
             changes = {
-                **{"status": "running", "reason": "", "ended": None, "summary": None, "notices": notices},
+                **{"status": "running", "reason": "", "ended": None, "summary": None, "notices": self._notices},
                 **{"rounds": plan.rounds, "config": earlier.config, "config_digest": digest_of(earlier.config)},
             }
             writer.resume(self.run_id, changes, earlier.cut)
@@ -198,17 +209,25 @@ class Recorder:
         self._model, self._version = model, record.version
         if self._trouble is not None:
             self._trouble.version(record.version)
+        if said := about_loss(record):
+            self._note(said)
         if self._best.improves(record):
             # As bytes, since the driver may go on to change the tensors; on disk at the next commit.
             self._best_file = safetensors_bytes(model(), self._about_best())
         if self._opened().add(record):
             self._write_best()
 
+    def _note(self, said: str) -> None:
+        """Adds a notice to those of the run, once."""
+        if not self._noted:
+            self._noted = True
+            self._opened().note((*self._notices, said))
+
     def goes_on(self, version: int, model: ModelView) -> None:
         """Notes what there is already."""
         self._model, self._version = model, version
 
-    def at_rest(self, version: int, state: Callable[[], Any], *, before_last: bool) -> None:
+    def at_rest(self, version: int, state: Callable[[], Any], *, surely: bool) -> None:
         """Writes a checkpoint, if it is time for one and the rows up to it can be made to last.
 
         One that cannot be written, as on a full disk, is left out, and the record says so in the end.
@@ -216,7 +235,7 @@ class Recorder:
         Raises:
             RunFailed: the record can no longer be written.
         """
-        if self._keeper is None or not self._keeper.due(version, before_last=before_last):
+        if self._keeper is None or not self._keeper.due(version, surely=surely):
             return
         # The rows first: what a checkpoint does not know is cut off, but what is missing before it would stay so.
         if not self._opened().commit(durable=True):
@@ -334,7 +353,7 @@ def _row(plan: Plan) -> dict[str, Any]:
         "config_digest": digest_of(plan.config),
         "notices": plan.notices,
         "libraries": library_versions(),
-        "machine": {**machine(), **_crew(plan), "checkpoint": plan.checkpoint},
+        "machine": {**machine(), **_crew(plan), "client_memory": plan.client_memory, "checkpoint": plan.checkpoint},
     }
 
 

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol, final, runtime_checkable
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from torch import Tensor
 
 VisitStatus = Literal["trained", "measured", "skipped", "dropped", "late", "lost", "unfinished"]
 RunStatus = Literal["finished", "stopped", "failed"]
 """How a run ended: as planned, on Ctrl-C, or with an error."""
+Measure = Literal["update_similarity", "estimation_error", "sample_losses"]
+"""What can be measured beside the global model: see `polyrhythm.experiment.Evaluation`."""
 
 
 class Enough(BaseException):
@@ -41,6 +46,7 @@ class Plan:
         driver: who carries out visits.
         workers: how many at once.
         address: of the Ray cluster, if it is a shared one.
+        client_memory: how much of what clients remember is in memory.
         checkpoint: how often it is written down, and how many of these are kept.
     """
 
@@ -57,6 +63,7 @@ class Plan:
     driver: str = "inline"
     workers: int = 1
     address: str | None = None
+    client_memory: str = "all"
     checkpoint: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -272,6 +279,17 @@ class Observer(Protocol):
         """The run is over."""
 
 
+def about_loss(record: VersionRecord) -> str:
+    """What is to be said of a version whose training loss is no finite number; else nothing."""
+    loss = record.train_loss
+    if loss is None or math.isfinite(loss):
+        return ""
+    return (
+        f"the training loss of version {record.version} is {loss:g}, though all weights are finite: it is recorded as "
+        "it is; a lower learning rate, clip=10 or other inputs may help"
+    )
+
+
 @runtime_checkable
 class HearsAnswers(Protocol):
     """An observer that is also told what the server heard, and what it asked of the roster."""
@@ -287,14 +305,26 @@ class HearsAnswers(Protocol):
 class KeepsState(Protocol):
     """An observer that may keep what a run needs to go on after its process was killed."""
 
+    @property
+    def path(self) -> Path:
+        """The folder of the run's own files, after `begin`."""
+
     def goes_on(self, version: int, model: ModelView) -> None:
         """After `begin`: the run goes on from a version that was made before, with this model."""
 
-    def at_rest(self, version: int, state: Callable[[], Any], *, before_last: bool) -> None:
-        """A version is made, and nothing happens at the moment.
+    def at_rest(self, version: int, state: Callable[[], Any], *, surely: bool) -> None:
+        """Nothing happens at the moment: a version is made, or the run is about to be stopped.
 
         Args:
-            version: its number.
+            version: the last one.
             state: gives all that the run is now; valid until this returns.
-            before_last: whether the next version is the last one.
+            surely: whether it must be kept however short a time ago it was kept before.
         """
+
+
+@runtime_checkable
+class MayEnd(Protocol):
+    """An observer that is asked whether the run should end."""
+
+    def why_end(self) -> str:
+        """Between two events, when nothing happens at the moment: why the run should end; "" to go on."""

@@ -374,6 +374,11 @@ class Run:
         rows = self.versions
         return {**costs.totals(rows[-1]), "faults": rows[-1]["faults"]} if rows else {}
 
+    def _repr_html_(self) -> str:
+        from polyrhythm.report.notebook import run_html
+
+        return run_html(self)
+
     def __repr__(self) -> str:
         from rich.console import Console
 

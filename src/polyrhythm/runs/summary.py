@@ -129,7 +129,7 @@ def model_digest(state: Mapping[str, Tensor]) -> str:
         tensor = state[name].detach().cpu().contiguous()
         total.update(f"{name}|{tensor.dtype}|{tuple(tensor.shape)}|".encode())
         # NumPy has no bfloat16, so look at the bytes; a 0-d tensor has no last dimension to reinterpret.
-        total.update(tensor.reshape(-1).view(torch.uint8).numpy().tobytes())
+        total.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
     return total.hexdigest()
 
 

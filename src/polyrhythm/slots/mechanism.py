@@ -14,11 +14,12 @@ The order of a version: `brief` for every client invited; at the client `finish`
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Literal, final
 
 import torch
+from immutables import Map
 from torch import Tensor
 
 from polyrhythm.settings import Settings
@@ -56,6 +57,7 @@ class Setup:
         seed: the experiment's seed.
         budgets: how much each client can afford, where the fleet says so.
         eligible: how many of the clients hold data; None for all.
+        table: makes an empty table of vectors by client, which the server may keep; persistent, as a `Map` is.
     """
 
     size: int
@@ -65,6 +67,7 @@ class Setup:
     seed: int
     budgets: Budgets | None = None
     eligible: int | None = None
+    table: Callable[[], Map[int, Tensor]] = field(default=Map, compare=False, repr=False)
 
     @property
     def holders(self) -> int:

@@ -46,17 +46,18 @@ class Memory(Around):
 
     def server_start(self, setup: Setup) -> State:
         total = torch.zeros(setup.size, dtype=torch.float64)
-        return {**super().server_start(setup), "last": {}, "total": total, "missing": setup.holders}
+        return {**super().server_start(setup), "last": setup.table(), "total": total, "missing": setup.holders}
 
     def before_step(self, setup: Setup, state: State, release: Release, mean: Tensor) -> tuple[State, Tensor]:
         state, mean = super().before_step(setup, state, release, mean)
-        last, newest = dict(state["last"]), {}
+        last, newest = state["last"], {}
         # In dispatch order, so the later of two. Without a rate nothing was learned, and nothing can be divided by it.
         for report, scale in zip(release.reports, release.scales, strict=True):
             if report.update is not None and report.rate > 0:
                 newest[report.client] = report.update.to(mean.dtype) * (scale / report.rate)
         changes = [g.double() - last[client] if client in last else g.double() for client, g in newest.items()]
-        last |= newest
+        for client, g in newest.items():
+            last = last.set(client, g)
         total = state["total"] + weighted_sum(changes, [1.0] * len(changes)) if changes else state["total"]
         known: dict[str, Any] = {"last": last, "total": total, "missing": setup.holders - len(last)}
         return {**state, **known}, (total * (release.rate / setup.holders)).to(mean.dtype)

@@ -92,7 +92,7 @@ class SkipAndEstimate(Skipping):
         return self.storage == "server"
 
     def server_start(self, setup: Setup) -> State:
-        return {**super().server_start(setup), "movements": {}}
+        return {**super().server_start(setup), "movements": setup.table()}
 
     def plan(self, setup: Setup, visit: Visit, state: State, brief: State) -> Plan:
         inner = super().plan(setup, visit, state, brief)
@@ -136,7 +136,7 @@ class SkipAndEstimate(Skipping):
         state = super().accept(setup, state, report)
         if not report.fresh or not self.at_server(setup, report.client):
             return state
-        return {**state, "movements": {**state["movements"], report.client: report.update}}
+        return {**state, "movements": state["movements"].set(report.client, report.update)}
 
 
 @final

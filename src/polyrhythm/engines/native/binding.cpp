@@ -160,6 +160,12 @@ void back(Rounds& rounds, ReadFloats weights, Floats gradient, std::vector<std::
     rounds.back(weights.data(), taps, gradient.data());
 }
 
+float difference(Floats out, ReadFloats a, ReadFloats b) {
+    must(a.size() == out.size() && b.size() == out.size(), "a vector of another size");
+    nb::gil_scoped_release release;
+    return kernels_for("").difference(out.data(), a.data(), b.data(), long(out.size()));
+}
+
 void weighted_sum(Floats out, const std::vector<ReadFloats>& vectors, const std::vector<float>& weights) {
     must(!vectors.empty() && vectors.size() == weights.size(), "as many weights as vectors");
     std::vector<const float*> from;
@@ -182,6 +188,8 @@ NB_MODULE(_native, m) {
     m.doc() = "Local rounds in C++.";
     nb::set_leak_warnings(false);  // an engine may live as long as the interpreter: in a notebook's variable, in a cache
     m.def("kernels", &kernel_names, "Instruction sets that this processor runs, the best first.");
+    m.def(
+        "difference", &difference, "out"_a, "a"_a, "b"_a, "out = a - b; gives its Euclidean length, to torch's bits.");
     m.def(
         "weighted_sum", &weighted_sum, "out"_a, "vectors"_a, "weights"_a,
         "The sum of weights[i] * vectors[i], over the tree and to the bits of `polyrhythm.vectors.weighted_sum`.");

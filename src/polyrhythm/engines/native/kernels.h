@@ -94,12 +94,16 @@ struct Kernels {
     double (*square)(const float* values, long size);
     void (*scale)(float* values, long size, float by);
 
+    float (*difference)(float* out, const float* a, const float* b, long size);
     void (*weighted_sum)(
         float* out, const float* const* vectors, const float* weights, long count, long size, float* room);
 };
 
 // Of all vectors so many elements are summed at a time, in `room` for so many partial sums of them.
 constexpr long SPAN = 4096, PARTIAL_SUMS = 64;
+
+// From so many elements on, a vector is written past the caches.
+constexpr long FAR = 1L << 18;
 
 // Every instruction set that was compiled, the best first; the last one runs everywhere.
 extern const Kernels kernels_avx512, kernels_avx2, kernels_plain;

@@ -1,0 +1,104 @@
+"""Draws the gallery of docs/figures.md, every figure in it from real runs on the digits.
+
+python docs/make_figures.py                  # all of them
+python docs/make_figures.py accuracy labels  # some of them
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import polyrhythm as pr
+from polyrhythm import figures
+from polyrhythm.slots.budgets import SlowShare
+from polyrhythm.slots.critical import CriticalPeriods, FisherTrace
+
+PICTURES = Path(__file__).with_name("pictures") / "figures"
+ROUNDS = 40
+FLEET = pr.Fleet(devices=pr.fleet.Tiers()) | pr.fleet.FixedLinks(down=1e6, up=4e5, latency=0.02)
+LOOKS = pr.Evaluation(groups=True, measure=("update_similarity", "estimation_error", "sample_losses"))
+
+RECIPES: Mapping[str, pr.Recipe] = {
+    "fedavg": pr.fedavg(cohort=5),
+    "fedcl": pr.fedavg(cohort=5) | CriticalPeriods(watch=(FisherTrace(),)),
+    "ccfl": pr.ccfl(cohort=10),
+    "alt": pr.fedavg(cohort=5, epochs=6) | pr.stop_on_drift(batch="min", representation="features"),
+    "curriculum": pr.curriculum_fl(cohort=5),
+    "fedbuff": pr.fedbuff(concurrency=8, buffer=4),
+}
+"""The runs of the gallery: three seeds of each."""
+
+SHOWS: Mapping[str, Sequence[str]] = {
+    "accuracy": ("fedavg", "fedcl", "ccfl", "fedbuff"),
+    "loss": ("fedavg", "fedcl"),
+    "costs": ("fedavg", "fedcl", "fedbuff"),
+    "training_loss": ("fedavg", "fedcl"),
+    "groups": ("fedavg",),
+    "cohort": ("fedavg", "fedcl"),
+    "critical_periods": ("fedcl",),
+    "participation": ("ccfl",),
+    "epochs": ("fedavg", "alt"),
+    "timeline": ("fedavg", "fedbuff"),
+    "staleness": ("fedavg", "fedbuff"),
+    "buffer": ("fedbuff",),
+    "labels": ("fedavg",),
+    "pacing": ("curriculum",),
+    "sample_losses": ("curriculum",),
+    "samples": ("curriculum",),
+    "budgets": (),
+    "update_similarity": ("fedavg", "alt"),
+    "estimation_error": ("ccfl",),
+    "rate": ("fedavg",),
+}
+"""What each figure of the gallery is drawn from; `budgets` has runs of its own."""
+ONE_RUN = ("critical_periods", "participation", "timeline", "buffer", "labels", "sample_losses", "samples")
+
+
+def main(names: Sequence[str] = (), *, folder: Path = PICTURES, rounds: int = ROUNDS, seeds: int = 3) -> None:
+    """Draws the named figures, or all; fewer rounds and seeds are for a test."""
+    folder.mkdir(parents=True, exist_ok=True)
+    wanted = names or list(SHOWS)
+    with tempfile.TemporaryDirectory() as out:
+        used = {of for name in wanted for of in SHOWS[name]}
+        made = {
+            name: [run(recipe, name, Path(out), rounds, seed) for seed in range(seeds)]
+            for name, recipe in RECIPES.items()
+            if name in used
+        }
+        for name in wanted:
+            few = 1 if name in ONE_RUN else seeds
+            runs = [one for of in SHOWS[name] for one in made[of][:few]] or grid(Path(out), rounds)
+            figures.save(figures.draw(name, runs, width=460), folder / f"{name}.svg")
+            print(folder / f"{name}.svg")
+
+
+def run(recipe: pr.Recipe, name: str, out: Path, rounds: int, seed: int) -> pr.Run:
+    """One run on the digits."""
+    federation = pr.federate(pr.data.digits(), pr.data.Dirichlet(alpha=0.3), clients=20, seed=seed)
+    experiment = pr.Experiment(
+        federation=federation,
+        model="mlp",
+        recipe=recipe,
+        rounds=rounds,
+        seed=seed,
+        fleet=FLEET,
+        evaluation=LOOKS,
+        name=name,
+    )
+    return pr.run(experiment, out=out)
+
+
+def grid(out: Path, rounds: int) -> list[pr.Run]:
+    """CCFL over shares of slow clients and their periods."""
+    return [
+        run(pr.ccfl(cohort=10, budgets=SlowShare(share_slow=share, period=period)), "grid", out, rounds, 0)
+        for share in (0.0, 0.25, 0.5, 1.0)
+        for period in (1, 2, 4, 8)
+    ]
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,70 @@
+"""`polyrhythm plot`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.box import SIMPLE_HEAD
+from rich.table import Table
+from rich.text import Text
+
+from polyrhythm import figures
+from polyrhythm.cli.output import Screen, print_json
+from polyrhythm.errors import UserError
+from polyrhythm.figures.saving import check_ending
+from polyrhythm.runs import Run, all_runs
+
+
+def plot_runs(
+    references: Sequence[str],
+    out: str,
+    *,
+    figure: str | None,
+    output: Path | None,
+    options: dict[str, Any],
+    as_json: bool,
+) -> None:
+    """Draws a figure into a file; without a figure, says which ones apply."""
+    found = [run for reference in references for run in Run.find(reference, out)] if references else all_runs(out)
+    runs = list({run.id: run for run in found}.values())
+    if figure is None:
+        if output is not None:
+            raise UserError(
+                f"a file, {output}, and no figure",
+                expected="the name of one: --figure accuracy",
+                why="there is more than one that could be drawn into it",
+                fix="add --figure; without --output, those that apply are listed",
+            )
+        _list(runs, as_json=as_json)
+        return
+    path = Path(f"{figures.find(figure).name}.png") if output is None else output
+    check_ending(path)
+    figures.save(figures.draw(figure, runs, **options), path)
+    if as_json:
+        print_json({"figure": figure, "file": str(path), "runs": [run.id for run in runs]})
+        return
+    Screen(stderr=False).print(f"drawn into {path}", highlight=False)
+
+
+def _list(runs: Sequence[Run], *, as_json: bool) -> None:
+    """What can be drawn of some runs, and why the rest cannot."""
+    missing = {name: figures.why_not(name, runs) for name in figures.CATALOGUE}
+    if as_json:
+        for name, why in missing.items():
+            print_json({"figure": name, "applies": not why, "why_not": why, "about": figures.CATALOGUE[name].about})
+        return
+    screen = Screen(stderr=False)
+    for title, names in (
+        ("these figures apply", [name for name, why in missing.items() if not why]),
+        ("these do not", [name for name, why in missing.items() if why]),
+    ):
+        table = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), show_header=False, title_justify="left")
+        table.title = Text(title)
+        table.add_column(no_wrap=True)
+        table.add_column(overflow="fold")
+        for name in names:
+            table.add_row(Text(name), Text(missing[name] or figures.CATALOGUE[name].about))
+        if names:
+            screen.print(table)

@@ -1,0 +1,30 @@
+"""`polyrhythm report`: runs as a page or as tables for a paper."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from polyrhythm import report
+from polyrhythm.cli.output import Screen
+from polyrhythm.runs import Run, all_runs
+from polyrhythm.runs.costs import On
+
+
+def report_runs(
+    references: Sequence[str],
+    out: str,
+    output: Path,
+    *,
+    to: float | None,
+    on: On,
+    against: str | None,
+    level: float,
+) -> None:
+    """All runs that are named, or all of the folder."""
+    runs = [run for reference in references for run in Run.find(reference, out)] if references else all_runs(out)
+    unique = list({run.id: run for run in runs}.values())
+    path = report.write(unique, output, to=to, on=on, against=against, level=level)
+    Screen().print(
+        f"{len(unique)} run{'s' if len(unique) != 1 else ''} reported in {path}", markup=False, highlight=False
+    )

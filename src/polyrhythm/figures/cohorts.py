@@ -1,0 +1,111 @@
+"""How many clients take part, and the critical periods that decide it."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from polyrhythm.figures.curves import column, curves
+from polyrhythm.figures.figure import Chart, Figure, Options
+from polyrhythm.figures.marks import chart, named, told
+from polyrhythm.figures.subject import Subject
+from polyrhythm.figures.theme import HUES
+from polyrhythm.figures.thinning import thin
+
+_STATE = {"critical", "next_cohort"}
+_NAMES: Mapping[str, str] = {
+    "gradient_norm": "FGN: η · mean |g|²",
+    "fisher_trace": "FedFIM: trace",
+}
+
+
+def periods(versions: Sequence[Mapping[str, Any]]) -> list[dict[str, float]]:
+    """The stretches of versions that were critical, `from` and `to`, half a version around the first and the last."""
+    found: list[dict[str, float]] = []
+    for row in versions:
+        if row["version"] == 0 or not (row["measures"] or {}).get("critical"):
+            continue
+        start, end = row["version"] - 0.5, row["version"] + 0.5
+        if found and found[-1]["to"] == start:
+            found[-1]["to"] = end
+        else:
+            found.append({"from": start, "to": end})
+    return found
+
+
+def detectors(versions: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The names of the detectors that were watched."""
+    watching = [row["measures"] for row in versions if "critical" in (row["measures"] or {})]
+    seen = dict.fromkeys(key for measures in watching for key in measures if key not in _STATE)
+    return [key for key in seen if key.startswith(tuple(_NAMES))]
+
+
+def _cohort(subject: Subject, options: Options) -> Chart:
+    value = functools.partial(column, name="cohort", after=0)
+    return curves(subject, value, options, "clients invited", zero=True)
+
+
+def _critical(subject: Subject, options: Options) -> Chart:
+    import altair as alt
+
+    panels: list[Any] = []
+    for name, members in subject.methods.items():
+        run = members[0]
+        versions = subject.versions(run)
+        if not (watched := detectors(versions)):
+            continue
+        shades = periods(versions)
+        scale = alt.Scale(domain=[0, versions[-1]["version"] + 1], nice=False)
+        x = alt.X("x:Q", title="round", scale=scale)
+        look = subject.styles(options.theme)[name]
+        series = [(_words(key), [(r["version"], (r["measures"] or {}).get(key)) for r in versions]) for key in watched]
+        series.append(("clients invited", [(r["version"], r["cohort"]) for r in versions if r["version"]]))
+        heading = named(name, run, subject)
+        for place, (title, points) in enumerate(series):
+            below = "round" if place == len(series) - 1 else ""
+            rows = thin([{"x": x, "y": y} for x, y in points if y is not None])
+            shade = chart(shades, options.width, 130, heading if place == 0 else "")
+            back = shade.mark_rect(color=HUES["orange"][options.theme], opacity=0.22).encode(
+                x=alt.X("from:Q", scale=scale, title=below), x2="to:Q"
+            )
+            shape: Any = "step" if place == len(series) - 1 else "linear"
+            line = chart(rows, options.width, 130).mark_line(color=look.colour, interpolate=shape)
+            y = alt.Y("y:Q", title=title)
+            panels.append(alt.layer(back, line.encode(x=x.title(below), y=y, tooltip=told("x:Q", "y:Q"))))
+    return alt.vconcat(*panels)
+
+
+def _words(key: str) -> str:
+    known = next((words for name, words in _NAMES.items() if key == name), None)
+    return known or key.replace("_", " ")
+
+
+def _unknown_cohort(subject: Subject) -> str:
+    return "" if subject.has("versions", "version > 0") else "no version has been made yet; wait for the first one"
+
+
+def _not_watched(subject: Subject) -> str:
+    if subject.has("versions", "json_extract(measures, '$.critical') IS NOT NULL"):
+        return ""
+    return "no run watches for critical periods; use fedcl, or pipe critical_periods(act=false) onto a recipe"
+
+
+FIGURES: Sequence[Figure] = (
+    Figure(
+        name="cohort",
+        title="Cohort",
+        about="How many clients the server invited for each version; the band is one standard deviation over seeds.",
+        lacks=_unknown_cohort,
+        drawn=_cohort,
+        along=True,
+    ),
+    Figure(
+        name="critical_periods",
+        title="Critical learning periods",
+        about="The detectors of critical periods, and under them the cohort; critical rounds are shaded. "
+        "FedCL, figures 1 and 49.",
+        lacks=_not_watched,
+        drawn=_critical,
+    ),
+)

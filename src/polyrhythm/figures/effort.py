@@ -1,0 +1,95 @@
+"""How much clients train: epochs per round, in all, and per client."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from polyrhythm.figures.bands import band
+from polyrhythm.figures.curves import lines
+from polyrhythm.figures.figure import Chart, Figure, Options
+from polyrhythm.figures.marks import chart, methods
+from polyrhythm.figures.subject import Subject
+
+MOST_CLIENTS = 100
+
+
+def per_round(visits: Sequence[Mapping[str, Any]]) -> list[dict[str, float]]:
+    """Of each round: the mean epochs of the visits that trained, and the epochs of all visits up to it.
+
+    A visit belongs to the round after the version that it was sent. One that broke off counts with what it did.
+    """
+    trained: dict[int, list[float]] = collections.defaultdict(list)
+    for visit in visits:
+        if visit["steps"]:
+            trained[visit["version"] + 1].append(visit["epochs"])
+    found, total = [], 0.0
+    for number in sorted(trained):
+        total += math.fsum(trained[number])
+        mean = math.fsum(trained[number]) / len(trained[number])
+        found.append({"version": number, "mean": mean, "total": total})
+    return found
+
+
+def per_client(visits: Sequence[Mapping[str, Any]]) -> dict[int, float]:
+    """The epochs that each client made in all, by client."""
+    total: dict[int, float] = collections.defaultdict(float)
+    for visit in visits:
+        total[visit["client"]] += visit["epochs"] if visit["steps"] else 0.0
+    return dict(sorted(total.items()))
+
+
+def _epochs(subject: Subject, options: Options) -> Chart:
+    import altair as alt
+
+    half = dataclasses.replace(options, width=(options.width - 60) // 2)
+    rounds = {
+        name: [per_round(subject.visits(run, "version", "steps", "epochs")) for run in members]
+        for name, members in subject.methods.items()
+    }
+
+    def panel(key: str, measure: str) -> Chart:
+        rows = [
+            {"method": name, **point}
+            for name, runs in rounds.items()
+            for point in band(runs, lambda row: float(row[key]), "version")
+        ]
+        return lines(subject, rows, half, measure, "version", height=220, zero=True, axis="round")
+
+    rows = []
+    for name, members in subject.methods.items():
+        made = per_client(subject.visits(members[0], "client", "steps", "epochs"))
+        clients = list(made)
+        few = clients if len(clients) <= MOST_CLIENTS else [
+            clients[i * len(clients) // MOST_CLIENTS] for i in range(MOST_CLIENTS)
+        ]  # fmt: skip
+        rows += [{"method": name, "client": client, "epochs": made[client]} for client in few]
+    color, _ = methods(subject.styles(options.theme), shown=len(subject.methods) > 1)
+    marks = chart(rows, options.width, 150)
+    dots = marks.mark_circle(size=45, opacity=0.9).encode(
+        x=alt.X("client:Q", title="client", scale=alt.Scale(zero=False, nice=False, padding=8)),
+        y=alt.Y("epochs:Q", title="epochs in all (one seed)"),
+        color=color,
+        tooltip=["method:N", "client:Q", alt.Tooltip("epochs:Q", format=".4~g")],
+    )
+    upper = alt.hconcat(panel("mean", "epochs of a visit"), panel("total", "epochs of all clients so far"))
+    return alt.vconcat(upper, dots)
+
+
+def _no_training(subject: Subject) -> str:
+    return "" if subject.has("visits", "steps > 0") else "no visit has trained yet; wait for the first one"
+
+
+FIGURES: Sequence[Figure] = (
+    Figure(
+        name="epochs",
+        title="Local epochs",
+        about="Passes over their data that clients made: per visit, in all so far, and of each client. "
+        "ALT, panels c and d.",
+        lacks=_no_training,
+        drawn=_epochs,
+    ),
+)

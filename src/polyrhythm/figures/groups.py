@@ -1,0 +1,154 @@
+"""How good the model is for each group of clients, and a method's result over its two settings."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from polyrhythm.figures.bands import band
+from polyrhythm.figures.curves import is_share
+from polyrhythm.figures.figure import Chart, Figure, Options
+from polyrhythm.figures.marks import along, chart, grouped, told, upright
+from polyrhythm.figures.subject import Subject
+from polyrhythm.figures.theme import HUES
+from polyrhythm.runs.costs import On, score
+
+_HUES = ("blue", "orange", "green", "vermilion", "purple", "sky", "yellow", "black")
+OWN = {"mean": "mean over clients' own tests", "pooled": "all clients' own tests together"}
+
+
+def series(row: Mapping[str, Any], headline: str) -> dict[str, float]:
+    """A version's results by group of like devices, and over the clients' own tests."""
+    groups = row["groups"] or {}
+    found = {
+        key.removesuffix(f"_{headline}").replace("_", " "): value
+        for key, value in groups.items()
+        if key.endswith(f"_{headline}")
+    }
+    own = row["clients"] or {}
+    return found | {words: own[f"{headline}_{k}"] for k, words in OWN.items() if f"{headline}_{k}" in own}
+
+
+def _groups(subject: Subject, options: Options) -> Chart:
+    import altair as alt
+
+    panels = []
+    names = dict.fromkeys(
+        key for run in subject.runs for row in subject.versions(run) for key in series(row, subject.headline)
+    )
+    hues = [HUES[_HUES[i % len(_HUES)]][options.theme] for i in range(len(names))]
+    for name, members in subject.methods.items():
+        versions = [subject.versions(run) for run in members]
+        rows = [
+            {"group": group, **point}
+            for group in names
+            for point in band(versions, lambda row, g=group: series(row, subject.headline).get(g), options.against)  # type: ignore[misc]
+        ]
+        if not rows:
+            continue
+        x = along(options.against)
+        y = upright(subject.headline.replace("_", " "), rows, share=is_share(subject))
+        color = grouped("group", list(names), hues)
+        heading = name if len(subject.methods) > 1 else ""
+        marks = chart(rows, options.width, 240, heading)
+        area = marks.mark_area(opacity=0.18, clip=True).encode(x=x, y=alt.Y("low:Q"), y2="high:Q", color=color)
+        line = marks.mark_line().encode(x=x, y=y, color=color, tooltip=["group:N", *told("x:Q", "y:Q")])
+        panels.append(alt.layer(area, line) if len(members) > 1 else line)
+    return panels[0] if len(panels) == 1 else alt.vconcat(*panels)
+
+
+def _no_groups(subject: Subject) -> str:
+    if subject.has("versions", "groups IS NOT NULL OR clients IS NOT NULL"):
+        return ""
+    return "no result by group of clients is on record; run it with evaluation.groups=true, or with local_test=0.2"
+
+
+def settings(config: Any, name: str) -> Iterator[Mapping[str, Any]]:
+    """The settings of every part of some name, anywhere in a configuration."""
+    if isinstance(config, Mapping):
+        if config.get("name") == name:
+            yield config
+        for value in config.values():
+            yield from settings(value, name)
+    elif isinstance(config, (list, tuple)):
+        for value in config:
+            yield from settings(value, name)
+
+
+def cells(subject: Subject, on: On) -> list[dict[str, Any]]:
+    """One cell for each share of slow clients `r` and their period `W`: the last result, as the mean over its runs."""
+    found: dict[tuple[float, int], list[float]] = {}
+    for run in subject.runs:
+        place = next(settings(run.config, "SlowShare"), None)
+        known = [v for row in subject.versions(run) if (v := score(row, subject.headline, on)) is not None]
+        if place is not None and known:
+            found.setdefault((place["share_slow"], place["period"]), []).append(known[-1])
+    return [
+        {"r": r, "W": period, "result": math.fsum(values) / len(values), "runs": len(values)}
+        for (r, period), values in sorted(found.items())
+    ]
+
+
+def _budgets(subject: Subject, options: Options) -> Chart:
+    import altair as alt
+
+    found = cells(subject, options.on)
+    plain = [c["result"] for c in found if c["r"] == 0 or c["W"] == 1]
+    base = math.fsum(plain) / len(plain) if plain else None
+    rows = [{**c, "shown": c["result"] - base if base is not None else c["result"]} for c in found]
+    word = subject.headline.replace("_", " ")
+    title = f"{word} minus that with r = 0 or W = 1" if base is not None else word
+    most = max((abs(row["shown"]) for row in rows), default=1.0) or 1.0
+    scale = (
+        alt.Scale(scheme="blueorange", domain=[-most, most], reverse=True) if base is not None
+        else alt.Scale(scheme="viridis", zero=False)
+    )  # fmt: skip
+    x = alt.X("W:O", title="W: visits for one in which a slow client trains", axis=alt.Axis(labelAngle=0))
+    y = alt.Y("r:O", title="r: share of slow clients", sort="descending")
+    step = min(90.0, options.width / max(1, len({row["W"] for row in rows})))
+    size = (step * len({row["W"] for row in rows}), 44 * len({row["r"] for row in rows}))
+    square = chart(rows, *size).mark_rect().encode(
+        x=x,
+        y=y,
+        color=alt.Color("shown:Q", title=title, scale=scale, legend=alt.Legend(gradientLength=220, titleLimit=0)),
+        tooltip=["r:O", "W:O", alt.Tooltip("result:Q", format=".4f"), "runs:Q"],
+    )  # fmt: skip
+    dark = f"abs(datum.shown) > {0.6 * most}" if base is not None else "false"
+    text = chart(rows, *size).mark_text(fontSize=11).encode(
+        x=x, y=y, text=alt.Text("shown:Q", format="+.3f" if base is not None else ".3f"),
+        color=alt.condition(dark, alt.value("#FFFFFF"), alt.value("#1A1A1A")),
+    )  # fmt: skip
+    return alt.layer(square, text)
+
+
+def _no_grid(subject: Subject) -> str:
+    places = {
+        (p["share_slow"], p["period"]) for run in subject.runs if (p := next(settings(run.config, "SlowShare"), None))
+    }
+    if len(places) >= 2 and subject.has("versions", "test IS NOT NULL OR validation IS NOT NULL"):
+        return ""
+    return (
+        f"these runs have {len(places)} pairs of a share r of slow clients and their period W; run ccfl with several "
+        "budgets, such as ccfl(budgets=slow_share(share_slow=0.5, period=4))"
+    )
+
+
+FIGURES: Sequence[Figure] = (
+    Figure(
+        name="groups",
+        title="Results by group of clients",
+        about="The headline metric for each group of like devices, and over the clients' own tests.",
+        lacks=_no_groups,
+        drawn=_groups,
+        along=True,
+    ),
+    Figure(
+        name="budgets",
+        title="Share of slow clients and how seldom they train",
+        about="The final result for each share r of slow clients and each period W. CCFL, figure 4.",
+        lacks=_no_grid,
+        drawn=_budgets,
+        judged=True,
+    ),
+)

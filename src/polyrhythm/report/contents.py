@@ -1,0 +1,131 @@
+"""What a report says, before it is written in any language."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import final
+
+from polyrhythm.errors import UserError, unknown
+from polyrhythm.report import record, results
+from polyrhythm.report.record import Recipe
+from polyrhythm.report.tables import Table
+from polyrhythm.runs.comparison import Comparison
+from polyrhythm.runs.costs import On
+from polyrhythm.runs.run import Run
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Section:
+    """A part of a report.
+
+    Args:
+        name: in one word.
+        title: for a person.
+        tables: what it shows.
+        words: what it says before them.
+    """
+
+    name: str
+    title: str
+    tables: tuple[Table, ...]
+    words: str = ""
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Contents:
+    """All of it but the figures.
+
+    Args:
+        title: what was compared.
+        about: one sentence on the runs.
+        notices: what a reader should know first.
+        sections: the tables, in their order.
+        recipes: how the runs are made again.
+        runs: those that count.
+        on: the set that they are judged on.
+    """
+
+    title: str
+    about: str
+    notices: tuple[str, ...]
+    sections: tuple[Section, ...]
+    recipes: tuple[Recipe, ...]
+    runs: tuple[Run, ...]
+    on: On
+
+
+def contents(
+    runs: Sequence[Run], *, to: float | None = None, on: On = "test", against: str | None = None, level: float = 0.95
+) -> Contents:
+    """Reads the runs' records.
+
+    Args:
+        runs: in any order; those that differ in their seed alone are one method.
+        to: a goal for the headline metric; None for the largest multiple of 0.05 that every run reached.
+        on: the set that all of it is judged on, "test" or "validation".
+        against: the method that the others are compared with; None for the first.
+        level: of confidence intervals.
+
+    Raises:
+        UserError: nothing to report, runs that are judged by different metrics, a set that no run was judged on, or no
+            such method.
+    """
+    found = Comparison(runs)
+    _check(found, on, against)
+    base = against or next(iter(found.methods))
+    apart, common = record.settings(found)
+    tables = {
+        "results": (results.accuracy(found, on), results.differences(found, base, on, level)),
+        "costs": (results.costs(found), results.took(found, on, to), results.faults(found)),
+        "setup": (apart, common),
+        "record": (record.runs(found), record.machines(found)),
+    }
+    titles = {"results": "Results", "costs": "Costs", "setup": "What was run", "record": "Runs and machines"}
+    return Contents(
+        title=_title(found),
+        about=_about(found),
+        notices=record.notices(found),
+        sections=tuple(
+            Section(name=name, title=titles[name], tables=tuple(table for table in given if table is not None))
+            for name, given in tables.items()
+        ),
+        recipes=record.recipes(found),
+        runs=tuple(record.every(found)),
+        on=on,
+    )
+
+
+def _check(found: Comparison, on: On, against: str | None) -> None:
+    if against is not None and against not in found.methods:
+        raise unknown("method", against, found.methods)
+    judged = any(row["validation"] for runs in found.versions.values() for rows in runs for row in rows)
+    if on == "validation" and not judged:
+        raise UserError(
+            "no run was judged on validation data",
+            expected="runs with samples held out for that",
+            why="all numbers of the report would be missing",
+            fix="--on test, or run them with --validation 0.1",
+        )
+
+
+def _title(found: Comparison) -> str:
+    names = list(found.methods)
+    if len(names) == 1:
+        return names[0]
+    shown = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+    return f"{len(names)} methods: {shown}" if len(names) > 5 else shown
+
+
+def _about(found: Comparison) -> str:
+    runs = record.every(found)
+    data = ", ".join(dict.fromkeys(str(run.config.get("data", "data of its own")) for run in runs))
+    clients = ", ".join(dict.fromkeys(str(n) for run in runs if (n := run.config.get("clients"))))
+    seeds = sorted({run.seed for run in runs})
+    days = sorted({run.started[:10] for run in runs})
+    when = days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}"
+    told = f"{len(runs)} runs" if len(runs) > 1 else "One run"
+    of = f"seed{'s' if len(seeds) > 1 else ''} {', '.join(map(str, seeds[:10]))}{' …' if len(seeds) > 10 else ''}"
+    return f"{told} on {data}{f', {clients} clients' if clients else ''}, {of}; {when}."

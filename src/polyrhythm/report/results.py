@@ -1,0 +1,188 @@
+"""The tables that answer: how good, how much better, at what cost, and what did it take?"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from polyrhythm.faults import WORDS
+from polyrhythm.report import tables
+from polyrhythm.report.tables import Table
+from polyrhythm.runs.comparison import Comparison, spread
+from polyrhythm.runs.costs import On, reached
+from polyrhythm.runs.judging import READINGS, chosen_by
+
+_SETS: Mapping[On, str] = {"test": "test set", "validation": "validation set"}
+_STEP = 0.05  # between goals that are chosen here
+# A cost's name in a version's record, its words, its unit.
+_COSTS = (
+    ("version", "rounds", ""),
+    ("client_updates", "client updates", ""),
+    ("local_steps", "local steps", ""),
+    ("samples", "samples trained on", ""),
+    ("flops", "computing", "FLOPs"),
+    ("bytes_up", "traffic up", "B"),
+    ("bytes_down", "traffic down", "B"),
+    ("time", "virtual time", "s"),
+    ("compute_seconds", "clients computing", "s"),
+    ("link_seconds", "clients on links", "s"),
+    ("waiting_seconds", "clients waiting", "s"),
+    ("joules", "energy", "J"),
+    ("utilisation", "fleet busy", "%"),
+    ("fairness", "fairness of participation", ""),
+    ("visits", "visits", ""),
+    ("lost_visits", "of them lost", ""),
+    ("late_visits", "of them late", ""),
+    ("dropped_visits", "of them refused", ""),
+    ("wall", "time here", "s"),
+)
+_GOAL = (
+    ("rounds", "rounds", ""),
+    ("client_updates", "client updates", ""),
+    ("flops", "computing", "FLOPs"),
+    ("bytes", "traffic", "B"),
+    ("virtual_seconds", "virtual time", "s"),
+    ("joules", "energy", "J"),
+)
+
+
+def words(headline: str) -> str:
+    """A metric as people say it."""
+    return headline.replace("_", " ")
+
+
+def accuracy(found: Comparison, on: On) -> Table:
+    """Every reading of every method."""
+    lines = []
+    for name, members in found.methods.items():
+        cells = [tables.scores(spread(list(found.read(name, r, on).values())), len(members)) for r in READINGS]
+        lines.append((name, str(len(members)), *cells))
+    return Table(
+        name="results",
+        caption=f"{words(found.headline).capitalize()} on the {_SETS[on]}, {over_seeds(found)}. {meant(found, on)}",
+        head=("method", "seeds", "final", "best", "last 20"),
+        rows=tables.rows(lines),
+    )
+
+
+def over_seeds(found: Comparison) -> str:
+    """What a mean is over, in words."""
+    return "one run each" if all(len(m) == 1 for m in found.methods.values()) else "mean ± sample sd over seeds"
+
+
+def meant(found: Comparison, on: On) -> str:
+    """What the three readings are, and whether the best one can be believed."""
+    judges = {chosen_by(rows, found.headline) for runs in found.versions.values() for rows in runs}
+    best = " or ".join(f"by the {_SETS[judge]}" for judge in ("validation", "test") if judge in judges)
+    told = f"Final: the last evaluated version. Best: the version chosen {best}"
+    if on in judges:
+        told += ", which flatters it, as the choice and the number are of one set"
+    return f"{told}. Last 20: the mean over the last 20 evaluated versions."
+
+
+def differences(found: Comparison, base: str, on: On, level: float) -> Table | None:
+    """What the other methods give more than one of them; None if there are no others."""
+    by = {r: found.differences(to=base, reading=r, on=on, level=level) for r in READINGS}
+    if len(found.methods) == 1:
+        return None
+    lines = [
+        (name, str(by["final"][name].n), *(tables.gain(by[reading][name]) for reading in READINGS))
+        for name in by["final"]
+    ]
+    single = any(difference.n == 1 for difference in by["final"].values())
+    return Table(
+        name="differences",
+        caption=f"Difference in {words(found.headline)} to {base}, paired by seed: mean and {level * 100:g} % "
+        "confidence interval (Student's t), on the "
+        + f"{_SETS[on]}. n is the number of pairs; intervals are for one comparison each."
+        + (" A single pair has no interval." if single else ""),
+        head=("method", "n", "final", "best", "last 20"),
+        rows=tables.rows(lines),
+    )
+
+
+def goal(found: Comparison, on: On) -> float | None:
+    """The largest multiple of 0.05 that every run reached and no initial model had; None if there is none."""
+    best, first = [], []
+    for runs in found.versions.values():
+        for rows in runs:
+            known = [(row["version"], row[on][found.headline]) for row in rows if found.headline in (row[on] or {})]
+            known = [(version, value) for version, value in known if value is not None and math.isfinite(value)]
+            best.append(max((value for _, value in known), default=-math.inf))
+            first += [value for version, value in known if version == 0]
+    least = min(best)
+    if not math.isfinite(least):
+        return None
+    chosen = round(math.floor(least / _STEP + 1e-9) * _STEP, 10)
+    return chosen if chosen > max(first, default=-math.inf) else None
+
+
+def took(found: Comparison, on: On, asked: float | None) -> Table | None:
+    """What it took to a goal, the one that was asked for or one that is chosen here; None without any."""
+    target = goal(found, on) if asked is None else asked
+    if target is None:
+        return None
+    by = {name: [reached(rows, found.headline, target, on) for rows in runs] for name, runs in found.versions.items()}
+    spreads = {
+        name: {cost: spread([t[cost] for t in ts if t is not None]) for cost, *_ in _GOAL}  # type: ignore[literal-required]
+        for name, ts in by.items()
+    }
+    units = {cost: tables.scale([s[cost]["mean"] for s in spreads.values()], unit) for cost, _, unit in _GOAL}
+    lines = [
+        (
+            name,
+            f"{sum(t is not None for t in by[name])} of {len(by[name])}",
+            *(tables.amounts(of[cost], units[cost]) for cost, *_ in _GOAL),
+        )
+        for name, of in spreads.items()
+    ]
+    why = "" if asked is not None else " The goal is the largest multiple of 0.05 that every run reached."
+    return Table(
+        name="goal",
+        caption=f"What it took until the {words(found.headline)} on the {_SETS[on]} was {target:g} for the first time, "
+        f"{over_seeds(found)}, of the runs that reached it.{why}",
+        head=("method", "reached", *(tables.headed(label, unit, units[cost]) for cost, label, unit in _GOAL)),
+        rows=tables.rows(lines),
+    )
+
+
+def costs(found: Comparison) -> Table:
+    """What every method cost in all."""
+    lines = [line for cost, label, unit in _COSTS if (line := _cost(found, cost, label, unit)) is not None]
+    return Table(
+        name="costs",
+        caption=f"What the runs cost in all, {over_seeds(found)}.",
+        head=("cost", *found.methods),
+        rows=tables.rows(lines),
+    )
+
+
+def _cost(found: Comparison, cost: str, label: str, unit: str) -> tuple[str, ...] | None:
+    """A line of it; None where no run says anything."""
+    spreads = [spread([rows[-1][cost] for rows in runs if rows]) for runs in found.versions.values()]
+    means = [s["mean"] for s in spreads]
+    if all(mean is None for mean in means) or (label.startswith("of them") and not any(means)):
+        return None
+    divisor = tables.scale(means, unit)
+    cells = [tables.amounts(s, divisor, 100.0 if unit == "%" else 1.0) for s in spreads]
+    return (tables.headed(label, unit, divisor), *cells)
+
+
+def faults(found: Comparison) -> Table | None:
+    """What went wrong, by kind; None if nothing did."""
+    ends = {name: [rows[-1] for rows in runs if rows] for name, runs in found.versions.items()}
+    kinds = [k for k in WORDS if any((row["faults"] or {}).get(k) for rows in ends.values() for row in rows)]
+    lines = [
+        (WORDS[kind], *(f"{sum((row['faults'] or {}).get(kind, 0) for row in rows):,}" for rows in ends.values()))
+        for kind in kinds
+    ]
+    return (
+        Table(
+            name="faults",
+            caption="What went wrong on visits, over all seeds of a method.",
+            head=("fault", *found.methods),
+            rows=tables.rows(lines),
+        )
+        if lines
+        else None
+    )

@@ -1,0 +1,72 @@
+// Several runs beside each other: seeds of one method are one row, and one band in every figure.
+import { $, amount, ask, h, listen, onTheme, score, start, tell, theme, trouble, words } from "./page.js";
+import { Gallery } from "./figures.js";
+
+const ids = new URLSearchParams(location.search).getAll("run");
+const main = $("main");
+start();
+const select = (id, values) => h("select", { id, onchange: renew }, Object.entries(values).map(([value, label]) => h("option", { value }, label)));
+const across = select("across", { version: "versions", client_updates: "client updates", samples: "samples", flops: "operations (FLOPs)", bytes: "traffic", time: "virtual time", joules: "energy", wall: "wall-clock time" });
+const on = select("on", { test: "test set", validation: "validation set" });
+const gallery = new Gallery((about) => ({ run: ids, ...(about.along ? { against: across.value } : {}), ...(about.judged ? { on: on.value } : {}) }));
+const table = h("div", { class: "scrolls", tabindex: 0, role: "region", "aria-label": "Table of methods" });
+const told = h("p", { class: "dim" });
+const known = new Set(); // the first news are of all runs, and nothing new
+const notes = h("ul", { class: "notices" });
+
+main.append(
+  h("div", { class: "title" }, h("h1", {}, "Comparison"), h("p", { class: "dim" }, `${ids.length} runs`)),
+  h("div", { class: "filters" }, h("div", {}, h("label", { for: "across" }, "Over"), across), h("div", {}, h("label", { for: "on" }, "Results on"), on)),
+  told, table, notes,
+  h("section", { "aria-labelledby": "h-figures" }, h("h2", { id: "h-figures" }, "Figures"), gallery.element));
+
+const COSTS = [["client_updates", "Updates", ""], ["virtual_seconds", "Virtual time", "s"], ["bytes", "Traffic", "B"], ["joules", "Energy", "J"], ["flops", "Operations", "FLOPs"]];
+
+async function show() {
+  try {
+    const found = await ask("/api/compare", { run: ids, on: on.value });
+    const several = found.methods.some((method) => method.n > 1);
+    told.textContent = several ? "Mean ± sample standard deviation over seeds; costs are means." : "One seed each: a picture, not a finding.";
+    table.replaceChildren(h("table", { class: "methods" },
+      h("caption", { class: "unseen" }, "Methods"),
+      h("thead", {}, h("tr", {}, ["Method", "Seeds", `Final ${words(found.headline)}`, ...COSTS.map(([, label]) => label)].map((label, i) => h("th", { scope: "col", class: i ? "number" : null }, label)))),
+      h("tbody", {}, found.methods.map(line))));
+    notes.replaceChildren(...found.notes.map((note) => h("li", {}, note)));
+    await gallery.offer({ run: ids });
+  } catch (error) {
+    table.replaceChildren(trouble(error));
+  }
+}
+
+function line(method) {
+  const final = method.final_accuracy;
+  const costs = { ...method.costs, bytes: method.costs.bytes_up === null ? null : method.costs.bytes_up + method.costs.bytes_down };
+  const swatch = h("span", { class: "swatch", "aria-hidden": "true" });
+  swatch.style.background = method.colour[theme()];
+  return h("tr", {},
+    h("th", { scope: "row" }, swatch, h("a", { href: `/run?${new URLSearchParams({ run: method.runs[0] })}` }, method.method)),
+    h("td", { class: "number" }, String(method.n)),
+    h("td", { class: "number" }, score(final.mean) + (final.sd === null ? "" : ` ± ${score(final.sd)}`)),
+    COSTS.map(([name, , unit]) => h("td", { class: "number" }, amount(costs[name], unit))));
+}
+
+function renew() {
+  show();
+  gallery.renew(true);
+}
+
+if (ids.length) {
+  await show();
+  ask("/api/runs").then((answer) => tell(answer.folder)).catch(() => {});
+  onTheme(show);
+  let timer = null;
+  listen(() => "/api/news", (news) => {
+    if (timer || !news.runs.some((run) => ids.includes(run.id) && (known.has(run.id) || run.status === "running"))) {
+      for (const run of news.runs) known.add(run.id);
+      return;
+    }
+    timer = setTimeout(() => { timer = null; show(); gallery.renew(); }, 3000);
+  });
+} else {
+  table.append(h("p", {}, "Choose runs in ", h("a", { href: "/" }, "the list"), "."));
+}

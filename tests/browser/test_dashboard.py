@@ -1,0 +1,206 @@
+"""The dashboard as its visitor sees it: lists, a run that grows, a comparison, a stop, keyboard, phone."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import polyrhythm as pr
+import small
+from browser.conftest import PHONE
+from polyrhythm.runs import all_runs
+
+pytest.importorskip("starlette", reason="polyrhythm[ui] is not installed")
+pytest.importorskip("uvicorn", reason="polyrhythm[ui] is not installed")
+
+LONG = """
+import sys
+sys.path.insert(0, sys.argv[1])
+import time
+import polyrhythm as pr
+import small
+slow = small.Log(lambda record: time.sleep(0.02))
+pr.run(small.experiment(rounds=4000, name="a long one"), out=sys.argv[2], observers=[slow])
+"""
+Serve = Callable[..., str]
+
+
+@pytest.fixture(scope="session")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two methods, two seeds each."""
+    folder = tmp_path_factory.mktemp("runs")
+    for seed in (0, 1):
+        for recipe in (pr.fedavg(cohort=2, epochs=1, batch=5), pr.scaffold(cohort=2, epochs=1, batch=5)):
+            pr.run(small.experiment(seed=seed, recipe=recipe, rounds=8), out=folder)
+    pr.run(small.experiment(name="<img src=x onerror=alert(1)>"), out=folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def serve(folder: Path) -> Iterator[Serve]:
+    """Gives the address of a dashboard with some options, one for all tests that ask for the same."""
+    started: dict[tuple[str, ...], tuple[subprocess.Popen[str], str]] = {}
+
+    def start(*options: str) -> str:
+        if options not in started:
+            command = [sys.executable, "-m", "polyrhythm", "ui", str(folder), "--port", "0", *options]
+            process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+            assert process.stdout is not None
+            address = next(found[0] for line in process.stdout if (found := re.search(r"http://\S+", line)))
+            started[options] = process, address
+        return started[options][1]
+
+    yield start
+    for process, _ in started.values():
+        process.terminate()
+        assert process.wait(30) in (0, -15)
+        assert process.stdout is not None
+        assert "Traceback" not in process.stdout.read()
+        process.stdout.close()
+
+
+@pytest.fixture
+def long_run(folder: Path) -> Iterator[str]:
+    """A run in another process, that goes on for longer than the test; gives its id."""
+    before = {run.id for run in all_runs(folder)}
+    tests = str(Path(__file__).parents[1])
+    process = subprocess.Popen([sys.executable, "-c", LONG, tests, str(folder)])
+    while not (found := [run.id for run in all_runs(folder) if run.id not in before]):
+        assert process.poll() is None
+    yield found[0]
+    if process.poll() is None:
+        process.terminate()
+    process.wait(20)
+
+
+def rows(page: Any) -> Any:
+    return page.locator("table.runs tbody tr")
+
+
+def test_runs_are_found(serve: Serve, page: Any) -> None:
+    address = serve()
+    page.goto(address)
+    page.wait_for_selector("html[data-shown]")
+    page.get_by_label("Search").fill("finished")
+    assert rows(page).count() == 5
+    page.get_by_label("Search").fill("scaff seed")
+    assert rows(page).count() == 2
+    assert "search=scaff" in page.url
+    page.reload()
+    page.wait_for_selector("html[data-shown]")
+    assert rows(page).count() == 2
+    page.get_by_label("Search").fill("")
+    page.get_by_label("State", exact=True).select_option("finished")
+    page.get_by_label("Order").select_option("score")
+    found = [float(text) for text in page.locator("td.of-result .number").all_inner_texts()]
+    assert found == sorted(found, reverse=True)
+    page.get_by_label("Search").fill("nobody is called that")
+    assert "No run fits" in rows(page).inner_text()
+
+
+def test_a_curve_grows_while_its_run_trains(serve: Serve, long_run: str, page: Any) -> None:
+    page.goto(f"{serve()}run?run={long_run}")
+    figure = page.locator("#figure-accuracy")
+    figure.locator("svg.marks, canvas").wait_for()
+    curve = figure.locator("g.mark-line path, .mark-symbol path").first
+    first, version = curve.get_attribute("d"), page.locator(".far .number").inner_text()
+    for _ in range(100):
+        page.wait_for_timeout(100)
+        if curve.get_attribute("d") != first and page.locator(".far .number").inner_text() != version:
+            return
+    pytest.fail("the curve stayed as it was")
+
+
+def test_runs_are_compared(serve: Serve, page: Any) -> None:
+    page.goto(serve())
+    page.get_by_label("Search").fill("seed 0")
+    page.wait_for_timeout(200)
+    for box in page.locator("tbody input[type=checkbox]").all()[-2:]:
+        box.check()
+    page.get_by_role("link", name="Compare 2 runs").click()
+    page.locator("table.methods tbody tr").nth(1).wait_for()
+    page.locator("#figure-accuracy svg.marks").wait_for()
+    assert {"fedavg", "scaffold"} <= set(
+        " ".join(page.locator("table.methods th[scope=row]").all_inner_texts()).split()
+    )
+    page.get_by_label("Over", exact=True).select_option("bytes")
+    page.locator("#figure-accuracy text", has_text="traffic").first.wait_for()
+
+
+def test_a_run_is_stopped(serve: Serve, long_run: str, page: Any, folder: Path) -> None:
+    page.on("dialog", lambda dialog: dialog.accept())
+    address = serve("--control")
+    assert "token=" in address
+    page.goto(address)
+    page.get_by_role("link", name="a long one").first.wait_for()
+    assert "token" not in page.url
+    page.goto(f"{address.partition('?')[0]}run?run={long_run}")
+    page.get_by_role("button", name="Stop this run").click()
+    page.locator("h1 ~ .state.stopped").wait_for()
+    page.get_by_text("asked to stop", exact=True).wait_for()
+    assert pr.Run.open(long_run, folder).status == "stopped"
+
+
+def test_who_only_looks_has_no_button(serve: Serve, long_run: str, page: Any) -> None:
+    page.goto(f"{serve()}run?run={long_run}")
+    page.wait_for_selector("html[data-shown]")
+    assert page.get_by_role("button", name="Stop this run").count() == 0
+
+
+def test_names_are_text(serve: Serve, page: Any, folder: Path) -> None:
+    address = serve()
+    page.goto(address)
+    page.get_by_role("link", name="<img src=x onerror=alert(1)>").click()
+    page.locator("#figure-accuracy svg.marks").wait_for()
+    assert "<img" in page.locator("h1").inner_text()
+    assert page.locator("main img").count() == 0
+
+
+def test_a_keyboard_is_enough(serve: Serve, page: Any) -> None:
+    page.goto(serve())
+    page.wait_for_selector("html[data-shown]")
+    page.keyboard.press("Tab")
+    assert page.locator(":focus").inner_text() == "Skip to content"
+    page.keyboard.press("Enter")
+    page.keyboard.press("Tab")
+    assert page.locator(":focus").get_attribute("id") == "search"
+    for _ in range(40):
+        page.keyboard.press("Tab")
+        if page.locator(":focus").get_attribute("type") == "checkbox":
+            break
+    page.keyboard.press("Space")
+    assert page.locator("tbody input:checked").count() == 1
+    page.get_by_role("link", name="Open 1 run").focus()
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/run?*")
+
+
+@pytest.mark.parametrize("colours", ["light", "dark"])
+def test_it_is_legible_on_a_phone(serve: Serve, page: Any, folder: Path, colours: str) -> None:
+    page.set_viewport_size(PHONE)
+    page.emulate_media(color_scheme=colours)
+    ids = [run.id for run in all_runs(folder)[:4]]
+    address = serve()
+    for path in ("", f"run?run={ids[0]}", "compare?" + "&".join(f"run={run_id}" for run_id in ids)):
+        page.goto(address + path)
+        if path:
+            page.locator("#figure-accuracy svg.marks").wait_for()
+        else:
+            page.wait_for_selector("html[data-shown]")
+        assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"], path
+
+
+def test_a_theme_is_kept(serve: Serve, page: Any) -> None:
+    address = serve()
+    page.goto(address)
+    page.get_by_role("button", name="Theme: auto").click()
+    page.get_by_role("button", name="Theme: light").click()
+    page.reload()
+    assert page.get_by_role("button", name="Theme: dark").count() == 1
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(21, 24, 28)"
