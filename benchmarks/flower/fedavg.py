@@ -16,7 +16,8 @@ from flwr.serverapp import Grid, ServerApp
 from flwr.serverapp.strategy import FedAvg
 from torch import nn
 
-client, server = ClientApp(), ServerApp()
+client = ClientApp()  # each on a line of its own: Flower looks for the names before it runs anything
+server = ServerApp()
 
 
 def mlp() -> nn.Module:

@@ -7,6 +7,8 @@ python benchmarks/flower/run.py --bytes        # bytes alone: seconds, and no fl
 from __future__ import annotations
 
 import argparse
+import contextlib
+import io
 import itertools
 import json
 import shutil
@@ -148,14 +150,15 @@ def runs(rounds: int, turns: int, folder: Path) -> Iterator[dict[str, Any]]:
     try:
         for turn in range(turns):
             settings = [f"rounds={rounds}", f"seed={turn}"]
-            up(
-                folder / "experiment.toml",
-                None,
-                settings,
-                out=str(folder / "runs"),
-                **{"folder": folder / "federation", "port": PORT, "keep": True, "resume": False},
-                **{"log_updates": False, "as_json": True},
-            )
+            with contextlib.redirect_stdout(io.StringIO()):
+                up(
+                    folder / "experiment.toml",
+                    None,
+                    settings,
+                    out=str(folder / "runs"),
+                    **{"folder": folder / "federation", "port": PORT, "keep": True, "resume": False},
+                    **{"log_updates": False, "as_json": True},
+                )
             run = all_runs(folder / "runs")[-1]
             wall = run.history["time"].tolist()
             worked = run.visits["compute_seconds"].tolist()

@@ -46,6 +46,8 @@ class Portrait:
 
     def begin(self, plan: Plan) -> None:
         """Writes down the labels."""
+        if self._experiment.federation.elsewhere:
+            return
         write(self._folder() / LABELS, label_counts(self._experiment.federation))
         if self._asked:
             order = self._experiment.federation.shares.order.numpy()

@@ -82,6 +82,7 @@ def test_a_program_that_does_not_listen_is_killed(tmp_path: Path, monkeypatch: p
 def test_another_process_with_the_same_number_is_left_alone(tmp_path: Path) -> None:
     stranger = subprocess.Popen(SLEEPS, stdout=subprocess.DEVNULL, start_new_session=True)
     try:
+        time.sleep(0.1)  # births are counted in hundredths of a second
         processes = Processes(tmp_path)
         started = processes.start("node 1", [sys.executable, "-c", ""], os.environ)
         while not processes.ended(started):

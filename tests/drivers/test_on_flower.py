@@ -6,10 +6,12 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
 import polyrhythm as pr
+from polyrhythm.cli.deployed import client_of, server_of
 from polyrhythm.federating import Serving
 from polyrhythm.runs.run import all_runs
 from polyrhythm.session import carry_out
@@ -182,6 +184,47 @@ def test_what_is_wrong_with_a_node_is_said(
     said = capsys.readouterr().out
     assert "node 7001 does not take part: a node without a number" in said
     assert "start the node with --node-config 'client=0'" in said
+
+
+def test_nodes_with_tables_by_configuration(
+    tmp_path: Path, clock: JumpingClock, capsys: pytest.CaptureFixture[str]
+) -> None:
+    draws = np.random.Generator(np.random.PCG64(0))
+
+    def table(name: str, rows: int, labels: str) -> Path:
+        lines = [f"{draws.normal():.4f},{draws.normal():.4f},{labels[i % len(labels)]}" for i in range(rows)]
+        (tmp_path / name).write_text("\n".join(["a,b,y", *lines]) + "\n")
+        return tmp_path / name
+
+    served = table("server.csv", 40, "pqr")
+    source = 'table(path="{}", target=y, test=0.2, classes=[p, q, r])'
+    file = tmp_path / "experiment.toml"
+    file.write_text(
+        f"data = '{source.format(served)}'\nclients = {CLIENTS}\npartition = 'iid'\nmodel = 'logistic'\n"
+        f"method = 'fedavg(cohort={CLIENTS}, batch=5)'\nrounds = 2\n"
+    )
+    nodes = configurations(tmp_path)
+    for client, (rows, labels) in enumerate([(50, "pqr"), (25, "pq"), (30, "r"), (10, "pqr")]):
+        own = table(f"client-{client}.csv", rows, labels)
+        nodes[7000 + client]["data"] = source.format(own)
+    grid = PretendGrid(client_of(file), nodes, clock)
+    settings = {"out": str(tmp_path / "runs"), "set": "rounds=3"}
+    server_of(file)(grid, Context(1, 0, {}, RecordDict(), settings))
+    done = newest(tmp_path / "runs")
+    assert (done.status, done.summary["rounds"]) == ("finished", 3)
+    assert done.visits.groupby("client")["held"].first().tolist() == [40, 20, 24, 8]
+    # A node whose classes are others is refused before anything is trained.
+    nodes[7002]["data"] = nodes[7002]["data"].replace("classes=[p, q, r]", "classes=[r]")
+    with pytest.raises(pr.UserError, match="client 2 not there"):
+        server_of(file)(grid, Context(1, 0, {}, RecordDict(), {**settings, "wait": 9.0, "resume": False}))
+    assert "client 2 has the classes r; the server has p, q, r" in capsys.readouterr().out
+
+
+def test_weights_that_go_to_several_nodes_are_copied_once(tmp_path: Path, clock: JumpingClock) -> None:
+    grid = PretendGrid(client_app(experiment()), configurations(tmp_path), clock)
+    run(server_app(experiment(), Serving(out=tmp_path / "runs")), grid, tmp_path / "runs")
+    data = [m.content.array_records["arrays"]["0"].data for m in grid.sent[CLIENTS : CLIENTS + 3]]
+    assert data[0] is data[1] is data[2]
 
 
 def test_an_app_that_fails_is_a_lost_visit(tmp_path: Path, clock: JumpingClock) -> None:

@@ -140,6 +140,9 @@ class _Followed:
         self._said: list[str] = []
         self._run: Run | None = None
         self._flower_run = ""
+        self._stream: subprocess.Popen[str] | None = None
+        self._reader: threading.Thread | None = None
+        self._heard = self._known = 0  # lines of ours, and how many of them were heard in an earlier log
 
     def go(self, app: Path, settings: dict[str, Any], out: str) -> Run:
         """The whole run; Ctrl-C ends it.
@@ -147,12 +150,10 @@ class _Followed:
         Raises:
             RunFailed: it did not begin, or could not go on.
         """
-        stream = self._federation.begin(app, settings)
-        reader = threading.Thread(target=self._read, args=(stream,), daemon=True)
-        reader.start()
+        self._listen_to(self._federation.begin(app, settings))
         progress = LiveProgress(self._screen)
         try:
-            for version in self._versions(stream, out, progress):
+            for version in self._versions(out, progress):
                 progress.version(version, dict)
         except KeyboardInterrupt:
             if self._flower_run:
@@ -160,34 +161,51 @@ class _Followed:
             raise
         finally:
             progress.end("finished", "", {})
-            stream.terminate()
-            stream.wait()
-            reader.join()
-            if stream.stdout is not None:
-                stream.stdout.close()
+            self._listen_to(None)
         if self._run is None or self._run.status in ("running", "killed"):
             raise RunFailed("\n".join(self._said[-30:]) or "Flower has said nothing")
         if self._run.status == "failed":
             raise RunFailed(self._run.reason)
         return self._run
 
+    def _listen_to(self, stream: subprocess.Popen[str] | None) -> None:
+        """Follows another log, or none, in place of the one before."""
+        if self._stream is not None and self._reader is not None:
+            self._stream.terminate()
+            self._stream.wait()
+            self._reader.join()
+            if self._stream.stdout is not None:
+                self._stream.stdout.close()
+        self._stream = stream
+        if stream is not None:
+            self._reader = threading.Thread(target=self._read, args=(stream,), daemon=True)
+            self._reader.start()
+
     def _read(self, stream: subprocess.Popen[str]) -> None:
         assert stream.stdout is not None
         for line in stream.stdout:
             self._lines.put(line.rstrip("\n"))
 
-    def _versions(self, stream: subprocess.Popen[str], out: str, progress: LiveProgress) -> Iterator[VersionRecord]:
+    def _versions(self, out: str, progress: LiveProgress) -> Iterator[VersionRecord]:
         """The versions of the record, as they are made."""
         shown = -1
         while True:
-            over = stream.poll() is not None
+            silent = self._stream is None or self._stream.poll() is not None
             self._hear(out, progress)
             for row in [] if self._run is None else self._run.versions:
                 if row["version"] > shown:
                     shown = row["version"]
                     yield VersionRecord(**row)
-            if over or (self._run is not None and self._run.status not in ("running", "killed")):
+            if self._run is not None and self._run.status not in ("running", "killed"):
                 return
+            if silent:
+                if not self._flower_run or not self._federation.goes_on(self._flower_run):
+                    return
+                # Flower's command may end before the run does, for example on a busy machine.
+                self._listen_to(None)
+                self._hear(out, progress)
+                self._known, self._heard = self._heard, 0
+                self._listen_to(self._federation.follow(self._flower_run))
             self._federation.watch()
             time.sleep(_LOOK)
 
@@ -199,6 +217,9 @@ class _Followed:
             if started := re.search(r"started run (\d+)", line):
                 self._flower_run = started[1]
             if not (ours := _OURS.match(line)):
+                continue
+            self._heard += 1
+            if self._heard <= self._known:
                 continue
             text = ours[1].removeprefix("note: ")
             if begun := _BEGUN.match(text):

@@ -98,6 +98,11 @@ class Federation:
         return self.shares.sizes
 
     @property
+    def elsewhere(self) -> bool:
+        """Whether the clients' samples are at nodes of a real federation: here it is known how many, and not which."""
+        return len(self.shares.order) < int(self.sizes.sum())
+
+    @property
     def outputs(self) -> int:
         """How many numbers a model must give for a sample."""
         targets = self.train.targets

@@ -178,9 +178,21 @@ class Loopback:
     def begin(self, app: Path, settings: Mapping[str, str | int | float | bool]) -> subprocess.Popen[str]:
         """Starts a run of an app, and gives the process that follows its log."""
         written = " ".join(f"{key}={json.dumps(value, ensure_ascii=False)}" for key, value in settings.items())
-        command = [shutil.which("flwr", path=self.environment()["PATH"]) or "flwr", "run", str(app), CONNECTION]
+        return self._followed("run", str(app), CONNECTION, "--run-config", written, "--stream")
+
+    def follow(self, run: str) -> subprocess.Popen[str]:
+        """The process that follows the log of a run that has begun, once more from its beginning."""
+        return self._followed("log", run, CONNECTION, "--stream")
+
+    def goes_on(self, run: str) -> bool:
+        """Whether a run has not ended, as far as Flower knows."""
+        answer = self.flwr("list", CONNECTION, "--run-id", run, "--format", "json")
+        status = next((str(row.get("status", "")) for row in answer.get("runs", [])), "")
+        return status.startswith(("pending", "starting", "running"))
+
+    def _followed(self, *arguments: str) -> subprocess.Popen[str]:
         return subprocess.Popen(
-            [*command, "--run-config", written, "--stream"],
+            [shutil.which("flwr", path=self.environment()["PATH"]) or "flwr", *arguments],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

@@ -71,56 +71,53 @@ def decode(
         Uncodable: the arrays are no such code.
     """
     tensor = torch.zeros(tuple(shape), dtype=dtype)
-    flat = tensor.reshape(-1).view(_BITS[tensor.element_size()]) if tensor.numel() else None
     if code not in _READERS:
         raise Uncodable(f"no code is called {code!r}")
-    if flat is None:
+    if not tensor.numel():
         if any(array.size for array in arrays):
             raise Uncodable("numbers for a tensor that has none")
         return tensor
+    for array in arrays:
+        if array.ndim != 1 or array.dtype.kind not in "iu" or not array.dtype.isnative:
+            raise Uncodable(f"an array of {array.dtype} with {array.ndim} dimensions, not one of whole numbers")
     try:
-        _READERS[code](flat, [_checked(array) for array in arrays], spans)
-    except (ValueError, IndexError, RuntimeError) as error:
+        _READERS[code](tensor.reshape(-1).view(_BITS[tensor.element_size()]).numpy(), arrays, spans)
+    except Uncodable:
+        raise
+    except (ValueError, IndexError) as error:
         raise Uncodable(f"a {code} code that does not fit {tuple(shape)}: {error}") from error
     return tensor
 
 
-def _checked(array: np.ndarray) -> Tensor:
-    if array.ndim != 1 or array.dtype.kind not in "iu" or not array.dtype.isnative:
-        raise Uncodable(f"an array of {array.dtype} with {array.ndim} dimensions, not one of whole numbers")
-    return torch.from_numpy(np.require(array, requirements=("C", "W")))
-
-
-def _same(array: Tensor, dtype: torch.dtype, length: int | None = None) -> Tensor:
+def _same(array: np.ndarray, dtype: np.dtype | type, length: int | None = None) -> np.ndarray:
     if array.dtype != dtype or (length is not None and len(array) != length):
-        raise Uncodable(f"{len(array)} numbers of {array.dtype}, not {length} of {dtype}")
+        raise Uncodable(f"{len(array)} numbers of {array.dtype}, not {length} of {np.dtype(dtype)}")
     return array
 
 
-def _read_plain(flat: Tensor, arrays: Sequence[Tensor], spans: Spans) -> None:
+def _read_plain(flat: np.ndarray, arrays: Sequence[np.ndarray], spans: Spans) -> None:
     (given,) = arrays
-    flat.copy_(_same(given, flat.dtype, len(flat)))
+    flat[:] = _same(given, flat.dtype, len(flat))
 
 
-def _read_sparse(flat: Tensor, arrays: Sequence[Tensor], spans: Spans) -> None:
+def _read_sparse(flat: np.ndarray, arrays: Sequence[np.ndarray], spans: Spans) -> None:
     places, given = arrays
-    _same(places, torch.int32, len(given))
+    _same(places, np.int32, len(given))
     if len(places) and (int(places.min()) < 0 or int(places.max()) >= len(flat)):
         raise Uncodable("a place that is not in the vector")
-    flat[places.long()] = _same(given, flat.dtype)
+    flat[places] = _same(given, flat.dtype)
 
 
-def _read_levels(flat: Tensor, arrays: Sequence[Tensor], spans: Spans) -> None:
+def _read_levels(flat: np.ndarray, arrays: Sequence[np.ndarray], spans: Spans) -> None:
     values, counts, codes = arrays
     _same(values, flat.dtype)
-    _same(counts, torch.int32, len(spans))
-    _same(codes, torch.uint8, sum(size for _, size in spans))
-    if int(counts.sum()) != len(values) or (len(counts) and int(counts.min()) < 0):
+    _same(counts, np.int32, len(spans))
+    _same(codes, np.uint8, sum(size for _, size in spans))
+    if int(counts.sum(dtype=np.int64)) != len(values) or (len(counts) and int(counts.min()) < 0):
         raise Uncodable("other numbers of values than were announced")
     place = level = 0
     for (offset, size), count in zip(spans, counts.tolist(), strict=True):
-        which = codes.narrow(0, place, size).long()
-        flat.narrow(0, offset, size).copy_(values.narrow(0, level, count)[which])
+        flat[offset : offset + size] = values[level : level + count][codes[place : place + size]]
         place, level = place + size, level + count
 
 

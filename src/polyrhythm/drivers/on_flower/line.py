@@ -18,13 +18,22 @@ _UNAVAILABLE = {3, 4, 5, 8}
 """Flower's codes for a message, a reply or a node that is not there (any more), and for an app that has died."""
 
 
-def records(parcel: Parcel) -> RecordDict:
+Made = dict[tuple[int, int], Array]
+"""Arrays that were made of some memory, by its place and size: weights that go to many nodes are copied once."""
+
+
+def records(parcel: Parcel, made: Made | None = None) -> RecordDict:
     """A parcel as records: its text as a config, its arrays as they are. Flower sends arrays in pieces of 5 MB."""
-    arrays = {
-        str(i): Array(dtype=str(a.dtype), shape=a.shape, stype=_RAW, data=a.tobytes())
-        for i, a in enumerate(parcel.arrays)
-    }
+    known: Made = {} if made is None else made
+    arrays = {str(i): _array(array, known) for i, array in enumerate(parcel.arrays)}
     return RecordDict({_TEXT: ConfigRecord({"text": parcel.text}), _ARRAYS: ArrayRecord(arrays)})
+
+
+def _array(array: np.ndarray, made: Made) -> Array:
+    place = int(array.__array_interface__["data"][0]), array.nbytes
+    if place not in made or made[place].dtype != str(array.dtype):
+        made[place] = Array(dtype=str(array.dtype), shape=array.shape, stype=_RAW, data=array.tobytes())
+    return made[place]
 
 
 def parcel_of(content: RecordDict) -> Parcel:
@@ -66,13 +75,11 @@ class GridLine:
         return list(self._grid.get_node_ids())
 
     def push(self, letters: Sequence[tuple[int, Parcel]]) -> list[str]:
-        kept: dict[int, RecordDict] = {}  # one that goes to several nodes is made once
+        made: Made = {}
         messages = []
         for node, parcel in letters:
-            if id(parcel) not in kept:
-                kept[id(parcel)] = records(parcel)
             kind = MessageType.TRAIN if parcel.arrays else MessageType.QUERY
-            messages.append(Message(kept[id(parcel)], dst_node_id=node, message_type=kind))
+            messages.append(Message(records(parcel, made), dst_node_id=node, message_type=kind))
         # What is too large for Flower is None, or there is nothing at all.
         sent: list[str | None] = [*self._grid.push_messages(messages)] or [None for _ in messages]
         return [self._named(message) for message in sent]
