@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import colorsys
 import itertools
 import json
 import subprocess
@@ -19,8 +20,8 @@ from polyrhythm.figures.clock import joined, spans, staleness, waiting
 from polyrhythm.figures.cohorts import detectors, periods
 from polyrhythm.figures.curricula import in_use, pacing
 from polyrhythm.figures.effort import per_client, per_round
-from polyrhythm.figures.groups import cells, series
-from polyrhythm.figures.participation import fate, raster
+from polyrhythm.figures.groups import _HUES, cells, series
+from polyrhythm.figures.participation import FATES, fate, raster
 from polyrhythm.figures.subject import Subject
 from polyrhythm.figures.theme import HUES, THEMES, config, style
 from polyrhythm.figures.updates import errors
@@ -146,6 +147,19 @@ def test_every_colour_stands_out_from_its_background(theme: Any) -> None:
     for name, shades in HUES.items():
         low, high = sorted((paper, light(shades[theme])))
         assert (high + 0.05) / (low + 0.05) >= (1.5 if name == "grey" else 2.8), name
+
+
+@pytest.mark.parametrize("name", sorted({*FATES.values(), *_HUES, *(HUES.keys() - {"ink"})}))
+def test_a_colour_of_data_keeps_its_hue_on_both_themes(name: str) -> None:
+    light, dark = (
+        colorsys.rgb_to_hls(*(int(HUES[name][theme][i : i + 2], 16) / 255 for i in (1, 3, 5))) for theme in THEMES
+    )
+    if name == "grey":
+        assert light[2] == dark[2] == 0
+        return
+    assert min(light[2], dark[2]) > 0.2
+    turned = abs(light[0] - dark[0])
+    assert min(turned, 1 - turned) < 0.05
 
 
 def test_a_raster_says_what_each_client_did() -> None:

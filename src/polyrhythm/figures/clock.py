@@ -107,7 +107,7 @@ def _timeline(subject: Subject, options: Options) -> Chart:
         )  # fmt: skip
         times = [{"from": row["time"]} for row in subject.versions(run) if 0 < row["time"] <= end]
         rules = chart(thin(times, ("from",)), options.width, height).mark_rule(
-            color=HUES["black"][options.theme], size=0.6, opacity=0.5
+            color=HUES["ink"][options.theme], size=0.6, opacity=0.5
         )
         panels.append(alt.layer(bars, rules.encode(x=alt.X("from:Q", scale=domain))))
     return panels[0] if len(panels) == 1 else alt.vconcat(*panels)

@@ -96,7 +96,7 @@ def _samples(subject: Subject, options: Options) -> Chart:
             image = marks.mark_image(width=side - 6, height=side - 6).encode(
                 x=x, y=alt.value(side / 2), url="url:N", tooltip=["class:N", alt.Tooltip("loss:Q", format=".3g")]
             )
-            ink = HUES["black"][options.theme]
+            ink = HUES["ink"][options.theme]
             words = chart([{**row, "said": f"{row['class']} ({row['loss']:.2g})"} for row in rows], options.width, side)
             text = words.mark_text(fontSize=10, color=ink).encode(x=x, y=alt.value(side + 7), text="said:N")
             rows_of_panels.append(alt.layer(image, text))

@@ -14,7 +14,7 @@ from polyrhythm.figures.subject import Subject
 from polyrhythm.figures.theme import HUES
 from polyrhythm.runs.costs import On, score
 
-_HUES = ("blue", "orange", "green", "vermilion", "purple", "sky", "yellow", "black")
+_HUES = ("blue", "orange", "green", "vermilion", "purple", "sky", "yellow", "brown")
 OWN = {"mean": "mean over clients' own tests", "pooled": "all clients' own tests together"}
 
 

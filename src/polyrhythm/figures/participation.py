@@ -16,7 +16,7 @@ FATES: Mapping[str, str] = {
     "silent": "grey",
     "lost": "vermilion",
     "late": "purple",
-    "refused": "black",
+    "refused": "brown",
     "unfinished": "yellow",
     "measured": "sky",
 }

@@ -1,7 +1,7 @@
 """Colours and what stands around the data, light and dark.
 
-The colours are Okabe and Ito's, which colour-blind people can tell apart; where one of them would be too faint on a
-background, a lighter or darker shade of the same hue takes its place.
+The colours are Okabe and Ito's, which colour-blind people can tell apart, with brown for their black; where one of them
+would be too faint on a background, a lighter or darker shade of the same hue takes its place.
 """
 
 from __future__ import annotations
@@ -21,13 +21,15 @@ HUES: Mapping[str, Mapping[Theme, str]] = {
     "orange": {"light": "#C98500", "dark": "#E69F00"},
     "sky": {"light": "#3A9BD6", "dark": "#8CCBF2"},
     "purple": {"light": "#C066A0", "dark": "#DC93BF"},
-    "black": {"light": "#000000", "dark": "#FFFFFF"},
+    "brown": {"light": "#5C3A1E", "dark": "#A5714A"},
     "yellow": {"light": "#A39A00", "dark": "#F0E442"},
     "grey": {"light": "#BBBBBB", "dark": "#6E6E6E"},
+    "ink": {"light": "#000000", "dark": "#FFFFFF"},
 }
-"""Shades by hue and theme. Grey is for what did not happen, never for a method."""
+"""Shades by hue and theme. Grey is for what did not happen, ink for words and rules: never for a method, since what
+is black on one theme and white on the other is no colour that a reader could remember."""
 
-_OF_METHODS = [hue for hue in HUES if hue != "grey"]
+_OF_METHODS = [hue for hue in HUES if hue not in ("grey", "ink")]
 _DASHES: tuple[tuple[int, ...], ...] = ((1, 0), (7, 3), (2, 2), (9, 3, 2, 3))
 
 
