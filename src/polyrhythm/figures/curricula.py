@@ -97,10 +97,12 @@ def _samples(subject: Subject, options: Options) -> Chart:
                 x=x, y=alt.value(side / 2), url="url:N", tooltip=["class:N", alt.Tooltip("loss:Q", format=".3g")]
             )
             ink = HUES["ink"][options.theme]
-            words = chart([{**row, "said": f"{row['class']} ({row['loss']:.2g})"} for row in rows], options.width, side)
-            text = words.mark_text(fontSize=10, color=ink).encode(x=x, y=alt.value(side + 7), text="said:N")
+            words = chart([{**row, "said": f"{row['class']}\n{row['loss']:.2g}"} for row in rows], options.width, side)
+            text = words.mark_text(fontSize=10, color=ink, lineBreak="\n").encode(
+                x=x, y=alt.value(side + 7), text="said:N"
+            )
             rows_of_panels.append(alt.layer(image, text))
-    return alt.vconcat(*rows_of_panels, spacing=24)
+    return alt.vconcat(*rows_of_panels, spacing=36)
 
 
 def _labels(subject: Subject, options: Options) -> Chart:

@@ -112,7 +112,7 @@ def _training(subject: Subject, options: Options) -> Chart:
 
 
 def _rate(subject: Subject, options: Options) -> Chart:
-    return curves(subject, functools.partial(column, name="rate"), options, "local learning rate")
+    return curves(subject, functools.partial(column, name="rate"), options, "local learning rate", zero=True)
 
 
 def _costs(subject: Subject, options: Options) -> Chart:

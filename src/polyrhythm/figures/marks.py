@@ -31,7 +31,7 @@ def along(against: Against) -> alt.X:
         {"tickMinStep": 1} if against in ("version", "client_updates", "visits", "local_steps") else {}
     )
     # Each label by itself: as the axis's format, all would have the prefix of the largest, and 0 would be 0M.
-    axis = alt.Axis(labelExpr="format(datum.value, '~s')", tickCount=6, **whole)
+    axis = alt.Axis(labelExpr="format(datum.value, '~s')", tickCount=6, labelOverlap="greedy", **whole)
     return alt.X("x:Q", title=AXES[against], axis=axis)
 
 

@@ -77,7 +77,14 @@ def config(theme: Theme) -> dict[str, Any]:
             "offset": 10,
         },
         "axis": {**text, "titleFontWeight": "normal", "gridColor": grid, "domainColor": faint, "tickColor": faint},
-        "legend": {**text, "orient": "bottom", "labelLimit": 0, "symbolSize": 120, "titleFontWeight": "normal"},
+        "legend": {
+            **text,
+            "orient": "bottom",
+            "labelLimit": 0,
+            "columnPadding": 24,
+            "symbolSize": 120,
+            "titleFontWeight": "normal",
+        },
         "header": {"labelColor": ink, "titleColor": ink},
         "view": {"stroke": None},
     }

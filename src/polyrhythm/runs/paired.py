@@ -52,9 +52,11 @@ def difference(values: Sequence[float], level: float = 0.95) -> Difference:
 
 def mean_and_spread(values: Sequence[float]) -> tuple[float, float | None]:
     """Mean and sample standard deviation; None for that of a single value."""
-    mean = math.fsum(values) / len(values)
     if len(values) == 1:
-        return mean, None
+        return values[0], None
+    if min(values) == max(values):  # whose sum may be rounded
+        return values[0], 0.0
+    mean = math.fsum(values) / len(values)
     return mean, math.sqrt(math.fsum((v - mean) ** 2 for v in values) / (len(values) - 1))
 
 
