@@ -1,7 +1,7 @@
 """Colours and what stands around the data, light and dark.
 
-The colours are Okabe and Ito's, which colour-blind people can tell apart, with brown for their black; where one of them
-would be too faint on a background, a lighter or darker shade of the same hue takes its place.
+The hues are Okabe and Ito's, with brown for their black. Their shades are such that on each theme any two are told
+apart by people with every kind of colour vision, and none is faint: tests simulate it.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ Theme = Literal["light", "dark"]
 THEMES: tuple[Theme, ...] = get_args(Theme)
 
 HUES: Mapping[str, Mapping[Theme, str]] = {
-    "blue": {"light": "#0072B2", "dark": "#4DA6DB"},
-    "vermilion": {"light": "#D55E00", "dark": "#EB7A27"},
-    "green": {"light": "#009E73", "dark": "#1FBF92"},
-    "orange": {"light": "#C98500", "dark": "#E69F00"},
-    "sky": {"light": "#3A9BD6", "dark": "#8CCBF2"},
-    "purple": {"light": "#C066A0", "dark": "#DC93BF"},
-    "brown": {"light": "#5C3A1E", "dark": "#A5714A"},
-    "yellow": {"light": "#A39A00", "dark": "#F0E442"},
+    "blue": {"light": "#0D629E", "dark": "#4DA6DB"},
+    "vermilion": {"light": "#9E1A02", "dark": "#EB7A27"},
+    "green": {"light": "#18A662", "dark": "#1FBF92"},
+    "orange": {"light": "#C36402", "dark": "#E69F00"},
+    "sky": {"light": "#079CF3", "dark": "#8CCBF2"},
+    "purple": {"light": "#9D3D6F", "dark": "#DC93BF"},
+    "brown": {"light": "#836037", "dark": "#A5714A"},
+    "yellow": {"light": "#8EA03A", "dark": "#F0E442"},
     "grey": {"light": "#BBBBBB", "dark": "#6E6E6E"},
     "ink": {"light": "#000000", "dark": "#FFFFFF"},
 }
