@@ -12,10 +12,11 @@ from __future__ import annotations
 
 import argparse
 import json
-import resource
 import subprocess
 import sys
 import time
+
+from polyrhythm.runs.environment import peak_memory
 
 CASES = ("nothing", "gradient_norm", "fisher_trace", "fisher_trace_unchunked")
 
@@ -75,8 +76,7 @@ def measure(case: str, samples: int, repeats: int) -> dict[str, float]:
             start = time.perf_counter()
             work(recipe, setup, ClientState(), assignment, Holding(ArraySamples(inputs, targets)), engine)
             times.append(time.perf_counter() - start)
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    return {"seconds": min(times), "peak_mb": peak}
+    return {"seconds": min(times), "peak_mb": peak_memory() / 2**20}
 
 
 def main() -> None:

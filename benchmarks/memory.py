@@ -10,18 +10,13 @@ from __future__ import annotations
 
 import argparse
 import json
-import resource
 
 import torch
 
 import polyrhythm as pr
 from polyrhythm.data import ArraySamples, Collection
+from polyrhythm.runs.environment import peak_memory
 from polyrhythm.session import carry_out
-
-
-def held() -> float:
-    """The most memory so far, in MB."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
 def main() -> None:
@@ -30,7 +25,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=10)
     parser.add_argument("--cohort", type=int, default=100)
     given = parser.parse_args()
-    imported = held()
+    imported = peak_memory() / 2**20
     sets = [ArraySamples(torch.randn(n, 1, 28, 28), torch.randint(10, (n,))) for n in (given.clients, 10_000)]
     data = sum(i.numel() * i.element_size() for samples in sets for i in (samples.inputs, samples.targets)) / 2**20
     classes = tuple(map(str, range(10)))
@@ -46,8 +41,8 @@ def main() -> None:
             {
                 **told,
                 "imported_mb": round(imported),
-                "peak_mb": round(held()),
-                "beside_the_data_mb": round(held() - data),
+                "peak_mb": round(peak_memory() / 2**20),
+                "beside_the_data_mb": round(peak_memory() / 2**20 - data),
             }
         )
     )

@@ -14,7 +14,6 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
-import resource
 import statistics
 import time
 from collections.abc import Mapping, Sequence
@@ -28,6 +27,7 @@ import polyrhythm as pr
 from polyrhythm.core.interfaces import Computed
 from polyrhythm.data import ArraySamples, Collection
 from polyrhythm.engines.torch import TorchEngine
+from polyrhythm.runs.environment import peak_memory
 from polyrhythm.runs.records import ModelView, Plan, RunStatus, VersionRecord, VisitRecord
 from polyrhythm.session import carry_out
 from polyrhythm.tasks import task
@@ -132,7 +132,7 @@ def measure(cohort: int, parameters: int, rounds: int) -> dict[str, Any]:
         "copies_seconds": round(copy_seconds, 4),
         "copied_gb_per_s": round(8e-9 * cohort * parameters / copy_seconds, 1),
         "ratio": round(statistics.median(a / b for a, b in zip(pacer.rounds, pacer.copies, strict=True)), 2),
-        "peak_memory_mb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024),
+        "peak_memory_mb": round(peak_memory() / 2**20),
     }
 
 

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import argparse
 import json
-import resource
 import time
 
 import numpy as np
 
 import polyrhythm as pr
+from polyrhythm.runs.environment import peak_memory
 from polyrhythm.session import carry_out
 from polyrhythm.streams import stream
 
@@ -58,7 +58,7 @@ def main() -> None:
                 "seconds_to_prepare": round(ready - started, 1),
                 "seconds": round(seconds, 1),
                 "visits_per_second": round(summary["client_updates"] / seconds),
-                "peak_memory_mb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024),
+                "peak_memory_mb": round(peak_memory() / 2**20),
             }
         )
     )

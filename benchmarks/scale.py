@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import resource
 import time
 
 import torch
@@ -19,6 +18,7 @@ from polyrhythm.drivers.inline import InlineDriver
 from polyrhythm.engines.torch import TorchEngine
 from polyrhythm.fleet import Fleet, World
 from polyrhythm.recipe import Recipe
+from polyrhythm.runs.environment import peak_memory
 from polyrhythm.slots.mechanism import Setup
 from polyrhythm.tasks import task
 from polyrhythm.threads import settled_memory
@@ -98,7 +98,7 @@ def measure(name: str, recipe: Recipe, population: int, events: int, parameters:
         "events": events,
         "versions": last.turn.state.version,
         "events_per_second": round(events / seconds),
-        "peak_memory_mb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024),
+        "peak_memory_mb": round(peak_memory() / 2**20),
     }
 
 

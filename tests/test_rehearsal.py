@@ -80,6 +80,21 @@ def test_it_ends_where_the_run_does(until: pr.Until) -> None:
     assert counted == done
 
 
+@pytest.mark.parametrize("method", ["fedavg", "fedavg | skip_silently", "fedavg | skip_and_estimate"])
+def test_it_ends_with_as_many_updates_as_the_run(method: str) -> None:
+    """What is lost is no update, and nor is a word in place of one."""
+    _, counted, done = both(
+        experiment(
+            until=pr.Until(updates=9),
+            rounds=None,
+            federation=UNEVEN,
+            recipe=names.recipe(method) | pr.uniform(cohort=4),
+            fleet=names.fleet("uniform | slow_share(share_slow=0.5) | faults(lost=0.4, stray=0.2)"),
+        )
+    )
+    assert counted == done
+
+
 def test_normalised_models_and_augmented_samples_too() -> None:
     data = collection(60, features=16)
     images = data.train.batch(torch.arange(60))[0].reshape(60, 1, 4, 4)

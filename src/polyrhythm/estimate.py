@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import math
-import resource
 import statistics
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -24,7 +22,7 @@ from polyrhythm.experiment import Experiment
 from polyrhythm.flops import Cost, count
 from polyrhythm.rehearsal import Rehearsal, rehearse
 from polyrhythm.runs.database import read_runs
-from polyrhythm.runs.environment import machine
+from polyrhythm.runs.environment import machine, peak_memory
 from polyrhythm.slots.stopping import StopOnDrift
 from polyrhythm.slots.work import Steps, Work
 from polyrhythm.storing import budget
@@ -121,7 +119,7 @@ def estimate(experiment: Experiment, *, out: Path | str = "runs") -> Estimate:
         bytes_down=round(factor * rehearsed.bytes_down),
         virtual_seconds=factor * rehearsed.virtual_seconds,
         kept=_kept(experiment, rehearsed),
-        memory=_used() + _kept(experiment, rehearsed),
+        memory=peak_memory() + _kept(experiment, rehearsed),
         seconds=seconds,
         notes=tuple(_notes(experiment, rehearsed)),
     )
@@ -168,11 +166,6 @@ def _in_files(experiment: Experiment, rehearsed: Rehearsal) -> int:
     """What clients remember beyond the memory that they have."""
     memory = budget(experiment.client_memory)
     return 0 if memory is None else max(0, rehearsed.client_bytes + rehearsed.table_bytes - memory)
-
-
-def _used() -> int:
-    """The most bytes that this process has used so far."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
 
 def _recorded(experiment: Experiment, out: Path, versions: int | None) -> Seconds | None:

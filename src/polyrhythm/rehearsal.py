@@ -39,7 +39,7 @@ from polyrhythm.slots.power_of_choice import PowerOfChoice
 from polyrhythm.slots.stopping import StopOnDrift
 from polyrhythm.slots.tifl import Tifl
 from polyrhythm.vectors import Buffers, Layout, Segment, Spans, bytes_of
-from polyrhythm.wires import State
+from polyrhythm.wires import Report, State
 
 _SIZE = 16  # elements of a vector that stands for one of any size
 
@@ -55,7 +55,8 @@ class Rehearsal:
         whole: whether the run was rehearsed to its end.
         failure: why the run could not go on; empty if it could.
         guessed: what decides by what training gives, in words; the counts then hold as far as nothing comes of it.
-        visits, steps, samples, extra_samples: over all clients; extra are forward passes of frozen models and the like.
+        visits, updates, steps, samples, extra_samples: over all clients; extra are forward passes of frozen models and
+            the like.
         flops, bytes_up, bytes_down, virtual_seconds: as in a run's summary.
         client_bytes: what all clients keep from visit to visit, at the end.
         server_bytes: what the server keeps beside the model, at the end.
@@ -70,6 +71,7 @@ class Rehearsal:
     failure: str = ""
     guessed: tuple[str, ...] = ()
     visits: int = 0
+    updates: int = 0
     steps: int = 0
     samples: int = 0
     extra_samples: int = 0
@@ -88,6 +90,9 @@ class Rehearsal:
         report, spent, done = moment.report, moment.spent, moment.done
         if report is not None:
             self.visits += 1
+            verdict = moment.turn.verdict
+            heard = isinstance(moment.event, Report) and (verdict is None or verdict.accepted)
+            self.updates += heard and report.kind == "train" and report.fresh
             self.steps += int(done * report.steps) if report.fresh else 0
             self.samples += int(done * report.samples)
             self.extra_samples += int(done * (report.forward_samples + 3 * report.gradient_samples))
@@ -162,7 +167,7 @@ def rehearse(experiment: Experiment, cost: Cost, *, within: float = math.inf) ->
 
 def _ended(experiment: Experiment, moment: Moment, found: Rehearsal) -> bool:
     until = experiment.until
-    enough = until.updates is not None and found.visits >= until.updates
+    enough = until.updates is not None and found.updates >= until.updates
     return enough or found.versions == experiment.rounds or (until.time is not None and moment.time >= until.time)
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import platform
+import re
+import sys
 from collections.abc import Mapping
 from importlib import metadata
 from pathlib import Path
@@ -61,3 +63,19 @@ def _processor() -> str:
             if name.strip() == "model name":
                 return value.strip()
     return platform.processor() or platform.machine()
+
+
+def peak_memory() -> int:
+    """The most bytes that this process has held; on Linux of this program alone.
+
+    Elsewhere the system's figure may begin with that of the program that started it.
+    """
+    try:
+        found = re.search(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text())
+    except OSError:
+        found = None
+    if found:
+        return int(found[1]) * 1024
+    import resource
+
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import hashlib
 import os
@@ -62,7 +63,7 @@ def fetched(download: Download, folder: Path, *, data: str, timeout: float = 60.
     target = folder / download.name
     if target.is_file():
         return target
-    problems = []
+    problems, was_there = [], folder.exists()
     for url in download.urls:
         try:
             folder.mkdir(parents=True, exist_ok=True)
@@ -79,6 +80,9 @@ def fetched(download: Download, folder: Path, *, data: str, timeout: float = 60.
         partial.write_bytes(content)
         partial.replace(target)
         return target
+    if not was_there:
+        with contextlib.suppress(OSError):
+            folder.rmdir()  # which is empty
     raise UserError(
         f"{data}: {download.name} is not on this machine and could not be downloaded ({'; '.join(problems)})",
         expected=f"the file in folder=, in {folder}, or a connection to fetch it",
