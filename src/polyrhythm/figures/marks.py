@@ -122,4 +122,5 @@ def hues(field: str, colours: Mapping[str, str], theme: Theme, *, title: str | N
 def _columns(names: Sequence[str]) -> int:
     """As many columns of a legend as fit under a figure."""
     longest = max((len(name) for name in names), default=1)
-    return max(1, min(len(names), 96 // (longest + 5)))
+    # Pixels: of a letter; of a symbol and the gap behind a name.
+    return max(1, min(len(names), int(440 / (6.5 * longest + 45))))
