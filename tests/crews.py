@@ -5,12 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import pytest
 import torch
 
 import polyrhythm as pr
+from polyrhythm.drivers import choosing as crews
 from polyrhythm.runs import VersionRecord, VisitRecord
 from polyrhythm.session import carry_out
-from small import Log, collection, dealt, experiment
+from small import Explodes, Log, collection, dealt, experiment
 from worker_models import Fussy
 
 TIERS = pr.Fleet(devices=pr.fleet.Tiers())
@@ -68,3 +70,15 @@ def assert_same(one: tuple[dict[str, Any], Log], other: tuple[dict[str, Any], Lo
 def run(**changes: Any) -> tuple[dict[str, Any], Log]:
     log = Log()
     return carry_out(made(**changes), [log]), log
+
+
+def assert_same_error(driver: crews.Asked) -> None:
+    """What goes wrong in a visit is told in the same words as in line, with where it happened there."""
+    mark = float(collection().train.batch(torch.tensor([30]))[0][0, 0])
+    words = []
+    for who in ("inline", driver):
+        with pytest.raises(ValueError, match="a sensor is broken") as caught:
+            run(driver=who, model=Explodes(4, 3, mark, "raise"))
+        words.append((str(caught.value), caught.value.__notes__))
+    assert words[0] == words[1]
+    assert "in forward" in str(caught.value.__cause__)  # the worker's traceback

@@ -1,32 +1,3 @@
-"""The command line, run in this process."""
+"""The command line, for all tests of this folder."""
 
-from __future__ import annotations
-
-import contextlib
-import io
-import sys
-
-import pytest
-
-from polyrhythm.cli import main
-from terminal import Command, Result
-
-
-@pytest.fixture
-def polyrhythm(monkeypatch: pytest.MonkeyPatch) -> Command:
-    """Runs `polyrhythm` with arguments; standard output and error are plain text files of 80 columns."""
-
-    def call(*arguments: str, encoding: str = "utf-8", columns: int = 80) -> Result:
-        monkeypatch.setattr(sys, "argv", ["polyrhythm", *arguments])
-        monkeypatch.setenv("COLUMNS", str(columns))
-        files = [io.TextIOWrapper(io.BytesIO(), encoding=encoding, write_through=True) for _ in range(2)]
-        with contextlib.redirect_stdout(files[0]), contextlib.redirect_stderr(files[1]):
-            try:
-                main()
-                code: object = 0
-            except SystemExit as end:
-                code = end.code
-        texts = [file.buffer.getvalue().decode(encoding) for file in files]
-        return Result(code if isinstance(code, int) else int(code is not None), *texts)
-
-    return call
+from terminal import polyrhythm as polyrhythm

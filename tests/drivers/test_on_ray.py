@@ -16,13 +16,12 @@ import torch
 from torch import Tensor, nn
 
 import polyrhythm as pr
-from crews import FAMILIES, assert_same, made, run
+from crews import FAMILIES, assert_same, assert_same_error, made, run
 from polyrhythm.core.memory import ClientState
 from polyrhythm.drivers import on_ray
 from polyrhythm.drivers.executors import Done, Errand
 from polyrhythm.drivers.on_ray import OnRay
 from polyrhythm.errors import RunFailed, UserError
-from small import Explodes, collection
 from worker_models import Dies, Greedy
 
 QUICK = {"scaffold", "ccfl", "alt", "curriculum", "critical periods", "partial work", "buffered and rolling"}
@@ -118,14 +117,7 @@ def test_a_plan_that_kills_every_actor_ends_the_run() -> None:
 
 
 def test_an_error_in_an_actor_is_the_error_of_the_run() -> None:
-    mark = float(collection().train.batch(torch.tensor([30]))[0][0, 0])
-    words = []
-    for driver in ("inline", "ray"):
-        with pytest.raises(ValueError, match="a sensor is broken") as caught:
-            run(driver=driver, model=Explodes(4, 3, mark, "raise"))
-        words.append((str(caught.value), caught.value.__notes__))
-    assert words[0] == words[1]
-    assert "in forward" in str(caught.value.__cause__)  # the actor's traceback
+    assert_same_error("ray")
 
 
 def test_a_model_of_the_users_own_script_travels() -> None:

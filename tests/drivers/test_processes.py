@@ -21,7 +21,7 @@ import torch
 from torch import nn
 
 import polyrhythm as pr
-from crews import FAMILIES, SIZES, assert_same, made, run
+from crews import FAMILIES, SIZES, assert_same, assert_same_error, made, run
 from polyrhythm.core.memory import ClientState
 from polyrhythm.drivers import choosing, nursery, packing, processes
 from polyrhythm.drivers.executors import Clients, Done, Errand
@@ -157,14 +157,7 @@ def test_a_visit_that_kills_every_worker_ends_the_run(tmp_path: Path) -> None:
 
 
 def test_an_error_in_a_worker_is_the_error_of_the_run() -> None:
-    mark = float(collection().train.batch(torch.tensor([30]))[0][0, 0])
-    words = []
-    for driver in ("inline", "processes"):
-        with pytest.raises(ValueError, match="a sensor is broken") as caught:
-            run(driver=driver, model=Explodes(4, 3, mark, "raise"))
-        words.append((str(caught.value), caught.value.__notes__))
-    assert words[0] == words[1]
-    assert "in forward" in str(caught.value.__cause__)  # the worker's traceback
+    assert_same_error("processes")
 
 
 def test_of_several_errors_the_first_counts() -> None:

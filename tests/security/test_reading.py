@@ -97,7 +97,7 @@ def test_a_pickle_leaves_no_trace_in_the_next_one() -> None:
     assert unpickled(pickle.dumps(b"\xff", protocol=2), Path("x")) == b"\xff"
 
 
-@pytest.mark.parametrize("name", ["../outside", "/tmp/outside", "cifar-10-batches-py/../../outside"])
+@pytest.mark.parametrize("name", ["../outside", "/elsewhere/outside", "cifar-10-batches-py/../../outside"])
 def test_members_are_read_and_never_unpacked(tmp_path: Path, name: str) -> None:
     (tmp_path / "in").mkdir()
     path = archive(tmp_path / "in", {name: b"x"})

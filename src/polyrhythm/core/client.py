@@ -125,10 +125,11 @@ def _measure(recipe: Recipe, setup: Setup, assignment: Assignment, data: ClientD
     measures = dict(engine.evaluate(model, data, positions))
     if "expert" in recipe.needs():
         measures["expert_loss"] = float(data.fixed("expert").mean())
-    return _report(assignment, len(data), measures=measures, forward_samples=wanted)
+    return report_on(assignment, len(data), measures=measures, forward_samples=wanted)
 
 
-def _report(assignment: Assignment, held: int, **rest: object) -> Report:
+def report_on(assignment: Assignment, held: int, **rest: object) -> Report:
+    """A report on an assignment, with what is given of it; of a visit without an update, if nothing is."""
     given: dict[str, Any] = {"update": None, "extras": {}, "measures": {}, **rest}
     return made(
         Report,
@@ -360,7 +361,7 @@ class _Training:
             if "previous" in self.recipe.needs()
             else None,
         )
-        report = _report(
+        report = report_on(
             self.assignment,
             self.visit.held,
             update=outcome.sent,
@@ -392,7 +393,7 @@ class _Training:
         packed = instead.packed
         if packed is None and update is not None:
             packed = self.recipe.compression.size(self.engine.layout)
-        return _report(
+        return report_on(
             self.assignment,
             self.visit.held,
             update=update,

@@ -85,7 +85,7 @@ class OnRay:
         self._boards: dict[int, tuple[Tensor, Any]] = {}
         self._actors: list[Any] = []
         try:
-            _check_processors(ray, workers, address)
+            _check_processors(ray, workers)
             self._make = ray.remote(num_cpus=1, max_restarts=0)(Visitor)
             self._needs = [ray.put(part) for part in _needs(clients)]
             self._actors = [self._actor() for _ in range(workers)]
@@ -278,7 +278,7 @@ def _connect(ray: Any, workers: int, address: str | None) -> None:
         ) from error
 
 
-def _check_processors(ray: Any, workers: int, address: str | None) -> None:
+def _check_processors(ray: Any, workers: int) -> None:
     there = int(ray.cluster_resources().get("CPU", 0))
     if there < workers:
         raise UserError(

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import final
 
+from polyrhythm.core.client import report_on
 from polyrhythm.core.memory import ClientState
 from polyrhythm.core.server import Record, ServerState, Turn, Verdict, begin, receive
 from polyrhythm.drivers.agenda import VISIT, Agenda, DriverState, Underway
@@ -116,7 +117,7 @@ class RemoteDriver:
         return [self._underway(self._out[dispatch]) for dispatch in sorted(self._out)]
 
     def _underway(self, out: _Out) -> Underway:
-        report = _nothing(out.assignment)
+        report = report_on(out.assignment, held=0)
         load = Load(bytes_down=self.meter.load(out.assignment, report).bytes_down)
         spent = Spent(down=max(0.0, self.roster.now - out.started), bytes_down=load.bytes_down)
         fate = Fate(time=math.inf, spent=spent)
@@ -188,7 +189,11 @@ class RemoteDriver:
         now, event, out = self.roster.now, heard.event, heard.visit
         if out is None:
             return Moment(time=now, turn=turn, event=event, answers=self.roster.answers())
-        report = event if isinstance(event, Report) else _nothing(out.assignment).heard(after=now - out.started, at=now)
+        report = (
+            event
+            if isinstance(event, Report)
+            else report_on(out.assignment, held=0).heard(after=now - out.started, at=now)
+        )
         load, lost = self.meter.load(out.assignment, report), isinstance(event, Lost)
         # The clocks of two machines cannot tell the way there from the way back: both count as the way there.
         passed = now - out.started
@@ -344,17 +349,3 @@ def _at(now: float, heard: _Heard) -> _Heard:
     elif isinstance(event, Lost):
         event = Lost(dispatch=event.dispatch, reason=event.reason, time=now, fault=event.fault)
     return _Heard(event=event, visit=out, seconds=heard.seconds)
-
-
-def _nothing(assignment: Assignment) -> Report:
-    """A report of a visit of which nothing is known."""
-    return Report(
-        dispatch=assignment.dispatch,
-        client=assignment.client,
-        visit=assignment.visit,
-        version=assignment.version,
-        kind=assignment.kind,
-        recipe=assignment.recipe,
-        held=0,
-        update=None,
-    )
