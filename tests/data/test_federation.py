@@ -78,6 +78,18 @@ def test_targets_go_with_their_inputs() -> None:
     assert counts.shape == (5, 4)
     assert counts.sum(axis=1).tolist() == made.sizes.tolist()
     assert counts[2].tolist() == np.bincount(made.train.targets[made.indices(2)].numpy(), minlength=4).tolist()
+    assert made.histogram([4, 1]).tolist() == counts[[4, 1]].tolist()
+    assert made.by_class().tolist() == counts.sum(axis=0).tolist()
+
+
+def test_tags_are_counted_for_some_clients_and_for_all() -> None:
+    tags = torch.tensor([[1, 0, 1], [0, 0, 1], [1, 1, 0], [0, 0, 0], [1, 0, 0], [0, 1, 1]])
+    samples = ArraySamples(torch.zeros(6, 2), tags.float())
+    data = Collection(name="tags", task="multilabel", classes=("a", "b", "c"), train=samples, test=samples)
+    made = federate(data, Iid(), 3, 0)
+    counts = made.histogram()
+    assert made.histogram([2]).tolist() == counts[[2]].tolist() == [tags[made.indices(2)].sum(0).tolist()]
+    assert made.by_class().tolist() == counts.sum(axis=0).tolist() == [3, 2, 3]
 
 
 def test_the_test_set_does_not_depend_on_the_seed_or_the_split() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal, final
 
@@ -125,10 +125,24 @@ class Federation:
 
         return shares
 
-    def histogram(self) -> np.ndarray:
-        """How many samples of each class (or tag) each client holds, [clients, C] int64; C = 0 for regression."""
-        owner = np.repeat(np.arange(self.clients), self.sizes)
+    def by_class(self) -> np.ndarray:
+        """How many samples of each class (or tag) all clients hold, [C] int64; C = 0 for regression."""
         targets = self.train.targets.index_select(0, self.shares.order)
+        if self.task == "multilabel":
+            return targets.long().sum(dim=0).numpy()
+        number = len(self.classes)
+        return np.bincount(targets.numpy(), minlength=number) if number else np.zeros(0, dtype=np.int64)
+
+    def histogram(self, clients: Sequence[int] | None = None) -> np.ndarray:
+        """How many samples of each class (or tag) each client holds, [clients, C] int64; C = 0 for regression.
+
+        Args:
+            clients: of whom; None for all.
+        """
+        some = range(self.clients) if clients is None else clients
+        order = self.shares.order if clients is None else torch.cat([self.indices(c) for c in some])
+        owner = np.repeat(np.arange(len(some)), self.sizes if clients is None else self.sizes[list(some)])
+        targets = self.train.targets.index_select(0, order)
         number = len(self.classes)
         if self.task == "multilabel":
             rows, tags = np.nonzero(targets.numpy())
@@ -137,7 +151,7 @@ class Federation:
             cells = owner * number + targets.numpy()
         else:
             cells = np.zeros(0, dtype=np.int64)
-        return np.bincount(cells, minlength=self.clients * number).reshape(self.clients, number).astype(np.int64)
+        return np.bincount(cells, minlength=len(some) * number).reshape(len(some), number).astype(np.int64, copy=False)
 
 
 def federate(
