@@ -27,7 +27,7 @@ from .trials import Misfortune, misfortunes
 from .world import CLASSES, FEATURES, Federation, Run, Shard, near, play, run
 
 # What mutants wrap.
-_REPORT = client._report
+_REPORT = client.report_on
 _OUTCOME = client.Outcome
 _PATH_ADD = client._Path.add
 

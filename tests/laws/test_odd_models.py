@@ -23,7 +23,7 @@ from .world import Federation, near, run, same
 
 # What mutants wrap.
 _COMBINE = vectors.combine_buffers
-_REPORT = client._report
+_REPORT = client.report_on
 
 PARTS: tuple[tuple[Settings, ...], ...] = (
     (),
@@ -122,7 +122,7 @@ def test_buffers_of_every_kind_keep_shape_dtype_and_meaning(parts: tuple[Setting
     examples=20,
     broken_by={
         "updates in single precision": swap(
-            client, "_report", lambda assignment, held, **rest: _wide(assignment, held, **rest)
+            client, "report_on", lambda assignment, held, **rest: _wide(assignment, held, **rest)
         ),
     },
 )

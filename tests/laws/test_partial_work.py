@@ -42,7 +42,7 @@ from .world import NETS, Federation, Shard, alike, play, same
 # What mutants wrap.
 _FITTING = client.fitting
 _AHEAD = Meter.ahead
-_REPORT = client._report
+_REPORT = client.report_on
 _RATE = client._Training._rate
 
 COST = Cost(forward=700, training=2000)
@@ -399,7 +399,7 @@ def _rate_of_the_whole(self: Any, step: int, steps: int) -> float:
     ),
     momentum=st.sampled_from((0.0, 0.9)),
     broken_by={
-        "the steps that were planned": swap(client, "_report", _planned),
+        "the steps that were planned": swap(client, "report_on", _planned),
         "rates of the whole plan": swap(client._Training, "_rate", _rate_of_the_whole),
     },
 )

@@ -29,7 +29,7 @@ from .trials import Trial, trials
 from .world import NETS, Federation, Shard, alike, near, run, same
 
 # What mutants wrap.
-_REPORT = client._report
+_REPORT = client.report_on
 
 MIXES: tuple[tuple[Settings, ...], ...] = (
     (),
@@ -305,7 +305,7 @@ def _planned_steps(assignment: Any, held: int, **rest: Any) -> Any:
     net=st.sampled_from(("perceptron", "batchnorm", "dropout")),
     parts=st.sampled_from(((ControlVariates(),), (NormalisedAveraging(),), (PerStep(),), (PerStep(divide="travel"),))),
     momentum=st.sampled_from((0.0, 0.9)),
-    broken_by={"never stops": NEVER_STOPS, "the steps that were planned": swap(client, "_report", _planned_steps)},
+    broken_by={"never stops": NEVER_STOPS, "the steps that were planned": swap(client, "report_on", _planned_steps)},
 )
 def test_what_counts_steps_counts_those_taken(net: str, parts: tuple[Settings, ...], momentum: float) -> None:
     federation = Federation(net=net)
