@@ -47,7 +47,9 @@ def reproductions() -> Mapping[str, Reproduction]:
 def items() -> Iterator[Item]:
     """Every table and figure of every paper."""
     for paper in PAPERS:
-        own = [Item(paper=paper, name=i, by=by) for by in reproductions().values() if by.paper == paper for i in by.items]
+        own = [
+            Item(paper=paper, name=i, by=by) for by in reproductions().values() if by.paper == paper for i in by.items
+        ]
         yield from sorted(own, key=lambda item: _natural_text(item.name))
 
 
