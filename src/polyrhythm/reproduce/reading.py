@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, final
 
 from annotated_types import MinLen
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
 
 from polyrhythm.cli.configuration import TAKES
 from polyrhythm.cli.layers import Said, layered, seeds_of
