@@ -1,0 +1,67 @@
+"""What a reproduction has found, before it is written on a page."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, final
+
+from polyrhythm.report.tables import Table
+
+__all__ = ["Findings", "Outcome", "Picture", "Table"]
+
+Verdict = Literal["holds", "holds on average", "holds, one seed", "not decided", "differs", "differs, one seed"]
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """What came of a claim.
+
+    Args:
+        says: the claim.
+        verdict: of the weakest column. "holds" and "differs" where the confidence interval lies on that side of what is
+            claimed; "holds on average" and "not decided" where the mean agrees or does not, and chance could have made
+            it so; with a single seed there is no interval.
+        evidence: the numbers, in words.
+    """
+
+    says: str
+    verdict: Verdict
+    evidence: str
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Picture:
+    """A figure.
+
+    Args:
+        title: of it.
+        file: of it, an SVG.
+        about: how to read it.
+    """
+
+    title: str
+    file: Path
+    about: str = ""
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Findings:
+    """What was found.
+
+    Args:
+        verdict: in a few words.
+        tables: numbers.
+        claims: what came of them.
+        pictures: figures.
+        notes: what a reader should know.
+    """
+
+    verdict: str = ""
+    tables: tuple[Table, ...] = ()
+    claims: tuple[Outcome, ...] = ()
+    pictures: tuple[Picture, ...] = ()
+    notes: tuple[str, ...] = ()
