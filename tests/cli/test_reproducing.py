@@ -18,7 +18,7 @@ from terminal import Command
 OWN = """clients = 4
 model = "logistic"
 method = "fedavg(cohort=2, epochs=1)"
-rounds = 3000
+rounds = 500
 seeds = "0"
 
 [checkpoint]
