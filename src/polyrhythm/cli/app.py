@@ -339,6 +339,44 @@ def best_of_sweep(
     print_best(reference, out or "runs", as_json=json)
 
 
+@app.command("reproduce")
+@guarded
+def reproduce_item(
+    name: Annotated[
+        str,
+        typer.Argument(metavar="NAME", help="list, a name that it shows, such as ccfl/table-2, or a .toml file."),
+    ],
+    scale: Annotated[
+        Literal["smoke", "quick", "paper"],
+        typer.Option("--scale", help="smoke: seconds; quick: minutes, for order and direction; paper: its own size."),
+    ] = "quick",
+    seeds: Annotated[str | None, typer.Option("--seeds", help="Such as 0-2.  [default: the scale's]")] = None,
+    row: Annotated[list[str] | None, typer.Option("--row", help="Only this row. May be repeated.")] = None,
+    column: Annotated[list[str] | None, typer.Option("--column", help="Only this column. May be repeated.")] = None,
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", help="Any key of the experiment, over everything. May be repeated.")
+    ] = None,
+    workers: Annotated[
+        int | None,
+        typer.Option("--workers", min=1, help="How many runs go on at once, a thread each.  [default: processors]"),
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="The page, a .md, or a folder for it.  [default: beside the runs]"),
+    ] = None,
+    out: Out = None,
+    json: Json = False,
+) -> None:
+    """Reproduce a table or figure of a paper, and write a page; `reproduce list` names all of them."""
+    from polyrhythm.cli.reproducing import list_items, reproduce_named
+
+    if name == "list":
+        list_items(as_json=json)
+        return
+    chosen = {"seeds": seeds, "rows": row or (), "columns": column or (), "settings": settings or ()}
+    reproduce_named(name, scale, chosen, out=out or "runs", workers=workers, output=output, as_json=json)
+
+
 @app.command("expert")
 @guarded
 def train_expert(

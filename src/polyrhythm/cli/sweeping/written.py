@@ -197,16 +197,16 @@ def _sides(told: SweepSettings, base: Mapping[str, Any], said: Said, wrong: Mist
         own = {key: value for key, value in table.items() if key not in ("space", "settings")}
         values = {**base, **own}
         lines = {**said.lines, **{key: said.lines[f"{inside}{key}"] for key in own if f"{inside}{key}" in said.lines}}
-        space = _space(told.space, "sweep.space.", said, wrong)
+        space = space_of(told.space, "sweep.space.", said, wrong)
         listed = list(told.settings)
         if name:
             with wrong.noted(said.where(inside.removesuffix("."))):
                 _check_tables(table)
-                space |= _space(table.get("space", {}), f"{inside}space.", said, wrong)
+                space |= space_of(table.get("space", {}), f"{inside}space.", said, wrong)
                 listed += table.get("settings", [])
         about = {key: _plain(value) for key, value in values.items() if key not in OF_NO_NUMBER}
         maker = Maker(values=values, lines=lines, file=said.file)
-        settings = tuple(dict(_leaves(setting)) for setting in listed)
+        settings = tuple(dict(leaves(setting)) for setting in listed)
         for setting in settings:
             for key in setting:
                 with wrong.noted(said.where(f"{inside}settings")):
@@ -226,20 +226,21 @@ def _check_tables(table: Mapping[str, Any]) -> None:
             )
 
 
-def _space(table: Mapping[str, Any], inside: str, said: Said, wrong: Mistakes) -> dict[str, Range | tuple[Any, ...]]:
+def space_of(table: Mapping[str, Any], inside: str, said: Said, wrong: Mistakes) -> dict[str, Range | tuple[Any, ...]]:
     """The space of a table: keys with dots, and keys inside keys."""
     found: dict[str, Range | tuple[Any, ...]] = {}
-    for key, value in _leaves(table):
+    for key, value in leaves(table):
         with wrong.noted(said.where(f"{inside}{key}")):
             _check_key(key)
             found[key] = _values(key, value)
     return found
 
 
-def _leaves(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+def leaves(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """The values of a table, by their keys with dots."""
     for key, value in table.items():
         if isinstance(value, dict) and not ({"low", "high"} & {*value}):
-            yield from _leaves(value, f"{prefix}{key}.")
+            yield from leaves(value, f"{prefix}{key}.")
         else:
             yield f"{prefix}{key}", value
 

@@ -1,0 +1,203 @@
+"""`polyrhythm reproduce`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, final
+
+import typer
+from rich.box import SIMPLE_HEAD
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+from rich.table import Table
+from rich.text import Text
+
+from polyrhythm.cli.configuration import TAKES
+from polyrhythm.cli.guard import INTERRUPTED, stopped_by_sigterm
+from polyrhythm.cli.layers import layered, seeds_of
+from polyrhythm.cli.output import Screen, print_json
+from polyrhythm.cli.sweeping.progress import SweepProgress
+from polyrhythm.cli.sweeping.written import leaves
+from polyrhythm.errors import Mistakes, RunFailed
+from polyrhythm.reproduce.catalogue import find, items
+from polyrhythm.reproduce.definition import PAPERS, Reproduction, Scale
+from polyrhythm.reproduce.findings import Findings
+from polyrhythm.reproduce.reproducing import reproduce
+from polyrhythm.sweeps.performing import Ending, Job
+
+
+def list_items(*, as_json: bool) -> None:
+    """Every table and figure, and what reproduces it."""
+    found = list(items())
+    if as_json:
+        for item in found:
+            scales = [*item.by.scales, "paper"]
+            state = {"unknown": item.by.unknown or None, "data": _data(item.by), "scales": scales}
+            print_json({"item": item.slug, "by": item.by.name, "title": item.by.title, **state})
+        return
+    screen = Screen(stderr=False)
+    for paper, words in PAPERS.items():
+        table = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), title_justify="left", title=Text(words))
+        table.add_column("item", no_wrap=True)
+        table.add_column("by", no_wrap=True)
+        table.add_column("what", overflow="fold")
+        table.add_column("data", overflow="fold")
+        for item in found:
+            if item.paper == paper:
+                what = item.by.title if not item.by.unknown else f"unknown: {item.by.unknown}"
+                table.add_row(Text(item.name), Text(item.by.name.partition("/")[2]), Text(what), Text(_data(item.by)))
+        if table.row_count:
+            screen.print(table)
+    screen.print("for example: polyrhythm reproduce ccfl/table-2 --scale quick", highlight=False)
+
+
+def _data(by: Reproduction) -> str:
+    """The data that the paper's scale needs; none for what trains nothing."""
+    if by.program or by.unknown:
+        return ""
+    named = [by.maker.values.get("data", "digits")]
+    named += [of["data"] for of in (*by.rows.values(), *by.columns.values()) if "data" in of]
+    return ", ".join(dict.fromkeys(str(text).partition("(")[0].strip() for text in named))
+
+
+def reproduce_named(
+    name: str,
+    scale: Scale,
+    chosen: Mapping[str, Any],
+    *,
+    out: str,
+    workers: int | None,
+    output: Path | None,
+    as_json: bool,
+) -> None:
+    """Reproduces an item, or what is left of it, and shows what came out.
+
+    Raises:
+        UserError: something is wrong that can be known before the first run, such as data that are not there.
+        RunFailed: no run has a result.
+        typer.Exit: it was stopped.
+    """
+    screen = Screen(stderr=as_json)
+    scaled = find(name).at(
+        scale,
+        seeds=seeds_of(chosen["seeds"]) if chosen["seeds"] else (),
+        rows=chosen["rows"],
+        columns=chosen["columns"],
+        settings=_settings(chosen["settings"]),
+    )
+    with stopped_by_sigterm():
+        try:
+            found, path = reproduce(scaled, out=out, workers=workers, output=output, listener=_Shown(screen))
+        except KeyboardInterrupt:
+            screen.note("stopped; the same command goes on from here")
+            raise typer.Exit(INTERRUPTED) from None
+    if as_json:
+        claims = [{"says": c.says, "verdict": c.verdict, "evidence": c.evidence} for c in found.claims]
+        print_json(
+            {"name": scaled.of.name, "scale": scale, "verdict": found.verdict, "claims": claims, "page": str(path)}
+        )
+    else:
+        _print(screen, found, path)
+    if not scaled.of.program and all("no result" in note for note in found.notes) and len(found.notes) == _runs(scaled):
+        raise RunFailed(f"no run of {scaled.of.name} has a result")
+
+
+def _runs(scaled: Any) -> int:
+    return len(scaled.rows) * len(scaled.columns) * len(scaled.seeds)
+
+
+def _settings(texts: Sequence[str]) -> dict[str, Any]:
+    """What `--set` says, by keys with dots."""
+    wrong = Mistakes()
+    plain = {text.partition("=")[0].strip(): text for text in texts}
+    found: dict[str, Any] = {}
+    for key, text in plain.items():
+        if key.count(".") and key.partition(".")[0] in _EXPRESSIONS:
+            found[key] = _value(text.partition("=")[2].strip())
+            continue
+        said = layered(None, {}, [text], wrong, TAKES)
+        found |= dict(leaves(said.values))
+    wrong.refuse()
+    return found
+
+
+_EXPRESSIONS = ("data", "partition", "model", "method", "task", "fleet")
+
+
+def _value(text: str) -> Any:
+    from polyrhythm.cli.expressions import parse_value
+
+    return parse_value(text)
+
+
+def _print(screen: Screen, found: Findings, path: Path) -> None:
+    for one in found.tables:
+        if one.name in ("equal", "costs"):
+            continue
+        screen.print()
+        screen.print(Text(one.caption))
+        table = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+        for i, head in enumerate(one.head):
+            table.add_column(Text(head), justify="right" if i and one.numbers else "left", overflow="fold")
+        for row in one.rows:
+            table.add_row(*map(Text, row))
+        screen.print(table)
+    for claim in found.claims:
+        screen.print(Text(f"{claim.verdict}: {claim.says} ({claim.evidence or 'no numbers'})"))
+    for note in found.notes:
+        screen.note(note)
+    screen.print(Text(f"verdict: {found.verdict or 'none'}"))
+    screen.print(f"page: {path}", highlight=False, markup=False)
+
+
+@final
+class _Shown:
+    """How it goes: bars in a terminal, a line for each run elsewhere."""
+
+    def __init__(self, screen: Screen) -> None:
+        self._screen = screen
+        self._progress: Progress | None = None
+        self._all = TaskID(0)
+        self._runs: dict[tuple[str, int], TaskID] = {}
+        self._over = self._jobs = 0
+
+    def tuning(self) -> SweepProgress:
+        """Rates are chosen now."""
+        return SweepProgress(self._screen)
+
+    def begin(self, jobs: int) -> None:
+        """The runs begin."""
+        self._jobs = jobs
+        if self._screen.is_terminal and not self._screen.is_dumb_terminal:
+            columns = (TextColumn("{task.description}"), BarColumn(bar_width=20))
+            counted = TextColumn("{task.completed:.0f}/{task.total:.0f}")
+            self._progress = Progress(
+                *columns, counted, TimeElapsedColumn(), console=self._screen, transient=True, refresh_per_second=4
+            )
+            self._all = self._progress.add_task("runs", total=jobs)
+            self._progress.start()
+
+    def version(self, job: Job, version: int, rounds: int | None, score: float | None) -> None:
+        """Moves the line of a run on."""
+        if self._progress is None:
+            return
+        key = (job.name, job.seed)
+        if key not in self._runs:
+            self._runs[key] = self._progress.add_task(f"{job.name}, seed {job.seed}", total=rounds or 0)
+        self._progress.update(self._runs[key], completed=version)
+
+    def over(self, job: Job, ending: Ending) -> None:
+        """A run has ended: its line goes."""
+        self._over += 1
+        if self._progress is not None:
+            if (line := self._runs.pop((job.name, job.seed), None)) is not None:
+                self._progress.remove_task(line)
+            self._progress.update(self._all, completed=self._over)
+        how = ending.state + (f": {ending.reason}" if ending.reason else "")
+        if self._progress is None or ending.state != "finished":
+            self._screen.print(Text(f"{self._over} of {self._jobs}: {job.name}, seed {job.seed}: {how}"))
+
+    def end(self) -> None:
+        """Nothing more will be said."""
+        if self._progress is not None:
+            self._progress.stop()

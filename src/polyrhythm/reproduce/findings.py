@@ -1,0 +1,66 @@
+"""What a reproduction has found, before it is written on a page."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, final
+
+from polyrhythm.report.tables import Table
+
+__all__ = ["Findings", "Outcome", "Picture", "Table"]
+
+Verdict = Literal["holds", "holds on average", "differs", "not decided"]
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """What came of a claim.
+
+    Args:
+        says: the claim.
+        verdict: "holds" in every column; "holds on average" if in some columns chance could have made it; "differs" if
+            it does not in one of them; "not decided" without numbers.
+        evidence: the numbers, in words.
+    """
+
+    says: str
+    verdict: Verdict
+    evidence: str
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Picture:
+    """A figure.
+
+    Args:
+        title: of it.
+        file: of it, an SVG.
+        about: how to read it.
+    """
+
+    title: str
+    file: Path
+    about: str = ""
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Findings:
+    """What was found.
+
+    Args:
+        verdict: in a few words.
+        tables: numbers.
+        claims: what came of them.
+        pictures: figures.
+        notes: what a reader should know.
+    """
+
+    verdict: str = ""
+    tables: tuple[Table, ...] = ()
+    claims: tuple[Outcome, ...] = ()
+    pictures: tuple[Picture, ...] = ()
+    notes: tuple[str, ...] = ()
