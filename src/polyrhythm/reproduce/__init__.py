@@ -1,1 +1,1 @@
-"""The tables and figures of the papers, as experiments that anybody can run: rows, columns, seeds, claims, and a page."""
+"""The tables and figures of the papers as experiments that anybody can run, each with a page beside its numbers."""

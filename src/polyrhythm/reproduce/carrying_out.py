@@ -1,4 +1,4 @@
-"""Carries out a reproduction, or what is left of it: tunes rates where that is asked, then every cell over its seeds."""
+"""Carries out a reproduction, or what is left of it: tunes rates if asked to, then every cell over its seeds."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Protocol, final
 
 from polyrhythm.drivers.choosing import cores
 from polyrhythm.errors import Mistakes, UserError
-from polyrhythm.reproduce.definition import Cell, CellMaker, Scaled, Tuning, laid_over
+from polyrhythm.reproduce.definition import CellMaker, Scaled, Tuning, laid_over
 from polyrhythm.runs import Run
 from polyrhythm.runs.plain import to_json
 from polyrhythm.sweeps.checking import check as check_sweep
@@ -153,7 +153,7 @@ def _sweep(scaled: Scaled, row: str, column: str, tuning: Tuning) -> Sweep | Non
     side = Side(make=make, space=space, about={**make.maker.values, **make.fixed})
     # A file that was changed is another sweep, which needs another name.
     what = hashlib.sha256(to_json([side.describe(), tuning.seeds, scaled.of.measure]).encode()).hexdigest()
-    name = f"{cell.name.replace('/', '∕')} {what[:6]}"
+    name = f"{cell.name.replace('/', '|')} {what[:6]}"
     return Sweep(name=name, sides={"": side}, seeds=tuning.seeds, by=_JUDGES[scaled.of.measure])
 
 

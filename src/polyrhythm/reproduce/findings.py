@@ -10,7 +10,7 @@ from polyrhythm.report.tables import Table
 
 __all__ = ["Findings", "Outcome", "Picture", "Table"]
 
-Verdict = Literal["holds", "holds on average", "differs", "not decided"]
+Verdict = Literal["holds", "holds on average", "holds, one seed", "not decided", "differs", "differs, one seed"]
 
 
 @final
@@ -20,8 +20,9 @@ class Outcome:
 
     Args:
         says: the claim.
-        verdict: "holds" in every column; "holds on average" if in some columns chance could have made it; "differs" if
-            it does not in one of them; "not decided" without numbers.
+        verdict: of the weakest column. "holds" and "differs" where the confidence interval lies on that side of what is
+            claimed; "holds on average" and "not decided" where the mean agrees or does not, and chance could have made
+            it so; with a single seed there is no interval.
         evidence: the numbers, in words.
     """
 

@@ -191,18 +191,25 @@ def _more(results: Results, claim: Claim, columns: Sequence[str]) -> Outcome:
 
 
 def _decided(found: Difference, limit: float) -> Verdict:
+    """Whether a mean is above a limit, and whether chance alone could have brought it there."""
     assert found.mean is not None
-    if found.mean <= limit:
-        return "differs"
-    return "holds" if found.low is not None and found.low > limit else "holds on average"
+    above = found.mean > limit
+    if found.low is None or found.high is None:
+        return "holds, one seed" if above else "differs, one seed"
+    if found.low <= limit <= found.high:
+        return "holds on average" if above else "not decided"
+    return "holds" if above else "differs"
 
 
 def _all(verdicts: Sequence[Verdict]) -> Verdict:
     """Of all columns: as weak as the weakest."""
-    for verdict in ("differs", "not decided", "holds on average"):
-        if verdict in verdicts:
-            return verdict  # type: ignore[return-value]
-    return "holds" if verdicts else "not decided"
+    return next((verdict for verdict in _WEAKEST_FIRST if verdict in verdicts), "not decided")
+
+
+_WEAKEST_FIRST: tuple[Verdict, ...] = (
+    *("differs", "differs, one seed", "not decided"),
+    *("holds, one seed", "holds on average", "holds"),
+)
 
 
 def _ratio(results: Results, claim: Claim, columns: Sequence[str]) -> Outcome:

@@ -82,7 +82,7 @@ def value(run: Run, rows: Sequence[Row], measure: str, goal: float | None = None
         return total(rows, measure)
     if measure in _TO:
         took = None if goal is None else reached(rows, run.headline, goal)
-        return None if took is None else took[_TO[measure]]  # type: ignore[literal-required, no-any-return]
+        return None if took is None else took[_TO[measure]]  # type: ignore[literal-required]
     if measure == "cohort":
         rounds = [row["cohort"] for row in rows if row["version"] > 0]
         return math.fsum(rounds) / len(rounds) if rounds else None

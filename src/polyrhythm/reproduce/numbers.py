@@ -78,8 +78,8 @@ def _ours(results: Results, what: str) -> Table:
     lines = [(row, *(percent(results.values((row, c))) for c in scaled.columns)) for row in scaled.rows]
     return Table(
         name="ours",
-        caption=f"{what.capitalize()}: mean ± sample standard deviation over seeds ({_seeds(results)}). The paper shows "
-        "curves, without numbers in its text.",
+        caption=f"{what.capitalize()}: mean ± sample standard deviation over seeds ({_seeds(results)}). The paper "
+        "shows curves, without numbers in its text.",
         head=("", *(column or "ours" for column in scaled.columns)),
         rows=tables.rows(lines),
     )
@@ -99,8 +99,8 @@ def equal_costs(results: Results) -> Table | None:
             lines.append((_cell(row, column), percent(results.values((row, column))), *found))
     return Table(
         name="equal",
-        caption="The same result at equal rounds, and where each row had spent as much as the cheapest row of its column "
-        "had in all.",
+        caption="The same result at equal rounds, and where each row had spent as much as the cheapest row of its "
+        "column had in all.",
         head=("", "equal rounds", *(f"equal {_HEADS[cost]}" for cost in BUDGETS)),
         rows=tables.rows(lines),
     )

@@ -137,8 +137,9 @@ def _claims(findings: Findings) -> Table:
     lines = [(one.says, one.verdict, one.evidence or "–") for one in findings.claims]
     return Table(
         name="claims",
-        caption="Differences are means over seeds, paired by seed, with their 95 % confidence interval (Student's t). A "
-        "claim holds where the interval agrees in every column, and on average where only the means do.",
+        caption="Differences are means over seeds, paired by seed, with their 95 % confidence interval (Student's t). "
+        "A claim holds, or differs, where the intervals say so in every column; it holds on average where only the "
+        "means do, and is not decided where a mean does not and its interval leaves both open.",
         head=("claim", "verdict", "evidence"),
         rows=rows(lines),
         numbers=False,

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, final
 
 from annotated_types import MinLen
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
 
 from polyrhythm.cli.configuration import TAKES
 from polyrhythm.cli.layers import Said, layered, seeds_of
@@ -67,6 +67,7 @@ class ClaimSettings(BaseModel):
     says: Text
     of: str = ""
     against: str = ""
+    pairs: tuple[tuple[Text, Text], ...] = ()
     measure: str = ""
     more_than: float | int = 0.0
     ratio_below: float | int | None = None
@@ -82,6 +83,24 @@ class ClaimSettings(BaseModel):
     @classmethod
     def _several(cls, value: Any) -> Any:
         return tuple(value) if isinstance(value, list) else value
+
+    @field_validator("pairs", mode="before")
+    @classmethod
+    def _several_pairs(cls, value: Any) -> Any:
+        return tuple(map(tuple, value)) if isinstance(value, list) and all(map(_is_list, value)) else value
+
+    def each(self) -> Iterator[ClaimSettings]:
+        """The claim for each of its pairs of rows, which stand in its words as {of} and {against}."""
+        if not self.pairs:
+            yield self
+        for of, against in self.pairs:
+            says = self.says.replace("{of}", of).replace("{against}", against)
+            goal = self.goal_of.replace("{against}", against)
+            yield self.model_copy(update={"says": says, "of": of, "against": against, "goal_of": goal, "pairs": ()})
+
+
+def _is_list(value: Any) -> bool:
+    return isinstance(value, list)
 
 
 @final
@@ -306,7 +325,7 @@ def _no_number(row: str, text: Any, where: str) -> UserError:
 def _claims(
     told: tuple[ClaimSettings, ...], rows: Mapping[str, Any], columns: Mapping[str, Any], said: Said, wrong: Mistakes
 ) -> Iterator[Claim]:
-    for claim in told:
+    for claim in (one for several in told for one in several.each()):
         where = f"{said.where('claims')}: {claim.says!r}"
         of = claim.of or claim.rising or claim.falling
         for row in (of, claim.against, claim.goal_of):
@@ -321,14 +340,14 @@ def _claims(
                 wrong.add(unknown(key, value, [k for k in known if k], where=where))
         if not of or (claim.against or claim.between or claim.rising or claim.falling) in ("", None):
             wrong.add(_no_claim(where))
-        plain = claim.model_dump(exclude={"of", "rising", "falling"})
+        plain = claim.model_dump(exclude={"of", "rising", "falling", "pairs"})
         yield Claim(of=of, rising=bool(claim.rising), falling=bool(claim.falling), **plain)
 
 
 def _no_claim(where: str) -> UserError:
     return UserError(
         f"{where} compares nothing",
-        expected='of = "ROW" with against = "ROW" or between = [low, high], or rising = "ROW", or falling = "ROW"',
+        expected='of = "ROW" with against = "ROW" or between = [low, high], or pairs of them, or rising or falling = "ROW"',
         why="a claim is looked at by comparing numbers",
         fix="say what is compared",
     )
