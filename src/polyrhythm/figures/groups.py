@@ -82,7 +82,7 @@ def settings(config: Any, name: str) -> Iterator[Mapping[str, Any]]:
 
 
 def cells(subject: Subject, on: On) -> list[dict[str, Any]]:
-    """A cell for each share `r` of slow clients, period `W` and `way` to skip: the last result, as the mean over runs."""
+    """A cell for each share `r` of slow clients, period `W` and `way` to skip: the last result, mean over its runs."""
     found: dict[tuple[str, float, int], list[float]] = {}
     for run in subject.runs:
         place = next(settings(run.config, "SlowShare"), None)
