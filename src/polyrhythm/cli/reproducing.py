@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, final
+from typing import Any, Literal, final
 
 import typer
 from rich.box import SIMPLE_HEAD
@@ -138,7 +138,8 @@ def _print(screen: Screen, found: Findings, path: Path) -> None:
         screen.print(Text(one.caption))
         table = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
         for i, head in enumerate(one.head):
-            table.add_column(Text(head), justify="right" if i and one.numbers else "left", overflow="fold")
+            right: Literal["left", "right"] = "right" if i and one.numbers else "left"
+            table.add_column(Text(head), justify=right, overflow="fold", no_wrap=not i)
         for row in one.rows:
             table.add_row(*map(Text, row))
         screen.print(table)

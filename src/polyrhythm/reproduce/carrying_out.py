@@ -75,7 +75,7 @@ def folder_of(scaled: Scaled, out: Path | str) -> Path:
 
 
 def carry_out(scaled: Scaled, out: Path | str, workers: int | None, listener: Listener | None = None) -> Made:
-    """Makes all runs that are not there yet.
+    """Makes all runs that are not there yet, of what `check` has looked at.
 
     Stopped and called again it goes on: runs that are over are kept, those under way go on from their last checkpoint.
 
@@ -86,10 +86,9 @@ def carry_out(scaled: Scaled, out: Path | str, workers: int | None, listener: Li
         listener: whoever wants to know how it goes.
 
     Raises:
-        UserError: something is wrong that can be known before the first run, such as data that are not there.
+        UserError: what is tuned has no validation data.
         KeyboardInterrupt: it was stopped.
     """
-    check(scaled)
     made = Made(scaled=scaled, folder=folder_of(scaled, out))
     workers = workers or cores()
     if scaled.tuning is not None:

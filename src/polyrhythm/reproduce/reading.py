@@ -347,7 +347,7 @@ def _claims(
 def _no_claim(where: str) -> UserError:
     return UserError(
         f"{where} compares nothing",
-        expected='of = "ROW" with against = "ROW" or between = [low, high], or pairs of them, or rising or falling = "ROW"',
+        expected='of = "ROW" with against = "ROW" or between = [low, high], or pairs, or rising or falling = "ROW"',
         why="a claim is looked at by comparing numbers",
         fix="say what is compared",
     )

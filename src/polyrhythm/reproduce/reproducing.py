@@ -11,7 +11,7 @@ from typing import Any
 from polyrhythm import figures
 from polyrhythm.errors import UserError
 from polyrhythm.reproduce import numbers, page
-from polyrhythm.reproduce.carrying_out import Listener, Made, carry_out, folder_of
+from polyrhythm.reproduce.carrying_out import Listener, Made, carry_out, check, folder_of
 from polyrhythm.reproduce.definition import Scaled
 from polyrhythm.reproduce.findings import Findings, Picture
 from polyrhythm.reproduce.judging import Results, outcomes, verdict
@@ -43,6 +43,9 @@ def reproduce(
         KeyboardInterrupt: it was stopped; called again it goes on.
     """
     path = _place(scaled, out, output)
+    if not scaled.of.program:
+        check(scaled)
+    _make(path.parent)
     if scaled.of.program:
         found = _program(scaled, path)
         how, cells, tuned = page.made(scaled, 0.0), [], {}
@@ -60,7 +63,7 @@ def reproduce(
 
 
 def _place(scaled: Scaled, out: Path | str, output: Path | None) -> Path:
-    """Where the page goes; its folder is made now, so that nothing is lost at the end."""
+    """Where the page goes."""
     if output is not None and output.suffix not in ("", ".md"):
         raise UserError(
             f"a page called {output.name!r}",
@@ -69,17 +72,20 @@ def _place(scaled: Scaled, out: Path | str, output: Path | None) -> Path:
             fix=f"-o {output.with_suffix('.md')}",
         )
     own = f"{page.slug(scaled.of.name)}.md"
-    path = folder_of(scaled, out) / own if output is None else output if output.suffix else output / own
+    return folder_of(scaled, out) / own if output is None else output if output.suffix else output / own
+
+
+def _make(folder: Path) -> None:
+    """Makes the folder of a page before its runs, which take longer."""
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UserError(
-            f"{path.parent} cannot be made: {error.strerror or error}",
+            f"{folder} cannot be made: {error.strerror or error}",
             expected="a folder that exists, or can be made",
             why="the page is written there",
             fix="give another one with -o",
         ) from error
-    return path
 
 
 def _program(scaled: Scaled, path: Path) -> Findings:

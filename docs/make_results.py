@@ -1,0 +1,92 @@
+"""Writes docs/results/index.md, and the table of results in README.md, from the pages that `polyrhythm reproduce` made.
+
+python docs/make_results.py
+
+A test compares both with what this gives, so run it whenever a page was added or made again.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from polyrhythm.report.markdown import escaped
+from polyrhythm.reproduce.definition import PAPERS
+
+ROOT = Path(__file__).parents[1]
+RESULTS = ROOT / "docs" / "results"
+BEGIN = "<!-- made by docs/make_results.py -->"
+END = "<!-- until here -->"
+
+
+def found() -> list[Mapping[str, Any]]:
+    """What the pages say, as data, in the order of the papers."""
+    pages = [json.loads(path.read_text(encoding="utf-8")) | {"page": path.stem} for path in RESULTS.glob("*.json")]
+    order = list(PAPERS)
+    return sorted(pages, key=lambda page: (order.index(page["paper"]), _number(page["items"][0]), page["page"]))
+
+
+def _number(item: str) -> tuple[bool, int]:
+    digits = "".join(sign for sign in item if sign.isdigit())
+    return not item.startswith("Table"), int(digits or 0)
+
+
+def index(pages: Sequence[Mapping[str, Any]]) -> str:
+    """The page that lists them all."""
+    return "\n".join(_index(pages)).rstrip("\n") + "\n"
+
+
+def _index(pages: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    yield "# Tables and figures of the papers, reproduced"
+    yield ""
+    yield (
+        "Each line is a page with the paper's numbers beside ours, what it claims and what came out, what it cost, and "
+        "the command that made it. [How to make one](../reproduce.md), and what the verdicts mean. Made by "
+        "`python docs/make_results.py` from the pages themselves."
+    )
+    for paper, words in PAPERS.items():
+        own = [page for page in pages if page["paper"] == paper]
+        if not own:
+            continue
+        yield from ("", f"## {escaped(words)}", "")
+        yield "| item | what | scale | seeds | verdict |"
+        yield "| --- | --- | --- | ---: | --- |"
+        for page in own:
+            what = f"[{escaped(page['title'])}]({page['page']}.md)"
+            verdict = escaped(page["verdict"] or "–")
+            yield f"| {_items(page)} | {what} | {page['scale']} | {len(page['seeds'])} | {verdict} |"
+
+
+def _items(page: Mapping[str, Any]) -> str:
+    return escaped(", ".join(page["items"]))
+
+
+def table(pages: Sequence[Mapping[str, Any]]) -> str:
+    """The table of the README: what came out of each page, in short."""
+    lines = ["| paper | item | what | verdict |", "| --- | --- | --- | --- |"]
+    for page in pages:
+        short = PAPERS[page["paper"]].partition(":")[0].partition(" (")[0]
+        what = f"[{escaped(page['title'])}](docs/results/{page['page']}.md)"
+        lines.append(f"| {escaped(short)} | {_items(page)} | {what} | {escaped(page['verdict'] or '–')} |")
+    return "\n".join(lines)
+
+
+def readme(text: str, pages: Sequence[Mapping[str, Any]]) -> str:
+    """README.md with that table between its two marks."""
+    before, _, rest = text.partition(BEGIN)
+    _, _, after = rest.partition(END)
+    return f"{before}{BEGIN}\n\n{table(pages)}\n\n{END}{after}"
+
+
+def main() -> None:
+    """Writes both."""
+    pages = found()
+    (RESULTS / "index.md").write_text(index(pages), encoding="utf-8")
+    path = ROOT / "README.md"
+    path.write_text(readme(path.read_text(encoding="utf-8"), pages), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
