@@ -276,6 +276,20 @@ def test_a_heat_map_has_a_cell_for_each_share_and_period(tmp_path: Path) -> None
     assert "1 pairs" in figures.why_not("budgets", runs[:1])
 
 
+def test_a_heat_map_keeps_ways_to_skip_apart(tmp_path: Path) -> None:
+    budgets = {share: SlowShare(share_slow=share, period=2) for share in (0.0, 1.0)}
+    recipes = [pr.ccfl(cohort=4, batch=5, budgets=budgets[0.0]), pr.ccfl(cohort=4, batch=5, budgets=budgets[1.0])]
+    recipes.append(pr.fedavg(cohort=4, batch=5) | pr.skip_silently(budgets=budgets[1.0]))
+    runs = [pr.run(experiment(recipe=recipe, seed=0), out=tmp_path) for recipe in recipes]
+    last = [run.history["test_accuracy"].iloc[-1] for run in runs]
+    drawn = rows(figures.draw("budgets", runs))
+    shown = {row["way"]: row["shown"] for row in drawn if row["r"] == 1}
+    assert shown == {
+        "moves as it did last": pytest.approx(last[1] - last[0]),
+        "is left out": pytest.approx(last[2] - last[0]),
+    }
+
+
 def test_errors_of_estimates_are_means_over_the_visits_of_a_round() -> None:
     visits = [visit(c, v, measures={"estimate_model_error": e}) for c, v, e in ((0, 0, 1.0), (1, 0, 3.0), (0, 1, 5.0))]
     assert errors(visits) == [

@@ -19,8 +19,9 @@ from polyrhythm.cli.output import Screen, print_json
 from polyrhythm.cli.sweeping.progress import SweepProgress
 from polyrhythm.cli.sweeping.written import leaves
 from polyrhythm.errors import Mistakes, RunFailed
+from polyrhythm.reproduce import needs
 from polyrhythm.reproduce.catalogue import find, items
-from polyrhythm.reproduce.definition import PAPERS, Reproduction, Scale
+from polyrhythm.reproduce.definition import PAPERS, Scale
 from polyrhythm.reproduce.findings import Findings
 from polyrhythm.reproduce.reproducing import reproduce
 from polyrhythm.sweeps.performing import Ending, Job
@@ -31,33 +32,37 @@ def list_items(*, as_json: bool) -> None:
     found = list(items())
     if as_json:
         for item in found:
-            scales = [*item.by.scales, "paper"]
-            state = {"unknown": item.by.unknown or None, "data": _data(item.by), "scales": scales}
+            state: dict[str, Any] = {"unknown": item.by.unknown or None, "scales": [*item.by.scales, "paper"]}
+            state |= {"data": needs.data(item.by), "slow": needs.slow(item.by)}
             print_json({"item": item.slug, "by": item.by.name, "title": item.by.title, **state})
         return
     screen = Screen(stderr=False)
     for paper, words in PAPERS.items():
         table = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), title_justify="left", title=Text(words))
-        table.add_column("item", no_wrap=True)
-        table.add_column("by", no_wrap=True)
+        table.add_column("name", no_wrap=True)
+        table.add_column("items", overflow="fold")
         table.add_column("what", overflow="fold")
-        table.add_column("data", overflow="fold")
-        for item in found:
-            if item.paper == paper:
-                what = item.by.title if not item.by.unknown else f"unknown: {item.by.unknown}"
-                table.add_row(Text(item.name), Text(item.by.name.partition("/")[2]), Text(what), Text(_data(item.by)))
+        table.add_column("at the paper's size it needs", overflow="fold")
+        for by in {item.by.name: item.by for item in found if item.paper == paper}.values():
+            what = by.title if not by.unknown else f"unknown: {by.unknown}"
+            table.add_row(*map(Text, (by.name, _joined(by.items), what, needs.in_words(by))))
         if table.row_count:
             screen.print(table)
     screen.print("for example: polyrhythm reproduce ccfl/table-2 --scale quick", highlight=False)
 
 
-def _data(by: Reproduction) -> str:
-    """The data that the paper's scale needs; none for what trains nothing."""
-    if by.program or by.unknown:
-        return ""
-    named = [by.maker.values.get("data", "digits")]
-    named += [of["data"] for of in (*by.rows.values(), *by.columns.values()) if "data" in of]
-    return ", ".join(dict.fromkeys(str(text).partition("(")[0].strip() for text in named))
+def _joined(items: Sequence[str]) -> str:
+    """Tables and figures in few words.
+
+    >>> _joined(["Table 1", "Figure 6", "Figure 8"])
+    'Table 1, Figure 6, 8'
+    """
+    told, before = list[str](), ""
+    for item in items:
+        kind, _, number = item.rpartition(" ")
+        told.append(number if kind and kind == before else item)
+        before = kind
+    return ", ".join(told)
 
 
 def reproduce_named(

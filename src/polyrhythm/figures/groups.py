@@ -15,6 +15,11 @@ from polyrhythm.figures.theme import HUES
 from polyrhythm.runs.costs import On, score
 
 _HUES = ("blue", "orange", "green", "vermilion", "purple", "sky", "yellow", "brown")
+WAYS = {
+    "SkipAndEstimate": "moves as it did last",
+    "SkipAndResendModel": "sends its last model",
+    "SkipSilently": "is left out",
+}
 OWN = {"mean": "mean over clients' own tests", "pooled": "all clients' own tests together"}
 
 
@@ -77,17 +82,22 @@ def settings(config: Any, name: str) -> Iterator[Mapping[str, Any]]:
 
 
 def cells(subject: Subject, on: On) -> list[dict[str, Any]]:
-    """One cell for each share of slow clients `r` and their period `W`: the last result, as the mean over its runs."""
-    found: dict[tuple[float, int], list[float]] = {}
+    """A cell for each share `r` of slow clients, period `W` and `way` to skip: the last result, mean over its runs."""
+    found: dict[tuple[str, float, int], list[float]] = {}
     for run in subject.runs:
         place = next(settings(run.config, "SlowShare"), None)
         known = [v for row in subject.versions(run) if (v := score(row, subject.headline, on)) is not None]
         if place is not None and known:
-            found.setdefault((place["share_slow"], place["period"]), []).append(known[-1])
+            found.setdefault((_way(run.config), place["share_slow"], place["period"]), []).append(known[-1])
     return [
-        {"r": r, "W": period, "result": math.fsum(values) / len(values), "runs": len(values)}
-        for (r, period), values in sorted(found.items())
+        {"way": way, "r": r, "W": period, "result": math.fsum(values) / len(values), "runs": len(values)}
+        for (way, r, period), values in sorted(found.items())
     ]
+
+
+def _way(config: Any) -> str:
+    """What a slow client does in place of training, in words."""
+    return next((words for name, words in WAYS.items() if any(settings(config, name))), "")
 
 
 def _budgets(subject: Subject, options: Options) -> Chart:
@@ -104,22 +114,28 @@ def _budgets(subject: Subject, options: Options) -> Chart:
         alt.Scale(scheme="blueorange", domain=[-most, most], reverse=True) if base is not None
         else alt.Scale(scheme="viridis", zero=False)
     )  # fmt: skip
+    ways = list(dict.fromkeys(row["way"] for row in rows if row["r"] and row["W"] > 1)) or [""]
+    periods, shares = ({row[key] for row in rows} for key in ("W", "r"))
+    step = min(90.0, options.width / max(1, len(periods)) / len(ways) ** 0.5)
     x = alt.X("W:O", title="W: visits for one in which a slow client trains", axis=alt.Axis(labelAngle=0))
     y = alt.Y("r:O", title="r: share of slow clients", sort="descending")
-    step = min(90.0, options.width / max(1, len({row["W"] for row in rows})))
-    size = (step * len({row["W"] for row in rows}), 44 * len({row["r"] for row in rows}))
-    square = chart(rows, *size).mark_rect().encode(
-        x=x,
-        y=y,
-        color=alt.Color("shown:Q", title=title, scale=scale, legend=alt.Legend(gradientLength=220, titleLimit=0)),
-        tooltip=["r:O", "W:O", alt.Tooltip("result:Q", format=".4f"), "runs:Q"],
-    )  # fmt: skip
     dark = f"abs(datum.shown) > {0.6 * most}" if base is not None else "false"
-    text = chart(rows, *size).mark_text(fontSize=11).encode(
-        x=x, y=y, text=alt.Text("shown:Q", format="+.3f" if base is not None else ".3f"),
-        color=alt.condition(dark, alt.value("#FFFFFF"), alt.value("#1A1A1A")),
-    )  # fmt: skip
-    return alt.layer(square, text)
+    panels = []
+    for way in ways:
+        own = [row for row in rows if row["way"] == way or len(ways) == 1]
+        panel = chart(own, step * len(periods), 44 * len(shares), way if len(ways) > 1 else "")
+        square = panel.mark_rect().encode(
+            x=x,
+            y=y,
+            color=alt.Color("shown:Q", title=title, scale=scale, legend=alt.Legend(gradientLength=220, titleLimit=0)),
+            tooltip=["r:O", "W:O", alt.Tooltip("result:Q", format=".4f"), "runs:Q"],
+        )  # fmt: skip
+        text = panel.mark_text(fontSize=11).encode(
+            x=x, y=y, text=alt.Text("shown:Q", format="+.3f" if base is not None else ".3f"),
+            color=alt.condition(dark, alt.value("#FFFFFF"), alt.value("#1A1A1A")),
+        )  # fmt: skip
+        panels.append(alt.layer(square, text))
+    return panels[0] if len(panels) == 1 else alt.vconcat(*panels)
 
 
 def _no_grid(subject: Subject) -> str:

@@ -18,6 +18,7 @@ from polyrhythm.reproduce.judging import Results, outcomes, verdict
 from polyrhythm.runs.plain import to_json
 
 _MOST_PICTURES = 4  # of one figure: columns beyond them are in the tables
+_OVER_COLUMNS = ("budgets",)  # has axes of its own, along which columns lie
 
 
 def reproduce(
@@ -111,14 +112,16 @@ def _failures(made: Made) -> Iterator[str]:
 
 
 def _pictures(made: Made, path: Path) -> Iterator[Picture]:
-    """The file's figures, one for each column."""
+    """The file's figures, one for each column, or one over all columns."""
     for text in made.scaled.of.figures:
         name, _, against = text.partition(" against ")
-        for column in made.scaled.columns[:_MOST_PICTURES]:
-            runs = [run for row in made.scaled.rows for run in made.runs.get((row, column), {}).values()]
+        columns = made.scaled.columns
+        for column in ("",) if name in _OVER_COLUMNS else columns[:_MOST_PICTURES]:
+            of = columns if name in _OVER_COLUMNS else (column,)
+            runs = [run for c in of for row in made.scaled.rows for run in made.runs.get((row, c), {}).values()]
             if not runs or figures.why_not(name, runs):
                 continue
-            stem = page.slug(f"{path.stem}-{name}{f'-{against}' if against else ''}-{column}")
+            stem = page.slug(f"{path.stem}-{name}{f'-{against}' if against else ''}-{column}".strip("-"))
             file = path.parent / "pictures" / f"{stem}.svg"
             file.parent.mkdir(exist_ok=True)
             figures.save(figures.draw(name, runs, against=against or "version"), file)  # type: ignore[arg-type]
