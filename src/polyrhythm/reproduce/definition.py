@@ -42,6 +42,8 @@ COSTS: Mapping[str, str] = {
     "rounds_to": "rounds to the goal",
     "updates_to": "client updates to the goal",
     "cohort_to": "clients a round until the goal, mean",
+    "critical_rounds": "rounds found critical",
+    "critical_until": "last round found critical",
 }
 """What else claims can be about, in words."""
 

@@ -19,6 +19,10 @@ _TOTALS: Mapping[str, Callable[[Row], float]] = {
     "flops": lambda row: float(row["flops"]),
     "bytes": lambda row: float(bytes_of(row)),
 }
+_CRITICAL: Mapping[str, Callable[[Sequence[int]], int]] = {
+    "critical_rounds": len,
+    "critical_until": lambda versions: max(versions, default=0),
+}
 _TO: Mapping[str, str] = {"rounds_to": "rounds", "updates_to": "client_updates", "cohort_to": "mean_cohort"}
 
 
@@ -86,7 +90,18 @@ def value(run: Run, rows: Sequence[Row], measure: str, goal: float | None = None
     if measure == "cohort":
         rounds = [row["cohort"] for row in rows if row["version"] > 0]
         return math.fsum(rounds) / len(rounds) if rounds else None
+    if measure in _CRITICAL:
+        return _critical(run, _CRITICAL[measure])
     return _epochs(run)
+
+
+def _critical(run: Run, told: Callable[[Sequence[int]], int]) -> float | None:
+    """Of the rounds that were found critical, the start apart; None if nobody looked for them."""
+    history = run.history
+    if "measures_critical" not in history:
+        return None
+    found = history.index[history["measures_critical"] == 1.0]
+    return float(told([version for version in found if version > 0]))
 
 
 def _epochs(run: Run) -> float | None:

@@ -126,17 +126,18 @@ def costs(case: Case, repeats: int) -> dict[str, Cost]:
 
 def most_held(call: Callable[[], object]) -> int:
     """The most bytes that tensors hold at once during a call, those apart that a kernel takes for itself."""
-    with _Held() as held:
+    held = _Held()
+    with held:
         call()
     return held.most
 
 
 @final
-class _Held(TorchDispatchMode):
+class _Held(TorchDispatchMode):  # type: ignore[no-untyped-call]  # its __init_subclass__
     """Adds up the storage of all tensors that operations give, until it is freed."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.most = self._now = 0
         self._sizes: dict[int, int] = {}
 

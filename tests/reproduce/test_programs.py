@@ -1,0 +1,72 @@
+"""What is measured without training: the cost of detectors, and the layers of networks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+from polyrhythm.data.holding import Holding
+from polyrhythm.data.samples import ArraySamples
+from polyrhythm.engines.torch import TorchEngine
+from polyrhythm.models.building import build
+from polyrhythm.reproduce.programs import detection_cost, models
+from polyrhythm.slots.mechanism import Model
+from polyrhythm.streams import seeded_torch
+from polyrhythm.tasks import task
+
+
+def test_what_was_freed_does_not_count() -> None:
+    numbers = torch.zeros(1000)
+
+    def one_after_the_other() -> None:
+        for _ in range(3):
+            numbers.exp()
+
+    def all_at_once() -> None:
+        _ = [numbers.exp() for _ in range(3)]
+
+    assert detection_cost.most_held(one_after_the_other) == 4000
+    assert detection_cost.most_held(all_at_once) == 12000
+
+
+def test_a_view_takes_no_memory() -> None:
+    assert detection_cost.most_held(lambda: torch.zeros(1000).view(10, 100)[3].sum()) == 4000 + 4
+
+
+def test_whole_gradients_give_the_trace_that_the_engine_gives() -> None:
+    with seeded_torch(0, "init"):
+        module = build("mlp", (1, 4, 4), 3, hidden=(5,))
+    inputs, targets = torch.rand(6, 1, 4, 4), torch.tensor([0, 1, 2, 0, 1, 2])
+    engine = TorchEngine(module, task("classification"))
+    start = engine.initial()
+    model = Model(weights=start.weights, buffers=start.buffers)
+    wanted = engine.fisher(model, Holding(ArraySamples(inputs, targets)))
+    assert detection_cost.fisher_trace(module.eval(), inputs, targets) == pytest.approx(wanted, rel=1e-5)
+
+
+def test_whole_gradients_take_memory_for_every_sample() -> None:
+    few, many = (
+        detection_cost.costs(detection_cost.Case(name="", model="mlp", shape=(1, 4, 4), samples=n), repeats=1)
+        for n in (16, 64)
+    )
+    whole, norm = detection_cost.WHOLE, detection_cost.FGN
+    assert many[whole].bytes > 3 * few[whole].bytes
+    assert many[norm].bytes < 1.5 * few[norm].bytes
+
+
+def test_tables_of_layers_name_what_cannot_be_built() -> None:
+    told = {outcome.says.split(" (")[0]: outcome for outcome in models.findings("smoke", Path()).claims}
+    assert told["Table 1"].evidence == "fc9 has a weight of 4096×512 in the table, and can only have 512×512"
+    assert told["Table 2"].evidence.count("has a bias of") == 6
+    assert told["Table 3"].verdict == "holds"
+
+
+def test_layers_come_from_the_input_on() -> None:
+    network = nn.Sequential(nn.Conv2d(2, 3, (5, 4)), nn.Flatten(), nn.Linear(6, 7, bias=False))
+    assert [own for _, own in models.layers_of(network)] == [
+        models.Listed(weight="2×3×5×4", bias="3"),
+        models.Listed(weight="6×7"),
+    ]
