@@ -141,6 +141,7 @@ class AtScale:
         rows, columns: which of them; empty for all.
         seeds: of the runs; empty for the file's.
         tuning: over the tuning's keys: `seeds`, `column`, and keys of the experiment.
+        expert_training: over the settings of the expert's training.
         why: what was scaled, in words.
     """
 
@@ -149,6 +150,7 @@ class AtScale:
     columns: tuple[str, ...] = ()
     seeds: tuple[int, ...] = ()
     tuning: Mapping[str, Any] = field(default_factory=dict)
+    expert_training: Mapping[str, Any] = field(default_factory=dict)
     why: str = ""
 
 
@@ -216,6 +218,7 @@ class Reproduction:
         numbers: the paper's, by row and column.
         claims: what is looked at.
         tuning: if rates are tuned.
+        expert_training: settings of `train_expert`, if the file asks for an expert.
         scales: what the smaller scales change.
     """
 
@@ -240,6 +243,7 @@ class Reproduction:
     numbers: Mapping[tuple[str, str], Number] = field(default_factory=dict)
     claims: tuple[Claim, ...] = ()
     tuning: Tuning | None = None
+    expert_training: Mapping[str, Any] | None = None
     scales: Mapping[str, AtScale] = field(default_factory=dict)
 
     def at(
@@ -328,6 +332,12 @@ class Scaled:
             column=column if column in self.columns else "",
             over=laid_over(plan.over, over),
         )
+
+    @property
+    def expert_training(self) -> Mapping[str, Any] | None:
+        """How an expert is trained at this scale; None if the file asks for none."""
+        plan, change = self.of.expert_training, self.of.scales.get(self.scale, AtScale()).expert_training
+        return None if plan is None else {**plan, **change}
 
     def claims(self) -> Iterator[Claim]:
         """Those whose rows and columns are there."""

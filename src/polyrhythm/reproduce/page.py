@@ -156,6 +156,8 @@ def _how(scaled: Scaled, tuned: Mapping[str, Setting]) -> Iterator[str]:
     )
     if changed := _changed(scaled):
         yield f"Scaled: {changed}"
+    if scaled.expert_training is not None:
+        yield f"An expert was trained first, on all training data in one place: {_in_words(scaled.expert_training)}."
     if scaled.tuning is not None:
         plan = scaled.tuning
         grid = "; ".join(f"{key} of {', '.join(map(str, values))}" for key, values in plan.space.items())  # type: ignore[arg-type]

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, final
 
-from annotated_types import MinLen
+from annotated_types import Ge, Gt, Lt, MinLen
 from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
 
 from polyrhythm.cli.configuration import TAKES
@@ -30,7 +30,8 @@ from polyrhythm.reproduce.definition import (
 from polyrhythm.sweeps.space import Setting, size
 
 _STRICT = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False, frozen=True)
-_TABLES = ("reproduces", "rows", "columns", "paper", "claims", "tuning", "scales")
+_TABLES = ("reproduces", "rows", "columns", "paper", "claims", "tuning", "expert_training", "scales")
+_CHECKED = ("reproduces", "claims", "expert_training")
 _NOT_OURS = ("name", "out", "seed", "seeds", "driver", "workers")
 Text = Annotated[str, MinLen(1)]
 
@@ -104,10 +105,24 @@ def _is_list(value: Any) -> bool:
 
 
 @final
+class ExpertSettings(BaseModel):
+    """What the table [expert_training] may say: settings of `train_expert`."""
+
+    model_config = _STRICT
+    epochs: Annotated[int, Ge(1)] = 10
+    batch: Annotated[int, Ge(1)] = 64
+    lr: Annotated[float, Gt(0)] = 0.1
+    smoothing: Annotated[float, Ge(0), Lt(1)] = 0.0
+    last_layer_rate: Annotated[float, Gt(0)] = 1.0
+    seed: Annotated[int, Ge(0)] = 0
+
+
+@final
 class _Claims(BaseModel):
     model_config = _STRICT
     reproduces: ReproducesSettings
     claims: tuple[ClaimSettings, ...] = ()
+    expert_training: ExpertSettings | None = None
 
     @field_validator("claims", mode="before")
     @classmethod
@@ -130,8 +145,11 @@ _OF_US = {
     "reproduces.program": "the name of a program",
     "reproduces.unknown": "why there is nothing to do",
     "claims": "tables [[claims]]",
+    "expert_training": "a table of settings of `polyrhythm expert`",
     **{f"claims.{key}": "see the documentation of reproductions" for key in ClaimSettings.model_fields},
+    **{f"expert_training.{key}": "as for `polyrhythm expert`" for key in ExpertSettings.model_fields},
 }
+_EXPERT = dict.fromkeys(ExpertSettings.model_fields, "as for `polyrhythm expert`")
 
 
 def read(file: Path, name: str = "") -> Reproduction:
@@ -169,6 +187,7 @@ def read(file: Path, name: str = "") -> Reproduction:
         numbers=_numbers(ours.get("paper", {}), rows, columns, said, wrong),
         claims=tuple(_claims(told.claims, rows, columns, said, wrong)),
         tuning=_tuning(ours.get("tuning"), rows, said, wrong),
+        expert_training=told.expert_training.model_dump() if told.expert_training else None,
         scales=scales,
         **what.model_dump(exclude={"columns"}),
     )
@@ -185,7 +204,7 @@ def _told(ours: Mapping[str, Any], said: Said, file: Path, wrong: Mistakes) -> _
             fix="add it, or use `polyrhythm run` or `polyrhythm sweep`",
         )
     try:
-        return _Claims.model_validate({key: ours[key] for key in ("reproduces", "claims") if key in ours})
+        return _Claims.model_validate({key: ours[key] for key in _CHECKED if key in ours})
     except ValidationError as error:
         wrong.add(*explained(error, _OF_US, said.where))
         wrong.refuse()
@@ -236,7 +255,7 @@ def _scale(
     if name not in SCALES[:-1] or not isinstance(table, dict):
         wrong.add(unknown("scale", name, SCALES[:-1], where=said.where(inside)))
         return AtScale()
-    own = {key: table[key] for key in ("rows", "columns", "seeds", "why", "tuning") if key in table}
+    own = {key: table[key] for key in ("rows", "columns", "seeds", "why", "tuning", "expert_training") if key in table}
     for kind, known in (("rows", rows), ("columns", columns)):
         for one in own.get(kind, []):
             if one not in known:
@@ -261,8 +280,18 @@ def _scale(
         columns=tuple(own.get("columns", ())),
         seeds=_seeds(own["seeds"], said.where(f"{inside}.seeds"), wrong) if "seeds" in own else (),
         tuning=tuning,
+        expert_training=_expert(own.get("expert_training", {}), inside, said, wrong),
         why=str(own.get("why", "")),
     )
+
+
+def _expert(change: Mapping[str, Any], inside: str, said: Said, wrong: Mistakes) -> dict[str, Any]:
+    """What a scale changes in the training of the expert."""
+    try:
+        return ExpertSettings.model_validate(change).model_dump(include=set(change))
+    except ValidationError as error:
+        wrong.add(*explained(error, _EXPERT, lambda path: said.where(f"{inside}.expert_training.{path}")))
+        return {}
 
 
 def _seeds(value: Any, where: str, wrong: Mistakes) -> tuple[int, ...]:

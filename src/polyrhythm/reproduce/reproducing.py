@@ -13,6 +13,7 @@ from polyrhythm.errors import UserError
 from polyrhythm.reproduce import numbers, page
 from polyrhythm.reproduce.carrying_out import Listener, Made, carry_out, check, folder_of
 from polyrhythm.reproduce.definition import Scaled
+from polyrhythm.reproduce.experts import with_expert
 from polyrhythm.reproduce.findings import Findings, Picture
 from polyrhythm.reproduce.judging import Results, outcomes, verdict
 from polyrhythm.runs.plain import to_json
@@ -43,14 +44,16 @@ def reproduce(
         KeyboardInterrupt: it was stopped; called again it goes on.
     """
     path = _place(scaled, out, output)
+    whole = scaled
     if not scaled.of.program:
-        check(scaled)
+        whole = with_expert(scaled, folder_of(scaled, out))
+        check(whole)
     _make(path.parent)
     if scaled.of.program:
         found = _program(scaled, path)
         how, cells, tuned = page.made(scaled, 0.0), [], {}
     else:
-        made = carry_out(scaled, out, workers, listener)
+        made = carry_out(whole, out, workers, listener)
         results = Results.of(made)
         found = _findings(made, results, path)
         how = page.made(scaled, numbers.wall(results.versions))
