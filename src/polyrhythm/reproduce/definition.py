@@ -292,13 +292,23 @@ class Reproduction:
             rows=tuple(rows) or own.rows or tuple(self.rows),
             columns=tuple(columns) or own.columns or tuple(self.columns),
             over=laid_over(own.over, settings or {}),
+            asked=settings or {},
         )
 
 
 @final
 @dataclass(frozen=True, kw_only=True)
 class Scaled:
-    """A reproduction at a scale: what is run."""
+    """A reproduction at a scale: what is run.
+
+    Args:
+        of: the whole of it.
+        scale: which.
+        seeds: of the runs.
+        rows, columns: those that are run.
+        over: keys of the experiment that win over all others: the scale's, and those that were asked for.
+        asked: the latter alone.
+    """
 
     of: Reproduction
     scale: Scale
@@ -306,6 +316,7 @@ class Scaled:
     rows: tuple[str, ...]
     columns: tuple[str, ...]
     over: Setting
+    asked: Setting = field(default_factory=dict)
 
     @property
     def cells(self) -> list[Cell]:

@@ -62,6 +62,7 @@ def command(scaled: Scaled) -> str:
     for option, asked, all_of_them in (("--row", scaled.rows, own.rows), ("--column", scaled.columns, own.columns)):
         if asked != all_of_them:
             parts += [part for name in asked for part in (option, name)]
+    parts += [part for key, value in scaled.asked.items() for part in ("--set", f"{key}={value}")]
     return shlex.join(parts)
 
 
