@@ -157,6 +157,19 @@ def test_the_server_is_killed_and_goes_on(place: Path) -> None:
     assert done.summary["digest"] == simulated(place, "seed=1")
 
 
+def test_the_superlink_is_killed_and_the_run_goes_on(place: Path) -> None:
+    with (
+        meanwhile(place, 2, lambda: os.kill(program(place, "superlink").pid, signal.SIGKILL)),
+        pytest.raises(pr.RunFailed),
+    ):
+        run(place, "seed=4")
+    assert newest(place).status == "killed"
+    done = run(place, "seed=4")
+    assert (done.status, done.summary["rounds"]) == ("finished", 4)
+    assert any("went on from its checkpoint of version" in notice for notice in done.notices)
+    assert done.summary["digest"] == simulated(place, "seed=4")
+
+
 def test_a_slow_node_does_not_hold_the_others_under_a_buffer(place: Path) -> None:
     made: list[int] = []
 
