@@ -121,6 +121,28 @@ def test_in_rounds_as_in_the_simulation_though_a_node_is_killed(
     assert "is sent again" in said
 
 
+@pytest.mark.parametrize(
+    "method",
+    [
+        "fedavg(cohort=3, epochs=1)",
+        "fedcl(cohort=2, epochs=1)",
+        "ccfl(cohort=3, epochs=1, budgets=slow_share(share_slow=0.7, period=2))",
+        "ccfl(cohort=3, epochs=1, budgets=slow_share(share_slow=0.7, period=2), storage=server)",
+        "ccfl(cohort=3, epochs=1, budgets=slow_share(share_slow=0.7, period=2), storage=mixed)",
+        "alt(cohort=3, epochs=3)",
+        "curriculum_fl(cohort=3, epochs=1)",
+    ],
+)
+def test_every_paper_on_real_nodes_as_in_the_simulation(place: Path, method: str) -> None:
+    (place / "paper.toml").write_text(
+        TEXT.replace('"scaffold(cohort=3, epochs=1, batch=10)"', f'"{method}"').replace('"mlp"', '"with_projection(mlp)"')
+    )
+    done = run(place, "rounds=3", file="paper.toml")
+    experiment = experiment_of(place / "paper.toml", {"set": "rounds=3"})
+    assert done.summary["digest"] == carry_out(experiment, [])["digest"]
+    assert done.summary["lost_visits"] == 0
+
+
 def test_the_server_is_killed_and_goes_on(place: Path) -> None:
     def kill() -> None:
         below = children(program(place, "superlink").pid)
@@ -133,6 +155,19 @@ def test_the_server_is_killed_and_goes_on(place: Path) -> None:
     assert (done.status, done.summary["rounds"]) == ("finished", 4)
     assert any("went on from its checkpoint of version" in notice for notice in done.notices)
     assert done.summary["digest"] == simulated(place, "seed=1")
+
+
+def test_the_superlink_is_killed_and_the_run_goes_on(place: Path) -> None:
+    with (
+        meanwhile(place, 2, lambda: os.kill(program(place, "superlink").pid, signal.SIGKILL)),
+        pytest.raises(pr.RunFailed),
+    ):
+        run(place, "seed=4")
+    assert newest(place).status == "killed"
+    done = run(place, "seed=4")
+    assert (done.status, done.summary["rounds"]) == ("finished", 4)
+    assert any("went on from its checkpoint of version" in notice for notice in done.notices)
+    assert done.summary["digest"] == simulated(place, "seed=4")
 
 
 def test_a_slow_node_does_not_hold_the_others_under_a_buffer(place: Path) -> None:

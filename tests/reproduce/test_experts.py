@@ -61,7 +61,7 @@ def test_one_that_is_given_is_used(asks: Reproduction, tmp_path: Path) -> None:
 def test_wrong_settings_are_told_with_their_line(tmp_path: Path, wrong: str) -> None:
     file = tmp_path / "figure-4.toml"
     file.write_text(FILE.replace("epochs = 3", wrong))
-    with pytest.raises(UserError, match="line 13.*expert_training"):
+    with pytest.raises(UserError, match=r"line 13.*expert_training"):
         read(file)
     file.write_text(FILE.replace("epochs = 1", wrong))
     with pytest.raises(UserError, match="line 16"):

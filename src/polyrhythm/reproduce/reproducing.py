@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -125,11 +126,28 @@ def _pictures(made: Made, path: Path) -> Iterator[Picture]:
             if not runs or figures.why_not(name, runs):
                 continue
             stem = page.slug(f"{path.stem}-{name}{f'-{against}' if against else ''}-{column}".strip("-"))
-            file = path.parent / "pictures" / f"{stem}.svg"
-            file.parent.mkdir(exist_ok=True)
-            figures.save(figures.draw(name, runs, against=against or "version"), file)  # type: ignore[arg-type]
+            chart = figures.draw(name, runs, against=against or "version")  # type: ignore[arg-type]
+            file = _saved(chart, path.parent / "pictures" / f"{stem}.svg")
             title = figures.find(name).title + (f", {column}" if column else "")
             yield Picture(title=title, file=file.relative_to(path.parent), about=figures.find(name).about)
+
+
+def _saved(chart: figures.Chart, file: Path) -> Path:
+    """Puts a figure into a file: marks of one colour in a row as one, and without what each says of itself."""
+    file.parent.mkdir(exist_ok=True)
+    figures.save(chart, file)
+    svg = file.read_text(encoding="utf-8")
+    svg = re.sub(r' (?:aria-[a-z]+|role)="[^"]*"', "", svg)
+    svg = re.sub(r"(\d\.\d\d)\d+", r"\1", svg)
+    file.write_text(_ALIKE.sub(_as_one, svg), encoding="utf-8")
+    return file
+
+
+_ALIKE = re.compile(r'<path d="[^"]*" fill="(#\w+)"/>(?:<path d="[^"]*" fill="\1"/>)+')
+
+
+def _as_one(marks: re.Match[str]) -> str:
+    return f'<path d="{"".join(re.findall(r"""d="([^"]*)""", marks[0]))}" fill="{marks[1]}"/>'
 
 
 def _cells(made: Made, results: Results) -> Iterator[dict[str, Any]]:
