@@ -134,9 +134,8 @@ def test_in_rounds_as_in_the_simulation_though_a_node_is_killed(
     ],
 )
 def test_every_paper_on_real_nodes_as_in_the_simulation(place: Path, method: str) -> None:
-    (place / "paper.toml").write_text(
-        TEXT.replace('"scaffold(cohort=3, epochs=1, batch=10)"', f'"{method}"').replace('"mlp"', '"with_projection(mlp)"')
-    )
+    text = TEXT.replace('"scaffold(cohort=3, epochs=1, batch=10)"', f'"{method}"')
+    (place / "paper.toml").write_text(text.replace('"mlp"', '"with_projection(mlp)"'))
     done = run(place, "rounds=3", file="paper.toml")
     experiment = experiment_of(place / "paper.toml", {"set": "rounds=3"})
     assert done.summary["digest"] == carry_out(experiment, [])["digest"]

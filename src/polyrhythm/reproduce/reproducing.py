@@ -19,6 +19,7 @@ from polyrhythm.reproduce.findings import Findings, Picture
 from polyrhythm.reproduce.judging import Results, outcomes, verdict
 from polyrhythm.runs.plain import to_json
 
+_OF_VISITS = ("participation", "timeline", "buffer")  # with a mark for every visit: of the first column alone
 _MOST_PICTURES = 4  # of one figure: columns beyond them are in the tables
 _OVER_COLUMNS = ("budgets",)  # has axes of its own, along which columns lie
 
@@ -120,7 +121,7 @@ def _pictures(made: Made, path: Path) -> Iterator[Picture]:
     for text in made.scaled.of.figures:
         name, _, against = text.partition(" against ")
         columns = made.scaled.columns
-        for column in ("",) if name in _OVER_COLUMNS else columns[:_MOST_PICTURES]:
+        for column in ("",) if name in _OVER_COLUMNS else columns[: 1 if name in _OF_VISITS else _MOST_PICTURES]:
             of = columns if name in _OVER_COLUMNS else (column,)
             runs = [run for c in of for row in made.scaled.rows for run in made.runs.get((row, c), {}).values()]
             if not runs or figures.why_not(name, runs):
