@@ -211,6 +211,12 @@ class Recipe(Settings):
         """The release policy's."""
         return self.release.patience
 
+    @functools.cached_property
+    def foreseeable(self) -> bool:
+        """Whether the samples and bytes of a visit that trains follow from its plan, unless that may end it early."""
+        alike = all(part.sends_alike for part in self.parts())
+        return alike and self.order.complete and self.compression.sizes_alike
+
     def needs(self) -> frozenset[Need]:
         """What the parts ask of the cores, together."""
         return self._needs

@@ -1,9 +1,13 @@
 """The virtual clock, and the run on it.
 
-Events wait in a heap ordered by (virtual time, kind, number), so equal times cause no tie. A visit is carried out when
-it is dispatched, because how long it takes follows from what really happened in it; its report is heard when the clock
-gets there. The visits of one turn are handed to an executor all at once: here one after the other, elsewhere in several
-workers. What comes of them is the same.
+Events wait in a heap ordered by (virtual time, kind, number), so equal times cause no tie. What comes of a visit
+follows from the model, the client's state and the random streams at its dispatch, so it may be carried out then, here
+or in several workers; its report is heard when the clock gets there.
+
+How long a visit takes follows from what really happens in it. Mostly that can be foreseen: so many steps of so many
+samples, so many bytes. Then its end is put on the agenda, workers compute while the clock goes on, and the report is
+asked for when it is to be heard. Otherwise the clock waits until the visit is done. So nothing is heard before
+everything that ends earlier, and who carries visits out changes nothing.
 """
 
 from __future__ import annotations
@@ -11,14 +15,15 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import final
 
+from polyrhythm.core.client import foreseen
 from polyrhythm.core.interfaces import ClientData, Engine
-from polyrhythm.core.memory import ClientState
+from polyrhythm.core.memory import ClientState, Memory
 from polyrhythm.core.server import ServerState, Turn, Verdict, begin, receive
 from polyrhythm.drivers.agenda import ARRIVAL, BESIDE, TIMER, VISIT, Agenda, DriverState, Underway
-from polyrhythm.drivers.executors import Clients, Errand, Executor, Mishap, OneByOne
+from polyrhythm.drivers.executors import Clients, Errand, Executor, Mishap, OneByOne, Ticket, named
 from polyrhythm.drivers.meter import Meter
 from polyrhythm.drivers.roster import Answer, WorldRoster
 from polyrhythm.drivers.store import ClientStore, InMemory
@@ -111,6 +116,7 @@ class InlineDriver:
         self.transit = Transit(faults, setup.seed, engine.layout) if faults.on_reports else None
         self._stand_in = visit
         self._executor = executor or OneByOne(Clients(recipe=recipe, setup=setup, engine=engine, data=data))
+        self._tickets: dict[int, Ticket] = {}  # of visits that somebody carries out, by dispatch number
         self._pricing = threading.Lock()
         # Where nobody is ever away, nobody comes; and who comes by itself, or only answers, is on the agenda anyway.
         self._looks_out = not (world.everybody_is_there or world.fleet.arrivals) and recipe.participation.invites
@@ -148,6 +154,7 @@ class InlineDriver:
             self.store.restore(start.clients)
             self._server = changed(start.server, parts=self.store.taken_up(start.server.parts))
             self.world.restore(start.world)
+            self._take_up([visit for visit in self.under_way() if visit.foreseen])
         arrivals = self.world.arrivals()
         if arrivals is None and not self.recipe.participation.invites:
             arrivals = self.world.comings()
@@ -171,6 +178,8 @@ class InlineDriver:
             if over and not agenda.visits:
                 break
             time, what = agenda.pop()
+            if isinstance(what, Underway):
+                what = self._told(what)
             self.roster.now = time
             if isinstance(what, Arrived):
                 agenda.expected = math.inf if time >= agenda.expected else agenda.expected
@@ -236,26 +245,68 @@ class InlineDriver:
 
     def _send(self, turn: Turn, now: float, ended: int | None = None) -> None:
         agenda = self._agenda
-        for assignment, report in zip(turn.assignments, self.carry_out(turn.assignments), strict=True):
-            load = self.meter.load(assignment, report)
-            fate = self.world.undertake(assignment.dispatch, assignment.client, load, now)
-            report = report.heard(after=fate.time - now, at=fate.time)
-            visit = made(
-                Underway,
-                started=now,
-                assignment=assignment,
-                report=report,
-                load=load,
-                fate=fate,
-                heard=self._on_its_way(report, fate),
-            )
-            agenda.add(fate.time, VISIT, assignment.dispatch, visit)
+        for visit in self._set_out(turn.assignments, now):
+            agenda.add(visit.fate.time, VISIT, visit.assignment.dispatch, visit)
         if turn.wake_up is not None and (agenda.timer is None or turn.wake_up < agenda.timer):
             agenda.timer = turn.wake_up
             agenda.made += 1
             agenda.add(turn.wake_up, TIMER, agenda.made, Timer(time=turn.wake_up))
         if self._looks_out:
             self._look_out(turn, now, ended)
+
+    def _set_out(self, assignments: Sequence[Assignment], now: float) -> list[Underway]:
+        """Lets clients set out on visits, and says how each ends."""
+        if self._stand_in is not None:
+            return [self._underway(a, self._stand_in(a), now) for a in assignments]
+        errands = [self._errand(a, now) for a in assignments]
+        ahead: dict[int, Underway] = {}
+        if self._executor.goes_on:
+            for place, errand in enumerate(errands):
+                with named(what := errand.assignment):
+                    report, sure = self._foreseen(errand)
+                    needed = now
+                    if sure and self.transit is None:  # else what becomes of the report on its way depends on it
+                        ahead[what.dispatch] = visit = self._underway(what, report, now, foreseen=True)
+                        needed = visit.fate.time if self.recipe.fills_places else now  # a round needs all of its own
+                errands[place] = replace(errand, urgency=(needed, -report.samples))
+        self._start(errands)
+        return [ahead.get(a.dispatch) or self._underway(a, self._outcome(a), now) for a in assignments]
+
+    def _take_up(self, visits: Sequence[Underway]) -> None:
+        """Begins visits anew that somebody was at when an earlier run was left."""
+        errands = [self._errand(visit.assignment, visit.started) for visit in visits]
+        self._start([replace(e, urgency=(v.fate.time, 0)) for e, v in zip(errands, visits, strict=True)])
+
+    def _underway(self, assignment: Assignment, report: Report, now: float, *, foreseen: bool = False) -> Underway:
+        """A visit that begins now, from its report or from what is foreseen of it."""
+        load = self.meter.load(assignment, report)
+        fate = self.world.undertake(assignment.dispatch, assignment.client, load, now)
+        report = report.heard(after=fate.time - now, at=fate.time)
+        return made(
+            Underway,
+            started=now,
+            assignment=assignment,
+            report=changed(report, update=None, buffers=(), extras={}) if foreseen else report,
+            load=load,
+            fate=fate,
+            heard=self._on_its_way(report, fate),
+            foreseen=foreseen,
+        )
+
+    def _told(self, visit: Underway) -> Underway:
+        """A visit that is over, with what has come of it."""
+        if not visit.foreseen:
+            return visit
+        report = self._outcome(visit.assignment)
+        report = report.heard(after=visit.report.duration, at=visit.report.time)
+        load = self.meter.load(visit.assignment, report)
+        if (load, report.steps) != (visit.load, visit.report.steps):
+            raise RunFailed(
+                f"client {report.client}, visit {report.visit}: {report.steps} steps and {load}, where "
+                f"{visit.report.steps} steps and {visit.load} were foreseen. A part of the recipe says that it "
+                "`sends_alike` and does not, or an order is not `complete`; with driver=inline nothing is foreseen"
+            )
+        return changed(visit, report=report, foreseen=False)
 
     def _mishap(self, assignment: Assignment) -> Callable[[int], Mishap] | None:
         """What befalls the worker process that carries out a visit, by number of the try."""
@@ -300,21 +351,37 @@ class InlineDriver:
             self._expect(time, client)
 
     def carry_out(self, assignments: Sequence[Assignment]) -> Iterable[Report]:
-        """Carries out the visits of a turn; what clients remember of it stays here."""
-        if self._stand_in is not None:
-            return map(self._stand_in, assignments)
-        memories = [self.store.get(a.client) for a in assignments]
-        states = [memory.at(a.accepted) for memory, a in zip(memories, assignments, strict=True)]
-        done = self._executor.carry_out(
-            [
-                Errand(assignment=a, state=state, pace=_Forecast(self, a), mishap=self._mishap(a))
-                for a, state in zip(assignments, states, strict=True)
-            ]
+        """Carries out visits, all at once; what clients remember of it stays here."""
+        self._start([self._errand(a, self.roster.now) for a in assignments])
+        return [self._outcome(a) for a in assignments]
+
+    def _errand(self, assignment: Assignment, now: float) -> Errand:
+        """What an executor is told of a visit that begins now."""
+        pace = _Forecast(self, assignment, now)
+        return Errand(
+            assignment=assignment,
+            state=self.state_of(assignment.client, assignment.accepted),
+            pace=pace,
+            mishap=self._mishap(assignment),
+            known=pace.known,
         )
-        for assignment, memory, start, (state, _) in zip(assignments, memories, states, done, strict=True):
-            if assignment.kind == "train":
-                self.store.put(assignment.client, memory.then(start, state, assignment.visit))
-        return [report for _, report in done]
+
+    def _foreseen(self, errand: Errand) -> tuple[Report, bool]:
+        data = self.data(errand.assignment.client)
+        return foreseen(self.recipe, self.setup, errand.state, errand.assignment, data, self.engine, errand.pace)
+
+    def _start(self, errands: Sequence[Errand]) -> None:
+        for ticket in self._executor.start(errands):
+            self._tickets[ticket.errand.assignment.dispatch] = ticket
+
+    def _outcome(self, assignment: Assignment) -> Report:
+        """The report of a visit, once it is done; what the client remembers of it stays here."""
+        ticket = self._tickets.pop(assignment.dispatch)
+        state, report = self._executor.done(ticket)
+        if assignment.kind == "train":
+            memory = Memory().then(ticket.errand.state, state, assignment.visit)
+            self.store.put(assignment.client, memory)
+        return report
 
 
 def _lean(release: Release) -> Release:
@@ -326,11 +393,15 @@ def _lean(release: Release) -> Release:
 class _Forecast:
     """How long a visit that begins now would take: priced as the visit itself will be, so to the last bit the same."""
 
-    def __init__(self, driver: InlineDriver, assignment: Assignment) -> None:
-        self._driver, self._assignment = driver, assignment
+    def __init__(self, driver: InlineDriver, assignment: Assignment, now: float) -> None:
+        self._driver, self._assignment, self._now = driver, assignment, now
+        self.known: dict[tuple[int, int], float] = {}
 
     def seconds(self, samples: int, forward_samples: int) -> float:
-        driver = self._driver
-        with driver._pricing:  # several threads may ask at once
-            load = driver.meter.ahead(driver.recipe, self._assignment, samples, forward_samples)
-            return driver.world.price(self._assignment.client, load, driver.roster.now).seconds
+        asked = samples, forward_samples
+        if asked not in self.known:
+            driver = self._driver
+            with driver._pricing:  # several threads may ask at once
+                load = driver.meter.ahead(driver.recipe, self._assignment, samples, forward_samples)
+                self.known[asked] = driver.world.price(self._assignment.client, load, self._now).seconds
+        return self.known[asked]
