@@ -1,38 +1,29 @@
 """The virtual clock, and the run on it.
 
-Events wait in a heap ordered by (virtual time, kind, number), so equal times cause no tie. What comes of a visit
-follows from the model, the client's state and the random streams at its dispatch, so it may be carried out then, here
-or in several workers; its report is heard when the clock gets there.
-
-How long a visit takes follows from what really happens in it. Mostly that can be foreseen: so many steps of so many
-samples, so many bytes. Then its end is put on the agenda, workers compute while the clock goes on, and the report is
-asked for when it is to be heard. Otherwise the clock waits until the visit is done. So nothing is heard before
-everything that ends earlier, and who carries visits out changes nothing.
+Events wait in a heap ordered by (virtual time, kind, number), so equal times cause no tie. When a visit ends is known
+when it is dispatched; its report is heard when the clock gets there (`visits`).
 """
 
 from __future__ import annotations
 
 import math
-import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import final
 
-from polyrhythm.core.client import foreseen
 from polyrhythm.core.interfaces import ClientData, Engine
-from polyrhythm.core.memory import ClientState, Memory
+from polyrhythm.core.memory import ClientState
 from polyrhythm.core.server import ServerState, Turn, Verdict, begin, receive
 from polyrhythm.drivers.agenda import ARRIVAL, BESIDE, TIMER, VISIT, Agenda, DriverState, Underway
-from polyrhythm.drivers.executors import Clients, Errand, Executor, Mishap, OneByOne, Ticket, named
+from polyrhythm.drivers.executors import Clients, Executor
 from polyrhythm.drivers.meter import Meter
 from polyrhythm.drivers.roster import Answer, WorldRoster
 from polyrhythm.drivers.store import ClientStore, InMemory
-from polyrhythm.drivers.transit import Transit
+from polyrhythm.drivers.visits import Visits
 from polyrhythm.errors import RunFailed
-from polyrhythm.fleet import Fate, Load, Spent, World
+from polyrhythm.fleet import Load, Spent, World
 from polyrhythm.recipe import Recipe
 from polyrhythm.slots.mechanism import Model, Release, Setup
-from polyrhythm.streams import stream
 from polyrhythm.values import changed, made
 from polyrhythm.wires import Arrived, Assignment, Event, Report, Timer
 
@@ -109,15 +100,11 @@ class InlineDriver:
         self.store: ClientStore = InMemory() if store is None else store
         self.recipe, self.setup, self.engine = recipe, changed(setup, table=self.store.table), engine
         self.data, self.world, self.roster = data, world, WorldRoster(world)
-        self.meter = meter or Meter(engine.layout)
         self._agenda = Agenda()
         self._server: ServerState | None = None
-        faults = world.fleet.faults
-        self.transit = Transit(faults, setup.seed, engine.layout) if faults.on_reports else None
+        clients = Clients(recipe=recipe, setup=setup, engine=engine, data=data)
+        self.visits = Visits(clients, world, meter or Meter(engine.layout), self.store, executor)
         self._stand_in = visit
-        self._executor = executor or OneByOne(Clients(recipe=recipe, setup=setup, engine=engine, data=data))
-        self._tickets: dict[int, Ticket] = {}  # of visits that somebody carries out, by dispatch number
-        self._pricing = threading.Lock()
         # Where nobody is ever away, nobody comes; and who comes by itself, or only answers, is on the agenda anyway.
         self._looks_out = not (world.everybody_is_there or world.fleet.arrivals) and recipe.participation.invites
 
@@ -154,7 +141,7 @@ class InlineDriver:
             self.store.restore(start.clients)
             self._server = changed(start.server, parts=self.store.taken_up(start.server.parts))
             self.world.restore(start.world)
-            self._take_up([visit for visit in self.under_way() if visit.foreseen])
+            self.visits.take_up(self.under_way())
         arrivals = self.world.arrivals()
         if arrivals is None and not self.recipe.participation.invites:
             arrivals = self.world.comings()
@@ -179,7 +166,7 @@ class InlineDriver:
                 break
             time, what = agenda.pop()
             if isinstance(what, Underway):
-                what = self._told(what)
+                what = self.visits.told(what)
             self.roster.now = time
             if isinstance(what, Arrived):
                 agenda.expected = math.inf if time >= agenda.expected else agenda.expected
@@ -244,8 +231,15 @@ class InlineDriver:
         )
 
     def _send(self, turn: Turn, now: float, ended: int | None = None) -> None:
-        agenda = self._agenda
-        for visit in self._set_out(turn.assignments, now):
+        agenda, transit = self._agenda, self.visits.transit
+        if self._stand_in is None:
+            under_way = self.visits.set_out(turn.assignments, now)
+        else:
+            under_way = [self.visits.underway(a, self._stand_in(a), now) for a in turn.assignments]
+        for visit in under_way:
+            for other in transit.beside(visit.report) if transit is not None and not visit.fate.lost else ():
+                agenda.made += 1
+                agenda.add(other.time, BESIDE, agenda.made, other)
             agenda.add(visit.fate.time, VISIT, visit.assignment.dispatch, visit)
         if turn.wake_up is not None and (agenda.timer is None or turn.wake_up < agenda.timer):
             agenda.timer = turn.wake_up
@@ -253,84 +247,6 @@ class InlineDriver:
             agenda.add(turn.wake_up, TIMER, agenda.made, Timer(time=turn.wake_up))
         if self._looks_out:
             self._look_out(turn, now, ended)
-
-    def _set_out(self, assignments: Sequence[Assignment], now: float) -> list[Underway]:
-        """Lets clients set out on visits, and says how each ends."""
-        if self._stand_in is not None:
-            return [self._underway(a, self._stand_in(a), now) for a in assignments]
-        errands = [self._errand(a, now) for a in assignments]
-        ahead: dict[int, Underway] = {}
-        if self._executor.goes_on:
-            for place, errand in enumerate(errands):
-                with named(what := errand.assignment):
-                    report, sure = self._foreseen(errand)
-                    needed = now
-                    if sure and self.transit is None:  # else what becomes of the report on its way depends on it
-                        ahead[what.dispatch] = visit = self._underway(what, report, now, foreseen=True)
-                        needed = visit.fate.time if self.recipe.fills_places else now  # a round needs all of its own
-                errands[place] = replace(errand, urgency=(needed, -report.samples))
-        self._start(errands)
-        return [ahead.get(a.dispatch) or self._underway(a, self._outcome(a), now) for a in assignments]
-
-    def _take_up(self, visits: Sequence[Underway]) -> None:
-        """Begins visits anew that somebody was at when an earlier run was left."""
-        errands = [self._errand(visit.assignment, visit.started) for visit in visits]
-        self._start([replace(e, urgency=(v.fate.time, 0)) for e, v in zip(errands, visits, strict=True)])
-
-    def _underway(self, assignment: Assignment, report: Report, now: float, *, foreseen: bool = False) -> Underway:
-        """A visit that begins now, from its report or from what is foreseen of it."""
-        load = self.meter.load(assignment, report)
-        fate = self.world.undertake(assignment.dispatch, assignment.client, load, now)
-        report = report.heard(after=fate.time - now, at=fate.time)
-        return made(
-            Underway,
-            started=now,
-            assignment=assignment,
-            report=changed(report, update=None, buffers=(), extras={}) if foreseen else report,
-            load=load,
-            fate=fate,
-            heard=self._on_its_way(report, fate),
-            foreseen=foreseen,
-        )
-
-    def _told(self, visit: Underway) -> Underway:
-        """A visit that is over, with what has come of it."""
-        if not visit.foreseen:
-            return visit
-        report = self._outcome(visit.assignment)
-        report = report.heard(after=visit.report.duration, at=visit.report.time)
-        load = self.meter.load(visit.assignment, report)
-        if (load, report.steps) != (visit.load, visit.report.steps):
-            raise RunFailed(
-                f"client {report.client}, visit {report.visit}: {report.steps} steps and {load}, where "
-                f"{visit.report.steps} steps and {visit.load} were foreseen. A part of the recipe says that it "
-                "`sends_alike` and does not, or an order is not `complete`; with driver=inline nothing is foreseen"
-            )
-        return changed(visit, report=report, foreseen=False)
-
-    def _mishap(self, assignment: Assignment) -> Callable[[int], Mishap] | None:
-        """What befalls the worker process that carries out a visit, by number of the try."""
-        faults, seed, dispatch = self.world.fleet.faults, self.setup.seed, assignment.dispatch
-        if not faults.in_workers:
-            return None
-
-        def mishap(attempt: int) -> Mishap:
-            drawn = stream(seed, "fault", "worker", dispatch, attempt).random(2)
-            if drawn[0] < faults.worker_killed:
-                return "worker_killed"
-            return "out_of_memory" if drawn[1] < faults.out_of_memory else ""
-
-        return mishap
-
-    def _on_its_way(self, report: Report, fate: Fate) -> Report | None:
-        """What the server will hear instead of a report; beside it may come what it does not wait for."""
-        if self.transit is None or fate.lost:
-            return None
-        for other in self.transit.beside(report):
-            self._agenda.made += 1
-            self._agenda.add(other.time, BESIDE, self._agenda.made, other)
-        heard = self.transit.arrives(report)
-        return None if heard is report else heard
 
     def _look_out(self, turn: Turn, now: float, ended: int | None) -> None:
         """Sees to it that the server is told of the next client that comes, if it wants any."""
@@ -350,58 +266,7 @@ class InlineDriver:
             agenda.expected = time
             self._expect(time, client)
 
-    def carry_out(self, assignments: Sequence[Assignment]) -> Iterable[Report]:
-        """Carries out visits, all at once; what clients remember of it stays here."""
-        self._start([self._errand(a, self.roster.now) for a in assignments])
-        return [self._outcome(a) for a in assignments]
-
-    def _errand(self, assignment: Assignment, now: float) -> Errand:
-        """What an executor is told of a visit that begins now."""
-        pace = _Forecast(self, assignment, now)
-        return Errand(
-            assignment=assignment,
-            state=self.state_of(assignment.client, assignment.accepted),
-            pace=pace,
-            mishap=self._mishap(assignment),
-            known=pace.known,
-        )
-
-    def _foreseen(self, errand: Errand) -> tuple[Report, bool]:
-        data = self.data(errand.assignment.client)
-        return foreseen(self.recipe, self.setup, errand.state, errand.assignment, data, self.engine, errand.pace)
-
-    def _start(self, errands: Sequence[Errand]) -> None:
-        for ticket in self._executor.start(errands):
-            self._tickets[ticket.errand.assignment.dispatch] = ticket
-
-    def _outcome(self, assignment: Assignment) -> Report:
-        """The report of a visit, once it is done; what the client remembers of it stays here."""
-        ticket = self._tickets.pop(assignment.dispatch)
-        state, report = self._executor.done(ticket)
-        if assignment.kind == "train":
-            memory = Memory().then(ticket.errand.state, state, assignment.visit)
-            self.store.put(assignment.client, memory)
-        return report
-
 
 def _lean(release: Release) -> Release:
     """A release without what is as large as the model; an update's length stays."""
     return changed(release, reports=tuple(changed(r, update=None, extras={}) for r in release.reports))
-
-
-@final
-class _Forecast:
-    """How long a visit that begins now would take: priced as the visit itself will be, so to the last bit the same."""
-
-    def __init__(self, driver: InlineDriver, assignment: Assignment, now: float) -> None:
-        self._driver, self._assignment, self._now = driver, assignment, now
-        self.known: dict[tuple[int, int], float] = {}
-
-    def seconds(self, samples: int, forward_samples: int) -> float:
-        asked = samples, forward_samples
-        if asked not in self.known:
-            driver = self._driver
-            with driver._pricing:  # several threads may ask at once
-                load = driver.meter.ahead(driver.recipe, self._assignment, samples, forward_samples)
-                self.known[asked] = driver.world.price(self._assignment.client, load, self._now).seconds
-        return self.known[asked]
