@@ -60,6 +60,10 @@ ROLLING: dict[str, dict[str, Any]] = {
     "cc_fedadam": {"recipe": pr.cc_fedadam(clock="event", cohort=4, batch=4)},
     "afl": {"recipe": pr.afl(concurrency=4, buffer=2, batch=4)},
     "afl for silos": {"recipe": pr.afl(variant="cs", concurrency=4, buffer=2, batch=4)},
+    "afl of whoever comes": {
+        "recipe": pr.afl(participation="on_arrival", concurrency=4, buffer=2, batch=4),
+        "fleet": TIERS | pr.fleet.Poisson(rate=100.0),
+    },
     "mifa": {"recipe": pr.mifa(cohort=4, batch=4) | ROLLS | pr.buffer(size=2)},
     "scaffold": {"recipe": pr.scaffold(**COMMON) | ROLLS | pr.buffer(size=2)},
     "feddyn with momentum": {"recipe": pr.feddyn(**COMMON, momentum=0.9) | ROLLS | pr.buffer(size=3)},

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 import polyrhythm as pr
-from crews import FAMILIES, assert_same, assert_same_error, made, run
+from crews import FAMILIES, ROLLING, assert_same, assert_same_error, made, run
 from polyrhythm.core.memory import ClientState
 from polyrhythm.drivers import on_ray
 from polyrhythm.drivers.executors import Done, Ticket
@@ -45,6 +45,11 @@ def test_numbers_are_those_of_the_in_line_driver(family: str) -> None:
     crew = run(driver="ray", workers=2, **FAMILIES[family])
     assert (crew[0]["driver"], crew[0]["workers"]) == ("ray", 2)
     assert_same(run(driver="inline", **FAMILIES[family]), crew)
+
+
+@pytest.mark.parametrize("family", ["cc_fedadam", "scaffold", "partial work", "visits that go wrong"])
+def test_visits_that_go_on_from_version_to_version_give_the_same_numbers(family: str) -> None:
+    assert_same(run(driver="inline", **ROLLING[family]), run(driver="ray", workers=2, **ROLLING[family]))
 
 
 @pytest.mark.parametrize("workers", [1, 3])

@@ -15,7 +15,7 @@ import polyrhythm as pr
 from crews import COMMON, ROLLING, ROLLS, TIERS, WAITING, assert_same, letting, made, run
 from polyrhythm.core import client
 from polyrhythm.core.pace import Ahead
-from polyrhythm.drivers import nursery
+from polyrhythm.drivers import choosing, nursery
 from polyrhythm.drivers.executors import Clients, Done, Errand, OneByOne, Ticket
 from polyrhythm.drivers.inline import InlineDriver
 from polyrhythm.drivers.processes import Processes
@@ -230,3 +230,23 @@ def test_a_visit_that_somebody_is_at_is_kept_as_such(tmp_path: Path) -> None:
         left = [visit for visit in driver.state().agenda.under_way() if visit.foreseen]
     assert left
     assert all(visit.report.update is None and visit.report.steps > 0 for visit in left)
+
+
+@pytest.mark.parametrize("family", ROLLING | WAITING)
+def test_the_rule_takes_workers_where_ends_are_foreseen(family: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(choosing, "LARGE_VISIT", 1)
+    monkeypatch.setattr(choosing, "LARGE_RUN", 1)
+    monkeypatch.setattr(choosing, "cores", lambda: 2)
+    crew = made(**(ROLLING | WAITING)[family]).crew
+    assert (crew.driver, crew.workers) == (("inline", 1) if family in WAITING else ("processes", 2))
+
+
+def test_a_run_is_as_large_as_its_visits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Six clients of ten samples, fifteen parameters: 150 a visit, and four at work at a time."""
+    monkeypatch.setattr(choosing, "LARGE_VISIT", 1)
+    monkeypatch.setattr(choosing, "cores", lambda: 2)
+    recipes = {pr.fedbuff(concurrency=4, buffer=4): 4, pr.fedbuff(concurrency=4, buffer=2): 2, pr.fedavg(cohort=3): 3}
+    for recipe, visits in recipes.items():
+        monkeypatch.setattr(choosing, "LARGE_RUN", 8 * visits * 150)
+        assert made(recipe=recipe, rounds=8).crew.driver == "processes"
+        assert made(recipe=recipe, rounds=4).crew.driver == "inline"

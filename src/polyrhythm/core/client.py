@@ -340,8 +340,7 @@ class _Training:
             if steps
             else {},
         )
-        # Whether a term looks at a frozen model is its own affair.
-        return report, plan.stop is None and not ahead.frozen and self.recipe.foreseeable
+        return report, plan.stop is None and self.recipe.foreseeable
 
     def run(self) -> Visiting:
         """The visit; it waits where `visiting` says."""
