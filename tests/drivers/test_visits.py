@@ -248,5 +248,5 @@ def test_a_run_is_as_large_as_its_visits(monkeypatch: pytest.MonkeyPatch) -> Non
     recipes = {pr.fedbuff(concurrency=4, buffer=4): 4, pr.fedbuff(concurrency=4, buffer=2): 2, pr.fedavg(cohort=3): 3}
     for recipe, visits in recipes.items():
         monkeypatch.setattr(choosing, "LARGE_RUN", 8 * visits * 150)
-        assert made(recipe=recipe, rounds=8).crew.driver == "processes"
-        assert made(recipe=recipe, rounds=4).crew.driver == "inline"
+        assert made(recipe=recipe, rounds=8, engine="torch").crew.driver == "processes"
+        assert made(recipe=recipe, rounds=4, engine="torch").crew.driver == "inline"

@@ -170,15 +170,13 @@ class OnRay:
     def _replace(self, way: _Way) -> None:
         """Starts another actor in the place of a dead one: a visit changes nothing until it is done."""
         self.deaths += 1
+        way.ticket.deaths += 1
+        if way.ticket.deaths == DEATHS:
+            raise given_up(way.ticket.errand.assignment.client)
         self._ray.kill(way.actor)
         fresh = self._actor()
         self._actors[self._actors.index(way.actor)] = fresh
-        way.ticket.deaths += 1
-        if way.ticket.deaths < DEATHS:
-            self._visit(_Way(way.ticket, fresh, way.told))
-        else:
-            self._idle.append(fresh)
-            way.ticket.outcome.set_exception(given_up(way.ticket.errand.assignment.client))
+        self._visit(_Way(way.ticket, fresh, way.told))
 
     def close(self) -> None:
         """Ends the actors, and the cluster if it was started here."""

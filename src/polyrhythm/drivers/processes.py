@@ -181,11 +181,10 @@ class Processes:
         dead.socket.close()
         self._workers.remove(dead)
         self.deaths += 1
+        if ticket is not None:
+            ticket.deaths += 1
+            if ticket.deaths == DEATHS:
+                raise given_up(ticket.errand.assignment.client)
         self._start_worker()
-        if ticket is None:
-            return
-        ticket.deaths += 1
-        if ticket.deaths < DEATHS:
+        if ticket is not None:
             self._give(self._workers[-1], ticket)
-        else:
-            ticket.outcome.set_exception(given_up(ticket.errand.assignment.client))
