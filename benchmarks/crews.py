@@ -1,9 +1,11 @@
 """Seconds a round of the same work, by who carries out visits: in turn, so that the drivers meet the same machine.
 
-The least and the median over the rounds of a run, without the first, which starts workers. All runs must end with the
-same model, or this says so and fails.
+The least, the median and the mean over the rounds of a run, without the first, which starts workers. All runs must end
+with the same model, or this says so and fails. With --rolling as many clients as in a cohort are at work at any time,
+on devices of three speeds, and so many updates make a version.
 
     python benchmarks/crews.py lenet5-fmnist mlp-fmnist --engine torch --workers 2
+    python benchmarks/crews.py lenet5-fmnist mlp-fmnist --rolling --drivers inline processes
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+import polyrhythm as pr
 from polyrhythm.bench.works import experiment
 from polyrhythm.runs import ModelView, Plan, RunStatus, VersionRecord, VisitRecord
 from polyrhythm.session import carry_out
@@ -44,16 +47,22 @@ class Clock:
         """Not of interest."""
 
 
-def measured(work: str, driver: str, engine: str, workers: int, rounds: int) -> dict[str, Any]:
+def rolling(of: pr.Experiment) -> pr.Experiment:
+    """The same work without rounds."""
+    recipe = of.recipe | pr.rolling() | pr.buffer(size=of.recipe.participation.size)
+    return dataclasses.replace(of, recipe=recipe, fleet=pr.Fleet(devices=pr.fleet.Tiers()))
+
+
+def measured(of: pr.Experiment, work: str, driver: str, workers: int) -> dict[str, Any]:
     """One run."""
     many = {} if driver == "inline" else {"workers": workers}
-    of = dataclasses.replace(experiment(work, rounds + 1), driver=driver, engine=engine, **many)
+    of = dataclasses.replace(of, driver=driver, **many)
     clock = Clock()
     summary = carry_out(of, [clock])
     # The last one is evaluated, and the first starts the workers.
     seconds = [b - a for a, b in zip(clock.times[1:-1], clock.times[2:-1], strict=False)]
-    shown = {"median": statistics.median(seconds), "least": min(seconds)}
-    return {"work": work, "driver": driver, "engine": engine, "digest": summary["digest"], **shown}
+    shown = {"mean": statistics.fmean(seconds), "median": statistics.median(seconds), "least": min(seconds)}
+    return {"work": work, "driver": driver, "engine": of.engine, "digest": summary["digest"], **shown}
 
 
 def main() -> int:
@@ -62,11 +71,14 @@ def main() -> int:
     parser.add_argument("--engine", default="torch")
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=8)
+    parser.add_argument("--rolling", action="store_true")
     parser.add_argument("--drivers", nargs="+", default=DRIVERS)
     given = parser.parse_args()
     alike = True
     for work in given.work:
-        found = [measured(work, driver, given.engine, given.workers, given.rounds) for driver in given.drivers]
+        of = dataclasses.replace(experiment(work, given.rounds + 1), engine=given.engine)
+        of = rolling(of) if given.rolling else of
+        found = [measured(of, work, driver, given.workers) for driver in given.drivers]
         for row in found:
             print(json.dumps(row), flush=True)
         alike &= len({row["digest"] for row in found}) == 1

@@ -10,8 +10,11 @@ import torch
 
 import polyrhythm as pr
 from polyrhythm.drivers import choosing as crews
+from polyrhythm.engines.choosing import Chosen
+from polyrhythm.engines.torch import TorchEngine
 from polyrhythm.runs import VersionRecord, VisitRecord
 from polyrhythm.session import carry_out
+from polyrhythm.slots.critical import FisherTrace
 from small import Explodes, Log, collection, dealt, experiment
 from worker_models import Fussy
 
@@ -48,6 +51,52 @@ FAMILIES: dict[str, dict[str, Any]] = {
     "a fussy model": {"model": Fussy(4, 3), "recipe": pr.fedavg(cohort=4, batch=5) | pr.server_adam()},
 }
 
+ROLLS = pr.rolling(concurrency=4)
+FISHER = pr.critical_periods(act=False, detector=FisherTrace(), watch=(FisherTrace(labels="model"),))
+HARD = TIERS | pr.fleet.Faults(dropout=0.2, crash=0.1, downtime=0.05, slow=0.2, slowdown=3.0, lost=0.1)
+ROLLING: dict[str, dict[str, Any]] = {
+    "fedbuff": {"recipe": pr.fedbuff(concurrency=4, buffer=2, epochs=2, batch=4)},
+    "fedasync": {"recipe": pr.fedasync(concurrency=4, epochs=2, batch=4), "rounds": 12},
+    "cc_fedadam": {"recipe": pr.cc_fedadam(clock="event", cohort=4, batch=4)},
+    "afl": {"recipe": pr.afl(concurrency=4, buffer=2, batch=4)},
+    "afl for silos": {"recipe": pr.afl(variant="cs", concurrency=4, buffer=2, batch=4)},
+    "afl of whoever comes": {
+        "recipe": pr.afl(participation="on_arrival", concurrency=4, buffer=2, batch=4),
+        "fleet": TIERS | pr.fleet.Poisson(rate=100.0),
+    },
+    "mifa": {"recipe": pr.mifa(cohort=4, batch=4) | ROLLS | pr.buffer(size=2)},
+    "scaffold": {"recipe": pr.scaffold(**COMMON) | ROLLS | pr.buffer(size=2)},
+    "feddyn with momentum": {"recipe": pr.feddyn(**COMMON, momentum=0.9) | ROLLS | pr.buffer(size=3)},
+    "ccfl": {"recipe": pr.ccfl(cohort=4, steps=3, batch=4) | ROLLS | pr.buffer(size=2)},
+    "quantised": {"recipe": pr.fedbuff(concurrency=4, buffer=2, **{"batch": 4}) | pr.compress_int8()},
+    "fisher traces": {"recipe": pr.fedavg(**COMMON) | ROLLS | pr.buffer(size=2) | FISHER},
+    "batches left over": {"recipe": pr.fedbuff(concurrency=4, buffer=2, batch=4, drop_last=True, steps=5)},
+    "partial work": {"recipe": pr.fedbuff(concurrency=4, buffer=2, epochs=4, batch=4) | pr.partial_work(seconds=0.05)},
+    "a fussy model": {"recipe": pr.fedbuff(concurrency=4, buffer=2, epochs=2, batch=5), "model": Fussy(4, 3)},
+    "visits that go wrong": {"recipe": pr.fedbuff(concurrency=4, buffer=2, epochs=2, batch=4), "fleet": HARD},
+    "clients that come and go": {
+        "recipe": pr.scaffold(**COMMON) | ROLLS | pr.buffer(size=2) | pr.time_out(seconds=0.5),
+        "fleet": HARD | pr.fleet.Markov(),
+    },
+    "rounds whose stragglers are late": {"recipe": pr.fedavg(**COMMON) | pr.over_select(factor=1.5), "fleet": HARD},
+    "rounds with a deadline": {"recipe": pr.scaffold(**COMMON) | pr.deadline(seconds=0.1), "fleet": HARD},
+}
+"""Whatever is under way from one version to the next, and can be foreseen."""
+WAITING: dict[str, dict[str, Any]] = {
+    "alt": {"recipe": FAMILIES["alt"]["recipe"] | ROLLS | pr.buffer(size=2), "model": "mlp"},
+    "moon": {"recipe": FAMILIES["moon"]["recipe"] | ROLLS | pr.buffer(size=2), "model": "mlp"},
+    "curriculum": {"recipe": FAMILIES["curriculum"]["recipe"] | ROLLS | pr.buffer(size=2)},
+    "sparse": {"recipe": FAMILIES["compressed"]["recipe"] | ROLLS | pr.buffer(size=2)},
+    "reports that are spoiled": {
+        "recipe": pr.fedbuff(concurrency=4, buffer=2, batch=4),
+        "fleet": TIERS | pr.fleet.Faults(inflate=0.1, malformed=0.1, duplicate=0.2, stray=0.2),
+    },
+}
+"""What cannot be foreseen, and is waited for."""
+for _family in (*ROLLING.values(), *WAITING.values()):
+    _family.setdefault("fleet", TIERS)
+    _family.setdefault("rounds", 6)
+
 
 def without_wall(record: VersionRecord | VisitRecord) -> object:
     return replace(record, wall=0.0) if isinstance(record, VersionRecord) else record
@@ -82,3 +131,27 @@ def assert_same_error(driver: crews.Asked) -> None:
         words.append((str(caught.value), caught.value.__notes__))
     assert words[0] == words[1]
     assert "in forward" in str(caught.value.__cause__)  # the worker's traceback
+
+
+class Letting:
+    """A torch engine that claims to let go of the lock."""
+
+    releases_lock = True
+
+    def __init__(self, engine: TorchEngine) -> None:
+        self._engine = engine
+
+    def twin(self) -> Letting:
+        make, arguments = self._engine.__reduce__()
+        return Letting(make(*arguments))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._engine, name)
+
+
+def letting(**changes: Any) -> pr.Experiment:
+    """The experiment with three threads, on such an engine."""
+    of = made(**changes)
+    chosen = Chosen(engine=Letting(of.chosen.engine), kind="torch")  # type: ignore[arg-type]
+    object.__setattr__(of, "__dict__", {**of.__dict__, "chosen": chosen, "driver": "threads", "workers": 3})
+    return of

@@ -70,6 +70,7 @@ def _record(
     finished: float,
 ) -> VisitRecord:
     silent = status in ("lost", "unfinished")
+    measures = {} if status == "unfinished" else report.measures  # somebody may still be at it
     return VisitRecord(
         dispatch=report.dispatch,
         client=report.client,
@@ -97,7 +98,7 @@ def _record(
         down_seconds=spent.down,
         compute_seconds=spent.compute,
         up_seconds=spent.up,
-        measures={**report.measures, "age": report.age} if report.substitute else report.measures,
+        measures={**measures, "age": report.age} if report.substitute else measures,
     )
 
 

@@ -37,6 +37,7 @@ from polyrhythm.settings import Count, NonNegative, Settings
 from polyrhythm.sizes import about_sizes
 from polyrhythm.slots.mechanism import Model, Setup
 from polyrhythm.slots.order import Curriculum
+from polyrhythm.slots.release import Buffer
 from polyrhythm.slots.robust import Middle
 from polyrhythm.slots.stopping import StopOnDrift
 from polyrhythm.storing import budget
@@ -278,19 +279,29 @@ class Experiment:
     @functools.cached_property
     def crew(self) -> Crew:
         """Who carries out visits."""
-        participation, holders = self.recipe.participation, max(1, len(self.eligible()))
-        engine = self.chosen.engine
+        holders, engine = max(1, len(self.eligible())), self.chosen.engine
+        at_once, rounds = min(self._at_once, holders), self.rounds
+        if self.recipe.fills_places and rounds is not None:  # then a version is not made of as many as are at work
+            sizes = [part.size for part in self.recipe.parts() if isinstance(part, Buffer)]
+            rounds = -(-rounds * min(sizes, default=at_once) // at_once)
         return crews.choose(
             self.driver,
             None if self.workers is None else min(self.workers, holders),  # nobody is at work twice
             engine,
             parameters=engine.layout.parameters,
             held=float(self.federation.sizes.sum()) / holders,
-            # Where places are filled one by one, only the first turn has several visits.
-            at_once=1 if participation.fills_places else min(participation.size, holders),
-            rounds=self.rounds,
+            at_once=at_once,
+            rounds=rounds,
             address=self.address,
         )
+
+    @property
+    def _at_once(self) -> int:
+        """How many visits can be computed at once: those of a turn, or all under way where ends are foreseen."""
+        recipe, spoiled = self.recipe, self.fleet.faults.on_reports
+        stops = any(isinstance(part, StopOnDrift) for part in recipe.parts())
+        waits = recipe.fills_places and (stops or spoiled or not recipe.foreseeable)
+        return 1 if waits else recipe.participation.size
 
     def eligible(self) -> np.ndarray:
         """The clients that can be invited: they hold data, and their devices what a visit needs; in order, int64.

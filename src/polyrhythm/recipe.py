@@ -211,6 +211,15 @@ class Recipe(Settings):
         """The release policy's."""
         return self.release.patience
 
+    @functools.cached_property
+    def foreseeable(self) -> bool:
+        """Whether the samples and bytes of a visit that trains follow from its plan, unless that may end it early.
+
+        Which frozen models a loss term looks at, and when, is its own affair.
+        """
+        alike = all(part.sends_alike for part in self.parts()) and self.compression.sizes_alike
+        return alike and self.order.complete and all(term.layers is None for term in self.corrections)
+
     def needs(self) -> frozenset[Need]:
         """What the parts ask of the cores, together."""
         return self._needs

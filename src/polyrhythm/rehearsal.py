@@ -135,10 +135,10 @@ def rehearse(experiment: Experiment, cost: Cost, *, within: float = math.inf) ->
         experiment.world(),
         Meter(layout, lambda: cost),
     )
-    if driver.transit is not None:  # what is spoiled on the way are the small vectors
+    if driver.visits.transit is not None:  # what is spoiled on the way are the small vectors
         segments = (Segment("weights", (_SIZE,), 0, _SIZE, layout.dtype),)
         faults, seed = experiment.fleet.faults, experiment.seed
-        driver.transit = Transit(faults, seed, replace(layout, segments=segments))
+        driver.visits.transit = Transit(faults, seed, replace(layout, segments=segments))
     found = Rehearsal(planned=experiment.rounds, guessed=tuple(_guessed(experiment)))
     started, out = time.perf_counter(), 0
     try:

@@ -127,9 +127,8 @@ def _trained(experiment: Experiment) -> Iterator[Visits]:
     )
 
     def visits(assignments: Sequence[Assignment], now: float) -> list[Report | None]:
-        driver.roster.now = now
-        reports = driver.carry_out(assignments)
-        return [*reports] if driver.transit is None else [*map(driver.transit.arrives, reports)]
+        reports, transit = driver.visits.carry_out(assignments, now), driver.visits.transit
+        return [*reports] if transit is None else [*map(transit.arrives, reports)]
 
     try:
         yield visits

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import pytest
 import torch
 from torch import nn
 
 import polyrhythm as pr
+from polyrhythm.drivers.agenda import Underway
 from polyrhythm.drivers.inline import InlineDriver
 from polyrhythm.drivers.roster import WorldRoster
 from polyrhythm.errors import RunFailed
 from polyrhythm.fleet import Fleet, Links, Place, World
 from polyrhythm.fleet.parts import Way
-from polyrhythm.wires import Assignment, Report
+from polyrhythm.wires import Assignment
 from small import collection, dealt, experiment
 
 
@@ -75,16 +76,16 @@ def test_the_updates_of_a_turn_are_gone_before_the_next_visits_begin_unless_they
     run = driver(pr.Fleet(), rounds=4)
     run.tells_updates = told
     made, alive = list[weakref.ref[torch.Tensor]](), list[int]()
-    carry_out = run.carry_out
+    set_out = run.visits.set_out
 
-    def noted(assignments: Sequence[Assignment]) -> Iterable[Report]:
+    def noted(assignments: Sequence[Assignment], now: float) -> list[Underway]:
         if assignments:
             alive.append(sum(update() is not None for update in made))
-        reports = list(carry_out(assignments))
-        made.extend(weakref.ref(r.update) for r in reports if r.update is not None)
-        return reports
+        visits = set_out(assignments, now)
+        made.extend(weakref.ref(v.report.update) for v in visits if v.report.update is not None)
+        return visits
 
-    run.carry_out = noted  # type: ignore[method-assign]
+    run.visits.set_out = noted  # type: ignore[method-assign]
     for moment in run.moments(run.engine.initial()):
         seen = moment.turn.released
         if seen is not None and seen.release is not None:

@@ -6,7 +6,7 @@ import importlib.util
 import subprocess
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,10 +16,10 @@ import torch
 from torch import Tensor, nn
 
 import polyrhythm as pr
-from crews import FAMILIES, assert_same, assert_same_error, made, run
+from crews import FAMILIES, ROLLING, assert_same, assert_same_error, made, run
 from polyrhythm.core.memory import ClientState
 from polyrhythm.drivers import on_ray
-from polyrhythm.drivers.executors import Done, Errand
+from polyrhythm.drivers.executors import Done, Ticket
 from polyrhythm.drivers.on_ray import OnRay
 from polyrhythm.errors import RunFailed, UserError
 from worker_models import Dies, Greedy
@@ -47,6 +47,11 @@ def test_numbers_are_those_of_the_in_line_driver(family: str) -> None:
     assert_same(run(driver="inline", **FAMILIES[family]), crew)
 
 
+@pytest.mark.parametrize("family", ["cc_fedadam", "scaffold", "partial work", "visits that go wrong"])
+def test_visits_that_go_on_from_version_to_version_give_the_same_numbers(family: str) -> None:
+    assert_same(run(driver="inline", **ROLLING[family]), run(driver="ray", workers=2, **ROLLING[family]))
+
+
 @pytest.mark.parametrize("workers", [1, 3])
 def test_the_number_of_actors_changes_nothing(workers: int) -> None:
     family = FAMILIES["scaffold"]
@@ -54,17 +59,24 @@ def test_the_number_of_actors_changes_nothing(workers: int) -> None:
 
 
 def _forgotten(patch: pytest.MonkeyPatch) -> None:
-    whole = OnRay.carry_out
+    whole = OnRay._visit
 
-    def forgetful(pool: OnRay, errands: Sequence[Errand]) -> list[Done]:
-        return whole(pool, [replace(errand, state=ClientState()) for errand in errands])
+    def forgetful(pool: OnRay, way: Any) -> None:
+        errand, way.ticket.errand = way.ticket.errand, replace(way.ticket.errand, state=ClientState())
+        whole(pool, way)
+        way.ticket.errand = errand
 
-    patch.setattr(OnRay, "carry_out", forgetful)
+    patch.setattr(OnRay, "_visit", forgetful)
 
 
 def _mixed_up(patch: pytest.MonkeyPatch) -> None:
-    whole = OnRay.carry_out
-    patch.setattr(OnRay, "carry_out", lambda pool, errands: whole(pool, errands)[::-1])
+    whole, before = OnRay.done, list[Done]()
+
+    def mixed(pool: OnRay, ticket: Ticket) -> Done:
+        before.append(whole(pool, ticket))
+        return before[max(len(before) - 2, 0)][0], before[-1][1]
+
+    patch.setattr(OnRay, "done", mixed)
 
 
 def _old_weights(patch: pytest.MonkeyPatch) -> None:

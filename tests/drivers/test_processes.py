@@ -18,16 +18,15 @@ from typing import Any, final
 import numpy as np
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 import polyrhythm as pr
-from crews import FAMILIES, SIZES, assert_same, assert_same_error, made, run
+from crews import FAMILIES, SIZES, assert_same, assert_same_error, letting, made, run
 from polyrhythm.core.memory import ClientState
 from polyrhythm.drivers import choosing, nursery, packing, processes
-from polyrhythm.drivers.executors import Clients, Done, Errand
+from polyrhythm.drivers.executors import Clients, Done, Errand, OneByOne, Ticket, Waiting
 from polyrhythm.drivers.inline import InlineDriver
 from polyrhythm.drivers.processes import Processes
-from polyrhythm.engines.choosing import Chosen
 from polyrhythm.engines.native.extension import extension
 from polyrhythm.engines.torch import TorchEngine
 from polyrhythm.errors import RunFailed, UserError
@@ -53,34 +52,36 @@ def test_numbers_are_those_of_the_in_line_driver_for_any_number_of_workers(famil
 
 
 def _mixed_up(patch: pytest.MonkeyPatch) -> None:
-    whole = processes._Turn.run
+    whole, before = Processes.done, list[Done]()
 
-    def mixed(turn: Any) -> list[Done]:
-        done = whole(turn)
-        others = [done[place][0] for place in turn._pool._clients.longest_first(turn._errands)]
-        return [(state, report) for state, (_, report) in zip(others, done, strict=True)]
+    def mixed(pool: Processes, ticket: Ticket) -> Done:
+        before.append(whole(pool, ticket))
+        return before[max(len(before) - 2, 0)][0], before[-1][1]
 
-    patch.setattr(processes._Turn, "run", mixed)
+    patch.setattr(Processes, "done", mixed)
 
 
 def _forgotten(patch: pytest.MonkeyPatch) -> None:
-    whole = Processes.carry_out
-    patch.setattr(
-        Processes, "carry_out", lambda pool, errands: whole(pool, [replace(e, state=ClientState()) for e in errands])
-    )
+    whole = Processes._give
+
+    def forgetful(pool: Processes, worker: Any, ticket: Ticket) -> None:
+        whole(pool, worker, Ticket(replace(ticket.errand, state=ClientState())))
+        worker.ticket = ticket
+
+    patch.setattr(Processes, "_give", forgetful)
 
 
 def _old_weights(patch: pytest.MonkeyPatch) -> None:
-    whole, turns = processes._Turn.__init__, list[object]()
+    whole = Processes._board
 
-    def late(turn: Any, pool: Any, errands: Sequence[Errand]) -> None:
-        before = pool._board.clone()
-        whole(turn, pool, errands)
-        if turns:
-            pool._board.copy_(before)
-        turns.append(turn)
+    def old(pool: Processes, weights: Tensor) -> int:
+        before = pool._boards[0].clone()
+        number = whole(pool, weights)
+        if before.any():
+            pool._boards[number].copy_(before)
+        return number
 
-    patch.setattr(processes._Turn, "__init__", late)
+    patch.setattr(Processes, "_board", old)
 
 
 @pytest.mark.parametrize("mutant", [_mixed_up, _forgotten, _old_weights])
@@ -314,28 +315,10 @@ def test_settings_that_make_no_sense_are_refused() -> None:
         run(driver="threads")
 
 
-class Letting:
-    """A torch engine that claims to let go of the lock."""
-
-    releases_lock = True
-
-    def __init__(self, engine: TorchEngine) -> None:
-        self._engine = engine
-
-    def twin(self) -> Letting:
-        make, arguments = self._engine.__reduce__()
-        return Letting(make(*arguments))
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._engine, name)
-
-
 @pytest.mark.parametrize("family", ["fedavg", "scaffold", "moon", "a fussy model"])
 def test_threads_give_the_same_numbers(family: str) -> None:
     alone = run(driver="inline", **FAMILIES[family])
-    of = made(**FAMILIES[family])
-    chosen = Chosen(engine=Letting(of.chosen.engine), kind="torch")  # type: ignore[arg-type]
-    object.__setattr__(of, "__dict__", {**of.__dict__, "chosen": chosen, "driver": "threads", "workers": 3})
+    of = letting(**FAMILIES[family])
     log = Log()
     before = torch.random.get_rng_state()
     assert_same(alone, (carry_out(of, [log]), log))
@@ -352,28 +335,37 @@ def test_the_native_engine_gives_the_same_numbers_whoever_carries_visits_out(fam
         assert_same(alone, crew)
 
 
-def test_the_longest_visits_begin_first() -> None:
+def test_the_longest_visits_of_a_round_begin_first() -> None:
     of = made()
-    driver = InlineDriver(of.recipe, of.setup, of.chosen.engine, of.data_of, of.world())
     seen: list[list[int]] = []
 
     class Spy:
-        def carry_out(self, errands: Sequence[Errand]) -> list[Done]:
-            clients = clients_of(of)
-            seen.append([len(of.data_of(errands[i].assignment.client)) for i in clients.longest_first(errands)])
-            return [clients.visit(errand) for errand in errands]
+        goes_on = True
+        deaths = 0
+
+        def __init__(self) -> None:
+            self._here = OneByOne(clients_of(of))
+
+        def start(self, errands: Sequence[Errand]) -> Sequence[Ticket]:
+            waiting = Waiting()
+            waiting.add(errands)
+            order = [waiting.take().errand.assignment.client for _ in errands]
+            seen.append([len(of.data_of(client)) for client in order])
+            return self._here.start(errands)
+
+        def done(self, ticket: Ticket) -> Done:
+            return self._here.done(ticket)
 
         def close(self) -> None:
             """Nothing to end."""
 
-    driver._executor = Spy()
+    driver = InlineDriver(of.recipe, of.setup, of.chosen.engine, of.data_of, of.world(), executor=Spy())
     for _ in driver.moments(of.chosen.engine.initial()):
         pass
     full = [sizes for sizes in seen if sizes]
     assert len(full) == 4
     for sizes in full:
-        steps = [-(-size // 4) for size in sizes]
-        assert steps == sorted(steps, reverse=True)
+        assert sizes == sorted(sizes, reverse=True)
 
 
 VALUES = {
@@ -392,10 +384,10 @@ def test_values_arrive_as_they_were_sent(room: int) -> None:
     lane = np.zeros(room, dtype=np.uint8)
     shared = torch.arange(9.0)
     value = {**VALUES, "board": shared, "array": np.arange(7), "twice": [VALUES["half"], VALUES["half"]], "none": None}
-    sender = threading.Thread(target=packing.send, args=(here, value, shared, lane))
+    sender = threading.Thread(target=packing.send, args=(here, value, (1, shared), lane))
     sender.start()
     with here, there:
-        got = packing.receive(there, shared, lane)
+        got = packing.receive(there, [VALUES["large"], shared], lane)
         sender.join()
     lane[:] = 255  # nothing of it may stay there
     assert got["board"] is shared

@@ -145,7 +145,7 @@ def test_an_error_says_where_it_happened() -> None:
     made = experiment(engine="stacked")
     executor = AtOnce(Clients(recipe=made.recipe, setup=made.setup, engine=made.chosen.engine, data=broken))
     with pytest.raises(OSError, match="the disk is gone") as caught:
-        executor.carry_out([errand(made)])
+        executor.start([errand(made)])
     assert "client 3 in its visit 0, on version 0" in caught.value.__notes__[0]
 
 

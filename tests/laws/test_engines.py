@@ -335,7 +335,7 @@ def _continued(self: Any, errands: Any) -> Any:
 @law(
     taken=st.lists(st.booleans(), min_size=3, max_size=3),
     examples=6,
-    broken_by={"begun with what was there": swap(AtOnce, "carry_out", _continued)},
+    broken_by={"begun with what was there": swap(AtOnce, "_together", _continued)},
 )
 def test_what_is_not_taken_is_begun_anew(taken: list[bool]) -> None:
     """A mixed cohort is the same as torch's; with nothing taken, to the last bit."""

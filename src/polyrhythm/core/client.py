@@ -104,15 +104,27 @@ def visiting(
     return (yield from _Training(recipe, setup, state, assignment, data, engine, pace).run())
 
 
-def expected_samples(
-    recipe: Recipe, setup: Setup, state: ClientState, assignment: Assignment, data: ClientData, engine: Engine
-) -> int:
-    """About how many samples an assignment computes on: for a driver that begins the longest first."""
+def foreseen(
+    recipe: Recipe,
+    setup: Setup,
+    state: ClientState,
+    assignment: Assignment,
+    data: ClientData,
+    engine: Engine,
+    pace: Forecast | None = None,
+) -> tuple[Report, bool]:
+    """What can be told of a report before the work is done: one of as many steps, samples and bytes, with no content.
+
+    Args:
+        recipe, setup, state, assignment, data, engine, pace: as for `work`; of the engine nothing is computed.
+
+    Returns:
+        The report, and whether it is sure; otherwise the true one will be of as much work at most, or nobody knows.
+    """
     if assignment.kind == "measure":
-        return min(len(data), assignment.samples or len(data)) // 3  # a gradient costs about three forward passes
-    visit = _Training(recipe, setup, state, assignment, data, engine)
-    plan = visit.plan()
-    return 0 if plan.instead is not None else plan.steps * visit.visit.batch
+        samples = min(len(data), assignment.samples or len(data))
+        return report_on(assignment, len(data), forward_samples=samples), False
+    return _Training(recipe, setup, state, assignment, data, engine, pace).foreseen()
 
 
 def _measure(recipe: Recipe, setup: Setup, assignment: Assignment, data: ClientData, engine: Engine) -> Report:
@@ -307,6 +319,29 @@ class _Training:
         key = self.recipe.key_of(self.recipe.work)
         return self.recipe.work.plan(self.setup, self.visit, self.parts[key], self._brief(key))
 
+    def foreseen(self) -> tuple[Report, bool]:
+        """What `run` will report, as `foreseen` says."""
+        plan, sent = self.plan(), self.assignment
+        if plan.instead is not None:
+            return self._substitute(plan.instead, Model(weights=sent.weights, buffers=sent.buffers)), True
+        ahead = self._ahead(plan, self._terms())
+        steps = fitting(plan, ahead, self.pace).steps
+        report = report_on(
+            sent,
+            self.visit.held,
+            update=sent.weights,
+            packed=self.recipe.compression.size(self.engine.layout),
+            buffers=sent.buffers,
+            steps=steps,
+            samples=ahead.samples(steps) - ahead.measured,
+            forward_samples=ahead.forward_samples(steps) if steps else 0,
+            gradient_samples=ahead.measured if steps else 0,
+            extras={"": {"": [sent.weights] * sum(part.extra_vectors for part in self.recipe.parts())}}
+            if steps
+            else {},
+        )
+        return report, plan.stop is None and self.recipe.foreseeable
+
     def run(self) -> Visiting:
         """The visit; it waits where `visiting` says."""
         plan = self.plan()
@@ -316,7 +351,7 @@ class _Training:
         start = received
         if self.recipe.regime == "local" and self.state.previous is not None:
             start = self.state.previous
-        push, terms = self._corrections()
+        push, terms = self._push(), self._terms()
         if plan.within is not None:
             plan = fitting(plan, self._ahead(plan, terms), self.pace)
         self.engine.open(
@@ -434,11 +469,15 @@ class _Training:
         place = self.state.cursor[1] if plan.continues else 0
         return (*sizes[place:], *sizes[:place])
 
-    def _corrections(self) -> tuple[Push | None, list[Correction]]:
-        """The affine corrections as one push, and those that add a loss term."""
+    def _push(self) -> Push | None:
+        """The affine corrections as one."""
         corrections = [(k, m) for k, m in self.recipe.mechanisms() if isinstance(m, Correction)]
         pushes = [m.push(self.setup, self.parts[k], self._brief(k)) for k, m in corrections]
-        return chain([p for p in pushes if p is not None]), [m for _, m in corrections if m.layers is not None]
+        return chain([p for p in pushes if p is not None])
+
+    def _terms(self) -> list[Correction]:
+        """The corrections that add a loss term."""
+        return [m for _, m in self.recipe.mechanisms() if isinstance(m, Correction) and m.layers is not None]
 
     def _train(
         self,

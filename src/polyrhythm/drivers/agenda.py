@@ -26,6 +26,7 @@ class Underway:
         load: the work in it.
         fate: when and how it ends, and what it costs.
         heard: what has become of the report on its way to the server; None if nothing has.
+        foreseen: whether the report says only how much work it is, since somebody is still at it.
     """
 
     started: float
@@ -34,6 +35,7 @@ class Underway:
     load: Load
     fate: Fate
     heard: Report | None = None
+    foreseen: bool = False
 
     @property
     def end(self) -> Event:

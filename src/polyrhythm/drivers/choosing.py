@@ -90,10 +90,10 @@ def choose(
     """Who carries out visits.
 
     With an engine that takes cohorts it is this process. Otherwise "auto" is in line, unless there are two processors
-    or more, a turn has two visits or more, a visit is large (parameters * samples >= 10**7) and so is the run
-    (parameters * samples * visits >= 5 * 10**9). Then there is one worker for each processor, but no more than visits
-    in a turn: threads if the engine lets go of the interpreter's lock, otherwise processes, on Linux. `workers` alone,
-    2 or more, asks for that whatever the sizes.
+    or more, two visits or more can be computed at once, a visit is large (parameters * samples >= 10**7) and so is the
+    run (parameters * samples * visits >= 5 * 10**9). Then there is one worker for each processor, but no more than such
+    visits: threads if the engine lets go of the interpreter's lock, otherwise processes, on Linux. `workers` alone, 2
+    or more, asks for that whatever the sizes.
 
     Args:
         asked: by the user.
@@ -101,8 +101,8 @@ def choose(
         engine: computes gradients.
         parameters: of the model.
         held: samples in a visit, on average: one pass.
-        at_once: visits in a turn.
-        rounds: turns in the run; None if nobody knows, which counts as many.
+        at_once: visits that can be computed at once, such as those of a turn.
+        rounds: how many times so many there are in the run; None if nobody knows, which counts as many.
         processors: how many there are; None to look.
         address: of a Ray cluster; by the user.
 

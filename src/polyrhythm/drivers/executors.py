@@ -1,22 +1,27 @@
-"""Who carries out visits: the driver itself, threads, or (in `processes`) worker processes.
+"""Who carries out visits: the driver itself, threads, or (in `processes` and `on_ray`) worker processes.
 
-The visits of one turn know nothing of each other, so they may run at once and in any order. Their results are the same
-to the last bit whoever carries them out: a visit is a pure function, and every worker computes with one thread.
+What comes of a visit follows from its errand alone, so visits may run at once and in any order. Their results are the
+same to the last bit whoever carries them out: a visit is a pure function, and every worker computes with one thread.
+
+An executor is handed errands and gives tickets; what came of an errand is asked for by its ticket, as late as it is
+needed, while workers go on.
 """
 
 from __future__ import annotations
 
 import contextlib
 import functools
+import heapq
 import queue
-from collections.abc import Callable, Iterator, Sequence
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
-from typing import Literal, Protocol, final
+from dataclasses import dataclass, field
+from typing import ClassVar, Literal, Protocol, final
 
 import torch
 
-from polyrhythm.core.client import Visiting, expected_samples, visiting, work
+from polyrhythm.core.client import Visiting, visiting, work
 from polyrhythm.core.interfaces import ClientData, Engine, Job, TakesCohorts
 from polyrhythm.core.interfaces import Done as Answer
 from polyrhythm.core.memory import ClientState
@@ -38,12 +43,17 @@ class Errand:
         state: the client's, where it goes on from.
         pace: how long the visit would take.
         mishap: what happens by plan to the worker process that carries it out, at its first try, its second, and so on.
+        known: what the pace has said already: seconds by samples and forward samples.
+        urgency: when its end is needed, in virtual seconds, and less its length in samples: the least is begun first,
+            and of those that are needed at once the longest, so that no worker begins a long one last.
     """
 
     assignment: Assignment
     state: ClientState
     pace: Forecast | None = None
     mishap: Callable[[int], Mishap] | None = None
+    known: Mapping[tuple[int, int], float] = field(default_factory=dict)
+    urgency: tuple[float, int] = (0.0, 0)
 
 
 Done = tuple[ClientState, Report]
@@ -69,51 +79,84 @@ class Clients:
 
     def visit(self, errand: Errand) -> Done:
         """Carries out an errand; an error says where it happened."""
-        with _named(errand):
+        with named(errand.assignment):
             return work(*self._of(errand))
 
     def begin(self, errand: Errand) -> Visiting:
         """The same, with a pause where its steps may be taken by somebody else."""
-        with _named(errand):
+        with named(errand.assignment):
             return (yield from visiting(*self._of(errand)))
 
     def _of(self, errand: Errand) -> tuple[Recipe, Setup, ClientState, Assignment, ClientData, Engine, Forecast | None]:
         data = self.data(errand.assignment.client)
         return self.recipe, self.setup, errand.state, errand.assignment, data, self.engine, errand.pace
 
-    def longest_first(self, errands: Sequence[Errand]) -> list[int]:
-        """The places of errands, those with most samples to compute on first, so that no worker begins a long one last.
-
-        Equal ones are in order, as are all where nobody can say how long they take.
-        """
-        lengths = [
-            expected_samples(
-                self.recipe, self.setup, e.state, e.assignment, self.data(e.assignment.client), self.engine
-            )
-            for e in errands
-        ]
-        return sorted(range(len(errands)), key=lambda i: -lengths[i])
-
 
 @contextlib.contextmanager
-def _named(errand: Errand) -> Iterator[None]:
+def named(what: Assignment) -> Iterator[None]:
     """Says of an error where it happened."""
     try:
         yield
     except Exception as error:
-        what = errand.assignment
         error.add_note(f"this happened to client {what.client} in its visit {what.visit}, on version {what.version}")
         raise
+
+
+@final
+class Ticket:
+    """Stands for what comes of an errand.
+
+    Args:
+        errand: what is to be done.
+    """
+
+    def __init__(self, errand: Errand) -> None:
+        self.errand = errand
+        self.outcome: Future[Done] = Future()
+        self.deaths = 0  # workers that it has killed
+
+
+@final
+class Waiting:
+    """Tickets that no worker has taken yet, the most urgent first, and of equal ones the first."""
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[tuple[float, int], int, Ticket]] = []
+        self._made = 0
+        self._lock = threading.Lock()
+
+    def add(self, errands: Sequence[Errand]) -> list[Ticket]:
+        """Gives each errand a ticket."""
+        tickets = [Ticket(errand) for errand in errands]
+        with self._lock:
+            for ticket in tickets:
+                self._made += 1
+                heapq.heappush(self._heap, (ticket.errand.urgency, self._made, ticket))
+        return tickets
+
+    def __bool__(self) -> bool:
+        return bool(self._heap)
+
+    def take(self) -> Ticket:
+        """The next one; there must be one."""
+        with self._lock:
+            return heapq.heappop(self._heap)[-1]
 
 
 class Executor(Protocol):
     """Carries out visits."""
 
+    goes_on: ClassVar[bool]
+    """Whether visits are under way while the driver does something else."""
+
     deaths: int
     """How many workers have died and were replaced."""
 
-    def carry_out(self, errands: Sequence[Errand]) -> list[Done]:
-        """What came of each errand, in their order. If visits fail, the error is that of the first of them."""
+    def start(self, errands: Sequence[Errand]) -> Sequence[Ticket]:
+        """Takes errands, and gives a ticket for each."""
+
+    def done(self, ticket: Ticket) -> Done:
+        """What came of an errand, once it is done; or the error."""
 
     def close(self) -> None:
         """Ends whatever was started."""
@@ -121,19 +164,23 @@ class Executor(Protocol):
 
 @final
 class OneByOne:
-    """One visit after the other, here.
+    """One visit after the other, here, when it is asked for.
 
     Args:
         clients: what visits need.
     """
 
+    goes_on: ClassVar[bool] = False
     deaths = 0
 
     def __init__(self, clients: Clients) -> None:
         self._clients = clients
 
-    def carry_out(self, errands: Sequence[Errand]) -> list[Done]:
-        return [self._clients.visit(errand) for errand in errands]
+    def start(self, errands: Sequence[Errand]) -> Sequence[Ticket]:
+        return [Ticket(errand) for errand in errands]
+
+    def done(self, ticket: Ticket) -> Done:
+        return self._clients.visit(ticket.errand)
 
     def close(self) -> None:
         """Nothing to end."""
@@ -147,13 +194,23 @@ class AtOnce:
         clients: what visits need; the engine must be one that takes cohorts.
     """
 
+    goes_on: ClassVar[bool] = False
     deaths = 0
 
     def __init__(self, clients: Clients) -> None:
         engine: TakesCohorts = clients.engine  # type: ignore[assignment]
         self._clients, self._engine = clients, engine
 
-    def carry_out(self, errands: Sequence[Errand]) -> list[Done]:
+    def start(self, errands: Sequence[Errand]) -> Sequence[Ticket]:
+        tickets = [Ticket(errand) for errand in errands]
+        for ticket, done in zip(tickets, self._together(errands), strict=True):
+            ticket.outcome.set_result(done)
+        return tickets
+
+    def done(self, ticket: Ticket) -> Done:
+        return ticket.outcome.result()
+
+    def _together(self, errands: Sequence[Errand]) -> list[Done]:
         waiting: dict[int, tuple[Visiting, Job]] = {}
         done: dict[int, Done] = {}
         for place, visit in enumerate(map(self._clients.begin, errands)):
@@ -198,34 +255,34 @@ class Threads:
         workers: how many threads.
     """
 
+    goes_on: ClassVar[bool] = True
     deaths = 0
 
     def __init__(self, clients: Clients, workers: int) -> None:
         engine: ReleasesLock = clients.engine  # type: ignore[assignment]
-        self._clients = clients
+        self._waiting = Waiting()
         self._free: queue.SimpleQueue[Clients] = queue.SimpleQueue()
         for _ in range(workers):
             self._free.put(Clients(recipe=clients.recipe, setup=clients.setup, engine=engine.twin(), data=clients.data))
         # The number of threads that a kernel takes is a setting of each thread.
         self._pool = ThreadPoolExecutor(workers, "visits", initializer=functools.partial(torch.set_num_threads, 1))
 
-    def carry_out(self, errands: Sequence[Errand]) -> list[Done]:
-        if len(errands) == 1:
-            return [self._clients.visit(errands[0])]
-        waiting: dict[int, Future[Done]] = {}
-        try:
-            for place in self._clients.longest_first(errands):
-                waiting[place] = self._pool.submit(self._visit, errands[place])
-            return [waiting[place].result() for place in range(len(errands))]
-        except BaseException:
-            for future in waiting.values():
-                future.cancel()
-            raise
+    def start(self, errands: Sequence[Errand]) -> Sequence[Ticket]:
+        tickets = self._waiting.add(errands)
+        for _ in tickets:
+            self._pool.submit(self._visit)
+        return tickets
 
-    def _visit(self, errand: Errand) -> Done:
-        clients = self._free.get()
+    def done(self, ticket: Ticket) -> Done:
+        return ticket.outcome.result()
+
+    def _visit(self) -> None:
+        """Carries out whatever is most urgent now."""
+        ticket, clients = self._waiting.take(), self._free.get()
         try:
-            return clients.visit(errand)
+            ticket.outcome.set_result(clients.visit(ticket.errand))
+        except BaseException as error:
+            ticket.outcome.set_exception(error)
         finally:
             self._free.put(clients)
 

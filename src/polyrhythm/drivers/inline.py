@@ -1,16 +1,13 @@
 """The virtual clock, and the run on it.
 
-Events wait in a heap ordered by (virtual time, kind, number), so equal times cause no tie. A visit is carried out when
-it is dispatched, because how long it takes follows from what really happened in it; its report is heard when the clock
-gets there. The visits of one turn are handed to an executor all at once: here one after the other, elsewhere in several
-workers. What comes of them is the same.
+Events wait in a heap ordered by (virtual time, kind, number), so equal times cause no tie. When a visit ends is known
+when it is dispatched; its report is heard when the clock gets there (`visits`).
 """
 
 from __future__ import annotations
 
 import math
-import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import final
 
@@ -18,16 +15,15 @@ from polyrhythm.core.interfaces import ClientData, Engine
 from polyrhythm.core.memory import ClientState
 from polyrhythm.core.server import ServerState, Turn, Verdict, begin, receive
 from polyrhythm.drivers.agenda import ARRIVAL, BESIDE, TIMER, VISIT, Agenda, DriverState, Underway
-from polyrhythm.drivers.executors import Clients, Errand, Executor, Mishap, OneByOne
+from polyrhythm.drivers.executors import Clients, Executor
 from polyrhythm.drivers.meter import Meter
 from polyrhythm.drivers.roster import Answer, WorldRoster
 from polyrhythm.drivers.store import ClientStore, InMemory
-from polyrhythm.drivers.transit import Transit
+from polyrhythm.drivers.visits import Visits
 from polyrhythm.errors import RunFailed
-from polyrhythm.fleet import Fate, Load, Spent, World
+from polyrhythm.fleet import Load, Spent, World
 from polyrhythm.recipe import Recipe
 from polyrhythm.slots.mechanism import Model, Release, Setup
-from polyrhythm.streams import stream
 from polyrhythm.values import changed, made
 from polyrhythm.wires import Arrived, Assignment, Event, Report, Timer
 
@@ -104,14 +100,11 @@ class InlineDriver:
         self.store: ClientStore = InMemory() if store is None else store
         self.recipe, self.setup, self.engine = recipe, changed(setup, table=self.store.table), engine
         self.data, self.world, self.roster = data, world, WorldRoster(world)
-        self.meter = meter or Meter(engine.layout)
         self._agenda = Agenda()
         self._server: ServerState | None = None
-        faults = world.fleet.faults
-        self.transit = Transit(faults, setup.seed, engine.layout) if faults.on_reports else None
+        clients = Clients(recipe=recipe, setup=setup, engine=engine, data=data)
+        self.visits = Visits(clients, world, meter or Meter(engine.layout), self.store, executor)
         self._stand_in = visit
-        self._executor = executor or OneByOne(Clients(recipe=recipe, setup=setup, engine=engine, data=data))
-        self._pricing = threading.Lock()
         # Where nobody is ever away, nobody comes; and who comes by itself, or only answers, is on the agenda anyway.
         self._looks_out = not (world.everybody_is_there or world.fleet.arrivals) and recipe.participation.invites
 
@@ -148,6 +141,7 @@ class InlineDriver:
             self.store.restore(start.clients)
             self._server = changed(start.server, parts=self.store.taken_up(start.server.parts))
             self.world.restore(start.world)
+            self.visits.take_up(self.under_way())
         arrivals = self.world.arrivals()
         if arrivals is None and not self.recipe.participation.invites:
             arrivals = self.world.comings()
@@ -171,6 +165,8 @@ class InlineDriver:
             if over and not agenda.visits:
                 break
             time, what = agenda.pop()
+            if isinstance(what, Underway):
+                what = self.visits.told(what)
             self.roster.now = time
             if isinstance(what, Arrived):
                 agenda.expected = math.inf if time >= agenda.expected else agenda.expected
@@ -235,51 +231,22 @@ class InlineDriver:
         )
 
     def _send(self, turn: Turn, now: float, ended: int | None = None) -> None:
-        agenda = self._agenda
-        for assignment, report in zip(turn.assignments, self.carry_out(turn.assignments), strict=True):
-            load = self.meter.load(assignment, report)
-            fate = self.world.undertake(assignment.dispatch, assignment.client, load, now)
-            report = report.heard(after=fate.time - now, at=fate.time)
-            visit = made(
-                Underway,
-                started=now,
-                assignment=assignment,
-                report=report,
-                load=load,
-                fate=fate,
-                heard=self._on_its_way(report, fate),
-            )
-            agenda.add(fate.time, VISIT, assignment.dispatch, visit)
+        agenda, transit = self._agenda, self.visits.transit
+        if self._stand_in is None:
+            under_way = self.visits.set_out(turn.assignments, now)
+        else:
+            under_way = [self.visits.underway(a, self._stand_in(a), now) for a in turn.assignments]
+        for visit in under_way:
+            for other in transit.beside(visit.report) if transit is not None and not visit.fate.lost else ():
+                agenda.made += 1
+                agenda.add(other.time, BESIDE, agenda.made, other)
+            agenda.add(visit.fate.time, VISIT, visit.assignment.dispatch, visit)
         if turn.wake_up is not None and (agenda.timer is None or turn.wake_up < agenda.timer):
             agenda.timer = turn.wake_up
             agenda.made += 1
             agenda.add(turn.wake_up, TIMER, agenda.made, Timer(time=turn.wake_up))
         if self._looks_out:
             self._look_out(turn, now, ended)
-
-    def _mishap(self, assignment: Assignment) -> Callable[[int], Mishap] | None:
-        """What befalls the worker process that carries out a visit, by number of the try."""
-        faults, seed, dispatch = self.world.fleet.faults, self.setup.seed, assignment.dispatch
-        if not faults.in_workers:
-            return None
-
-        def mishap(attempt: int) -> Mishap:
-            drawn = stream(seed, "fault", "worker", dispatch, attempt).random(2)
-            if drawn[0] < faults.worker_killed:
-                return "worker_killed"
-            return "out_of_memory" if drawn[1] < faults.out_of_memory else ""
-
-        return mishap
-
-    def _on_its_way(self, report: Report, fate: Fate) -> Report | None:
-        """What the server will hear instead of a report; beside it may come what it does not wait for."""
-        if self.transit is None or fate.lost:
-            return None
-        for other in self.transit.beside(report):
-            self._agenda.made += 1
-            self._agenda.add(other.time, BESIDE, self._agenda.made, other)
-        heard = self.transit.arrives(report)
-        return None if heard is report else heard
 
     def _look_out(self, turn: Turn, now: float, ended: int | None) -> None:
         """Sees to it that the server is told of the next client that comes, if it wants any."""
@@ -299,38 +266,7 @@ class InlineDriver:
             agenda.expected = time
             self._expect(time, client)
 
-    def carry_out(self, assignments: Sequence[Assignment]) -> Iterable[Report]:
-        """Carries out the visits of a turn; what clients remember of it stays here."""
-        if self._stand_in is not None:
-            return map(self._stand_in, assignments)
-        memories = [self.store.get(a.client) for a in assignments]
-        states = [memory.at(a.accepted) for memory, a in zip(memories, assignments, strict=True)]
-        done = self._executor.carry_out(
-            [
-                Errand(assignment=a, state=state, pace=_Forecast(self, a), mishap=self._mishap(a))
-                for a, state in zip(assignments, states, strict=True)
-            ]
-        )
-        for assignment, memory, start, (state, _) in zip(assignments, memories, states, done, strict=True):
-            if assignment.kind == "train":
-                self.store.put(assignment.client, memory.then(start, state, assignment.visit))
-        return [report for _, report in done]
-
 
 def _lean(release: Release) -> Release:
     """A release without what is as large as the model; an update's length stays."""
     return changed(release, reports=tuple(changed(r, update=None, extras={}) for r in release.reports))
-
-
-@final
-class _Forecast:
-    """How long a visit that begins now would take: priced as the visit itself will be, so to the last bit the same."""
-
-    def __init__(self, driver: InlineDriver, assignment: Assignment) -> None:
-        self._driver, self._assignment = driver, assignment
-
-    def seconds(self, samples: int, forward_samples: int) -> float:
-        driver = self._driver
-        with driver._pricing:  # several threads may ask at once
-            load = driver.meter.ahead(driver.recipe, self._assignment, samples, forward_samples)
-            return driver.world.price(self._assignment.client, load, driver.roster.now).seconds

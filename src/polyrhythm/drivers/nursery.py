@@ -25,6 +25,7 @@ import subprocess
 import sys
 import threading
 import traceback
+from collections.abc import Mapping, Sequence
 from typing import Any, final
 
 import torch
@@ -100,7 +101,7 @@ class Pool:
 
     Args:
         clients: what visits need.
-        vectors: the memory of the board, on which the driver writes the weights that a turn starts from.
+        vectors: the memory of the boards, on which the driver writes the weights that visits start from.
 
     Raises:
         Unsendable: some of it cannot be sent to another process.
@@ -191,7 +192,7 @@ def _pool(control: socket.socket) -> None:
     try:
         clients, told = packing.get(given[0])
         settle(told)
-        board = packing.board(given[1], clients.setup.size, clients.setup.dtype)
+        boards = packing.boards(given[1], clients.setup.size, clients.setup.dtype)
     except Exception as error:  # whatever a user's own class does when it is unpickled
         packing.send(control, f"{type(error).__name__}: {error}")
         return
@@ -204,7 +205,7 @@ def _pool(control: socket.socket) -> None:
             break
         if (number := os.fork()) == 0:
             control.close()
-            _without_return(serve, socket.socket(fileno=given[0]), clients, board, packing.shared(given[1]))
+            _without_return(serve, socket.socket(fileno=given[0]), clients, boards, packing.shared(given[1]))
         for descriptor in given:
             os.close(descriptor)
         children.append(number)
@@ -214,7 +215,7 @@ def _pool(control: socket.socket) -> None:
         os.waitpid(number, 0)
 
 
-def serve(driver: socket.socket, clients: Clients, board: Tensor, lane: packing.Lane) -> None:
+def serve(driver: socket.socket, clients: Clients, boards: Sequence[Tensor], lane: packing.Lane) -> None:
     """A worker process: one errand after the other."""
     torch.set_num_threads(1)
     keep_freed_memory()
@@ -222,12 +223,12 @@ def serve(driver: socket.socket, clients: Clients, board: Tensor, lane: packing.
     errands, reports = packing.lanes(lane)
     for lane in itertools.cycle(reports):
         try:
-            assignment, state, mishap = packing.receive(driver, board, errands)
+            assignment, state, mishap, known = packing.receive(driver, boards, errands)
         except EOFError:
             return
         try:
             befall(mishap)
-            done = clients.visit(Errand(assignment=assignment, state=state, pace=_Asked(driver)))
+            done = clients.visit(Errand(assignment=assignment, state=state, pace=_Asked(driver, known)))
             packing.send(driver, ("done", done), lane=lane)
         except BrokenPipeError:
             return
@@ -239,12 +240,14 @@ def serve(driver: socket.socket, clients: Clients, board: Tensor, lane: packing.
 
 @final
 class _Asked:
-    """A forecast that asks the driver, which knows the devices."""
+    """A forecast that asks the driver, which knows the devices, for what it has not said already."""
 
-    def __init__(self, driver: socket.socket) -> None:
-        self._driver = driver
+    def __init__(self, driver: socket.socket, known: Mapping[tuple[int, int], float]) -> None:
+        self._driver, self._known = driver, known
 
     def seconds(self, samples: int, forward_samples: int) -> float:
+        if (samples, forward_samples) in self._known:
+            return self._known[samples, forward_samples]
         packing.send(self._driver, ("asks", (samples, forward_samples)))
         answer: float = packing.receive(self._driver)
         return answer

@@ -1,7 +1,7 @@
 """Visits on a Ray cluster: the same numbers as in this process, to the last bit, for any number of workers.
 
-Samples are put into Ray's object store once, and every actor of a machine reads them there; so are the weights that a
-turn starts from. Client states stay with the driver and travel with the visits, so any actor can take any visit.
+Samples are put into Ray's object store once, and every actor of a machine reads them there; so are the weights that
+visits start from. Client states stay with the driver and travel with the visits, so any actor can take any visit.
 Nothing here imports Ray before somebody asks for it.
 """
 
@@ -11,10 +11,10 @@ import io
 import os
 import sys
 import warnings
-from collections import ChainMap, deque
+from collections import ChainMap
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Any, final
+from dataclasses import dataclass
+from typing import Any, ClassVar, final
 
 import numpy as np
 import torch
@@ -22,7 +22,7 @@ from torch import Tensor
 
 from polyrhythm import __version__
 from polyrhythm.drivers import packing
-from polyrhythm.drivers.executors import Clients, Done, Errand, Mishap
+from polyrhythm.drivers.executors import Clients, Done, Errand, Mishap, Ticket, Waiting
 from polyrhythm.drivers.worker import (
     DEATHS,
     FromWorker,
@@ -49,16 +49,14 @@ class _Way:
     """An errand on its way.
 
     Args:
-        place: of the errand in its turn.
+        ticket: of the errand.
         actor: who carries it out.
-        deaths: how many actors it has killed.
-        told: forecasts that the actor was told, since it asked: seconds by samples and forward samples.
+        told: forecasts that the actor is told: seconds by samples and forward samples.
     """
 
-    place: int
+    ticket: Ticket
     actor: Any
-    deaths: int = 0
-    told: dict[tuple[int, int], float] = field(default_factory=dict)
+    told: dict[tuple[int, int], float]
 
 
 @final
@@ -76,14 +74,17 @@ class OnRay:
         Unsendable: what visits need cannot be pickled, or not be read in another process.
     """
 
+    goes_on: ClassVar[bool] = True
+
     def __init__(self, clients: Clients, workers: int, address: str | None = None) -> None:
         self._ray = ray = _imported()
-        self._clients, self.deaths = clients, 0
+        self.deaths = 0
         self._started = not ray.is_initialized()
         if self._started:
             _connect(ray, workers, address)
         self._boards: dict[int, tuple[Tensor, Any]] = {}
         self._actors: list[Any] = []
+        self._waiting, self._ways = Waiting(), dict[Any, _Way]()
         try:
             _check_processors(ray, workers)
             self._make = ray.remote(num_cpus=1, max_restarts=0)(Visitor)
@@ -92,6 +93,7 @@ class OnRay:
             problems = ray.get([actor.problem.remote() for actor in self._actors])
             if problem := next(filter(None, problems), ""):
                 raise Unsendable(problem)
+            self._idle = list(reversed(self._actors))
         except BaseException:
             self.close()
             raise
@@ -99,40 +101,40 @@ class OnRay:
     def _actor(self) -> Any:
         return self._make.remote(__version__, sys.path, os.getcwd(), *self._needs)
 
-    def carry_out(self, errands: Sequence[Errand]) -> list[Done]:
-        ray, waiting = self._ray, deque(self._clients.longest_first(errands))
-        done: dict[int, Done] = {}
-        failed: dict[int, Exception] = {}
-        idle, ways = list(reversed(self._actors)), dict[Any, _Way]()
-        while True:
-            while waiting and idle:
-                if (place := waiting.popleft()) <= min(failed, default=place):  # else the run ends with an earlier one
-                    way = _Way(place, idle.pop())
-                    ways[self._visit(errands[place], way)] = way
-            if not ways:
-                break
-            (ready, *_), _ = ray.wait(list(ways))
-            way = ways.pop(ready)
-            word, what = self._heard(ready, way, errands[way.place])
-            if word == "asks":
-                ways[self._visit(errands[way.place], way)] = way
-                continue
-            if word == "done":
-                done[way.place] = what
-            else:
-                failed[way.place] = what
-            idle.append(way.actor)
-        if failed:
-            raise failed[min(failed)]
-        return [done[place] for place in range(len(errands))]
+    def start(self, errands: Sequence[Errand]) -> Sequence[Ticket]:
+        tickets = self._waiting.add(errands)
+        self._look(0)
+        return tickets
 
-    def _visit(self, errand: Errand, way: _Way) -> Any:
-        """Sends an actor on its way; gives what Ray will call the result."""
-        weights = errand.assignment.weights
-        mishap: Mishap = "" if errand.mishap is None else errand.mishap(way.deaths)
+    def done(self, ticket: Ticket) -> Done:
+        while not ticket.outcome.done():
+            self._look(None)
+        return ticket.outcome.result()
+
+    def _look(self, timeout: float | None) -> None:
+        """Hears those actors that have something to say, and gives idle ones what there is to do.
+
+        Args:
+            timeout: seconds to wait for the first of them; None for as long as it takes.
+        """
+        self._hand_out()
+        ready, _ = self._ray.wait(list(self._ways), timeout=timeout) if self._ways else ((), ())
+        for what in ready:
+            self._hear(what)
+        self._hand_out()
+
+    def _hand_out(self) -> None:
+        while self._waiting and self._idle:
+            ticket = self._waiting.take()
+            self._visit(_Way(ticket, self._idle.pop(), dict(ticket.errand.known)))
+
+    def _visit(self, way: _Way) -> None:
+        """Sends an actor on its way."""
+        errand, weights = way.ticket.errand, way.ticket.errand.assignment.weights
+        mishap: Mishap = "" if errand.mishap is None else errand.mishap(way.ticket.deaths)
         asked = None if errand.pace is None else way.told
-        sent = packing.rolled((errand.assignment, errand.state, mishap, asked), board=weights)
-        return way.actor.visit.remote(self._board(weights), sent)
+        sent = packing.rolled((errand.assignment, errand.state, mishap, asked), board=(0, weights))
+        self._ways[way.actor.visit.remote(self._board(weights), sent)] = way
 
     def _board(self, weights: Tensor) -> Any:
         """What Ray calls the weights that visits start from; of each version they are put there once."""
@@ -142,38 +144,45 @@ class OnRay:
             self._boards[id(weights)] = weights, self._ray.put(weights.view(torch.uint8).numpy())
         return self._boards[id(weights)][1]
 
-    def _heard(self, ready: Any, way: _Way, errand: Errand) -> tuple[str, Any]:
-        """What an actor has said, if only by dying."""
+    def _hear(self, ready: Any) -> None:
+        """Hears an actor that has something to say, if only by dying."""
+        way = self._ways.pop(ready)
+        ticket = way.ticket
         try:
             answer = self._ray.get(ready)
         except self._ray.exceptions.RayError:
-            self._replace(way, errand)
-            return "asks", None
+            self._replace(way)
+            return
         word, what = packing.unrolled(packing.on_border(answer, writable=True))
         if word == "asks":
-            assert errand.pace is not None
-            way.told[what] = errand.pace.seconds(*what)
-        elif word == "failed":
-            what, told = what
-            what.__cause__ = FromWorker(told)
-        return word, what
+            assert ticket.errand.pace is not None
+            way.told[what] = ticket.errand.pace.seconds(*what)
+            self._visit(way)
+            return
+        self._idle.append(way.actor)
+        if word == "done":
+            ticket.outcome.set_result(what)
+        else:
+            error, told = what
+            error.__cause__ = FromWorker(told)
+            ticket.outcome.set_exception(error)
 
-    def _replace(self, way: _Way, errand: Errand) -> None:
+    def _replace(self, way: _Way) -> None:
         """Starts another actor in the place of a dead one: a visit changes nothing until it is done."""
-        way.deaths += 1
         self.deaths += 1
-        if way.deaths == DEATHS:
-            raise given_up(errand.assignment.client)
+        way.ticket.deaths += 1
+        if way.ticket.deaths == DEATHS:
+            raise given_up(way.ticket.errand.assignment.client)
         self._ray.kill(way.actor)
         fresh = self._actor()
         self._actors[self._actors.index(way.actor)] = fresh
-        way.actor = fresh
+        self._visit(_Way(way.ticket, fresh, way.told))
 
     def close(self) -> None:
         """Ends the actors, and the cluster if it was started here."""
         for actor in self._actors:
             self._ray.kill(actor)
-        self._actors, self._boards, self._needs = [], {}, []
+        self._actors, self._boards, self._ways, self._needs = [], {}, {}, []
         if self._started:
             self._ray.shutdown()
 
@@ -217,7 +226,7 @@ class Visitor:
         """Carries out an errand, rolled as what is answered: "done", "failed", or "asks" for a forecast."""
         dtype = self._clients.setup.dtype
         weights = torch.from_numpy(packing.on_border(board, writable=True)).view(dtype)
-        assignment, state, mishap, told = packing.unrolled(packing.on_border(sent, writable=True), weights)
+        assignment, state, mishap, told = packing.unrolled(packing.on_border(sent, writable=True), [weights])
         answer: tuple[str, Any]
         try:
             befall(mishap)
@@ -301,7 +310,7 @@ def _needs(clients: Clients) -> list[np.ndarray]:
         known = packing.reduced(tensor)
         return plain(tensor, 5) if known is NotImplemented else known
 
-    def pickler(file: io.BytesIO, beside: list[Any], board: Tensor | None) -> Any:
+    def pickler(file: io.BytesIO, beside: list[Any], board: packing.Board) -> Any:
         """One that also takes classes of a user's own script, whole."""
         found: Any = cloud.CloudPickler(file, protocol=5, buffer_callback=beside.append)
         found.dispatch_table = ChainMap({Tensor: reduced}, found.dispatch_table)

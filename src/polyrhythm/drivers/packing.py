@@ -20,19 +20,20 @@ import torch
 from torch import Tensor
 
 _ALIGNMENT = 64
-_ON_THE_BOARD = "board"
-
 Part = bytes | bytearray | memoryview
+Board = tuple[int, Tensor] | None
+"""A vector that the other end has already, and under which number."""
 
 
 @final
 class _Pickler(pickle.Pickler):
-    def __init__(self, file: io.BytesIO, beside: list[pickle.PickleBuffer], board: Tensor | None) -> None:
+    def __init__(self, file: io.BytesIO, beside: list[pickle.PickleBuffer], board: Board) -> None:
         super().__init__(file, protocol=5, buffer_callback=beside.append)
-        self._board = board
+        self._number: int = board[0] if board else 0
+        self._vector: Tensor | None = board[1] if board else None
 
-    def persistent_id(self, value: Any) -> str | None:
-        return _ON_THE_BOARD if value is self._board and value is not None else None
+    def persistent_id(self, value: Any) -> int | None:
+        return self._number if value is self._vector and value is not None else None
 
     def reducer_override(self, value: Any) -> Any:
         return reduced(value)
@@ -40,12 +41,13 @@ class _Pickler(pickle.Pickler):
 
 @final
 class _Unpickler(pickle.Unpickler):
-    def __init__(self, first: Part, beside: Sequence[np.ndarray], board: Tensor | None) -> None:
+    def __init__(self, first: Part, beside: Sequence[np.ndarray], boards: Sequence[Tensor]) -> None:
         super().__init__(io.BytesIO(first), buffers=beside)
-        self._board = board
+        self._boards = boards
 
-    def persistent_load(self, name: Any) -> Tensor | None:
-        return self._board
+    def persistent_load(self, number: Any) -> Tensor:
+        vector: Tensor = self._boards[number]
+        return vector
 
 
 def reduced(value: Any) -> Any:
@@ -62,20 +64,20 @@ def _tensor(raw: Any, dtype: torch.dtype, shape: tuple[int, ...]) -> Tensor:
     return torch.from_numpy(np.frombuffer(raw, dtype=np.uint8)).view(dtype).reshape(shape)
 
 
-def pack(value: Any, board: Tensor | None = None) -> list[Part]:
+def pack(value: Any, board: Board = None) -> list[Part]:
     """A value as parts: the pickle, then what lies beside it. What is on the board is only named."""
     return _packed(_Pickler, value, board)
 
 
-def _packed(pickler: Callable[..., pickle.Pickler], value: Any, board: Tensor | None) -> list[Part]:
+def _packed(pickler: Callable[..., pickle.Pickler], value: Any, board: Board) -> list[Part]:
     file, beside = io.BytesIO(), list[pickle.PickleBuffer]()
     pickler(file, beside, board).dump(value)
     return [file.getbuffer(), *(buffer.raw() for buffer in beside)]
 
 
-def unpack(parts: Sequence[Any], board: Tensor | None = None) -> Any:
+def unpack(parts: Sequence[Any], boards: Sequence[Tensor] = ()) -> Any:
     """The value of some parts."""
-    return _Unpickler(parts[0], parts[1:], board).load()
+    return _Unpickler(parts[0], parts[1:], boards).load()
 
 
 Lane = np.ndarray
@@ -94,7 +96,7 @@ def lanes(memory: Lane) -> tuple[Lane, tuple[Lane, Lane]]:
     return memory[:third], (memory[third : 2 * third], memory[2 * third : 3 * third])
 
 
-def send(to: socket.socket, value: Any, board: Tensor | None = None, lane: Lane | None = None) -> None:
+def send(to: socket.socket, value: Any, board: Board = None, lane: Lane | None = None) -> None:
     """Sends a value: what lies beside its pickle through the lane as far as it fits, which is faster, else after it."""
     first, *rest = pack(value, board)
     sizes, follow, place = [len(first)], list[Part](), 0
@@ -136,7 +138,7 @@ def head(of: socket.socket) -> Head:
 
 
 def receive(
-    of: socket.socket, board: Tensor | None = None, lane: Lane | None = None, *, begun: Head | None = None
+    of: socket.socket, boards: Sequence[Tensor] = (), lane: Lane | None = None, *, begun: Head | None = None
 ) -> Any:
     """Receives a value, or what is left of one. Nothing of it stays in the lane.
 
@@ -154,7 +156,7 @@ def receive(
         else:
             part = _exactly(of, size)
         parts.append(part)
-    return unpack(parts, board)
+    return unpack(parts, boards)
 
 
 def _exactly(of: socket.socket, count: int) -> np.ndarray:
@@ -208,7 +210,7 @@ def get(where: int) -> Any:
     return unrolled(np.frombuffer(mmap.mmap(where, 0, access=mmap.ACCESS_COPY), dtype=np.uint8))
 
 
-def rolled(value: Any, board: Tensor | None = None, pickler: Callable[..., pickle.Pickler] = _Pickler) -> np.ndarray:
+def rolled(value: Any, board: Board = None, pickler: Callable[..., pickle.Pickler] = _Pickler) -> np.ndarray:
     """A value in one array, uint8 [n]."""
     pieces, end = _laid_out(_packed(pickler, value, board))
     whole = np.empty(end, dtype=np.uint8)
@@ -227,7 +229,7 @@ def _laid_out(parts: Sequence[Part]) -> tuple[list[tuple[int, Part]], int]:
     return list(zip(places, [header, *parts], strict=True)), end
 
 
-def unrolled(whole: np.ndarray, board: Tensor | None = None) -> Any:
+def unrolled(whole: np.ndarray, boards: Sequence[Tensor] = ()) -> Any:
     """The value in such an array, which must begin on a border. Nothing is copied."""
     cursor = 0
 
@@ -241,7 +243,7 @@ def unrolled(whole: np.ndarray, board: Tensor | None = None) -> Any:
         cursor = _aligned(cursor)
         parts.append(whole[cursor : cursor + size])
         cursor += size
-    return unpack([bytes(parts[0]), *parts[1:]], board)
+    return unpack([bytes(parts[0]), *parts[1:]], boards)
 
 
 def on_border(array: np.ndarray, *, writable: bool) -> np.ndarray:
@@ -258,9 +260,16 @@ def shared(where: int) -> Lane:
     return np.frombuffer(mmap.mmap(where, 0), dtype=np.uint8)
 
 
-def board(where: int, size: int, dtype: torch.dtype) -> Tensor:
-    """Such memory as a vector [size]."""
-    return torch.from_numpy(shared(where)[: size * dtype.itemsize]).view(dtype)
+def board_bytes(size: int, dtype: torch.dtype) -> int:
+    """How much memory a board takes."""
+    return max(_ALIGNMENT, _aligned(size * dtype.itemsize))
+
+
+def boards(where: int, size: int, dtype: torch.dtype) -> list[Tensor]:
+    """Such memory as vectors [size], as many as have room."""
+    whole, each = shared(where), board_bytes(size, dtype)
+    pieces = (whole[place : place + size * dtype.itemsize] for place in range(0, len(whole) - each + 1, each))
+    return [torch.from_numpy(piece).view(dtype) for piece in pieces]
 
 
 def _aligned(place: int) -> int:

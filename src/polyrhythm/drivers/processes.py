@@ -1,7 +1,8 @@
 """Visits in worker processes: the same numbers as in this one, to the last bit, for any number of workers.
 
 Client states stay with the driver and travel with the visits, so any worker can take any visit. Samples and the weights
-that a turn starts from lie in memory that all share; reports come back over a socket each.
+that visits start from lie in memory that all share; reports come back over a socket each. The driver looks after the
+workers whenever it has errands for them or waits for one: until then each goes on with what it has.
 """
 
 from __future__ import annotations
@@ -10,13 +11,14 @@ import itertools
 import os
 import selectors
 import socket
-from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import final
+from typing import ClassVar, final
+
+from torch import Tensor
 
 from polyrhythm.drivers import packing
-from polyrhythm.drivers.executors import Clients, Done, Errand
+from polyrhythm.drivers.executors import Clients, Done, Errand, Ticket, Waiting
 from polyrhythm.drivers.nursery import Pool
 from polyrhythm.drivers.worker import DEATHS, FromWorker, given_up
 
@@ -25,23 +27,24 @@ VECTORS = 8
 
 
 @final
-@dataclass
+@dataclass(eq=False)
 class _Worker:
     """The driver's view of a worker."""
 
     number: int
     socket: socket.socket
     memory: packing.Lane
-    place: int = -1  # of the errand that it is on
+    ticket: Ticket | None = None  # of the errand that it is on
+    board: int = -1  # that this errand's weights are on
 
     def __post_init__(self) -> None:
         self.errands, reports = packing.lanes(self.memory)
         self._reports = itertools.cycle(reports)
         self.report = self.errands  # the lane of the errand that it is on; none yet
 
-    def on(self, place: int) -> None:
+    def on(self, ticket: Ticket, board: int) -> None:
         """Turns to another errand."""
-        self.place, self.report = place, next(self._reports)
+        self.ticket, self.board, self.report = ticket, board, next(self._reports)
 
 
 @final
@@ -56,121 +59,132 @@ class Processes:
         Unsendable: it cannot be pickled, or not be read in another process.
     """
 
+    goes_on: ClassVar[bool] = True
+
     def __init__(self, clients: Clients, workers: int) -> None:
-        self._clients = clients
         self.deaths = 0
         size, dtype = clients.setup.size, clients.setup.dtype
         self._room = 3 * (VECTORS * size * dtype.itemsize + 2**20)
-        vectors = packing.memory(size * dtype.itemsize)
+        # Workers may be on visits to as many versions; a board costs nothing until it is used.
+        vectors = packing.memory(workers * packing.board_bytes(size, dtype))
         try:
-            self._board = packing.board(vectors, size, dtype)
+            self._boards = packing.boards(vectors, size, dtype)
             self._pool = Pool(clients, vectors)
         finally:
             os.close(vectors)
-        self._workers = [self._started() for _ in range(workers)]
+        self._on_board: list[Tensor | None] = [None] * workers
+        self._waiting = Waiting()
+        self._selector = selectors.DefaultSelector()
+        self._workers: list[_Worker] = []
+        for _ in range(workers):
+            self._start_worker()
 
     @property
     def numbers(self) -> tuple[int, ...]:
         """The workers' process numbers."""
         return tuple(worker.number for worker in self._workers)
 
-    def _started(self) -> _Worker:
-        return _Worker(*self._pool.worker(self._room))
+    def _start_worker(self) -> None:
+        worker = _Worker(*self._pool.worker(self._room))
+        self._workers.append(worker)
+        self._selector.register(worker.socket, selectors.EVENT_READ, worker)
 
-    def carry_out(self, errands: Sequence[Errand]) -> list[Done]:
-        if not errands:
-            return []
-        return _Turn(self, errands).run()
+    def start(self, errands: Sequence[Errand]) -> Sequence[Ticket]:
+        tickets = self._waiting.add(errands)
+        self._look(0)
+        return tickets
+
+    def done(self, ticket: Ticket) -> Done:
+        while not ticket.outcome.done():
+            self._look(None)
+        return ticket.outcome.result()
 
     def close(self) -> None:
         """Kills the workers, and waits until all have gone."""
+        self._selector.close()
         for worker in self._workers:
             worker.socket.close()
         self._pool.close()
         self._workers = []
 
+    def _look(self, timeout: float | None) -> None:
+        """Hears those workers that have something to say, and gives idle ones what there is to do.
 
-@final
-class _Turn:
-    """The errands of one turn on their way."""
+        Args:
+            timeout: seconds to wait for the first of them; None for as long as it takes.
+        """
+        self._hand_out()
+        for key, _ in self._selector.select(timeout):
+            if key.data in self._workers:  # and was not replaced just now
+                self._hear(key.data)
+        self._hand_out()
 
-    def __init__(self, pool: Processes, errands: Sequence[Errand]) -> None:
-        self._pool, self._errands = pool, errands
-        self._waiting = deque(pool._clients.longest_first(errands))
-        self._done: dict[int, Done] = {}
-        self._deaths = [0] * len(errands)
-        self._failed: dict[int, Exception] = {}
-        self._weights = errands[0].assignment.weights
-        pool._board.copy_(self._weights)
+    def _hand_out(self) -> None:
+        for worker in tuple(self._workers):
+            if worker.ticket is None and self._waiting:
+                self._give(worker, self._waiting.take())
 
-    def run(self) -> list[Done]:
-        """What came of each errand."""
-        with selectors.DefaultSelector() as self._selector:
-            for place in range(min(len(self._pool._workers), len(self._errands))):
-                self._next(place)
-            while self._selector.get_map():
-                for key, _ in self._selector.select():
-                    self._hear(key.data)
-        if self._failed:
-            raise self._failed[min(self._failed)]
-        return [self._done[place] for place in range(len(self._errands))]
+    def _give(self, worker: _Worker, ticket: Ticket) -> None:
+        """Gives an idle worker an errand."""
+        errand, weights = ticket.errand, ticket.errand.assignment.weights
+        worker.on(ticket, self._board(weights))
+        try:
+            mishap = "" if errand.mishap is None else errand.mishap(ticket.deaths)
+            told = (errand.assignment, errand.state, mishap, errand.known)
+            packing.send(worker.socket, told, (worker.board, weights), worker.errands)
+        except (BrokenPipeError, ConnectionResetError):
+            self._replace(worker, ticket)
 
-    def _next(self, number: int) -> None:
-        """Gives an idle worker its next errand."""
-        worker = self._pool._workers[number]
-        while self._waiting:
-            place = self._waiting.popleft()
-            if place > min(self._failed, default=place):
-                continue  # the run ends with an earlier one
-            errand = self._errands[place]
-            worker.on(place)
-            self._selector.register(worker.socket, selectors.EVENT_READ, number)
-            try:
-                mishap = "" if errand.mishap is None else errand.mishap(self._deaths[place])
-                packing.send(worker.socket, (errand.assignment, errand.state, mishap), self._weights, worker.errands)
-            except (BrokenPipeError, ConnectionResetError):
-                self._replace(number)
-            return
+    def _board(self, weights: Tensor) -> int:
+        """The number of the board that they are on, or are put on now: one that no visit under way started from."""
+        for number, there in enumerate(self._on_board):
+            if there is weights:
+                return number
+        taken = {worker.board for worker in self._workers if worker.ticket is not None}
+        number = next(n for n in range(len(self._boards)) if n not in taken)
+        self._boards[number].copy_(weights)
+        self._on_board[number] = weights
+        return number
 
-    def _hear(self, number: int) -> None:
+    def _hear(self, worker: _Worker) -> None:
         """Hears a worker that has something to say, if only by dying."""
-        worker = self._pool._workers[number]
-        place, lane = worker.place, worker.report
-        errand = self._errands[place]
+        ticket, lane = worker.ticket, worker.report
         try:
             begun = packing.head(worker.socket)
+            assert ticket is not None
             if begun.in_lane:  # as only a report can be: the worker need not wait until it is read
-                self._selector.unregister(worker.socket)
-                self._next(number)
-                _, self._done[place] = packing.receive(worker.socket, lane=lane, begun=begun)
+                worker.ticket = None
+                self._hand_out()
+                _, done = packing.receive(worker.socket, lane=lane, begun=begun)
+                ticket.outcome.set_result(done)
                 return
             word, what = packing.receive(worker.socket, lane=lane, begun=begun)
             if word == "asks":
-                assert errand.pace is not None
-                packing.send(worker.socket, errand.pace.seconds(*what))
+                assert ticket.errand.pace is not None
+                packing.send(worker.socket, ticket.errand.pace.seconds(*what))
                 return
         except (EOFError, BrokenPipeError, ConnectionResetError):
-            self._replace(number)
+            self._replace(worker, ticket)
             return
-        self._selector.unregister(worker.socket)
+        worker.ticket = None
         if word == "done":
-            self._done[place] = what
+            ticket.outcome.set_result(what)
         else:
             error, told = what
             error.__cause__ = FromWorker(told)
-            self._failed[place] = error
-        self._next(number)
+            ticket.outcome.set_exception(error)
 
-    def _replace(self, number: int) -> None:
-        """Starts another worker in the place of a dead one, with the same errand: a visit changes nothing until it is
+    def _replace(self, dead: _Worker, ticket: Ticket | None) -> None:
+        """Starts another worker in the place of a dead one, for the same errand: a visit changes nothing until it is
         done, so it can be repeated."""
-        dead = self._pool._workers[number]
         self._selector.unregister(dead.socket)
         dead.socket.close()
-        self._deaths[dead.place] += 1
-        self._pool.deaths += 1
-        if self._deaths[dead.place] == DEATHS:
-            raise given_up(self._errands[dead.place].assignment.client)
-        self._waiting.appendleft(dead.place)
-        self._pool._workers[number] = self._pool._started()
-        self._next(number)
+        self._workers.remove(dead)
+        self.deaths += 1
+        if ticket is not None:
+            ticket.deaths += 1
+            if ticket.deaths == DEATHS:
+                raise given_up(ticket.errand.assignment.client)
+        self._start_worker()
+        if ticket is not None:
+            self._give(self._workers[-1], ticket)

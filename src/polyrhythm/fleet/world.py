@@ -219,7 +219,7 @@ class World:
         )
 
     def undertake(self, dispatch: int, client: int, load: Load, now: float) -> Fate:
-        """Lets a client set out on a visit, and says how it ends. Must be told of all visits, in the order of dispatch.
+        """Lets a client set out on a visit, and says how it ends. Must be told of each client's visits, in their order.
 
         Args:
             dispatch: of the assignment; names what happens by chance.

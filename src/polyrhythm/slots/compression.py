@@ -54,6 +54,11 @@ class Compression(Mechanism):
         """Bytes of an update on the wire, at most; None if it travels as it is."""
         raise NotImplementedError
 
+    @property
+    def sizes_alike(self) -> bool:
+        """Whether every update is exactly of that size."""
+        return False
+
 
 @final
 @dataclass(frozen=True, kw_only=True)
@@ -65,6 +70,10 @@ class Lossless(Compression):
 
     def size(self, layout: Layout) -> int | None:
         return None
+
+    @property
+    def sizes_alike(self) -> bool:
+        return True
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -170,6 +179,10 @@ class Int8(Lossy):
 
     def size(self, layout: Layout) -> int | None:
         return self._size(layout)
+
+    @property
+    def sizes_alike(self) -> bool:
+        return True
 
     def _size(self, layout: Layout) -> int:
         return layout.parameters + _STEP * len(layout.segments)

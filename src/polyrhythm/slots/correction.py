@@ -123,6 +123,10 @@ class ControlVariates(Correction):
     def extra_vectors(self) -> int:
         return 1
 
+    @property
+    def sends_alike(self) -> bool:
+        return True
+
     def server_start(self, setup: Setup) -> State:
         return {"control": setup.zeros(wide=True)}
 
@@ -223,6 +227,10 @@ class DynamicRegularisation(Correction):
     """
 
     alpha: Positive = 0.1
+
+    @property
+    def sends_alike(self) -> bool:
+        return True
 
     def server_start(self, setup: Setup) -> State:
         return {"h": setup.zeros(wide=True)}

@@ -155,6 +155,11 @@ class Mechanism(Settings):
         """How many vectors [P] it sends up beside an update, at most; those of what it wraps not counted."""
         return 0
 
+    @property
+    def sends_alike(self) -> bool:
+        """Whether every visit that takes steps sends up exactly its `extra_vectors`, and nothing else."""
+        return type(self).finish is Mechanism.finish
+
     def parts(self) -> tuple[Mechanism, ...]:
         """This mechanism, then those it wraps, from the outside in."""
         return (self,)

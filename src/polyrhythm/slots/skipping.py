@@ -85,6 +85,10 @@ class SkipAndEstimate(Skipping):
     cold_start: Literal["train", "zero", "exclude"] = "train"
     expire: Count | None = None
 
+    @property
+    def sends_alike(self) -> bool:
+        return True
+
     def at_server(self, setup: Setup, client: int) -> bool:
         """Whether the server keeps this client's movement."""
         if self.storage == "mixed":
@@ -155,6 +159,10 @@ class SkipAndResendModel(Skipping):
 
     def needs(self) -> frozenset[Need]:
         return super().needs() | {"previous"}
+
+    @property
+    def sends_alike(self) -> bool:
+        return True
 
     def plan(self, setup: Setup, visit: Visit, state: State, brief: State) -> Plan:
         inner = super().plan(setup, visit, state, brief)

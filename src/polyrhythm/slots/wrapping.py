@@ -29,6 +29,10 @@ class Wrapping(Mechanism):
     def parts(self) -> tuple[Mechanism, ...]:
         return (self, *self.inner.parts())
 
+    @property
+    def sends_alike(self) -> bool:
+        return type(self).finish is Wrapping.finish
+
     def server_start(self, setup: Setup) -> State:
         return {"inner": self.inner.server_start(setup)}
 
