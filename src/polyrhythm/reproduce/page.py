@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, final
 
+from polyrhythm import __version__
 from polyrhythm.report.markdown import escaped, table
 from polyrhythm.report.tables import Table, rows
 from polyrhythm.reproduce.definition import MEASURES, PAPERS, Scaled
@@ -48,7 +49,7 @@ def made(scaled: Scaled, seconds: float) -> Made:
         command=command(scaled),
         commit=_commit(),
         date=datetime.datetime.now(datetime.UTC).date().isoformat(),
-        versions=library_versions(),
+        versions={**library_versions(), "polyrhythm": __version__},
         machine=f"{where['cores']} cores of {where['cpu']}, {where['instructions']}, {where['system']}",
         seconds=seconds,
     )
@@ -111,13 +112,11 @@ def _lines(scaled: Scaled, findings: Findings, how: Made, tuned: Mapping[str, Se
     yield from (f"- {escaped(note)}" for note in (*of.notes, *findings.notes))
     yield ""
     yield from ("```console", f"$ {how.command}", "```", "")
+    commit = f" (commit {how.commit})" if how.commit else ""
+    took = f"; {_duration(how.seconds)} of one processor for all runs" if how.seconds else ""
     yield (
-        f"{how.date}, polyrhythm {how.versions['polyrhythm']}"
-        + (f" (commit {how.commit})" if how.commit else "")
-        + (
-            f", Python {how.versions['python']}, torch {how.versions['torch']}; {escaped(how.machine)}; "
-            f"{_duration(how.seconds)} of one processor for all runs."
-        )
+        f"{how.date}, polyrhythm {how.versions['polyrhythm']}{commit}, Python {how.versions['python']}, torch "
+        f"{how.versions['torch']}; {escaped(how.machine)}{took}."
     )
 
 
