@@ -141,8 +141,12 @@ def test_what_it_takes_to_the_goal_of_another_row() -> None:
 def test_trends_and_ranges() -> None:
     cells = {("A", str(w)): [run(0.9 - 0.1 * w)] for w in (1, 2, 3)}
     found = results(cells)
-    assert outcome(found, Claim(says="", of="A", falling=True)).verdict == "holds"
-    assert outcome(found, Claim(says="", of="A", rising=True)).verdict == "differs"
+    assert outcome(found, Claim(says="", of="A", falling=True)).verdict == "holds, one seed"
+    assert outcome(found, Claim(says="", of="A", rising=True)).verdict == "differs, one seed"
+    several = {("A", "1"): [run(0.6), run(0.7)], ("A", "2"): [run(0.7), run(0.8)], ("A", "3"): [run(0.71), run(0.9)]}
+    assert outcome(results(several), Claim(says="", of="A", rising=True, columns=("1", "2"))).verdict == "holds"
+    assert outcome(results(several), Claim(says="", of="A", rising=True)).verdict == "holds on average"
+    assert outcome(results(several), Claim(says="", of="A", falling=True)).verdict == "differs"
     assert outcome(found, Claim(says="", of="A", between=(55.0, 85.0))).verdict == "holds"
     assert outcome(found, Claim(says="", of="A", between=(65.0, 85.0))).verdict == "differs"
     assert outcome(found, Claim(says="", of="A", measure="cohort", between=(10, 10))).verdict == "holds"

@@ -245,18 +245,16 @@ def _range(results: Results, claim: Claim, columns: Sequence[str]) -> Outcome:
 
 
 def _trend(results: Results, claim: Claim, columns: Sequence[str]) -> Outcome:
-    """From column to column, of the means over seeds."""
-    means = []
-    for column in columns:
-        values = list(_values(results, claim, claim.of, column).values())
-        means.append(math.fsum(values) / len(values) if values else None)
-    known = [mean for mean in means if mean is not None]
-    steps = [b - a for a, b in itertools.pairwise(known)]
-    told = [f"{_in(c)}{mean:.4g}" for c, mean in zip(columns, means, strict=True) if mean is not None]
-    found: Verdict = "not decided"
-    if steps and len(known) == len(means):
-        found = "holds" if all(step > 0 if claim.rising else step < 0 for step in steps) else "differs"
-    return Outcome(says=claim.says, verdict=found, evidence=_of_what(claim, told))
+    """From column to column, paired by seed."""
+    values = [_values(results, claim, claim.of, column) for column in columns]
+    sign = 1.0 if claim.rising else -1.0
+    steps = [
+        difference([sign * (there[seed] - here[seed]) for seed in sorted({*here} & {*there})])
+        for here, there in itertools.pairwise(values)
+    ]
+    verdicts: list[Verdict] = ["not decided" if step.mean is None else _decided(step, 0.0) for step in steps]
+    told = [f"{_in(c)}{math.fsum(v.values()) / len(v):.4g}" for c, v in zip(columns, values, strict=True) if v]
+    return Outcome(says=claim.says, verdict=_all(verdicts), evidence=_of_what(claim, told))
 
 
 def _of_what(claim: Claim, told: Sequence[str]) -> str:

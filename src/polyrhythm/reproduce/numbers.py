@@ -78,8 +78,8 @@ def _ours(results: Results, what: str) -> Table:
     lines = [(row, *(percent(results.values((row, c))) for c in scaled.columns)) for row in scaled.rows]
     return Table(
         name="ours",
-        caption=f"{what.capitalize()}: mean ± sample standard deviation over seeds ({_seeds(results)}). The paper "
-        "shows curves, without numbers in its text.",
+        caption=f"{what.capitalize()}: mean ± sample standard deviation over seeds ({_seeds(results)})."
+        + ("" if scaled.of.paper == "combinations" else " The paper shows curves, without numbers in its text."),
         head=("", *(column or "ours" for column in scaled.columns)),
         rows=tables.rows(lines),
     )
