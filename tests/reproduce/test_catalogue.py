@@ -65,6 +65,10 @@ def test_the_machinery_runs_to_a_page(name: str, tmp_path: Path) -> None:
     assert f"polyrhythm reproduce {name} --scale smoke" in text
     told = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
     assert len(told["cells"]) == (0 if RUN[name].program else len(scaled.rows) * len(scaled.columns))
+    made = {entry.name for entry in path.parent.iterdir()}
+    assert made <= {path.name, path.with_suffix(".json").name, "pictures"}, (
+        "runs belong beside each other, not to pages"
+    )
     for picture in found.pictures:
         assert (path.parent / picture.file).read_text(encoding="utf-8").startswith("<svg")
 

@@ -58,7 +58,7 @@ def test_whole_gradients_take_memory_for_every_sample() -> None:
 
 
 def test_tables_of_layers_name_what_cannot_be_built() -> None:
-    told = {outcome.says.split(" (")[0]: outcome for outcome in models.findings("smoke", Path()).claims}
+    told = {outcome.says.split(" (")[0]: outcome for outcome in models.findings("smoke", Path(), Path()).claims}
     assert told["Table 1"].evidence == "fc9 has a weight of 4096×512 in the table, and can only have 512×512"
     assert told["Table 2"].evidence.count("has a bias of") == 6
     assert told["Table 3"].verdict == "holds"

@@ -52,7 +52,7 @@ def reproduce(
         check(whole)
     _make(path.parent)
     if scaled.of.program:
-        found = _program(scaled, path)
+        found = _program(scaled, path, folder_of(scaled, out))
         how, cells, tuned = page.made(scaled, 0.0), [], {}
     else:
         made = carry_out(whole, out, workers, listener)
@@ -93,9 +93,9 @@ def _make(folder: Path) -> None:
         ) from error
 
 
-def _program(scaled: Scaled, path: Path) -> Findings:
+def _program(scaled: Scaled, path: Path, runs: Path) -> Findings:
     module = importlib.import_module(f"polyrhythm.reproduce.programs.{scaled.of.program}")
-    found: Findings = module.findings(scaled.scale, path.parent)
+    found: Findings = module.findings(scaled.scale, path.parent, runs)
     return found
 
 

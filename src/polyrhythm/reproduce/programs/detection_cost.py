@@ -87,12 +87,12 @@ def cases(scale: Scale) -> Sequence[Case]:
     )
 
 
-def findings(scale: Scale, folder: Path) -> Findings:
+def findings(scale: Scale, folder: Path, runs: Path) -> Findings:
     """Measures every case with every detector.
 
     Args:
         scale: how many samples the client holds.
-        folder: of the page; nothing is put there.
+        folder, runs: of the page, and of runs; nothing is put there.
     """
     found = {case: costs(case, repeats=1 if scale == "smoke" else 3) for case in cases(scale)}
     outcomes = (

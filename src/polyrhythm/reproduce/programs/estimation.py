@@ -67,15 +67,21 @@ CASES: Mapping[Scale, tuple[Case, ...]] = {
 }
 
 
-def findings(scale: Scale, folder: Path) -> Findings:
-    """Figure 2, as the mean over all clients, where the paper has one of them."""
-    runs = {case.name: case.run(folder / "runs") for case in CASES[scale]}
-    found = {name: thirds(run) for name, run in runs.items()}
+def findings(scale: Scale, folder: Path, runs: Path) -> Findings:
+    """Figure 2, as the mean over all clients, where the paper has one of them.
+
+    Args:
+        scale: how much of it.
+        folder: of the page.
+        runs: where runs are kept.
+    """
+    made = {case.name: case.run(runs) for case in CASES[scale]}
+    found = {name: thirds(run) for name, run in made.items()}
     return Findings(
         verdict=_verdict(found),
         tables=(_table(found),),
         claims=tuple(_claims(found)),
-        pictures=tuple(_picture(name, run, folder) for name, run in runs.items()),
+        pictures=tuple(_picture(name, run, folder) for name, run in made.items()),
         notes=(
             f"{CLIENTS} clients, 90 % non-IID, all in every round; plain SGD at {RATE:g} in batches of {BATCH}. Which "
             "federation the paper looked at is not in its text.",

@@ -111,12 +111,12 @@ TABLES: Mapping[str, Network] = {
 }
 
 
-def findings(scale: Scale, folder: Path) -> Findings:
+def findings(scale: Scale, folder: Path, runs: Path) -> Findings:
     """Lays each table beside the network that is built here.
 
     Args:
         scale: has no say: there is nothing to compute.
-        folder: of the page; nothing is put there.
+        folder, runs: of the page, and of runs; nothing is put there.
     """
     outcomes = tuple(_outcome(name, network) for name, network in TABLES.items())
     agree = sum(outcome.verdict == "holds" for outcome in outcomes)

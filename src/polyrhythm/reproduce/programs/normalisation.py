@@ -81,10 +81,16 @@ WAYS: Mapping[str, Way] = {
 _COLOURS = {**dict(zip(WAYS, ("vermilion", "blue"), strict=True)), "local steps": "grey"}
 
 
-def findings(scale: Scale, folder: Path) -> Findings:
-    """Figure 4; at scale smoke at one local rate of three."""
+def findings(scale: Scale, folder: Path, runs: Path) -> Findings:
+    """Figure 4; at scale smoke at one local rate of three.
+
+    Args:
+        scale: how much of it.
+        folder: of the page.
+        runs: where runs are kept.
+    """
     rates = RATES[:1] if scale == "smoke" else RATES
-    found = {(name, lr): _ends(way, lr, folder / "runs") for name, way in WAYS.items() for lr in rates}
+    found = {(name, lr): _ends(way, lr, runs) for name, way in WAYS.items() for lr in rates}
     return Findings(
         verdict="divided by their steps, movements cancel much nearer to the optimum of both, at small rates at it",
         tables=(_table(found),),
