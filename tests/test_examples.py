@@ -133,12 +133,16 @@ def test_the_readme_says_one_experiment_in_three_ways(tmp_path: Path, monkeypatc
 def test_every_experiment_file_is_taken(page: Path, tmp_path: Path) -> None:
     from polyrhythm.cli import configuration, names
     from polyrhythm.cli.sweeping.written import written
+    from polyrhythm.reproduce.reading import read
 
     for number, text in enumerate(blocks(page, "toml")):
         file = tmp_path / f"{number}.toml"
         file.write_text(text)
         if "[sweep]" in text:
             written(file)
+            continue
+        if "[reproduces]" in text:
+            assert read(file).at("quick").cells
             continue
         experiment = configuration.configure(file, {}, [])
         names.recipe(experiment.method)

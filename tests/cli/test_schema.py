@@ -32,6 +32,9 @@ EXAMPLES = [
 ] + [pytest.param(path.read_text(), id=path.stem) for path in sorted((ROOT / "examples").glob("*.toml"))]
 
 
+OF_REPRODUCTIONS = ("reproduces", "rows", "columns", "paper", "claims", "tuning", "expert_training", "scales")
+
+
 @pytest.fixture(scope="module")
 def validator() -> Draft7Validator:
     made = schema()
@@ -58,7 +61,11 @@ def test_the_command_prints_it(polyrhythm: Command, validator: Draft7Validator) 
 
 @pytest.mark.parametrize("text", EXAMPLES)
 def test_every_example_is_valid(text: str, validator: Draft7Validator) -> None:
-    assert not list(validator.iter_errors(tomllib.loads(text)))
+    """Of a reproduction, what is an experiment in it."""
+    told = tomllib.loads(text)
+    if "reproduces" in told:
+        told = {key: value for key, value in told.items() if key not in OF_REPRODUCTIONS}
+    assert not list(validator.iter_errors(told))
 
 
 def as_text(part: Settings) -> str:
