@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from polyrhythm.report.markdown import escaped
-from polyrhythm.reproduce.definition import PAPERS
+from polyrhythm.reproduce.definition import PAPERS, SHORT
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "docs" / "results"
@@ -67,9 +67,8 @@ def table(pages: Sequence[Mapping[str, Any]]) -> str:
     """The table of the README: what came out of each page, in short."""
     lines = ["| paper | item | what | verdict |", "| --- | --- | --- | --- |"]
     for page in pages:
-        short = PAPERS[page["paper"]].partition(":")[0].partition(" (")[0]
         what = f"[{escaped(page['title'])}](docs/results/{page['page']}.md)"
-        lines.append(f"| {escaped(short)} | {_items(page)} | {what} | {escaped(page['verdict'] or '–')} |")
+        lines.append(f"| {SHORT[page['paper']]} | {_items(page)} | {what} | {escaped(page['verdict'] or '–')} |")
     return "\n".join(lines)
 
 

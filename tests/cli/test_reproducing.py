@@ -12,7 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from polyrhythm.runs import all_runs
+from polyrhythm.errors import UserError
+from polyrhythm.runs import alive, all_runs
+from polyrhythm.sweeps.performing import Ending
 from terminal import Command
 
 OWN = """clients = 4
@@ -93,6 +95,7 @@ def test_what_is_set_wins_over_the_scale(polyrhythm: Command, folder: Path) -> N
         (["ccfl/table-2", "--row", "FedAvgg"], "FedAvgg"),
         (["ccfl/table-2", "--column", "15 %"], "15 %"),
         (["ccfl/table-2", "--set", "nothing=1"], "nothing"),
+        (["ccfl/table-2", "--set", "method.lr"], "--set method.lr"),
         (["ccfl/table-2", "--seeds", "many"], "seeds"),
         (["ccfl/table-2", "--scale", "smoke", "-o", "page.html"], "page.html"),
         (["client-centric/figure-5"], "cannot be reproduced"),
@@ -107,6 +110,28 @@ def test_what_cannot_be_done_is_said_before_anything_runs(
     assert told in result.err
     assert "do: " in result.err
     assert not (folder / "runs").exists()
+
+
+def test_another_process_at_it_is_not_joined(polyrhythm: Command, folder: Path) -> None:
+    Path("own.toml").write_text(OWN, encoding="utf-8")
+    runs = folder / "runs" / "reproduce" / "own" / "quick"
+    with alive.alone(runs / ".reproducing", UserError("", expected="", why="", fix="")):
+        result = polyrhythm("reproduce", "own.toml")
+    assert result.code == 2
+    assert "going on in another process" in result.err
+    assert not (runs / "runs.sqlite").exists()
+    assert polyrhythm("reproduce", "own.toml").code == 0
+
+
+def test_without_any_result_it_has_failed_and_its_page_says_why(
+    polyrhythm: Command, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Path("own.toml").write_text(OWN, encoding="utf-8")
+    monkeypatch.setattr("polyrhythm.sweeps.crew.perform", lambda *_: Ending(state="failed", reason="it broke"))
+    result = polyrhythm("reproduce", "own.toml", "--workers", "1", "-o", "page.md")
+    assert result.code == 1
+    assert "no run of own has a result" in result.err
+    assert "One, seed 0, has no result: it broke" in Path("page.md").read_text(encoding="utf-8")
 
 
 def test_missing_data_are_named(polyrhythm: Command, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

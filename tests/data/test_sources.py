@@ -685,3 +685,21 @@ def test_gzip_members_are_read_whole(tmp_path: Path) -> None:
         stream_of.write(gzip.compress(part))
     (tmp_path / "x.gz").write_bytes(stream_of.getvalue())
     assert files.content(tmp_path / "x.gz") == b"one two"
+
+
+def test_what_is_at_hand_is_where_the_loader_looks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("POLYRHYTHM_CACHE", str(tmp_path))
+    assert not cifar.at_hand("cifar10")
+    assert not cifar.at_hand("cifar100")
+    assert not idx.at_hand("mnist")
+    (tmp_path / "cifar" / "cifar-10-batches-py").mkdir(parents=True)
+    assert not cifar.at_hand("cifar10")  # an empty folder is no data set
+    (tmp_path / "cifar" / "cifar-10-batches-py" / "test_batch").touch()
+    (tmp_path / "cifar" / "cifar-100-python.tar.gz").touch()
+    assert cifar.at_hand("cifar10")
+    assert cifar.at_hand("cifar100")
+    (tmp_path / "mnist").mkdir()
+    for name in idx.FILES:
+        assert not idx.at_hand("mnist")
+        (tmp_path / "mnist" / f"{name}.gz").touch()
+    assert idx.at_hand("mnist")

@@ -42,6 +42,7 @@ Other = ["80", "1.5 ± 0.1"]
 [[claims]]
 says = "{of} is above {against}"
 pairs = [["One", "Other"], ["Other", "One"]]
+more_than = 1
 
 [tuning]
 seeds = "7"
@@ -115,6 +116,14 @@ def test_a_later_text_undoes_what_was_put_into_the_one_before() -> None:
         ('seeds = "5"', 'seeds = "many"', "many"),
         ("space.method.lr = [0.1, 0.2]\n", UNEQUAL,
          "2 settings of One, 3 settings of Other"),
+        ('rounds = 1\nspace', 'rounds = 1\ncolumn = "odd"\nspace', "odd"),
+        ("tuning.space.method.lr = [0.3, 0.4]", "tuning.rows.One.space.method.momentum = [0.3, 0.4]",
+         "4 settings of One, 2 settings of Other"),
+        ('spread = "seeds"', 'spread = "seeds"\nfigures = ["acuracy"]', "did you mean 'accuracy'"),
+        ('spread = "seeds"', 'spread = "seeds"\nfigures = ["accuracy against flop"]', "did you mean 'flops'"),
+        ('spread = "seeds"', 'spread = "seeds"\nprogram = "pacings"', "did you mean 'pacing'"),
+        ("more_than = 1", "more_than = true", "points of percent"),
+        ("more_than = 1", "more_then = 1", "did you mean 'more_than'"),
         ("[reproduces]", "[reproduce]", "reproduce"),
         ("[rows.One]", "[rows]\nseven = 7\n[rows.One]", "rows that are no tables"),
     ],

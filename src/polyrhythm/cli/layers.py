@@ -136,15 +136,8 @@ def _unreadable(file: Path, problem: str, fix: str) -> UserError:
 
 def _put(values: dict[str, Any], setting: str, known: Iterable[str]) -> str:
     """Puts a setting over the values; gives its key."""
-    path, equals, text = (part.strip() for part in setting.partition("="))
+    path, text = key_and_text(setting)
     keys = path.split(".")
-    if not equals or not text or not all(keys):
-        raise UserError(
-            f"--set {setting}",
-            expected="key=value, such as evaluation.every=5",
-            why="it says which setting of the experiment gets which value",
-            fix="write the key, an equals sign and the value",
-        )
     if keys[0] in EXPRESSIONS and len(keys) > 1:
         put_inside(values, path, parse_value(text))
         return keys[0]
@@ -156,6 +149,23 @@ def _put(values: dict[str, Any], setting: str, known: Iterable[str]) -> str:
     _make_way(values, {path: text})
     inside[keys[-1]] = text if path in _TEXTS and not text.startswith("[") else parse_value(text)
     return path
+
+
+def key_and_text(setting: str) -> tuple[str, str]:
+    """The key, with its dots, and the text of the value of a setting `key=value`.
+
+    Raises:
+        UserError: it is none.
+    """
+    path, equals, text = (part.strip() for part in setting.partition("="))
+    if not equals or not text or not all(path.split(".")):
+        raise UserError(
+            f"--set {setting}",
+            expected="key=value, such as evaluation.every=5",
+            why="it says which setting of the experiment gets which value",
+            fix="write the key, an equals sign and the value",
+        )
+    return path, text
 
 
 # Keys whose value stays text until it is read as what it stands for: `--set method=fedprox(mu=1)`.

@@ -27,7 +27,7 @@ def explained(error: ValidationError, takes: Mapping[str, str], place: Callable[
 
 def _path(problem: ErrorDetails, takes: Mapping[str, str]) -> str:
     """The key, with dots, without what pydantic adds to it: places in a list, branches of a union."""
-    parts = [str(part) for part in problem["loc"]]
+    parts = [part for part in problem["loc"] if isinstance(part, str)]
     if problem["type"] == "extra_forbidden":
         return ".".join(parts)
     ends = range(len(parts), 0, -1)

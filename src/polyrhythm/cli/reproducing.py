@@ -8,17 +8,18 @@ from typing import Any, Literal, final
 
 import typer
 from rich.box import SIMPLE_HEAD
-from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
 from polyrhythm.cli.configuration import TAKES
+from polyrhythm.cli.expressions import parse_value
 from polyrhythm.cli.guard import INTERRUPTED, stopped_by_sigterm
-from polyrhythm.cli.layers import layered, seeds_of
+from polyrhythm.cli.layers import key_and_text, layered, seeds_of
 from polyrhythm.cli.output import Screen, print_json
-from polyrhythm.cli.sweeping.progress import SweepProgress
+from polyrhythm.cli.placing import EXPRESSIONS
+from polyrhythm.cli.sweeping.progress import Bars, SweepProgress
 from polyrhythm.cli.sweeping.written import leaves
-from polyrhythm.errors import Mistakes, RunFailed
+from polyrhythm.errors import Mistakes
 from polyrhythm.reproduce import needs
 from polyrhythm.reproduce.catalogue import find, items
 from polyrhythm.reproduce.definition import PAPERS, Scale
@@ -103,36 +104,18 @@ def reproduce_named(
         )
     else:
         _print(screen, found, path)
-    if not scaled.of.program and all("no result" in note for note in found.notes) and len(found.notes) == _runs(scaled):
-        raise RunFailed(f"no run of {scaled.of.name} has a result")
-
-
-def _runs(scaled: Any) -> int:
-    return len(scaled.rows) * len(scaled.columns) * len(scaled.seeds)
 
 
 def _settings(texts: Sequence[str]) -> dict[str, Any]:
     """What `--set` says, by keys with dots."""
-    wrong = Mistakes()
-    plain = {text.partition("=")[0].strip(): text for text in texts}
-    found: dict[str, Any] = {}
-    for key, text in plain.items():
-        if key.count(".") and key.partition(".")[0] in _EXPRESSIONS:
-            found[key] = _value(text.partition("=")[2].strip())
-            continue
-        said = layered(None, {}, [text], wrong, TAKES)
-        found |= dict(leaves(said.values))
+    wrong, found = Mistakes(), dict[str, Any]()
+    for text in texts:
+        with wrong.noted():
+            key, value = key_and_text(text)
+            inside = "." in key and key.partition(".")[0] in EXPRESSIONS  # of a text that only the file has
+            found |= {key: parse_value(value)} if inside else leaves(layered(None, {}, [text], wrong, TAKES).values)
     wrong.refuse()
     return found
-
-
-_EXPRESSIONS = ("data", "partition", "model", "method", "task", "fleet")
-
-
-def _value(text: str) -> Any:
-    from polyrhythm.cli.expressions import parse_value
-
-    return parse_value(text)
 
 
 def _print(screen: Screen, found: Findings, path: Path) -> None:
@@ -162,9 +145,7 @@ class _Shown:
 
     def __init__(self, screen: Screen) -> None:
         self._screen = screen
-        self._progress: Progress | None = None
-        self._all = TaskID(0)
-        self._runs: dict[tuple[str, int], TaskID] = {}
+        self._bars = Bars(screen)
         self._over = self._jobs = 0
 
     def tuning(self) -> SweepProgress:
@@ -174,36 +155,21 @@ class _Shown:
     def begin(self, jobs: int) -> None:
         """The runs begin."""
         self._jobs = jobs
-        if self._screen.is_terminal and not self._screen.is_dumb_terminal:
-            columns = (TextColumn("{task.description}"), BarColumn(bar_width=20))
-            counted = TextColumn("{task.completed:.0f}/{task.total:.0f}")
-            self._progress = Progress(
-                *columns, counted, TimeElapsedColumn(), console=self._screen, transient=True, refresh_per_second=4
-            )
-            self._all = self._progress.add_task("runs", total=jobs)
-            self._progress.start()
+        self._bars.begin("runs", jobs)
 
     def version(self, job: Job, version: int, rounds: int | None, score: float | None) -> None:
         """Moves the line of a run on."""
-        if self._progress is None:
-            return
-        key = (job.name, job.seed)
-        if key not in self._runs:
-            self._runs[key] = self._progress.add_task(f"{job.name}, seed {job.seed}", total=rounds or 0)
-        self._progress.update(self._runs[key], completed=version)
+        self._bars.version(job, version, rounds, score)
 
     def over(self, job: Job, ending: Ending) -> None:
         """A run has ended: its line goes."""
         self._over += 1
-        if self._progress is not None:
-            if (line := self._runs.pop((job.name, job.seed), None)) is not None:
-                self._progress.remove_task(line)
-            self._progress.update(self._all, completed=self._over)
+        self._bars.remove(lambda name, seed: (name, seed) == (job.name, job.seed))
+        self._bars.count(self._over)
         how = ending.state + (f": {ending.reason}" if ending.reason else "")
-        if self._progress is None or ending.state != "finished":
+        if not self._bars.drawn or ending.state != "finished":
             self._screen.print(Text(f"{self._over} of {self._jobs}: {job.name}, seed {job.seed}: {how}"))
 
     def end(self) -> None:
         """Nothing more will be said."""
-        if self._progress is not None:
-            self._progress.stop()
+        self._bars.end()

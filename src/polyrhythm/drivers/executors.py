@@ -14,6 +14,7 @@ import functools
 import heapq
 import queue
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -160,6 +161,39 @@ class Executor(Protocol):
 
     def close(self) -> None:
         """Ends whatever was started."""
+
+
+class Elsewhere(ABC):
+    """An executor whose workers are other processes. It looks after them whenever there are errands, or one is waited
+    for; until then each goes on with what it has."""
+
+    goes_on: ClassVar[bool] = True
+
+    def __init__(self) -> None:
+        self.deaths = 0
+        self._waiting = Waiting()
+
+    def start(self, errands: Sequence[Errand]) -> Sequence[Ticket]:
+        tickets = self._waiting.add(errands)
+        self._look(0)
+        return tickets
+
+    def done(self, ticket: Ticket) -> Done:
+        while not ticket.outcome.done():
+            self._look(None)
+        return ticket.outcome.result()
+
+    @abstractmethod
+    def close(self) -> None:
+        """Ends all workers."""
+
+    @abstractmethod
+    def _look(self, timeout: float | None) -> None:
+        """Hears those workers that have something to say, and gives idle ones what there is to do.
+
+        Args:
+            timeout: seconds to wait for the first of them; None for as long as it takes.
+        """
 
 
 @final

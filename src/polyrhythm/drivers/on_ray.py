@@ -12,9 +12,8 @@ import os
 import sys
 import warnings
 from collections import ChainMap
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, final
+from typing import Any, final
 
 import numpy as np
 import torch
@@ -22,7 +21,7 @@ from torch import Tensor
 
 from polyrhythm import __version__
 from polyrhythm.drivers import packing
-from polyrhythm.drivers.executors import Clients, Done, Errand, Mishap, Ticket, Waiting
+from polyrhythm.drivers.executors import Clients, Elsewhere, Errand, Mishap, Ticket
 from polyrhythm.drivers.worker import (
     DEATHS,
     FromWorker,
@@ -60,7 +59,7 @@ class _Way:
 
 
 @final
-class OnRay:
+class OnRay(Elsewhere):
     """A pool of actors, kept over all turns of a run. One that dies is replaced and its visit repeated.
 
     Args:
@@ -74,17 +73,15 @@ class OnRay:
         Unsendable: what visits need cannot be pickled, or not be read in another process.
     """
 
-    goes_on: ClassVar[bool] = True
-
     def __init__(self, clients: Clients, workers: int, address: str | None = None) -> None:
+        super().__init__()
         self._ray = ray = _imported()
-        self.deaths = 0
         self._started = not ray.is_initialized()
         if self._started:
             _connect(ray, workers, address)
         self._boards: dict[int, tuple[Tensor, Any]] = {}
         self._actors: list[Any] = []
-        self._waiting, self._ways = Waiting(), dict[Any, _Way]()
+        self._ways = dict[Any, _Way]()
         try:
             _check_processors(ray, workers)
             self._make = ray.remote(num_cpus=1, max_restarts=0)(Visitor)
@@ -101,22 +98,7 @@ class OnRay:
     def _actor(self) -> Any:
         return self._make.remote(__version__, sys.path, os.getcwd(), *self._needs)
 
-    def start(self, errands: Sequence[Errand]) -> Sequence[Ticket]:
-        tickets = self._waiting.add(errands)
-        self._look(0)
-        return tickets
-
-    def done(self, ticket: Ticket) -> Done:
-        while not ticket.outcome.done():
-            self._look(None)
-        return ticket.outcome.result()
-
     def _look(self, timeout: float | None) -> None:
-        """Hears those actors that have something to say, and gives idle ones what there is to do.
-
-        Args:
-            timeout: seconds to wait for the first of them; None for as long as it takes.
-        """
         self._hand_out()
         ready, _ = self._ray.wait(list(self._ways), timeout=timeout) if self._ways else ((), ())
         for what in ready:

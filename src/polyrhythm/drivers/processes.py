@@ -11,14 +11,13 @@ import itertools
 import os
 import selectors
 import socket
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, final
+from typing import final
 
 from torch import Tensor
 
 from polyrhythm.drivers import packing
-from polyrhythm.drivers.executors import Clients, Done, Errand, Ticket, Waiting
+from polyrhythm.drivers.executors import Clients, Elsewhere, Ticket
 from polyrhythm.drivers.nursery import Pool
 from polyrhythm.drivers.worker import DEATHS, FromWorker, given_up
 
@@ -48,7 +47,7 @@ class _Worker:
 
 
 @final
-class Processes:
+class Processes(Elsewhere):
     """A pool of worker processes, kept over all turns of a run. A worker that dies is replaced and its visit repeated.
 
     Args:
@@ -59,10 +58,8 @@ class Processes:
         Unsendable: it cannot be pickled, or not be read in another process.
     """
 
-    goes_on: ClassVar[bool] = True
-
     def __init__(self, clients: Clients, workers: int) -> None:
-        self.deaths = 0
+        super().__init__()
         size, dtype = clients.setup.size, clients.setup.dtype
         self._room = 3 * (VECTORS * size * dtype.itemsize + 2**20)
         # Workers may be on visits to as many versions; a board costs nothing until it is used.
@@ -73,7 +70,6 @@ class Processes:
         finally:
             os.close(vectors)
         self._on_board: list[Tensor | None] = [None] * workers
-        self._waiting = Waiting()
         self._selector = selectors.DefaultSelector()
         self._workers: list[_Worker] = []
         for _ in range(workers):
@@ -89,16 +85,6 @@ class Processes:
         self._workers.append(worker)
         self._selector.register(worker.socket, selectors.EVENT_READ, worker)
 
-    def start(self, errands: Sequence[Errand]) -> Sequence[Ticket]:
-        tickets = self._waiting.add(errands)
-        self._look(0)
-        return tickets
-
-    def done(self, ticket: Ticket) -> Done:
-        while not ticket.outcome.done():
-            self._look(None)
-        return ticket.outcome.result()
-
     def close(self) -> None:
         """Kills the workers, and waits until all have gone."""
         self._selector.close()
@@ -108,11 +94,6 @@ class Processes:
         self._workers = []
 
     def _look(self, timeout: float | None) -> None:
-        """Hears those workers that have something to say, and gives idle ones what there is to do.
-
-        Args:
-            timeout: seconds to wait for the first of them; None for as long as it takes.
-        """
         self._hand_out()
         for key, _ in self._selector.select(timeout):
             if key.data in self._workers:  # and was not replaced just now

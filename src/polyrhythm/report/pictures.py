@@ -71,11 +71,11 @@ def _svg(name: str, runs: Sequence[Run], on: On, against: Against, theme: Theme)
     specification = chart.to_dict()
     specification.pop("title", None)  # it stands above the picture
     version = ".".join(altair.SCHEMA_VERSION.lstrip("v").split(".")[:2])
-    return _shorter(vl_convert.vegalite_to_svg(specification, vl_version=version))
+    return shorter(vl_convert.vegalite_to_svg(specification, vl_version=version))
 
 
-def _shorter(svg: str) -> str:
-    """The same with coordinates to a hundredth of a pixel."""
+def shorter(svg: str) -> str:
+    """The same picture with coordinates to a hundredth of a pixel; what is written in it stays as it is."""
 
     def rounded(found: re.Match[str]) -> str:
         return re.sub(r"(\.\d\d)\d+", r"\1", found[0])

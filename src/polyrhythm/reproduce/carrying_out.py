@@ -12,7 +12,7 @@ from typing import Protocol, final
 from polyrhythm.drivers.choosing import cores
 from polyrhythm.errors import Mistakes, UserError
 from polyrhythm.reproduce.definition import CellMaker, Scaled, Tuning, laid_over
-from polyrhythm.runs import Run
+from polyrhythm.runs import Run, alive
 from polyrhythm.runs.plain import to_json
 from polyrhythm.sweeps.checking import check as check_sweep
 from polyrhythm.sweeps.crew import crew
@@ -86,15 +86,25 @@ def carry_out(scaled: Scaled, out: Path | str, workers: int | None, listener: Li
         listener: whoever wants to know how it goes.
 
     Raises:
-        UserError: what is tuned has no validation data.
+        UserError: what is tuned has no validation data, or another process is at it.
         KeyboardInterrupt: it was stopped.
     """
     made = Made(scaled=scaled, folder=folder_of(scaled, out))
     workers = workers or cores()
-    if scaled.tuning is not None:
-        _tune(made, scaled.tuning, workers, listener)
-    _Cells(made, listener).go(workers)
+    with alive.alone(made.folder / ".reproducing", _going_on(scaled)):
+        if scaled.tuning is not None:
+            _tune(made, scaled.tuning, workers, listener)
+        _Cells(made, listener).go(workers)
     return made
+
+
+def _going_on(scaled: Scaled) -> UserError:
+    return UserError(
+        f"{scaled.of.name} is going on in another process at scale {scaled.scale}",
+        expected="one process for a reproduction",
+        why="both would make the same runs",
+        fix="wait for it, or give another folder (--out FOLDER)",
+    )
 
 
 def check(scaled: Scaled) -> None:

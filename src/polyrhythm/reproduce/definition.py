@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, final
 
 from polyrhythm.cli.sweeping.written import Maker
-from polyrhythm.errors import UserError
+from polyrhythm.errors import UserError, unknown
 from polyrhythm.experiment import Experiment
-from polyrhythm.sweeps.space import Setting, Space
+from polyrhythm.sweeps.space import Setting, Space, size
 
 PAPERS: Mapping[str, str] = {
     "fedcl": "FedCL: critical learning periods (CriticalFL, KDD 2023)",
@@ -20,6 +20,16 @@ PAPERS: Mapping[str, str] = {
     "ccfl": "CCFL: computationally customised federated learning (CC-FedAvg, IEEE IoT-J)",
     "combinations": "Combinations that no paper tried",
 }
+SHORT: Mapping[str, str] = {
+    "fedcl": "FedCL",
+    "alt": "ALT",
+    "client-centric": "Client-centric",
+    "curriculum": "Curricula",
+    "ccfl": "CCFL",
+    "combinations": "Combinations",
+}
+"""The papers, as they are called in tables."""
+
 SCALES = ("smoke", "quick", "paper")
 Scale = Literal["smoke", "quick", "paper"]
 Spread = Literal["seeds", "rounds of one run", "not said", "none"]
@@ -130,6 +140,15 @@ class Tuning:
     column: str = ""
     over: Setting = field(default_factory=dict)
 
+    def at(self, scale: AtScale) -> Tuning:
+        """The same with what a scale changes."""
+        return replace(self, **{**scale.tuning, "over": laid_over(self.over, scale.tuning.get("over", {}))})
+
+    def many(self, rows: Iterable[str]) -> dict[str, int]:
+        """How many settings each row has to choose from, of those that have a choice."""
+        spaces = {row: {**self.space, **self.rows.get(row, {})} for row in rows}
+        return {row: many for row, space in spaces.items() if (many := size(space) or 0) > 1}
+
 
 @final
 @dataclass(frozen=True, kw_only=True)
@@ -140,7 +159,7 @@ class AtScale:
         over: keys of the experiment that win over all others.
         rows, columns: which of them; empty for all.
         seeds: of the runs; empty for the file's.
-        tuning: over the tuning's keys: `seeds`, `column`, and keys of the experiment.
+        tuning: what it says of the tuning, by the names of `Tuning`.
         expert_training: over the settings of the expert's training.
         why: what was scaled, in words.
     """
@@ -189,7 +208,7 @@ class Cell:
     @property
     def name(self) -> str:
         """What its runs are called."""
-        return ", ".join(part for part in (self.row, self.column) if part)
+        return named(self.row, self.column)
 
 
 @final
@@ -284,7 +303,7 @@ class Reproduction:
         for kind, asked, known in (("row", rows, self.rows), ("column", columns, self.columns)):
             for name in asked:
                 if name not in known:
-                    raise _no_such(kind, name, known)
+                    raise unknown(kind, name, known)
         return Scaled(
             of=self,
             scale=scale,
@@ -331,18 +350,10 @@ class Scaled:
     @property
     def tuning(self) -> Tuning | None:
         """How rates are chosen at this scale."""
-        plan, change = self.of.tuning, self.of.scales.get(self.scale, AtScale()).tuning
-        if plan is None:
-            return None
-        over = {key: value for key, value in change.items() if key not in ("seeds", "column", "space", "rows")}
-        column = change.get("column", plan.column)
-        return Tuning(
-            space=change.get("space", plan.space),
-            rows=change.get("rows", plan.rows),
-            seeds=change.get("seeds", plan.seeds),
-            column=column if column in self.columns else "",
-            over=laid_over(plan.over, over),
-        )
+        plan = None if self.of.tuning is None else self.of.tuning.at(self.of.scales.get(self.scale, AtScale()))
+        if plan is None or plan.column in self.columns:
+            return plan
+        return replace(plan, column="")
 
     @property
     def expert_training(self) -> Mapping[str, Any] | None:
@@ -358,13 +369,12 @@ class Scaled:
                 yield claim
 
 
+def named(row: str, column: str) -> str:
+    """A cell, in words."""
+    return f"{row}, {column}" if column else row
+
+
 def laid_over(below: Setting, above: Setting) -> dict[str, Any]:
     """Settings over others: those that win are put last, since a whole text undoes what was put into it before."""
     kept = {key: value for key, value in below.items() if key not in above}
     return {**kept, **above}
-
-
-def _no_such(kind: str, name: str, known: Mapping[str, Any]) -> UserError:
-    from polyrhythm.errors import unknown
-
-    return unknown(kind, name, known)

@@ -32,7 +32,8 @@ def with_expert(scaled: Scaled, folder: Path) -> Scaled:
     what = hashlib.sha256(to_json([configuration.data, called, plan]).encode()).hexdigest()
     path = folder / f"expert-{what[:6]}.safetensors"
     if not path.exists():
+        collection = things.load()
         folder.mkdir(parents=True, exist_ok=True)
-        if train_expert(things.load(), things.model, path, **plan, called=called)["status"] == "stopped":
+        if train_expert(collection, things.model, path, **plan, called=called)["status"] == "stopped":
             raise KeyboardInterrupt
     return dataclasses.replace(scaled, over=laid_over(scaled.over, {"expert": str(path)}))

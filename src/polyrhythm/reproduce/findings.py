@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, final
@@ -29,6 +30,11 @@ class Outcome:
     says: str
     verdict: Verdict
     evidence: str
+
+
+def holding(outcomes: Sequence[Outcome]) -> str:
+    """How many claims hold, in words."""
+    return f"{sum(outcome.verdict.startswith('holds') for outcome in outcomes)} of {len(outcomes)} claims hold"
 
 
 @final

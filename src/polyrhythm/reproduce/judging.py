@@ -5,19 +5,19 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal, final
 
 from polyrhythm.report.tables import signed
 from polyrhythm.reproduce import measures
 from polyrhythm.reproduce.carrying_out import Made
 from polyrhythm.reproduce.definition import COSTS, MEASURES, Claim, Number, Scaled
-from polyrhythm.reproduce.findings import Outcome, Verdict
+from polyrhythm.reproduce.findings import Outcome, Verdict, holding
 from polyrhythm.runs import Run
 from polyrhythm.runs.costs import Row
 from polyrhythm.runs.paired import Difference, difference, mean_and_spread
 
-Agreement = Literal["within spread", "same order", "differs", ""]
+Agreement = Literal["within spread", "differs", ""]
 Key = tuple[str, str]
 
 
@@ -30,19 +30,17 @@ class Results:
         scaled: what was run.
         runs: by row and column, then by seed.
         versions: of each, likewise.
-        failed: why runs failed, by row, column and seed.
     """
 
     scaled: Scaled
     runs: Mapping[Key, Mapping[int, Run]]
     versions: Mapping[Key, Mapping[int, Sequence[Row]]]
-    failed: Mapping[tuple[str, str, int], str] = field(default_factory=dict)
 
     @classmethod
     def of(cls, made: Made) -> Results:
         """What came of the runs."""
         versions = {key: {seed: run.versions for seed, run in runs.items()} for key, runs in made.runs.items()}
-        return cls(scaled=made.scaled, runs=made.runs, versions=versions, failed=made.failed)
+        return cls(scaled=made.scaled, runs=made.runs, versions=versions)
 
     @property
     def headline(self) -> str:
@@ -130,8 +128,7 @@ def verdict(results: Results, outcomes: Sequence[Outcome]) -> str:
         told += [f"{agreed} of {many} pairs in the paper's order"] if many else []
         parts[-1] += f" ({', '.join(told)})" if told else ""
     if outcomes:
-        holding = sum(outcome.verdict.startswith("holds") for outcome in outcomes)
-        parts.append(f"{holding} of {len(outcomes)} claims hold")
+        parts.append(holding(outcomes))
     return "; ".join(parts)
 
 
@@ -181,13 +178,14 @@ def _more(results: Results, claim: Claim, columns: Sequence[str]) -> Outcome:
             verdicts.append("not decided")
             continue
         verdicts.append(_decided(found, claim.more_than))
-        interval = (
-            ""
-            if found.low is None or found.high is None
-            else (f" [{signed(found.low, digits=2)}, {signed(found.high, digits=2)}]")
-        )
-        told.append(f"{_in(column)}{signed(found.mean, digits=2)}{unit}{interval}")
+        told.append(f"{_in(column)}{signed(found.mean, digits=2)}{unit}{_interval(found)}")
     return Outcome(says=claim.says, verdict=_all(verdicts), evidence="; ".join(told))
+
+
+def _interval(found: Difference) -> str:
+    if found.low is None or found.high is None:
+        return ""
+    return f" [{signed(found.low, digits=2)}, {signed(found.high, digits=2)}]"
 
 
 def _decided(found: Difference, limit: float) -> Verdict:
@@ -213,6 +211,7 @@ _WEAKEST_FIRST: tuple[Verdict, ...] = (
 
 
 def _ratio(results: Results, claim: Claim, columns: Sequence[str]) -> Outcome:
+    """Of costs, which chance moves little: judged by the mean over seeds."""
     verdicts: list[Verdict] = []
     told = []
     for column in columns:
@@ -230,6 +229,7 @@ def _ratio(results: Results, claim: Claim, columns: Sequence[str]) -> Outcome:
 
 
 def _range(results: Results, claim: Claim, columns: Sequence[str]) -> Outcome:
+    """Likewise."""
     assert claim.between is not None
     verdicts: list[Verdict] = []
     told = []

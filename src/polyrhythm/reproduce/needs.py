@@ -7,19 +7,17 @@ from pathlib import Path
 from typing import Any
 
 from polyrhythm.cli.expressions import Call, parse_call
-from polyrhythm.data.sources.files import cache_folder
-from polyrhythm.data.sources.idx import DEBIAN_FASHION
+from polyrhythm.data.sources import cifar, idx
 from polyrhythm.reproduce.definition import Reproduction
 
 _SLOW = ("alexnet", "vgg11", "resnet9", "resnet18", "resnet50", "char_lstm")
 """Models that take days at a paper's own size without a GPU."""
 
-# Where the loader of a data set looks for it, in the cache and elsewhere.
-_PLACES: Mapping[str, Callable[[], list[Path]]] = {
-    "cifar10": lambda: [cache_folder("cifar") / name for name in ("cifar-10-batches-py", "cifar-10-python.tar.gz")],
-    "cifar100": lambda: [cache_folder("cifar") / name for name in ("cifar-100-python", "cifar-100-python.tar.gz")],
-    "fashion_mnist": lambda: [DEBIAN_FASHION, cache_folder("fashion-mnist")],
-    "mnist": lambda: [cache_folder("mnist")],
+_IN_THE_CACHE: Mapping[str, Callable[[], bool]] = {
+    "cifar10": lambda: cifar.at_hand("cifar10"),
+    "cifar100": lambda: cifar.at_hand("cifar100"),
+    "fashion-mnist": lambda: idx.at_hand("fashion-mnist"),
+    "mnist": lambda: idx.at_hand("mnist"),
 }
 
 
@@ -51,11 +49,11 @@ def _calls(of: Reproduction, key: str, default: str) -> Iterator[Call]:
 
 
 def _at_hand(call: Call) -> bool:
-    name = call.name.replace("-", "_")
+    name = call.name.replace("_", "-")
     given = [call.named[key] for key in ("folder", "path") if call.named.get(key) is not None] or list(call.positional)
     if given:
         return Path(str(given[0])).expanduser().exists()
-    return any(place.exists() for place in _PLACES[name]()) if name in _PLACES else True
+    return _IN_THE_CACHE[name]() if name in _IN_THE_CACHE else True
 
 
 def _inner(call: Call) -> str:

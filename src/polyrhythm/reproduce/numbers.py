@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from polyrhythm.report import tables
 from polyrhythm.report.tables import NONE, Table, signed
 from polyrhythm.reproduce import measures
-from polyrhythm.reproduce.definition import BUDGETS, MEASURES, Number
+from polyrhythm.reproduce.definition import BUDGETS, MEASURES, Number, named
 from polyrhythm.reproduce.judging import Key, Results, agreement, ordered
 from polyrhythm.runs.comparison import spread
 from polyrhythm.runs.costs import Row
@@ -36,19 +36,18 @@ def beside(results: Results) -> Table:
     """Ours beside the paper's, a line for each cell."""
     of = results.scaled.of
     what = f"{results.headline.replace('_', ' ')}, {MEASURES[of.measure]}, in percent"
-    if not any(key in of.numbers for key in _cells(results)):
+    if not any(key in of.numbers for key in _keys(results)):
         return _ours(results, what)
     rounds = of.spread == "rounds of one run"
     lines = []
-    for column in results.scaled.columns:
-        for row in results.scaled.rows:
-            paper, values = of.numbers.get((row, column)), results.values((row, column))
-            gap = NONE
-            if paper is not None and values:
-                gap = signed(math.fsum(values.values()) / len(values) - paper.mean, digits=2)
-            judged = agreement(paper, values) if paper is not None else ""
-            jitter = (_jitter(results, (row, column)),) if rounds else ()
-            lines.append((_cell(row, column), _paper(paper), percent(values), *jitter, gap, judged or NONE))
+    for key in _keys(results):
+        paper, values = of.numbers.get(key), results.values(key)
+        gap = NONE
+        if paper is not None and values:
+            gap = signed(math.fsum(values.values()) / len(values) - paper.mean, digits=2)
+        judged = agreement(paper, values) if paper is not None else ""
+        jitter = (_jitter(results, key),) if rounds else ()
+        lines.append((named(*key), _paper(paper), percent(values), *jitter, gap, judged or NONE))
     orders = "; ".join(
         f"{column or 'rows'}: {agreed} of {many}"
         for column in results.scaled.columns
@@ -96,7 +95,7 @@ def equal_costs(results: Results) -> Table | None:
         budgets = {cost: results.least(rows, column, cost) for cost in BUDGETS}
         for row in rows:
             found = [percent(results.at_budget((row, column), cost, budgets[cost])) for cost in BUDGETS]
-            lines.append((_cell(row, column), percent(results.values((row, column))), *found))
+            lines.append((named(row, column), percent(results.values((row, column))), *found))
     return Table(
         name="equal",
         caption="The same result at equal rounds, and where each row had spent as much as the cheapest row of its "
@@ -115,9 +114,9 @@ def costs(results: Results) -> Table:
         if all(s["mean"] is None for s in spreads.values()):
             continue
         divisor = tables.scale([s["mean"] for s in spreads.values()], unit)
-        cells = [tables.amounts(spreads[key], divisor) if key in spreads else NONE for key in _cells(results)]
+        cells = [tables.amounts(spreads[key], divisor) if key in spreads else NONE for key in _keys(results)]
         found.append((tables.headed(label, unit, divisor), cells))
-    lines = [(_cell(*key), *(cells[i] for _, cells in found)) for i, key in enumerate(_cells(results))]
+    lines = [(named(*key), *(cells[i] for _, cells in found)) for i, key in enumerate(_keys(results))]
     return Table(
         name="costs",
         caption="What a run of each cell cost: mean ± sample standard deviation over seeds.",
@@ -139,18 +138,9 @@ def wall(versions: Mapping[Key, Mapping[int, Sequence[Row]]]) -> float:
     return math.fsum(rows[-1]["wall"] for of in versions.values() for rows in of.values() if rows)
 
 
-def _cells(results: Results) -> list[Key]:
-    return list(_in_order(results))
-
-
-def _in_order(results: Results) -> Iterator[Key]:
-    for column in results.scaled.columns:
-        for row in results.scaled.rows:
-            yield row, column
-
-
-def _cell(row: str, column: str) -> str:
-    return f"{row}, {column}" if column else row
+def _keys(results: Results) -> list[Key]:
+    """All cells, row by row in each column."""
+    return [(cell.row, cell.column) for cell in results.scaled.cells]
 
 
 def _paper(number: Number | None) -> str:

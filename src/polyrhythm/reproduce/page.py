@@ -14,7 +14,7 @@ from typing import Any, final
 from polyrhythm import __version__
 from polyrhythm.report.markdown import escaped, table
 from polyrhythm.report.tables import Table, rows
-from polyrhythm.reproduce.definition import MEASURES, PAPERS, Scaled
+from polyrhythm.reproduce.definition import MEASURES, PAPERS, SHORT, Scaled
 from polyrhythm.reproduce.findings import Findings
 from polyrhythm.runs.environment import library_versions, machine
 from polyrhythm.sweeps.space import Setting
@@ -96,7 +96,7 @@ def _lines(scaled: Scaled, findings: Findings, how: Made, tuned: Mapping[str, Se
     if findings.claims:
         yield "## What is claimed, and what came out"
         yield ""
-        yield from table(_claims(findings))
+        yield from table(_claims(findings, computed=bool(of.program)))
     costs = [one for one in findings.tables if one.name in ("equal", "costs")]
     if costs:
         yield "## At equal costs"
@@ -105,6 +105,9 @@ def _lines(scaled: Scaled, findings: Findings, how: Made, tuned: Mapping[str, Se
         yield from table(one)
     for picture in findings.pictures:
         yield f"![{escaped(picture.title)}]({picture.file.as_posix()})"
+        yield ""
+    for title, about in {picture.title.partition(",")[0]: picture.about for picture in findings.pictures}.items():
+        yield f"*{escaped(title)}:* {escaped(about)}"
         yield ""
     yield "## How it was made"
     yield ""
@@ -121,9 +124,7 @@ def _lines(scaled: Scaled, findings: Findings, how: Made, tuned: Mapping[str, Se
 
 
 def _heading(paper: str, items: tuple[str, ...]) -> str:
-    short = {"client-centric": "Client-centric", "curriculum": "Curricula", "combinations": "Combinations"}
-    names = {"fedcl": "FedCL", "alt": "ALT", "ccfl": "CCFL"} | short
-    return f"{names[paper]}, {', '.join(items[:4])}{' …' if len(items) > 4 else ''}"
+    return f"{SHORT[paper]}, {', '.join(items[:4])}{' …' if len(items) > 4 else ''}"
 
 
 def _scaled_how(scaled: Scaled) -> str:
@@ -133,13 +134,18 @@ def _scaled_how(scaled: Scaled) -> str:
     return f" ({escaped(why)})." if why else "."
 
 
-def _claims(findings: Findings) -> Table:
+_JUDGED = (
+    "Differences are means over seeds, paired by seed, with their 95 % confidence interval (Student's t). A claim "
+    "holds, or differs, where the intervals say so in every column; it holds on average where only the means do, and "
+    "is not decided where a mean does not and its interval leaves both open. Ratios and ranges are judged by means."
+)
+
+
+def _claims(findings: Findings, *, computed: bool) -> Table:
     lines = [(one.says, one.verdict, one.evidence or "–") for one in findings.claims]
     return Table(
         name="claims",
-        caption="Differences are means over seeds, paired by seed, with their 95 % confidence interval (Student's t). "
-        "A claim holds, or differs, where the intervals say so in every column; it holds on average where only the "
-        "means do, and is not decided where a mean does not and its interval leaves both open.",
+        caption="Each is looked at in the numbers above." if computed else _JUDGED,
         head=("claim", "verdict", "evidence"),
         rows=rows(lines),
         numbers=False,
@@ -151,9 +157,11 @@ def _how(scaled: Scaled, tuned: Mapping[str, Setting]) -> Iterator[str]:
     if of.program:
         return
     yield (
-        f"Accuracy: {MEASURES[of.measure]}, on the test set. Our spread is over seeds, which share partition, initial "
+        f"Result: {MEASURES[of.measure]}, on the test set. Our spread is over seeds, which share partition, initial "
         "model and draws across rows: differences are paired."
     )
+    if of.columns_are:
+        yield f"Columns: {escaped(of.columns_are)}."
     if changed := _changed(scaled):
         yield f"Scaled: {changed}"
     if scaled.expert_training is not None:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, final
+from typing import Any
 
-from annotated_types import Ge, Gt, Lt, MinLen
-from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
+from pydantic import ValidationError
 
 from polyrhythm.cli.configuration import TAKES
 from polyrhythm.cli.layers import Said, layered, seeds_of
@@ -24,132 +23,15 @@ from polyrhythm.reproduce.definition import (
     Claim,
     Number,
     Reproduction,
-    Spread,
     Tuning,
 )
-from polyrhythm.sweeps.space import Setting, size
+from polyrhythm.reproduce.tables import OF_EXPERT, OF_TABLES, ClaimSettings, ExpertSettings, ReproducesSettings, Tables
+from polyrhythm.sweeps.space import Setting
 
-_STRICT = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False, frozen=True)
 _TABLES = ("reproduces", "rows", "columns", "paper", "claims", "tuning", "expert_training", "scales")
 _CHECKED = ("reproduces", "claims", "expert_training")
 _NOT_OURS = ("name", "out", "seed", "seeds", "driver", "workers")
-Text = Annotated[str, MinLen(1)]
-
-
-@final
-class ReproducesSettings(BaseModel):
-    """What the table [reproduces] may say."""
-
-    model_config = _STRICT
-    paper: Text
-    items: Annotated[tuple[Text, ...], MinLen(1)]
-    title: Text
-    source: str = ""
-    says: str = ""
-    measure: Literal["final", "best", "last10", "last20"] = "final"
-    spread: Spread = "none"
-    columns: str = ""
-    figures: tuple[Text, ...] = ()
-    notes: tuple[Text, ...] = ()
-    program: str = ""
-    unknown: str = ""
-
-    @field_validator("items", "figures", "notes", mode="before")
-    @classmethod
-    def _several(cls, value: Any) -> Any:
-        return tuple(value) if isinstance(value, list) else value
-
-
-@final
-class ClaimSettings(BaseModel):
-    """What a table [[claims]] may say."""
-
-    model_config = _STRICT
-    says: Text
-    of: str = ""
-    against: str = ""
-    pairs: tuple[tuple[Text, Text], ...] = ()
-    measure: str = ""
-    more_than: float | int = 0.0
-    ratio_below: float | int | None = None
-    ratio_above: float | int | None = None
-    between: tuple[float | int, float | int] | None = None
-    rising: str = ""
-    falling: str = ""
-    columns: tuple[Text, ...] = ()
-    at: str = ""
-    goal_of: str = ""
-
-    @field_validator("columns", "between", mode="before")
-    @classmethod
-    def _several(cls, value: Any) -> Any:
-        return tuple(value) if isinstance(value, list) else value
-
-    @field_validator("pairs", mode="before")
-    @classmethod
-    def _several_pairs(cls, value: Any) -> Any:
-        return tuple(map(tuple, value)) if isinstance(value, list) and all(map(_is_list, value)) else value
-
-    def each(self) -> Iterator[ClaimSettings]:
-        """The claim for each of its pairs of rows, which stand in its words as {of} and {against}."""
-        if not self.pairs:
-            yield self
-        for of, against in self.pairs:
-            says = self.says.replace("{of}", of).replace("{against}", against)
-            goal = self.goal_of.replace("{against}", against)
-            yield self.model_copy(update={"says": says, "of": of, "against": against, "goal_of": goal, "pairs": ()})
-
-
-def _is_list(value: Any) -> bool:
-    return isinstance(value, list)
-
-
-@final
-class ExpertSettings(BaseModel):
-    """What the table [expert_training] may say: settings of `train_expert`."""
-
-    model_config = _STRICT
-    epochs: Annotated[int, Ge(1)] = 10
-    batch: Annotated[int, Ge(1)] = 64
-    lr: Annotated[float, Gt(0)] = 0.1
-    smoothing: Annotated[float, Ge(0), Lt(1)] = 0.0
-    last_layer_rate: Annotated[float, Gt(0)] = 1.0
-    seed: Annotated[int, Ge(0)] = 0
-
-
-@final
-class _Claims(BaseModel):
-    model_config = _STRICT
-    reproduces: ReproducesSettings
-    claims: tuple[ClaimSettings, ...] = ()
-    expert_training: ExpertSettings | None = None
-
-    @field_validator("claims", mode="before")
-    @classmethod
-    def _several(cls, value: Any) -> Any:
-        return tuple(value) if isinstance(value, list) else value
-
-
-_OF_US = {
-    "reproduces": "a table that says what is reproduced",
-    "reproduces.paper": "one of " + ", ".join(PAPERS),
-    "reproduces.items": 'tables and figures, such as ["Table 2"]',
-    "reproduces.title": "a few words",
-    "reproduces.source": "where in the paper",
-    "reproduces.says": "what the paper says",
-    "reproduces.measure": "one of " + ", ".join(MEASURES),
-    "reproduces.spread": 'what the paper\'s ± is: "seeds", "rounds of one run", "not said" or "none"',
-    "reproduces.columns": "what columns differ in, in words",
-    "reproduces.figures": 'names of figures, such as ["accuracy", "cohort"]',
-    "reproduces.notes": "a list of sentences",
-    "reproduces.program": "the name of a program",
-    "reproduces.unknown": "why there is nothing to do",
-    "claims": "tables [[claims]]",
-    "expert_training": "a table of settings of `polyrhythm expert`",
-    **{f"claims.{key}": "see the documentation of reproductions" for key in ClaimSettings.model_fields},
-    **{f"expert_training.{key}": "as for `polyrhythm expert`" for key in ExpertSettings.model_fields},
-}
-_EXPERT = dict.fromkeys(ExpertSettings.model_fields, "as for `polyrhythm expert`")
+_PROGRAMS = Path(__file__).parent / "programs"
 
 
 def read(file: Path, name: str = "") -> Reproduction:
@@ -174,6 +56,14 @@ def read(file: Path, name: str = "") -> Reproduction:
     if not rows and not what.program and not what.unknown:
         wrong.add(_no_rows(file))
     scales = {key: _scale(key, table, rows, columns, said, wrong) for key, table in ours.get("scales", {}).items()}
+    tuning = None
+    if "tuning" in ours:
+        tuning = Tuning(**{"space": {}, **_tuning(ours["tuning"], "tuning", rows, columns, said, wrong)})
+        _check_budgets(tuning, rows, said.where("tuning"), wrong)
+        for key, scale in scales.items():
+            where = said.where(f"scales.{key}.tuning")
+            _check_budgets(tuning.at(scale), scale.rows or rows, where, wrong)
+    _check_names(what, said, wrong)
     values = {key: value for key, value in said.values.items() if key not in _NOT_OURS}
     seeds = said.values.get("seeds") or (said.values.get("seed", 0),)
     found = Reproduction(
@@ -186,7 +76,7 @@ def read(file: Path, name: str = "") -> Reproduction:
         columns=columns,
         numbers=_numbers(ours.get("paper", {}), rows, columns, said, wrong),
         claims=tuple(_claims(told.claims, rows, columns, said, wrong)),
-        tuning=_tuning(ours.get("tuning"), rows, said, wrong),
+        tuning=tuning,
         expert_training=told.expert_training.model_dump() if told.expert_training else None,
         scales=scales,
         **what.model_dump(exclude={"columns"}),
@@ -195,7 +85,7 @@ def read(file: Path, name: str = "") -> Reproduction:
     return found
 
 
-def _told(ours: Mapping[str, Any], said: Said, file: Path, wrong: Mistakes) -> _Claims:
+def _told(ours: Mapping[str, Any], said: Said, file: Path, wrong: Mistakes) -> Tables:
     if not isinstance(ours.get("reproduces"), dict):
         raise UserError(
             f"{file} has no table [reproduces]",
@@ -204,11 +94,27 @@ def _told(ours: Mapping[str, Any], said: Said, file: Path, wrong: Mistakes) -> _
             fix="add it, or use `polyrhythm run` or `polyrhythm sweep`",
         )
     try:
-        return _Claims.model_validate({key: ours[key] for key in _CHECKED if key in ours})
+        return Tables.model_validate({key: ours[key] for key in _CHECKED if key in ours})
     except ValidationError as error:
-        wrong.add(*explained(error, _OF_US, said.where))
+        wrong.add(*explained(error, OF_TABLES, said.where))
         wrong.refuse()
         raise
+
+
+def _check_names(what: ReproducesSettings, said: Said, wrong: Mistakes) -> None:
+    """Names that are needed only when all runs are made."""
+    from polyrhythm import figures
+
+    for text in what.figures:
+        name, _, against = text.partition(" against ")
+        where = said.where("reproduces.figures")
+        if name not in figures.CATALOGUE:
+            wrong.add(unknown("figure", name, figures.CATALOGUE, where=where))
+        if against and against not in figures.AXES:
+            wrong.add(unknown("axis", against, figures.AXES, where=where))
+    known = [path.stem for path in _PROGRAMS.glob("[a-z]*.py")]
+    if what.program and what.program not in known:
+        wrong.add(unknown("program", what.program, known, where=said.where("reproduces.program")))
 
 
 def _no_rows(file: Path) -> UserError:
@@ -260,26 +166,13 @@ def _scale(
         for one in own.get(kind, []):
             if one not in known:
                 wrong.add(unknown(kind.removesuffix("s"), one, known, where=said.where(f"{inside}.{kind}")))
-    change = own.get("tuning", {})
-    tuning: dict[str, Any] = {key: change[key] for key in ("column",) if key in change}
-    if "seeds" in change:
-        tuning["seeds"] = _seeds(change["seeds"], said.where(f"{inside}.tuning.seeds"), wrong)
-    if "space" in change:
-        tuning["space"] = space_of(change["space"], f"{inside}.tuning.space.", said, wrong)
-    if "rows" in change:
-        tuning["rows"] = {
-            row: space_of(of.get("space", {}), f"{inside}.tuning.rows.{row}.space.", said, wrong)
-            for row, of in change["rows"].items()
-        }
-    rest = {key: value for key, value in change.items() if key not in ("seeds", "column", "space", "rows")}
-    tuning |= _keys(rest, f"{inside}.tuning", said, wrong)
     over = {key: value for key, value in table.items() if key not in own}
     return AtScale(
         over=_keys(over, inside, said, wrong),
         rows=tuple(own.get("rows", ())),
         columns=tuple(own.get("columns", ())),
         seeds=_seeds(own["seeds"], said.where(f"{inside}.seeds"), wrong) if "seeds" in own else (),
-        tuning=tuning,
+        tuning=_tuning(own.get("tuning", {}), f"{inside}.tuning", rows, columns, said, wrong),
         expert_training=_expert(own.get("expert_training", {}), inside, said, wrong),
         why=str(own.get("why", "")),
     )
@@ -290,7 +183,7 @@ def _expert(change: Mapping[str, Any], inside: str, said: Said, wrong: Mistakes)
     try:
         return ExpertSettings.model_validate(change).model_dump(include=set(change))
     except ValidationError as error:
-        wrong.add(*explained(error, _EXPERT, lambda path: said.where(f"{inside}.expert_training.{path}")))
+        wrong.add(*explained(error, OF_EXPERT, lambda path: said.where(f"{inside}.expert_training.{path}")))
         return {}
 
 
@@ -382,29 +275,41 @@ def _no_claim(where: str) -> UserError:
     )
 
 
-def _tuning(table: Any, rows: Mapping[str, Any], said: Said, wrong: Mistakes) -> Tuning | None:
-    if table is None:
-        return None
-    own = {key: table.get(key) for key in ("space", "rows", "seeds", "column")}
+def _tuning(
+    table: Mapping[str, Any],
+    inside: str,
+    rows: Mapping[str, Any],
+    columns: Mapping[str, Any],
+    said: Said,
+    wrong: Mistakes,
+) -> dict[str, Any]:
+    """What a table says of the tuning, by the names of `Tuning`; the file's own, or what a scale changes."""
+    own = {key: table[key] for key in ("space", "rows", "seeds", "column") if key in table}
+    found: dict[str, Any] = {}
+    if "space" in own:
+        found["space"] = space_of(own["space"], f"{inside}.space.", said, wrong)
+    if "rows" in own:
+        for row in own["rows"]:
+            if row not in rows:
+                wrong.add(unknown("row", row, rows, where=said.where(f"{inside}.rows.{row}")))
+        found["rows"] = {
+            row: space_of(of.get("space", {}), f"{inside}.rows.{row}.space.", said, wrong)
+            for row, of in own["rows"].items()
+        }
+    if "seeds" in own:
+        found["seeds"] = _seeds(own["seeds"], said.where(f"{inside}.seeds"), wrong)
+    if "column" in own:
+        if own["column"] not in columns:
+            wrong.add(unknown("column", own["column"], columns, where=said.where(f"{inside}.column")))
+        found["column"] = own["column"]
     over = {key: value for key, value in table.items() if key not in own}
-    space = space_of(own["space"] or {}, "tuning.space.", said, wrong)
-    spaces = {}
-    for row, of in (own["rows"] or {}).items():
-        if row not in rows:
-            wrong.add(unknown("row", row, rows, where=said.where(f"tuning.rows.{row}")))
-        spaces[row] = space_of(of.get("space", {}), f"tuning.rows.{row}.space.", said, wrong)
-    many = {row: size({**space, **spaces.get(row, {})}) or 0 for row in rows}
-    several = {row: n for row, n in many.items() if n > 1}
-    if len({*several.values()}) > 1:
-        wrong.add(_unequal(several, said.where("tuning")))
-    seeds = _seeds(own["seeds"], said.where("tuning.seeds"), wrong) if own["seeds"] is not None else (100,)
-    return Tuning(
-        space=space,
-        rows=spaces,
-        seeds=seeds,
-        column=own["column"] or "",
-        over=_keys(over, "tuning", said, wrong),
-    )
+    return {**found, "over": _keys(over, inside, said, wrong)}
+
+
+def _check_budgets(plan: Tuning, rows: Iterable[str], where: str, wrong: Mistakes) -> None:
+    many = plan.many(rows)
+    if len({*many.values()}) > 1:
+        wrong.add(_unequal(many, where))
 
 
 def _unequal(many: Mapping[str, int], where: str) -> UserError:

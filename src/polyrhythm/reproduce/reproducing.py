@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import importlib
 import json
-import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from polyrhythm import figures
-from polyrhythm.errors import UserError
+from polyrhythm.errors import RunFailed, UserError
 from polyrhythm.reproduce import numbers, page
 from polyrhythm.reproduce.carrying_out import Listener, Made, carry_out, check, folder_of
-from polyrhythm.reproduce.definition import Scaled
+from polyrhythm.reproduce.definition import Scaled, named
 from polyrhythm.reproduce.experts import with_expert
 from polyrhythm.reproduce.findings import Findings, Picture
 from polyrhythm.reproduce.judging import Results, outcomes, verdict
+from polyrhythm.reproduce.pictures import saved
 from polyrhythm.runs.plain import to_json
 
 _OF_VISITS = ("participation", "timeline", "buffer")  # with a mark for every visit: of the first column alone
@@ -43,6 +43,7 @@ def reproduce(
 
     Raises:
         UserError: something is wrong that can be known before the first run.
+        RunFailed: no run has a result; the page says why.
         KeyboardInterrupt: it was stopped; called again it goes on.
     """
     path = _place(scaled, out, output)
@@ -59,11 +60,13 @@ def reproduce(
         results = Results.of(made)
         found = _findings(made, results, path)
         how = page.made(scaled, numbers.wall(results.versions))
-        cells, tuned = list(_cells(made, results)), {_name(*key): value for key, value in made.chosen.items()}
+        cells, tuned = list(_cells(made, results)), {named(*key): value for key, value in made.chosen.items()}
     path.write_text(page.markdown(scaled, found, how, tuned), encoding="utf-8")
     data = page.as_data(scaled, found, how, cells)
     text = json.dumps(json.loads(to_json(data)), indent=1, ensure_ascii=False)
     path.with_suffix(".json").write_text(text + "\n", encoding="utf-8")
+    if not scaled.of.program and not cells:
+        raise RunFailed(f"no run of {scaled.of.name} has a result; {path} says why")
     return found, path
 
 
@@ -113,7 +116,7 @@ def _findings(made: Made, results: Results, path: Path) -> Findings:
 
 def _failures(made: Made) -> Iterator[str]:
     for (row, column, seed), why in made.failed.items():
-        yield f"{_name(row, column)}, seed {seed}, has no result: {why}."
+        yield f"{named(row, column)}, seed {seed}, has no result: {why}."
 
 
 def _pictures(made: Made, path: Path) -> Iterator[Picture]:
@@ -127,28 +130,9 @@ def _pictures(made: Made, path: Path) -> Iterator[Picture]:
             if not runs or figures.why_not(name, runs):
                 continue
             stem = page.slug(f"{path.stem}-{name}{f'-{against}' if against else ''}-{column}".strip("-"))
-            chart = figures.draw(name, runs, against=against or "version")  # type: ignore[arg-type]
-            file = _saved(chart, path.parent / "pictures" / f"{stem}.svg")
+            chart = figures.draw(name, runs, against=against or "version")  # type: ignore[arg-type]  # as was read
             title = figures.find(name).title + (f", {column}" if column else "")
-            yield Picture(title=title, file=file.relative_to(path.parent), about=figures.find(name).about)
-
-
-def _saved(chart: figures.Chart, file: Path) -> Path:
-    """Puts a figure into a file: marks of one colour in a row as one, and without what each says of itself."""
-    file.parent.mkdir(exist_ok=True)
-    figures.save(chart, file)
-    svg = file.read_text(encoding="utf-8")
-    svg = re.sub(r' (?:aria-[a-z]+|role)="[^"]*"', "", svg)
-    svg = re.sub(r"(\d\.\d\d)\d+", r"\1", svg)
-    file.write_text(_ALIKE.sub(_as_one, svg), encoding="utf-8")
-    return file
-
-
-_ALIKE = re.compile(r'<path d="[^"]*" fill="(#\w+)"/>(?:<path d="[^"]*" fill="\1"/>)+')
-
-
-def _as_one(marks: re.Match[str]) -> str:
-    return f'<path d="{"".join(re.findall(r"""d="([^"]*)""", marks[0]))}" fill="{marks[1]}"/>'
+            yield saved(chart, path.parent, stem, title=title, about=figures.find(name).about)
 
 
 def _cells(made: Made, results: Results) -> Iterator[dict[str, Any]]:
@@ -162,7 +146,3 @@ def _cells(made: Made, results: Results) -> Iterator[dict[str, Any]]:
             "tuned": dict(made.chosen.get((row, column), {})),
             "digests": {seed: run.summary.get("digest") for seed, run in runs.items()},
         }
-
-
-def _name(row: str, column: str) -> str:
-    return f"{row}, {column}" if column else row

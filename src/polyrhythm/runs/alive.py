@@ -6,10 +6,14 @@ process ends, SIGKILL included. Where the system has no such locks (Windows) a k
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
+
+from polyrhythm.errors import UserError
 
 if sys.platform != "win32":
     import fcntl
@@ -47,6 +51,30 @@ def release(folder: Path, file: IO[bytes]) -> None:
     """Ends the mark."""
     file.close()
     (folder / _FILE).unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def alone(folder: Path, otherwise: UserError) -> Iterator[None]:
+    """Keeps other processes from what is done in the block.
+
+    Args:
+        folder: stands for it; it is there only meanwhile.
+        otherwise: raised if another process is at it.
+
+    Raises:
+        UserError: that.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        lock = hold(folder)
+    except BlockingIOError:
+        raise otherwise from None
+    try:
+        yield
+    finally:
+        release(folder, lock)
+        with contextlib.suppress(OSError):
+            folder.rmdir()
 
 
 def is_alive(folder: Path) -> bool:

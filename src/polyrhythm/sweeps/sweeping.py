@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any, Protocol, final
+from typing import Any, Protocol, final
 
 from polyrhythm.drivers.choosing import cores
 from polyrhythm.errors import UserError
@@ -100,7 +99,7 @@ def carry_out(
     if sweep.search == "tpe":
         searching.check_optuna()
     record = _opened(sweep, out, templates)
-    with _held(sweep.name, out):
+    with alive.alone(out / FOLDER / f".{sweep.name}", _going_on(sweep.name)):
         record.write(out)
         if listener is not None:
             listener.begin(record, sweep)
@@ -128,26 +127,13 @@ def _opened(sweep: Sweep, out: Path, templates: Mapping[str, Mapping[str, Any]])
     return record
 
 
-@contextlib.contextmanager
-def _held(name: str, out: Path) -> Iterator[IO[bytes]]:
-    """Keeps other processes from the same sweep."""
-    folder = out / FOLDER / f".{name}"
-    folder.mkdir(parents=True, exist_ok=True)
-    try:
-        lock = alive.hold(folder)
-    except BlockingIOError:
-        raise UserError(
-            f"the sweep {name} is going on in another process",
-            expected="one process for a sweep",
-            why="both would make the same runs",
-            fix=f"wait for it, or look at it with `polyrhythm best {name}`",
-        ) from None
-    try:
-        yield lock
-    finally:
-        alive.release(folder, lock)
-        with contextlib.suppress(OSError):
-            folder.rmdir()
+def _going_on(name: str) -> UserError:
+    return UserError(
+        f"the sweep {name} is going on in another process",
+        expected="one process for a sweep",
+        why="both would make the same runs",
+        fix=f"wait for it, or look at it with `polyrhythm best {name}`",
+    )
 
 
 @final

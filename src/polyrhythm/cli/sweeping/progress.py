@@ -1,7 +1,8 @@
-"""One display for a whole sweep: how many trials are over, the best one, and a line for each run under way."""
+"""One display for many runs: how many are over, and a line for each run under way; for a sweep also the best trial."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import final
 
 from rich.console import Console
@@ -13,8 +14,8 @@ from polyrhythm.sweeps.trials import Record, Trial, best
 
 
 @final
-class SweepProgress:
-    """Lines that move in a terminal; elsewhere one line for each trial that is over.
+class Bars:
+    """Lines that move in a terminal: one for the whole, one for each run under way. Elsewhere nothing is drawn.
 
     Args:
         console: where to draw.
@@ -25,30 +26,33 @@ class SweepProgress:
         self._progress: Progress | None = None
         self._all = TaskID(0)
         self._runs: dict[tuple[str, int], TaskID] = {}
-        self._over = self._many = 0
-        self._best: dict[str, Trial] = {}
 
-    def begin(self, record: Record, sweep: Sweep) -> None:
-        """Draws what there is."""
-        self._many = sum(record.many.values())
-        for trial in record.trials:
-            if trial.over:
-                self._count(trial)
-        if self._over:
-            self._say(f"{self._over} of {self._many} trials are over already")
-        if self._console.is_terminal and not self._console.is_dumb_terminal:
-            self._progress = Progress(
-                TextColumn("{task.description}"),
-                BarColumn(bar_width=20),
-                TextColumn("{task.completed:.0f}/{task.total:.0f}"),
-                TextColumn("{task.fields[shown]}", markup=False),
-                TimeElapsedColumn(),
-                console=self._console,
-                transient=True,
-                refresh_per_second=4,
-            )
-            self._all = self._progress.add_task("trials", total=self._many, completed=self._over, shown=self._leaders())
-            self._progress.start()
+    @property
+    def drawn(self) -> bool:
+        """Whether there is anything to be seen."""
+        return self._progress is not None
+
+    def begin(self, what: str, many: int, over: int = 0, shown: str = "") -> None:
+        """Draws the line of the whole: so many runs or trials, of which some are over."""
+        if not self._console.is_terminal or self._console.is_dumb_terminal:
+            return
+        self._progress = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=20),
+            TextColumn("{task.completed:.0f}/{task.total:.0f}"),
+            TextColumn("{task.fields[shown]}", markup=False),
+            TimeElapsedColumn(),
+            console=self._console,
+            transient=True,
+            refresh_per_second=4,
+        )
+        self._all = self._progress.add_task(what, total=many, completed=over, shown=shown)
+        self._progress.start()
+
+    def count(self, over: int, shown: str = "") -> None:
+        """Moves that line on."""
+        if self._progress is not None:
+            self._progress.update(self._all, completed=over, shown=shown)
 
     def version(self, job: Job, version: int, rounds: int | None, score: float | None) -> None:
         """Moves the line of a run on; it goes when the run has made its last version."""
@@ -63,23 +67,63 @@ class SweepProgress:
         if version == rounds:
             self._progress.remove_task(self._runs.pop(key))
 
+    def remove(self, whose: Callable[[str, int], bool]) -> None:
+        """Takes lines away, by the names and seeds of their runs."""
+        if self._progress is not None:
+            for key in [key for key in self._runs if whose(*key)]:
+                self._progress.remove_task(self._runs.pop(key))
+
+    def end(self) -> None:
+        """Takes all lines away."""
+        if self._progress is not None:
+            self._progress.stop()
+            self._progress = None
+
+
+@final
+class SweepProgress:
+    """Lines that move in a terminal; elsewhere one line for each trial that is over.
+
+    Args:
+        console: where to draw.
+    """
+
+    def __init__(self, console: Console) -> None:
+        self._console, self._bars = console, Bars(console)
+        self._over = self._many = 0
+        self._best: dict[str, Trial] = {}
+
+    def begin(self, record: Record, sweep: Sweep) -> None:
+        """Draws what there is."""
+        self._many = sum(record.many.values())
+        for trial in record.trials:
+            if trial.over:
+                self._count(trial)
+        if self._over:
+            self._say(f"{self._over} of {self._many} trials are over already")
+        self._bars.begin("trials", self._many, self._over, self._leaders())
+
+    def version(self, job: Job, version: int, rounds: int | None, score: float | None) -> None:
+        """Moves the line of a run on."""
+        self._bars.version(job, version, rounds, score)
+
     def over(self, trial: Trial) -> None:
         """Counts a trial."""
         self._count(trial)
         what = f"{trial.side} trial {trial.number}".strip()
         score = "" if trial.score is None else f" {trial.score:.4f}"
         self._say(f"{self._over}/{self._many} {what} {trial.state}{score}: {in_words(trial.setting)}")
-        if self._progress is not None:
-            self._progress.update(self._all, completed=self._over, shown=self._leaders())
-            for key in [key for key in self._runs if key[0].rpartition("/")[2] == str(trial.number)]:
-                if key[0].rpartition("/")[0].endswith(trial.side):
-                    self._progress.remove_task(self._runs.pop(key))
+        self._bars.count(self._over, self._leaders())
+
+        def of_trial(name: str, seed: int) -> bool:
+            sweep, _, number = name.rpartition("/")
+            return number == str(trial.number) and sweep.endswith(trial.side)
+
+        self._bars.remove(of_trial)
 
     def end(self) -> None:
         """Takes the lines away."""
-        if self._progress is not None:
-            self._progress.stop()
-            self._progress = None
+        self._bars.end()
 
     def _count(self, trial: Trial) -> None:
         self._over += 1

@@ -6,7 +6,7 @@ import tarfile
 import zlib
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -137,11 +137,9 @@ def _load(
 
 def _reader(place: Path | None, download: Download, inside: str, probe: str) -> Reader:
     """How to read one file of the archive by its name."""
-    folders = [place] if place is not None else [cache_folder("cifar")]
-    unpacked = next((f for root in folders for f in (root, root / inside) if (f / probe).is_file()), None)
+    unpacked, archive = _found(place, download, inside, probe)
     if unpacked is not None:
         return lambda name: (content(unpacked / name), unpacked / name)
-    archive = place if place is not None and place.is_file() else located([download.name], folders)
     if archive is None and place is not None:
         raise corrupt(place, f"holds neither {inside} nor {download.name}", f"the official archive {download.name}")
     archive = archive or fetched(download, cache_folder("cifar"), data=download.name.split("-python")[0])
@@ -153,6 +151,21 @@ def _reader(place: Path | None, download: Download, inside: str, probe: str) -> 
         return members[name], archive / name
 
     return read
+
+
+def _found(place: Path | None, download: Download, inside: str, probe: str) -> tuple[Path | None, Path | None]:
+    """The unpacked archive and the packed one, each if it is there."""
+    root = cache_folder("cifar") if place is None else place
+    unpacked = next((folder for folder in (root, root / inside) if (folder / probe).is_file()), None)
+    return unpacked, root if root.is_file() else located([download.name], [root])
+
+
+def at_hand(name: Literal["cifar10", "cifar100"]) -> bool:
+    """Whether a data set is in the cache. Nothing is read or fetched."""
+    wanted = (
+        (CIFAR10, "cifar-10-batches-py", "test_batch") if name == "cifar10" else (CIFAR100, "cifar-100-python", "test")
+    )
+    return any(_found(None, *wanted))
 
 
 def _members(archive: Path) -> dict[str, bytes]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 
@@ -111,15 +113,24 @@ def read_idx(path: Path) -> np.ndarray:
     return np.frombuffer(raw, dtype=np.uint8, offset=begin).reshape(shape).copy()
 
 
+def _located(name: str, folders: Sequence[Path]) -> Path | None:
+    # Some copies have a dot in place of the second hyphen.
+    return located([n + end for n in (name, name.replace("-idx", ".idx")) for end in ("", ".gz")], folders)
+
+
+def at_hand(name: Literal["mnist", "fashion-mnist"]) -> bool:
+    """Whether a data set is on this machine. Nothing is read or fetched."""
+    folders = [*([DEBIAN_FASHION] if name == "fashion-mnist" else []), cache_folder(name)]
+    return all(_located(file, folders) for file in FILES)
+
+
 def _read(
     data: str, folder: str | Path | None, known: tuple[Path, ...], urls: tuple[str, ...], sums: tuple[str, ...]
 ) -> list[np.ndarray]:
     given = [existing(folder, what=f"a folder with the IDX files of {data}")] if folder is not None else []
     parts = []
     for name, sha256 in zip(FILES, sums, strict=True):
-        # Some copies have a dot in place of the second hyphen.
-        names = [n + end for n in (name, name.replace("-idx", ".idx")) for end in ("", ".gz")]
-        path = located(names, given or [*known, cache_folder(data)])
+        path = _located(name, given or [*known, cache_folder(data)])
         if path is None and given:
             raise corrupt(given[0], f"has no {name}", f"the four IDX files of {data}, plain or .gz")
         if path is None:

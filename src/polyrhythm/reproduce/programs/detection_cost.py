@@ -29,7 +29,7 @@ from polyrhythm.models.building import build
 from polyrhythm.papers import fedavg
 from polyrhythm.recipe import Recipe
 from polyrhythm.reproduce.definition import Scale
-from polyrhythm.reproduce.findings import Findings, Outcome, Table, Verdict
+from polyrhythm.reproduce.findings import Findings, Outcome, Table, Verdict, holding
 from polyrhythm.slots.critical import CriticalPeriods, Detector, FisherTrace, GradientNorm
 from polyrhythm.slots.mechanism import Setup
 from polyrhythm.streams import seeded_torch, torch_generator
@@ -102,7 +102,7 @@ def findings(scale: Scale, folder: Path, runs: Path) -> Findings:
         _outcome(found, "Up to 40 times the memory", "bytes", lambda ratio: ratio >= MEMORY, any),
     )
     return Findings(
-        verdict=f"{sum(o.verdict == 'holds' for o in outcomes)} of {len(outcomes)} claims hold",
+        verdict=holding(outcomes),
         tables=(_table(found),),
         claims=outcomes,
         notes=tuple(_until_forty(case, costs) for case, costs in found.items()),

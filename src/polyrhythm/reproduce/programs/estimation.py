@@ -15,7 +15,8 @@ import polyrhythm as pr
 from polyrhythm import figures
 from polyrhythm.data import Collection
 from polyrhythm.reproduce.definition import Scale
-from polyrhythm.reproduce.findings import Findings, Outcome, Picture, Table
+from polyrhythm.reproduce.findings import Findings, Outcome, Picture, Table, holding
+from polyrhythm.reproduce.pictures import saved
 from polyrhythm.runs import Run
 
 CLIENTS, BATCH, RATE = 8, 64, 0.01
@@ -54,7 +55,7 @@ class Case:
             rounds=self.rounds,
             evaluation=pr.Evaluation(every=self.rounds, measure=("estimation_error",)),
         )
-        return pr.run(experiment, out=folder)
+        return pr.run(experiment, out=folder, resume="auto")
 
 
 CASES: Mapping[Scale, tuple[Case, ...]] = {
@@ -77,10 +78,11 @@ def findings(scale: Scale, folder: Path, runs: Path) -> Findings:
     """
     made = {case.name: case.run(runs) for case in CASES[scale]}
     found = {name: thirds(run) for name, run in made.items()}
+    claims = tuple(_claims(found))
     return Findings(
-        verdict=_verdict(found),
+        verdict=holding(claims),
         tables=(_table(found),),
-        claims=tuple(_claims(found)),
+        claims=claims,
         pictures=tuple(_picture(name, run, folder) for name, run in made.items()),
         notes=(
             f"{CLIENTS} clients, 90 % non-IID, all in every round; plain SGD at {RATE:g} in batches of {BATCH}. Which "
@@ -131,14 +133,6 @@ def _claims(found: Mapping[str, Mapping[tuple[str, str, str], float]]) -> Iterat
         )
 
 
-def _verdict(found: Mapping[str, Mapping[tuple[str, str, str], float]]) -> str:
-    holding = [claim.verdict == "holds" for claim in _claims(found)]
-    return f"{sum(holding)} of {len(holding)} claims hold"
-
-
 def _picture(name: str, run: Run, folder: Path) -> Picture:
-    file = folder / "pictures" / f"estimation-{name.lower()}.svg"
-    file.parent.mkdir(parents=True, exist_ok=True)
-    figures.save(figures.draw("estimation_error", [run]), file)
-    about = figures.find("estimation_error").about
-    return Picture(title=f"Estimates on {name}", file=file.relative_to(folder), about=about)
+    chart, about = figures.draw("estimation_error", [run]), figures.find("estimation_error").about
+    return saved(chart, folder, f"estimation-{name.lower()}", title=f"Estimates on {name}", about=about)

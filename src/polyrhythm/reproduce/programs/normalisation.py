@@ -16,12 +16,12 @@ from typing import Any, NamedTuple, final
 import torch
 
 import polyrhythm as pr
-from polyrhythm.figures import save
 from polyrhythm.figures.marks import chart, hues
 from polyrhythm.figures.theme import HUES, config
 from polyrhythm.recipe import Recipe
 from polyrhythm.reproduce.definition import Scale
-from polyrhythm.reproduce.findings import Findings, Outcome, Picture, Table
+from polyrhythm.reproduce.findings import Findings, Outcome, Picture, Table, holding
+from polyrhythm.reproduce.pictures import saved
 
 OPTIMA = ((0.0, 0.0), (4.0, 0.0))  # o_1 and o_2, which are 4 apart
 STEPS = (2, 5)
@@ -91,10 +91,11 @@ def findings(scale: Scale, folder: Path, runs: Path) -> Findings:
     """
     rates = RATES[:1] if scale == "smoke" else RATES
     found = {(name, lr): _ends(way, lr, runs) for name, way in WAYS.items() for lr in rates}
+    claims = _claims(found)
     return Findings(
-        verdict="divided by their steps, movements cancel much nearer to the optimum of both, at small rates at it",
+        verdict=holding(claims),
         tables=(_table(found),),
-        claims=tuple(_claims(found)),
+        claims=claims,
         pictures=(_picture(folder),),
         notes=(
             "The losses are ours: the figure's are not in the text. Where a model rests does not depend on the optima, "
@@ -128,7 +129,7 @@ def _ends(way: Way, lr: float, folder: Path) -> _End:
         rounds=versions,
         evaluation=pr.Evaluation(every=versions),
     )
-    end = pr.run(experiment, out=folder).weights()["weight"].flatten().tolist()
+    end = pr.run(experiment, out=folder, resume="auto").weights()["weight"].flatten().tolist()
     return _End(formula=way.rests(lr), run=(end[0] - OPTIMA[0][0]) / (OPTIMA[1][0] - OPTIMA[0][0]))
 
 
@@ -143,11 +144,11 @@ def _table(found: Mapping[tuple[str, float], _End]) -> Table:
     )
 
 
-def _claims(found: Mapping[tuple[str, float], _End]) -> list[Outcome]:
+def _claims(found: Mapping[tuple[str, float], _End]) -> tuple[Outcome, ...]:
     plain, divided = ({lr: end.run for (name, lr), end in found.items() if name == way} for way in WAYS)
     left = {lr: abs(end - 0.5) for lr, end in divided.items()}
     worst = max(abs(end.formula - end.run) for end in found.values())
-    return [
+    return (
         Outcome(
             says="The model is dragged towards the client that takes more steps",
             verdict="holds" if all(end > 0.5 + ENOUGH for end in plain.values()) else "differs",
@@ -168,7 +169,7 @@ def _claims(found: Mapping[tuple[str, float], _End]) -> list[Outcome]:
             verdict="holds" if worst < ENOUGH else "differs",
             evidence=f"at most {worst:.5f} apart",
         ),
-    ]
+    )
 
 
 def _picture(folder: Path) -> Picture:
@@ -194,12 +195,9 @@ def _picture(folder: Path) -> Picture:
     ink = HUES["ink"]["light"]
     points = chart(named, 460, 340).mark_point(shape="cross", size=90, color=ink, filled=True).encode(**axes)
     words = chart(named, 460, 340).mark_text(dy=-12, align="center", color=ink).encode(**axes, text="name:N")
-    file = folder / "pictures" / "normalisation.svg"
-    file.parent.mkdir(parents=True, exist_ok=True)
-    save(
-        alt.layer(lines, points, words).properties(title="Two and five local steps").configure(**config("light")), file
-    )
+    title = "Two and five local steps"
+    drawn = alt.layer(lines, points, words).properties(title=title).configure(**config("light"))
     about = (
         f"Local rate {DRAWN:g}: in grey the clients' steps in the first round, then the server's model over 12 rounds."
     )
-    return Picture(title="Two and five local steps", file=file.relative_to(folder), about=about)
+    return saved(drawn, folder, "normalisation", title=title, about=about)

@@ -12,11 +12,11 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from polyrhythm.figures import save
 from polyrhythm.figures.marks import chart, grouped
 from polyrhythm.figures.theme import config, shades
 from polyrhythm.reproduce.definition import Scale
-from polyrhythm.reproduce.findings import Findings, Outcome, Picture, Table
+from polyrhythm.reproduce.findings import Findings, Outcome, Picture, Table, holding
+from polyrhythm.reproduce.pictures import saved
 from polyrhythm.slots.pacing import Family, Pacing
 
 SAMPLES, STEPS = 500, 500  # of a client of 100 on CIFAR-10, and its steps in a round of 10 epochs in batches of 10
@@ -60,10 +60,11 @@ def findings(scale: Scale, folder: Path, runs: Path) -> Findings:
         folder: of the page.
         runs: of runs, of which there are none.
     """
+    claims = _claims()
     return Findings(
-        verdict="corrected, all five do as the paper says; as printed, only the step function does",
+        verdict=holding(claims),
         tables=(_ends(), _counts()),
-        claims=tuple(_claims()),
+        claims=claims,
         pictures=(_picture(folder),),
         notes=(
             "Table 5 prints N − b, samples minus a share, where N (1 − b) must stand, and for the exponential a "
@@ -110,14 +111,14 @@ def _counts() -> Table:
     )
 
 
-def _claims() -> list[Outcome]:
+def _claims() -> tuple[Outcome, ...]:
     full = {family: [(_full(f.corrected, a), a) for a in SHARES] for family, f in FORMULAS.items()}
     kept = all(abs(found - float(a)) < 1 / STEPS for pairs in full.values() for found, a in pairs)
     printed = {family: _full(f.printed, SHARES[-1]) for family, f in FORMULAS.items()}
     early = [f"{family} {share:.3f}" for family, share in printed.items() if share < float(SHARES[-1]) - 1 / STEPS]
     worst = max(_apart(family, a) for family in FORMULAS for a in SHARES)
     first = {family: _count(f.corrected, SHARES[-1], 0) for family, f in FORMULAS.items()}
-    return [
+    return (
         Outcome(
             says="a is the share of the steps after which all samples are in use, b the share in use at first",
             verdict="holds" if kept and set(first.values()) == {int(START * SAMPLES)} else "differs",
@@ -133,7 +134,7 @@ def _claims() -> list[Outcome]:
             verdict="holds" if worst == 0 else "differs",
             evidence=f"largest difference over all families, a and steps: {worst} samples",
         ),
-    ]
+    )
 
 
 def _count(curve: Curve, a: Fraction, step: int) -> int:
@@ -177,10 +178,9 @@ def _picture(folder: Path) -> Picture:
                 strokeDash=alt.StrokeDash("form:N", title=None, scale=dashes, legend=alt.Legend(symbolType="stroke")),
             )
         )  # fmt: skip
-    file = folder / "pictures" / "pacing-curves.svg"
-    file.parent.mkdir(parents=True, exist_ok=True)
-    save(alt.hconcat(*panels).properties(title="Pacing functions").configure(**config("light")), file)
+    title = "Pacing functions"
+    drawn = alt.hconcat(*panels).properties(title=title).configure(**config("light"))
     about = (
         "Solid: corrected. Dashed: as printed in Table 5; the exponential then is constant, the step function the same."
     )
-    return Picture(title="Pacing functions", file=file.relative_to(folder), about=about)
+    return saved(drawn, folder, "pacing-curves", title=title, about=about)
