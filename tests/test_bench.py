@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
+import json
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
 from torch import Tensor
 
-from polyrhythm.bench import bare
+from polyrhythm.bench import bare, ours
 from polyrhythm.bench.duel import alike, duel
 from polyrhythm.bench.works import experiment, write_job
+from polyrhythm.drivers.choosing import Crew
+from polyrhythm.drivers.executors import Elsewhere, Errand, Ticket
 from polyrhythm.errors import RunFailed, UserError
 from polyrhythm.models.catalogue import find
 from polyrhythm.session import carry_out
@@ -52,22 +57,22 @@ def test_both_do_the_same_work(small: str, workers: int, tmp_path: Path) -> None
     hands = list(by_hand(tmp_path / "job", small, workers))
     assert len(hands) == rounds
     for state, weights in zip(log.states[1:], hands, strict=True):
-        for ours, theirs in zip(state.values(), weights, strict=True):
-            torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-6)
+        for one, other in zip(state.values(), weights, strict=True):
+            torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-6)
     assert not torch.equal(hands[0][0], hands[-1][0])
 
 
 @pytest.mark.parametrize("name", bare.WORKS)
 def test_the_networks_are_the_same(name: str) -> None:
     work = bare.WORKS[name]
-    ours, theirs = find(work.name)(work.shape, work.classes, **work.settings).eval(), work.model().eval()
+    made, theirs = find(work.name)(work.shape, work.classes, **work.settings).eval(), work.model().eval()
     with torch.no_grad():
-        for one, other in zip(theirs.parameters(), ours.parameters(), strict=True):
+        for one, other in zip(theirs.parameters(), made.parameters(), strict=True):
             one.copy_(other)
         inputs = torch.linspace(-1, 1, 2 * torch.Size(work.shape).numel()).reshape(2, *work.shape)
         if len(work.shape) == 1:
             inputs = (inputs.abs() * (work.classes - 1)).long()
-        torch.testing.assert_close(ours(inputs), theirs(inputs))
+        torch.testing.assert_close(made(inputs), theirs(inputs))
 
 
 def test_a_work_that_does_not_exist() -> None:
@@ -97,6 +102,32 @@ def test_the_bare_loop_runs_by_itself() -> None:
     file = Path(__file__).parents[1] / "benchmarks" / "bare.py"
     help_text = subprocess.run([sys.executable, str(file), "--help"], capture_output=True, text=True, check=True).stdout
     assert "lenet5-fmnist" in help_text
+
+
+def test_nothing_is_under_way_while_the_other_program_has_its_turn(
+    small: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    of, tickets, pauses = dataclasses.replace(experiment(small, 4), workers=2), list[Ticket](), list[int]()
+    gate, start, executor = ours.Gate(str(tmp_path / "weights"), "any"), Elsewhere.start, Crew.executor
+
+    def noted(crew: Elsewhere, errands: Sequence[Errand]) -> Sequence[Ticket]:
+        tickets.extend(begun := start(crew, errands))
+        return begun
+
+    def line() -> str:
+        assert all(ticket.outcome.done() for ticket in tickets)
+        pauses.append(len(tickets))
+        return "go" if len(pauses) < 4 else ""
+
+    monkeypatch.setattr(Elsewhere, "start", noted)
+    monkeypatch.setattr(Crew, "executor", lambda crew, clients: gate.before(executor(crew, clients)))
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(readline=line))
+    summary = carry_out(of, [gate])
+    assert (summary["driver"], summary["reason"]) == ("processes", "measured")
+    assert pauses == [0, 3, 6, 9]
+    told = [json.loads(said) for said in capsys.readouterr().out.splitlines()]
+    assert [round_["loss"] is None for round_ in told] == [True, False, False]
+    assert (tmp_path / "weights").exists()
 
 
 @pytest.mark.slow

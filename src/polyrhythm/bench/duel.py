@@ -31,6 +31,9 @@ they decide which of two pixels a pooling takes: after the 500 steps of `lenet5-
 in single precision lies 0.4 of its way apart from itself in double precision."""
 
 
+WARM_UP = 2
+"""Rounds that are not measured: the first makes memory, and what it came to is told, and compared, in the second."""
+
 ASKED = {
     "lenet5-fmnist": 4.0,
     "mlp-fmnist": 1.5,
@@ -47,7 +50,7 @@ def duel(name: str, *, against: str | None, repeats: int, workers: int = 2, engi
     """Measures one work.
 
     Both programs are processes of their own, with one thread for each worker. They take the same initial weights and
-    the same batches, make one round to warm up, and then one after the other in turn.
+    the same batches, make two rounds to warm up, and then one after the other in turn.
 
     Args:
         name: of the work.
@@ -66,7 +69,7 @@ def duel(name: str, *, against: str | None, repeats: int, workers: int = 2, engi
     """
     if name not in bare.WORKS:
         raise unknown("work", name, bare.WORKS)
-    rounds = repeats + 1
+    rounds = repeats + WARM_UP
     with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as running:
         job = Path(folder) / "job.pt"
         write_job(experiment(name, rounds), rounds, job)
@@ -79,22 +82,21 @@ def duel(name: str, *, against: str | None, repeats: int, workers: int = 2, engi
         for number in range(rounds):
             for who, program in programs.items():
                 told[who].append(_next_round(who, program))
-            if number == 0 and against is not None:
-                apart = _difference(job, against)
-                used = told["ours"][0]["engine"]
-                work = bare.WORKS[name]
-                long = (work.steps or work.epochs * -(-work.samples // work.batch)) > COMPARABLE
-                losses = [told[who][0]["loss"] for who in programs]
-                alike(apart, losses, only_losses=used != "torch" and (work.draws or long))
+                if number == 1 and against is not None and who == "ours":  # which tells of a version a round late
+                    apart = _difference(job, against)
+                    used, work = told[who][0]["engine"], bare.WORKS[name]
+                    long = (work.steps or work.epochs * -(-work.samples // work.batch)) > COMPARABLE
+                    losses = [told[who][1]["loss"], told[against][0]["loss"]]
+                    alike(apart, losses, only_losses=used != "torch" and (work.draws or long))
         found: dict[str, Any] = {"work": name, "workers": workers, "engine": told["ours"][0]["engine"]}
         found |= {"repeats": repeats, "load": os.getloadavg()[0]}
         for who, all_rounds in told.items():
-            seconds = [r["seconds"] for r in all_rounds[1:]]
+            seconds = [r["seconds"] for r in all_rounds[WARM_UP:]]
             found[who] = {
                 "median": statistics.median(seconds),
                 "min": min(seconds),
                 "seconds": seconds,
-                "loss": all_rounds[-1]["loss"],
+                "loss": all_rounds[-1 if who == "ours" else -2]["loss"],
             }
         if against is not None:
             found["ratio"] = found[against]["median"] / found["ours"]["median"]

@@ -5,27 +5,67 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
+import math
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
-from typing import Any, final
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, final
 
 import torch
 
 from polyrhythm.bench.works import experiment
+from polyrhythm.drivers.choosing import Crew
+from polyrhythm.drivers.executors import Done, Errand, Executor, Ticket
 from polyrhythm.runs.recorder import Recorder
 from polyrhythm.runs.records import ModelView, Plan, RunStatus, VersionRecord, VisitRecord
 from polyrhythm.session import carry_out
 
 
 @final
-class _Gate:
-    """Lets a run go on by one round for each line on standard input, and says how long it took."""
+class Gate:
+    """Lets a run go on by one round for each line on standard input, and says how long it took.
+
+    A round is measured from where its visits set out to where those of the next would: the books on a version are made
+    while workers are at the visits of the next, so only there is nothing under way in the pause. What is told of a
+    version is therefore told a round late.
+
+    Args:
+        path: where the weights of the first version go.
+        engine: that is told.
+    """
+
+    goes_on: ClassVar[bool]
+    deaths = 0
 
     def __init__(self, path: str, engine: str) -> None:
         self._path, self._engine = path, engine
-        self._begun = 0.0
+        self._crew: Executor
+        self._begun = math.nan
+        self._loss: float | None = None
+
+    def before(self, crew: Executor) -> Executor:
+        """Stands before whoever carries out the visits."""
+        self._crew, self.goes_on = crew, crew.goes_on  # type: ignore[misc]
+        return self
+
+    def start(self, errands: Sequence[Errand]) -> Sequence[Ticket]:
+        """Tells of the round before, and waits."""
+        if not errands:
+            return self._crew.start(errands)
+        if not math.isnan(self._begun):
+            told = {"seconds": time.perf_counter() - self._begun, "loss": self._loss, "engine": self._engine}
+            print(json.dumps(told), flush=True)
+        if not sys.stdin.readline():
+            raise KeyboardInterrupt("measured")
+        self._begun = time.perf_counter()
+        return self._crew.start(errands)
+
+    def done(self, ticket: Ticket) -> Done:
+        return self._crew.done(ticket)
+
+    def close(self) -> None:
+        self._crew.close()
 
     def begin(self, plan: Plan) -> None:
         """Nothing to prepare."""
@@ -34,17 +74,9 @@ class _Gate:
         """A visit is a part of its round."""
 
     def version(self, record: VersionRecord, model: ModelView) -> None:
-        if record.version:
-            told = {
-                "seconds": time.perf_counter() - self._begun,
-                "loss": record.train_loss,
-                "engine": self._engine,
-            }
+        self._loss = record.train_loss
+        if record.version == 1:
             torch.save(list(model().values()), self._path)
-            print(json.dumps(told), flush=True)
-        if not sys.stdin.readline():
-            raise KeyboardInterrupt("measured")
-        self._begun = time.perf_counter()
 
     def end(self, status: RunStatus, reason: str, summary: Mapping[str, Any]) -> None:
         """Everything has been told."""
@@ -60,8 +92,10 @@ def main() -> None:
     given = parser.parse_args()
     # One round more than are measured, since the last one is evaluated.
     of = dataclasses.replace(experiment(given.work, given.rounds + 1), workers=given.workers, engine=given.engine)
+    gate, executor = Gate(given.path, of.chosen.name), Crew.executor
+    Crew.executor = lambda crew, clients: gate.before(executor(crew, clients))  # type: ignore[assignment, method-assign]
     with tempfile.TemporaryDirectory() as folder:
-        carry_out(of, [Recorder(folder), _Gate(given.path, of.chosen.name)])
+        carry_out(of, [Recorder(folder), gate])
 
 
 if __name__ == "__main__":
