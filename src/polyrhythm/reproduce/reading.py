@@ -26,6 +26,7 @@ from polyrhythm.reproduce.definition import (
     Tuning,
 )
 from polyrhythm.reproduce.tables import OF_EXPERT, OF_TABLES, ClaimSettings, ExpertSettings, ReproducesSettings, Tables
+from polyrhythm.reproduce.texts import filled
 from polyrhythm.sweeps.space import Setting
 
 _TABLES = ("reproduces", "rows", "columns", "paper", "claims", "tuning", "expert_training", "scales")
@@ -45,7 +46,7 @@ def read(file: Path, name: str = "") -> Reproduction:
         UserError: no such file, or whatever is wrong in it; all of it at once.
     """
     wrong = Mistakes()
-    said = layered(file, {}, [], wrong, [*TAKES, *_TABLES])
+    said = layered(file, {}, [], wrong, [*TAKES, *_TABLES], filled)
     ours = {key: said.values.pop(key) for key in _TABLES if key in said.values}
     told = _told(ours, said, file, wrong)
     what = told.reproduces
