@@ -91,7 +91,9 @@ def up(
             federation.up(experiment.federation.clients)
             run = _Followed(federation, screen).go(app, run_settings, out)
     finally:
-        if not keep:
+        if keep:
+            federation.clear()
+        else:
             federation.down()
     summary = {"status": run.status, "reason": run.reason, **run.summary}
     if as_json:
@@ -198,6 +200,7 @@ class _Followed:
                     yield VersionRecord(**row)
             if self._run is not None and self._run.status not in ("running", "killed"):
                 return
+            self._federation.watch()
             if silent:
                 if not self._flower_run or not self._federation.goes_on(self._flower_run):
                     return
@@ -206,7 +209,6 @@ class _Followed:
                 self._hear(out, progress)
                 self._known, self._heard = self._heard, 0
                 self._listen_to(self._federation.follow(self._flower_run))
-            self._federation.watch()
             time.sleep(_LOOK)
 
     def _hear(self, out: str, progress: LiveProgress) -> None:
