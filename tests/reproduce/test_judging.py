@@ -88,7 +88,9 @@ def test_the_verdict_is_of_numbers_first_and_of_the_order_if_they_differ() -> No
     assert verdict(results(TWO, numbers=far), []).startswith("same order (0 of 2 numbers within spread, 1 of 1 pairs")
     assert verdict(results(TWO, numbers=turned), []).startswith("differs (0 of 2")
     said = Outcome(says="", verdict="holds on average", evidence="")
-    assert verdict(results(TWO), [said, replace(said, verdict="differs")]) == "1 of 2 claims hold"
+    others = [replace(said, verdict=other) for other in ("holds", "holds, one seed", "not decided", "differs")]
+    assert verdict(results(TWO), others) == "2 of 4 claims hold"
+    assert verdict(results(TWO), [said, *others]) == "2 of 5 claims hold, 1 more on average"
 
 
 @pytest.mark.parametrize(
