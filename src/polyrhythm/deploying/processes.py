@@ -179,7 +179,8 @@ def _groups() -> dict[int, int]:
     for stat in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):
             fields = stat.read_text().rpartition(")")[2].split()
-            if fields[0] not in ("Z", "X"):
+            threads = list((stat.parent / "task").iterdir())
+            if fields[0] not in ("Z", "X") or len(threads) > 1:  # which hold files that only look closed
                 found[int(stat.parent.name)] = int(fields[2])
     return found
 
