@@ -10,8 +10,8 @@ from __future__ import annotations
 import io
 import os
 import sys
-import warnings
 from collections import ChainMap
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, final
 
@@ -21,101 +21,123 @@ from torch import Tensor
 
 from polyrhythm import __version__
 from polyrhythm.drivers import packing
-from polyrhythm.drivers.executors import Clients, Elsewhere, Errand, Mishap, Ticket
-from polyrhythm.drivers.worker import (
-    DEATHS,
-    FromWorker,
-    Unsendable,
-    befall,
-    given_up,
-    out_of_memory,
-    sendable,
-    settings,
-    settle,
-)
-from polyrhythm.errors import UserError
-
-QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0"}
-"""Settings of Ray: it reports to nobody, and takes the environment as it is. Whoever sets them otherwise is heard."""
+from polyrhythm.drivers.cluster import check_room, connect, imported, places
+from polyrhythm.drivers.executors import Clients, Elsewhere, Mishap, Ticket
+from polyrhythm.drivers.visitor import Visitor, own_device
+from polyrhythm.drivers.worker import DEATHS, FromWorker, Unsendable, given_up, settings
+from polyrhythm.errors import RunFailed
 
 VERSIONS = 8
 """Of how many versions the weights are kept in the object store, for visits that start late."""
+
+PATIENCE = 2.0
+"""Seconds after which somebody who waits for an actor looks whether there is still room for one."""
 
 
 @final
 @dataclass
 class _Way:
-    """An errand on its way.
+    """Errands on their way, taken together.
 
     Args:
-        ticket: of the errand.
-        actor: who carries it out.
-        told: forecasts that the actor is told: seconds by samples and forward samples.
+        tickets: of the errands.
+        actor: who carries them out.
+        told: for each, forecasts that the actor is told: seconds by samples and forward samples.
     """
 
-    ticket: Ticket
+    tickets: Sequence[Ticket]
     actor: Any
-    told: dict[tuple[int, int], float]
+    told: Sequence[dict[tuple[int, int], float]]
 
 
 @final
 class OnRay(Elsewhere):
-    """A pool of actors, kept over all turns of a run. One that dies is replaced and its visit repeated.
+    """A pool of actors, kept over all turns of a run. One that dies is replaced and its visits repeated.
+
+    An actor is given visits when it is there. So a run goes on with those that are left where a machine is lost and
+    there is no room for others.
 
     Args:
         clients: what visits need.
         workers: how many actors, one processor each.
         address: of a cluster; None to start one on this machine, which ends with the run. Where the process is
             connected to a cluster already, that one is used.
+        gpus: the share of a GPU that each actor takes, to compute there; None for none.
+        stack: how many visits an actor takes together.
 
     Raises:
-        UserError: Ray is not installed, the cluster cannot be reached, or has too few processors, or other versions.
+        UserError: Ray is not installed, the cluster cannot be reached, or has too little room, or other versions, or
+            GPUs that torch does not see.
         Unsendable: what visits need cannot be pickled, or not be read in another process.
     """
 
-    def __init__(self, clients: Clients, workers: int, address: str | None = None) -> None:
-        super().__init__()
-        self._ray = ray = _imported()
+    def __init__(
+        self, clients: Clients, workers: int, address: str | None = None, gpus: float | None = None, stack: int = 1
+    ) -> None:
+        super().__init__(stack)
+        # What is taken together must be the same in a run that goes on from a checkpoint, so nothing is under way then.
+        self.goes_on = stack == 1
+        self._ray = ray = imported()
         self._started = not ray.is_initialized()
         if self._started:
-            _connect(ray, workers, address)
+            connect(ray, workers, address)
         self._boards: dict[int, tuple[Tensor, Any]] = {}
-        self._actors: list[Any] = []
+        self._idle: list[Any] = []
+        self._coming = dict[Any, Any]()  # actors that have not said yet that they are there
         self._ways = dict[Any, _Way]()
+        self._gpus, self._stillborn = gpus, 0
         try:
-            _check_processors(ray, workers)
-            self._make = ray.remote(num_cpus=1, max_restarts=0)(Visitor)
+            check_room(ray, workers, gpus)
+            takes: dict[str, Any] = {"num_cpus": 1} if gpus is None else {"num_cpus": 1, "num_gpus": gpus}
+            self._make = ray.remote(**takes, max_restarts=0)(Visitor)
             self._needs = [ray.put(part) for part in _needs(clients)]
-            self._actors = [self._actor() for _ in range(workers)]
-            problems = ray.get([actor.problem.remote() for actor in self._actors])
-            if problem := next(filter(None, problems), ""):
-                raise Unsendable(problem)
-            self._idle = list(reversed(self._actors))
+            for _ in range(workers):
+                self._bring()
+            while self._coming:
+                self._look(None)
         except BaseException:
             self.close()
             raise
 
-    def _actor(self) -> Any:
-        return self._make.remote(__version__, sys.path, os.getcwd(), *self._needs)
+    def _bring(self) -> None:
+        """Starts an actor."""
+        actor = self._make.remote(__version__, sys.path, os.getcwd(), self._gpus, own_device, *self._needs)
+        self._coming[actor.problem.remote()] = actor
 
     def _look(self, timeout: float | None) -> None:
         self._hand_out()
-        ready, _ = self._ray.wait(list(self._ways), timeout=timeout) if self._ways else ((), ())
-        for what in ready:
-            self._hear(what)
+        for what in self._ready(timeout):
+            if what in self._coming:
+                self._welcome(what)
+            else:
+                self._hear(what)
         self._hand_out()
+
+    def _ready(self, timeout: float | None) -> Sequence[Any]:
+        """What there is to hear."""
+        while there := [*self._ways, *self._coming]:
+            patience = PATIENCE if timeout is None and not self._ways else timeout
+            ready: Sequence[Any] = self._ray.wait(there, timeout=patience)[0]
+            if ready or patience == timeout:
+                return ready
+            if not places(self._ray, self._gpus):
+                raise RunFailed("no machine is left in the Ray cluster that has room for a worker")
+        return ()
 
     def _hand_out(self) -> None:
         while self._waiting and self._idle:
-            ticket = self._waiting.take()
-            self._visit(_Way(ticket, self._idle.pop(), dict(ticket.errand.known)))
+            tickets = self._waiting.take_together()
+            self._visit(_Way(tickets, self._idle.pop(), [dict(ticket.errand.known) for ticket in tickets]))
 
     def _visit(self, way: _Way) -> None:
         """Sends an actor on its way."""
-        errand, weights = way.ticket.errand, way.ticket.errand.assignment.weights
-        mishap: Mishap = "" if errand.mishap is None else errand.mishap(way.ticket.deaths)
-        asked = None if errand.pace is None else way.told
-        sent = packing.rolled((errand.assignment, errand.state, mishap, asked), board=(0, weights))
+        weights = way.tickets[0].errand.assignment.weights
+        errands = []
+        for ticket, told in zip(way.tickets, way.told, strict=True):
+            errand = ticket.errand
+            mishap: Mishap = "" if errand.mishap is None else errand.mishap(ticket.deaths)
+            errands.append((errand.assignment, errand.state, mishap, None if errand.pace is None else told))
+        sent = packing.rolled(errands, board=(0, weights))
         self._ways[way.actor.visit.remote(self._board(weights), sent)] = way
 
     def _board(self, weights: Tensor) -> Any:
@@ -126,10 +148,30 @@ class OnRay(Elsewhere):
             self._boards[id(weights)] = weights, self._ray.put(weights.view(torch.uint8).numpy())
         return self._boards[id(weights)][1]
 
+    def _welcome(self, ready: Any) -> None:
+        """Has an actor among the others that is there now.
+
+        Raises:
+            UserError, Unsendable: it cannot carry out visits.
+            RunFailed: several in a row have died before their first visit.
+        """
+        actor = self._coming.pop(ready)
+        try:
+            problem = self._ray.get(ready)
+        except self._ray.exceptions.RayError as error:
+            self._stillborn += 1
+            if self._stillborn == DEATHS:
+                raise RunFailed(f"{DEATHS} workers in a row died before their first visit: {error}") from error
+            self._bring()
+            return
+        self._stillborn = 0
+        self._idle.append(actor)
+        if problem is not None:
+            raise problem
+
     def _hear(self, ready: Any) -> None:
         """Hears an actor that has something to say, if only by dying."""
         way = self._ways.pop(ready)
-        ticket = way.ticket
         try:
             answer = self._ray.get(ready)
         except self._ray.exceptions.RayError:
@@ -137,147 +179,40 @@ class OnRay(Elsewhere):
             return
         word, what = packing.unrolled(packing.on_border(answer, writable=True))
         if word == "asks":
-            assert ticket.errand.pace is not None
-            way.told[what] = ticket.errand.pace.seconds(*what)
+            place, asked = what
+            pace = way.tickets[place].errand.pace
+            assert pace is not None
+            way.told[place][asked] = pace.seconds(*asked)
             self._visit(way)
             return
         self._idle.append(way.actor)
         if word == "done":
-            ticket.outcome.set_result(what)
+            for ticket, done in zip(way.tickets, what, strict=True):
+                ticket.outcome.set_result(done)
         else:
             error, told = what
             error.__cause__ = FromWorker(told)
-            ticket.outcome.set_exception(error)
+            for ticket in way.tickets:
+                ticket.outcome.set_exception(error)
 
     def _replace(self, way: _Way) -> None:
-        """Starts another actor in the place of a dead one: a visit changes nothing until it is done."""
+        """Starts another actor in the place of a dead one: visits change nothing until they are done."""
         self.deaths += 1
-        way.ticket.deaths += 1
-        if way.ticket.deaths == DEATHS:
-            raise given_up(way.ticket.errand.assignment.client)
         self._ray.kill(way.actor)
-        fresh = self._actor()
-        self._actors[self._actors.index(way.actor)] = fresh
-        self._visit(_Way(way.ticket, fresh, way.told))
+        for ticket in way.tickets:
+            ticket.deaths += 1
+            if ticket.deaths == DEATHS:
+                raise given_up(*(ticket.errand.assignment.client for ticket in way.tickets))
+        self._waiting.put_back(way.tickets)
+        self._bring()
 
     def close(self) -> None:
         """Ends the actors, and the cluster if it was started here."""
-        for actor in self._actors:
+        for actor in (*self._idle, *self._coming.values(), *(way.actor for way in self._ways.values())):
             self._ray.kill(actor)
-        self._actors, self._boards, self._ways, self._needs = [], {}, {}, []
+        self._idle, self._coming, self._boards, self._ways, self._needs = [], {}, {}, {}, []
         if self._started:
             self._ray.shutdown()
-
-
-@final
-class Visitor:
-    """An actor: one errand after the other, in a process of its own.
-
-    Args:
-        version: of the driver's polyrhythm.
-        path: where the driver looks for modules.
-        folder: where the driver runs.
-        data: what gives a client's samples, rolled.
-        rest: everything else that visits need, rolled.
-    """
-
-    def __init__(self, version: str, path: list[str], folder: str, data: np.ndarray, rest: np.ndarray) -> None:
-        sys.path += [place for place in path if place not in sys.path]
-        if os.path.isdir(folder):
-            os.chdir(folder)
-        self._problem = ""
-        if version != __version__:
-            self._problem = f"polyrhythm {version} sends visits to a machine with polyrhythm {__version__}"
-            return
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # of torch: samples that all actors of a machine read cannot be written
-                holdings = packing.unrolled(packing.on_border(data, writable=False))
-            (recipe, setup, engine), told = packing.unrolled(packing.on_border(rest, writable=True))
-        except Exception as error:  # whatever a user's own class does when it is unpickled
-            self._problem = f"{type(error).__name__}: {error}"
-            return
-        settle(told)
-        self._clients = Clients(recipe=recipe, setup=setup, engine=engine, data=holdings)
-
-    def problem(self) -> str:
-        """What keeps this actor from carrying out visits; empty if nothing does."""
-        return self._problem
-
-    def visit(self, board: np.ndarray, sent: np.ndarray) -> np.ndarray:
-        """Carries out an errand, rolled as what is answered: "done", "failed", or "asks" for a forecast."""
-        dtype = self._clients.setup.dtype
-        weights = torch.from_numpy(packing.on_border(board, writable=True)).view(dtype)
-        assignment, state, mishap, told = packing.unrolled(packing.on_border(sent, writable=True), [weights])
-        answer: tuple[str, Any]
-        try:
-            befall(mishap)
-            pace = None if told is None else _Told(told)
-            answer = "done", self._clients.visit(Errand(assignment=assignment, state=state, pace=pace))
-        except _Asks as question:
-            answer = "asks", question.args
-        except Exception as error:
-            if out_of_memory(error):
-                os._exit(1)  # as if the system had killed it: perhaps a fresh actor has more
-            answer = "failed", sendable(error)
-        return packing.rolled(answer)
-
-
-class _Asks(BaseException):
-    """A visit needs a forecast that it was not told. It is begun anew with it, which changes nothing."""
-
-
-@final
-class _Told:
-    """A forecast from what the driver has said, who knows the devices."""
-
-    def __init__(self, known: dict[tuple[int, int], float]) -> None:
-        self._known = known
-
-    def seconds(self, samples: int, forward_samples: int) -> float:
-        if (samples, forward_samples) not in self._known:
-            raise _Asks(samples, forward_samples)
-        return self._known[samples, forward_samples]
-
-
-def _imported() -> Any:
-    for name, value in QUIET.items():
-        os.environ.setdefault(name, value)
-    try:
-        import ray
-    except ImportError as error:
-        raise UserError(
-            "driver=ray, and Ray is not installed",
-            expected="the extra [ray]",
-            why="it runs the visits",
-            fix="pip install 'polyrhythm[ray]', or driver=processes",
-        ) from error
-    return ray
-
-
-def _connect(ray: Any, workers: int, address: str | None) -> None:
-    """Starts a cluster here, or connects to one."""
-    quiet = {"include_dashboard": False, "num_cpus": workers} if address is None else {}
-    try:
-        ray.init(address=address or "local", log_to_driver=False, logging_level="ERROR", **quiet)
-    except (ConnectionError, RuntimeError, ValueError) as error:
-        raise UserError(
-            f"no Ray cluster at address={address}: {error}",
-            expected="the address of one that runs, such as 10.0.0.1:6379, or auto on one of its machines",
-            why="visits run there",
-            fix="start one with `ray start --head`, or leave the address out to start one here",
-        ) from error
-
-
-def _check_processors(ray: Any, workers: int) -> None:
-    there = int(ray.cluster_resources().get("CPU", 0))
-    if there < workers:
-        raise UserError(
-            f"workers={workers} on a Ray cluster with {there} processors",
-            expected=f"workers of {there} or fewer",
-            why="each worker takes one, and would wait for it for ever",
-            fix=f"workers={max(there, 1)}, or add machines to the cluster",
-        )
 
 
 def _needs(clients: Clients) -> list[np.ndarray]:

@@ -147,7 +147,7 @@ def _products(program: Program) -> int:
 
 def _stacked(work: Work) -> Chosen:
     _all_steps_at_once(work)
-    engine = StackedEngine(work.module, work.task, work.samples, work.device)
+    engine = StackedEngine.of(work.module, work.task, work.samples, work.device)
     return Chosen(engine=engine, kind="stacked", detail=named(work.device))
 
 
