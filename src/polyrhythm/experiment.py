@@ -408,6 +408,11 @@ class Experiment:
         crew, notes = self.crew, []
         if crew.chosen and crew.workers > 1:
             notes.append(f"visits run in {crew.workers} {crew.driver} at once")
+        if crew.driver == "ray" and self.stack is None and (crew.stack or 1) > 1:
+            notes.append(
+                f"visits are stacked by {crew.stack}, which follows from workers={crew.workers}: with others, "
+                f"stack={crew.stack} gives the same numbers"
+            )
         if self.fleet.faults.in_workers and crew.driver not in ("processes", "ray"):
             notes.append("nothing befalls worker processes, since there are none: driver=processes has some")
         return tuple(notes)

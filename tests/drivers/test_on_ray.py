@@ -34,7 +34,7 @@ def _cluster() -> Iterator[None]:
     """One cluster for all tests: each of them would take seconds to start its own."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        ray = on_ray._imported()
+        ray = on_ray.imported()
         ray.init(num_cpus=3, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
         yield
         ray.shutdown()
@@ -62,9 +62,10 @@ def _forgotten(patch: pytest.MonkeyPatch) -> None:
     whole = OnRay._visit
 
     def forgetful(pool: OnRay, way: Any) -> None:
-        errand, way.ticket.errand = way.ticket.errand, replace(way.ticket.errand, state=ClientState())
+        (ticket,) = way.tickets
+        errand, ticket.errand = ticket.errand, replace(ticket.errand, state=ClientState())
         whole(pool, way)
-        way.ticket.errand = errand
+        ticket.errand = errand
 
     patch.setattr(OnRay, "_visit", forgetful)
 
@@ -163,7 +164,6 @@ def test_another_version_elsewhere_is_refused(monkeypatch: pytest.MonkeyPatch) -
     [
         ({"driver": "processes", "address": "auto"}, "address='auto' with driver=processes"),
         ({"driver": "ray", "address": "auto"}, "address='auto' without workers"),
-        ({"driver": "ray", "workers": 2, "engine": "stacked"}, "with the stacked engine"),
     ],
 )
 def test_settings_that_make_no_sense_are_refused(changes: dict[str, Any], words: str) -> None:
