@@ -11,6 +11,8 @@ import os
 import re
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -27,7 +29,9 @@ from polyrhythm.cli.configuration import configure
 from polyrhythm.cli.resuming import configuration_of
 from polyrhythm.drivers import executors, on_ray
 from polyrhythm.errors import RunFailed, UserError
+from polyrhythm.runs import VersionRecord, VisitRecord
 from polyrhythm.session import carry_out
+from small import Log
 
 needs_ray = pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="Ray is not installed: the extra [ray]")
 pytestmark = [needs_ray, pytest.mark.filterwarnings("ignore::ResourceWarning")]  # of Ray's own logs
@@ -52,9 +56,10 @@ def on_crew(workers: int = 2, **changes: Any) -> Any:
 SOME = {name: FAMILIES[name] for name in ("fedavg", "ccfl", "curriculum of clients", "critical periods")}
 SOME |= {"moon, which it leaves to torch": FAMILIES["moon"], "partial work": FAMILIES["partial work"]}
 SOME |= {"without rounds": ROLLING["fedbuff"], "without rounds, and partial": ROLLING["partial work"]}
+QUICK = {"ccfl", "moon, which it leaves to torch", "without rounds, and partial"}
 
 
-@pytest.mark.parametrize("name", SOME)
+@pytest.mark.parametrize("name", [n if n in QUICK else pytest.param(n, marks=pytest.mark.slow) for n in SOME])
 def test_numbers_are_those_of_the_in_line_driver(name: str) -> None:
     family = SOME[name] | STACKED | {"stack": 3}
     assert_same(run(driver="inline", **family), on_crew(**family))
@@ -141,6 +146,26 @@ def test_a_run_that_is_resumed_or_verified_elsewhere_has_the_same_groups(tmp_pat
     assert pr.replay(run, inline).equal
 
 
+@pytest.mark.parametrize("size", [1, 2])
+def test_a_run_that_was_left_goes_on_in_line_with_the_same_groups(tmp_path: Path, size: int) -> None:
+    changes: dict[str, Any] = ROLLING["scaffold"] | STACKED | {"stack": size, "checkpoint": pr.Checkpoint(every=1)}
+    of = made(driver="ray", workers=2, **changes)
+
+    def fail(record: VisitRecord | VersionRecord) -> None:
+        if isinstance(record, VersionRecord) and record.version == 4:
+            raise OSError("the power went")
+
+    with suppress(OSError):
+        pr.run(of, out=tmp_path / "one", observers=[Log(fail)])
+    (left,) = pr.runs.all_runs(tmp_path / "one")
+    inline = made(driver="inline", **changes)
+    found, whole = pr.resume(inline, left.id, out=tmp_path / "one"), pr.run(inline, out=tmp_path / "other")
+    assert found.summary["digest"] == whole.summary["digest"]
+    assert found.visits.equals(whole.visits)
+    with pytest.raises(UserError, match="is a run of another experiment: stack was"):
+        pr.resume(replace(inline, stack=3), left.id, out=tmp_path / "one")
+
+
 def test_an_error_in_a_group_says_whose_visits_they_were() -> None:
     class Broken(nn.Module):
         def __init__(self) -> None:
@@ -202,9 +227,9 @@ def as_if(folder: Path) -> Callable[[float | None], torch.device]:
 @pytest.mark.parametrize(
     ("gpus", "workers", "given"),
     [
-        (0.25, 3, ["0.25 [0] 0"] * 3),
+        pytest.param(0.25, 3, ["0.25 [0] 0"] * 3, marks=pytest.mark.slow),
         (0.5, 3, ["0.5 [0] 0", "0.5 [0] 0", "0.5 [1] 1"]),
-        (1.0, 2, ["1.0 [0] 0", "1.0 [1] 1"]),
+        pytest.param(1.0, 2, ["1.0 [0] 0", "1.0 [1] 1"], marks=pytest.mark.slow),
     ],
 )
 def test_workers_share_gpus(
@@ -222,7 +247,7 @@ def test_workers_share_gpus(
 def test_a_gpu_that_torch_does_not_see_is_said_before_any_work() -> None:
     if torch.cuda.is_available():
         pytest.skip("there are GPUs here")
-    with pytest.raises(UserError, match=r"gpus=0.5: on .* Ray gave a worker the GPU 0, and torch|gave a worker on"):
+    with pytest.raises(UserError, match=r"gpus=0\.5: Ray gave a worker on .* the GPU 0, and torch .* sees none"):
         on_crew(gpus=0.5)
 
 
@@ -278,6 +303,7 @@ def test_a_share_of_a_gpu_has_a_share_of_its_memory(monkeypatch: pytest.MonkeyPa
     assert found == [40, 10]
 
 
+@pytest.mark.slow
 def test_a_group_dies_with_its_worker_three_times_and_the_run_ends() -> None:
     plan = pr.Fleet() | pr.fleet.Faults(worker_killed=1.0)
     with pytest.raises(RunFailed, match=r"3 worker processes died on the same visits, of clients \d+, \d+:"):
