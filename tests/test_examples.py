@@ -14,6 +14,14 @@ from typing import Any, NoReturn
 import pytest
 
 import polyrhythm as pr
+from polyrhythm.cli.names import PARTS, RECIPES
+from polyrhythm.slots.correction import Correction
+from polyrhythm.slots.order import Order
+from polyrhythm.slots.participation import Participation
+from polyrhythm.slots.release import ReleasePolicy
+from polyrhythm.slots.server_step import ServerStep
+from polyrhythm.slots.weighing import Scaling, Sharing
+from polyrhythm.slots.work import Work
 
 ROOT = Path(__file__).parents[1]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
@@ -83,6 +91,19 @@ def blocks(page: Path, language: str) -> list[str]:
 
 class Begun(Exception):
     """Raised where a run would begin."""
+
+
+def test_the_readme_names_every_recipe_and_every_part_in_its_slot() -> None:
+    page = (ROOT / "README.md").read_text()
+    table, rest = page[page.index("## Seven questions") : page.index("## Adding a mechanism")].split("Beside them")
+    rows = dict(re.findall(r"^\| ([A-Z][\w ]*) \| .* \| (`.*) \|$", table, flags=re.MULTILINE))
+    slots = {
+        **{"Participation": (Participation,), "Work": (Work,), "Order": (Order,), "Correction": (Correction,)},
+        **{"Weighing": (Sharing, Scaling), "Release": (ReleasePolicy,), "Server step": (ServerStep,)},
+    }
+    named = {slot: set(re.findall(r"`(\w+)`", cell)) for slot, cell in rows.items()}
+    assert named == {slot: {n for n, part in PARTS.items() if issubclass(part, kinds)} for slot, kinds in slots.items()}
+    assert set(re.findall(r"`(\w+)`", rest)) == {*PARTS, *RECIPES} - set().union(*named.values()) | {*RECIPES}
 
 
 def in_python(monkeypatch: pytest.MonkeyPatch) -> pr.Experiment:

@@ -69,6 +69,22 @@ def test_what_it_has_started_ends_too(tmp_path: Path) -> None:
     raise AssertionError("the child lives")
 
 
+def test_what_an_ended_program_has_left_is_gone_at_once_and_nothing_else(tmp_path: Path) -> None:
+    processes = Processes(tmp_path)
+    started, other = (processes.start(name, PARENT, os.environ) for name in ("superlink", "node 1"))
+    left, child = int(said(started)), int(said(other))
+    os.kill(started.pid, signal.SIGKILL)
+    while not processes.ended(started):
+        time.sleep(0.02)
+    for one in processes.known():
+        processes.bury(one)
+    state = Path(f"/proc/{left}/stat")
+    assert not state.exists() or state.read_text().rpartition(")")[2].split()[0] == "Z"
+    assert other.alive
+    assert Path(f"/proc/{child}").exists()
+    processes.stop(other)
+
+
 def test_a_program_that_does_not_listen_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("polyrhythm.deploying.processes._PATIENCE", 0.3)
     processes = Processes(tmp_path)

@@ -54,6 +54,24 @@ def test_auto_leaves_broad_convolutions_to_torch() -> None:
 
 
 @compiled
+@pytest.mark.parametrize(
+    ("batch", "padding", "kind"),
+    [(10, 0, "torch"), (16, 0, "native"), (17, 0, "torch"), (32, 0, "native"), (10, 1, "native"), (9, 1, "torch")],
+)
+def test_how_broad_is_too_broad_depends_on_the_lanes_in_use(batch: int, padding: int, kind: str) -> None:
+    assert choosing.broad(16) == choosing.broad(64) == 1e7
+    assert choosing.broad(8) == choosing.broad(24) / 2.25 == 2.5e6
+    images = ArraySamples(torch.zeros(64, 64, 4 - 2 * padding, 4), torch.arange(64) % 3)
+    data = dataclasses.replace(collection(), train=images, test=images)
+    # 64 * 9 * 2400 * 2 * 2 products; with padding one of three rows of the window is outside.
+    model = nn.Sequential(nn.Conv2d(64, 2400, 3, padding=(padding, 0)), nn.ReLU(), nn.Flatten(), nn.LazyLinear(3))
+    model(images.inputs[:1])
+    dealt = pr.federate(data, pr.data.Iid(), 1, 0)
+    recipe = pr.fedavg(cohort=1, epochs=1, batch=batch)
+    assert experiment(federation=dealt, model=model, recipe=recipe).chosen.kind == kind
+
+
+@compiled
 @pytest.mark.parametrize("asked", ["auto", "native"])
 def test_native_where_it_can_be(asked: Any) -> None:
     made = experiment(engine=asked, recipe=LARGE)

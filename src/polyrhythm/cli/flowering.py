@@ -91,7 +91,9 @@ def up(
             federation.up(experiment.federation.clients)
             run = _Followed(federation, screen).go(app, run_settings, out)
     finally:
-        if not keep:
+        if keep:
+            federation.clear()
+        else:
             federation.down()
     summary = {"status": run.status, "reason": run.reason, **run.summary}
     if as_json:

@@ -73,7 +73,7 @@ def work(
         except StopIteration as end:
             result: Result = end.value
             return result
-        assert isinstance(engine, TakesJobs)
+        assert _takes_jobs(engine)
         done = engine.local_round(job)
 
 

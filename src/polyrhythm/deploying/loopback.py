@@ -60,6 +60,7 @@ class Loopback:
             RunFailed: a program did not start.
         """
         programs()
+        self.clear()
         (self.folder / "flwr").mkdir(parents=True, exist_ok=True)
         make_authority(self.folder)
         # Flower's own settings: where its commands find the SuperLink.
@@ -76,6 +77,12 @@ class Loopback:
                 about = self.flwr("supernode", "register", str(key.with_suffix(".pub")), CONNECTION, "--format", "json")
                 registered.write_text(json.dumps(about))
             self._start(f"node {client}", self._node(client, options))
+
+    def clear(self) -> None:
+        """Ends what programs have left that have ended: the server of a run outlives its SuperLink for a while, and
+        nobody could go on with the run until it has gone."""
+        for started in self.processes.known():
+            self.processes.bury(started)
 
     def _start_superlink(self) -> None:
         command = ["flower-superlink", "--host", "127.0.0.1", "--port", str(self._port)]

@@ -111,6 +111,15 @@ class Processes:
         self._write([other for other in self.known() if other != started])
         return gently
 
+    def bury(self, started: Started) -> None:
+        """Kills what a program that has ended had started, and waits until it is gone."""
+        self._reap()
+        end = time.monotonic() + _PATIENCE
+        # As in `stop`: without a process of that number, those of its session are what it has left.
+        while _born(started.pid) == "" and _anybody_in(started.pid) and time.monotonic() < end:
+            _signal_group(started.pid, signal.SIGKILL)
+            time.sleep(0.05)
+
     def _reap(self) -> None:
         """Takes away what is left of children that have ended."""
         for pid in list(self._children):
@@ -148,6 +157,16 @@ def _is_there(pid: int) -> bool:
 def _signal(pid: int, number: int) -> None:
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, number)
+
+
+def _anybody_in(group: int) -> bool:
+    """Whether there is a process in the group that a program began, beside those that are over."""
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            fields = stat.read_text().rpartition(")")[2].split()
+            if fields[2] == str(group) and fields[0] not in ("Z", "X"):
+                return True
+    return False
 
 
 def _signal_group(pid: int, number: int) -> None:

@@ -3,8 +3,7 @@ timing.
 
 "auto" is the first of these that holds:
 
-1. *native*, if it was compiled, takes the work, batches have 8 samples or more, and no convolution makes 4 million
-   products for a sample or more;
+1. *native*, if it was compiled, takes the work, batches have 8 samples or more, and no convolution is `broad`;
 2. *stacked*, if there is a GPU, a turn has several visits, and it takes the work;
 3. *torch*.
 
@@ -40,8 +39,9 @@ Asked = Literal["auto", "torch", "native", "stacked", "compiled"]
 Named = Literal["torch", "native", "stacked", "compiled"]
 ENGINES: tuple[Asked, ...] = ("auto", "torch", "native", "stacked", "compiled")
 AnyEngine = TorchEngine | NativeEngine | StackedEngine | CompiledEngine
-WORTHWHILE = 8  # samples in a batch: with fewer, more than half of the native engine's 16 lanes stand idle
-BROAD = 4_000_000  # products of a convolution for one sample: from there on torch's kernels are as fast
+LANES = 16  # samples that the native engine computes side by side
+WORTHWHILE = 8  # samples in a batch: with fewer, more than half of the lanes stand idle
+BROAD = 10_000_000  # products of a convolution for one sample: from there on torch's kernels are as fast
 
 
 @final
@@ -128,21 +128,38 @@ def _worthwhile(engine: NativeEngine, batch: int) -> None:
     """Refuses, of what the native engine takes, that in which it is no faster than torch."""
     if batch < WORTHWHILE:
         raise Unsupported(f"batches of {batch} leave most of its lanes idle")
-    if (most := _products(engine.program)) >= BROAD:
+    if (most := _products(engine.program)) >= broad(batch):
         raise Unsupported(f"a convolution makes {most:,} products for a sample, for which torch is as fast")
 
 
+def broad(batch: int) -> float:
+    """Products of a convolution for one sample from which torch's kernels are as fast, for batches of that size.
+
+    What idle lanes cost counts in full for large convolutions, where for small ones torch wastes as much; by
+    measurement the square of the share in use is about right.
+    """
+    in_use = batch / (LANES * -(-batch // LANES))
+    return BROAD * in_use**2
+
+
 def _products(program: Program) -> int:
-    """What the largest convolution multiplies for one sample."""
+    """What the largest convolution multiplies for one sample, without what lies outside of it."""
     most, (channels, *sizes) = 0, program.shape
     for layer in program.layers:
         if isinstance(layer, Convolution | MaxPool | AveragePool):
-            windows = zip(sizes, layer.kernel, layer.stride, layer.padding, strict=True)
+            windows = list(zip(sizes, layer.kernel, layer.stride, layer.padding, strict=True))
+            inside = math.prod(_inside(*window) for window in windows)
             sizes = [(size + 2 * padding - kernel) // stride + 1 for size, kernel, stride, padding in windows]
         if isinstance(layer, Convolution):
-            most = max(most, layer.rows * channels * math.prod(layer.kernel) * math.prod(sizes))
+            most = max(most, layer.rows * channels * inside)
             channels = layer.rows
     return most
+
+
+def _inside(size: int, kernel: int, stride: int, padding: int) -> int:
+    """How many places of a window lie inside along one side, over all places where it is put."""
+    starts = range(-padding, size + padding - kernel + 1, stride)
+    return sum(min(start + kernel, size) - max(start, 0) for start in starts)
 
 
 def _stacked(work: Work) -> Chosen:
