@@ -18,9 +18,8 @@ from torch import Tensor, nn
 import polyrhythm as pr
 from crews import FAMILIES, ROLLING, assert_same, assert_same_error, made, run
 from polyrhythm.core.memory import ClientState
-from polyrhythm.drivers import on_ray
 from polyrhythm.drivers.executors import Done, Ticket
-from polyrhythm.drivers.on_ray import OnRay
+from polyrhythm.drivers.on_ray import OnRay, actors
 from polyrhythm.errors import RunFailed, UserError
 from worker_models import Dies, Greedy
 
@@ -34,7 +33,7 @@ def _cluster() -> Iterator[None]:
     """One cluster for all tests: each of them would take seconds to start its own."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        ray = on_ray.imported()
+        ray = actors.imported()
         ray.init(num_cpus=3, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
         yield
         ray.shutdown()
@@ -154,7 +153,7 @@ def test_more_workers_than_processors_are_refused() -> None:
 
 
 def test_another_version_elsewhere_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(on_ray, "__version__", "0.0")
+    monkeypatch.setattr(actors, "__version__", "0.0")
     with pytest.raises(UserError, match=r"polyrhythm 0\.0 sends visits to a machine with polyrhythm"):
         run(driver="ray", workers=1)
 

@@ -15,8 +15,8 @@ import torch
 import polyrhythm as pr
 from crews import FAMILIES, assert_same, made, run
 from polyrhythm.data import ArraySamples
-from polyrhythm.drivers import cluster as clusters
 from polyrhythm.drivers.executors import Clients
+from polyrhythm.drivers.on_ray import cluster as clusters
 from polyrhythm.errors import RunFailed, UserError
 from polyrhythm.runs import VersionRecord, VisitRecord
 from polyrhythm.session import carry_out
@@ -96,11 +96,11 @@ def test_samples_are_brought_to_each_machine_once_and_numbers_are_those_in_line(
     clients = Clients(recipe=of.recipe, setup=of.setup, engine=of.chosen.engine, data=of.data_of)
     crew: Any = of.crew.executor(clients)
     where = [actor.__ray_call__.remote(lambda _: ray.get_runtime_context().get_node_id()) for actor in crew._idle]
-    actors = ray.get(where)
+    places = ray.get(where)
     after = stored(ray)
     crew.close()
-    assert sorted(actors.count(node) for node in set(actors)) == [1, 2]
-    for node in set(actors):
+    assert sorted(places.count(node) for node in set(places)) == [1, 2]
+    for node in set(places):
         assert inputs.nbytes < after[node] - before[node] < 1.1 * inputs.nbytes
     assert_same(run(driver="inline", **family), (carry_out(of, [log := Log()]), log))
 

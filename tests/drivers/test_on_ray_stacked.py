@@ -27,7 +27,8 @@ from crews import COMMON, FAMILIES, ROLLING, assert_same, made, run
 from polyrhythm.cli.assembly import assemble
 from polyrhythm.cli.configuration import configure
 from polyrhythm.cli.resuming import configuration_of
-from polyrhythm.drivers import executors, on_ray
+from polyrhythm.drivers import executors
+from polyrhythm.drivers.on_ray import actors
 from polyrhythm.errors import RunFailed, UserError
 from polyrhythm.runs import VersionRecord, VisitRecord
 from polyrhythm.session import carry_out
@@ -43,7 +44,7 @@ SCAFFOLD = FAMILIES["scaffold"] | STACKED
 def _cluster() -> Iterator[None]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        ray = on_ray.imported()
+        ray = actors.imported()
         ray.init(num_cpus=3, num_gpus=2, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
         yield
         ray.shutdown()
@@ -198,10 +199,10 @@ def test_a_dead_actor_s_group_is_repeated() -> None:
 def test_samples_travel_once() -> None:
     of = made(**STACKED)
     clients = executors.Clients(recipe=of.recipe, setup=of.setup, engine=of.chosen.engine, data=of.data_of)
-    data, rest = on_ray._needs(clients)
+    data, rest = actors._needs(clients)
     carry_out(of, [])
     assert of.chosen.engine._here is not None  # type: ignore[union-attr]
-    again = on_ray._needs(clients)
+    again = actors._needs(clients)
     assert len(again[0]) == len(data)
     assert len(again[1]) < len(rest) + of.federation.train.inputs.nbytes  # type: ignore[attr-defined]
 
@@ -235,7 +236,7 @@ def as_if(folder: Path) -> Callable[[float | None], torch.device]:
 def test_workers_share_gpus(
     gpus: float, workers: int, given: Sequence[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(on_ray, "own_device", as_if(tmp_path))
+    monkeypatch.setattr(actors, "own_device", as_if(tmp_path))
     family = FAMILIES["scaffold"] | {"model": "mlp", "stack": 2}
     shared = on_crew(workers, gpus=gpus, **family)
     assert shared[1].plans[0].config["computed_by"] == "stacked (GPUs of workers)"

@@ -21,9 +21,9 @@ from torch import Tensor
 
 from polyrhythm import __version__
 from polyrhythm.drivers import packing
-from polyrhythm.drivers.cluster import check_room, connect, imported, places
 from polyrhythm.drivers.executors import Clients, Elsewhere, Mishap, Ticket
-from polyrhythm.drivers.visitor import Visitor, own_device
+from polyrhythm.drivers.on_ray.cluster import check_room, connect, imported, places
+from polyrhythm.drivers.on_ray.visitor import Visitor, own_device
 from polyrhythm.drivers.worker import DEATHS, FromWorker, Unsendable, given_up, settings
 from polyrhythm.errors import RunFailed
 
