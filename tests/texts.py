@@ -148,6 +148,7 @@ def _values(care: bool) -> dict[str, Texts]:
         "checkpoint": some("{every = 1}", '{every = "never"}', '{every = "5 s", keep = 1}'),
         "client_memory": some('"all"', '"0 B"', '"2 KiB"', '"1GB"'),
         "device": some('"auto"', '"cpu"'),
+        "stack": some("2"),
         "evaluation": some(
             "{every = 2}",
             "{train_samples = 5}",
