@@ -159,7 +159,7 @@ def test_the_server_is_killed_and_goes_on(place: Path) -> None:
 def test_the_superlink_is_killed_and_the_run_goes_on(place: Path) -> None:
     with (
         meanwhile(place, 2, lambda: os.kill(program(place, "superlink").pid, signal.SIGKILL)),
-        pytest.raises(pr.RunFailed),
+        pytest.raises(pr.RunFailed, match="the SuperLink has ended; the same command starts another"),
     ):
         run(place, "seed=4")
     assert newest(place).status == "killed"

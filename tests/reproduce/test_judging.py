@@ -88,7 +88,9 @@ def test_the_verdict_is_of_numbers_first_and_of_the_order_if_they_differ() -> No
     assert verdict(results(TWO, numbers=far), []).startswith("same order (0 of 2 numbers within spread, 1 of 1 pairs")
     assert verdict(results(TWO, numbers=turned), []).startswith("differs (0 of 2")
     said = Outcome(says="", verdict="holds on average", evidence="")
-    assert verdict(results(TWO), [said, replace(said, verdict="differs")]) == "1 of 2 claims hold"
+    others = [replace(said, verdict=other) for other in ("holds", "holds, one seed", "not decided", "differs")]
+    assert verdict(results(TWO), others) == "2 of 4 claims hold"
+    assert verdict(results(TWO), [said, *others]) == "2 of 5 claims hold, 1 more on average"
 
 
 @pytest.mark.parametrize(
@@ -150,6 +152,51 @@ def test_trends_and_ranges() -> None:
     assert outcome(found, Claim(says="", of="A", between=(55.0, 85.0))).verdict == "holds"
     assert outcome(found, Claim(says="", of="A", between=(65.0, 85.0))).verdict == "differs"
     assert outcome(found, Claim(says="", of="A", measure="cohort", between=(10, 10))).verdict == "holds"
+
+
+GROWING = {
+    **{("A", "x"): [run(0.51), run(0.52), run(0.53)], ("B", "x"): [run(0.5)] * 3},  # 1, 2, 3 points more
+    **{("A", "y"): [run(0.62), run(0.64), run(0.63)], ("B", "y"): [run(0.6)] * 3},  # 2, 4, 3
+    **{("A", "z"): [run(0.76), run(0.77), run(0.78)], ("B", "z"): [run(0.7)] * 3},  # 6, 7, 8
+}
+
+
+@pytest.mark.parametrize(
+    ("over", "verdict", "told"),
+    [
+        (("x", "y", "z"), "holds", "x: +2.00; y: +3.00; z: +7.00; growth +5.00 points [+5.00, +5.00], at every step"),
+        (("z", "y", "x"), "differs", "growth −5.00 points [−5.00, −5.00], not at every step"),
+        (("y", "x", "z"), "holds", "growth +4.00 points [+1.52, +6.48], not at every step"),
+        (("x", "y"), "holds on average", "x: +2.00; y: +3.00; growth +1.00 points [−1.48, +3.48]"),  # 1, 2, 0
+        (("y", "x"), "not decided", "growth −1.00 points [−3.48, +1.48]"),
+    ],
+)
+def test_a_gain_grows_from_the_first_to_the_last_column_seed_by_seed(
+    over: tuple[str, ...], verdict: str, told: str
+) -> None:
+    found = outcome(results(GROWING), Claim(says="", of="A", against="B", grows_over=over))
+    assert found.verdict == verdict
+    assert found.evidence.endswith(told)
+
+
+def test_growth_has_a_limit_a_measure_and_seeds_that_both_ends_have() -> None:
+    claim = Claim(says="", of="A", against="B", grows_over=("x", "z"))
+    assert outcome(results(GROWING), replace(claim, more_than=4.9)).verdict == "holds"
+    assert outcome(results(GROWING), replace(claim, more_than=5.1)).verdict == "differs"
+    dearer = {key: [run(0.5, cohort=12 if key == ("A", "z") else 10)] for key in GROWING}
+    assert outcome(results(dearer), replace(claim, measure="cohort")).evidence.endswith("growth +2.00")
+    fewer = {**GROWING, ("B", "x"): [run(0.5)]}
+    assert outcome(results(fewer), claim).verdict == "holds, one seed"
+    none = outcome(results({**GROWING, ("B", "x"): []}), claim)
+    assert (none.verdict, none.evidence) == ("not decided", "")
+
+
+def test_growth_is_not_tried_where_its_first_or_last_column_is_not_run() -> None:
+    claim = Claim(says="", of="A", against="B", grows_over=("x", "y", "z"))
+    between = {key: runs for key, runs in GROWING.items() if key[1] != "y"}
+    assert outcome(results(between), claim).evidence == "x: +2.00; z: +7.00; growth +5.00 points [+5.00, +5.00]"
+    ends = results({key: runs for key, runs in GROWING.items() if key[1] != "z"}, claims=(claim,))
+    assert list(outcomes(ends)) == []
 
 
 def test_a_claim_whose_runs_are_missing_is_not_decided() -> None:

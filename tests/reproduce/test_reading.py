@@ -97,6 +97,13 @@ def test_a_cell_is_the_file_under_its_row_its_column_the_scale_and_what_was_aske
     assert told["partition"] == "iid"
 
 
+def test_growth_keeps_the_order_in_which_it_is_told(tmp_path: Path) -> None:
+    found = read(written(tmp_path, GOOD.replace("more_than = 1", 'grows_over = ["skewed", "even"]')))
+    assert [claim.grows_over for claim in found.claims] == [("skewed", "even")] * 2
+    assert len(list(found.at("paper").claims())) == 2
+    assert list(found.at("smoke").claims()) == []  # which has one of the columns
+
+
 def test_a_later_text_undoes_what_was_put_into_the_one_before() -> None:
     assert list(laid_over({"method": "a", "method.lr": 1}, {"method": "b"})) == ["method.lr", "method"]
 
@@ -111,6 +118,12 @@ def test_a_later_text_undoes_what_was_put_into_the_one_before() -> None:
         ('"1.5 ± 0.1"', '"a lot"', "'a lot'"),
         ('pairs = [["One", "Other"]', 'pairs = [["One", "Third"]', "Third"),
         ('pairs = [["One", "Other"], ["Other", "One"]]', 'of = "One"', "compares nothing"),
+        ("more_than = 1", 'grows_over = ["even", "sqewed"]', "did you mean 'skewed'"),
+        ("more_than = 1", 'grows_over = ["even"]', "nothing that could grow over even"),
+        ("more_than = 1", 'grows_over = ["even", "even"]', "nothing that could grow over even"),
+        ("more_than = 1", 'grows_over = ["even", "skewed"]\nratio_below = 1', "nothing that could grow over even"),
+        ("more_than = 1", 'grows_over = ["even", "skewed"]\ncolumns = ["even"]', "nothing that could grow over even"),
+        ("more_than = 1", "grows_over = true", "in the order in which the difference grows"),
         ('columns = ["even"]', 'columns = ["odd"]', "odd"),
         ("[scales.smoke]", "[scales.smoky]", "smoky"),
         ('seeds = "5"', 'seeds = "many"', "many"),

@@ -200,6 +200,7 @@ class _Followed:
                     yield VersionRecord(**row)
             if self._run is not None and self._run.status not in ("running", "killed"):
                 return
+            self._federation.watch()
             if silent:
                 if not self._flower_run or not self._federation.goes_on(self._flower_run):
                     return
@@ -208,7 +209,6 @@ class _Followed:
                 self._hear(out, progress)
                 self._known, self._heard = self._heard, 0
                 self._listen_to(self._federation.follow(self._flower_run))
-            self._federation.watch()
             time.sleep(_LOOK)
 
     def _hear(self, out: str, progress: LiveProgress) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, final
 
@@ -15,7 +15,12 @@ from polyrhythm.errors import Mistakes, UserError, unknown
 
 
 def layered(
-    file: Path | None, options: Mapping[str, Any], settings: list[str], wrong: Mistakes, known: Iterable[str]
+    file: Path | None,
+    options: Mapping[str, Any],
+    settings: list[str],
+    wrong: Mistakes,
+    known: Iterable[str],
+    written_out: Callable[[Said, Mistakes], dict[str, Any]] | None = None,
 ) -> Said:
     """Lays them over each other. Text that stands for something else is read as that.
 
@@ -25,11 +30,14 @@ def layered(
         settings: `key=value` texts.
         wrong: takes note of what cannot be read; that key is left out.
         known: all keys.
+        written_out: gives what a file says, from how it is written, before anything else is made of it.
 
     Raises:
         UserError: no such file, or it is not TOML.
     """
     values, lines = ({}, {}) if file is None else _read(file)
+    if written_out is not None:
+        values = written_out(Said(values, file, lines, set()), wrong)
     given = {key: value for key, value in options.items() if value is not None}
     for layer in (values, given):
         if "seed" in layer and "seeds" in layer:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, final
 
 from polyrhythm.deploying.keys import make_authority, make_node_key
-from polyrhythm.deploying.processes import Processes, Started
+from polyrhythm.deploying.processes import Processes, Started, is_there
 from polyrhythm.errors import RunFailed, UserError
 
 CONNECTION = "loopback"
@@ -82,7 +82,19 @@ class Loopback:
         """Ends what programs have left that have ended: the server of a run outlives its SuperLink for a while, and
         nobody could go on with the run until it has gone."""
         for started in self.processes.known():
-            self.processes.bury(started)
+            self.processes.bury(started, self._is_orphan)
+
+    def _is_orphan(self, process: int) -> bool:
+        """Whether Flower has started a process for this federation from another that is over. Some of them begin a
+        group of their own, and would end by themselves some time later."""
+        proc = Path(f"/proc/{process}")
+        try:
+            words = (proc / "cmdline").read_bytes().decode(errors="replace").split("\0")
+            if "--parent-pid" not in words or is_there(int(words[words.index("--parent-pid") + 1])):
+                return False
+            return f"FLWR_HOME={self.folder / 'flwr'}".encode() in (proc / "environ").read_bytes().split(b"\0")
+        except (OSError, ValueError):  # it has ended, or is somebody else's
+            return False
 
     def _start_superlink(self) -> None:
         command = ["flower-superlink", "--host", "127.0.0.1", "--port", str(self._port)]
@@ -118,13 +130,23 @@ class Loopback:
         return running or self.processes.start(name, [program, *command[1:]], self.environment())
 
     def watch(self) -> None:
-        """Starts nodes again that have ended, as often as that takes."""
+        """Starts nodes again that have ended, as often as that takes.
+
+        Raises:
+            RunFailed: a node cannot come back; or it is the SuperLink that has ended.
+        """
         running = {started.name for started in self.processes.alive()}
         for name, command in self._commands.items():
-            if name in running or name == "superlink":
+            if name in running:
                 continue
             ended = next((started for started in self.processes.known() if started.name == name), None)
-            self._mourn(name, "" if ended is None else last_lines(ended))
+            last = "" if ended is None else last_lines(ended)
+            if name == "superlink":
+                raise RunFailed(
+                    f"the SuperLink has ended; the same command starts another, and the run goes on from its last "
+                    f"checkpoint. The end of its log:\n{last}"
+                )
+            self._mourn(name, last)
             self._start(name, command)
 
     def _mourn(self, name: str, last: str) -> None:

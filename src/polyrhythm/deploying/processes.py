@@ -7,7 +7,7 @@ import json
 import os
 import signal
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import final
@@ -111,13 +111,22 @@ class Processes:
         self._write([other for other in self.known() if other != started])
         return gently
 
-    def bury(self, started: Started) -> None:
-        """Kills what a program that has ended had started, and waits until it is gone."""
+    def bury(self, started: Started, belongs: Callable[[int], bool] = lambda process: False) -> None:
+        """Kills what a program that has ended had started, and waits until it is gone.
+
+        Args:
+            started: the program.
+            belongs: tells of a process whether it is the program's, with its group, though it has a group of its own.
+        """
         self._reap()
         end = time.monotonic() + _PATIENCE
-        # As in `stop`: without a process of that number, those of its session are what it has left.
-        while _born(started.pid) == "" and _anybody_in(started.pid) and time.monotonic() < end:
-            _signal_group(started.pid, signal.SIGKILL)
+        # As in `stop`: without a process of that number, those of its group are what it has left.
+        while _born(started.pid) == "" and time.monotonic() < end:
+            left = {group for process, group in _groups().items() if group == started.pid or belongs(process)}
+            if not left:
+                return
+            for group in left:
+                _signal_group(group, signal.SIGKILL)
             time.sleep(0.05)
 
     def _reap(self) -> None:
@@ -137,16 +146,21 @@ class Processes:
             self._file.unlink(missing_ok=True)
 
 
+def is_there(pid: int) -> bool:
+    """Whether a process runs."""
+    return _born(pid) != ""
+
+
 def _born(pid: int) -> str:
     """When a process began, in ticks since the system did; empty if there is none, or only its remains."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
-        return "" if Path("/proc/self/stat").exists() or not _is_there(pid) else "unknown"
+        return "" if Path("/proc/self/stat").exists() or not _answers(pid) else "unknown"
     return "" if fields[0] in ("Z", "X") else fields[19]
 
 
-def _is_there(pid: int) -> bool:
+def _answers(pid: int) -> bool:
     try:
         os.kill(pid, 0)
     except (ProcessLookupError, PermissionError):
@@ -159,14 +173,15 @@ def _signal(pid: int, number: int) -> None:
         os.kill(pid, number)
 
 
-def _anybody_in(group: int) -> bool:
-    """Whether there is a process in the group that a program began, beside those that are over."""
+def _groups() -> dict[int, int]:
+    """The group of each process, beside those that are over."""
+    found = {}
     for stat in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):
             fields = stat.read_text().rpartition(")")[2].split()
-            if fields[2] == str(group) and fields[0] not in ("Z", "X"):
-                return True
-    return False
+            if fields[0] not in ("Z", "X"):
+                found[int(stat.parent.name)] = int(fields[2])
+    return found
 
 
 def _signal_group(pid: int, number: int) -> None:

@@ -101,6 +101,7 @@ class Claim:
         ratio_below, ratio_above: of the measure, for costs.
         between: of the measure of `of` itself.
         rising, falling: whether `of` rises or falls from column to column.
+        grows_over: columns; `of` minus `against` is by `more_than` more in the last of them than in the first.
         columns: where; empty for all.
         at: a cost; accuracies are then compared where both have spent as much of it.
         goal_of: the row whose result is the goal, for what it takes to reach one.
@@ -116,6 +117,7 @@ class Claim:
     between: tuple[float, float] | None = None
     rising: bool = False
     falling: bool = False
+    grows_over: tuple[str, ...] = ()
     columns: tuple[str, ...] = ()
     at: str = ""
     goal_of: str = ""
@@ -365,7 +367,12 @@ class Scaled:
         """Those whose rows and columns are there."""
         for claim in self.of.claims:
             named = [row for row in (claim.of, claim.against, claim.goal_of) if row]
-            if all(row in self.rows for row in named) and (not claim.columns or {*claim.columns} & {*self.columns}):
+            there = not claim.columns or {*claim.columns} & {*self.columns}
+            if (
+                there
+                and {*named} <= {*self.rows}
+                and {*claim.grows_over[:1], *claim.grows_over[-1:]} <= {*self.columns}
+            ):
                 yield claim
 
 

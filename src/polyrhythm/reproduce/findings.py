@@ -33,8 +33,10 @@ class Outcome:
 
 
 def holding(outcomes: Sequence[Outcome]) -> str:
-    """How many claims hold, in words."""
-    return f"{sum(outcome.verdict.startswith('holds') for outcome in outcomes)} of {len(outcomes)} claims hold"
+    """How many claims hold, in words; those that hold on average only are counted apart."""
+    on_average = sum(outcome.verdict == "holds on average" for outcome in outcomes)
+    surely = sum(outcome.verdict.startswith("holds") for outcome in outcomes) - on_average
+    return f"{surely} of {len(outcomes)} claims hold" + (f", {on_average} more on average" if on_average else "")
 
 
 @final

@@ -138,6 +138,8 @@ def outcomes(results: Results) -> Iterator[Outcome]:
         columns = [c for c in results.scaled.columns if not claim.columns or c in claim.columns]
         if claim.rising or claim.falling:
             yield _trend(results, claim, columns)
+        elif claim.grows_over:
+            yield _growth(results, claim, [c for c in claim.grows_over if c in columns])
         elif claim.between is not None:
             yield _range(results, claim, columns)
         elif claim.ratio_below is not None or claim.ratio_above is not None:
@@ -170,16 +172,25 @@ def _more(results: Results, claim: Claim, columns: Sequence[str]) -> Outcome:
     """Paired by seed: more than a limit in every column, and whether chance alone could have made it."""
     verdicts: list[Verdict] = []
     told = []
-    unit = " points" if (claim.measure or results.scaled.of.measure) in MEASURES else ""
+    unit = _unit(results, claim)
     for column in columns:
-        of, against = _pairs(results, claim, column)
-        found = difference([of[seed] - against[seed] for seed in sorted({*of} & {*against})])
+        found = difference([*_differences(results, claim, column).values()])
         if found.mean is None:
             verdicts.append("not decided")
             continue
         verdicts.append(_decided(found, claim.more_than))
         told.append(f"{_in(column)}{signed(found.mean, digits=2)}{unit}{_interval(found)}")
     return Outcome(says=claim.says, verdict=_all(verdicts), evidence="; ".join(told))
+
+
+def _differences(results: Results, claim: Claim, column: str) -> dict[int, float]:
+    """What one row has more than the other, for each seed that both have."""
+    of, against = _pairs(results, claim, column)
+    return {seed: of[seed] - against[seed] for seed in sorted({*of} & {*against})}
+
+
+def _unit(results: Results, claim: Claim) -> str:
+    return " points" if (claim.measure or results.scaled.of.measure) in MEASURES else ""
 
 
 def _interval(found: Difference) -> str:
@@ -255,6 +266,22 @@ def _trend(results: Results, claim: Claim, columns: Sequence[str]) -> Outcome:
     verdicts: list[Verdict] = ["not decided" if step.mean is None else _decided(step, 0.0) for step in steps]
     told = [f"{_in(c)}{math.fsum(v.values()) / len(v):.4g}" for c, v in zip(columns, values, strict=True) if v]
     return Outcome(says=claim.says, verdict=_all(verdicts), evidence=_of_what(claim, told))
+
+
+def _growth(results: Results, claim: Claim, columns: Sequence[str]) -> Outcome:
+    """The difference of two rows in the last column over that in the first, paired by seed."""
+    differences = {column: _differences(results, claim, column) for column in columns}
+    first, last = differences[columns[0]], differences[columns[-1]]
+    found = difference([last[seed] - first[seed] for seed in sorted({*first} & {*last})])
+    if found.mean is None:
+        return Outcome(says=claim.says, verdict="not decided", evidence="")
+    means = {column: math.fsum(of.values()) / len(of) for column, of in differences.items() if of}
+    steady = all(here < there for here, there in itertools.pairwise(means.values()))
+    told = [f"{_in(column)}{signed(mean, digits=2)}" for column, mean in means.items()]
+    told.append(f"growth {signed(found.mean, digits=2)}{_unit(results, claim)}{_interval(found)}")
+    if len(means) > 2:
+        told[-1] += ", at every step" if steady else ", not at every step"
+    return Outcome(says=claim.says, verdict=_decided(found, claim.more_than), evidence="; ".join(told))
 
 
 def _of_what(claim: Claim, told: Sequence[str]) -> str:

@@ -137,7 +137,8 @@ def _scaled_how(scaled: Scaled) -> str:
 _JUDGED = (
     "Differences are means over seeds, paired by seed, with their 95 % confidence interval (Student's t). A claim "
     "holds, or differs, where the intervals say so in every column; it holds on average where only the means do, and "
-    "is not decided where a mean does not and its interval leaves both open. Ratios and ranges are judged by means."
+    "is not decided where a mean does not and its interval leaves both open. A growth is that from its first "
+    "column to its last. Ratios and ranges are judged by means."
 )
 
 

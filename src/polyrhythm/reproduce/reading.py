@@ -26,6 +26,7 @@ from polyrhythm.reproduce.definition import (
     Tuning,
 )
 from polyrhythm.reproduce.tables import OF_EXPERT, OF_TABLES, ClaimSettings, ExpertSettings, ReproducesSettings, Tables
+from polyrhythm.reproduce.texts import filled
 from polyrhythm.sweeps.space import Setting
 
 _TABLES = ("reproduces", "rows", "columns", "paper", "claims", "tuning", "expert_training", "scales")
@@ -45,7 +46,7 @@ def read(file: Path, name: str = "") -> Reproduction:
         UserError: no such file, or whatever is wrong in it; all of it at once.
     """
     wrong = Mistakes()
-    said = layered(file, {}, [], wrong, [*TAKES, *_TABLES])
+    said = layered(file, {}, [], wrong, [*TAKES, *_TABLES], filled)
     ours = {key: said.values.pop(key) for key in _TABLES if key in said.values}
     told = _told(ours, said, file, wrong)
     what = told.reproduces
@@ -253,7 +254,7 @@ def _claims(
         for row in (of, claim.against, claim.goal_of):
             if row and row not in rows:
                 wrong.add(unknown("row", row, rows, where=where))
-        for column in claim.columns:
+        for column in (*claim.columns, *claim.grows_over):
             if column not in columns:
                 wrong.add(unknown("column", column, columns, where=where))
         measures = [*MEASURES, *COSTS, ""]
@@ -262,6 +263,8 @@ def _claims(
                 wrong.add(unknown(key, value, [k for k in known if k], where=where))
         if not of or (claim.against or claim.between or claim.rising or claim.falling) in ("", None):
             wrong.add(_no_claim(where))
+        if claim.grows_over and not claim.can_grow:
+            wrong.add(_no_growth(claim.grows_over, where))
         plain = claim.model_dump(exclude={"of", "rising", "falling", "pairs"})
         yield Claim(of=of, rising=bool(claim.rising), falling=bool(claim.falling), **plain)
 
@@ -272,6 +275,15 @@ def _no_claim(where: str) -> UserError:
         expected='of = "ROW" with against = "ROW" or between = [low, high], or pairs, or rising or falling = "ROW"',
         why="a claim is looked at by comparing numbers",
         fix="say what is compared",
+    )
+
+
+def _no_growth(columns: Iterable[str], where: str) -> UserError:
+    return UserError(
+        f"{where} has nothing that could grow over {', '.join(columns)}",
+        expected="two or more columns, each once; of and against, or pairs; and no ratio, range, trend or columns",
+        why="the difference of two rows in the last of the columns is compared with that in the first",
+        fix="say which difference grows, or make two claims of it",
     )
 
 

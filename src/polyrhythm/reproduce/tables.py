@@ -54,11 +54,12 @@ class ClaimSettings(BaseModel):
     between: tuple[float | int, float | int] | None = None
     rising: str = ""
     falling: str = ""
+    grows_over: tuple[Text, ...] = ()
     columns: tuple[Text, ...] = ()
     at: str = ""
     goal_of: str = ""
 
-    @field_validator("columns", "between", mode="before")
+    @field_validator("columns", "between", "grows_over", mode="before")
     @classmethod
     def _several(cls, value: Any) -> Any:
         return tuple(value) if isinstance(value, list) else value
@@ -67,6 +68,13 @@ class ClaimSettings(BaseModel):
     @classmethod
     def _several_pairs(cls, value: Any) -> Any:
         return tuple(map(tuple, value)) if isinstance(value, list) and all(map(_is_list, value)) else value
+
+    @property
+    def can_grow(self) -> bool:
+        """Whether it is about a difference of two rows, in several columns, and about nothing else."""
+        others = (self.ratio_below, self.ratio_above, self.between, self.rising or None, self.falling or None)
+        several = len({*self.grows_over}) == len(self.grows_over) > 1
+        return several and bool(self.against) and not self.columns and all(other is None for other in others)
 
     def each(self) -> Iterator[ClaimSettings]:
         """The claim for each of its pairs of rows, which stand in its words as {of} and {against}."""
@@ -138,6 +146,7 @@ OF_TABLES = {
     "claims.between": "two numbers: [low, high]",
     "claims.rising": "a row",
     "claims.falling": "a row",
+    "claims.grows_over": "names of columns, in the order in which the difference grows",
     "claims.columns": "names of columns",
     "claims.at": "one of " + ", ".join(BUDGETS),
     "claims.goal_of": "a row",
