@@ -148,6 +148,7 @@ def _values(care: bool) -> dict[str, Texts]:
         "checkpoint": some("{every = 1}", '{every = "never"}', '{every = "5 s", keep = 1}'),
         "client_memory": some('"all"', '"0 B"', '"2 KiB"', '"1GB"'),
         "device": some('"auto"', '"cpu"'),
+        "stack": some("2"),
         "evaluation": some(
             "{every = 2}",
             "{train_samples = 5}",
@@ -174,6 +175,7 @@ def _values(care: bool) -> dict[str, Texts]:
         "driver": some('"auto"', '"inline"', '"threads"', '"processes"', '"rays"', "1"),
         "workers": some("1", "2", "0", "2.5", "5000"),
         "address": some('"auto"', '"127.0.0.1:1"', "3"),
+        "gpus": some("0.5", "1", "0", "2.0", '"1"'),
         "engine": some('"jax"', "1979-05-27"),
         "faults": some(
             '"nan=2"', '"nann=0.1"', '"crash"', '"dropout=0.1 | prox"', "0.1", '"("', '"disk_full=1, trouble=0"'
@@ -181,6 +183,7 @@ def _values(care: bool) -> dict[str, Texts]:
         "checkpoint": some('{every = "5 weeks"}', "{every = 0}", "{keep = 0}", "{evry = 1}", "3", '{every = "0 s"}'),
         "client_memory": some('"much"', '"1"', '"-1 GiB"', "1", '""', '"1 gib"'),
         "device": some('"cuda:99"', '"tpu"', '""', "0", '"meta"'),
+        "stack": some("3", "0", "1.5", '"2"'),
         "evaluation": some("{evry = 1}", "{every = 0}", "{train_samples = -1}", "1", '{measure = ["x"]}'),
         "track": some('["wand"]', '["mlflow", "mlflo"]', "1"),
         "tracking": some("{projects = 1}", '{project = ""}', "1"),

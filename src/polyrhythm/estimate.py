@@ -142,6 +142,8 @@ def _notes(experiment: Experiment, rehearsed: Rehearsal) -> list[str]:
         notes.append(f"of what clients remember, {filed / 1e6:,.1f} MB lie in files")
     if experiment.crew.workers > 1:
         notes.append(f"the time is for {experiment.crew.workers} workers with a processor each")
+    if experiment.gpus is not None:
+        notes.append("GPUs of workers are not in it: nobody knows how fast they are")
     return notes
 
 

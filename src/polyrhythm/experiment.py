@@ -19,7 +19,7 @@ from polyrhythm.data.holding import Holdings
 from polyrhythm.data.partitions import Difficulty
 from polyrhythm.difficulty import checked, expert_losses, foreign
 from polyrhythm.drivers import choosing as crews
-from polyrhythm.drivers.choosing import DRIVERS, Crew
+from polyrhythm.drivers.choosing import DRIVERS, Crew, check_gpus, check_stack
 from polyrhythm.engines.choosing import ENGINES, Asked, Chosen, Work, choose
 from polyrhythm.engines.devices import device_of
 from polyrhythm.errors import Mistakes, UserError, unknown
@@ -123,11 +123,16 @@ class Experiment:
         workers: how many at once; None for as many as there are processors. Two or more ask for workers by themselves.
         address: of the Ray cluster with driver="ray", such as "10.0.0.1:6379", or "auto" on one of its machines; None
             to start one here, which ends with the run.
+        gpus: the share of a GPU that each of Ray's workers takes, such as 0.25 for four on one; there the stacked
+            engine computes their visits, and `device` is where models are measured. None for workers on processors.
         engine: what computes local steps: "torch"; "native", which is C++; "stacked", a cohort at once, for GPUs;
             "compiled", by `torch.compile`; or "auto", by a fixed rule (`polyrhythm.engines.choosing`). What one of them
             cannot take is torch's.
         device: where a cohort's steps are computed, and models measured, by the stacked engine: "cpu"; "cuda", or
             "cuda:1" for the second GPU; or "auto", a GPU if there is one.
+        stack: how many visits the stacked engine takes at once, of those that begin at once. A client's last bits may
+            depend on it, and for the same `stack` not on who carries visits out. None for all of them, and on Ray for
+            as many as give each worker the same; what that is follows from `workers`, and is in the record.
         client_memory: how much of what clients remember is kept in memory, such as "1 GiB"; beyond it the clients that
             took part longest ago are kept in files, and checkpoints only name them. "all" for no files. Changes no
             number.
@@ -153,8 +158,10 @@ class Experiment:
     driver: crews.Asked = "auto"
     workers: int | None = None
     address: str | None = None
+    gpus: float | None = None
     engine: Asked = "auto"
     device: str = "auto"
+    stack: int | None = None
     client_memory: str = "all"
     checkpoint: Checkpoint = field(default_factory=Checkpoint)
     name: str = ""
@@ -207,14 +214,31 @@ class Experiment:
             recipe=self.recipe,
             largest=int(self.federation.sizes.max()),
             at_once=1 if parted else participation.size,
-            device=device_of(self.device),
+            device=CPU if self._on_processors else device_of(self.device),
         )
-        chosen = choose(self.engine, work)
+        chosen = choose(self.engine, work) if self.gpus is None else self._for_gpus(work)
         if chosen.engine.single_sample_fails:
             self._check_single_samples()
         for name, values in self.scores.items():  # now, as an expert of another model must be refused before round 1
             checked(values, len(samples), name)
         return chosen
+
+    @property
+    def _on_processors(self) -> bool:
+        """Whether Ray's workers compute on processors, and so the driver, too, unless it is told otherwise."""
+        return self.driver == "ray" and self.gpus is None and self.device == "auto"
+
+    def _for_gpus(self, work: Work) -> Chosen:
+        """The engine for workers with GPUs, of which there is one."""
+        chosen = choose("stacked", work)
+        if chosen.kind == "stacked":
+            return dataclasses.replace(chosen, detail="GPUs of workers")
+        raise UserError(
+            f"gpus={self.gpus:g}, and the stacked engine cannot be used here: {chosen.why_not}",
+            expected="work that it takes",
+            why="no other engine computes on a GPU, and workers would hold theirs and compute on processors",
+            fix="leave gpus out, or change the model or the method",
+        )
 
     def _check_single_samples(self) -> None:
         single = "batch=1" if self.recipe.batch == 1 else "at most one sample at every client"
@@ -293,6 +317,9 @@ class Experiment:
             at_once=at_once,
             rounds=rounds,
             address=self.address,
+            gpus=self.gpus,
+            stack=self.stack,
+            fills_places=self.recipe.fills_places,
         )
 
     @property
@@ -381,6 +408,11 @@ class Experiment:
         crew, notes = self.crew, []
         if crew.chosen and crew.workers > 1:
             notes.append(f"visits run in {crew.workers} {crew.driver} at once")
+        if crew.driver == "ray" and self.stack is None and (crew.stack or 1) > 1:
+            notes.append(
+                f"visits are stacked by {crew.stack}, which follows from workers={crew.workers}: with others, "
+                f"stack={crew.stack} gives the same numbers"
+            )
         if self.fleet.faults.in_workers and crew.driver not in ("processes", "ray"):
             notes.append("nothing befalls worker processes, since there are none: driver=processes has some")
         return tuple(notes)
@@ -405,8 +437,11 @@ class Experiment:
 
     def describe(self) -> dict[str, Any]:
         """The experiment as plain data."""
+        computed: dict[str, Any] = {"computed_by": self.chosen.name}
+        if self.chosen.kind == "stacked" and (stack := self.crew.stack) is not None:
+            computed["stack"] = stack
         if self.config is not None:
-            return {**self.config, "computed_by": self.chosen.name}
+            return {**self.config, **computed}
         return {
             "data": self.federation.name,
             "clients": self.federation.clients,
@@ -423,7 +458,7 @@ class Experiment:
             "expert": _told(self.expert),
             "engine": self.engine,
             "device": self.device,
-            "computed_by": self.chosen.name,
+            **computed,
         }
 
 
@@ -610,6 +645,7 @@ def _check_driver(experiment: Experiment) -> None:
             why="in line, visits run one after the other",
             fix="driver=processes, or leave workers out",
         )
+    check_gpus(experiment.gpus, driver, workers)
     if experiment.address is None:
         return
     if driver != "ray":
@@ -632,6 +668,21 @@ def _check_engine(experiment: Experiment) -> None:
     engine, device = experiment.engine, experiment.device
     if engine not in ENGINES:
         raise unknown("engine", engine, ENGINES)
+    check_stack(experiment.stack, engine)
+    if experiment.gpus is not None and engine not in ("auto", "stacked"):
+        raise UserError(
+            f"gpus={experiment.gpus:g} with engine={engine}",
+            expected="engine=stacked, or auto",
+            why=f"the {engine} engine computes on processors",
+            fix="engine=stacked, or leave gpus out",
+        )
+    if experiment.driver == "ray" and experiment.gpus is None and device.startswith("cuda"):
+        raise UserError(
+            f"device={device} with driver=ray, and no gpus",
+            expected="gpus, the share of a GPU that each worker takes",
+            why="Ray gives its workers no GPU that was not asked for: visits would be computed on processors",
+            fix="gpus=1 for a GPU for each worker, or gpus=0.25 for four on one; or leave the device out",
+        )
     if engine not in ("auto", "stacked") and device != "auto" and device_of(device) != CPU:
         raise UserError(
             f"device={device} with engine={engine}",

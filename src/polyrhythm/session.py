@@ -170,7 +170,7 @@ class _Session:
         meter = Meter(self.engine.layout, self._cost)
         self.executor: Executor | None = None
         self.store: ClientStore = store_of(experiment, self.keepers) if staff is None else InMemory()
-        address = None
+        of_ray: dict[str, Any] = {}
         if staff is None:
             crew, self.executor, about = _manned(experiment)
             self.driver: Driver = InlineDriver(
@@ -184,7 +184,7 @@ class _Session:
                 store=self.store,
             )
             self.who: tuple[str, int] = crew.driver, crew.workers
-            address = crew.address
+            of_ray = {"address": crew.address, "gpus": crew.gpus}
         else:
             self.driver, about, self.who = staff.driver(meter), staff.notes, (staff.name, staff.at_once)
         self.plan = Plan(
@@ -200,7 +200,7 @@ class _Session:
             clients=experiment.federation.clients,
             driver=self.who[0],
             workers=self.who[1],
-            address=address,
+            **of_ray,
             client_memory=experiment.client_memory,
             checkpoint={"every": experiment.checkpoint.every, "keep": experiment.checkpoint.keep},
         )

@@ -121,7 +121,8 @@ def test_what_decides_no_number_is_no_part_of_the_configuration() -> None:
     one = configure(None, {"out": "a", "name": "x", "workers": 2}, []).plain()
     assert one == configure(None, {"out": "b", "name": "y", "driver": "inline"}, []).plain()
     assert set(one) == set(Configuration.model_fields) - {
-        *("address", "checkpoint", "client_memory", "driver", "workers", "track", "tracking", "out", "name", "seeds")
+        *("address", "checkpoint", "client_memory", "driver", "gpus", "workers", "track", "tracking", "out", "name"),
+        *("seeds", "stack"),
     }
 
 

@@ -18,9 +18,8 @@ from torch import Tensor, nn
 import polyrhythm as pr
 from crews import FAMILIES, ROLLING, assert_same, assert_same_error, made, run
 from polyrhythm.core.memory import ClientState
-from polyrhythm.drivers import on_ray
 from polyrhythm.drivers.executors import Done, Ticket
-from polyrhythm.drivers.on_ray import OnRay
+from polyrhythm.drivers.on_ray import OnRay, actors
 from polyrhythm.errors import RunFailed, UserError
 from worker_models import Dies, Greedy
 
@@ -34,7 +33,7 @@ def _cluster() -> Iterator[None]:
     """One cluster for all tests: each of them would take seconds to start its own."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        ray = on_ray._imported()
+        ray = actors.imported()
         ray.init(num_cpus=3, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
         yield
         ray.shutdown()
@@ -62,9 +61,10 @@ def _forgotten(patch: pytest.MonkeyPatch) -> None:
     whole = OnRay._visit
 
     def forgetful(pool: OnRay, way: Any) -> None:
-        errand, way.ticket.errand = way.ticket.errand, replace(way.ticket.errand, state=ClientState())
+        (ticket,) = way.tickets
+        errand, ticket.errand = ticket.errand, replace(ticket.errand, state=ClientState())
         whole(pool, way)
-        way.ticket.errand = errand
+        ticket.errand = errand
 
     patch.setattr(OnRay, "_visit", forgetful)
 
@@ -153,7 +153,7 @@ def test_more_workers_than_processors_are_refused() -> None:
 
 
 def test_another_version_elsewhere_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(on_ray, "__version__", "0.0")
+    monkeypatch.setattr(actors, "__version__", "0.0")
     with pytest.raises(UserError, match=r"polyrhythm 0\.0 sends visits to a machine with polyrhythm"):
         run(driver="ray", workers=1)
 
@@ -163,7 +163,6 @@ def test_another_version_elsewhere_is_refused(monkeypatch: pytest.MonkeyPatch) -
     [
         ({"driver": "processes", "address": "auto"}, "address='auto' with driver=processes"),
         ({"driver": "ray", "address": "auto"}, "address='auto' without workers"),
-        ({"driver": "ray", "workers": 2, "engine": "stacked"}, "with the stacked engine"),
     ],
 )
 def test_settings_that_make_no_sense_are_refused(changes: dict[str, Any], words: str) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar, final
+from typing import Any, final
 
 import pytest
 import torch
@@ -61,7 +61,7 @@ def test_the_native_engine_gives_the_same_numbers(driver: Any) -> None:
 class Idler:
     """An executor that does nothing before it must, and notes how much it has to do then."""
 
-    goes_on: ClassVar[bool] = True
+    goes_on = True
     deaths = 0
 
     def __init__(self, of: pr.Experiment) -> None:

@@ -13,7 +13,8 @@ from torch import Tensor, nn
 import polyrhythm as pr
 from polyrhythm.bench import works
 from polyrhythm.core.memory import ClientState
-from polyrhythm.drivers.executors import AtOnce, Clients, Errand
+from polyrhythm.drivers.cohorts import AtOnce
+from polyrhythm.drivers.executors import Clients, Errand
 from polyrhythm.engines import devices
 from polyrhythm.engines.choosing import candidates
 from polyrhythm.engines.devices import device_of

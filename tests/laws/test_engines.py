@@ -21,8 +21,9 @@ from torch import Tensor, nn
 
 import polyrhythm as pr
 from polyrhythm.core.interfaces import Job
-from polyrhythm.drivers import executors
-from polyrhythm.drivers.executors import AtOnce, Clients
+from polyrhythm.drivers import cohorts
+from polyrhythm.drivers.cohorts import AtOnce
+from polyrhythm.drivers.executors import Clients
 from polyrhythm.drivers.inline import InlineDriver, Moment
 from polyrhythm.engines import compiled, stacked, step
 from polyrhythm.engines.compiled import CompiledEngine
@@ -329,7 +330,7 @@ def test_dropout_follows_its_law(share: float, seed: int) -> None:
 def _continued(self: Any, errands: Any) -> Any:
     visits = [self._clients.begin(errand) for errand in errands]
     answers = self._engine.local_rounds([next(visit) for visit in visits])
-    return [executors._ended(visit, answer) for visit, answer in zip(visits, answers, strict=True)]
+    return [cohorts._ended(visit, answer) for visit, answer in zip(visits, answers, strict=True)]
 
 
 @law(

@@ -36,7 +36,13 @@ ALLOWED = {
 }
 MAY_IMPORT_PICKLE = {"data/sources/pickles.py", "drivers/packing.py", "sweeps/crew.py"}
 MAY_READ_THE_ENVIRONMENT = {
-    *("__init__.py", "data/sources/files.py", "drivers/on_ray.py", "engines/compiled.py", "runs/environment.py"),
+    *(
+        "__init__.py",
+        "data/sources/files.py",
+        "drivers/on_ray/cluster.py",
+        "engines/compiled.py",
+        "runs/environment.py",
+    ),
     "trackers/mlflow_tracker.py",  # where MLflow's server is, which is MLflow's own setting
     "deploying/loopback.py",  # which hands it on to Flower's programs
 }

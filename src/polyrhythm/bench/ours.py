@@ -10,7 +10,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, final
+from typing import Any, final
 
 import torch
 
@@ -35,7 +35,7 @@ class Gate:
         engine: that is told.
     """
 
-    goes_on: ClassVar[bool]
+    goes_on: bool
     deaths = 0
 
     def __init__(self, path: str, engine: str) -> None:
@@ -46,7 +46,7 @@ class Gate:
 
     def before(self, crew: Executor) -> Executor:
         """Stands before whoever carries out the visits."""
-        self._crew, self.goes_on = crew, crew.goes_on  # type: ignore[misc]
+        self._crew, self.goes_on = crew, crew.goes_on
         return self
 
     def start(self, errands: Sequence[Errand]) -> Sequence[Ticket]:

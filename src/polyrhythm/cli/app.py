@@ -58,6 +58,10 @@ Workers = Annotated[int | None, typer.Option("--workers", help="How many visits 
 Address = Annotated[
     str | None, typer.Option("--address", help="Of a Ray cluster, or auto on one of its machines.  [default: its own]")
 ]
+Gpus = Annotated[
+    float | None,
+    typer.Option("--gpus", help="The share of a GPU that each of Ray's workers takes, such as 0.25.  [default: none]"),
+]
 Track = Annotated[
     str | None, typer.Option("--track", help="Trackers that are told how it goes: tensorboard, mlflow, wandb.")
 ]
@@ -120,6 +124,7 @@ def run(
     driver: Driver = None,
     workers: Workers = None,
     address: Address = None,
+    gpus: Gpus = None,
     engine: Annotated[
         str | None,
         typer.Option(
@@ -128,6 +133,12 @@ def run(
     ] = None,
     device: Annotated[
         str | None, typer.Option("--device", help="Where cohorts are stacked: auto, cpu or cuda.  [default: auto]")
+    ] = None,
+    stack: Annotated[
+        int | None,
+        typer.Option(
+            "--stack", help="How many visits the stacked engine takes at once.  [default: all, on Ray a worker's part]"
+        ),
     ] = None,
     client_memory: Annotated[
         str | None,
@@ -175,8 +186,10 @@ def run(
         "driver": driver,
         "workers": workers,
         "address": address,
+        "gpus": gpus,
         "engine": engine,
         "device": device,
+        "stack": stack,
         "client_memory": client_memory,
         "track": track,
         "out": out,
@@ -196,6 +209,7 @@ def resume_run(
     driver: Driver = None,
     workers: Workers = None,
     address: Address = None,
+    gpus: Gpus = None,
     track: Track = None,
     out: Out = None,
     json: Json = False,
@@ -209,7 +223,7 @@ def resume_run(
         rounds=rounds,
         as_json=json,
         track=track,
-        **{"driver": driver, "workers": workers, "address": address},
+        **{"driver": driver, "workers": workers, "address": address, "gpus": gpus},
     )
 
 
@@ -226,6 +240,7 @@ def verify_run(
     driver: Driver = None,
     workers: Workers = None,
     address: Address = None,
+    gpus: Gpus = None,
     out: Out = None,
     json: Json = False,
 ) -> None:
@@ -238,7 +253,7 @@ def verify_run(
         from_checkpoint=from_checkpoint,
         versions=versions,
         as_json=json,
-        **{"driver": driver, "workers": workers, "address": address},
+        **{"driver": driver, "workers": workers, "address": address, "gpus": gpus},
     )
 
 
@@ -252,13 +267,14 @@ def replay_run(
     driver: Driver = None,
     workers: Workers = None,
     address: Address = None,
+    gpus: Gpus = None,
     out: Out = None,
     json: Json = False,
 ) -> None:
     """Take a recorded run's events in their order, and compare every version's model with its record, bit for bit."""
     from polyrhythm.cli import verifying
 
-    changes = {"driver": driver, "workers": workers, "address": address}
+    changes = {"driver": driver, "workers": workers, "address": address, "gpus": gpus}
     verifying.replay_run(reference, out or "runs", from_updates=from_updates, as_json=json, **changes)
 
 

@@ -42,8 +42,10 @@ def assemble(configuration: Configuration) -> Iterator[Experiment]:
             driver=configuration.driver,
             workers=configuration.workers,
             address=configuration.address,
+            gpus=configuration.gpus,
             engine=configuration.engine,
             device=configuration.device,
+            stack=configuration.stack,
             name=configuration.name,
             config=configuration.plain()
             | {

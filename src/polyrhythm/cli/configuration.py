@@ -24,7 +24,9 @@ if TYPE_CHECKING:
 _STRICT = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False, frozen=True)
 DEFAULT_CLIENTS = 20
 DEFAULT_ROUNDS = 30
-OF_NO_NUMBER = ("driver", "workers", "address", "client_memory", "checkpoint", "track", "tracking", "out", "name")
+OF_NO_NUMBER = (
+    *("driver", "workers", "address", "gpus", "client_memory", "checkpoint", "track", "tracking", "out", "name"),
+)
 _NAMED = ("data", "partition", "model", "method", "task", "fleet", "faults")
 _MODELS = {"shakespeare": "char-lstm", "stackoverflow_tags": "multilabel-logistic"}
 
@@ -110,8 +112,10 @@ class Configuration(BaseModel):
     driver: Literal["auto", "inline", "processes", "threads", "ray"] = "auto"
     workers: Positive | None = None
     address: Text | None = None
+    gpus: Annotated[float, Gt(0), Le(1)] | None = None
     engine: Literal["auto", "torch", "native", "stacked", "compiled"] = "auto"
     device: Text = "auto"
+    stack: Positive | None = None
     evaluation: EvaluationSettings = Field(default_factory=EvaluationSettings)
     client_memory: Text = "all"
     checkpoint: CheckpointSettings = Field(default_factory=CheckpointSettings)
@@ -154,8 +158,9 @@ class Configuration(BaseModel):
         return Tracking(track=self.track, **self.tracking.model_dump())
 
     def plain(self) -> dict[str, Any]:
-        """As plain data, without what decides no number: who computes, where it is kept, what it is called."""
-        return self.model_dump(mode="json", exclude=set(OF_NO_NUMBER) | {"seeds"})
+        """As plain data, without what decides no number: who computes, where it is kept, what it is called; and without
+        what the experiment says itself, `stack`, which may follow from the rest."""
+        return self.model_dump(mode="json", exclude=set(OF_NO_NUMBER) | {"seeds", "stack"})
 
 
 def _named(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -217,8 +222,10 @@ TAKES = {
     "driver": "auto, inline, processes, threads or ray",
     "workers": _POSITIVE,
     "address": "the address of a Ray cluster, such as 10.0.0.1:6379, or auto",
+    "gpus": "a share of a GPU: a number of more than 0, at most 1",
     "engine": "auto, torch, native, stacked or compiled",
     "device": "auto, cpu, cuda, or cuda:1 for the second GPU",
+    "stack": _POSITIVE,
     "evaluation": "every or train_samples, each with a number, groups, true or false, or measure, a list of names",
     "evaluation.every": _POSITIVE,
     "evaluation.train_samples": _WHOLE,

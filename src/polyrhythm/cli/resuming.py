@@ -53,7 +53,7 @@ def configuration_of(run: Run, *, rounds: int | None = None, **changes: Any) -> 
     Args:
         run: the run.
         rounds: how many; None for as many as it was started with.
-        changes: to what decides no number: driver, workers and address; None to leave it.
+        changes: to what decides no number: driver, workers, address and gpus; None to leave it.
 
     Raises:
         UserError: it was made in Python.
@@ -70,9 +70,9 @@ def configuration_of(run: Run, *, rounds: int | None = None, **changes: Any) -> 
         written["rounds"] = rounds
     # The engine that computed, whatever had been asked for and would be chosen today.
     written["engine"] = str(run.config["computed_by"]).partition(" ")[0]
-    of_the_machine = ("driver", "workers", "address", "client_memory")
+    of_the_machine = ("driver", "workers", "address", "gpus", "client_memory")
     carried = ("checkpoint",) if run.on_nodes else (*of_the_machine, "checkpoint")
     written |= {key: run.machine[key] for key in carried if key in run.machine}
     if given := {key: value for key, value in changes.items() if value is not None}:
-        written |= {"workers": None, "address": None, **given}
+        written |= {"workers": None, "address": None, "gpus": None, **given}
     return Configuration.model_validate({**written, "out": str(run.folder), "name": run.name})

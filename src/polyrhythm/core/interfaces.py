@@ -267,3 +267,11 @@ class TakesCohorts(TakesJobs, Protocol):
         Each is as that of `local_round`; while it is the last one given, the engine's weights are where its job ended.
         The visits were opened one after the other, and each has had what else it wanted of the engine.
         """
+
+    def on(self, device: torch.device, share: float = 1.0) -> TakesCohorts:
+        """The same engine on another device.
+
+        Args:
+            device: where to compute.
+            share: of a GPU, whose memory others may be using too.
+        """

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import sys
 from dataclasses import dataclass
 from typing import Any, Literal, final
 
 from polyrhythm.core.interfaces import TakesCohorts
-from polyrhythm.drivers.executors import AtOnce, Clients, Executor, OneByOne, Threads
+from polyrhythm.drivers.cohorts import AtOnce
+from polyrhythm.drivers.executors import Clients, Executor, OneByOne, Threads
 from polyrhythm.errors import UserError
 
 Asked = Literal["auto", "inline", "processes", "threads", "ray"]
@@ -30,12 +32,16 @@ class Crew:
         workers: how many visits run at once.
         chosen: whether the rule chose it, and not the user.
         address: of the Ray cluster; None for one of its own.
+        gpus: the share of a GPU that each of Ray's workers takes; None for none.
+        stack: how many visits the stacked engine takes at once; None for all that begin at once, or without it.
     """
 
     driver: Literal["inline", "processes", "threads", "ray"]
     workers: int = 1
     chosen: bool = True
     address: str | None = None
+    gpus: float | None = None
+    stack: int | None = None
 
     def executor(self, clients: Clients) -> Executor:
         """Starts it.
@@ -46,7 +52,7 @@ class Crew:
         if self.driver == "threads":
             return Threads(clients, self.workers)
         if self.driver == "inline":
-            return AtOnce(clients) if isinstance(clients.engine, TakesCohorts) else OneByOne(clients)
+            return AtOnce(clients, self.stack) if isinstance(clients.engine, TakesCohorts) else OneByOne(clients)
         from polyrhythm.drivers.worker import Unsendable
 
         try:
@@ -64,7 +70,7 @@ class Crew:
         if self.driver == "ray":
             from polyrhythm.drivers.on_ray import OnRay
 
-            return OnRay(clients, self.workers, self.address)
+            return OnRay(clients, self.workers, self.address, self.gpus, self.stack or 1)
         from polyrhythm.drivers.processes import Processes
 
         return Processes(clients, self.workers)
@@ -86,14 +92,20 @@ def choose(
     rounds: int | None,
     processors: int | None = None,
     address: str | None = None,
+    gpus: float | None = None,
+    stack: int | None = None,
+    fills_places: bool = False,
 ) -> Crew:
     """Who carries out visits.
 
-    With an engine that takes cohorts it is this process. Otherwise "auto" is in line, unless there are two processors
-    or more, two visits or more can be computed at once, a visit is large (parameters * samples >= 10**7) and so is the
-    run (parameters * samples * visits >= 5 * 10**9). Then there is one worker for each processor, but no more than such
-    visits: threads if the engine lets go of the interpreter's lock, otherwise processes, on Linux. `workers` alone, 2
-    or more, asks for that whatever the sizes.
+    With an engine that takes cohorts it is this process, which takes all visits that begin at once together; or Ray if
+    that was asked for, whose workers take so many of a turn together that each has one group, or each visit alone where
+    a place is filled as soon as it is free. `stack` says otherwise.
+
+    With other engines "auto" is in line, unless there are two processors or more, two visits or more can be computed at
+    once, a visit is large (parameters * samples >= 10**7) and so is the run (parameters * samples * visits >= 5 *
+    10**9). Then there is one worker for each processor, but no more than such visits: threads if the engine lets go of
+    the interpreter's lock, otherwise processes, on Linux. `workers` alone, 2 or more, asks for that whatever the sizes.
 
     Args:
         asked: by the user.
@@ -105,17 +117,25 @@ def choose(
         rounds: how many times so many there are in the run; None if nobody knows, which counts as many.
         processors: how many there are; None to look.
         address: of a Ray cluster; by the user.
+        gpus: the share of a GPU that each of its workers takes; by the user.
+        stack: how many visits are stacked; by the user.
+        fills_places: whether a visit begins whenever another one ends, and not a whole turn at once.
 
     Raises:
         UserError: the engine has no threads, or this system no such processes.
     """
     there = cores() if processors is None else processors
     cohorts = isinstance(engine, TakesCohorts)
-    if cohorts and (asked in ("processes", "threads", "ray") or (workers or 1) > 1):
+    if cohorts and asked == "ray":
+        many = workers or max(1, min(there, at_once))
+        part = 1 if fills_places else -(-at_once // many)
+        whole = Crew(driver="ray", workers=many, chosen=False, address=address)
+        return dataclasses.replace(whole, gpus=gpus, stack=stack or part)
+    if cohorts and (asked in ("processes", "threads") or (workers or 1) > 1):
         raise UserError(
             f"driver={asked} and {workers or 'any number of'} workers with the stacked engine",
-            expected="driver=inline, and no workers",
-            why="it takes the visits of a turn at once, and workers would part them",
+            expected="driver=inline and no workers, or driver=ray",
+            why="it takes the visits of a turn at once, and these workers would part them",
             fix="leave driver and workers out, or engine=native or torch",
         )
     releases = bool(getattr(engine, "releases_lock", False))
@@ -134,15 +154,71 @@ def choose(
             fix="driver=inline",
         )
     if cohorts or asked == "inline" or (workers == 1 and asked == "auto"):
-        return Crew(driver="inline", chosen=asked == "auto")
-    many: Literal["threads", "processes"] = "threads" if releases else "processes"
+        return Crew(driver="inline", chosen=asked == "auto", stack=stack if cohorts else None)
+    kind: Literal["threads", "processes"] = "threads" if releases else "processes"
     if asked != "auto":
         return Crew(driver=asked, workers=workers or max(1, min(there, at_once)), chosen=False, address=address)
     if not releases and sys.platform != "linux":
         return Crew(driver="inline")
     if workers is not None:
-        return Crew(driver=many, workers=workers, chosen=False)
+        return Crew(driver=kind, workers=workers, chosen=False)
     visit = parameters * held
     large = visit >= LARGE_VISIT and (rounds is None or visit * at_once * rounds >= LARGE_RUN)
     enough = min(there, at_once)
-    return Crew(driver=many, workers=enough) if large and enough > 1 else Crew(driver="inline")
+    return Crew(driver=kind, workers=enough) if large and enough > 1 else Crew(driver="inline")
+
+
+def check_gpus(gpus: float | None, driver: Asked, workers: int | None) -> None:
+    """Goes on if workers may take such shares of GPUs.
+
+    Raises:
+        UserError: they may not.
+    """
+    if gpus is None:
+        return
+    # Ray tells ten-thousandths of a GPU from each other.
+    if isinstance(gpus, bool) or not isinstance(gpus, int | float) or not 1e-4 <= gpus <= 1:
+        raise UserError(
+            f"gpus = {gpus!r}",
+            expected="a share of a GPU: a number from 0.0001 to 1",
+            why="each worker takes so much of one, and no worker computes on several",
+            fix="gpus=0.25, so that four workers share a GPU; or leave it out",
+        )
+    if driver != "ray":
+        raise UserError(
+            f"gpus={gpus:g} with driver={driver}",
+            expected="driver=ray",
+            why="Ray's workers share GPUs; this process takes a whole one",
+            fix="driver=ray, or leave gpus out: the stacked engine computes on a GPU, if there is one, by itself",
+        )
+    if workers is None:
+        raise UserError(
+            f"gpus={gpus:g} without workers",
+            expected="how many workers take so much of a GPU each",
+            why="how many there are room for is known only once the cluster is",
+            fix=f"workers={max(1, int(1 / gpus + 1e-9))}, for example: so many share one GPU",
+        )
+
+
+def check_stack(stack: int | None, engine: str) -> None:
+    """Goes on if so many visits may be stacked.
+
+    Raises:
+        UserError: they may not.
+    """
+    if stack is None:
+        return
+    if isinstance(stack, bool) or not isinstance(stack, int) or stack < 1:
+        raise UserError(
+            f"stack = {stack!r}",
+            expected="a whole number, 1 or more",
+            why="the stacked engine takes so many visits at once",
+            fix="stack=8, or leave it out",
+        )
+    if engine not in ("auto", "stacked"):
+        raise UserError(
+            f"stack={stack} with engine={engine}",
+            expected="engine=stacked, or auto",
+            why=f"the {engine} engine takes one visit after the other",
+            fix="engine=stacked, or leave stack out",
+        )

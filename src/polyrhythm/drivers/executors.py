@@ -18,13 +18,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import ClassVar, Literal, Protocol, final
+from typing import Literal, Protocol, TypeVar, final
 
 import torch
 
 from polyrhythm.core.client import Visiting, visiting, work
-from polyrhythm.core.interfaces import ClientData, Engine, Job, TakesCohorts
-from polyrhythm.core.interfaces import Done as Answer
+from polyrhythm.core.interfaces import ClientData, Engine
 from polyrhythm.core.memory import ClientState
 from polyrhythm.core.pace import Forecast
 from polyrhythm.recipe import Recipe
@@ -119,35 +118,61 @@ class Ticket:
 
 @final
 class Waiting:
-    """Tickets that no worker has taken yet, the most urgent first, and of equal ones the first."""
+    """Tickets that no worker has taken yet, the most urgent first, and of equal ones the first.
 
-    def __init__(self) -> None:
-        self._heap: list[tuple[tuple[float, int], int, Ticket]] = []
-        self._made = 0
+    Args:
+        size: how many of those that come together are taken together; see `groups`.
+    """
+
+    def __init__(self, size: int = 1) -> None:
+        self._heap: list[tuple[tuple[float, int], int, Sequence[Ticket]]] = []
+        self._size, self._made = size, 0
         self._lock = threading.Lock()
 
     def add(self, errands: Sequence[Errand]) -> list[Ticket]:
         """Gives each errand a ticket."""
         tickets = [Ticket(errand) for errand in errands]
-        with self._lock:
-            for ticket in tickets:
-                self._made += 1
-                heapq.heappush(self._heap, (ticket.errand.urgency, self._made, ticket))
+        for group in groups(tickets, self._size):
+            self.put_back(group)
         return tickets
+
+    def put_back(self, group: Sequence[Ticket]) -> None:
+        """Has tickets wait that were taken together, and go on together."""
+        with self._lock:
+            self._made += 1
+            heapq.heappush(self._heap, (min(ticket.errand.urgency for ticket in group), self._made, group))
 
     def __bool__(self) -> bool:
         return bool(self._heap)
 
     def take(self) -> Ticket:
-        """The next one; there must be one."""
+        """The next one, where each is alone; there must be one."""
+        (ticket,) = self.take_together()
+        return ticket
+
+    def take_together(self) -> Sequence[Ticket]:
+        """The next ones; there must be some."""
         with self._lock:
             return heapq.heappop(self._heap)[-1]
+
+
+Given = TypeVar("Given")
+
+
+def groups(given: Sequence[Given], size: int | None) -> list[Sequence[Given]]:
+    """Things in the order in which they were given, so many in a group; all in one if None.
+
+    What is stacked may depend in its last bits on what is stacked with it. So groups follow from what is begun at once
+    and from their size, and never from who carries them out.
+    """
+    step = size or max(1, len(given))
+    return [given[place : place + step] for place in range(0, len(given), step)]
 
 
 class Executor(Protocol):
     """Carries out visits."""
 
-    goes_on: ClassVar[bool]
+    goes_on: bool
     """Whether visits are under way while the driver does something else."""
 
     deaths: int
@@ -165,13 +190,17 @@ class Executor(Protocol):
 
 class Elsewhere(ABC):
     """An executor whose workers are other processes. It looks after them whenever there are errands, or one is waited
-    for; until then each goes on with what it has."""
+    for; until then each goes on with what it has.
 
-    goes_on: ClassVar[bool] = True
+    Args:
+        together: how many errands that are started at once a worker takes together.
+    """
 
-    def __init__(self) -> None:
+    goes_on = True
+
+    def __init__(self, together: int = 1) -> None:
         self.deaths = 0
-        self._waiting = Waiting()
+        self._waiting = Waiting(together)
 
     def start(self, errands: Sequence[Errand]) -> Sequence[Ticket]:
         tickets = self._waiting.add(errands)
@@ -204,7 +233,7 @@ class OneByOne:
         clients: what visits need.
     """
 
-    goes_on: ClassVar[bool] = False
+    goes_on = False
     deaths = 0
 
     def __init__(self, clients: Clients) -> None:
@@ -218,59 +247,6 @@ class OneByOne:
 
     def close(self) -> None:
         """Nothing to end."""
-
-
-@final
-class AtOnce:
-    """All visits of a turn at once, here: their steps are taken together.
-
-    Args:
-        clients: what visits need; the engine must be one that takes cohorts.
-    """
-
-    goes_on: ClassVar[bool] = False
-    deaths = 0
-
-    def __init__(self, clients: Clients) -> None:
-        engine: TakesCohorts = clients.engine  # type: ignore[assignment]
-        self._clients, self._engine = clients, engine
-
-    def start(self, errands: Sequence[Errand]) -> Sequence[Ticket]:
-        tickets = [Ticket(errand) for errand in errands]
-        for ticket, done in zip(tickets, self._together(errands), strict=True):
-            ticket.outcome.set_result(done)
-        return tickets
-
-    def done(self, ticket: Ticket) -> Done:
-        return ticket.outcome.result()
-
-    def _together(self, errands: Sequence[Errand]) -> list[Done]:
-        waiting: dict[int, tuple[Visiting, Job]] = {}
-        done: dict[int, Done] = {}
-        for place, visit in enumerate(map(self._clients.begin, errands)):
-            try:
-                waiting[place] = visit, next(visit)
-            except StopIteration as end:
-                done[place] = end.value
-        answers = self._engine.local_rounds([job for _, job in waiting.values()]) if waiting else ()
-        for (place, (visit, _)), answer in zip(waiting.items(), answers, strict=True):
-            if answer is not None:
-                done[place] = _ended(visit, answer)
-        # What was not taken is begun anew, one after the other: a visit is a pure function.
-        return [done[place] if place in done else self._clients.visit(errand) for place, errand in enumerate(errands)]
-
-    def close(self) -> None:
-        """Nothing to end."""
-
-
-def _ended(visit: Visiting, answer: Answer) -> Done:
-    """What comes of a visit that is told what came of its steps."""
-    try:
-        visit.send(answer)
-    except StopIteration as end:
-        done: Done = end.value
-        return done
-    raise RuntimeError("a visit asks for its steps once")
 
 
 class ReleasesLock(Engine, Protocol):
@@ -289,7 +265,7 @@ class Threads:
         workers: how many threads.
     """
 
-    goes_on: ClassVar[bool] = True
+    goes_on = True
     deaths = 0
 
     def __init__(self, clients: Clients, workers: int) -> None:

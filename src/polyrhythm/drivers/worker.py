@@ -29,10 +29,11 @@ class Unsendable(Exception):
     """Something that visits need cannot be sent to another process."""
 
 
-def given_up(client: int) -> RunFailed:
-    """The error of a visit that has killed its workers."""
+def given_up(*clients: int) -> RunFailed:
+    """The error of a visit, or of several that are taken together, that has killed its workers."""
+    what = "visit, of client" if len(clients) == 1 else "visits, of clients"
     return RunFailed(
-        f"{DEATHS} worker processes died on the same visit, of client {client}: perhaps for lack of memory "
+        f"{DEATHS} worker processes died on the same {what} {', '.join(map(str, clients))}: perhaps for lack of memory "
         "(fewer workers need less), or in native code; with driver=inline the error may show itself"
     )
 
@@ -61,9 +62,11 @@ def befall(mishap: Mishap) -> None:
 
 def out_of_memory(error: Exception) -> bool:
     """Whether an error says that there was not enough memory, in whatever words."""
-    # torch says so in words only: "DefaultCPUAllocator: can't allocate memory" or "not enough memory".
+    # Without a GPU torch says so in words only: "DefaultCPUAllocator: can't allocate memory" or "not enough memory".
     words = ("can't allocate memory", "not enough memory")
-    return isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and any(w in str(error) for w in words))
+    return isinstance(error, MemoryError | torch.cuda.OutOfMemoryError) or (
+        isinstance(error, RuntimeError) and any(w in str(error) for w in words)
+    )
 
 
 def sendable(error: Exception) -> tuple[Exception, str]:

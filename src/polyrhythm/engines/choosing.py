@@ -164,7 +164,7 @@ def _inside(size: int, kernel: int, stride: int, padding: int) -> int:
 
 def _stacked(work: Work) -> Chosen:
     _all_steps_at_once(work)
-    engine = StackedEngine(work.module, work.task, work.samples, work.device)
+    engine = StackedEngine.of(work.module, work.task, work.samples, work.device)
     return Chosen(engine=engine, kind="stacked", detail=named(work.device))
 
 

@@ -28,9 +28,10 @@ from polyrhythm.engines.step import Batch, Step, keys_of, rows_of, shares_of, si
 from polyrhythm.engines.torch import TorchEngine
 from polyrhythm.optimisers import LocalSgd, clip_
 from polyrhythm.tasks import Task
+from polyrhythm.vectors import CPU
 
 ROOM = 2**30
-"""Bytes that a cohort may take without a GPU; on a GPU half of its memory. A larger one is cut."""
+"""Bytes that a cohort may take without a GPU; on a GPU half of its memory, or of a share of it. A larger one is cut."""
 
 VECTORS = 8  # [K, P], at most: weights, start, gradient, shift, momentum, and what an operation makes
 
@@ -40,20 +41,40 @@ class StackedEngine(AroundTorch):
     """Local rounds of a cohort at once, on one device; all else by the torch engine inside.
 
     Args:
-        module: the model; copied, never changed.
-        task: its loss and metrics.
-        samples: what clients train on.
+        inside: the torch engine.
+        step: the gradient of one client's batch, on the device.
         device: where to compute.
-
-    Raises:
-        Unsupported: the model or the task cannot be stacked.
+        share: of a GPU, whose memory others may be using too.
     """
 
-    def __init__(self, module: nn.Module, task: Task, samples: Samples, device: torch.device) -> None:
-        super().__init__(TorchEngine(module, task, device))
-        self.device = device
-        self._step = Step(self.module, task, self.layout, self.weights, samples, device)
+    def __init__(self, inside: TorchEngine, step: Step, device: torch.device, share: float = 1.0) -> None:
+        super().__init__(inside)
+        self._step, self.device, self._share = step, device, share
         self._here: tuple[Tensor, Tensor, Tensor, Tensor] | None = None
+
+    @classmethod
+    def of(cls, module: nn.Module, task: Task, samples: Samples, device: torch.device) -> StackedEngine:
+        """One for a model.
+
+        Args:
+            module: the model; copied, never changed.
+            task: its loss and metrics.
+            samples: what clients train on.
+            device: where to compute.
+
+        Raises:
+            Unsupported: the model or the task cannot be stacked.
+        """
+        inside = TorchEngine(module, task, device)
+        step = Step(inside.module, task, inside.layout, inside.weights, samples, device)
+        return cls(inside, step, device)
+
+    def on(self, device: torch.device, share: float = 1.0) -> StackedEngine:
+        return StackedEngine(self._torch.on(device), self._step.on(device), device, share)
+
+    def __reduce__(self) -> tuple[type[StackedEngine], tuple[TorchEngine, Step, torch.device]]:
+        # It travels without samples, and by way of the processor: where it arrives may be no such device.
+        return StackedEngine, (self._torch.on(CPU), self._step.on(CPU), CPU)
 
     def local_round(self, job: Job) -> Done | None:
         return next(self.local_rounds([job]))
@@ -78,7 +99,7 @@ class StackedEngine(AroundTorch):
         each = VECTORS * self.weights.nbytes + width * self._step.kept
         room = ROOM
         if self.device.type == "cuda":
-            room = torch.cuda.get_device_properties(self.device).total_memory // 2
+            room = int(torch.cuda.get_device_properties(self.device).total_memory * self._share) // 2
         return max(1, room // each)
 
     def _together(self, jobs: Sequence[Job]) -> list[tuple[Tensor, Done]]:

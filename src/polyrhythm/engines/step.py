@@ -83,6 +83,12 @@ class Step:
         with seeded_torch(0, "network", "tried out"):
             self._try_out(weights.to(device), samples, device)
 
+    def on(self, device: torch.device) -> Step:
+        """The same step on another device."""
+        other = copy.copy(self)
+        other._module = copy.deepcopy(self._module).to(device)
+        return other
+
     def __call__(self, weights: Tensor, batch: Batch) -> tuple[Sequence[Tensor], Tensor]:
         """The gradient of each used parameter, and the loss of each sample.
 

@@ -49,6 +49,11 @@ class TorchEngine:
         # The module as it was given, as far as a visit does not load it anyway, and with parameters of their own.
         return TorchEngine, (copy.deepcopy(self._flat.twin().fresh().module), self._task, self._frozen_on)
 
+    def on(self, device: torch.device) -> TorchEngine:
+        """The same with another place for models that are not in training."""
+        make, (module, task, _) = self.__reduce__()
+        return make(module, task, device)
+
     @property
     def layout(self) -> Layout:
         return self._flat.layout

@@ -16,7 +16,7 @@ from polyrhythm.runs.run import Run
 
 _PER_RUN = ("seed", "computed_by")
 _RESOLVED = "resolved."
-_PLACES = {"driver", "workers", "checkpoint"}
+_PLACES = {"driver", "workers", "gpus", "checkpoint"}
 
 
 @final

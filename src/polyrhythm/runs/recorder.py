@@ -358,8 +358,8 @@ def _row(plan: Plan) -> dict[str, Any]:
 
 
 def _crew(plan: Plan) -> dict[str, Any]:
-    where = {} if plan.address is None else {"address": plan.address}
-    return {"driver": plan.driver, "workers": plan.workers, **where}
+    ours = {"driver": plan.driver, "workers": plan.workers, "address": plan.address, "gpus": plan.gpus}
+    return {key: value for key, value in ours.items() if value is not None}
 
 
 def digest_of(config: Mapping[str, Any]) -> str:

@@ -46,6 +46,7 @@ class Plan:
         driver: who carries out visits.
         workers: how many at once.
         address: of the Ray cluster, if it is a shared one.
+        gpus: the share of a GPU that each of its workers has, if they have any.
         client_memory: how much of what clients remember is in memory.
         checkpoint: how often it is written down, and how many of these are kept.
     """
@@ -63,6 +64,7 @@ class Plan:
     driver: str = "inline"
     workers: int = 1
     address: str | None = None
+    gpus: float | None = None
     client_memory: str = "all"
     checkpoint: Mapping[str, Any] = field(default_factory=dict)
 

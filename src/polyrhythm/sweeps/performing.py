@@ -78,7 +78,8 @@ def perform(job: Job, make: Callable[[Setting, int], Experiment], tell: Tell) ->
         KeyboardInterrupt: it was stopped from outside; it can go on.
     """
     try:
-        experiment = replace(make(job.setting, job.seed), name=job.name, driver="inline", workers=None, address=None)
+        alone: dict[str, Any] = {"driver": "inline", "workers": None, "address": None, "gpus": None}
+        experiment = replace(make(job.setting, job.seed), name=job.name, **alone)
         earlier = _earlier(job, experiment)
         if earlier is not None and _is_over(earlier):
             return _ending(earlier)
