@@ -32,7 +32,7 @@ EXAMPLES = [
 ] + [pytest.param(path.read_text(), id=path.stem) for path in sorted((ROOT / "examples").glob("*.toml"))]
 
 
-OF_REPRODUCTIONS = ("reproduces", "rows", "columns", "paper", "claims", "tuning", "expert_training", "scales")
+OF_REPRODUCTIONS = ("reproduces", "let", "rows", "columns", "paper", "claims", "tuning", "expert_training", "scales")
 
 
 @pytest.fixture(scope="module")
