@@ -422,6 +422,8 @@ class Experiment:
         chosen = self.chosen
         if chosen.why_not:
             return (f"engine: torch, since the {self.engine} one cannot be used here: {chosen.why_not}",)
+        if self.stack is not None and chosen.kind != "stacked":
+            return (f"stack={self.stack} has no effect: local steps are computed by the {chosen.name} engine",)
         if self.engine == "auto" and chosen.kind != "torch":
             return (f"local steps are computed by the {chosen.name} engine",)
         return ()
@@ -438,8 +440,8 @@ class Experiment:
     def describe(self) -> dict[str, Any]:
         """The experiment as plain data."""
         computed: dict[str, Any] = {"computed_by": self.chosen.name}
-        if self.chosen.kind == "stacked" and (stack := self.crew.stack) is not None:
-            computed["stack"] = stack
+        if self.chosen.kind == "stacked":  # all that begin at once are never more than there are clients
+            computed["stack"] = self.crew.stack or self.federation.clients
         if self.config is not None:
             return {**self.config, **computed}
         return {

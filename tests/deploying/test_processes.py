@@ -85,6 +85,21 @@ def test_what_an_ended_program_has_left_is_gone_at_once_and_nothing_else(tmp_pat
     processes.stop(other)
 
 
+@pytest.mark.parametrize("leads", [True, False])
+def test_an_orphan_goes_with_its_group_unless_somebody_else_s(tmp_path: Path, leads: bool) -> None:
+    processes = Processes(tmp_path)
+    ended, other = processes.start("superlink", SLEEPS, os.environ), processes.start("node 1", PARENT, os.environ)
+    child = int(said(other))
+    os.kill(ended.pid, signal.SIGKILL)
+    while not processes.ended(ended):
+        time.sleep(0.02)
+    processes.bury(ended, lambda process: process == (other.pid if leads else child))
+    state = Path(f"/proc/{child}/stat")
+    assert not state.exists() or state.read_text().rpartition(")")[2].split()[0] == "Z"
+    assert other.alive is not leads
+    processes.stop(other)
+
+
 def test_a_program_that_does_not_listen_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("polyrhythm.deploying.processes._PATIENCE", 0.3)
     processes = Processes(tmp_path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import subprocess
 import sys
@@ -105,6 +106,29 @@ def test_a_killed_actor_changes_nothing(tmp_path: Path) -> None:
     hurt = run(driver="ray", workers=2, model=model)
     assert_same(alone, hurt)
     assert hurt[0]["worker_deaths"] == 2
+
+
+def test_idle_actors_that_are_lost_are_no_fault_of_a_visit(monkeypatch: pytest.MonkeyPatch) -> None:
+    import ray
+
+    family: dict[str, Any] = {"recipe": pr.fedavg(cohort=1, epochs=2, batch=4)}
+    whole = OnRay.start
+
+    def start(pool: OnRay, errands: Any) -> Any:
+        if not pool.deaths:
+            for actor in pool._idle[1:]:
+                ray.kill(actor)
+                with contextlib.suppress(ray.exceptions.RayError):
+                    while True:  # until it has gone
+                        ray.get(actor.problem.remote())
+        return whole(pool, errands)
+
+    monkeypatch.setattr(OnRay, "start", start)
+    monkeypatch.setattr(actors, "DEATHS", 2)
+    hurt = run(driver="ray", workers=3, **family)
+    assert hurt[0]["worker_deaths"] == 1
+    monkeypatch.undo()
+    assert_same(run(driver="inline", **family), hurt)
 
 
 def test_an_actor_without_memory_is_replaced_and_changes_nothing(tmp_path: Path) -> None:

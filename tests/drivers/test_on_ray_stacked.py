@@ -116,9 +116,19 @@ def test_each_worker_takes_its_part_of_a_turn(workers: int, changes: dict[str, A
 
 
 def test_other_engines_have_no_stack() -> None:
-    for changes in ({"engine": "torch"}, {"engine": "auto", "stack": 2}, {"engine": "stacked"}):
+    for changes in ({"engine": "torch"}, {"engine": "auto", "stack": 2}):
         assert "stack" not in made(**changes).describe()
     assert made(engine="stacked", stack=2).describe()["stack"] == 2
+    assert [note for note in made(engine="auto", stack=2).notices() if note.startswith("stack=2 has no effect")]
+
+
+def test_all_at_once_is_recorded_as_so_many_and_means_the_same_on_ray() -> None:
+    alone = made(engine="stacked")
+    size = alone.describe()["stack"]
+    assert size == alone.federation.clients
+    assert made(engine="stacked", stack=size).describe() == alone.describe()
+    assert made(engine="stacked", stack=size, driver="ray", workers=2).describe() == alone.describe()
+    assert_same(run(engine="stacked"), run(engine="stacked", stack=size, driver="ray", workers=2))
 
 
 def test_visits_are_under_way_between_turns_only_one_by_one() -> None:
@@ -190,7 +200,7 @@ def test_an_error_in_a_group_says_whose_visits_they_were() -> None:
 
 
 def test_a_dead_actor_s_group_is_repeated() -> None:
-    plan = pr.Fleet() | pr.fleet.Faults(worker_killed=0.07)
+    plan = pr.Fleet() | pr.fleet.Faults(worker_killed=0.25)
     hurt = on_crew(stack=2, fleet=plan, **SCAFFOLD)
     assert_same(run(driver="inline", stack=2, fleet=plan, **SCAFFOLD), hurt)
     assert hurt[0]["worker_deaths"] > 0

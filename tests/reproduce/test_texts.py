@@ -114,9 +114,9 @@ def test_a_slip_is_refused_with_its_place(tmp_path: Path, old: str, new: str, to
     assert "own.toml" in str(caught.value)
 
 
-def test_a_name_without_a_table_is_refused(tmp_path: Path) -> None:
+def test_without_a_table_braces_are_braces(tmp_path: Path) -> None:
     text = re.sub(r"\[let\].*?\n\n", "", LET, flags=re.DOTALL)
-    with pytest.raises(UserError, match=r"\[let\]|names that a table"):
+    with pytest.raises(UserError, match=r"line 3: seeds '0-\{last\}'"):
         read(written(tmp_path, text))
 
 

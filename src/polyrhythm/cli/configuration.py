@@ -222,7 +222,7 @@ TAKES = {
     "driver": "auto, inline, processes, threads or ray",
     "workers": _POSITIVE,
     "address": "the address of a Ray cluster, such as 10.0.0.1:6379, or auto",
-    "gpus": "a share of a GPU: a number of more than 0, at most 1",
+    "gpus": "a share of a GPU: a number from 0.0001 to 1",
     "engine": "auto, torch, native, stacked or compiled",
     "device": "auto, cpu, cuda, or cuda:1 for the second GPU",
     "stack": _POSITIVE,

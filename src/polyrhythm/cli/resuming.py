@@ -73,6 +73,10 @@ def configuration_of(run: Run, *, rounds: int | None = None, **changes: Any) -> 
     of_the_machine = ("driver", "workers", "address", "gpus", "client_memory")
     carried = ("checkpoint",) if run.on_nodes else (*of_the_machine, "checkpoint")
     written |= {key: run.machine[key] for key in carried if key in run.machine}
-    if given := {key: value for key, value in changes.items() if value is not None}:
-        written |= {"workers": None, "address": None, "gpus": None, **given}
+    given = {key: value for key, value in changes.items() if value is not None}
+    if (driver := given.get("driver", written.get("driver"))) != written.get("driver"):
+        written["workers"] = None
+    if driver != "ray":
+        written |= {"address": None, "gpus": None}
+    written |= given
     return Configuration.model_validate({**written, "out": str(run.folder), "name": run.name})

@@ -112,21 +112,25 @@ class Processes:
         return gently
 
     def bury(self, started: Started, belongs: Callable[[int], bool] = lambda process: False) -> None:
-        """Kills what a program that has ended had started, and waits until it is gone.
+        """Kills what a program that has ended had started, and waits until it is gone, for 20 s at most.
 
         Args:
             started: the program.
-            belongs: tells of a process whether it is the program's, with its group, though it has a group of its own.
+            belongs: tells of a process whether it is the program's though it is in another group. It goes with that
+                group, unless the group is that of another process that lives.
         """
         self._reap()
         end = time.monotonic() + _PATIENCE
         # As in `stop`: without a process of that number, those of its group are what it has left.
         while _born(started.pid) == "" and time.monotonic() < end:
-            left = {group for process, group in _groups().items() if group == started.pid or belongs(process)}
+            groups = _groups()
+            left = {process: group for process, group in groups.items() if group == started.pid or belongs(process)}
             if not left:
                 return
-            for group in left:
-                _signal_group(group, signal.SIGKILL)
+            for process, group in left.items():
+                if group == process or group not in groups:
+                    _signal_group(group, signal.SIGKILL)
+                _signal(process, signal.SIGKILL)
             time.sleep(0.05)
 
     def _reap(self) -> None:

@@ -32,9 +32,10 @@ class Unsendable(Exception):
 def given_up(*clients: int) -> RunFailed:
     """The error of a visit, or of several that are taken together, that has killed its workers."""
     what = "visit, of client" if len(clients) == 1 else "visits, of clients"
+    fewer = "fewer workers need less" if len(clients) == 1 else "fewer workers, or a smaller stack, need less"
     return RunFailed(
         f"{DEATHS} worker processes died on the same {what} {', '.join(map(str, clients))}: perhaps for lack of memory "
-        "(fewer workers need less), or in native code; with driver=inline the error may show itself"
+        f"({fewer}), or in native code; with driver=inline the error may show itself"
     )
 
 

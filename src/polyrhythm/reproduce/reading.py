@@ -31,7 +31,7 @@ from polyrhythm.sweeps.space import Setting
 
 _TABLES = ("reproduces", "rows", "columns", "paper", "claims", "tuning", "expert_training", "scales")
 _CHECKED = ("reproduces", "claims", "expert_training")
-_NOT_OURS = ("name", "out", "seed", "seeds", "driver", "workers", "gpus")
+_NOT_OURS = ("name", "out", "seed", "seeds", "driver", "workers", "address", "gpus")
 _PROGRAMS = Path(__file__).parent / "programs"
 
 

@@ -15,7 +15,7 @@ _WHY = "why"  # likewise, in a scale
 
 
 def filled(said: Said, wrong: Mistakes) -> dict[str, Any]:
-    """What a file says, without [let], and with its texts in the place of their names.
+    """What a file says, without [let], and with its texts in the place of their names. Without one, braces are braces.
 
     Nothing but texts is looked at, and nothing else is done to them, so that the experiments are those of a file in
     which everything is written out.
@@ -25,7 +25,9 @@ def filled(said: Said, wrong: Mistakes) -> dict[str, Any]:
         wrong: takes note of names that are not there, are never used, or lead back to themselves.
     """
     values = {key: value for key, value in said.values.items() if key != "let"}
-    texts = said.values.get("let", {})
+    if "let" not in said.values:
+        return values
+    texts = said.values["let"]
     if not isinstance(texts, dict) or not all(isinstance(text, str) for text in texts.values()):
         wrong.add(_no_texts(said.where("let")))
         return values

@@ -133,9 +133,10 @@ class OnRay(Elsewhere):
         """Sends an actor on its way."""
         weights = way.tickets[0].errand.assignment.weights
         errands = []
-        for ticket, told in zip(way.tickets, way.told, strict=True):
+        for place, (ticket, told) in enumerate(zip(way.tickets, way.told, strict=True)):
             errand = ticket.errand
-            mishap: Mishap = "" if errand.mishap is None else errand.mishap(ticket.deaths)
+            # What befalls a worker befalls it once, however many visits it takes together.
+            mishap: Mishap = "" if errand.mishap is None or place else errand.mishap(ticket.deaths)
             errands.append((errand.assignment, errand.state, mishap, None if errand.pace is None else told))
         sent = packing.rolled(errands, board=(0, weights))
         self._ways[way.actor.visit.remote(self._board(weights), sent)] = way
@@ -205,6 +206,23 @@ class OnRay(Elsewhere):
                 raise given_up(*(ticket.errand.assignment.client for ticket in way.tickets))
         self._waiting.put_back(way.tickets)
         self._bring()
+        self._muster()
+
+    def _muster(self) -> None:
+        """Replaces idle actors that do not answer: where a machine is lost, several may have died with it, and a visit
+        would only find out one after the other, as if it had killed them."""
+        asked = {actor.problem.remote(): actor for actor in self._idle}
+        answered = self._ray.wait(list(asked), num_returns=len(asked), timeout=PATIENCE)[0] if asked else ()
+        for what, actor in asked.items():
+            try:
+                if what in answered:
+                    self._ray.get(what)
+                    continue
+            except self._ray.exceptions.RayError:
+                pass
+            self._ray.kill(actor)
+            self._idle.remove(actor)
+            self._bring()
 
     def close(self) -> None:
         """Ends the actors, and the cluster if it was started here."""
