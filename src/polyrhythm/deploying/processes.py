@@ -121,15 +121,19 @@ class Processes:
         """
         self._reap()
         end = time.monotonic() + _PATIENCE
+        doomed: set[int] = set()  # kept, since one that is about to end tells no more whose it is
         # As in `stop`: without a process of that number, those of its group are what it has left.
         while _born(started.pid) == "" and time.monotonic() < end:
             groups = _groups()
-            left = {process: group for process, group in groups.items() if group == started.pid or belongs(process)}
-            if not left:
+            for process, group in groups.items():
+                if group != started.pid and not belongs(process):
+                    continue
+                whole = group == process or group not in groups  # else it is the group of somebody who lives
+                doomed |= {other for other, its in groups.items() if its == group} if whole else {process}
+            doomed &= groups.keys()
+            if not doomed:
                 return
-            for process, group in left.items():
-                if group == process or group not in groups:
-                    _signal_group(group, signal.SIGKILL)
+            for process in doomed:
                 _signal(process, signal.SIGKILL)
             time.sleep(0.05)
 
