@@ -150,6 +150,17 @@ def test_a_run_that_is_resumed_or_verified_elsewhere_has_the_same_groups(tmp_pat
     run = pr.run(of, out=tmp_path)
     assert (run.config["stack"], run.machine["driver"]) == (3, "ray")
     assert configuration_of(run).stack == configuration_of(run, driver="inline").stack == 3
+    machine = {**run.machine, "gpus": 0.5, "address": "auto"}
+    own = {"config": run.config, "machine": machine, "folder": run.folder}
+    left: Any = SimpleNamespace(id=run.id, name=run.name, on_nodes=False, **own)
+
+    def of_ray(**changes: Any) -> tuple[Any, ...]:
+        found = configuration_of(left, **changes)
+        return found.driver, found.workers, found.gpus, found.address
+
+    assert of_ray(workers=3) == ("ray", 3, 0.5, "auto")
+    assert of_ray(gpus=0.25) == ("ray", 2, 0.25, "auto")
+    assert of_ray(driver="inline") == ("inline", None, None, None)
     (inline,) = assemble(configuration_of(run, driver="inline"))
     assert inline.crew.driver == "inline"
     verdict = pr.verify(run, inline)

@@ -24,9 +24,8 @@ if TYPE_CHECKING:
 _STRICT = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False, frozen=True)
 DEFAULT_CLIENTS = 20
 DEFAULT_ROUNDS = 30
-OF_NO_NUMBER = (
-    *("driver", "workers", "address", "gpus", "client_memory", "checkpoint", "track", "tracking", "out", "name"),
-)
+OF_THE_MACHINE = ("driver", "workers", "address", "gpus", "client_memory")
+OF_NO_NUMBER = (*OF_THE_MACHINE, "checkpoint", "track", "tracking", "out", "name")
 _NAMED = ("data", "partition", "model", "method", "task", "fleet", "faults")
 _MODELS = {"shakespeare": "char-lstm", "stackoverflow_tags": "multilabel-logistic"}
 

@@ -7,7 +7,7 @@ from typing import Any
 import typer
 
 from polyrhythm.cli.assembly import assemble
-from polyrhythm.cli.configuration import Configuration, configure
+from polyrhythm.cli.configuration import OF_THE_MACHINE, Configuration, configure
 from polyrhythm.cli.guard import INTERRUPTED, stopped_by_sigterm
 from polyrhythm.cli.output import Screen
 from polyrhythm.cli.running import run_one
@@ -70,8 +70,7 @@ def configuration_of(run: Run, *, rounds: int | None = None, **changes: Any) -> 
         written["rounds"] = rounds
     # The engine that computed, whatever had been asked for and would be chosen today.
     written["engine"] = str(run.config["computed_by"]).partition(" ")[0]
-    of_the_machine = ("driver", "workers", "address", "gpus", "client_memory")
-    carried = ("checkpoint",) if run.on_nodes else (*of_the_machine, "checkpoint")
+    carried = ("checkpoint",) if run.on_nodes else (*OF_THE_MACHINE, "checkpoint")
     written |= {key: run.machine[key] for key in carried if key in run.machine}
     given = {key: value for key, value in changes.items() if value is not None}
     if (driver := given.get("driver", written.get("driver"))) != written.get("driver"):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import sys
 from dataclasses import dataclass
@@ -129,8 +128,7 @@ def choose(
     if cohorts and asked == "ray":
         many = workers or max(1, min(there, at_once))
         part = 1 if fills_places else -(-at_once // many)
-        whole = Crew(driver="ray", workers=many, chosen=False, address=address)
-        return dataclasses.replace(whole, gpus=gpus, stack=stack or part)
+        return Crew(driver="ray", workers=many, chosen=False, address=address, gpus=gpus, stack=stack or part)
     if cohorts and (asked in ("processes", "threads") or (workers or 1) > 1):
         raise UserError(
             f"driver={asked} and {workers or 'any number of'} workers with the stacked engine",

@@ -367,12 +367,9 @@ class Scaled:
         """Those whose rows and columns are there."""
         for claim in self.of.claims:
             named = [row for row in (claim.of, claim.against, claim.goal_of) if row]
-            there = not claim.columns or {*claim.columns} & {*self.columns}
-            if (
-                there
-                and {*named} <= {*self.rows}
-                and {*claim.grows_over[:1], *claim.grows_over[-1:]} <= {*self.columns}
-            ):
+            ends = {*claim.grows_over[:1], *claim.grows_over[-1:]}
+            somewhere = not claim.columns or {*claim.columns} & {*self.columns}
+            if somewhere and {*named} <= {*self.rows} and ends <= {*self.columns}:
                 yield claim
 
 
