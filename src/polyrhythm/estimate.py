@@ -150,7 +150,7 @@ def _notes(experiment: Experiment, rehearsed: Rehearsal) -> list[str]:
 def _cost(experiment: Experiment) -> Cost:
     samples = experiment.federation.train
     inputs, targets = samples.batch(torch.arange(min(2, len(samples))))
-    return count(experiment.chosen.engine.module, inputs, lambda outputs: experiment.aim.loss(outputs, targets))
+    return count(experiment.chosen.engine.at_rest(), inputs, lambda outputs: experiment.aim.loss(outputs, targets))
 
 
 def _kept(experiment: Experiment, rehearsed: Rehearsal) -> int:

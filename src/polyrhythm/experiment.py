@@ -421,7 +421,7 @@ class Experiment:
         """What computes, unless it is what was asked for."""
         chosen = self.chosen
         if chosen.why_not:
-            return (f"engine: torch, since the {self.engine} one cannot be used here: {chosen.why_not}",)
+            return (f"engine: torch, since the {chosen.refused} one cannot be used here: {chosen.why_not}",)
         if self.stack is not None and chosen.kind != "stacked":
             return (f"stack={self.stack} has no effect: local steps are computed by the {chosen.name} engine",)
         if self.engine == "auto" and chosen.kind != "torch":

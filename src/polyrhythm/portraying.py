@@ -54,7 +54,7 @@ class Portrait:
             drawn = stream(self._experiment.seed, "sample", "losses").permutation(len(order))[:MOST]
             self._places = order[np.sort(drawn)]
             self._holding = Holding(self._experiment.federation.train)
-            self._module = copy.deepcopy(self._experiment.chosen.engine.module).cpu().eval()
+            self._module = copy.deepcopy(self._experiment.chosen.engine.at_rest()).cpu().eval()
 
     def visit(self, record: VisitRecord) -> None:
         """Nothing to do."""

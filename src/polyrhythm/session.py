@@ -445,7 +445,7 @@ class _Session:
     def _cost(self) -> Cost:
         samples = self.experiment.federation.train
         inputs, targets = samples.batch(torch.from_numpy(np.arange(min(2, len(samples)))))
-        return count(self.engine.module, inputs, lambda outputs: self.experiment.aim.loss(outputs, targets))
+        return count(self.engine.at_rest(), inputs, lambda outputs: self.experiment.aim.loss(outputs, targets))
 
 
 def _told(state: ServerState) -> ServerState:

@@ -12,6 +12,8 @@ from __future__ import annotations
 import bisect
 import contextlib
 import hashlib
+import pickle
+import random
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Literal, Protocol, final
@@ -156,3 +158,25 @@ def seeded_torch(seed: int, purpose: Purpose, *names: int | str) -> Iterator[Non
     with _default_generator, torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(torch_seed(seed, purpose, *names))
         yield
+
+
+def generators() -> tuple[bytes, int, int]:
+    """What the generators that nobody names hold: torch's default one, NumPy's and Python's. Equal if nothing drew."""
+    import torch
+
+    of_numpy = hash(pickle.dumps(np.random.get_state(legacy=False)))
+    return torch.get_rng_state().numpy().tobytes(), of_numpy, hash(random.getstate())
+
+
+@contextlib.contextmanager
+def kept_generators() -> Iterator[None]:
+    """Leaves the generators that nobody names as they were when the block ends."""
+    import torch
+
+    of_numpy, of_python = np.random.get_state(legacy=False), random.getstate()
+    try:
+        with torch.random.fork_rng(devices=[]):
+            yield
+    finally:
+        np.random.set_state(of_numpy)
+        random.setstate(of_python)

@@ -7,13 +7,16 @@ Rules of this file:
   data off a 16-byte boundary, so padding is what makes "the same weights" mean the same bits.
 - A parameter that the module holds twice (tied weights) has one segment.
 - Frozen parameters are not in the vector; they stay in the module and never travel.
+- Hooks on parameters (`register_hook`) change gradients here as in the module that was given: copies have them, too.
 - Buffers (BatchNorm statistics, counters) travel beside the vector, each in its own dtype.
+- Plain attributes that a pass changes do not travel: every visit begins with those of the module that was given.
 - If all trainable parameters share one dtype, so does the vector and the parameters are views into it. If they do not,
   the vector has the smallest dtype that holds all of them exactly and the odd ones are copied at every step.
 """
 
 from __future__ import annotations
 
+import copy
 import functools
 import importlib
 import itertools
@@ -21,11 +24,12 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import ModuleType
-from typing import final
+from typing import Any, final
 
 import torch
 from torch import Tensor, nn
 
+from polyrhythm.attributes import Attributes
 from polyrhythm.errors import UserError
 
 ALIGNMENT = 64  # bytes
@@ -107,12 +111,12 @@ class FlatModel:
 
     Raises:
         UserError: nothing to train, lazy or complex parameters, parameters that overlap in memory without being the
-            same, or a module that cannot be copied.
+            same, hooks that would never run, or a module that cannot be copied.
     """
 
     def __init__(self, module: nn.Module, device: torch.device = CPU) -> None:
         _check(module)  # before the copy, which takes apart what shares memory
-        self.module = _copy(module)
+        self.module = copy_of(module)
         if device != CPU:
             self.module.to(device)
         named = _trainable(self.module)
@@ -136,16 +140,28 @@ class FlatModel:
         self._travelling = [p for p in places if p.travels]
         # What does not travel must not leak from one client's visit into the next.
         self._resident = [(p, p.tensor.detach().clone()) for p in places if not p.travels]
+        self._attributes = Attributes(self.module)
+
+    def frozen(self) -> FlatModel:
+        """This model in evaluation mode, for good."""
+        self.module.eval()
+        self._attributes = Attributes(self.module)  # a module may note its mode in some
+        return self
 
     def twin(self, device: torch.device = CPU) -> FlatModel:
-        """Another private copy, with the first values of the buffers that do not travel; perhaps elsewhere."""
+        """Another private copy, with the first values of the buffers that do not travel; perhaps elsewhere.
+
+        Only between passes: attributes are put back.
+        """
+        self._attributes.put_back()  # what a pass leaves behind is often nothing that can be copied
         other = FlatModel(self.module, device)
         firsts = [first.clone().to(device) for _, first in self._resident]
         other._resident = [(place, first) for (place, _), first in zip(other._resident, firsts, strict=True)]
         return other
 
     def fresh(self) -> FlatModel:
-        """This model, with the first values of the buffers that do not travel."""
+        """This model, with the first values of attributes, and of the buffers that do not travel."""
+        self._attributes.put_back()
         for place, first in self._resident:
             place.put(first)
         return self
@@ -212,11 +228,34 @@ def _trainable(module: nn.Module) -> list[tuple[str, nn.Parameter]]:
     return [(n, p) for n, p in module.named_parameters() if p.requires_grad]  # each tied parameter once
 
 
-def _copy(module: nn.Module) -> nn.Module:
-    import copy
+Hooks = Mapping[str, tuple[Callable[[Tensor], Tensor | None], ...]]
 
+
+def hooks_of(module: nn.Module) -> Hooks:
+    """The hooks on a module's parameters, by the parameter's name: copies and pickles of parameters have none."""
+    hooked = ((name, p._backward_hooks) for name, p in module.named_parameters())
+    return {name: tuple(hooks.values()) for name, hooks in hooked if hooks}
+
+
+def hang(hooks: Hooks, module: nn.Module) -> nn.Module:
+    """Registers hooks on a module's parameters."""
+    for name, some in hooks.items():
+        for hook in some:
+            parameter: Any = module.get_parameter(name)  # torch has no types for this
+            parameter.register_hook(hook)
+    return module
+
+
+def copy_of(module: nn.Module) -> nn.Module:
+    """A deep copy, hooks on parameters included.
+
+    Raises:
+        UserError: it cannot be copied.
+    """
+    memo: dict[int, Any] = {}
     try:
-        return copy.deepcopy(module)
+        # With the same memo: a hook that is a method of a part of the module becomes one of the copy's.
+        return hang(copy.deepcopy(hooks_of(module), memo), copy.deepcopy(module, memo))
     except Exception as error:
         raise UserError(
             f"{type(module).__name__} cannot be copied: {error}",
@@ -252,6 +291,14 @@ def _check(module: nn.Module) -> None:
             expected="real floating-point parameters (float16, bfloat16, float32, float64)",
             why="updates are averaged and stepped as one real vector",
             fix="store such a parameter as two real ones, or freeze it",
+        )
+    late = next((n for n, p in named if getattr(p, "_post_accumulate_grad_hooks", None)), None)
+    if late is not None:
+        raise UserError(
+            f"{where}: parameter {late!r} has a hook for when its gradient was accumulated",
+            expected="hooks that look at the gradient itself: parameter.register_hook",
+            why="gradients are computed here and never accumulated in .grad, so it would not run",
+            fix="use parameter.register_hook, or a local optimiser of your own in place of a step inside a hook",
         )
     _refuse_overlap(where, named)
 

@@ -18,9 +18,9 @@ from polyrhythm.engines.native.program import (
     Place,
     Program,
     Relu,
-    Unsupported,
     program_of,
 )
+from polyrhythm.engines.unsupported import Unlike, Unsupported
 from polyrhythm.models import build
 from polyrhythm.tasks import Task, task
 from polyrhythm.vectors import FlatModel
@@ -253,5 +253,6 @@ def test_tracing_leaves_the_module_as_it_was() -> None:
 
     flat = FlatModel(Remembers())
     before = copy.deepcopy(flat.module.seen)
-    program_of(flat.module, flat.layout, task("classification"), (3,))
+    with pytest.raises(Unlike, match="a pass changes seen"):
+        program_of(flat.module, flat.layout, task("classification"), (3,))
     assert flat.module.seen == before

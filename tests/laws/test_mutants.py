@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from hypothesis import Phase, given, settings
 
+from polyrhythm.engines import choosing
+
 from .law import LAWS
 
 FILES = sorted(path.stem for path in Path(__file__).parent.glob("test_*.py") if path.stem != Path(__file__).stem)
@@ -32,6 +34,7 @@ def test_the_mutant_breaks_the_law(module: str, name: str, mutant: str) -> None:
         search = once(given(**law.strategies)(law.check))
     with pytest.MonkeyPatch.context() as patch:
         law.broken_by[mutant](patch)
+        patch.setattr(choosing, "prove", lambda *given, **more: None)  # which would leave the mutant to torch
         with pytest.raises(AssertionError):
             search()
 

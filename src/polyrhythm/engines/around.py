@@ -30,9 +30,18 @@ class AroundTorch:
         self._torch = torch
 
     @property
+    def reference(self) -> TorchEngine:
+        """The torch engine inside."""
+        return self._torch
+
+    @property
     def module(self) -> nn.Module:
         """The model in training."""
         return self._torch.module
+
+    def at_rest(self) -> nn.Module:
+        """The same between two visits, without what its last pass left behind."""
+        return self._torch.at_rest()
 
     @property
     def layout(self) -> Layout:

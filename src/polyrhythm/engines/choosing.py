@@ -7,7 +7,8 @@ timing.
 2. *stacked*, if there is a GPU, a turn has several visits, and it takes the work;
 3. *torch*.
 
-What is asked for by name is that wherever it takes the work, and else torch.
+What is asked for by name is that wherever it takes the work, and else torch. Whichever it is, it has then been held to
+torch for this module (`engines.proof`).
 """
 
 from __future__ import annotations
@@ -26,9 +27,11 @@ from polyrhythm.engines.compiled import CompiledEngine, Kind
 from polyrhythm.engines.devices import named
 from polyrhythm.engines.native.engine import LARGEST, NativeEngine
 from polyrhythm.engines.native.extension import extension
-from polyrhythm.engines.native.program import AveragePool, Convolution, MaxPool, Program, Unsupported
+from polyrhythm.engines.native.program import Convolution, Program, shape_after
+from polyrhythm.engines.proof import prove
 from polyrhythm.engines.stacked import StackedEngine
 from polyrhythm.engines.torch import TorchEngine
+from polyrhythm.engines.unsupported import Unlike, Unsupported
 from polyrhythm.optimisers import LocalSgd
 from polyrhythm.recipe import Recipe
 from polyrhythm.slots.stopping import StopOnDrift
@@ -53,13 +56,15 @@ class Chosen:
         engine: with the initial model in it.
         kind: what to ask for to have the same again.
         detail: on what it computes, for those that can compute on several things: an instruction set, a device.
-        why_not: why it is not the one that was asked for; else "".
+        why_not: why it is not the one that was asked for, or that the rule would have taken; else "".
+        refused: which that is; else "".
     """
 
     engine: AnyEngine
     kind: Named
     detail: str = ""
     why_not: str = ""
+    refused: str = ""
 
     @property
     def name(self) -> str:
@@ -105,16 +110,28 @@ def candidates(asked: Asked, device: torch.device, at_once: int) -> tuple[Named,
 
 def choose(asked: Asked, work: Work) -> Chosen:
     """Makes the engine for an experiment, by the rule of this module."""
-    why_not = ""
+    refused, why_not = "", ""
     for kind in candidates(asked, work.device, work.at_once):
         try:
             chosen = _MAKERS[kind](work)
             if asked == "auto" and isinstance(chosen.engine, NativeEngine):
                 _worthwhile(chosen.engine, work.batch)
+            _prove(chosen.engine, work)
             return chosen
         except Unsupported as reason:
-            why_not = str(reason)
-    return Chosen(engine=TorchEngine(work.module, work.task), kind="torch", why_not="" if asked == "auto" else why_not)
+            # The rule passes over what an engine does not know in silence, but not what it would have got wrong.
+            if asked != "auto" or isinstance(reason, Unlike):
+                refused, why_not = kind, str(reason)
+    engine = TorchEngine(work.module, work.task)
+    return Chosen(engine=engine, kind="torch", why_not=why_not, refused=refused)
+
+
+def _prove(engine: AnyEngine, work: Work) -> None:
+    """Refuses an engine that computes something else than torch of this module."""
+    if isinstance(engine, TorchEngine):
+        return
+    own = work.recipe.optimiser if isinstance(engine, CompiledEngine) else None
+    prove(engine, work.samples, batch=work.batch, layers=sorted(_looked_at(work.recipe)), optimiser=own)
 
 
 def _native(work: Work) -> Chosen:
@@ -144,15 +161,12 @@ def broad(batch: int) -> float:
 
 def _products(program: Program) -> int:
     """What the largest convolution multiplies for one sample, without what lies outside of it."""
-    most, (channels, *sizes) = 0, program.shape
+    most, shape = 0, program.shape
     for layer in program.layers:
-        if isinstance(layer, Convolution | MaxPool | AveragePool):
-            windows = list(zip(sizes, layer.kernel, layer.stride, layer.padding, strict=True))
-            inside = math.prod(_inside(*window) for window in windows)
-            sizes = [(size + 2 * padding - kernel) // stride + 1 for size, kernel, stride, padding in windows]
         if isinstance(layer, Convolution):
-            most = max(most, layer.rows * channels * inside)
-            channels = layer.rows
+            windows = zip(shape[1:], layer.kernel, layer.stride, layer.padding, strict=True)
+            most = max(most, layer.rows * shape[0] * math.prod(_inside(*window) for window in windows))
+        shape = shape_after(layer, shape)
     return most
 
 
@@ -215,7 +229,11 @@ def _check(samples: Samples, batch: int) -> None:
 
 def _finds(engine: NativeEngine, recipe: Recipe) -> None:
     """Refuses a method that looks at a representation which the engine does not find in the model."""
-    asked = {layer for correction in recipe.corrections for layer in correction.layers or ()}
-    asked |= {part.representation for part in recipe.parts() if isinstance(part, StopOnDrift)}
-    for layer in sorted(asked - engine.program.places.keys()):
+    for layer in sorted(_looked_at(recipe) - engine.program.places.keys()):
         raise Unsupported(f"it does not find {layer} in the model")
+
+
+def _looked_at(recipe: Recipe) -> set[str]:
+    """The representations that a method looks at."""
+    layers = {layer for correction in recipe.corrections for layer in correction.layers or ()}
+    return layers | {part.representation for part in recipe.parts() if isinstance(part, StopOnDrift)}

@@ -25,9 +25,9 @@ from polyrhythm.data.holding import Holding
 from polyrhythm.data.samples import Samples
 from polyrhythm.data.sources.files import cache_folder
 from polyrhythm.engines.around import AroundTorch
-from polyrhythm.engines.native.program import Unsupported
 from polyrhythm.engines.step import Batch, Step, keys_of, rows_of, shares_of, sizes_of, takes
 from polyrhythm.engines.torch import TorchEngine
+from polyrhythm.engines.unsupported import Unsupported
 from polyrhythm.optimisers import LocalSgd, clip_
 from polyrhythm.tasks import Task
 from polyrhythm.threads import one_thread
@@ -85,8 +85,17 @@ class CompiledEngine(AroundTorch):
         self._whole = _compiled(step, kind, self.weights, samples)
 
     def __reduce__(self) -> tuple[type[CompiledEngine], tuple[object, ...]]:
-        _, (module, *_) = self._torch.__reduce__()
-        return CompiledEngine, (module, *self._made_of)
+        return CompiledEngine, (self._torch.given(), *self._made_of)
+
+    @property
+    def dropouts(self) -> int:
+        """How often a pass draws dropout."""
+        return self._layers
+
+    @property
+    def squares(self) -> bool:
+        """Whether squared norms of gradients are computed."""
+        return self._kind.squares
 
     def local_round(self, job: Job) -> Done | None:
         if not self._kind.fits(job):

@@ -76,6 +76,11 @@ class StackedEngine(AroundTorch):
         # It travels without samples, and by way of the processor: where it arrives may be no such device.
         return StackedEngine, (self._torch.on(CPU), self._step.on(CPU), CPU)
 
+    @property
+    def dropouts(self) -> int:
+        """How often a pass draws dropout."""
+        return self._step.layers
+
     def local_round(self, job: Job) -> Done | None:
         return next(self.local_rounds([job]))
 

@@ -22,10 +22,12 @@ from torch.func import functional_call, vmap
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
+from polyrhythm.attributes import Attributes
 from polyrhythm.core.interfaces import Job
 from polyrhythm.data.holding import Holding
 from polyrhythm.data.samples import Samples
-from polyrhythm.engines.native.program import Unsupported
+from polyrhythm.engines.native.tracing import refuse_hooks
+from polyrhythm.engines.unsupported import Unsupported
 from polyrhythm.optimisers import LocalSgd
 from polyrhythm.streams import seeded_torch
 from polyrhythm.tasks import Task
@@ -78,6 +80,7 @@ class Step:
     ) -> None:
         _check(module, task, layout)
         self._module, self._task = copy.deepcopy(module).train().to(device), task
+        self._attributes = Attributes(self._module)
         self.used, self.idle = layout.segments, tuple[Segment, ...]()
         self.layers = self.kept = 0
         with seeded_torch(0, "network", "tried out"):
@@ -85,8 +88,10 @@ class Step:
 
     def on(self, device: torch.device) -> Step:
         """The same step on another device."""
+        self._attributes.put_back()  # what a pass leaves behind is often nothing that can be copied
         other = copy.copy(self)
         other._module = copy.deepcopy(self._module).to(device)
+        other._attributes = Attributes(other._module)
         return other
 
     def __call__(self, weights: Tensor, batch: Batch) -> tuple[Sequence[Tensor], Tensor]:
@@ -160,9 +165,7 @@ def _check(module: nn.Module, task: Task, layout: Layout) -> None:
         raise Unsupported("torch.func has no rule for recurrent layers")
     if any(True for _ in module.buffers()):
         raise Unsupported("it has buffers, which its passes may change")
-    for name, part in module.named_modules():
-        if any(getattr(part, hooks, None) for hooks in ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks")):
-            raise Unsupported(f"{name or 'the model'} has hooks")
+    refuse_hooks(module)
 
 
 @final

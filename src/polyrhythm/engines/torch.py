@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import copy
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import final
 
 import numpy as np
@@ -19,7 +18,7 @@ from polyrhythm.models.representation import Tap, locate
 from polyrhythm.slots.correction import Correction, Which
 from polyrhythm.slots.mechanism import Model
 from polyrhythm.tasks import Tally, Task
-from polyrhythm.vectors import CPU, Buffers, FlatModel, Layout
+from polyrhythm.vectors import CPU, Buffers, FlatModel, Hooks, Layout, copy_of, hang, hooks_of
 
 
 @final
@@ -36,8 +35,7 @@ class TorchEngine:
         self._flat = FlatModel(module)
         self._task, self._frozen_on = task, frozen_on
         # Made now, since a module that is in training may hold what cannot be copied.
-        self._frozen: dict[Which, FlatModel] = {"received": self._flat.twin(frozen_on)}
-        self._frozen["received"].module.eval()
+        self._frozen: dict[Which, FlatModel] = {"received": self._flat.twin(frozen_on).frozen()}
         self._models: dict[Which, Model] = {}
         self._loaded: set[Which] = set()
         self._visit: Opening | None = None
@@ -45,14 +43,17 @@ class TorchEngine:
         self._frozen_features: dict[tuple[Which, str], Tensor] = {}
         self.forward_samples = 0
 
-    def __reduce__(self) -> tuple[type[TorchEngine], tuple[nn.Module, Task, torch.device]]:
-        # The module as it was given, as far as a visit does not load it anyway, and with parameters of their own.
-        return TorchEngine, (copy.deepcopy(self._flat.twin().fresh().module), self._task, self._frozen_on)
+    def __reduce__(self) -> tuple[Callable[..., TorchEngine], tuple[nn.Module, Task, torch.device, Hooks]]:
+        module = self.given()
+        return _remade, (module, self._task, self._frozen_on, hooks_of(module))
+
+    def given(self) -> nn.Module:
+        """The module as it was given, as far as a visit does not load it anyway, and with parameters of their own."""
+        return copy_of(self._flat.twin().fresh().module)
 
     def on(self, device: torch.device) -> TorchEngine:
         """The same with another place for models that are not in training."""
-        make, (module, task, _) = self.__reduce__()
-        return make(module, task, device)
+        return TorchEngine(self.given(), self._task, device)
 
     @property
     def layout(self) -> Layout:
@@ -255,17 +256,30 @@ class TorchEngine:
         """The model in training."""
         return self._flat.module
 
+    def at_rest(self) -> nn.Module:
+        """The same between two visits, without what its last pass left behind."""
+        return self._flat.fresh().module
+
     def _frozen_model(self, which: Which) -> FlatModel:
         if which not in self._frozen:
-            self._frozen[which] = self._frozen["received"].twin(self._frozen_on)
-            self._frozen[which].module.eval()
+            self._frozen[which] = self._frozen["received"].twin(self._frozen_on).frozen()
         return self._frozen[which]
 
 
+def _remade(module: nn.Module, task: Task, frozen_on: torch.device, hooks: Hooks) -> TorchEngine:
+    """An engine from its pickle, which has a module's hooks beside it."""
+    return TorchEngine(hang(hooks, module), task, frozen_on)
+
+
 def _same_in_both_modes(module: nn.Module) -> bool:
-    """True for layers known to ignore the mode; anybody's own layer may look at it."""
+    """True for layers known to ignore the mode; anybody's own layer, hook or parametrization may look at it."""
     home = type(module).__module__
-    if not home.startswith(("torch.nn.", "polyrhythm.models.")):
+    if not home.startswith(("torch.nn.modules.", "polyrhythm.models.")) or "forward" in vars(module):
         return False
-    by_mode = (nn.modules.dropout._DropoutNd, nn.modules.batchnorm._NormBase, nn.RNNBase, nn.MultiheadAttention)
+    if module._forward_hooks or module._forward_pre_hooks:
+        return False
+    by_mode = (
+        *(nn.modules.dropout._DropoutNd, nn.modules.batchnorm._NormBase),
+        *(nn.RNNBase, nn.MultiheadAttention, nn.RReLU),
+    )
     return not isinstance(module, by_mode) or (isinstance(module, nn.RNNBase) and not module.dropout)

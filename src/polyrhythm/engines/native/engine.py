@@ -12,7 +12,9 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+import dataclasses
+from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar, final
 
 import numpy as np
@@ -23,7 +25,7 @@ from polyrhythm.core.interfaces import ClientData, Computed, Done, Job, Opening
 from polyrhythm.engines.looking import FrozenLens, View
 from polyrhythm.engines.native.extension import compiled
 from polyrhythm.engines.native.passes import Passes, arrays, goals, rows
-from polyrhythm.engines.native.program import Program, program_of
+from polyrhythm.engines.native.program import Dropout, Program, program_of
 from polyrhythm.engines.torch import TorchEngine
 from polyrhythm.optimisers import LocalAdam, LocalSgd
 from polyrhythm.slots.correction import Correction, ModelContrast, Which
@@ -75,12 +77,31 @@ class NativeEngine:
         self.forward_samples = 0
 
     def __reduce__(self) -> tuple[type[NativeEngine], tuple[object, ...]]:
-        _, (module, *_) = self._torch.__reduce__()
-        return NativeEngine, (module, *self._made_of)
+        return NativeEngine, (self._torch.given(), *self._made_of)
 
     def twin(self) -> NativeEngine:
         """Another engine of the same kind, for another thread; ask for it while this one is idle."""
         return NativeEngine(self.module, *self._made_of, self.program)
+
+    @property
+    def reference(self) -> TorchEngine:
+        """The torch engine inside, with the same weights."""
+        return self._torch
+
+    def dropped(self, samples: int) -> list[tuple[float, int]]:
+        """Which share of how many numbers each layer of dropout drops in a batch of so many samples."""
+        layers, program = self.program.layers, self.program
+        return [(p.share, samples * program.width(i)) for i, p in enumerate(layers) if isinstance(p, Dropout)]
+
+    @contextlib.contextmanager
+    def undropped(self) -> Iterator[None]:
+        """Has training drop nothing within a block."""
+        kept = self._training
+        if any(isinstance(p, Dropout) for p in self.program.layers):
+            layers = (dataclasses.replace(p, share=0.0) if isinstance(p, Dropout) else p for p in self.program.layers)
+            self._training = compiled(dataclasses.replace(self.program, layers=tuple(layers)), self._made_of[2])
+        yield
+        self._training = kept
 
     def open(self, visit: Opening) -> None:
         self.weights.copy_(visit.start.weights)
@@ -262,6 +283,10 @@ class NativeEngine:
     def module(self) -> nn.Module:
         """The model in training."""
         return self._torch.module
+
+    def at_rest(self) -> nn.Module:
+        """The same between two visits, without what its last pass left behind."""
+        return self._torch.at_rest()
 
     @property
     def layout(self) -> Layout:

@@ -1,12 +1,12 @@
 """A module as a step program: a list of layers over one flat vector, which C++ can run without asking back.
 
 The module is traced symbolically, so it does not matter whether it is written with layers or with functions. What the
-program cannot say exactly is refused with a reason, and never approximated.
+program cannot say exactly is refused with a reason, and never approximated; that it says what the module does is held
+to torch before a run (`engines.proof`).
 """
 
 from __future__ import annotations
 
-import copy
 import dataclasses
 import math
 from collections.abc import Callable, Mapping
@@ -17,14 +17,12 @@ import torch
 from torch import fx, nn
 from torch.nn import functional
 
+from polyrhythm.engines.native.tracing import Pass, refuse_hooks, traces
+from polyrhythm.engines.unsupported import Unlike, Unsupported
 from polyrhythm.tasks import Classification, MultiLabel, Task
 from polyrhythm.vectors import Layout, Segment
 
 Pair = tuple[int, int]
-
-
-class Unsupported(Exception):
-    """Why a module, a task, the data or a recipe cannot be run natively."""
 
 
 @final
@@ -88,6 +86,22 @@ class AveragePool:
 Layer = Convolution | Linear | Relu | Dropout | MaxPool | AveragePool
 
 
+def shape_after(layer: Layer, shape: tuple[int, int, int]) -> tuple[int, int, int]:
+    """What a layer makes of a sample of so many channels, height and width."""
+    if isinstance(layer, Linear):
+        return layer.rows, 1, 1
+    if not isinstance(layer, Convolution | MaxPool | AveragePool):
+        return shape
+    height, width = _slid(shape[1:], layer.kernel, layer.stride, layer.padding)
+    return layer.rows if isinstance(layer, Convolution) else shape[0], height, width
+
+
+def _slid(sizes: tuple[int, ...], kernel: Pair, stride: Pair, padding: Pair) -> tuple[int, ...]:
+    """How many places a window has along each side."""
+    sides = zip(sizes, kernel, stride, padding, strict=True)
+    return tuple((size + 2 * p - k) // s + 1 for size, k, s, p in sides)
+
+
 @final
 @dataclass(frozen=True)
 class Place:
@@ -127,6 +141,13 @@ class Program:
         """Where the outputs are."""
         return self.places["logits"]
 
+    def width(self, layer: int) -> int:
+        """How many numbers of a sample go into a layer."""
+        shape = self.shape
+        for before in self.layers[:layer]:
+            shape = shape_after(before, shape)
+        return math.prod(shape)
+
 
 def program_of(module: nn.Module, layout: Layout, task: Task, shape: tuple[int, ...]) -> Program:
     """The step program of a model.
@@ -142,8 +163,8 @@ def program_of(module: nn.Module, layout: Layout, task: Task, shape: tuple[int, 
     """
     if any(s.dtype != torch.float32 for s in layout.segments):
         raise Unsupported("its weights are not float32")
-    walk = _Walk(module, layout, shape)
-    layers = walk.layers()
+    walk = _walked(module, layout, shape)
+    layers = tuple(walk.layers)
     if not any(isinstance(layer, Convolution | Linear) for layer in layers):
         raise Unsupported("no layer of it learns")
     if len(walk.shape) != 1:
@@ -169,6 +190,31 @@ def _with_loss(program: Program, task: Task, outputs: int) -> Program:
     raise Unsupported(f"the loss of {task.name} has no kernel")
 
 
+def _walked(module: nn.Module, layout: Layout, shape: tuple[int, ...]) -> _Walk:
+    """The walk of a training pass, if every other pass goes the same way."""
+    refuse_hooks(module)
+    if sum(1 for _ in module.named_parameters(remove_duplicate=False)) != len(layout.segments):
+        raise Unsupported("some of its parameters are frozen or tied")
+    if any(True for _ in module.buffers()):
+        raise Unsupported("it has buffers, which its passes may change")
+    first: _Walk | None = None
+    for way, replica, graph in traces(module):
+        walk = _Walk(replica, layout, shape).along(graph)
+        first = first or walk
+        _compare(way, first, walk)
+    assert first is not None
+    return first
+
+
+def _compare(way: Pass, training: _Walk, other: _Walk) -> None:
+    """Refuses a module that goes another way in evaluation than in training, beside dropout, or the next time."""
+    if not way.training and any(isinstance(layer, Dropout) for layer in other.layers):
+        raise Unlike(f"in {way}, it drops out")
+    same = training.layers == other.layers if way.training else training.kept == other.layers
+    if not same or training.landmarks != other.landmarks:
+        raise Unlike(f"in {way}, it takes other operations than in its first pass")
+
+
 @final
 @dataclass
 class _Walk:
@@ -177,37 +223,40 @@ class _Walk:
     module: nn.Module
     layout: Layout
     shape: tuple[int, ...]
+    layers: list[Layer] = field(default_factory=list)
     used: set[int] = field(default_factory=set)
     places: dict[str, Place] = field(default_factory=dict)
 
-    def layers(self) -> tuple[Layer, ...]:
-        """The module's layers, if they follow one after another."""
-        for name, part in self.module.named_modules():
-            if any(getattr(part, hooks, None) for hooks in _HOOKS):
-                raise Unsupported(f"{name or 'the model'} has hooks")
-        if sum(1 for _ in self.module.named_parameters(remove_duplicate=False)) != len(self.layout.segments):
-            raise Unsupported("some of its parameters are frozen or tied")
-        if any(True for _ in self.module.buffers()):
-            raise Unsupported("it has buffers, which its passes may change")
-        try:
-            # A copy, since a forward pass may change what it keeps as attributes.
-            graph = fx.symbolic_trace(copy.deepcopy(self.module)).graph
-        except Exception as error:  # whatever a user's own forward raises when it is given a symbol
-            raise Unsupported(f"{type(self.module).__name__} cannot be traced") from error
-        layers: list[Layer] = []
+    def along(self, graph: fx.Graph) -> _Walk:
+        """Reads the layers of a graph, if they follow one after another."""
         before: list[fx.Node] = []
         for node in graph.nodes:
             if node.all_input_nodes != before:
                 raise Unsupported("its layers do not follow one after another")
             if node.op not in ("placeholder", "output"):
-                here = Place(len(layers), math.prod(self.shape))
-                layers += self._read(node)
-                self._name(node, here, Place(len(layers), math.prod(self.shape)))
+                here = self._here
+                self.layers += self._read(node)
+                self._name(node, here, self._here)
             before = [node]
-        self.places["logits"] = Place(len(layers), math.prod(self.shape))
+        self.places["logits"] = self._here
         if not isinstance(getattr(self.module, "projection", None), nn.Module) and "features" in self.places:
             self.places["projection"] = self.places["features"]
-        return tuple(layers)
+        return self
+
+    @property
+    def kept(self) -> list[Layer]:
+        """The layers of an evaluation pass."""
+        return [layer for layer in self.layers if not isinstance(layer, Dropout)]
+
+    @property
+    def landmarks(self) -> dict[str, tuple[int, int]]:
+        """The places, counted without dropout."""
+        dropped = [sum(isinstance(p, Dropout) for p in self.layers[:i]) for i in range(len(self.layers) + 1)]
+        return {name: (p.layers - dropped[p.layers], p.width) for name, p in self.places.items()}
+
+    @property
+    def _here(self) -> Place:
+        return Place(len(self.layers), math.prod(self.shape))
 
     def _name(self, node: fx.Node, before: Place, after: Place) -> None:
         """Notes where a node's submodules have their outputs, and the output layer its inputs."""
@@ -305,8 +354,7 @@ class _Walk:
         if len(self.shape) != 3:
             raise Unsupported(f"{name} reads samples of shape {self.shape}")
         window = {"kernel": _pair(kernel), "stride": _pair(stride), "padding": _pair(padding)}
-        sizes = zip(self.shape[1:], *window.values(), strict=True)
-        self.shape = (channels or self.shape[0], *((size + 2 * p - k) // s + 1 for size, k, s, p in sizes))
+        self.shape = (channels or self.shape[0], *_slid(self.shape[1:], **window))
         return window
 
 
@@ -315,15 +363,13 @@ def _pair(value: Any) -> Pair:
     return first, second
 
 
-_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
-
 _MODULES: Mapping[type, Callable[[_Walk, Any, str], tuple[Layer, ...]]] = {
     nn.Conv2d: _Walk.convolution,
     nn.Linear: _Walk.linear,
     nn.ReLU: lambda walk, layer, name: walk.relu(),
     nn.Identity: lambda walk, layer, name: (),
     nn.Flatten: lambda walk, layer, name: walk.flatten(layer.start_dim, layer.end_dim),
-    nn.Dropout: lambda walk, layer, name: walk.dropout(layer.p),
+    nn.Dropout: lambda walk, layer, name: walk.dropout(layer.p, layer.training),
     nn.MaxPool2d: lambda walk, layer, name: walk.max_pool(
         layer.kernel_size, layer.stride, layer.padding, layer.dilation, layer.ceil_mode, layer.return_indices
     ),

@@ -137,6 +137,7 @@ Done Rounds::run(const Job& job) {
     make_room(int(largest));
 
     const bool whole = job.clip > 0;  // whether the whole gradient is looked at before it is used
+    if (whole) std::fill_n(gradient_, program_.size, 0.0f);  // other jobs leave pieces where no layer writes
     Done done;
     for (long s = 0; s < job.steps; ++s) {
         const int64_t begin = s ? job.ends[s - 1] : 0;

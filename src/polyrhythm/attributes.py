@@ -1,0 +1,144 @@
+"""Plain attributes of a module, which a forward pass may change: what a pass left, and how it was before.
+
+Parameters and buffers are no plain attributes. Of torch's own layers and of this package's models it is known that a
+pass leaves their attributes alone.
+"""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from collections.abc import Mapping
+from typing import Any, final
+
+import numpy as np
+import torch
+from torch import Tensor, fx, nn
+
+_DEEP = 6  # containers in containers
+_LARGE = 2**20  # bytes of an array or an object whose content is looked at
+_STORES = ("_parameters", "_buffers")
+_OF_MODULES = vars(nn.Module()).keys()
+_ABSENT = object()
+
+
+@final
+class Attributes:
+    """The attributes of a module and its parts, to be put back.
+
+    Args:
+        module: as it is now.
+    """
+
+    def __init__(self, module: nn.Module) -> None:
+        self._parts = [_Part(part) for part in module.modules() if not _leaves_alone(part)]
+
+    def put_back(self) -> None:
+        """Gives every attribute the value that it had, and takes away those that there were not."""
+        for part in self._parts:
+            part.put_back()
+
+
+@final
+class _Part:
+    def __init__(self, part: nn.Module) -> None:
+        self._now = vars(part)
+        self._then = {name: value for name, value in self._now.items() if name not in _OF_MODULES}
+        self._inside = {n: (_seen(v), _copied(v)) for n, v in self._then.items() if not _fixed(v)}
+
+    def put_back(self) -> None:
+        then, now = self._then, self._now
+        for name in now.keys() - then.keys() - _OF_MODULES:
+            del now[name]
+        for name, (seen, value) in self._inside.items():
+            if now.get(name, _ABSENT) is not then[name] or _seen(now[name]) != seen:
+                then[name] = _copied(value)
+                self._inside[name] = _seen(then[name]), value
+        for name, value in then.items():
+            if now.get(name, _ABSENT) is not value:
+                now[name] = value
+
+
+def attributes(module: nn.Module) -> Mapping[str, object]:
+    """The attributes of a module and its parts by name, in a form that can be compared: equal if nothing has changed.
+
+    Tensors that a pass leaves behind count as no change, whichever they are: they matter only where a later pass reads
+    them, which has to be looked for otherwise. Parameters and buffers are the exception: they have to be the same.
+    """
+    found = dict[str, object]()
+    for prefix, part in module.named_modules():
+        for name, value in vars(part).items():
+            seen = _stored(value) if name in _STORES else _seen(value, left_behind=True)
+            found[f"{prefix}.{name}".lstrip(".")] = seen
+    return found
+
+
+def changed_in(before: Mapping[str, object], after: Mapping[str, object]) -> str:
+    """The name of an attribute that is not what it was; empty if there is none."""
+    names = sorted(before.keys() | after.keys())
+    return next((name for name in names if before.get(name, _LEFT) != after.get(name, _LEFT)), "")
+
+
+_LEFT = ("left behind",)
+
+
+def _leaves_alone(part: nn.Module) -> bool:
+    return type(part).__module__.startswith(("torch.nn.modules.", "polyrhythm.models."))
+
+
+def _fixed(value: Any) -> bool:
+    """Whether nothing can change inside of a value; a part of the module is looked at by itself."""
+    plain = (bool, int, float, complex, str, bytes, torch.dtype, torch.device, nn.Module)
+    return value is None or isinstance(value, plain) or callable(value)
+
+
+def _stored(tensors: Mapping[str, Tensor | None]) -> object:
+    return [(n, None if t is None else (id(t), t.requires_grad, tuple(t.shape))) for n, t in tensors.items()]
+
+
+def _seen(value: Any, *, left_behind: bool = False, depth: int = 0) -> object:
+    """What can be seen of a value, without holding it."""
+    if left_behind and (value is None or isinstance(value, (Tensor, fx.Proxy))):
+        return _LEFT
+    if isinstance(value, Tensor):
+        return id(value), None if value.is_inference() else value._version
+    if isinstance(value, np.ndarray):
+        return value.shape, value.tobytes() if value.nbytes <= _LARGE else id(value)
+    if _fixed(value):
+        return (type(value), repr(value)) if not callable(value) else id(value)
+    if depth == _DEEP:
+        return id(value)
+    if isinstance(value, Mapping):
+        items = [*value.keys(), *value.values()]
+        return type(value), [_seen(v, left_behind=left_behind, depth=depth + 1) for v in items]
+    if isinstance(value, (list, tuple)):
+        return type(value), [_seen(v, left_behind=left_behind, depth=depth + 1) for v in value]
+    content = _content(value)
+    return id(value) if content is None else (type(value), content)
+
+
+def _copied(value: Any, depth: int = 0) -> Any:
+    """A value that a pass can change without changing this one: containers are copied, parts of the module are not."""
+    if _fixed(value) or depth == _DEEP:
+        return value
+    if isinstance(value, Tensor):
+        return value.detach().clone().requires_grad_(value.requires_grad) if value.is_leaf else value
+    if isinstance(value, np.ndarray):
+        return value.copy() if value.nbytes <= _LARGE else value
+    if type(value) in (list, tuple, set):
+        return type(value)(_copied(v, depth + 1) for v in value)
+    if type(value) is dict:
+        return {k: _copied(v, depth + 1) for k, v in value.items()}
+    return value if _content(value) is None else copy.deepcopy(value)
+
+
+def _content(value: Any) -> bytes | None:
+    """What an object of any class holds; None if that is large, a part of the module, or more than can be told."""
+    inside = vars(value).values() if hasattr(value, "__dict__") else ()
+    if any(isinstance(v, (Tensor, nn.Module)) for v in inside):
+        return None
+    try:
+        content = pickle.dumps(value)
+    except Exception:  # whatever cannot be pickled has its own way to say so
+        return None
+    return content if len(content) <= _LARGE else None

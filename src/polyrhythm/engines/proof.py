@@ -1,0 +1,248 @@
+"""Shows before a run that an engine computes what torch computes of the module: else it is not used.
+
+Held to torch are, at the initial weights and at others nearby:
+
+- one step on a training batch: what it changes of every parameter, the loss, and the squared losses;
+- the outputs, and the representations that the recipe looks at, of an evaluation batch, where the engine has passes of
+  its own.
+
+Dropout is held to its law, since the engines draw other masks: as many layers, as wide, that drop as large a share; and
+everything else with the same mask. The module must give the same for the same, and leave no trace in its attributes, or
+no comparison would mean anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, final
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional
+from torch.overrides import TorchFunctionMode
+
+from polyrhythm.attributes import attributes, changed_in
+from polyrhythm.core.interfaces import ClientData, Done, Job, Opening
+from polyrhythm.data.holding import Holding
+from polyrhythm.data.samples import Samples
+from polyrhythm.engines.compiled import CompiledEngine
+from polyrhythm.engines.native.engine import NativeEngine
+from polyrhythm.engines.stacked import StackedEngine
+from polyrhythm.engines.step import Masks, keys_of
+from polyrhythm.engines.torch import TorchEngine
+from polyrhythm.engines.unsupported import Unlike
+from polyrhythm.optimisers import LocalOptimiser, LocalSgd, clip_
+from polyrhythm.slots.mechanism import Model
+from polyrhythm.streams import generators, kept_generators, seeded_torch
+from polyrhythm.vectors import Spans
+
+Proved = NativeEngine | StackedEngine | CompiledEngine
+
+FEW = 8  # samples in a batch
+CLOSE = 2e-3  # how far two results may lie apart, as a share of their size: many times what rounding does
+SLIGHT = 1e-5  # and as a share of the whole step, for a parameter that hardly moves
+RATE = 256.0  # of the step, so large that rounding of the weights hides nothing of the gradient
+_NEARBY = 4099  # numbers that are repeated over the vector
+
+
+def prove(
+    engine: Proved, samples: Samples, *, batch: int, layers: Sequence[str] = (), optimiser: LocalOptimiser | None = None
+) -> None:
+    """Goes on if the engine computes what the torch engine inside of it does.
+
+    The engine is then as it was, but for scratch.
+
+    Args:
+        engine: fresh, with the initial weights in it.
+        samples: what clients train on.
+        batch: samples in a batch of the run.
+        layers: the representations that are looked at.
+        optimiser: of the steps, for an engine that knows one only; plain SGD if None.
+
+    Raises:
+        Unlike: it does not.
+    """
+    inside = engine.reference
+    before, initial = attributes(inside.module), inside.weights.clone()
+    size = max(1, min(FEW, batch, len(samples)))
+    data = Holding(samples, torch.from_numpy(np.unique(np.linspace(0, len(samples) - 1, size).astype(np.int64))))
+    trial = _Trial(engine, data, optimiser or LocalSgd(lr=RATE))
+    try:
+        with kept_generators(), seeded_torch(0, "network", "proved"):
+            drawn = generators()
+            trial.repeat(initial)
+            for weights in (initial, _nearby(initial)):
+                trial.train(weights)
+                if isinstance(engine, NativeEngine):
+                    trial.evaluate(weights, layers)
+            if generators()[1:] != drawn[1:]:
+                raise Unlike("it draws from NumPy's or Python's random numbers")
+        if changed := changed_in(before, attributes(inside.module)):
+            raise Unlike(f"a pass changes {changed}")
+    finally:
+        inside.weights.copy_(initial)
+        inside.gradient.zero_()
+        inside.at_rest()
+
+
+def _nearby(weights: Tensor) -> Tensor:
+    """Weights at which nothing is zero by chance, [P]: what starts as zeros, a branch that is not taken at first."""
+    with seeded_torch(0, "network", "nearby"):
+        noise = torch.nn.init.normal_(torch.empty(_NEARBY, dtype=weights.dtype))
+    scale = 0.5 * float(weights.norm()) / max(1, len(weights)) ** 0.5 + 0.01
+    nearby: Tensor = weights + scale * noise.repeat(-(-len(weights) // _NEARBY))[: len(weights)]
+    return nearby
+
+
+@final
+class _Trial:
+    """Single steps of an engine and of torch.
+
+    Args:
+        engine: the one to be judged.
+        data: a client's samples: one batch.
+        optimiser: of the steps.
+    """
+
+    def __init__(self, engine: Proved, data: ClientData, optimiser: LocalOptimiser) -> None:
+        self._engine, self._inside, self._data, self._optimiser = engine, engine.reference, data, optimiser
+        self._positions = np.arange(len(data))
+
+    def _open(self, engine: TorchEngine | Proved, weights: Tensor) -> Model:
+        model = Model(weights=weights, buffers=self._inside.buffers())
+        engine.open(Opening(data=self._data, start=model, received=model, previous=None, reuse=False))
+        return model
+
+    def repeat(self, weights: Tensor) -> None:
+        """Compares two passes of torch through the same weights, [P]."""
+        first, second = (self._step(weights, self._masks()) for _ in range(2))
+        if not bool(torch.isfinite(first[0]).all()):
+            raise Unlike("its gradient is not finite, so there is nothing to compare")
+        if not (torch.equal(first[0], second[0]) and first[1] == second[1]):
+            raise Unlike("two passes through it with the same samples and weights give different numbers")
+
+    def train(self, weights: Tensor) -> None:
+        """Compares a step from some weights, [P]."""
+        masks = self._masks()
+        change, loss, squares = self._step(weights, masks)
+        if isinstance(self._engine, NativeEngine) and isinstance(masks, _Counted):
+            masks.compare(self._engine.dropped(len(self._positions)))
+        done = self._taken(weights)
+        if done is None:
+            return  # and so torch would take it
+        self._compare(self._engine.weights - weights, change)
+        for what, theirs, ours in (("loss", loss, done.loss), ("squared loss", squares, done.squared_loss)):
+            if not abs(ours - theirs) <= CLOSE * abs(theirs) + SLIGHT:
+                raise Unlike(f"its {what} over {len(self._positions)} samples is {ours:.6g} and not {theirs:.6g}")
+
+    def _masks(self) -> Masks | _Counted:
+        """What torch takes for dropout: the engine's masks, or none."""
+        if isinstance(self._engine, NativeEngine):
+            return _Counted()
+        return Masks(torch.from_numpy(keys_of(0, 1, self._engine.dropouts)[0]))
+
+    def _step(self, weights: Tensor, masks: TorchFunctionMode) -> tuple[Tensor, float, float]:
+        """What torch makes of a step: the change [P], the sum of losses, and of their squares."""
+        inside, optimiser = self._inside, self._optimiser
+        self._open(inside, weights)
+        inputs, targets = self._data.batch(self._positions, None)
+        with masks:
+            computed = inside.compute(inputs, targets, self._positions, squares=True)
+        gradient, moments = inside.gradient, optimiser.start(weights)
+        if optimiser.clip is not None:
+            clip_(gradient, optimiser.clip)
+        optimiser.step_(inside.weights, gradient, RATE, moments)
+        change = inside.weights - weights
+        for segment in computed.unused:
+            segment.of(change).zero_()
+        assert computed.squares is not None
+        return change, float(computed.loss) * len(inputs), float(computed.squares)
+
+    def _taken(self, weights: Tensor) -> Done | None:
+        """Has the engine take the same step."""
+        engine = self._engine
+        self._open(engine, weights)
+        job = Job(
+            data=self._data,
+            positions=self._positions,
+            ends=np.array([len(self._positions)], dtype=np.int64),
+            rates=[RATE],
+            optimiser=self._optimiser,
+            push=None,
+            start=weights,
+            moments=self._optimiser.start(weights),
+            seed=0,
+            gradient_squares=isinstance(engine, CompiledEngine) and engine.squares,
+        )
+        if not isinstance(engine, NativeEngine):
+            return engine.local_round(job)
+        with engine.undropped():
+            return engine.local_round(job) or self._halves(engine, weights)
+
+    def _halves(self, engine: NativeEngine, weights: Tensor) -> Done:
+        """The same step where samples are made when they are read, so that no round is taken at once."""
+        inputs, targets = self._data.batch(self._positions, None)
+        computed = engine.compute(inputs, targets, self._positions, squares=True)
+        engine.weights.copy_(weights).sub_(engine.gradient, alpha=RATE)
+        assert computed.squares is not None
+        idle: Spans = tuple((s.offset, s.size) for s in computed.unused)
+        loss, squares = float(computed.loss) * len(inputs), float(computed.squares)
+        return Done(loss=loss, squared_loss=squares, gradient_squares=0.0, idle=idle)
+
+    def _compare(self, found: Tensor, wanted: Tensor) -> None:
+        """Compares two changes, parameter by parameter."""
+        whole = float(wanted.norm())
+        for segment in self._inside.layout.segments:
+            apart = float((segment.of(found) - segment.of(wanted)).norm())
+            if not apart <= CLOSE * float(segment.of(wanted).norm()) + SLIGHT * whole:
+                raise Unlike(f"its gradient of {segment.name} is not torch's")
+
+    def evaluate(self, weights: Tensor, layers: Sequence[str]) -> None:
+        """Compares outputs and representations in evaluation."""
+        assert isinstance(self._engine, NativeEngine)
+        self._open(self._inside, weights)
+        self._open(self._engine, weights)
+        theirs, _ = self._inside.frozen_outputs("received")
+        ours, _ = self._engine.frozen_outputs("received")
+        _same("outputs in evaluation are", ours, theirs)
+        inputs, _ = self._data.batch(self._positions, None)
+        for layer in layers:
+            theirs = self._inside.frozen_features("received", layer, inputs, self._positions)
+            ours = self._engine.frozen_features("received", layer, inputs, self._positions)
+            _same(f"representation {layer} is", ours, theirs)
+
+
+def _same(what: str, ours: Tensor, theirs: Tensor) -> None:
+    if ours.shape != theirs.shape or not float((ours - theirs).norm()) <= CLOSE * float(theirs.norm()) + SLIGHT:
+        raise Unlike(f"its {what} not torch's")
+
+
+@final
+class _Counted(TorchFunctionMode):
+    """Drops nothing.
+
+    Attributes:
+        found: what would have been dropped: the share, and of how many numbers.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[tuple[float, int]] = []
+
+    def __torch_function__(
+        self, function: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        if function is functional.dropout:
+            return self._seen(*args, **(kwargs or {}))
+        return function(*args, **(kwargs or {}))
+
+    def compare(self, read: Sequence[tuple[float, int]]) -> None:
+        """Goes on if an engine drops as much, and in as many layers."""
+        if self.found != list(read):
+            raise Unlike(f"it drops out {self.found} (shares and numbers), and {read} was read")
+
+    def _seen(self, inputs: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
+        if training and p:
+            self.found.append((p, inputs.numel()))
+        return inputs
