@@ -94,3 +94,47 @@ class Fussy(nn.Module):
         if self.training:
             self.seen = self.seen + 0.1
         return outputs
+
+
+class Counter(nn.Module):
+    """A temperature that falls with the number of training batches, kept as a plain attribute."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer, self.n = nn.Linear(4, 3), 0
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        self.n += self.training
+        outputs: Tensor = self.layer(inputs) / (1 + 0.1 * self.n)
+        return outputs
+
+
+class Carried(nn.Module):
+    """A GRU that carries its state from batch to batch as a plain attribute."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cells, self.head = nn.GRU(1, 6, batch_first=True), nn.Linear(6, 3)
+        self.state: Tensor | None = None
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        state = self.state if self.state is not None and self.state.shape[1] == len(inputs) else None
+        made, state = self.cells(inputs[..., None], state)
+        self.state = state.detach()
+        outputs: Tensor = self.head(made[:, -1])
+        return outputs
+
+
+class FirstCall(nn.Module):
+    """A buffer that the first batch fills."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(4, 3)
+        self.register_buffer("centre", None)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        if self.centre is None:
+            self.centre = inputs.detach().mean(0)
+        outputs: Tensor = self.layer(inputs - self.centre)
+        return outputs

@@ -33,6 +33,10 @@ class Attributes:
     def __init__(self, module: nn.Module) -> None:
         self._parts = [_Part(part) for part in module.modules() if not _leaves_alone(part)]
 
+    def __bool__(self) -> bool:
+        """Whether there is a part whose passes may change anything."""
+        return bool(self._parts)
+
     def put_back(self) -> None:
         """Gives every attribute the value that it had, and takes away those that there were not."""
         for part in self._parts:
@@ -93,7 +97,7 @@ def _fixed(value: Any) -> bool:
 
 
 def _stored(tensors: Mapping[str, Tensor | None]) -> object:
-    return [(n, None if t is None else (id(t), t.requires_grad, tuple(t.shape))) for n, t in tensors.items()]
+    return [(n, (id(t), t.requires_grad, t.shape) if isinstance(t, Tensor) else type(t)) for n, t in tensors.items()]
 
 
 def _seen(value: Any, *, left_behind: bool = False, depth: int = 0) -> object:

@@ -140,10 +140,13 @@ class FlatModel:
         self._travelling = [p for p in places if p.travels]
         # What does not travel must not leak from one client's visit into the next.
         self._resident = [(p, p.tensor.detach().clone()) for p in places if not p.travels]
+        self._unset = [(m, n) for m in self.module.modules() for n, buffer in m._buffers.items() if buffer is None]
         self._attributes = Attributes(self.module)
+        self._thawed, self._evaluates = True, False
 
     def frozen(self) -> FlatModel:
         """This model in evaluation mode, for good."""
+        self._evaluates = True
         self.module.eval()
         self._attributes = Attributes(self.module)  # a module may note its mode in some
         return self
@@ -164,6 +167,14 @@ class FlatModel:
         self._attributes.put_back()
         for place, first in self._resident:
             place.put(first)
+        for owner, name in self._unset:
+            owner._buffers[name] = None
+        if not self._thawed:
+            self._thawed = True
+            for parameter in self._parameters:
+                parameter.requires_grad_()
+        if self._evaluates and self._attributes:
+            self.module.eval()  # which a pass of one's own may have changed
         return self
 
     def load(self, weights: Tensor, buffers: Buffers) -> None:
@@ -185,9 +196,9 @@ class FlatModel:
 
     def backward(self, loss: Tensor) -> tuple[Segment, ...]:
         """Fills `gradient` from a scalar loss; gives the segments that the loss does not depend on, left at zero."""
-        gradients = torch.autograd.grad(loss, self._parameters, allow_unused=True)
+        gradients = self._gradients(loss)
         if all(g is not None and not g.is_sparse for g in gradients):
-            torch._foreach_copy_(self._gradient_views, gradients)
+            torch._foreach_copy_(self._gradient_views, list(gradients))  # type: ignore[arg-type]
             return ()
         unused: list[Segment] = []
         for segment, view, gradient in zip(self.layout.segments, self._gradient_views, gradients, strict=True):
@@ -197,6 +208,17 @@ class FlatModel:
             else:
                 view.copy_(gradient.to_dense() if gradient.is_sparse else gradient)
         return tuple(unused)
+
+    def _gradients(self, loss: Tensor) -> Sequence[Tensor | None]:
+        """The gradient of each parameter; None of those that the loss does not depend on."""
+        try:
+            return torch.autograd.grad(loss, self._parameters, allow_unused=True)
+        except RuntimeError:
+            if all(p.requires_grad for p in self._parameters):
+                raise
+            self._thawed = False  # a forward pass has frozen some of them
+            some = iter(torch.autograd.grad(loss, [p for p in self._parameters if p.requires_grad], allow_unused=True))
+            return [next(some) if p.requires_grad else None for p in self._parameters]
 
     @property
     def descends(self) -> bool:
@@ -212,7 +234,7 @@ class FlatModel:
 
         Leaves `gradient` as it was: a model-sized vector less is written and read than by `backward` and a step.
         """
-        gradients = torch.autograd.grad(loss, self._parameters, allow_unused=True)
+        gradients = self._gradients(loss)
         segments = self.layout.segments
         used = [i for i, g in enumerate(gradients) if g is not None]
         steps = [g.to_dense() if g.is_sparse else g for g in gradients if g is not None]

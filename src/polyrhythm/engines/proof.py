@@ -4,7 +4,8 @@ Held to torch are, at the initial weights and at others nearby:
 
 - one step on a training batch: what it changes of every parameter, the loss, and the squared losses;
 - the outputs, and the representations that the recipe looks at, of an evaluation batch, where the engine has passes of
-  its own.
+  its own;
+- the outputs for fewer samples, where the engine fills short batches up.
 
 Dropout is held to its law, since the engines draw other masks: as many layers, as wide, that drop as large a share; and
 everything else with the same mask. The module must give the same for the same, and leave no trace in its attributes, or
@@ -13,7 +14,8 @@ no comparison would mean anything.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, final
 
 import numpy as np
@@ -40,6 +42,7 @@ from polyrhythm.vectors import Spans
 Proved = NativeEngine | StackedEngine | CompiledEngine
 
 FEW = 8  # samples in a batch
+LARGE = 256  # samples in a batch that is shortened
 CLOSE = 2e-3  # how far two results may lie apart, as a share of their size: many times what rounding does
 SLIGHT = 1e-5  # and as a share of the whole step, for a parameter that hardly moves
 RATE = 256.0  # of the step, so large that rounding of the weights hides nothing of the gradient
@@ -72,6 +75,8 @@ def prove(
         with kept_generators(), seeded_torch(0, "network", "proved"):
             drawn = generators()
             trial.repeat(initial)
+            if not isinstance(engine, NativeEngine):  # which fill short batches up
+                trial.shorten(samples, min(batch, len(samples), LARGE))
             for weights in (initial, _nearby(initial)):
                 trial.train(weights)
                 if isinstance(engine, NativeEngine):
@@ -122,11 +127,27 @@ class _Trial:
         if not (torch.equal(first[0], second[0]) and first[1] == second[1]):
             raise Unlike("two passes through it with the same samples and weights give different numbers")
 
+    def shorten(self, samples: Samples, width: int) -> None:
+        """Compares what torch makes of samples in shorter and shorter batches."""
+        inputs, _ = samples.batch(torch.arange(width))
+        self._inside.module.train()
+        with torch.no_grad():
+            whole = self._outputs(inputs)
+            while (width := width * 2 // 3) > 0:
+                for size in (width, width + 1):  # even and odd
+                    if not _near(self._outputs(inputs[:size]), whole[:size]):
+                        raise Unlike(f"its outputs for {size} samples depend on whether there are {len(inputs)}")
+
+    def _outputs(self, inputs: Tensor) -> Tensor:
+        with self._masks(), _its_own_errors():
+            outputs: Tensor = self._inside.module(inputs.clone())
+        return outputs
+
     def train(self, weights: Tensor) -> None:
         """Compares a step from some weights, [P]."""
         masks = self._masks()
         change, loss, squares = self._step(weights, masks)
-        if isinstance(self._engine, NativeEngine) and isinstance(masks, _Counted):
+        if isinstance(self._engine, NativeEngine) and isinstance(masks, Counted):
             masks.compare(self._engine.dropped(len(self._positions)))
         done = self._taken(weights)
         if done is None:
@@ -136,10 +157,10 @@ class _Trial:
             if not abs(ours - theirs) <= CLOSE * abs(theirs) + SLIGHT:
                 raise Unlike(f"its {what} over {len(self._positions)} samples is {ours:.6g} and not {theirs:.6g}")
 
-    def _masks(self) -> Masks | _Counted:
+    def _masks(self) -> Masks | Counted:
         """What torch takes for dropout: the engine's masks, or none."""
         if isinstance(self._engine, NativeEngine):
-            return _Counted()
+            return Counted()
         return Masks(torch.from_numpy(keys_of(0, 1, self._engine.dropouts)[0]))
 
     def _step(self, weights: Tensor, masks: TorchFunctionMode) -> tuple[Tensor, float, float]:
@@ -147,7 +168,7 @@ class _Trial:
         inside, optimiser = self._inside, self._optimiser
         self._open(inside, weights)
         inputs, targets = self._data.batch(self._positions, None)
-        with masks:
+        with masks, _its_own_errors():
             computed = inside.compute(inputs, targets, self._positions, squares=True)
         gradient, moments = inside.gradient, optimiser.start(weights)
         if optimiser.clip is not None:
@@ -176,7 +197,8 @@ class _Trial:
             gradient_squares=isinstance(engine, CompiledEngine) and engine.squares,
         )
         if not isinstance(engine, NativeEngine):
-            return engine.local_round(job)
+            with _its_own_errors():
+                return engine.local_round(job)
         with engine.undropped():
             return engine.local_round(job) or self._halves(engine, weights)
 
@@ -203,23 +225,36 @@ class _Trial:
         assert isinstance(self._engine, NativeEngine)
         self._open(self._inside, weights)
         self._open(self._engine, weights)
-        theirs, _ = self._inside.frozen_outputs("received")
+        with _its_own_errors():
+            theirs, _ = self._inside.frozen_outputs("received")
         ours, _ = self._engine.frozen_outputs("received")
-        _same("outputs in evaluation are", ours, theirs)
+        if not _near(ours, theirs):
+            raise Unlike("its outputs in evaluation are not torch's")
         inputs, _ = self._data.batch(self._positions, None)
         for layer in layers:
             theirs = self._inside.frozen_features("received", layer, inputs, self._positions)
             ours = self._engine.frozen_features("received", layer, inputs, self._positions)
-            _same(f"representation {layer} is", ours, theirs)
+            if not _near(ours, theirs):
+                raise Unlike(f"its {layer} are not torch's")
 
 
-def _same(what: str, ours: Tensor, theirs: Tensor) -> None:
-    if ours.shape != theirs.shape or not float((ours - theirs).norm()) <= CLOSE * float(theirs.norm()) + SLIGHT:
-        raise Unlike(f"its {what} not torch's")
+@contextlib.contextmanager
+def _its_own_errors() -> Iterator[None]:
+    """Leaves a module to torch that raises something: the run will then meet it."""
+    try:
+        yield
+    except Unlike:
+        raise
+    except Exception as error:  # whatever a user's own forward raises
+        raise Unlike(f"it raises {type(error).__name__}: {' '.join(str(error).split())[:120]}") from error
+
+
+def _near(ours: Tensor, theirs: Tensor) -> bool:
+    return ours.shape == theirs.shape and float((ours - theirs).norm()) <= CLOSE * float(theirs.norm()) + SLIGHT
 
 
 @final
-class _Counted(TorchFunctionMode):
+class Counted(TorchFunctionMode):
     """Drops nothing.
 
     Attributes:

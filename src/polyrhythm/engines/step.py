@@ -22,12 +22,12 @@ from torch.func import functional_call, vmap
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
-from polyrhythm.attributes import Attributes
+from polyrhythm.attributes import Attributes, attributes, changed_in
 from polyrhythm.core.interfaces import Job
 from polyrhythm.data.holding import Holding
 from polyrhythm.data.samples import Samples
 from polyrhythm.engines.native.tracing import refuse_hooks
-from polyrhythm.engines.unsupported import Unsupported
+from polyrhythm.engines.unsupported import Unlike, Unsupported
 from polyrhythm.optimisers import LocalSgd
 from polyrhythm.streams import seeded_torch
 from polyrhythm.tasks import Task
@@ -83,8 +83,17 @@ class Step:
         self._attributes = Attributes(self._module)
         self.used, self.idle = layout.segments, tuple[Segment, ...]()
         self.layers = self.kept = 0
-        with seeded_torch(0, "network", "tried out"):
-            self._try_out(weights.to(device), samples, device)
+        before = attributes(self._module)
+        try:
+            with seeded_torch(0, "network", "tried out"):
+                self._try_out(weights.to(device), samples, device)
+        except Unsupported:
+            raise
+        except Exception as error:  # whatever a user's own forward raises when it is mapped
+            told = " ".join(str(error).split())[:120]
+            raise Unsupported(f"torch.func cannot map it over clients: {told}") from error
+        if changed := changed_in(before, attributes(self._module)):
+            raise Unlike(f"a pass changes {changed}")
 
     def on(self, device: torch.device) -> Step:
         """The same step on another device."""
@@ -142,13 +151,9 @@ class Step:
         shares[-1] = 0
         batch = Batch(torch.cat([inputs, inputs[-1:]]), torch.cat([targets, targets[-1:]]), shares, keys)
         both = Batch(*(torch.stack([t, t]) for t in batch))
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("error")  # of operations that would be mapped one client after the other
-                found, _ = self(torch.stack([weights, weights / 2]), both)
-        except Exception as error:  # whatever a user's own forward raises when it is mapped
-            told = " ".join(str(error).split())[:120]
-            raise Unsupported(f"torch.func cannot map it over clients: {told}") from error
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")  # of operations that would be mapped one client after the other
+            found, _ = self(torch.stack([weights, weights / 2]), both)
         expected = [g for g in wanted if g is not None]
         apart = torch.stack([(g[0] - w).norm() for g, w in zip(found, expected, strict=True)])
         if not apart.norm() <= CLOSE * torch.stack([w.norm() for w in expected]).norm():
@@ -205,6 +210,8 @@ class Masks(TorchFunctionMode):
         self.layers += 1
         if self._keys is None:
             return inputs
+        if self.layers > len(self._keys):
+            raise Unlike("it drops out more often than in its first pass")
         first, second = self._keys[self.layers - 1]
         element = torch.arange(inputs.numel(), device=inputs.device).view(inputs.shape)
         drawn = _mixed_32((_mixed_32(element ^ first) + second) & _ALL)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import copy
-
 import torch
 from torch import Tensor, nn
 
 from polyrhythm.errors import UserError
 from polyrhythm.streams import seeded_torch
+from polyrhythm.vectors import copy_of
 
 
 def output_shape(model: nn.Module, inputs: Tensor) -> tuple[int, ...]:
@@ -19,13 +18,13 @@ def output_shape(model: nn.Module, inputs: Tensor) -> tuple[int, ...]:
         inputs: a small batch of samples, as training would give it. [B, *shape]
 
     Raises:
-        UserError: the model cannot be run on these samples, or gives something other than one tensor with a row per
-            sample.
+        UserError: the model cannot be run on these samples, gives something other than one tensor with a row per
+            sample, or cannot be copied.
     """
     kind = type(model).__name__
-    replica = copy.deepcopy(model).eval()
+    replica = copy_of(model).eval()
     try:
-        with torch.no_grad(), seeded_torch(0, "init", "probe"):
+        with torch.enable_grad(), seeded_torch(0, "init", "probe"):
             outputs = replica(inputs)
     except UserError:
         raise
@@ -51,4 +50,35 @@ def output_shape(model: nn.Module, inputs: Tensor) -> tuple[int, ...]:
             why="losses and metrics are counted per sample",
             fix="keep the batch as the first axis in forward",
         )
+    _refuse_late_layers(model, replica)
+    _refuse_ties(model, outputs)
     return tuple(outputs.shape)
+
+
+def _refuse_late_layers(model: nn.Module, replica: nn.Module) -> None:
+    """Refuses a model that has other parameters after its first batch than before."""
+    before, after = (dict(m.named_parameters()) for m in (model, replica))
+    if late := next((name for name in after if name not in before), None):
+        raise UserError(
+            f"{type(model).__name__} makes its parameter {late} in its first batch",
+            expected="a model whose parameters all exist",
+            why="the weights are laid out once, before the first client trains, and this one would never be trained",
+            fix="make the layer in __init__; or run one batch through the model, and give that model",
+        )
+
+
+def _refuse_ties(model: nn.Module, outputs: Tensor) -> None:
+    """Refuses a model whose copy computes with the weights of the model itself."""
+    named = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
+    if not outputs.requires_grad or not named:
+        return
+    found = torch.autograd.grad(outputs.sum(), [p for _, p in named], allow_unused=True)
+    name = next((name for (name, _), gradient in zip(named, found, strict=True) if gradient is not None), None)
+    if name is not None:
+        raise UserError(
+            f"a copy of {type(model).__name__} computes with {name} of the model that it is a copy of",
+            expected="a module whose deep copy stands on its own",
+            why="every client trains a copy, and these weights would never be trained",
+            fix="define forward in a class in place of a function or bound method that was kept as an attribute, "
+            "since those go on holding the first module",
+        )

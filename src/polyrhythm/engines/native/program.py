@@ -199,7 +199,12 @@ def _walked(module: nn.Module, layout: Layout, shape: tuple[int, ...]) -> _Walk:
         raise Unsupported("it has buffers, which its passes may change")
     first: _Walk | None = None
     for way, replica, graph in traces(module):
-        walk = _Walk(replica, layout, shape).along(graph)
+        try:
+            walk = _Walk(replica, layout, shape).along(graph)
+        except Unsupported as reason:
+            if first is None:
+                raise
+            raise Unlike(f"in {way}, {reason}") from reason
         first = first or walk
         _compare(way, first, walk)
     assert first is not None

@@ -1,0 +1,429 @@
+"""What an engine takes is held to torch before a run: modules that look like what it runs and compute otherwise."""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+import polyrhythm as pr
+from fuzz_modules import tally
+from polyrhythm.engines import choosing
+from polyrhythm.engines.native import engine as native
+from polyrhythm.engines.native import program
+from polyrhythm.engines.native.engine import NativeEngine
+from polyrhythm.engines.native.extension import extension
+from polyrhythm.engines.step import Step
+from polyrhythm.engines.torch import TorchEngine
+from polyrhythm.streams import generators
+from small import experiment, federation, logged
+
+compiled = pytest.mark.skipif(extension() is None, reason="polyrhythm was installed without its compiled extension")
+LARGE = pr.fedavg(cohort=2, epochs=1, batch=10, lr=0.5)
+
+
+class Net(nn.Module):
+    """Two layers, between which something may be odd."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.trunk, self.head, self.drop = nn.Linear(4, 6), nn.Linear(6, 3), nn.Dropout(0.5)
+        self.calls = 0
+        self.kept: Tensor | None = None
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        hidden = functional.relu(self.trunk(inputs))
+        outputs: Tensor = self.head(hidden)
+        return outputs
+
+
+class Probe(Net):
+    """A frozen trunk, the usual idiom of transfer."""
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        with torch.no_grad():
+            hidden = functional.relu(self.trunk(inputs))
+        outputs: Tensor = self.head(hidden)
+        return outputs
+
+
+class Flip(Net):
+    """Other outputs in evaluation."""
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        outputs = super().forward(inputs)
+        return outputs if self.training else -outputs
+
+
+class Decorated(Net):
+    """A method without gradients."""
+
+    @torch.no_grad()
+    def hidden(self, inputs: Tensor) -> Tensor:
+        return functional.relu(self.trunk(inputs))
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        outputs: Tensor = self.head(self.hidden(inputs))
+        return outputs
+
+
+class Always(Net):
+    """Dropout that does not stop in evaluation."""
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        outputs: Tensor = self.head(functional.dropout(functional.relu(self.trunk(inputs)), 0.5))
+        return outputs
+
+
+class Never(Net):
+    """Dropout that its module keeps in evaluation."""
+
+    def train(self, mode: bool = True) -> Never:
+        super().train(mode)
+        self.drop.eval()
+        return self
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        outputs: Tensor = self.head(self.drop(functional.relu(self.trunk(inputs))))
+        return outputs
+
+
+class Counts(Net):
+    """Another function from the third pass on."""
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        self.calls += 1
+        outputs = super().forward(inputs)
+        return functional.relu(outputs) if self.calls > 2 else outputs
+
+
+class ByWeights(Net):
+    """A branch on weights that tracing does not see."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.held = [self.head.weight]
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        outputs = super().forward(inputs)
+        return functional.relu(outputs) if self.held[0].sum() > 100 else outputs
+
+
+class Drawn(Net):
+    """Stochastic depth by Python's generator."""
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        outputs = super().forward(inputs)
+        return functional.relu(outputs) if random.random() < 0.5 else outputs
+
+
+class ByGradients(Net):
+    """A branch on whether autograd looks on."""
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        outputs = super().forward(inputs)
+        return outputs if torch.is_grad_enabled() else -outputs
+
+
+class Traced(Net):
+    """Something else while it is traced."""
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        return super().forward(inputs if isinstance(inputs, torch.fx.Proxy) else -inputs)
+
+
+def hooked(hook: Callable[[Tensor], Tensor | None]) -> Net:
+    net = Net()
+    for parameter in net.trunk.parameters():
+        parameter.register_hook(hook)  # type: ignore[no-untyped-call]
+    return net
+
+
+ODD: dict[str, tuple[Callable[[], nn.Module], str]] = {
+    "no_grad": (Probe, "gradients switched on or off"),
+    "decorated": (Decorated, "gradients switched on or off"),
+    "mode": (Flip, "in evaluation without gradients, it uses neg"),
+    "dropout that stays": (Always, "in evaluation without gradients, it drops out"),
+    "counts": (Counts, "a pass changes calls"),
+    "branch on weights": (ByWeights, "computes aten.sum"),
+    "Python's generator": (Drawn, "draws random numbers by itself"),
+    "branch on gradients": (ByGradients, "in evaluation without gradients, it uses neg"),
+    "branch on tracing": (Traced, "not torch's|and not"),
+    "gradient hook": (lambda: hooked(lambda gradient: gradient * 0), "hooks, which change its gradient"),
+}
+
+
+@compiled
+@pytest.mark.parametrize("name", ODD)
+def test_what_computes_something_else_is_left_to_torch(name: str) -> None:
+    make, words = ODD[name]
+    made = experiment(model=make(), recipe=LARGE, engine="native")
+    assert made.chosen.kind == "torch"
+    with pytest.raises(AssertionError, match=words):
+        raise AssertionError(made.chosen.why_not)
+
+
+def plain(net: nn.Module, steps: int = 1) -> tuple[nn.Module, Tensor]:
+    """What PyTorch makes of a module in some steps on the 40 samples of one client, and its outputs in evaluation."""
+    data = federation(1).train
+    inputs, labels = data.batch(torch.arange(len(data)))
+    optimiser = torch.optim.SGD(net.parameters(), lr=0.5)
+    net.train()
+    for _ in range(steps):
+        optimiser.zero_grad()
+        functional.cross_entropy(net(inputs), labels).backward()
+        optimiser.step()
+    net.eval()
+    with torch.no_grad():
+        return net, net(inputs)
+
+
+@compiled
+@pytest.mark.parametrize(
+    "name", ["no_grad", "decorated", "mode", "branch on gradients", "branch on tracing", "gradient hook"]
+)
+@pytest.mark.parametrize("driver", ["inline", "processes"])
+def test_a_run_is_of_the_module_that_was_written(name: str, driver: Any, tmp_path: Path) -> None:
+    """Three full-batch steps of one client are three steps of gradient descent."""
+    make = MASKED if name == "gradient hook" else ODD[name][0]
+    torch.manual_seed(0)
+    module = make()
+    expected, outputs = plain(make_like(make, module), steps=3)
+    one = federation(1)
+    run = pr.run(
+        experiment(
+            federation=dataclasses.replace(one, test=one.train),
+            model=module,
+            recipe=pr.fedavg(cohort=1, epochs=1, batch=None, lr=0.5),
+            driver=driver,
+            workers=None if driver == "inline" else 2,
+        ),
+        out=tmp_path,
+    )
+    for key, value in expected.state_dict().items():
+        assert torch.allclose(run.weights("final")[key], value, atol=1e-5), key
+    accuracy = float((outputs.argmax(1) == one.train.targets).double().mean())
+    assert run.summary["final_accuracy"] == pytest.approx(accuracy)
+    assert [n for n in run.notices if n.startswith("engine: torch, since the native one")] or driver == "processes"
+
+
+class Masked(Net):
+    """Gradients of the trunk are masked by a method of the module."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.share = 0.25
+        self.trunk.weight.register_hook(self.halved)  # type: ignore[no-untyped-call]
+
+    def halved(self, gradient: Tensor) -> Tensor:
+        return gradient * self.share
+
+
+MASKED = Masked
+
+
+def make_like(make: Callable[[], nn.Module], module: nn.Module) -> nn.Module:
+    """Another one with the same weights."""
+    other = make()
+    other.load_state_dict(module.state_dict())
+    return other
+
+
+@compiled
+def test_the_rule_is_silent_on_what_is_unknown_and_not_on_what_is_unlike() -> None:
+    tanh = nn.Sequential(nn.Linear(4, 3), nn.Tanh())
+    assert not [n for n in experiment(recipe=LARGE, model=tanh).notices() if "engine" in n]
+    notices = experiment(recipe=LARGE, model=Probe()).notices()
+    assert [n for n in notices if n.startswith("engine: torch, since the native one cannot be used here: in training")]
+
+
+@compiled
+def test_what_is_the_same_is_taken() -> None:
+    for make in (Net, Never):
+        assert experiment(recipe=LARGE, model=make()).chosen.kind == "native"
+    assert not [
+        layer
+        for layer in experiment(model=Never(), engine="native").chosen.engine.program.layers  # type: ignore[union-attr]
+        if isinstance(layer, program.Dropout)
+    ]
+
+
+@compiled
+def test_activations_that_are_kept_do_no_harm() -> None:
+    class Keeps(Net):
+        def forward(self, inputs: Tensor) -> Tensor:
+            self.kept = functional.relu(self.trunk(inputs))
+            outputs: Tensor = self.head(self.kept)
+            return outputs
+
+    torch.manual_seed(0)
+    net = Keeps()
+    ours, theirs = (logged(model=net, recipe=LARGE, engine=engine)[1].states[-1] for engine in ("native", "torch"))
+    assert experiment(model=net, recipe=LARGE, engine="native").chosen.kind == "native"
+    assert all(torch.allclose(ours[key], theirs[key], atol=1e-6) for key in ours)
+    assert net.kept is None
+
+
+@compiled
+def test_the_proof_leaves_everything_as_it_was() -> None:
+    random.seed(3), np.random.seed(3), torch.manual_seed(3)
+    net = Net()
+    before, weights = generators(), {key: value.clone() for key, value in net.state_dict().items()}
+    for engine in ("native", "stacked"):
+        made = experiment(model=net, recipe=LARGE, engine=engine)
+        assert made.chosen.kind == engine
+        initial = made.chosen.engine.state_of(made.initial_model)
+        assert all(torch.equal(initial[key], value) for key, value in weights.items())
+        assert not made.chosen.engine.gradient.any()
+    assert all(torch.equal(net.state_dict()[key], value) for key, value in weights.items())
+    assert generators() == before
+
+
+# A proof that cannot fail is none: programs, steps and passes of an engine that are not the module's.
+
+
+def wrong_program(change: Callable[[Any], Any]) -> Callable[[pytest.MonkeyPatch], None]:
+    def mutate(patch: pytest.MonkeyPatch) -> None:
+        patch.setattr(native, "program_of", lambda *given: change(program.program_of(*given)))
+
+    return mutate
+
+
+def without_relu(of: program.Program) -> program.Program:
+    return dataclasses.replace(of, layers=tuple(p for p in of.layers if not isinstance(p, program.Relu)))
+
+
+def without_bias(of: program.Program) -> program.Program:
+    layers = [dataclasses.replace(p, bias=-1) if isinstance(p, program.Linear) else p for p in of.layers]
+    return dataclasses.replace(of, layers=tuple(layers))
+
+
+def drops_more(of: program.Program) -> program.Program:
+    layers = [dataclasses.replace(p, share=0.6) if isinstance(p, program.Dropout) else p for p in of.layers]
+    return dataclasses.replace(of, layers=tuple(layers))
+
+
+def elsewhere(of: program.Program) -> program.Program:
+    return dataclasses.replace(of, places={**of.places, "trunk": of.places["head"]})
+
+
+class Drops(Net):
+    """Dropout as it should be."""
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        outputs: Tensor = self.head(self.drop(functional.relu(self.trunk(inputs))))
+        return outputs
+
+
+@compiled
+@pytest.mark.parametrize(
+    ("mutate", "words"),
+    [
+        (wrong_program(without_relu), "squared loss|loss|gradient"),
+        (wrong_program(without_bias), "its gradient of"),
+        (wrong_program(drops_more), r"drops out \[\(0.5, \d+\)\]"),
+        (wrong_program(lambda of: dataclasses.replace(of, smoothing=0.1)), "gradient|loss"),
+        (wrong_program(elsewhere), "its trunk are not torch's"),
+        (lambda patch: patch.setattr(native.Passes, "over", halved_passes), "outputs in evaluation"),
+    ],
+    ids=["no relu", "no bias", "more dropout", "another loss", "another place", "another evaluation"],
+)
+def test_the_proof_finds_what_is_wrong(
+    mutate: Callable[[pytest.MonkeyPatch], None], words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: dict[str, Any] = {"model": Drops(), "recipe": pr.moon(cohort=2, layer="trunk"), "engine": "native"}
+    assert isinstance(experiment(**asked).chosen.engine, NativeEngine)
+    mutate(monkeypatch)
+    made = experiment(**asked)
+    assert isinstance(made.chosen.engine, TorchEngine)
+    with pytest.raises(AssertionError, match=words):
+        raise AssertionError(made.chosen.why_not)
+
+
+_OVER = native.Passes.over
+
+
+def halved_passes(self: Any, *given: Any, **more: Any) -> Any:
+    return ((outputs / 2, targets) for outputs, targets in _OVER(self, *given, **more))
+
+
+_CALL = Step.__call__
+
+
+@pytest.mark.parametrize("engine", ["stacked", "compiled"])
+def test_a_step_that_is_wrong_is_found(engine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch, "compile", lambda graph, **settings: graph)
+    assert experiment(model=Net(), engine=engine).chosen.kind == engine
+    monkeypatch.setattr(Step, "__call__", twice)
+    made = experiment(model=Net(), engine=engine)
+    assert made.chosen.kind == "torch"
+    assert "its gradient" in made.chosen.why_not
+
+
+def twice(self: Step, weights: Tensor, batch: Any) -> Any:
+    """A step that is right for two clients, as many as the step itself tries out, and wrong for one."""
+    gradients, losses = _CALL(self, weights, batch)
+    alone = weights.dim() == 1 or len(weights) == 1
+    return [2 * g for g in gradients] if alone else gradients, losses
+
+
+@pytest.mark.parametrize("engine", ["stacked", "compiled"])
+def test_what_depends_on_the_size_of_a_batch_is_not_filled_up(engine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    class BySize(Net):
+        def forward(self, inputs: Tensor) -> Tensor:
+            return super().forward(-inputs if len(inputs) > 4 else inputs)
+
+    monkeypatch.setattr(torch, "compile", lambda graph, **settings: graph)
+    made = experiment(model=BySize(), recipe=LARGE, engine=engine)
+    assert made.chosen.kind == "torch"
+    assert "depend on whether there are 10" in made.chosen.why_not
+
+
+@compiled
+def test_an_engine_that_was_tried_out_clips_whole_gradients() -> None:
+    """Pieces of a gradient that a step without clipping leaves behind are no part of the next one's norm."""
+    recipe = pr.fedavg(cohort=2, epochs=1, batch=3) | pr.local_sgd(lr=0.1, clip=0.01)
+    states = [
+        logged(model="lenet5", federation=images(), recipe=recipe, engine=e)[1].states for e in ("native", "torch")
+    ]
+    assert all(torch.allclose(a, b, atol=1e-6) for a, b in zip(*(s[-1].values() for s in states), strict=True))
+
+
+def images() -> pr.data.Federation:
+    generator = np.random.default_rng(0)
+    data = pr.data.arrays(generator.normal(size=(24, 1, 16, 16)).astype(np.float32), np.arange(24) % 3)
+    return pr.federate(data, pr.data.Iid(), clients=4, seed=0)
+
+
+def test_modules_as_people_write_them() -> None:
+    """A share of what `fuzz_modules.py` tries, the same every time; the long suite tries two thousand others."""
+    found = tally(range(60), ("torch", "native", "stacked", "compiled"))
+    assert not found.wrong, "\n\n".join(found.wrong.values())
+    assert found.taken["torch"] > 40
+    assert found.taken["stacked"] > 15
+    assert found.taken["native"] > 5 or extension() is None
+
+
+@pytest.mark.slow
+def test_many_modules_as_people_write_them() -> None:
+    found = tally(range(10_000, 12_000), ("torch", "native", "stacked", "compiled"))
+    print(found)
+    assert not found.wrong, "\n\n".join(found.wrong.values())
+
+
+@compiled
+def test_without_the_proof_the_fuzz_finds_mistakes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(choosing, "prove", lambda *given, **more: None)
+    monkeypatch.setattr(native, "program_of", lambda *given: without_bias(program.program_of(*given)))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert tally(range(30), ("native",)).wrong
