@@ -67,24 +67,21 @@ def prove(
         Unlike: it does not.
     """
     inside = engine.reference
-    before, initial = attributes(inside.module), inside.weights.clone()
+    initial = inside.weights.clone()
     size = max(1, min(FEW, batch, len(samples)))
     data = Holding(samples, torch.from_numpy(np.unique(np.linspace(0, len(samples) - 1, size).astype(np.int64))))
     trial = _Trial(engine, data, optimiser or LocalSgd(lr=RATE))
     try:
         with kept_generators(), seeded_torch(0, "network", "proved"):
             drawn = generators()
-            trial.repeat(initial)
-            if not isinstance(engine, NativeEngine):  # which fill short batches up
-                trial.shorten(samples, min(batch, len(samples), LARGE))
             for weights in (initial, _nearby(initial)):
-                trial.train(weights)
+                trial.train(weights, repeat=weights is initial)
                 if isinstance(engine, NativeEngine):
                     trial.evaluate(weights, layers)
+            if not isinstance(engine, NativeEngine):  # which fill short batches up
+                trial.shorten(samples, min(batch, len(samples), LARGE))
             if generators()[1:] != drawn[1:]:
                 raise Unlike("it draws from NumPy's or Python's random numbers")
-        if changed := changed_in(before, attributes(inside.module)):
-            raise Unlike(f"a pass changes {changed}")
     finally:
         inside.weights.copy_(initial)
         inside.gradient.zero_()
@@ -119,14 +116,6 @@ class _Trial:
         engine.open(Opening(data=self._data, start=model, received=model, previous=None, reuse=False))
         return model
 
-    def repeat(self, weights: Tensor) -> None:
-        """Compares two passes of torch through the same weights, [P]."""
-        first, second = (self._step(weights, self._masks()) for _ in range(2))
-        if not bool(torch.isfinite(first[0]).all()):
-            raise Unlike("its gradient is not finite, so there is nothing to compare")
-        if not (torch.equal(first[0], second[0]) and first[1] == second[1]):
-            raise Unlike("two passes through it with the same samples and weights give different numbers")
-
     def shorten(self, samples: Samples, width: int) -> None:
         """Compares what torch makes of samples in shorter and shorter batches."""
         inputs, _ = samples.batch(torch.arange(width))
@@ -143,10 +132,21 @@ class _Trial:
             outputs: Tensor = self._inside.module(inputs.clone())
         return outputs
 
-    def train(self, weights: Tensor) -> None:
-        """Compares a step from some weights, [P]."""
-        masks = self._masks()
+    def train(self, weights: Tensor, *, repeat: bool) -> None:
+        """Compares a step from some weights, [P].
+
+        Args:
+            weights: where it starts.
+            repeat: whether torch takes it twice, to see whether it is the same.
+        """
+        masks, before = self._masks(), attributes(self._inside.module)
         change, loss, squares = self._step(weights, masks)
+        if changed := changed_in(before, attributes(self._inside.module)):
+            raise Unlike(f"a pass changes {changed}")
+        if not bool(torch.isfinite(change).all()):
+            raise Unlike("its gradient is not finite, so there is nothing to compare")
+        if repeat and not torch.equal(change, self._step(weights, self._masks())[0]):
+            raise Unlike("two passes through it with the same samples and weights give different numbers")
         if isinstance(self._engine, NativeEngine) and isinstance(masks, Counted):
             masks.compare(self._engine.dropped(len(self._positions)))
         done = self._taken(weights)
