@@ -11,6 +11,7 @@ from typing import final
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 
 @final
@@ -93,4 +94,18 @@ class Fussy(nn.Module):
         outputs: Tensor = self.last(self.again(self.middle(hidden))) + self.seen
         if self.training:
             self.seen = self.seen + 0.1
+        return outputs
+
+
+@final
+class Hazy(nn.Module):
+    """A linear model that draws in every pass, in training and in eval mode: noise, and dropout that is always on."""
+
+    def __init__(self, features: int, outputs: int) -> None:
+        super().__init__()
+        self.linear = nn.Linear(features, outputs)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        noisy = functional.dropout(inputs, 0.2) + 2.0 * torch.randn_like(inputs)
+        outputs: Tensor = self.linear(noisy)
         return outputs
