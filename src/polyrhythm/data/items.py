@@ -137,7 +137,10 @@ def _read(dataset: Any, adapt: Adapt | None) -> np.ndarray:
     """The labels that the items give, of which each is read once."""
     found, begun, after = list[Any](), time.perf_counter(), SLOW
     for i in range(len(dataset)):
-        found.append(kept(as_pair(dataset[i], adapt)[1]))
+        label = as_pair(dataset[i], adapt)[1]
+        if isinstance(label, Tensor):
+            label = label.item() if label.dim() == 0 else as_label(label)
+        found.append(kept(label))
         if (taken := time.perf_counter() - begun) > after:
             _say(f"reading each item's label: {i + 1:,} of {len(dataset):,} in {taken:.0f} s; targets= states them")
             after *= 2
@@ -155,10 +158,8 @@ _PLAIN = (int, float, str, bool)
 
 
 def kept(label: Any) -> Any:
-    """A label that stays what it is: the place where one lies may be used again for the next."""
-    if type(label) in _PLAIN:
-        return label
-    return label.detach().clone() if isinstance(label, Tensor) else as_label(label).copy()
+    """A label that stays what it is: the array in which one lies may be used again for the next."""
+    return label if type(label) in _PLAIN or isinstance(label, Tensor) else as_label(label).copy()
 
 
 def _together(labels: Sequence[Any]) -> np.ndarray | None:
