@@ -165,6 +165,10 @@ def test_labels_of_other_kinds_are_read_too() -> None:
     found = pr.data.dataset(smooth, smooth)
     assert found.task == "regression"
     assert found.train.targets.tolist() == [float(i % 2) if i < 60 else 0.5 for i in range(N)]
+    column = Noise(lambda i: torch.tensor([i / 2]))
+    assert pr.data.dataset(column, column).train.targets.tolist() == [[i / 2] for i in range(N)]
+    tag = Noise(lambda i: torch.tensor([i % 2]))
+    assert pr.data.dataset(tag, tag, task="multilabel").classes == ("0",)
     tags = Noise(lambda i: [i % 2, 1, (i // 60) % 2])
     found = pr.data.dataset(tags, tags)
     assert found.task == "multilabel"
@@ -179,6 +183,8 @@ LISTS = [[1, 0, 0], [0, 1, 0], [0, 0, 1]]
     [
         (lambda i: LISTS[i % 3], "exactly one 1 in every row"),
         (lambda i: [0.9, 0.1] if i % 2 else [0.1, 0.9], r"shares of 2 classes"),
+        (lambda i: torch.tensor([i % 3]), "rows of one element"),
+        (lambda i: ["ab"[i % 2]], "rows of one element"),
         (lambda i: -100 if i == 77 else i % 3, "label -100 in 1 items"),
         (lambda i: None if i == 77 else i % 3, "a label of type NoneType"),
         (lambda i: {"boxes": i}, "a label of type dict"),

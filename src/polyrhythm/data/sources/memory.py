@@ -144,8 +144,8 @@ def dataset(
     """
     labels, test_labels = (labels_of(items, adapt, given) for items, given in ((train, targets), (test, test_targets)))
     raw, raw_test = labels.values, test_labels.values
-    if task is None and classes is None:
-        _check_plain(raw, raw_test)
+    for part in (raw, raw_test) if task is None else ():
+        _check_plain(part, named=classes is not None)
     meaning = meaning_of(raw, raw_test, task=task, classes=classes)
     keys, test_keys = columns_of(columns), columns_of(test_columns)
     return Collection(
@@ -200,23 +200,29 @@ def _task_of(targets: np.ndarray) -> str:
     return "multilabel" if binary else "regression"
 
 
-def _check_plain(*parts: np.ndarray) -> None:
+def _check_plain(labels: np.ndarray, *, named: bool) -> None:
     """Refuses labels that would be taken for something else than they are, where nobody says what they are."""
-    for labels in parts:
-        if labels.dtype.kind in "iu" and (left_out := int((labels == _LEFT_OUT).sum())):
-            raise UserError(
-                f"label {_LEFT_OUT} in {left_out:,} items",
-                expected="a class for each item",
-                why="torch's losses leave such items out (ignore_index), and here it would be a class of its own",
-                fix="leave these items out, e.g. with a Subset; or name all classes in classes=, if it is one",
-            )
-        if labels.dtype.kind == "f" and labels.ndim == 2 and labels.shape[1] > 1 and _are_shares(labels):
-            raise UserError(
-                f"labels of shape {labels.shape} that are shares of {labels.shape[1]} classes",
-                expected="class numbers, or task='regression' said in words",
-                why="smoothed labels and numbers to predict look the same, and are trained and scored differently",
-                fix="give class numbers, and smooth them in the loss: task=pr.task('classification', smoothing=0.1)",
-            )
+    if not named and labels.dtype.kind in "iu" and (left_out := int((labels == _LEFT_OUT).sum())):
+        raise UserError(
+            f"label {_LEFT_OUT} in {left_out:,} items",
+            expected="a class for each item",
+            why="torch's losses leave such items out (ignore_index), and here it would be a class of its own",
+            fix="leave these items out, e.g. with a Subset; or name all classes in classes=, if it is one",
+        )
+    if labels.dtype.kind != "f" and labels.shape[1:] == (1,):
+        raise UserError(
+            f"labels of {labels.dtype} that are rows of one element, {labels[0].tolist()!r} for instance",
+            expected="class numbers without an axis of their own, or task='multilabel' or 'regression' said in words",
+            why="one class number, one tag and one number to predict look the same, and are trained differently",
+            fix="give class numbers, e.g. with adapt=lambda item: (item[0], item[1].item())",
+        )
+    if labels.dtype.kind == "f" and labels.ndim == 2 and labels.shape[1] > 1 and _are_shares(labels):
+        raise UserError(
+            f"labels of shape {labels.shape} that are shares of {labels.shape[1]} classes",
+            expected="class numbers, or task='regression' said in words",
+            why="smoothed labels and numbers to predict look the same, and are trained and scored differently",
+            fix="give class numbers, and smooth them in the loss: Experiment(task=pr.task('classification', smoothing=0.1))",
+        )
 
 
 _LEFT_OUT = -100
