@@ -221,7 +221,7 @@ def _check_plain(labels: np.ndarray, *, named: bool) -> None:
             f"labels of shape {labels.shape} that are shares of {labels.shape[1]} classes",
             expected="class numbers, or task='regression' said in words",
             why="smoothed labels and numbers to predict look the same, and are trained and scored differently",
-            fix="give class numbers, and smooth them in the loss: Experiment(task=pr.task('classification', smoothing=0.1))",
+            fix="give class numbers, and smooth in the loss: Experiment(task=pr.task('classification', smoothing=0.1))",
         )
 
 
