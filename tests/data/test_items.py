@@ -309,6 +309,19 @@ def test_stated_numbers_may_be_more_exact_than_those_of_the_items() -> None:
 # The cost.
 
 
+def test_rows_of_two_tensors_are_read_at_once_and_are_the_same() -> None:
+    for data in (plain(), TensorDataset(torch.arange(6).view(3, 2), torch.tensor([[0.5], [1.0], [2.0]]))):
+        quick, slow = (pr.data.DatasetSamples(d) for d in (data, Same(*data.tensors)))
+        for where in (torch.tensor([2, 0, 2]), torch.tensor([], dtype=torch.int64)):
+            one, other = quick.batch(where), slow.batch(where)
+            assert all(torch.equal(a, b) for a, b in zip(one, other, strict=True))
+            assert one[0].dtype == other[0].dtype or not len(where)
+
+
+class Same(TensorDataset):
+    """One that changes nothing, which nobody can know."""
+
+
 def test_only_what_is_surely_known_is_not_read() -> None:
     for data, read in ((plain(), False), (Subset(plain(), [2, 1]), False), (Derived(*plain().tensors), True)):
         assert (items._known(data) is None) == read

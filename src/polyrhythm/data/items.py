@@ -39,7 +39,7 @@ class Labels:
     def __init__(self, values: np.ndarray, *, stated: bool = False) -> None:
         self.values, self.stated = values, stated
 
-    def check(self, places: Sequence[int], found: Sequence[Any]) -> None:
+    def check(self, places: Sequence[int], found: Sequence[Any] | Tensor) -> None:
         """Holds items to their labels.
 
         Args:
@@ -49,7 +49,8 @@ class Labels:
         Raises:
             UserError: one of them says something else.
         """
-        held, read = self.values[list(places)], _together(found)
+        held = self.values[list(places)]
+        read = as_label(found) if isinstance(found, Tensor) else _together(found)
         if read is None:
             pairs = zip(map(as_label, found), held, strict=True)
             wrong = np.array([_differ(r[None], h[None])[0] for r, h in pairs], dtype=bool)
@@ -108,8 +109,8 @@ def _known(dataset: Any) -> np.ndarray | None:
 
     Only of these very classes: one that is derived from them may give anything.
     """
-    if type(dataset) is TensorDataset and len(dataset.tensors) == 2:
-        return as_label(dataset.tensors[1]).copy()  # the user may change the tensor, which must not go unnoticed
+    if (tensors := tensors_of(dataset)) is not None:
+        return as_label(tensors[1]).copy()  # the user may change the tensor, which must not go unnoticed
     if type(dataset) is Subset:
         whole = _known(dataset.dataset)
         return None if whole is None else whole[np.asarray(dataset.indices, dtype=np.int64)]
@@ -118,6 +119,14 @@ def _known(dataset: Any) -> np.ndarray | None:
         alike = len({(piece.dtype, piece.shape[1:]) for piece in pieces}) == 1
         return np.concatenate(pieces) if alike and len(pieces) == len(dataset.datasets) else None
     return None
+
+
+def tensors_of(dataset: Any) -> tuple[Tensor, Tensor] | None:
+    """Inputs and labels of a data set whose items surely are the rows of two tensors; None of any other."""
+    if type(dataset) is not TensorDataset or len(dataset.tensors) != 2:
+        return None
+    inputs, labels = dataset.tensors
+    return inputs, labels
 
 
 def _stated(stated: Any, items: int) -> np.ndarray:
@@ -220,7 +229,7 @@ def _differ(found: np.ndarray, held: np.ndarray) -> np.ndarray:
     wrong = found != held
     if found.dtype.kind == held.dtype.kind == "f":
         wrong &= ~(np.isnan(found) & np.isnan(held))
-    each: np.ndarray = wrong.reshape(len(wrong), -1).any(axis=1)
+    each: np.ndarray = wrong.any(axis=tuple(range(1, wrong.ndim)))
     return each
 
 

@@ -10,7 +10,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from polyrhythm.data.items import Adapt, Labels, as_pair, check_dataset, check_lengths, kept, labels_of, not_usable
+from polyrhythm.data.items import (
+    Adapt,
+    Labels,
+    as_pair,
+    check_dataset,
+    check_lengths,
+    kept,
+    labels_of,
+    not_usable,
+    tensors_of,
+)
 from polyrhythm.data.transforms import Augmentation, Transform, apply
 from polyrhythm.streams import seeded_torch
 
@@ -211,6 +221,14 @@ class DatasetSamples:
         return len(self.targets)
 
     def batch(self, indices: Tensor, generator: torch.Generator | None = None) -> tuple[Tensor, Tensor]:
+        known = None if self._adapt is not None or self.augmented else tensors_of(self._dataset)
+        if known is None or tuple(known[0].shape[1:]) != self.shape:
+            return self._one_by_one(indices, generator), self.targets.index_select(0, indices)
+        self._labels.check(indices.tolist(), known[1][indices])
+        return known[0][indices], self.targets.index_select(0, indices)
+
+    def _one_by_one(self, indices: Tensor, generator: torch.Generator | None) -> Tensor:
+        """The inputs of some items, each read by itself."""
         drawn = generator is not None and self.augmented
         seed = int(torch.randint(2**62, (), generator=generator)) if drawn else 0
         inputs, labels, where = [], [], indices.tolist()
@@ -226,8 +244,7 @@ class DatasetSamples:
             inputs.append(item)
             labels.append(kept(label))
         self._labels.check(where, labels)
-        stacked = torch.stack(inputs) if inputs else torch.zeros(0, *self.shape)
-        return stacked, self.targets.index_select(0, indices)
+        return torch.stack(inputs) if inputs else torch.zeros(0, *self.shape)
 
     def _item(self, index: int) -> tuple[Tensor, Any]:
         return as_pair(self._dataset[index], self._adapt)
