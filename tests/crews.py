@@ -16,7 +16,7 @@ from polyrhythm.runs import VersionRecord, VisitRecord
 from polyrhythm.session import carry_out
 from polyrhythm.slots.critical import FisherTrace
 from small import Explodes, Log, collection, dealt, experiment
-from worker_models import Fussy
+from worker_models import Fussy, Hazy
 
 TIERS = pr.Fleet(devices=pr.fleet.Tiers())
 SIZES = [7, 15, 4, 11, 9, 14]
@@ -29,6 +29,7 @@ def made(**changes: Any) -> pr.Experiment:
     return experiment(**values | changes)
 
 
+FISHER = pr.critical_periods(act=False, detector=FisherTrace(), watch=(FisherTrace(labels="model"),))
 FAMILIES: dict[str, dict[str, Any]] = {
     "fedavg": {},
     "scaffold": {"recipe": pr.scaffold(**COMMON)},
@@ -49,10 +50,13 @@ FAMILIES: dict[str, dict[str, Any]] = {
     },
     "nobody exchanges anything": {"recipe": pr.local_only(cohort=4, batch=4)},
     "a fussy model": {"model": Fussy(4, 3), "recipe": pr.fedavg(cohort=4, batch=5) | pr.server_adam()},
+    "a model that draws whenever it is looked at": {
+        "model": Hazy(4, 3),
+        "recipe": pr.curriculum_fl(**COMMON, score="both") | FISHER,
+    },
 }
 
 ROLLS = pr.rolling(concurrency=4)
-FISHER = pr.critical_periods(act=False, detector=FisherTrace(), watch=(FisherTrace(labels="model"),))
 HARD = TIERS | pr.fleet.Faults(dropout=0.2, crash=0.1, downtime=0.05, slow=0.2, slowdown=3.0, lost=0.1)
 ROLLING: dict[str, dict[str, Any]] = {
     "fedbuff": {"recipe": pr.fedbuff(concurrency=4, buffer=2, epochs=2, batch=4)},

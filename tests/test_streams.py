@@ -30,6 +30,7 @@ PURPOSES: tuple[Purpose, ...] = (
     "network",
     "sample",
     "labels",
+    "measure",
 )
 names = st.lists(st.integers(-(2**40), 2**40) | st.text(max_size=6), max_size=4)
 keys = st.tuples(st.integers(0, 2**40), st.sampled_from(PURPOSES), names)
@@ -127,6 +128,21 @@ def test_a_seeded_block_that_fails_leaves_no_trace_either() -> None:
     with pytest.raises(ZeroDivisionError):
         fail()
     assert torch.equal(torch.get_rng_state(), held)
+
+
+def test_a_seeded_block_seeds_the_gpus_that_are_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    gpu = torch.Generator()  # stands for that of a GPU
+    monkeypatch.setattr(torch.cuda, "default_generators", (gpu,))
+
+    def drawn() -> torch.Tensor:
+        with seeded_torch(0, "measure", "test", 1):
+            return torch.rand(3, generator=gpu)
+
+    assert not torch.equal(drawn(), drawn())  # nobody uses it yet
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    held = gpu.get_state()
+    assert torch.equal(drawn(), drawn())
+    assert torch.equal(gpu.get_state(), held)
 
 
 def test_draws_do_not_depend_on_the_process() -> None:

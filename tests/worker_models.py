@@ -11,6 +11,7 @@ from typing import final
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 
 @final
@@ -137,4 +138,18 @@ class FirstCall(nn.Module):
         if self.centre is None:
             self.centre = inputs.detach().mean(0)
         outputs: Tensor = self.layer(inputs - self.centre)
+        return outputs
+
+
+@final
+class Hazy(nn.Module):
+    """A linear model that draws in every pass, in training and in eval mode: noise, and dropout that is always on."""
+
+    def __init__(self, features: int, outputs: int) -> None:
+        super().__init__()
+        self.linear = nn.Linear(features, outputs)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        noisy = functional.dropout(inputs, 0.2) + 2.0 * torch.randn_like(inputs)
+        outputs: Tensor = self.linear(noisy)
         return outputs

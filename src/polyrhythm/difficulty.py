@@ -70,7 +70,8 @@ def expert_losses(path: Path, module: nn.Module, samples: Samples, aim: Task) ->
         ) from error
     holding = Holding(samples)
     pieces = []
-    with one_thread(), torch.no_grad():
+    # By no run's seed: how difficult a sample is, is the same for all of them.
+    with one_thread(), torch.no_grad(), seeded_torch(0, "measure", "expert"):
         for i in range(0, len(samples), BATCH):
             inputs, targets = holding.batch(np.arange(i, min(i + BATCH, len(samples))), None)
             pieces.append(aim.losses(expert(inputs), targets).double())

@@ -14,6 +14,7 @@ import numpy as np
 import torch
 
 from polyrhythm.core.client import work
+from polyrhythm.core.drawing import measuring
 from polyrhythm.core.memory import ClientState
 from polyrhythm.data.holding import Holding
 from polyrhythm.engines.choosing import AnyEngine
@@ -297,7 +298,8 @@ def _evaluation(experiment: Experiment) -> float:
 def _per_test_sample(engine: AnyEngine, test: Any) -> float:
     some = Holding(test, torch.arange(min(_OF_TEST, len(test))))
     model = engine.initial()
-    engine.tally(model, some)  # to warm up
-    begun = time.perf_counter()
-    engine.tally(model, some)
+    with measuring(engine, some, 0, "estimate"):
+        engine.tally(model, some)  # to warm up
+        begun = time.perf_counter()
+        engine.tally(model, some)
     return (time.perf_counter() - begun) / len(some)

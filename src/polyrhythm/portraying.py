@@ -19,7 +19,7 @@ from polyrhythm.data.picture import label_counts
 from polyrhythm.experiment import Experiment
 from polyrhythm.runs.portrait import LABELS, QUANTILES, SAMPLES, write
 from polyrhythm.runs.records import ModelView, Plan, RunStatus, VersionRecord, VisitRecord
-from polyrhythm.streams import stream
+from polyrhythm.streams import seeded_torch, stream
 
 MOST = 2000  # samples whose losses are looked at
 SHOWN = 10  # images of each kind
@@ -63,7 +63,8 @@ class Portrait:
         """Measures the samples where the version was evaluated."""
         if self._holding is None or record.test is None:
             return
-        self._losses = self._measured(model())
+        with seeded_torch(self._experiment.seed, "measure", "sample losses", record.version):
+            self._losses = self._measured(model())
         quantiles = [float(q) for q in np.quantile(self._losses, QUANTILES)]
         self._versions.append({"version": record.version, "losses": quantiles})
 

@@ -20,6 +20,7 @@ from immutables import Map
 from torch import Tensor
 
 from polyrhythm import billing
+from polyrhythm.core.drawing import measuring
 from polyrhythm.core.interfaces import ClientData, Computed, Done, Engine, Job, Opening
 from polyrhythm.data.holding import Holding
 from polyrhythm.drivers.agenda import Underway
@@ -125,7 +126,8 @@ def rehearse(experiment: Experiment, cost: Cost, *, within: float = math.inf) ->
     layout = replace(engine.layout, size=_SIZE)
     recipe = replace(experiment.recipe, compression=_light(experiment.recipe.compression, engine.layout))
     few = Holding(experiment.federation.train, torch.arange(min(2, len(experiment.federation.train))))
-    metrics = list(engine.evaluate(engine.initial(), few))
+    with measuring(engine, few, experiment.seed, "rehearsal"):
+        metrics = list(engine.evaluate(engine.initial(), few))
     dry = _Dry(engine, layout, experiment.federation.train.augmented, metrics)
     driver = InlineDriver(
         recipe,

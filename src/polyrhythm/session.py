@@ -23,7 +23,7 @@ from polyrhythm.drivers.inline import InlineDriver, Moment
 from polyrhythm.drivers.meter import Meter
 from polyrhythm.drivers.store import ClientStore, InMemory
 from polyrhythm.errors import PolyrhythmError, UserError
-from polyrhythm.evaluation import Evaluator, Metrics, averaged
+from polyrhythm.evaluation import Evaluator, Metrics, Of, averaged
 from polyrhythm.experiment import Experiment
 from polyrhythm.flops import Cost, count
 from polyrhythm.measuring import GAUGES
@@ -345,7 +345,7 @@ class _Session:
         refused = released.refused if released is not None else ()
         every = self.experiment.evaluation.every
         look = evaluate or state.version % every == 0
-        own = self.evaluator.own_tests(self._model_of()) if look else {}
+        own = self.evaluator.own_tests(self._model_of(), (state.version,)) if look else {}
         stale = _staleness(state.version, reports)
         return VersionRecord(
             version=state.version,
@@ -356,11 +356,11 @@ class _Session:
             dropped=len(refused),
             rate=reports[0].rate if reports else None,
             train_loss=_mean_loss(reports),
-            test=self._measure(self.evaluator.test) if look else None,
-            validation=self._measure(self.evaluator.validation) if look else None,
-            train=self._measure(self.evaluator.train) if look else None,
+            test=self._measure(self.evaluator.test, state.version) if look else None,
+            validation=self._measure(self.evaluator.validation, state.version) if look else None,
+            train=self._measure(self.evaluator.train, state.version) if look else None,
             clients=self.evaluator.over_clients(own) if look else None,
-            groups=self.evaluator.over_groups(own, self._global_model()) if look else None,
+            groups=self.evaluator.over_groups(own, self._global_model(), (state.version,)) if look else None,
             staleness_mean=math.fsum(stale) / len(stale) if stale else None,
             staleness_max=max(stale, default=None),
             **self.ledger.totals(moment.time, (billing.part(v, moment.time) for v in self._under_way(moment.time))),
@@ -405,10 +405,11 @@ class _Session:
             return ""
         return f"{headline} {judged[headline]:.4f} has reached {goal:g}"
 
-    def _measure(self, measure: Callable[[Model], Metrics | None]) -> Metrics | None:
+    def _measure(self, measure: Callable[[Model, Of], Metrics | None], version: int) -> Metrics | None:
         if self.experiment.recipe.regime == "local":
-            return averaged(measure, self._local_models())
-        return measure(self._global_model())
+            clients = self.experiment.eligible().tolist()
+            return averaged(lambda client: measure(self._local_model(client), (version, client)), clients)
+        return measure(self._global_model(), (version,))
 
     def _global_model(self) -> Model:
         if self.server is None:

@@ -39,6 +39,7 @@ Purpose = Literal[
     "fault",
     "labels",
     "search",
+    "measure",
 ]
 
 
@@ -152,12 +153,21 @@ def seeded_torch(seed: int, purpose: Purpose, *names: int | str) -> Iterator[Non
 
     The one allowed touch of the default generator, for code that cannot be handed a generator: dropout inside a
     network, and weight initialisation. The generator's state is as before when the block ends. One thread at a time.
+    GPUs that this process uses have a default generator each, of which the same holds.
     """
     import torch
 
-    with _default_generator, torch.random.fork_rng(devices=[]):
-        torch.default_generator.manual_seed(torch_seed(seed, purpose, *names))
-        yield
+    of_gpus = torch.cuda.default_generators if torch.cuda.is_initialized() else ()  # type: ignore[no-untyped-call]
+    used, drawn = [torch.default_generator, *of_gpus], torch_seed(seed, purpose, *names)
+    with _default_generator:
+        before = [generator.get_state() for generator in used]
+        try:
+            for generator in used:
+                generator.manual_seed(drawn)
+            yield
+        finally:
+            for generator, state in zip(used, before, strict=True):
+                generator.set_state(state)
 
 
 def generators() -> tuple[bytes, int, int]:

@@ -315,7 +315,9 @@ def test_settings_that_make_no_sense_are_refused() -> None:
         run(driver="threads")
 
 
-@pytest.mark.parametrize("family", ["fedavg", "scaffold", "moon", "a fussy model"])
+@pytest.mark.parametrize(
+    "family", ["fedavg", "scaffold", "moon", "a fussy model", "a model that draws whenever it is looked at"]
+)
 def test_threads_give_the_same_numbers(family: str) -> None:
     alone = run(driver="inline", **FAMILIES[family])
     of = letting(**FAMILIES[family])

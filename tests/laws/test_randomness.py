@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 from dataclasses import dataclass, replace
 from typing import Any
@@ -14,11 +15,15 @@ from polyrhythm.core import client
 from polyrhythm.core.interfaces import Opening
 from polyrhythm.engines.torch import TorchEngine
 from polyrhythm.papers import Common, fedavg
+from polyrhythm.recipe import Recipe
 from polyrhythm.settings import Settings
 from polyrhythm.slots.correction import ControlVariates, ModelContrast
-from polyrhythm.slots.order import Shuffled
+from polyrhythm.slots.critical import CriticalPeriods, FisherTrace, GradientNorm
+from polyrhythm.slots.order import Curriculum, Shuffled
 from polyrhythm.slots.participation import Sweep
+from polyrhythm.slots.power_of_choice import PowerOfChoice
 from polyrhythm.slots.server_step import Adam
+from polyrhythm.slots.stopping import StopOnDrift
 from polyrhythm.streams import seeded_torch
 from polyrhythm.vectors import FlatModel
 
@@ -184,3 +189,87 @@ def test_another_seed_is_another_run_on_the_same_data(trial: Trial) -> None:
     assert one.batches != other.batches
     assert same(one.states[0].weights, other.states[0].weights)
     assert not same(one.weights, other.weights)
+
+
+# Models that draw whenever they are looked at, in eval mode, too.
+
+LOOKS: dict[str, Settings] = {
+    "measured by itself": PowerOfChoice(cohort=2, d=3),
+    "Fisher traces": CriticalPeriods(detector=FisherTrace(), watch=(FisherTrace(labels="model"),)),
+    "ranked samples": Curriculum(score="both", least=1),
+    "a representation": StopOnDrift(a=0.5, b=0, representation="logits"),
+    "frozen models": ModelContrast(layer="logits"),
+}
+
+
+def _hazy(look: str) -> tuple[Recipe, Federation]:
+    return fedavg(cohort=2, epochs=1, batch=4, lr=0.1) | LOOKS[look], Federation(net="hazy", sizes=(5, 12, 7))
+
+
+def _unnamed(*names: object) -> contextlib.AbstractContextManager[None]:
+    return contextlib.nullcontext()
+
+
+unnamed: Mutation = swap(client, "measuring", _unnamed)
+
+
+@law(
+    look=st.sampled_from(sorted(LOOKS)),
+    broken_by={
+        "looks from torch's generator": unnamed,
+        "fisher from torch's generator": lambda patch: patch.setattr(
+            client._Training, "_looking", lambda self, what: contextlib.nullcontext()
+        ),
+    },
+)
+def test_whoever_looks_at_a_model_touches_no_global_generator(look: str) -> None:
+    recipe, federation = _hazy(look)
+    before = torch.get_rng_state().clone()
+    run(recipe, federation)
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+@law(
+    look=st.sampled_from(sorted(LOOKS)),
+    order=arrivals(),
+    broken_by={"looks from torch's generator": unnamed},
+)
+def test_what_is_seen_of_a_model_does_not_depend_on_who_looks_and_when(look: str, order: int) -> None:
+    recipe, federation = _hazy(look)
+    shared = run(recipe, federation)
+    torch.rand(3)
+    apart = play(recipe, federation, apart=True, arrival=lambda invited: shuffled(order, invited))
+    assert alike(shared, apart)
+    seen = [{d: r.measures for d, r in story.reports.items()} for story in (shared, apart)]
+    assert same(*seen)
+
+
+@law(
+    batch=st.sampled_from((2, 4, None)),
+    epochs=st.sampled_from((0.5, 1.0, 2.0)),
+    broken_by={"looks in the training's stream": swap(TorchEngine, "_looking", _unnamed)},
+)
+def test_training_draws_the_same_whether_anybody_looks_or_not(batch: int | None, epochs: float) -> None:
+    federation = Federation(net="hazy", sizes=(5, 12, 7))
+    plain = fedavg(cohort=2, epochs=epochs, batch=batch, lr=0.1)
+    never = plain | StopOnDrift(a=-1.0, b=0, representation="logits")  # a cosine is never less
+    only_watched = plain | CriticalPeriods(act=False, detector=GradientNorm(), watch=(FisherTrace(),))
+    stories = [run(method, federation) for method in (plain, never, only_watched)]
+    assert alike(stories[0], stories[1])
+    assert alike(stories[0], stories[2])
+
+
+@law(
+    seed=st.integers(0, 3),
+    broken_by={
+        "one stream for all": swap(client, "measuring", lambda engine, data, seed, *names: _SEEDED(seed, "measure")),
+    },
+)
+def test_looks_differ_by_client(seed: int) -> None:
+    # Clients that hold the same sample, over and over, and are measured by the same model.
+    clones = Clones(net="hazy", sizes=(9, 9, 9), seed=seed)
+    recipe = fedavg(cohort=2, epochs=1, batch=4, lr=0.1) | PowerOfChoice(d=3)
+    story = run(recipe, clones, versions=1)
+    losses = [r.measures["loss"] for r in story.reports.values() if r.kind == "measure"]
+    assert len(losses) == 3
+    assert len(set(losses)) == 3

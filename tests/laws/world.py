@@ -73,6 +73,20 @@ class Odd(nn.Module):
         return outputs
 
 
+@final
+class Hazy(nn.Module):
+    """Draws in every pass, in training and in eval mode."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(FEATURES, HIDDEN), nn.Linear(HIDDEN, CLASSES)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        hidden = torch.nn.functional.dropout(self.first(inputs), 0.3)
+        outputs: Tensor = self.second(hidden + torch.randn_like(hidden))
+        return outputs
+
+
 class Shard:
     """One client's samples."""
 
@@ -120,7 +134,7 @@ class Spy:
 @functools.cache
 def _net(name: str, dtype: torch.dtype) -> nn.Module:
     with seeded_torch(0, "init", name):
-        return (Odd() if name == "odd" else NETS[name]()).to(dtype)
+        return ({"odd": Odd, "hazy": Hazy} | NETS)[name]().to(dtype)
 
 
 @functools.cache
@@ -142,7 +156,7 @@ class Federation:
 
     Args:
         sizes: samples of each client.
-        net: one of `NETS`, or "odd".
+        net: one of `NETS`, "odd" or "hazy".
         dtype: of the model and the inputs.
         seed: the experiment's seed; the data do not depend on it.
         eligible: who may be invited; None for all.

@@ -20,6 +20,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from polyrhythm.core.drawing import measuring
 from polyrhythm.core.interfaces import ClientData, Computed, Descends, Done, Engine, Job, NamesDraws, Opening, TakesJobs
 from polyrhythm.core.memory import ClientState
 from polyrhythm.core.pace import Ahead, Forecast, fitting
@@ -134,7 +135,8 @@ def _measure(recipe: Recipe, setup: Setup, assignment: Assignment, data: ClientD
         wanted = assignment.samples
         drawn = stream(setup.seed, "sample", "measure", assignment.client, assignment.version)
         positions = drawn.permutation(len(data))[:wanted]
-    measures = dict(engine.evaluate(model, data, positions))
+    with measuring(engine, data, setup.seed, "client", assignment.client, assignment.version):
+        measures = dict(engine.evaluate(model, data, positions))
     if "expert" in recipe.needs():
         measures["expert_loss"] = float(data.fixed("expert").mean())
     return report_on(assignment, len(data), measures=measures, forward_samples=wanted)
@@ -594,11 +596,17 @@ class _Training:
         """The Fisher traces that somebody asks for, by the measure's name."""
         needs, traces = self.recipe.needs(), {}
         if "fisher" in needs:
-            traces["fisher"] = self.engine.fisher(received, self.data)
+            with self._looking("fisher"):
+                traces["fisher"] = self.engine.fisher(received, self.data)
         if "fisher_model" in needs:
             labels = stream(self.visit.seed, "labels", self.visit.client, self.visit.visit)
-            traces["fisher_model"] = self.engine.fisher(received, self.data, labels=labels)
+            with self._looking("fisher_model"):
+                traces["fisher_model"] = self.engine.fisher(received, self.data, labels=labels)
         return traces
+
+    def _looking(self, what: str) -> contextlib.AbstractContextManager[None]:
+        """A block that looks at the client's samples: its draws move none of the training's."""
+        return measuring(self.engine, self.data, self.visit.seed, what, self.visit.client, self.visit.visit)
 
     def _rate(self, step: int, steps: int) -> float:
         schedule = self.recipe.schedule
@@ -612,7 +620,8 @@ class _Training:
         """Batches of positions for the plan, each with the cursor after it."""
         number, place = self.state.cursor if plan.continues else (0, 0)
         done = 0
-        ranking = self.recipe.order.rank(self.visit, self.engine.lens()) if plan.steps else None
+        with self._looking("order"):
+            ranking = self.recipe.order.rank(self.visit, self.engine.lens()) if plan.steps else None
         while done < plan.steps:
             name = ("pass", number) if plan.continues else ("visit", self.visit.visit, number)
             progress = Progress(step=done, steps=plan.steps)

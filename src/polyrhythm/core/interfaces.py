@@ -133,7 +133,10 @@ class Engine(Protocol):
         """A copy of the travelling buffers as training left them."""
 
     def evaluate(self, model: Model, data: ClientData, positions: np.ndarray | None = None) -> Mapping[str, float]:
-        """The task's metrics in eval mode over all of a client's samples, or those at `positions`; draws nothing."""
+        """The task's metrics in eval mode over all of a client's samples, or those at `positions`.
+
+        What the model itself draws is the caller's to name, as for `lens` and `fisher`: see `drawing`.
+        """
 
     def lens(self) -> Lens:
         """The visit's samples under its frozen models."""

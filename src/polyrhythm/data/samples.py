@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from typing import Any, Protocol, cast, final
+from typing import Any, Protocol, final
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from polyrhythm.data.items import (
+    Adapt,
+    Labels,
+    as_pair,
+    check_dataset,
+    check_lengths,
+    kept,
+    labels_of,
+    not_usable,
+    tensors_of,
+)
 from polyrhythm.data.transforms import Augmentation, Transform, apply
-from polyrhythm.errors import UserError
 from polyrhythm.streams import seeded_torch
 
 # A set that would need more memory than this as float32 stays as it came and is transformed batch by batch instead:
@@ -172,13 +182,14 @@ class BagSamples:
 class DatasetSamples:
     """Any torch `Dataset` with a length, read item by item at each access.
 
-    The dataset is checked on one sample when this is built. Its targets are read once: from its `targets`, `labels`
-    or `tensors` where they agree with the first item, otherwise by going through all items.
+    Its labels are those that the items give, and are asked for when this is built: see `dataset`. Whenever an item is
+    read, its label must still be the same.
 
     Args:
         dataset: maps 0 .. n - 1 to (input, target).
         adapt: turns an item of another form into (input, target).
         encode: turns raw targets [n] or [n, C] into the tensor a run uses (class numbers); identity if None.
+        labels: of all items, if they are known; they are asked for here if None.
         augmented: True if the dataset's own transforms draw from torch's default generator. Each batch then runs with
             that generator forked and seeded, so a run stays repeatable; without a generator every item always gives
             the same draw.
@@ -191,55 +202,52 @@ class DatasetSamples:
         self,
         dataset: Any,
         *,
-        adapt: Callable[[Any], tuple[Any, Any]] | None = None,
+        adapt: Adapt | None = None,
         encode: Callable[[np.ndarray], Tensor] | None = None,
         augmented: bool = False,
-        raw_targets: np.ndarray | None = None,
+        labels: Labels | None = None,
     ) -> None:
         check_dataset(dataset)
         self._dataset, self._adapt = dataset, adapt
         self.augmented = augmented
-        first, _ = self._item(0)
+        with seeded_torch(0, "augment", "first"):
+            first, _ = self._item(0)
         self.shape: tuple[int, ...] = tuple(first.shape)
-        raw = self.read_targets(dataset, adapt) if raw_targets is None else raw_targets
+        self._labels = labels or labels_of(dataset, adapt)
+        raw = self._labels.values
         self.targets = encode(raw) if encode is not None else torch.from_numpy(raw)
 
     def __len__(self) -> int:
         return len(self.targets)
 
     def batch(self, indices: Tensor, generator: torch.Generator | None = None) -> tuple[Tensor, Tensor]:
+        known = None if self._adapt is not None or self.augmented else tensors_of(self._dataset)
+        if known is None or tuple(known[0].shape[1:]) != self.shape:
+            return self._one_by_one(indices, generator), self.targets.index_select(0, indices)
+        self._labels.check(indices.tolist(), known[1][indices])
+        return known[0][indices], self.targets.index_select(0, indices)
+
+    def _one_by_one(self, indices: Tensor, generator: torch.Generator | None) -> Tensor:
+        """The inputs of some items, each read by itself."""
         drawn = generator is not None and self.augmented
         seed = int(torch.randint(2**62, (), generator=generator)) if drawn else 0
-        inputs = []
-        for place, index in enumerate(indices.tolist()):
+        inputs, labels, where = [], [], indices.tolist()
+        for place, index in enumerate(where):
             with seeded_torch(seed, "augment", place if drawn else index) if self.augmented else nullcontext():
-                item, _ = self._item(index)
+                item, label = self._item(index)
             if tuple(item.shape) != self.shape:
-                raise _not_usable(
+                raise not_usable(
                     f"sample {index} has shape {tuple(item.shape)}, sample 0 has {self.shape}",
                     "inputs of one shape",
                     "add a transform that resizes or crops, or `adapt=` a function that does",
                 )
             inputs.append(item)
-        stacked = torch.stack(inputs) if inputs else torch.zeros(0, *self.shape)
-        return stacked, self.targets.index_select(0, indices)
+            labels.append(kept(label))
+        self._labels.check(where, labels)
+        return torch.stack(inputs) if inputs else torch.zeros(0, *self.shape)
 
     def _item(self, index: int) -> tuple[Tensor, Any]:
         return as_pair(self._dataset[index], self._adapt)
-
-    @staticmethod
-    def read_targets(dataset: Any, adapt: Callable[[Any], tuple[Any, Any]] | None = None) -> np.ndarray:
-        """All raw targets of a dataset, [n] or [n, C]."""
-        check_dataset(dataset)
-        first = as_pair(dataset[0], adapt)[1]
-        tensors = getattr(dataset, "tensors", (None, None))
-        for kept in (getattr(dataset, "targets", None), getattr(dataset, "labels", None), tensors[-1]):
-            if kept is None or callable(kept):
-                continue
-            targets = np.asarray(kept)
-            if len(targets) == len(dataset) and np.array_equal(targets[0], np.asarray(first)):
-                return targets
-        return np.stack([np.asarray(as_pair(dataset[i], adapt)[1]) for i in range(len(dataset))])
 
 
 @final
@@ -276,56 +284,3 @@ def _applied(transforms: Sequence[Transform], inputs: Tensor, shape: tuple[int, 
     for begin in range(0, len(inputs), block):
         whole[begin : begin + block] = apply(transforms, inputs[begin : begin + block])
     return whole
-
-
-def check_lengths(inputs: int, targets: int) -> None:
-    """Refuses inputs and targets that do not go together, and empty sets."""
-    if inputs != targets or inputs == 0:
-        raise UserError(
-            f"{inputs:,} inputs and {targets:,} targets",
-            expected="as many inputs as targets, and at least one",
-            why="each sample is one input with one target",
-            fix="check that both come from the same file and that nothing was cut off",
-        )
-
-
-def check_dataset(dataset: Any) -> None:
-    """Refuses objects that are no map-style dataset (iterable ones, samplers, loaders)."""
-    if not (hasattr(dataset, "__getitem__") and hasattr(dataset, "__len__")):
-        raise _not_usable(
-            f"an object of type {type(dataset).__name__}",
-            "a dataset with __len__ and __getitem__",
-            "give the map-style dataset itself (not a sampler, loader or iterable dataset); "
-            "an iterable one can be read into a list of (input, target) first",
-        )
-    check_lengths(len(dataset), len(dataset))
-
-
-def as_pair(item: Any, adapt: Callable[[Any], tuple[Any, Any]] | None) -> tuple[Tensor, Any]:
-    """One item of a dataset as (input tensor, target)."""
-    if adapt is not None:
-        item = adapt(item)
-    if isinstance(item, Mapping) or not isinstance(item, (tuple, list)) or len(item) != 2:
-        what = f"a mapping with keys {sorted(map(str, item))}" if isinstance(item, Mapping) else type(item).__name__
-        if isinstance(item, (tuple, list)):
-            what = f"{len(item)} values"
-        raise _not_usable(
-            f"a sample that is {what}",
-            "an (input, target) pair",
-            "give `adapt=`, a function that turns one such sample into (input, target), "
-            "e.g. adapt=lambda item: (item['image'], item['label'])",
-        )
-    value, target = item
-    if isinstance(value, Tensor):
-        return value, target
-    if isinstance(value, (np.ndarray, np.generic, int, float)):
-        return torch.as_tensor(cast(Any, value)), target
-    raise _not_usable(
-        f"an input of type {type(value).__name__}",
-        "a tensor, an array or a number",
-        "give the dataset a transform that makes tensors, or `adapt=` a function that does",
-    )
-
-
-def _not_usable(found: str, expected: str, fix: str) -> UserError:
-    return UserError(found, expected=expected, why="samples are stacked into batches by their index", fix=fix)

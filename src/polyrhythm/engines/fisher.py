@@ -22,7 +22,7 @@ from torch.autograd.graph import GradientEdge, get_gradient_edge
 from torch.func import functional_call, grad, vmap
 from torch.nn import functional
 
-from polyrhythm.streams import stream, torch_generator
+from polyrhythm.streams import seeded_torch, stream, torch_generator
 from polyrhythm.tasks import Task
 from polyrhythm.vectors import FlatModel
 
@@ -48,8 +48,9 @@ class Squares:
         """The sum over a batch. Targets of the data give the empirical Fisher, those of the model the true one."""
         if self._layers is None:
             self._layers = _layers(self._module)
-            if self._layers and not self._holds(inputs):
-                self._layers = ()
+            with seeded_torch(0, "network", "tried out"):  # by every worker alike, wherever it stands in its draws
+                if self._layers and not self._holds(inputs):
+                    self._layers = ()
         found = self._by_layers(inputs, targets) if self._layers else None
         return self._one_by_one(inputs, targets) if found is None else found
 

@@ -17,6 +17,7 @@ from polyrhythm.engines.looking import EVALUATION_BATCH, FrozenLens, View, batch
 from polyrhythm.models.representation import Tap, locate
 from polyrhythm.slots.correction import Correction, Which
 from polyrhythm.slots.mechanism import Model
+from polyrhythm.streams import seeded_torch
 from polyrhythm.tasks import Tally, Task
 from polyrhythm.vectors import CPU, Buffers, FlatModel, Hooks, Layout, copy_of, hang, hooks_of
 
@@ -41,7 +42,7 @@ class TorchEngine:
         self._visit: Opening | None = None
         self._taps: dict[str, Tap] = {}
         self._frozen_features: dict[tuple[Which, str], Tensor] = {}
-        self.forward_samples = 0
+        self.forward_samples = self._begun = 0  # samples of extra passes in the visit; steps that it has begun
 
     def __reduce__(self) -> tuple[Callable[..., TorchEngine], tuple[nn.Module, Task, torch.device, Hooks]]:
         module = self.given()
@@ -81,7 +82,7 @@ class TorchEngine:
         self.forward_samples += len(inputs)
         self._flat.module.eval()
         try:
-            with torch.no_grad():
+            with torch.no_grad(), self._looking("current", layer, self._begun):
                 return self._tap(layer)(inputs)[1]
         finally:
             self._flat.module.train()
@@ -104,7 +105,7 @@ class TorchEngine:
             self._models["previous"] = visit.previous
         self._loaded.clear()
         self._frozen_features.clear()
-        self.forward_samples = 0
+        self.forward_samples = self._begun = 0
         self._flat.load(visit.start.weights, visit.start.buffers)
         self._flat.module.train()
 
@@ -118,6 +119,7 @@ class TorchEngine:
         squares: bool = False,
         rate: float | None = None,
     ) -> Computed:
+        self._begun += 1
         layers = {name for term in terms for name in term.layers or ()}
         # Before the pass in training mode, which moves the statistics of BatchNorm.
         judged = None if watch is None or self.one_mode else self.features_now(watch, inputs)
@@ -183,12 +185,12 @@ class TorchEngine:
         visit = self._visit
         if visit is None or not visit.reuse:
             self.forward_samples += len(inputs)
-            with torch.no_grad():
+            with torch.no_grad(), self._looking(which, layer, self._begun):
                 return locate(self.frozen(which), layer)(inputs.to(self._frozen_on))[1].to(CPU)
         key = (which, layer)
         if key not in self._frozen_features:
             tap = locate(self.frozen(which), layer)
-            with torch.no_grad():
+            with torch.no_grad(), self._looking(which, layer):
                 pieces = [tap(batch)[1].to(CPU) for batch, _ in self._batches(visit.data)]
             self._frozen_features[key] = torch.cat(pieces)
             self.forward_samples += len(visit.data)
@@ -209,6 +211,10 @@ class TorchEngine:
 
     def lens(self) -> FrozenLens:
         return FrozenLens(self, self._task, self._open().data)
+
+    def _looking(self, *names: int | str) -> contextlib.AbstractContextManager[None]:
+        """A block in which a model of this visit is looked at: what it draws there moves no draw of the training."""
+        return seeded_torch(self._visit.seed if self._visit else 0, "measure", *names)
 
     def _tap(self, layer: str) -> Tap:
         """Where a representation of the model in training is; looked for once."""

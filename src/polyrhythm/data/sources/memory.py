@@ -11,9 +11,10 @@ from torch import Tensor
 
 from polyrhythm.data.collection import Collection, Task
 from polyrhythm.data.holdout import check_share, held_out
+from polyrhythm.data.items import Adapt, check_lengths, labels_of
 from polyrhythm.data.keys import Keys, columns_at, columns_of
 from polyrhythm.data.labels import as_text, classes_of, encode
-from polyrhythm.data.samples import ArraySamples, DatasetSamples, check_lengths
+from polyrhythm.data.samples import ArraySamples, DatasetSamples
 from polyrhythm.data.transforms import Augmentation, Normalise, RandomCrop, RandomFlip, ToFloat, Transform
 from polyrhythm.errors import UserError, unknown
 from polyrhythm.streams import stream
@@ -102,7 +103,9 @@ def dataset(
     train: Any,
     test: Any,
     *,
-    adapt: Callable[[Any], tuple[Any, Any]] | None = None,
+    adapt: Adapt | None = None,
+    targets: Any = None,
+    test_targets: Any = None,
     task: str | None = None,
     classes: Sequence[object] | None = None,
     augmented: bool = False,
@@ -113,10 +116,20 @@ def dataset(
 ) -> Collection:
     """Any two torch Datasets with a length, read item by item at each access.
 
+    Labels are those that the items give, since partitions, training and tests go by them. To know them every item is
+    read once here, which takes as long as one pass over the data; what a data set says of itself in `targets` or
+    `labels` is not believed, as a transform, a filter or a set around another may give something else. Only of a plain
+    `TensorDataset` of two tensors, and of `Subset`s (`random_split`) and `ConcatDataset`s of such, the labels are known
+    without. Where reading is slow, as of images in files, `targets` states the labels instead. In every case some
+    hundred items are read once more here, and whenever an item is used its label must be the one that is known.
+
     Args:
-        train: maps 0 .. n - 1 to (input, target); checked on one sample here.
+        train: maps 0 .. n - 1 to (input, target).
         test: likewise, with the transforms meant for tests.
         adapt: turns an item of another form into (input, target), e.g. lambda item: (item["image"], item["label"]).
+        targets: the labels of the training items as they are given, after `adapt` and all transforms, [n] or [n, C];
+            None to read them.
+        test_targets: those of the test items.
         task: "classification", "multilabel" or "regression"; None goes by the targets.
         classes: the labels in the order of class numbers; None sorts those that occur.
         augmented: True if the training set's own transforms draw from torch's default generator.
@@ -126,17 +139,21 @@ def dataset(
         reference: who made the data.
 
     Raises:
-        UserError: not a dataset with a length, or its items are not (input, target).
+        UserError: not a dataset with a length, its items are not (input, target), or their labels are not as stated, or
+            not the same in each read.
     """
-    raw, raw_test = DatasetSamples.read_targets(train, adapt), DatasetSamples.read_targets(test, adapt)
+    labels, test_labels = (labels_of(items, adapt, given) for items, given in ((train, targets), (test, test_targets)))
+    raw, raw_test = labels.values, test_labels.values
+    for part in (raw, raw_test) if task is None else ():
+        _check_plain(part, named=classes is not None)
     meaning = meaning_of(raw, raw_test, task=task, classes=classes)
     keys, test_keys = columns_of(columns), columns_of(test_columns)
     return Collection(
         name=name,
         task=meaning.task,
         classes=meaning.classes,
-        train=DatasetSamples(train, adapt=adapt, encode=meaning.encode, augmented=augmented, raw_targets=raw),
-        test=DatasetSamples(test, adapt=adapt, encode=meaning.encode, raw_targets=raw_test),
+        train=DatasetSamples(train, adapt=adapt, encode=meaning.encode, augmented=augmented, labels=labels),
+        test=DatasetSamples(test, adapt=adapt, encode=meaning.encode, labels=test_labels),
         columns=keys | _bands(raw, meaning.task, raw),
         test_columns=test_keys | _bands(raw, meaning.task, raw_test),
         reference=reference,
@@ -181,6 +198,40 @@ def _task_of(targets: np.ndarray) -> str:
             fix="targets.argmax(axis=1) gives class numbers",
         )
     return "multilabel" if binary else "regression"
+
+
+def _check_plain(labels: np.ndarray, *, named: bool) -> None:
+    """Refuses labels that would be taken for something else than they are, where nobody says what they are."""
+    if not named and labels.dtype.kind in "iu" and (left_out := int((labels == _LEFT_OUT).sum())):
+        raise UserError(
+            f"label {_LEFT_OUT} in {left_out:,} items",
+            expected="a class for each item",
+            why="torch's losses leave such items out (ignore_index), and here it would be a class of its own",
+            fix="leave these items out, e.g. with a Subset; or name all classes in classes=, if it is one",
+        )
+    if labels.dtype.kind != "f" and labels.shape[1:] == (1,):
+        raise UserError(
+            f"labels of {labels.dtype} that are rows of one element, {labels[0].tolist()!r} for instance",
+            expected="class numbers without an axis of their own, or task='multilabel' or 'regression' said in words",
+            why="one class number, one tag and one number to predict look the same, and are trained differently",
+            fix="give class numbers, e.g. with adapt=lambda item: (item[0], item[1].item())",
+        )
+    if labels.dtype.kind == "f" and labels.ndim == 2 and labels.shape[1] > 1 and _are_shares(labels):
+        raise UserError(
+            f"labels of shape {labels.shape} that are shares of {labels.shape[1]} classes",
+            expected="class numbers, or task='regression' said in words",
+            why="smoothed labels and numbers to predict look the same, and are trained and scored differently",
+            fix="give class numbers, and smooth in the loss: Experiment(task=pr.task('classification', smoothing=0.1))",
+        )
+
+
+_LEFT_OUT = -100
+
+
+def _are_shares(labels: np.ndarray) -> bool:
+    """Whether each row has no negative numbers and adds up to 1, and they are not all 0 or 1."""
+    whole = bool(np.isclose(labels.sum(axis=1), 1.0, atol=1e-3).all()) and bool((labels >= 0).all())
+    return whole and not bool(np.isin(labels, (0, 1)).all())
 
 
 def _inputs(values: Any) -> np.ndarray:
