@@ -123,11 +123,10 @@ def imported(path: str, wanted: Wanted, trust: Trust | None) -> Callable[..., An
     if not _PATH.fullmatch(path):
         raise _not_imported(path, wanted, "it is no import path")
     module, _, name = path.partition(":")
-    specs = _found(module, path, wanted)
-    if owner := _owner(module, specs):
+    if owner := _owner(module, path, wanted):
         raise _foreign(f"the {wanted.what} {path!r} is in {module}, which is {owner}", wanted)
     if trust is not None and not trust.covers(path):
-        raise _not_named(path, wanted, specs, trust)
+        raise _not_named(path, wanted, _found(module, path, wanted), trust)
     try:
         there = importlib.import_module(module)
     except Exception as error:  # whatever the user's module does when it is imported
@@ -147,7 +146,7 @@ def _checked(found: Any, path: str, wanted: Wanted) -> Callable[..., Any]:
         raise _foreign(f"{path!r} is {kind}", wanted)
     for one in (found, inspect.unwrap(found)):  # a function that a decorator has made, and the one inside it
         home = str(getattr(one, "__module__", None))
-        owner = _owner(home, _found(home, path, wanted)) if home in sys.modules else "no module"
+        owner = _owner(home, path, wanted) if home in sys.modules else "no module"
         if owner:
             raise _foreign(f"{path!r} is defined in {home}, which is {owner}", wanted)
     made: Callable[..., Any] = found
@@ -194,13 +193,14 @@ def _spec(module: str, places: Sequence[str] | None) -> ModuleSpec | None:
         return spec
 
 
-def _owner(module: str, specs: Sequence[ModuleSpec]) -> str:
+def _owner(module: str, path: str, wanted: Wanted) -> str:
     """Whose a module is, in words; "" for the user's own."""
     top = module.partition(".")[0]
     if top in sys.stdlib_module_names or top in sys.builtin_module_names:
         return "the standard library's"  # or a file of the same name, which Python may find first, or not
     if top == "__main__":
         return "the program that is running"
+    specs = _found(module, path, wanted)
     for spec in specs:
         if spec.origin in ("built-in", "frozen"):
             return "the standard library's"
