@@ -338,6 +338,15 @@ def test_in_python_a_file_needs_consent_and_a_path_is_ones_own(handed: Handed) -
         pr.sweep("tune.toml", trust=MODULE)
 
 
+def test_a_typed_path_is_consent_in_a_reproduction_of_ours(handed: Handed) -> None:
+    folder = handed(PATH)
+    for trust, refused in (((), True), ((MODULE,), False)):
+        cell = find("ccfl/table-2", trust).at("smoke", settings={"model": PATH}).cells[0].make
+        with pytest.raises(UserError, match="have not named") if refused else contextlib.nullcontext():
+            assert cell.maker.configuration(cell.fixed, 0).things.model
+        assert nothing_ran(folder) == refused
+
+
 def test_as_a_newcomer_away_from_the_checkout(handed: Handed) -> None:
     """The program itself, in a folder with a file and a module, and PYTHONPATH=."""
     folder = handed(PATH)

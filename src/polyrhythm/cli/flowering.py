@@ -79,7 +79,7 @@ def up(
         typer.Exit: it was stopped.
     """
     programs()
-    app = _project(what, folder, trust)
+    app = _project(what, folder, settings, trust)
     if nodes is not None:
         settings = [f"clients={nodes}", *settings]
     (experiment,) = assemble(configure(app / PACKAGE / "experiment.toml", {}, settings, trust))
@@ -120,7 +120,7 @@ def _for_nodes(trust: Trust) -> str:
     return f'trust="{" ".join(trust.modules)}"' if trust.modules else ""
 
 
-def _project(what: Path | None, folder: Path, trust: Trust) -> Path:
+def _project(what: Path | None, folder: Path, settings: list[str], trust: Trust) -> Path:
     """The folder of the project to run; one for an experiment file is written into the federation's."""
     if what is not None and what.is_dir():
         if not (what / "pyproject.toml").exists():
@@ -133,7 +133,7 @@ def _project(what: Path | None, folder: Path, trust: Trust) -> Path:
         return what
     text = None
     if what is not None:
-        configure(what, {}, [], trust)  # what is wrong with it is said with its own name and lines
+        configure(what, {}, settings, trust)  # what is wrong with it is said with its own name and lines
         text = what.read_text(encoding="utf-8")
     project = folder / "project"
     for path in sorted(project.rglob("*"), reverse=True):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import final
 
@@ -59,13 +59,18 @@ def find(reference: str, trust: Trust | Sequence[str] = NOBODY) -> Reproduction:
 
     Args:
         reference: it.
-        trust: the modules that the user has named, for a file; ours name none.
+        trust: modules of yours that it may name, as with `--trust` on the command line: they are imported and run.
 
     Raises:
         UserError: there is none, or the file is wrong.
     """
-    if reference.endswith(".toml"):
-        return read(Path(reference), trust=trust if isinstance(trust, Trust) else in_python(trust))
+    found = read(Path(reference)) if reference.endswith(".toml") else _known(reference)
+    named = trust if isinstance(trust, Trust) else in_python(trust)
+    return replace(found, maker=replace(found.maker, trust=named))
+
+
+def _known(reference: str) -> Reproduction:
+    """One of ours."""
     if reference in reproductions():
         return reproductions()[reference]
     named = {item.slug: item.by for item in items()}

@@ -12,7 +12,6 @@ from polyrhythm.cli.configuration import TAKES
 from polyrhythm.cli.layers import Said, layered, seeds_of
 from polyrhythm.cli.mistakes import explained
 from polyrhythm.cli.sweeping.written import Maker, leaves, space_of
-from polyrhythm.consent import NOBODY, Trust
 from polyrhythm.errors import Mistakes, UserError, unknown
 from polyrhythm.reproduce.definition import (
     BUDGETS,
@@ -36,13 +35,12 @@ _NOT_OURS = ("name", "out", "seed", "seeds", "driver", "workers", "address", "gp
 _PROGRAMS = Path(__file__).parent / "programs"
 
 
-def read(file: Path, name: str = "", trust: Trust = NOBODY) -> Reproduction:
+def read(file: Path, name: str = "") -> Reproduction:
     """What a file says.
 
     Args:
         file: in TOML.
         name: what it is called; "" for the file's own.
-        trust: the modules that the user has named.
 
     Raises:
         UserError: no such file, or whatever is wrong in it; all of it at once.
@@ -73,7 +71,7 @@ def read(file: Path, name: str = "", trust: Trust = NOBODY) -> Reproduction:
         name=name or file.stem,
         file=file,
         columns_are=what.columns,
-        maker=Maker(values=values, lines=said.lines, file=file, trust=trust),
+        maker=Maker(values=values, lines=said.lines, file=file),
         seeds=tuple(seeds),
         rows=rows,
         columns=columns,
