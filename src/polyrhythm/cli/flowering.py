@@ -39,7 +39,8 @@ def new(folder: Path, screen: Screen, trust: Trust) -> None:
     """
     for path in write_project(folder, trust=trust):
         screen.print(str(path), highlight=False, markup=False)
-    screen.print(f"try it: polyrhythm flower up {folder}", highlight=False, markup=False)
+    named = "".join(f" --trust {module}" for module in trust.modules)
+    screen.print(f"try it: polyrhythm flower up {folder}{named}", highlight=False, markup=False)
 
 
 def up(
