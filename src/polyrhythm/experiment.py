@@ -106,7 +106,8 @@ class Experiment:
 
     Args:
         federation: the data and who holds it.
-        model: a name such as "lenet5", a builder called with (shape, outputs), or a module, which is copied.
+        model: a name such as "lenet5", the import path "package.module:Name" of a class or function of your own, a
+            builder called with (shape, outputs), or a module, which is copied.
         recipe: the method.
         task: the loss and metrics, with settings such as `pr.task("multilabel", k=3)`; None for those that follow from
             the data's targets. Of the same kind as these.

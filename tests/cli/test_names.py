@@ -9,6 +9,7 @@ import torch
 
 import polyrhythm as pr
 from polyrhythm.cli import names
+from polyrhythm.consent import Trust
 from polyrhythm.errors import UserError
 from polyrhythm.fleet import Every, FixedLinks, Markov, phones
 from polyrhythm.recipe import Recipe
@@ -226,7 +227,12 @@ def test_models_with_settings_heads_and_paths() -> None:
     assert sum(p.numel() for p in small.parameters()) == 64 * 5 + 5 + 5 * 10 + 10
     headed = names.model("with_projection(mlp(hidden=[5]), size=7)")(shape, outputs)
     assert headed.projection(torch.zeros(2, 5)).shape == (2, 7)
-    assert isinstance(names.model("torch.nn:Identity")(shape, outputs), torch.nn.Identity)
+    own = names.model("worker_models:Fussy(features=64)", Trust(("worker_models",)))
+    assert callable(own)
+    with pytest.raises(UserError, match="have not named worker_models"):
+        names.model("worker_models:Fussy(features=64)")
+    with pytest.raises(UserError, match="an installed package's"):
+        names.model("torch.nn:Identity", Trust(("torch",)))
     with pytest.raises(UserError, match="unknown model"):
         names.model("lenet6")
     with pytest.raises(UserError, match="could not be imported"):

@@ -13,9 +13,11 @@ import polyrhythm as pr
 from polyrhythm.cli.app import app
 from polyrhythm.cli.configuration import configure
 from polyrhythm.cli.deployed import experiment_of, serving_of
+from polyrhythm.consent import Trust
 from polyrhythm.deploying.keys import make_authority, make_node_key
 from polyrhythm.deploying.loopback import diagnosed
 from polyrhythm.deploying.project import write_project
+from strangers import MODULE, OWN, PATH, inside
 
 cli = CliRunner()
 
@@ -59,6 +61,34 @@ def test_the_recipe_of_both_ends_is_the_same(tmp_path: Path) -> None:
     file = tmp_path / "fed" / "federation" / "experiment.toml"
     there = configure(file, {}, []).things.recipe
     assert experiment_of(file, {}, "digits").recipe.digest == there.digest
+
+
+def test_a_project_carries_the_consent_of_whoever_makes_it(tmp_path: Path) -> None:
+    for name, options in {"none": (), "some": ("--trust", "nets", "--trust", "my_lab.nets")}.items():
+        done = cli.invoke(app, ["flower", "new", str(tmp_path / name), *options])
+        assert done.exit_code == 0, done.output
+        assert " ".join(("flower up", str(tmp_path / name), *options)) in done.output.replace("\n", "")
+    apps = {name: (tmp_path / name / "federation" / "app.py").read_text() for name in ("none", "some")}
+    assert "TRUST: list[str] = []\n" in apps["none"]
+    assert 'TRUST: list[str] = ["nets", "my_lab.nets"]\n' in apps["some"]
+    assert "server_of(EXPERIMENT, trust=TRUST)" in apps["some"]
+    assert "client_of(EXPERIMENT, trust=TRUST)" in apps["some"]
+    done = cli.invoke(app, ["flower", "new", str(tmp_path / "bad"), "--trust", '"]; import os; ["'])
+    assert done.exit_code == 2
+    assert not (tmp_path / "bad").exists()
+
+
+def test_the_settings_of_a_run_are_no_consent(tmp_path: Path) -> None:
+    write_project(tmp_path / "fed")
+    file = tmp_path / "fed" / "federation" / "experiment.toml"
+    (tmp_path / f"{MODULE}.py").write_text(OWN)
+    settings = {"set": f"model={PATH}", "trust": MODULE}
+    with inside(tmp_path):
+        with pytest.raises(pr.UserError, match=f"have not named {MODULE}"):
+            experiment_of(file, settings)
+        assert not (tmp_path / "marker").exists()
+        assert experiment_of(file, settings, trust=Trust((MODULE,))).chosen
+        assert (tmp_path / "marker").exists()
 
 
 def test_nothing_runs_so_nothing_is_stopped(tmp_path: Path) -> None:

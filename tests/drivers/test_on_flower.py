@@ -17,6 +17,7 @@ from polyrhythm.runs.run import all_runs
 from polyrhythm.session import carry_out
 from pretend import JumpingClock
 from small import collection, dealt, federation
+from strangers import MODULE, OWN, PATH, inside
 
 pytest.importorskip("flwr", reason="needs flwr: pip install 'polyrhythm[flower]'")
 
@@ -283,5 +284,41 @@ def test_unknown_mods_are_refused() -> None:
         mod("LocalDPMod")
     with pytest.raises(pr.UserError, match="which cannot be made: The clipping norm should be a positive value"):
         mod("LocalDpMod", clipping_norm=-1.0, sensitivity=1.0, epsilon=1.0, delta=0.1)
-    with pytest.raises(pr.UserError, match="cannot be imported"):
+    with pytest.raises(pr.UserError, match="could not be imported"):
         mod("nowhere.at_all:Mod")
+
+
+@pytest.mark.parametrize("named", ["in the code", "by each owner"])
+def test_each_owner_agrees_to_what_is_imported(
+    tmp_path: Path, clock: JumpingClock, capsys: pytest.CaptureFixture[str], named: str
+) -> None:
+    file = tmp_path / "experiment.toml"
+    file.write_text(f"model = '{PATH}'\nclients = {CLIENTS}\nmethod = 'fedavg(cohort={CLIENTS})'\nrounds = 1\n")
+    (tmp_path / f"{MODULE}.py").write_text(OWN)
+    settings = {"out": str(tmp_path / "runs"), "wait": 9.0}
+    trust, typed = ((MODULE,), {}) if named == "in the code" else ((), {"trust": f"os {MODULE}"})
+    with inside(tmp_path):
+        grid = PretendGrid(client_of(file), configurations(tmp_path), clock)
+        with pytest.raises(pr.UserError, match=f"have not named {MODULE}") as refused:
+            server_of(file)(grid, Context(1, 0, {}, RecordDict(), settings))
+        assert refused.value.fix.endswith(f"flwr run --run-config 'trust=\"{MODULE}\"'")
+        assert not (tmp_path / "marker").exists()
+        with pytest.raises(pr.UserError, match="not there"):  # the server's owner does not agree for the nodes'
+            server_of(file, trust=[MODULE])(grid, Context(1, 0, {}, RecordDict(), {**settings, "trust": MODULE}))
+        said = capsys.readouterr().out
+        assert "does not take part" in said
+        assert f"--node-config 'trust=\"{MODULE}\"'" in said
+        grid = PretendGrid(client_of(file, trust), configurations(tmp_path, **typed), clock)
+        server_of(file, trust)(grid, Context(1, 0, {}, RecordDict(), settings | typed))
+    assert newest(tmp_path / "runs").status == "finished"
+
+
+def test_a_mod_is_flowers_or_ones_own(tmp_path: Path) -> None:
+    for name in ("os:system", "flwr.clientapp.mod:fixedclipping_mod", "centraldp_mods", "annotations", "__builtins__"):
+        with pytest.raises(pr.UserError):
+            mod(name)
+    (tmp_path / f"{MODULE}.py").write_text(OWN)
+    with inside(tmp_path):
+        assert mod(f"{MODULE}:make")
+        with pytest.raises(pr.UserError, match="a builtin_function_or_method"):
+            mod(f"{MODULE}:system")

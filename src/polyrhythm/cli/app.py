@@ -65,6 +65,15 @@ Gpus = Annotated[
 Track = Annotated[
     str | None, typer.Option("--track", help="Trackers that are told how it goes: tensorboard, mlflow, wandb.")
 ]
+Trusted = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--trust",
+        metavar="MODULE",
+        help="A module of yours with a model, such as nets, that may be imported: it runs with your rights. "
+        "May be repeated.",
+    ),
+]
 LocalTest = Annotated[
     str | None,
     typer.Option("--local-test", help='Share of each client\'s samples held out as its own test, or "natural".'),
@@ -150,6 +159,7 @@ def run(
     settings: Annotated[
         list[str] | None, typer.Option("--set", help="Any key: --set evaluation.every=5. May be repeated.")
     ] = None,
+    trust: Trusted = None,
     out: Out = None,
     name: Annotated[str | None, typer.Option("--name", help="What you call the run.")] = None,
     resume: Annotated[
@@ -164,6 +174,7 @@ def run(
 ) -> None:
     """Run an experiment and keep its record. EXPERIMENT is a file in TOML; options win over it."""
     from polyrhythm.cli.configuration import configure
+    from polyrhythm.cli.consenting import consented
     from polyrhythm.cli.running import run_all
 
     options: dict[str, Any] = {
@@ -195,7 +206,7 @@ def run(
         "out": out,
         "name": name,
     }
-    configuration = configure(experiment, options, settings or [])
+    configuration = configure(experiment, options, settings or [], consented(trust, model, settings))
     run_all(configuration, as_json=json, resume=resume == "auto", log_updates=log_updates)
 
 
@@ -211,11 +222,13 @@ def resume_run(
     address: Address = None,
     gpus: Gpus = None,
     track: Track = None,
+    trust: Trusted = None,
     out: Out = None,
     json: Json = False,
 ) -> None:
     """Go on with a run that was killed, stopped or failed, from its last checkpoint."""
     from polyrhythm.cli import resuming
+    from polyrhythm.cli.consenting import consented
 
     resuming.resume_run(
         reference,
@@ -223,6 +236,7 @@ def resume_run(
         rounds=rounds,
         as_json=json,
         track=track,
+        trust=consented(trust),
         **{"driver": driver, "workers": workers, "address": address, "gpus": gpus},
     )
 
@@ -241,11 +255,13 @@ def verify_run(
     workers: Workers = None,
     address: Address = None,
     gpus: Gpus = None,
+    trust: Trusted = None,
     out: Out = None,
     json: Json = False,
 ) -> None:
     """Run a recorded run again and compare every version with its record, bit for bit."""
     from polyrhythm.cli import verifying
+    from polyrhythm.cli.consenting import consented
 
     verifying.verify_run(
         reference,
@@ -253,6 +269,7 @@ def verify_run(
         from_checkpoint=from_checkpoint,
         versions=versions,
         as_json=json,
+        trust=consented(trust),
         **{"driver": driver, "workers": workers, "address": address, "gpus": gpus},
     )
 
@@ -268,14 +285,18 @@ def replay_run(
     workers: Workers = None,
     address: Address = None,
     gpus: Gpus = None,
+    trust: Trusted = None,
     out: Out = None,
     json: Json = False,
 ) -> None:
     """Take a recorded run's events in their order, and compare every version's model with its record, bit for bit."""
     from polyrhythm.cli import verifying
+    from polyrhythm.cli.consenting import consented
 
     changes = {"driver": driver, "workers": workers, "address": address, "gpus": gpus}
-    verifying.replay_run(reference, out or "runs", from_updates=from_updates, as_json=json, **changes)
+    verifying.replay_run(
+        reference, out or "runs", from_updates=from_updates, as_json=json, trust=consented(trust), **changes
+    )
 
 
 @app.command()
@@ -285,6 +306,7 @@ def check(
     settings: Annotated[
         list[str] | None, typer.Option("--set", help="Any key: --set method=fedprox(mu=1). May be repeated.")
     ] = None,
+    trust: Trusted = None,
     estimate: Annotated[
         bool, typer.Option("--estimate/--no-estimate", help="Whether to estimate what the run will cost.")
     ] = True,
@@ -293,15 +315,17 @@ def check(
     """Check an experiment, or a sweep, without running it: every mistake at once, or what it means and will cost."""
     from polyrhythm.cli.checking import check_all
     from polyrhythm.cli.configuration import configure
+    from polyrhythm.cli.consenting import consented
     from polyrhythm.cli.sweeping import is_sweep
 
+    named = consented(trust, None, settings)
     if experiment is not None and is_sweep(experiment):
         from polyrhythm.cli.sweeping.checking import check_sweep
 
-        check_sweep(experiment, settings or [], with_estimate=estimate, as_json=json)
+        check_sweep(experiment, settings or [], named, with_estimate=estimate, as_json=json)
         return
 
-    check_all(lambda: configure(experiment, {}, settings or []), with_estimate=estimate, as_json=json)
+    check_all(lambda: configure(experiment, {}, settings or [], named), with_estimate=estimate, as_json=json)
 
 
 @app.command("schema")
@@ -322,6 +346,7 @@ def run_sweep(
     settings: Annotated[
         list[str] | None, typer.Option("--set", help="Any key of the experiment. May be repeated.")
     ] = None,
+    trust: Trusted = None,
     workers: Annotated[
         int | None,
         typer.Option("--workers", min=1, help="How many runs go on at once, a thread each.  [default: processors]"),
@@ -336,10 +361,12 @@ def run_sweep(
     json: Json = False,
 ) -> None:
     """Try many settings, judged on validation data. What an earlier call has done is kept, and gone on with."""
+    from polyrhythm.cli.consenting import consented
     from polyrhythm.cli.sweeping.commands import sweep_all
 
     options = {"out": out, "name": name, "track": track}
-    sweep_all(file, options, settings or [], workers=workers, output=output, theme=theme, as_json=json)
+    named = consented(trust, None, settings)
+    sweep_all(file, options, settings or [], named, workers=workers, output=output, theme=theme, as_json=json)
 
 
 @app.command("best")
@@ -372,6 +399,7 @@ def reproduce_item(
     settings: Annotated[
         list[str] | None, typer.Option("--set", help="Any key of the experiment, over everything. May be repeated.")
     ] = None,
+    trust: Trusted = None,
     workers: Annotated[
         int | None,
         typer.Option("--workers", min=1, help="How many runs go on at once, a thread each.  [default: processors]"),
@@ -384,13 +412,15 @@ def reproduce_item(
     json: Json = False,
 ) -> None:
     """Reproduce a table or figure of a paper, and write a page; `reproduce list` names all of them."""
+    from polyrhythm.cli.consenting import consented
     from polyrhythm.cli.reproducing import list_items, reproduce_named
 
     if name == "list":
         list_items(as_json=json)
         return
     chosen = {"seeds": seeds, "rows": row or (), "columns": column or (), "settings": settings or ()}
-    reproduce_named(name, scale, chosen, out=out or "runs", workers=workers, output=output, as_json=json)
+    named = consented(trust, None, settings)
+    reproduce_named(name, scale, chosen, named, out=out or "runs", workers=workers, output=output, as_json=json)
 
 
 @app.command("expert")
@@ -398,6 +428,7 @@ def reproduce_item(
 def train_expert(
     data: Data = None,
     model: Model = None,
+    trust: Trusted = None,
     epochs: Annotated[int, typer.Option("--epochs", min=1, help="Passes over the data.")] = 10,
     batch: Annotated[int, typer.Option("--batch", min=1, help="Samples per step.")] = 64,
     lr: Annotated[float, typer.Option("--lr", help="Learning rate.")] = 0.1,
@@ -411,9 +442,10 @@ def train_expert(
 ) -> None:
     """Train an expert on all the data in one place: a model whose losses say how difficult each sample is."""
     from polyrhythm.cli.configuration import configure
+    from polyrhythm.cli.consenting import consented
     from polyrhythm.cli.experts import train
 
-    configuration = configure(None, {"data": data, "model": model, "seed": seed}, [])
+    configuration = configure(None, {"data": data, "model": model, "seed": seed}, [], consented(trust, model))
     settings = {"epochs": epochs, "batch": batch, "lr": lr, "smoothing": smoothing, "last_layer_rate": last_layer_rate}
     train(configuration, output, settings, as_json=json)
 
@@ -647,10 +679,12 @@ def data_show(
     expert: Expert = None,
     validation: Validation = None,
     local_test: LocalTest = None,
+    trust: Trusted = None,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Draw the labels into a .png or .html.")] = None,
 ) -> None:
     """Show who holds what: sizes, classes, entropy, and the label picture."""
     from polyrhythm.cli.configuration import configure
+    from polyrhythm.cli.consenting import consented
     from polyrhythm.cli.showing import show_data
 
     options = {
@@ -662,7 +696,7 @@ def data_show(
         "validation": validation,
         "local_test": local_test,
     }
-    show_data(configure(None, options, []), output)
+    show_data(configure(None, options, [], consented(trust)), output)
 
 
 Federation = Annotated[Path, typer.Option("--dir", help="Keys, logs and what nodes remember.")]
@@ -670,12 +704,15 @@ Federation = Annotated[Path, typer.Option("--dir", help="Keys, logs and what nod
 
 @flower_app.command("new")
 @guarded
-def flower_new(folder: Annotated[Path, typer.Argument(metavar="DIR", help="A new folder.")]) -> None:
+def flower_new(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A new folder.")], trust: Trusted = None
+) -> None:
     """Write a project that `flwr run` takes: an experiment file, and the apps of server and nodes."""
+    from polyrhythm.cli.consenting import consented
     from polyrhythm.cli.flowering import new
     from polyrhythm.cli.output import Screen
 
-    new(folder, Screen())
+    new(folder, Screen(), consented(trust))
 
 
 @flower_app.command("up")
@@ -690,6 +727,7 @@ def flower_up(
     settings: Annotated[
         list[str] | None, typer.Option("--set", help="Any key: --set rounds=50. May be repeated.")
     ] = None,
+    trust: Trusted = None,
     out: Out = None,
     folder: Federation = Path(".flower"),
     port: Annotated[
@@ -706,12 +744,14 @@ def flower_up(
     json: Json = False,
 ) -> None:
     """Start a SuperLink and SuperNodes on this machine, with TLS and keys, run an experiment on them, and stop them."""
+    from polyrhythm.cli.consenting import consented
     from polyrhythm.cli.flowering import up
 
     up(
         experiment,
         nodes,
         settings or [],
+        consented(trust, None, settings),
         out=out or "runs",
         folder=folder,
         port=port,

@@ -9,9 +9,12 @@ import numpy as np
 
 from polyrhythm.cli import names
 from polyrhythm.cli.configuration import Configuration
+from polyrhythm.consent import Trust
 from polyrhythm.data import Federation, federate
 from polyrhythm.difficulty import expert_about, foreign, sample_difficulty
+from polyrhythm.errors import Mistakes
 from polyrhythm.experiment import Evaluation, Experiment, Until
+from polyrhythm.models.catalogue import Builder
 from polyrhythm.runs import Checkpoint
 
 
@@ -66,7 +69,7 @@ def federations(configuration: Configuration) -> Iterator[tuple[int, Federation,
     if (path := configuration.expert) is not None:
         # The architecture that the file names; the experiment's own if it names none.
         about = expert_about(path).get("model")
-        model = names.model(about) if about else things.model
+        model = things.model if not about else _of_expert(about, path, configuration.trust)
         losses = sample_difficulty(collection, model, path)
         notes = (*collection.notes, *foreign(path, collection.name))
         collection = replace(collection.with_column("difficulty", losses), notes=notes)
@@ -80,3 +83,13 @@ def federations(configuration: Configuration) -> Iterator[tuple[int, Federation,
             local_test=configuration.local_test,
         )
         yield seed, federation, losses
+
+
+def _of_expert(about: str, path: str, trust: Trust) -> Builder:
+    """The architecture that an expert's file names."""
+    wrong, made = Mistakes(), None
+    with wrong.noted(f"expert {path}"):
+        made = names.model(about, trust)
+    wrong.refuse()
+    assert made is not None
+    return made

@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, final
 
 from annotated_types import Ge, Gt, Le, Lt, MaxLen, MinLen
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError, field_validator
 
 from polyrhythm.cli.expressions import Call, parse_call
 from polyrhythm.cli.inside import check_inside
 from polyrhythm.cli.layers import Said, layered, number_or_text
 from polyrhythm.cli.mistakes import explained
+from polyrhythm.consent import NOBODY, Trust
 from polyrhythm.errors import Mistakes, UserError
 from polyrhythm.runs.records import Measure
 
@@ -122,6 +123,18 @@ class Configuration(BaseModel):
     tracking: TrackingSettings = Field(default_factory=TrackingSettings)
     name: Annotated[str, MaxLen(200)] = ""
     out: Text = "runs"
+    _trust: Trust = PrivateAttr(default=NOBODY)
+
+    @property
+    def trust(self) -> Trust:
+        """The modules that whoever runs this has named. It is no key: what is written cannot name them itself."""
+        return self._trust
+
+    def trusting(self, trust: Trust) -> Configuration:
+        """The same for somebody who has named these modules."""
+        made = self.model_copy()
+        made._trust = trust
+        return made
 
     def resolved(self) -> Configuration:
         """The same with every default that depends on other settings filled in."""
@@ -145,7 +158,7 @@ class Configuration(BaseModel):
         from polyrhythm.cli.things import things
 
         wrong = Mistakes()
-        found = things(_named(self.model_dump()), wrong, lambda path: path.partition(".")[0])
+        found = things(_named(self.model_dump()), wrong, lambda path: path.partition(".")[0], self.trust)
         wrong.refuse()
         return found
 
@@ -243,13 +256,16 @@ TAKES = {
 }
 
 
-def configure(file: Path | None, options: Mapping[str, Any], settings: list[str]) -> Configuration:
+def configure(
+    file: Path | None, options: Mapping[str, Any], settings: list[str], trust: Trust = NOBODY
+) -> Configuration:
     """Puts an experiment together.
 
     Args:
         file: a TOML file, or None.
         options: from the command line, by key; None means not given.
         settings: `key=value` texts, with dots for keys inside keys; they win over everything else.
+        trust: the modules that the user has named.
 
     Raises:
         UserError: no such file, not TOML, unknown keys, wrong types, names that nobody knows, settings that do not fit;
@@ -260,11 +276,16 @@ def configure(file: Path | None, options: Mapping[str, Any], settings: list[str]
     if "sweep" in said.values:
         wrong.add(_a_sweep(said.where("sweep")))
         del said.values["sweep"]
-    return configured(said, wrong)
+    return configured(said, wrong, trust)
 
 
-def configured(said: Said, wrong: Mistakes) -> Configuration:
+def configured(said: Said, wrong: Mistakes, trust: Trust) -> Configuration:
     """Puts together what was said.
+
+    Args:
+        said: it.
+        wrong: what was noted as wrong before.
+        trust: the modules that the user has named.
 
     Raises:
         UserError: unknown keys, wrong types and so on, and what was noted as wrong before.
@@ -285,10 +306,10 @@ def configured(said: Said, wrong: Mistakes) -> Configuration:
     sound = {key: value for key, value in said.values.items() if key not in faulty}
     if "fleet" in sound:
         sound["fleet"] = _joined({"fleet": sound["fleet"]})["fleet"]
-    found = things(_named(sound), wrong, said.what)
+    found = things(_named(sound), wrong, said.what, trust)
     wrong.refuse()
     assert made is not None
-    whole = made.resolved()
+    whole = made.resolved().trusting(trust)
     vars(whole)["things"] = found  # they need not be made a second time
     return whole
 

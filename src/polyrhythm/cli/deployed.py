@@ -7,7 +7,7 @@ What differs from run to run is in the run's settings (`--run-config`), what dif
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +15,7 @@ from polyrhythm.cli import names
 from polyrhythm.cli.assembly import assemble
 from polyrhythm.cli.configuration import configure
 from polyrhythm.cli.expressions import parse_pipeline
+from polyrhythm.consent import NOBODY, Trust, in_python
 from polyrhythm.data import Collection
 from polyrhythm.errors import UserError
 from polyrhythm.experiment import Experiment
@@ -24,32 +25,47 @@ if TYPE_CHECKING:
     from polyrhythm.drivers.on_flower import ClientApp, Context, ServerApp
 
 
-def server_of(file: Path) -> ServerApp:
+def server_of(file: Path, trust: Sequence[str] = ()) -> ServerApp:
     """The server app of an experiment file.
 
-    Settings of a run: `set` (keys of the experiment, "rounds=50; seed=3"), `out`, `resume`, `log-updates`, `wait` and
-    `returns`.
+    Settings of a run: `set` (keys of the experiment, "rounds=50; seed=3"), `trust` (modules that the server may import,
+    beside those named here, as in "nets my_lab"), `out`, `resume`, `log-updates`, `wait` and `returns`.
+
+    Args:
+        file: in TOML.
+        trust: modules of yours that it may name, as with `--trust` on the command line: they are imported and run.
     """
     from polyrhythm.drivers.on_flower import server_app
 
-    return server_app(
-        lambda context: experiment_of(file, context.run_config), lambda context: serving_of(context.run_config)
-    )
+    def experiment(context: Context) -> Experiment:
+        return experiment_of(file, context.run_config, trust=_trust(trust, context.run_config, _ASK_SERVER))
+
+    return server_app(experiment, lambda context: serving_of(context.run_config))
 
 
-def client_of(file: Path) -> ClientApp:
+def client_of(file: Path, trust: Sequence[str] = ()) -> ClientApp:
     """The client app of an experiment file.
 
     Settings of a node: `client`, its number; `store`, the folder in which it remembers; `data`, a data set of its own,
     such as "table(path=/data/site.csv, target=y)"; `experiment`, a file of its own in place of the one that came with
-    the run; and `mods`, Flower's, in a pipe: "LocalDpMod(clipping_norm=1.0, sensitivity=1.0, epsilon=5.0, delta=1e-5)".
+    the run; `trust`, modules that the node may import, beside those named here, as in "nets my_lab"; and `mods`,
+    Flower's, in a pipe: "LocalDpMod(clipping_norm=1.0, sensitivity=1.0, epsilon=5.0, delta=1e-5)".
+
+    What a run says does not count at a node: its settings come from elsewhere.
+
+    Args:
+        file: in TOML.
+        trust: modules of yours that it may name, as with `--trust` on the command line: they are imported and run.
     """
     from polyrhythm.drivers.on_flower import client_app, mod
 
     def experiment(context: Context) -> Experiment:
         own = context.node_config.get("experiment")
         return experiment_of(
-            file if own is None else Path(str(own)), context.run_config, context.node_config.get("data")
+            file if own is None else Path(str(own)),
+            context.run_config,
+            context.node_config.get("data"),
+            _trust(trust, context.node_config, _ASK_NODE),
         )
 
     def data(context: Context) -> Collection | None:
@@ -63,13 +79,24 @@ def client_of(file: Path) -> ClientApp:
     return client_app(experiment, data, mods)
 
 
-def experiment_of(file: Path, run: Mapping[str, Any], data: object = None) -> Experiment:
+_ASK_SERVER = "write it into TRUST in the project's app.py, or flwr run --run-config 'trust=\""
+_ASK_NODE = "write it into TRUST in the project's app.py, or start the node with --node-config 'trust=\""
+
+
+def _trust(named: Sequence[str], configuration: Mapping[str, Any], ask: str) -> Trust:
+    """The modules that are named in the project's own code, and in what the owner of this machine has typed."""
+    typed = str(configuration.get("trust", "")).split()
+    return Trust((*in_python(named).modules, *typed), f"{ask}{''.join(f'{name} ' for name in typed)}", "\"'")
+
+
+def experiment_of(file: Path, run: Mapping[str, Any], data: object = None, trust: Trust = NOBODY) -> Experiment:
     """The experiment of a file.
 
     Args:
         file: in TOML.
         run: settings of the run.
         data: a node's own data set, as text, which takes the place of the file's.
+        trust: the modules that the owner of this machine has named; the settings of a run cannot.
 
     Raises:
         UserError: something in it is wrong.
@@ -80,7 +107,7 @@ def experiment_of(file: Path, run: Mapping[str, Any], data: object = None) -> Ex
         options = {"data": str(data), "clients": 1, "partition": "iid", "validation": 0.0, "local_test": 0.0}
         keys = tuple(f"{key}=" for key in options)
         settings = [part for part in settings if not part.replace(" ", "").startswith(keys)]
-    configuration = configure(file, options, settings)
+    configuration = configure(file, options, settings, trust)
     if configuration.seeds is not None:
         raise UserError(
             f"seeds = {list(configuration.seeds)} in {file}",

@@ -18,6 +18,7 @@ from polyrhythm.cli.configuration import configure
 from polyrhythm.cli.guard import INTERRUPTED, stopped_by_sigterm
 from polyrhythm.cli.output import Screen, print_json
 from polyrhythm.cli.results import print_plan, print_result
+from polyrhythm.consent import Trust
 from polyrhythm.deploying.loopback import Loopback, programs
 from polyrhythm.deploying.project import PACKAGE, write_project
 from polyrhythm.errors import RunFailed, UserError
@@ -30,21 +31,23 @@ _OURS = re.compile(r"^.*?\bpolyrhythm: (.*)$")
 _BEGUN = re.compile(r"^run (\S+) in (.*)$")
 
 
-def new(folder: Path, screen: Screen) -> None:
+def new(folder: Path, screen: Screen, trust: Trust) -> None:
     """Writes a project.
 
     Raises:
         UserError: the folder is not empty, or cannot be written.
     """
-    for path in write_project(folder):
+    for path in write_project(folder, trust=trust):
         screen.print(str(path), highlight=False, markup=False)
-    screen.print(f"try it: polyrhythm flower up {folder}", highlight=False, markup=False)
+    named = "".join(f" --trust {module}" for module in trust.modules)
+    screen.print(f"try it: polyrhythm flower up {folder}{named}", highlight=False, markup=False)
 
 
 def up(
     what: Path | None,
     nodes: int | None,
     settings: list[str],
+    trust: Trust,
     *,
     out: str,
     folder: Path,
@@ -61,6 +64,7 @@ def up(
         what: an experiment file, or the folder of a project; the small experiment of a new project if None.
         nodes: how many, one for each client; as many as the experiment has clients if None.
         settings: keys of the experiment, as `key=value`.
+        trust: the modules that the user has named; told to the server and to the nodes.
         out: the folder of the record.
         folder: for all that belongs to the federation.
         port: of the SuperLink.
@@ -76,19 +80,21 @@ def up(
         typer.Exit: it was stopped.
     """
     programs()
-    app = _project(what, folder)
+    app = _project(what, folder, settings, trust)
     if nodes is not None:
         settings = [f"clients={nodes}", *settings]
-    (experiment,) = assemble(configure(app / PACKAGE / "experiment.toml", {}, settings))
+    (experiment,) = assemble(configure(app / PACKAGE / "experiment.toml", {}, settings, trust))
     screen = Screen(stderr=as_json)
     if not as_json:
         print_plan(screen, experiment, experiment.chosen.engine.layout.parameters)
     federation = Loopback(folder, port, tell=screen.note)
     run_settings: dict[str, Any] = {"set": "; ".join(settings), "out": str(Path(out).absolute())}
+    if trust.modules:
+        run_settings["trust"] = " ".join(trust.modules)
     run_settings |= {"resume": resume, "log-updates": log_updates, "wait": wait}
     try:
         with stopped_by_sigterm():
-            federation.up(experiment.federation.clients)
+            federation.up(experiment.federation.clients, _for_nodes(trust))
             run = _Followed(federation, screen).go(app, run_settings, out)
     finally:
         if keep:
@@ -110,7 +116,12 @@ def down(folder: Path, screen: Screen) -> None:
     screen.print(f"{count} programs stopped" if count else f"nothing of {folder} is running", highlight=False)
 
 
-def _project(what: Path | None, folder: Path) -> Path:
+def _for_nodes(trust: Trust) -> str:
+    """What the configuration of nodes says of the modules that the user has named."""
+    return f'trust="{" ".join(trust.modules)}"' if trust.modules else ""
+
+
+def _project(what: Path | None, folder: Path, settings: list[str], trust: Trust) -> Path:
     """The folder of the project to run; one for an experiment file is written into the federation's."""
     if what is not None and what.is_dir():
         if not (what / "pyproject.toml").exists():
@@ -123,12 +134,12 @@ def _project(what: Path | None, folder: Path) -> Path:
         return what
     text = None
     if what is not None:
-        configure(what, {}, [])  # what is wrong with it is said with its own name and lines
+        configure(what, {}, settings, trust)  # what is wrong with it is said with its own name and lines
         text = what.read_text(encoding="utf-8")
     project = folder / "project"
     for path in sorted(project.rglob("*"), reverse=True):
         path.rmdir() if path.is_dir() else path.unlink()
-    write_project(project, text)
+    write_project(project, text, trust)
     return project
 
 

@@ -57,4 +57,11 @@ def _unknown(path: str, takes: Mapping[str, str], place: str) -> UserError:
     fix = f"did you mean {elsewhere[0]!r}?" if elsewhere else error.fix
     if name in Common.__annotations__ and not elsewhere:
         fix = f'did you mean a setting of the method, such as method = "fedavg({name}=…)"?'
+    if path == "trust":
+        return UserError(
+            error.found,
+            expected="the names of modules on the command line alone: --trust MODULE",
+            why="whoever wrote a file would otherwise agree for you that their own code runs here",
+            fix="leave it out, look at what it names, and type --trust MODULE for what you trust",
+        )
     return UserError(error.found, expected=error.expected, why=error.why, fix=fix)

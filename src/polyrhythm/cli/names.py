@@ -16,6 +16,7 @@ from polyrhythm import fleet as of_fleets
 from polyrhythm import papers, parts
 from polyrhythm.cli.expressions import Call, parse_call, parse_pipeline
 from polyrhythm.cli.taking import check_setting, hints_of
+from polyrhythm.consent import NOBODY, Trust
 from polyrhythm.data import PARTITIONS, SOURCES, Collection, Partition
 from polyrhythm.errors import Mistakes, UserError, unknown
 from polyrhythm.fleet import Devices, Fleet
@@ -169,12 +170,20 @@ def source(text: str) -> Callable[[], Collection]:
     return functools.partial(make, **_settings(call, make, _plain))
 
 
-def model(text: str) -> Builder:
-    """A model builder from its name or import path and settings."""
-    return _model(parse_call(text))
+def model(text: str, trust: Trust = NOBODY) -> Builder:
+    """A model builder from its name or import path and settings.
+
+    Args:
+        text: them.
+        trust: the modules that the user has named; no other one is imported.
+
+    Raises:
+        UserError: unknown names or settings, or a path that may not be imported.
+    """
+    return _model(parse_call(text), trust)
 
 
-def _model(call: Call) -> Builder:
+def _model(call: Call, trust: Trust) -> Builder:
     if _key(call.name) == "with_projection":
         inner, *more = call.positional or (None,)
         if not isinstance(inner, Call) or more:
@@ -184,12 +193,12 @@ def _model(call: Call) -> Builder:
                 why="the head is put on a model",
                 fix="write that model first inside the brackets",
             )
-        return with_projection(_model(inner), **_settings(call, with_projection, _plain, skip=1))
+        return with_projection(_model(inner, trust), **_settings(call, with_projection, _plain, skip=1))
     _no_positional(call)
     known = {_key(name): name for name in MODELS}
     name = call.name if ":" in call.name else known.get(_key(call.name), call.name)
     settings = {k: _plain(k, v) for k, v in call.named.items()}
-    checked_settings(name, find(name), settings)  # what cannot be is refused before the data are loaded
+    checked_settings(name, find(name, trust), settings)  # what cannot be is refused before the data are loaded
     return _Configured(name, settings)
 
 

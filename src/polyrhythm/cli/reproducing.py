@@ -19,6 +19,7 @@ from polyrhythm.cli.output import Screen, print_json
 from polyrhythm.cli.placing import EXPRESSIONS
 from polyrhythm.cli.sweeping.progress import Bars, SweepProgress
 from polyrhythm.cli.sweeping.written import leaves
+from polyrhythm.consent import Trust
 from polyrhythm.errors import Mistakes
 from polyrhythm.reproduce import needs
 from polyrhythm.reproduce.catalogue import find, items
@@ -70,6 +71,7 @@ def reproduce_named(
     name: str,
     scale: Scale,
     chosen: Mapping[str, Any],
+    trust: Trust,
     *,
     out: str,
     workers: int | None,
@@ -84,7 +86,7 @@ def reproduce_named(
         typer.Exit: it was stopped.
     """
     screen = Screen(stderr=as_json)
-    scaled = find(name).at(
+    scaled = find(name, trust).at(
         scale,
         seeds=seeds_of(chosen["seeds"]) if chosen["seeds"] else (),
         rows=chosen["rows"],

@@ -11,6 +11,7 @@ from polyrhythm.cli.configuration import OF_THE_MACHINE, Configuration, configur
 from polyrhythm.cli.guard import INTERRUPTED, stopped_by_sigterm
 from polyrhythm.cli.output import Screen
 from polyrhythm.cli.running import run_one
+from polyrhythm.consent import NOBODY, Trust
 from polyrhythm.errors import UserError
 from polyrhythm.experiment import Experiment
 from polyrhythm.runs import Run
@@ -19,7 +20,14 @@ _NOT_CONFIGURED = {"resolved", "computed_by"}  # which follows from the rest
 
 
 def resume_run(
-    reference: str, out: str, *, rounds: int | None, as_json: bool, track: str | None = None, **changes: Any
+    reference: str,
+    out: str,
+    *,
+    rounds: int | None,
+    as_json: bool,
+    track: str | None = None,
+    trust: Trust,
+    **changes: Any,
 ) -> None:
     """Goes on with a run; `changes` may name another driver and its workers.
 
@@ -31,28 +39,29 @@ def resume_run(
     screen, run = Screen(stderr=as_json), Run.open(reference, out)
     tracking = configure(None, {"track": track}, []).trackers
     with stopped_by_sigterm():
-        experiment = experiment_of(run, rounds=rounds, **changes)
+        experiment = experiment_of(run, rounds=rounds, trust=trust, **changes)
         summary = run_one(experiment, out, screen, earlier=run, tracking=tracking, as_json=as_json)
     if summary["status"] == "stopped":
         raise typer.Exit(INTERRUPTED)
 
 
-def experiment_of(run: Run, *, rounds: int | None = None, **changes: Any) -> Experiment:
+def experiment_of(run: Run, *, rounds: int | None = None, trust: Trust = NOBODY, **changes: Any) -> Experiment:
     """The experiment that a run is one of; the arguments are those of `configuration_of`.
 
     Raises:
         UserError: it was made in Python, or something that it needs is not there any more.
     """
-    (experiment,) = assemble(configuration_of(run, rounds=rounds, **changes))
+    (experiment,) = assemble(configuration_of(run, rounds=rounds, trust=trust, **changes))
     return experiment
 
 
-def configuration_of(run: Run, *, rounds: int | None = None, **changes: Any) -> Configuration:
+def configuration_of(run: Run, *, rounds: int | None = None, trust: Trust = NOBODY, **changes: Any) -> Configuration:
     """A run's experiment as it was written, with the engine and the driver that it had.
 
     Args:
         run: the run.
         rounds: how many; None for as many as it was started with.
+        trust: the modules that the user has named; the record cannot.
         changes: to what decides no number: driver, workers, address and gpus; None to leave it.
 
     Raises:
@@ -78,4 +87,5 @@ def configuration_of(run: Run, *, rounds: int | None = None, **changes: Any) -> 
     if driver != "ray":
         written |= {"address": None, "gpus": None}
     written |= given
-    return Configuration.model_validate({**written, "out": str(run.folder), "name": run.name})
+    made = Configuration.model_validate({**written, "out": str(run.folder), "name": run.name})
+    return made.trusting(trust)

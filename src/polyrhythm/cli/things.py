@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, final
 
 from polyrhythm.cli import names
+from polyrhythm.consent import Trust
 from polyrhythm.data import Collection, Partition
 from polyrhythm.errors import Mistakes
 from polyrhythm.fleet import Fleet
@@ -37,16 +39,18 @@ class Things:
     load: Callable[[], Collection]
 
 
-def things(values: Mapping[str, Any], wrong: Mistakes, place: Callable[[str], str]) -> Things:
+def things(values: Mapping[str, Any], wrong: Mistakes, place: Callable[[str], str], trust: Trust) -> Things:
     """Makes them.
 
     Args:
         values: the names as text, by key; a method may be a tuple of texts. A task and faults may be None.
         wrong: takes note of what cannot be made; then the result is of no use.
         place: where a key was written, in words.
+        trust: the modules that the user has named.
     """
     made: dict[str, Any] = dict.fromkeys(Things.__dataclass_fields__)
-    for key, (field, make) in _MAKERS.items():
+    makers = _MAKERS | {"model": ("model", functools.partial(names.model, trust=trust))}
+    for key, (field, make) in makers.items():
         if values[key] is not None:
             with wrong.noted(place(key)):
                 made[field] = make(values[key])
@@ -64,10 +68,9 @@ def things(values: Mapping[str, Any], wrong: Mistakes, place: Callable[[str], st
     return Things(**made)
 
 
-_MAKERS: Mapping[str, tuple[str, Callable[[str], Any]]] = {
+_MAKERS: dict[str, tuple[str, Callable[[str], Any]]] = {
     "data": ("load", names.source),
     "partition": ("partition", names.partition),
-    "model": ("model", names.model),
     "task": ("task", names.task),
     "fleet": ("fleet", names.fleet),
 }

@@ -12,6 +12,7 @@ from polyrhythm.cli import names
 from polyrhythm.cli.guard import stopped_by_sigterm
 from polyrhythm.cli.output import Screen, print_json
 from polyrhythm.cli.resuming import configuration_of, experiment_of
+from polyrhythm.consent import Trust
 from polyrhythm.engines.torch import TorchEngine
 from polyrhythm.models.building import build
 from polyrhythm.models.weights import load_weights
@@ -24,7 +25,14 @@ from polyrhythm.verifying import Verdict, verify
 
 
 def verify_run(
-    reference: str, out: str, *, from_checkpoint: bool, versions: int | None, as_json: bool, **changes: Any
+    reference: str,
+    out: str,
+    *,
+    from_checkpoint: bool,
+    versions: int | None,
+    as_json: bool,
+    trust: Trust,
+    **changes: Any,
 ) -> None:
     """Runs a recorded run again and compares; ends with exit code 1 if something differs.
 
@@ -35,11 +43,12 @@ def verify_run(
     """
     run = Run.open(reference, out)
     with stopped_by_sigterm():
-        verdict = verify(run, experiment_of(run, **changes), from_checkpoint=from_checkpoint, versions=versions)
+        experiment = experiment_of(run, trust=trust, **changes)
+        verdict = verify(run, experiment, from_checkpoint=from_checkpoint, versions=versions)
     tell(verdict, as_json=as_json)
 
 
-def replay_run(reference: str, out: str, *, from_updates: bool, as_json: bool, **changes: Any) -> None:
+def replay_run(reference: str, out: str, *, from_updates: bool, as_json: bool, trust: Trust, **changes: Any) -> None:
     """Takes a run's events in their order; ends with exit code 1 if a version's model is another one.
 
     Raises:
@@ -50,17 +59,17 @@ def replay_run(reference: str, out: str, *, from_updates: bool, as_json: bool, *
     run = Run.open(reference, out)
     with stopped_by_sigterm():
         if from_updates:
-            verdict = replay_server(run, server_of(run), tuple(differences(run.libraries, run.machine)))
+            verdict = replay_server(run, server_of(run, trust), tuple(differences(run.libraries, run.machine)))
         else:
-            verdict = replay(run, experiment_of(run, **changes))
+            verdict = replay(run, experiment_of(run, trust=trust, **changes))
     tell(verdict, as_json=as_json)
 
 
-def server_of(run: Run) -> ServerSide:
+def server_of(run: Run, trust: Trust) -> ServerSide:
     """The server's side of a run, from its record and the beginning of its log of updates: no data are read."""
-    start, configuration = log_start(run), configuration_of(run)
+    start, configuration = log_start(run), configuration_of(run, trust=trust)
     with seeded_torch(configuration.seed, "init"):
-        module = build(names.model(configuration.model or "mlp"), start.shape, start.outputs)
+        module = build(names.model(configuration.model or "mlp", trust), start.shape, start.outputs)
     if configuration.init is not None:
         module = load_weights(module, Path(configuration.init))
     engine, recipe = TorchEngine(module, names.task(start.task)), names.recipe(configuration.method)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
+from polyrhythm.consent import NOBODY, Trust
 from polyrhythm.errors import UserError
 
 PACKAGE = "federation"
@@ -33,6 +35,7 @@ clientapp = "federation.app:client"
 # What `flwr run --run-config` may change, for the server and for all nodes.
 [tool.flwr.app.config]
 set = ""              # keys of the experiment, such as "rounds=50; seed=3"
+trust = ""            # modules with a model of yours that the server may import, such as "nets"; for nodes see app.py
 out = "runs"          # the server's folder of records
 resume = true         # go on with a run of this experiment that has not finished
 log-updates = false   # keep what nodes send, for `polyrhythm replay --from-updates`
@@ -48,9 +51,11 @@ from pathlib import Path
 from polyrhythm.cli.deployed import client_of, server_of
 
 EXPERIMENT = Path(__file__).parent / "experiment.toml"
+# Modules of yours that the experiment may name, such as ["nets"]: server and nodes import them, and so run them.
+TRUST: list[str] = []
 
-server = server_of(EXPERIMENT)
-client = client_of(EXPERIMENT)
+server = server_of(EXPERIMENT, trust=TRUST)
+client = client_of(EXPERIMENT, trust=TRUST)
 '''
 
 _EXPERIMENT = """\
@@ -75,12 +80,13 @@ and then `flwr run .` See the page on Flower in polyrhythm's documentation.
 """
 
 
-def write_project(folder: Path, experiment: str | None = None) -> list[Path]:
+def write_project(folder: Path, experiment: str | None = None, trust: Trust = NOBODY) -> list[Path]:
     """Writes a project; gives its files.
 
     Args:
         folder: a new one, or an empty one.
         experiment: the text of the experiment file; a small one if None.
+        trust: the modules that the user has named, which is written into the apps.
 
     Raises:
         UserError: there is something in the folder, or it cannot be written.
@@ -89,7 +95,7 @@ def write_project(folder: Path, experiment: str | None = None) -> list[Path]:
         folder / "pyproject.toml": _PYPROJECT,
         folder / "README.md": _README,
         folder / PACKAGE / "__init__.py": "",
-        folder / PACKAGE / "app.py": _APP,
+        folder / PACKAGE / "app.py": _APP.replace("= []", f"= {json.dumps(trust.modules)}"),
         folder / PACKAGE / "experiment.toml": _EXPERIMENT if experiment is None else experiment,
     }
     try:

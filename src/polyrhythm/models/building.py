@@ -26,8 +26,8 @@ def build(model: str | Builder, shape: tuple[int, ...], outputs: int, /, **setti
     Its weights come from torch's default generator: seed that around the call (`streams.seeded_torch`).
 
     Args:
-        model: a name of `MODELS`, an import path "package.module:Name", or a builder. A user's own class or function
-            gets `shape` and `outputs` if it has parameters of these names, and the settings.
+        model: a name of `MODELS`, the import path "package.module:Name" of a class or function of the user's own, or a
+            builder. A user's own is given `shape` and `outputs` if it has parameters of these names, and the settings.
         shape: of one sample, e.g. (1, 28, 28).
         outputs: number of classes, labels or predicted numbers.
         settings: the builder's own; lists are taken as tuples where it wants tuples.

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
 from torch import nn
 
-from polyrhythm.errors import UserError, unknown
+from polyrhythm.consent import Trust, Wanted, imported
+from polyrhythm.errors import unknown
 from polyrhythm.models.alexnet import alexnet
 from polyrhythm.models.lenet import lenet5, moon_cnn
 from polyrhythm.models.logistic import logistic, multilabel_logistic
@@ -39,36 +39,21 @@ MODELS: Mapping[str, Builder] = MappingProxyType(
 )
 
 
-def find(name: str) -> Builder:
-    """The builder of that name, or whatever an import path "package.module:Name" names.
+_OWN = Wanted(what="model", base=nn.Module, kind="nn.Module")
+
+
+def find(name: str, trust: Trust | None = None) -> Builder:
+    """The builder of that name, or the user's own class or function that an import path "package.module:Name" names.
+
+    Args:
+        name: it.
+        trust: the modules that the user has named; None where the name is the user's, written in Python.
 
     Raises:
-        UserError: no such model, module or name, or not something that can be called.
+        UserError: no such model, module or name; or one that may not be imported, see `polyrhythm.consent`.
     """
-    if ":" not in name:
-        if name not in MODELS:
-            raise unknown("model", name, MODELS)
-        return MODELS[name]
-    module_name, _, attribute = name.partition(":")
-    try:
-        found = importlib.import_module(module_name)
-    except (ImportError, ValueError) as error:
-        raise UserError(
-            f"the model {name!r} could not be imported: {error}",
-            expected="an import path like my_package.my_module:MyModel",
-            why="the model is made by calling what that path names",
-            fix="check the spelling, and that the module's folder is on PYTHONPATH (PYTHONPATH=. for this folder)",
-        ) from None
-    builder = getattr(found, attribute, None)
-    if builder is None:
-        public = (key for key in vars(found) if callable(vars(found)[key]) and not key.startswith("_"))
-        raise unknown("model", attribute, public, where=module_name)
-    if not callable(builder):
-        raise UserError(
-            f"{name!r} is a {type(builder).__name__}",
-            expected="a class or function that makes an nn.Module",
-            why="the model is made by calling it",
-            fix=f"name a class or function of {module_name}",
-        )
-    made: Builder = builder
-    return made
+    if ":" in name:
+        return imported(name, _OWN, trust)
+    if name not in MODELS:
+        raise unknown("model", name, MODELS)
+    return MODELS[name]

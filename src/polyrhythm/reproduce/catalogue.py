@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import final
 
+from polyrhythm.consent import NOBODY, Trust, in_python
 from polyrhythm.errors import UserError, unknown
 from polyrhythm.reproduce.definition import PAPERS, Reproduction
 from polyrhythm.reproduce.reading import read
@@ -53,14 +54,23 @@ def items() -> Iterator[Item]:
         yield from sorted(own, key=lambda item: _natural_text(item.name))
 
 
-def find(reference: str) -> Reproduction:
+def find(reference: str, trust: Trust | Sequence[str] = NOBODY) -> Reproduction:
     """A reproduction by its name, by the name of an item ("fedcl/figure-22"), or by the path of a file.
+
+    Args:
+        reference: it.
+        trust: modules of yours that it may name, as with `--trust` on the command line: they are imported and run.
 
     Raises:
         UserError: there is none, or the file is wrong.
     """
-    if reference.endswith(".toml"):
-        return read(Path(reference))
+    found = read(Path(reference)) if reference.endswith(".toml") else _known(reference)
+    named = trust if isinstance(trust, Trust) else in_python(trust)
+    return replace(found, maker=replace(found.maker, trust=named))
+
+
+def _known(reference: str) -> Reproduction:
+    """One of ours."""
     if reference in reproductions():
         return reproductions()[reference]
     named = {item.slug: item.by for item in items()}

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, final
 
+from polyrhythm.consent import in_python
 from polyrhythm.drivers.choosing import cores
 from polyrhythm.errors import UserError
 from polyrhythm.runs import Run, alive
@@ -49,6 +50,7 @@ def sweep(
     workers: int | None = None,
     tracking: Tracking | None = None,
     listener: Listener | None = None,
+    trust: Sequence[str] = (),
 ) -> Swept:
     """Carries out a sweep, or what is left of it, and keeps its record.
 
@@ -62,6 +64,7 @@ def sweep(
             are processors. With 1 it is this process.
         tracking: trackers that are told of every run; None for the file's.
         listener: whoever wants to know how it goes.
+        trust: modules of yours that a file may name, as with `--trust` on the command line: they are imported and run.
 
     Raises:
         UserError: something is wrong that can be known before the first run, such as no validation data; all settings
@@ -77,7 +80,7 @@ def sweep(
     if not isinstance(what, Sweep):
         from polyrhythm.cli.sweeping.written import written
 
-        told = written(Path(what))
+        told = written(Path(what), trust=in_python(trust))
         out, tracking = out or told.out, tracking or told.tracking
         return carry_out(told.sweep, Path(out), workers, tracking, listener, told.templates)
     from polyrhythm.sweeps.checking import check

@@ -13,13 +13,14 @@ from polyrhythm.cli.inside import check_folder
 from polyrhythm.cli.output import Screen, print_json
 from polyrhythm.cli.results import print_rows
 from polyrhythm.cli.sweeping.written import Written, written
+from polyrhythm.consent import Trust
 from polyrhythm.errors import UserError
 from polyrhythm.estimate import Estimate, estimate
 from polyrhythm.sweeps.definition import Sweep, in_words
 from polyrhythm.sweeps.space import Range, Setting, Space
 
 
-def check_sweep(file: Path, settings: list[str], *, with_estimate: bool, as_json: bool) -> None:
+def check_sweep(file: Path, settings: list[str], trust: Trust, *, with_estimate: bool, as_json: bool) -> None:
     """Checks a sweep, and estimates its first trials. Nothing is written.
 
     Raises:
@@ -27,7 +28,7 @@ def check_sweep(file: Path, settings: list[str], *, with_estimate: bool, as_json
         typer.Exit: with 2, after mistakes were printed as JSON.
     """
     try:
-        told = written(file, {}, settings)
+        told = written(file, {}, settings, trust)
         check_folder(told.out)
         told.tracking.check()
     except UserError as error:

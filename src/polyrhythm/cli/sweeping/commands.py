@@ -15,6 +15,7 @@ from polyrhythm.cli.placing import put
 from polyrhythm.cli.sweeping.progress import SweepProgress
 from polyrhythm.cli.sweeping.showing import how_to_go_on, print_sweep
 from polyrhythm.cli.sweeping.written import written
+from polyrhythm.consent import Trust
 from polyrhythm.errors import RunFailed, UserError
 from polyrhythm.sweeps.definition import in_words
 from polyrhythm.sweeps.result import Swept
@@ -26,6 +27,7 @@ def sweep_all(
     file: Path,
     options: Mapping[str, Any],
     settings: list[str],
+    trust: Trust,
     *,
     workers: int | None,
     output: Path | None,
@@ -40,7 +42,7 @@ def sweep_all(
         typer.Exit: it was stopped.
     """
     screen = Screen(stderr=as_json)
-    told = written(file, options, settings)
+    told = written(file, options, settings, trust)
     with stopped_by_sigterm():
         try:
             progress = SweepProgress(screen)

@@ -17,6 +17,7 @@ from polyrhythm.cli.configuration import OF_NO_NUMBER, TAKES, Configuration, con
 from polyrhythm.cli.layers import Said, layered, seeds_of
 from polyrhythm.cli.mistakes import explained
 from polyrhythm.cli.placing import put
+from polyrhythm.consent import NOBODY, Trust
 from polyrhythm.data import Collection
 from polyrhythm.errors import Mistakes, UserError
 from polyrhythm.experiment import Experiment
@@ -100,11 +101,13 @@ class Maker:
         values: what is written for all trials of that side, by key.
         lines: where.
         file: of the lines.
+        trust: the modules that the user has named; it goes along to other processes.
     """
 
     values: Mapping[str, Any]
     lines: Mapping[str, int] = field(default_factory=dict)
     file: Path | None = None
+    trust: Trust = NOBODY
 
     def configuration(self, setting: Setting, seed: int) -> Configuration:
         """The experiment of a setting, as if it had been written.
@@ -120,7 +123,7 @@ class Maker:
         for key in ("method", "seeds"):
             if isinstance(values.get(key), list):
                 values[key] = tuple(values[key])
-        return configured(Said(values, self.file, self.lines, set()), wrong)
+        return configured(Said(values, self.file, self.lines, set()), wrong, self.trust)
 
     def __call__(self, setting: Setting, seed: int) -> Experiment:
         from polyrhythm.cli.assembly import assemble
@@ -139,13 +142,19 @@ def _loaded(data: str) -> Collection:
     return names.source(data)()
 
 
-def written(file: Path, options: Mapping[str, Any] | None = None, settings: list[str] | None = None) -> Written:
+def written(
+    file: Path,
+    options: Mapping[str, Any] | None = None,
+    settings: list[str] | None = None,
+    trust: Trust = NOBODY,
+) -> Written:
     """Reads a sweep, and looks at every trial that is known beforehand.
 
     Args:
         file: in TOML.
         options: keys of the experiment that win over it; None means not given.
         settings: `key=value` texts, which win over both.
+        trust: the modules that the user has named.
 
     Raises:
         UserError: whatever can be known to be wrong before the first run; all of it at once.
@@ -154,12 +163,12 @@ def written(file: Path, options: Mapping[str, Any] | None = None, settings: list
     said = layered(file, options or {}, settings or [], wrong, TAKES)
     told = _settings(said, file, wrong)
     base = {key: value for key, value in said.values.items() if key not in ("seed", "seeds")}
-    made = _sides(told, base, said, wrong)
+    made = _sides(told, base, said, wrong, trust)
     wrong.refuse()
     seeds = said.values.get("seeds") or (said.values.get("seed", 0),)
     any_maker: Maker = next(iter(made.values())).make  # type: ignore[assignment]
     plain = {key: base[key] for key in OF_NO_NUMBER if key in base}
-    of_all = configured(Said(plain | {"seeds": seeds}, file, any_maker.lines, said.here), wrong)
+    of_all = configured(Said(plain | {"seeds": seeds}, file, any_maker.lines, said.here), wrong, trust)
     with wrong.noted(said.where("sweep")):
         sweep = Sweep(
             name=of_all.name or file.stem,
@@ -190,7 +199,7 @@ def _settings(said: Said, file: Path, wrong: Mistakes) -> SweepSettings:
         raise
 
 
-def _sides(told: SweepSettings, base: Mapping[str, Any], said: Said, wrong: Mistakes) -> dict[str, Side]:
+def _sides(told: SweepSettings, base: Mapping[str, Any], said: Said, wrong: Mistakes, trust: Trust) -> dict[str, Side]:
     found = {}
     for name, table in (told.methods or {"": {}}).items():
         inside = f"sweep.methods.{name}." if name else "sweep."
@@ -205,7 +214,7 @@ def _sides(told: SweepSettings, base: Mapping[str, Any], said: Said, wrong: Mist
                 space |= space_of(table.get("space", {}), f"{inside}space.", said, wrong)
                 listed += table.get("settings", [])
         about = {key: _plain(value) for key, value in values.items() if key not in OF_NO_NUMBER}
-        maker = Maker(values=values, lines=lines, file=said.file)
+        maker = Maker(values=values, lines=lines, file=said.file, trust=trust)
         settings = tuple(dict(leaves(setting)) for setting in listed)
         for setting in settings:
             for key in setting:

@@ -7,15 +7,16 @@ difference, which is what mods clip and add noise to, is the update to the last 
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
+import flwr.clientapp.mod as flowers
 import numpy as np
 import torch
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
 
+from polyrhythm.consent import Wanted, imported
 from polyrhythm.errors import UserError, unknown
 from polyrhythm.recipe import Recipe
 from polyrhythm.vectors import Layout
@@ -32,21 +33,20 @@ def mod(name: str, **settings: Any) -> Mod:
         mod("fixedclipping_mod", clipping_norm=1.0)
 
     Args:
-        name: of one in `flwr.clientapp.mod`, or "package.module:name" for any other.
+        name: of one in `flwr.clientapp.mod`, or "package.module:name" for a class or function of a module of yours.
+            Typing it is consent to import that.
         settings: of a class, what it is made with; of a function, what Flower's server strategies would have sent it.
 
     Raises:
-        UserError: there is none of that name, or not with these settings.
+        UserError: there is none of that name, or not with these settings; or it may not be imported, see
+            `polyrhythm.consent`.
     """
-    module, _, inside = name.rpartition(":")
-    try:
-        there = importlib.import_module(module or "flwr.clientapp.mod")
-        found = getattr(there, inside)
-    except (ImportError, AttributeError) as error:
-        if not module:
-            known = importlib.import_module("flwr.clientapp.mod").__all__
-            raise unknown("mod", name, known) from error
-        raise _unusable(name, f"which cannot be imported ({error})") from error
+    if ":" in name:
+        found = imported(name, Wanted(what="mod"), None)
+    elif name in flowers.__all__:
+        found = getattr(flowers, name)
+    else:
+        raise unknown("mod", name, flowers.__all__)
     if not isinstance(found, type):
         return _with(found, settings) if settings else found
     try:

@@ -1,0 +1,62 @@
+"""Which modules the user has named on the command line: with `--trust`, or in the path of a model that was typed."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from polyrhythm.cli.expressions import Call, parse_call
+from polyrhythm.cli.layers import key_and_text
+from polyrhythm.consent import Trust
+from polyrhythm.errors import UserError
+
+
+def consented(named: Sequence[str] | None, model: str | None = None, settings: Sequence[str] | None = None) -> Trust:
+    """The modules that a command line names.
+
+    Args:
+        named: with --trust.
+        model: the text of --model.
+        settings: those of --set. Of them only a whole model counts: `model.width=3` names none.
+
+    Raises:
+        UserError: something else than a module with --trust.
+    """
+    texts = [text for text in (model, *_models(settings or ())) if text is not None]
+    typed = (module for text in texts for module in _modules(text))
+    before, after = _again()
+    return Trust(tuple(dict.fromkeys([*(named or ()), *typed])), before, after)
+
+
+def _models(settings: Sequence[str]) -> Iterator[str]:
+    for setting in settings:
+        try:
+            key, text = key_and_text(setting)
+        except UserError:  # which is said where all mistakes are
+            continue
+        if key == "model":
+            yield text
+
+
+def _modules(text: str) -> Iterator[str]:
+    """The modules of the import paths in the text of a model."""
+    try:
+        call: Call | None = parse_call(text)
+    except UserError:  # likewise
+        return
+    while call is not None:
+        if ":" in call.name:
+            yield call.name.partition(":")[0]
+        call = next((inner for inner in call.positional if isinstance(inner, Call)), None)
+
+
+def _again() -> tuple[str, str]:
+    """The command line of this process up to the name of one more module, and what comes after that."""
+    program = Path(sys.argv[0])
+    if program.stem != "polyrhythm" and program.parts[-2:] != ("polyrhythm", "__main__.py"):
+        return "the same command with --trust ", ""
+    words = ["polyrhythm", *sys.argv[1:]]
+    end = words.index("--") if "--" in words else len(words)
+    return f"{shlex.join(words[:end])} --trust ", f" {shlex.join(words[end:])}".rstrip()
