@@ -26,6 +26,8 @@ from polyrhythm.vectors import Layout, all_finite, first_non_finite
 from polyrhythm.wires import Fault, Kind, Report, State
 
 NOT_FINITE = "not a finite number"
+UNFIT = "it has "
+"""How the reason begins for which a visit is lost whose answer has come and was no good, so that a replay knows it."""
 
 
 class Asked(Protocol):
@@ -81,7 +83,7 @@ def before_use(
     recipe: Recipe, setup: Setup, layout: Layout, parts: Mapping[str, State], report: Report
 ) -> Fault | None:
     """What is wrong with a complete report that is to go into a version."""
-    found = _misshapen(layout, report) or _miscounted(report) or _not_finite(layout, report)
+    found = misshapen(layout, report) or _miscounted(report) or _not_finite(layout, report)
     if found is None:
         for key, mechanism in recipe.overriding("refuses"):
             if (found := mechanism.refuses(setup, parts[key], report)) is not None:
@@ -97,7 +99,8 @@ def checksum(report: Report) -> int:
     return total
 
 
-def _misshapen(layout: Layout, report: Report) -> Fault | None:
+def misshapen(layout: Layout, report: Report) -> Fault | None:
+    """What is wrong with the shapes and dtypes of a report's update and buffers."""
     update = report.update
     if update is None or update.shape != (layout.size,):
         return Fault("shape", "the update does not have the model's layout")

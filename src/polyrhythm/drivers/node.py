@@ -172,7 +172,7 @@ class Node:
         seconds = self._clock() - begun
         if report.fresh:
             kept.took(seconds, report.samples + report.gradient_samples + report.forward_samples / 3)
-        return Answer(seconds=seconds, report=report)
+        return Answer(seconds=seconds, report=report, run=order.run)
 
     def _data(self) -> ClientData:
         return self._experiment.data_of(0 if self._own else self._client)

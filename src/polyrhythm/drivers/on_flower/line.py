@@ -9,6 +9,7 @@ import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MessageType, RecordDict
 from flwr.serverapp import Grid
 
+from polyrhythm.core.acceptance import UNFIT
 from polyrhythm.drivers.meeting import Reply
 from polyrhythm.drivers.wire import Malformed, Parcel
 
@@ -107,4 +108,4 @@ def _reply(message: Message) -> Reply:
     try:
         return Reply(to=to, parcel=parcel_of(message.content))
     except Malformed as wrong:
-        return Reply(to=to, trouble=str(wrong))
+        return Reply(to=to, trouble=f"{UNFIT}sent {wrong}")
