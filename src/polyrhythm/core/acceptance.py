@@ -22,7 +22,7 @@ from torch import Tensor
 
 from polyrhythm.recipe import Recipe
 from polyrhythm.slots.mechanism import Setup
-from polyrhythm.vectors import Layout, all_finite, first_non_finite
+from polyrhythm.vectors import Buffers, Layout, Slot, all_finite, first_non_finite
 from polyrhythm.wires import Fault, Kind, Report, State
 
 NOT_FINITE = "not a finite number"
@@ -107,10 +107,14 @@ def misshapen(layout: Layout, report: Report) -> Fault | None:
     if update.dtype != layout.dtype:
         return Fault("dtype", f"the update is {update.dtype}, not the model's layout in {layout.dtype}")
     # A client that did not train has no buffers to offer.
-    expected = layout.buffers if report.fresh else ()
-    if len(report.buffers) != len(expected):
+    return misshapen_buffers(layout.buffers if report.fresh else (), report.buffers)
+
+
+def misshapen_buffers(expected: tuple[Slot, ...], buffers: Buffers) -> Fault | None:
+    """What is wrong with the shapes and dtypes of buffers."""
+    if len(buffers) != len(expected):
         return Fault("shape", "the buffers do not have the model's layout")
-    for buffer, slot in zip(report.buffers, expected, strict=True):
+    for buffer, slot in zip(buffers, expected, strict=True):
         if tuple(buffer.shape) != slot.shape:
             return Fault("shape", f"the buffer {slot.name} does not have the model's layout")
         if buffer.dtype != slot.dtype:

@@ -15,8 +15,8 @@ from typing import final
 from polyrhythm.core.acceptance import misshapen
 from polyrhythm.drivers.wire import MOST_COUNTED, Answer, Malformed, shown
 from polyrhythm.recipe import Recipe
-from polyrhythm.slots.mechanism import Need
-from polyrhythm.slots.skipping import Skipping
+from polyrhythm.slots.mechanism import Need, Setup
+from polyrhythm.slots.skipping import SkipAndEstimate, SkipAndResendModel, SkipSilently
 from polyrhythm.vectors import Layout, first_non_finite
 from polyrhythm.wires import Assignment, Report
 
@@ -25,10 +25,16 @@ LARGEST = 1e100
 MOST_MEASURES = 64
 _APART = 1e9
 """How far a rate or a travel may be from what the recipe's learning rate would give, as a factor."""
+_FEW = 10_000  # steps that are gone through again
 _SAME = ("dispatch", "client", "visit", "version", "kind")
 _COUNTS = ("held", "steps", "samples", "forward_samples", "gradient_samples", "age")
 _NUMBERS = ("rate", "travel", "pull", "duration", "time")
 _MEASURED: frozenset[Need] = frozenset({"gradient_square", "squared_loss", "fisher", "fisher_model"})
+_INSTEAD: Mapping[type, frozenset[str]] = {
+    SkipAndEstimate: frozenset({"movement", "silence"}),
+    SkipAndResendModel: frozenset({"model"}),
+    SkipSilently: frozenset({"silence"}),
+}
 _STOPPED = frozenset({"threshold", "similarity"})
 
 
@@ -38,12 +44,12 @@ class Hearing:
 
     Args:
         recipe: the method.
-        horizon: how many versions the run will have, if known.
+        setup: what is fixed for the run.
         layout: of the vectors.
     """
 
-    def __init__(self, recipe: Recipe, horizon: int | None, layout: Layout) -> None:
-        self._recipe, self._horizon, self._layout = recipe, horizon, layout
+    def __init__(self, recipe: Recipe, setup: Setup, layout: Layout) -> None:
+        self._recipe, self._setup, self._layout = recipe, setup, layout
         self.vectors = 2 + sum(part.extra_vectors for part in recipe.parts())
         """How many vectors of the model's length an answer may hold; one more than there are."""
 
@@ -118,19 +124,27 @@ class Hearing:
             raise Malformed(f"what belongs to no part of the recipe: {shown(', '.join(sorted(strange)), 80)}")
         if report.substitute and (report.extras or report.buffers):
             raise Malformed("more than a substitute from a client that did not train")
-        if report.substitute and not _may_skip(self._recipe):
-            raise Malformed(f"a substitute ({report.substitute}), where the recipe has every client train")
-        silent = report.substitute == "silence"
-        at_server = report.substitute == "movement" and report.update is None
-        if silent and report.update is not None:
-            raise Malformed("an update from a client that says that it is silent")
-        if not silent and not at_server and (fault := misshapen(self._layout, report)):
+        if report.substitute and report.substitute not in _substitutes(self._recipe):
+            raise Malformed(f"a {report.substitute} instead of training, which the recipe has no client send")
+        if self._sends_none(report):
+            if report.update is not None:
+                raise Malformed(f"an update beside its {report.substitute}, which is none of its own")
+        elif fault := misshapen(self._layout, report):
             raise Malformed(f"what does not fit: {fault.words}", fault.kind)
         if len(report.idle) > len(self._layout.segments):
             raise Malformed(f"{len(report.idle):,} idle parts of {len(self._layout.segments):,}")
         parts = {(segment.offset, segment.size) for segment in self._layout.segments}
         if not parts.issuperset(report.idle):
             raise Malformed("idle parts that are no parameters")
+
+    def _sends_none(self, report: Report) -> bool:
+        """Whether no update goes with a substitute: it is silence, or a movement that the server keeps."""
+        if report.substitute != "movement":
+            return report.substitute == "silence"
+        keepers = [part for part in self._recipe.work.parts() if isinstance(part, SkipAndEstimate)]
+        if not keepers:
+            return report.update is None  # as work of another's making has it
+        return any(part.at_server(self._setup, report.client) for part in keepers)
 
     def _check_training(self, report: Report) -> None:
         if report.update is not None and not math.isfinite(report.norm or 0.0):
@@ -147,15 +161,21 @@ class Hearing:
         recipe, rate, travel = self._recipe, report.rate, report.travel
         most, least = _APART * recipe.optimiser.lr, recipe.optimiser.lr / _APART
         if recipe.schedule.unit == "version":  # and a substitute has the rate of the visit that it stems from
-            due = recipe.rate(report.version - report.age, self._horizon)
+            due = recipe.rate(report.version - report.age, self._setup.horizon)
             fits = math.isclose(rate, due) or (rate == 0 and not (report.fresh and report.steps))
         else:
             fits = rate == 0 or least <= rate <= most
         if not fits:
             raise Malformed(f"a report with the learning rate {rate:g}, which is not the recipe's")
         # Whoever divides by a travel next to nothing makes numbers that are none.
-        if abs(travel) > most * max(1, report.steps) or 0 < abs(travel) < rate / _APART:
-            raise Malformed(f"a report with a travel of {travel:g} in {report.steps:,} steps at {rate:g}")
+        steps, turns = report.steps, rate * (report.pull + recipe.optimiser.weight_decay) > 1
+        bounded = abs(travel) <= most * max(1, steps) and (travel == 0 or abs(travel) >= rate / _APART)
+        if not bounded or (travel < 0 and not turns):
+            raise Malformed(f"a report with a travel of {travel:g} in {steps:,} steps at {rate:g}")
+        if report.fresh and recipe.schedule.unit == "version" and steps <= _FEW:
+            due = recipe.optimiser.travel([rate] * steps, report.pull)
+            if not math.isclose(travel, due):
+                raise Malformed(f"a report with a travel of {travel:g}, where {steps:,} steps at {rate:g} have {due:g}")
 
 
 def _check_bare(report: Report) -> None:
@@ -169,6 +189,11 @@ def _check_bare(report: Report) -> None:
         raise Malformed(f"{report.forward_samples:,} samples measured, of {report.held:,}", "samples")
 
 
-def _may_skip(recipe: Recipe) -> bool:
-    """Whether a client may send anything instead of training; work of another's making may have its own ways."""
-    return any(isinstance(p, Skipping) or not type(p).__module__.startswith("polyrhythm.") for p in recipe.work.parts())
+def _substitutes(recipe: Recipe) -> frozenset[str]:
+    """What a client may send instead of training; work of another's making may have its own ways."""
+    found = set[str]()
+    for part in recipe.work.parts():
+        if not type(part).__module__.startswith("polyrhythm."):
+            return frozenset({"movement", "model", "silence"})
+        found |= _INSTEAD.get(type(part), frozenset())
+    return frozenset(found)

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import final
 
-from polyrhythm.core.acceptance import UNFIT
+from polyrhythm.core.acceptance import NOT_FINITE, UNFIT
 from polyrhythm.core.client import report_on
 from polyrhythm.core.memory import ClientState
 from polyrhythm.core.server import Record, ServerState, Turn, Verdict, begin, receive
@@ -119,7 +119,7 @@ class RemoteDriver:
         self._timer: float | None = None
         self._zero = self._looked = 0.0
         self._wanting = False
-        self._hearing = Hearing(recipe, setup.horizon, layout)
+        self._hearing = Hearing(recipe, setup, layout)
         # Whose reports a version came to nothing by, since a version was last made of any.
         self._blamed: set[int] = set()
         # Accepted visits as they were at the checkpoints that may be gone back to.
@@ -232,7 +232,7 @@ class RemoteDriver:
         """
         if not isinstance(failure, RunFailed):
             return True
-        self._blamed |= {out.assignment.client, *(client for client, _ in state.refused)}
+        self._blamed |= {c for c, reason in state.refused if reason.startswith(NOT_FINITE)} | {out.assignment.client}
         return len(self._blamed) == 1 and self.setup.holders > 1
 
     def _moment(self, heard: _Heard, turn: Turn) -> Moment:
