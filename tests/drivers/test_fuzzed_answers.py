@@ -95,7 +95,9 @@ class Failing(Spoilt):
 
 def served(folder: Path, name: str, rounds: int, spoilt: Spoilt) -> dict[str, Any]:
     clock = JumpingClock()
-    line = PretendLine(clock, nodes_of(lambda: experiment(name, rounds), folder / "nodes", CLIENTS), spoilt=spoilt)  # type: ignore[arg-type]
+    line = PretendLine(
+        clock, nodes_of(lambda: experiment(name, rounds), folder / "nodes", CLIENTS, clock=clock.now), spoilt=spoilt
+    )  # type: ignore[arg-type]
     spoilt.sent = line.sent
     summary = serve(
         experiment(name, rounds), line, Serving(out=folder / "runs", wait=20.0), clock=clock, tell=lambda text: None
@@ -140,20 +142,25 @@ def kind_of(reason: str) -> str:
 
 
 KINDS = {
-    r"it has refused|it has sent a (Present|Report|Order|\w+), where": "another kind of message",
-    r"it has sent a message that was damaged": "its checksum does not fit",
-    r"it has sent a message that cannot be read|it has sent no message|it has sent …, which is": "not JSON, or no message",
-    r"it has sent (a message (in which|with)|a text of)": "names twice, unknown or too long",
-    r"it has sent (fewer|more) arrays|it has sent (a tensor|tensor|arrays|the same|more than)": "other tensors than announced",
-    r"it has sent .* of a (Report|Answer) is": "a field of another type or size",
-    r"it has sent a report of (the run|dispatch|client|visit|version|kind)|it has sent a report from": "of another visit, run or recipe",
-    r"it has sent what does not fit|not a finite": "an update of another shape or dtype, or not finite",
+    r"it has refused|it has sent a \w+, where a A": "another kind of message",
+    r"it has sent a \w+ with .*, where a message": "of another version, or a class that nobody knows",
+    r"it has sent a (message|report) that was damaged": "a checksum that does not fit",
+    r"it has sent (a message that cannot|no message|…, which is)": "no JSON, or no message",
+    r"it has sent a (message|text)": "names twice, unknown or left out; a text that is too long",
+    r"it has sent (fewer|more a|(a )?tensor|arrays|the same|an array|… numbers|a place|a \w+ code)": "other tensors",
+    r"it has sent .* of a (Report|Answer) (is|holds)|it has sent what …": "a field of another type, or far too large",
+    r"it has sent a report (of (the run|dispatch|client|visit|version|kind)|from)": "of another visit, run or recipe",
+    r"it has sent what does not fit": "an update of another shape or dtype",
+    r"it has sent an update whose|not a finite": "an update that is no number, or endless",
+    r"it has sent (a report|an update packed)": "numbers that cannot be",
+    r"it has sent (measures|a measure|no measure)": "measures that nobody asked for, missing, or no numbers",
+    r"it has sent (more|an update|a \w+ instead|training|what belongs|idle|… idle|buffers)": "more than was asked",
 }
 
 
 @pytest.mark.parametrize("name", RECIPES)
 def test_spoiled_answers_are_lost_visits_and_nothing_else(tmp_path: Path, name: str) -> None:
-    tally = fuzzed(tmp_path, name, rounds=50, most=60, seed=1)
+    tally = fuzzed(tmp_path, name, rounds=45, most=50, seed=1)
     assert sum(tally.values()) >= 40
     assert len(tally) >= 5
 

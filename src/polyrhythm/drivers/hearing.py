@@ -12,7 +12,7 @@ import math
 from collections.abc import Mapping
 from typing import final
 
-from polyrhythm.core.acceptance import misshapen
+from polyrhythm.core.acceptance import checksum, misshapen
 from polyrhythm.drivers.wire import MOST_COUNTED, Answer, Malformed, shown
 from polyrhythm.recipe import Recipe
 from polyrhythm.slots.mechanism import Need, Setup
@@ -131,6 +131,8 @@ class Hearing:
                 raise Malformed(f"an update beside its {report.substitute}, which is none of its own")
         elif fault := misshapen(self._layout, report):
             raise Malformed(f"what does not fit: {fault.words}", fault.kind)
+        if report.checksum is not None and report.checksum != checksum(report):
+            raise Malformed("a report that was damaged on the way: its checksum does not fit", "damaged")
         if len(report.idle) > len(self._layout.segments):
             raise Malformed(f"{len(report.idle):,} idle parts of {len(self._layout.segments):,}")
         parts = {(segment.offset, segment.size) for segment in self._layout.segments}
