@@ -22,7 +22,7 @@ from pretend import JumpingClock, PretendLine, nodes_of
 from small import federation
 
 CLIENTS = 6
-SHARE = 0.4
+SHARE = 0.6
 """Of the answers that are spoiled."""
 MEMORY = 400
 """MB by which the process may grow."""
@@ -160,16 +160,14 @@ KINDS = {
 
 @pytest.mark.parametrize("name", RECIPES)
 def test_spoiled_answers_are_lost_visits_and_nothing_else(tmp_path: Path, name: str) -> None:
-    tally = fuzzed(tmp_path, name, rounds=45, most=50, seed=1)
+    tally = fuzzed(tmp_path, name, rounds=35, most=50, seed=1)
     assert sum(tally.values()) >= 40
     assert len(tally) >= 5
 
 
 @pytest.mark.slow
-def test_ten_thousand_spoiled_answers(tmp_path: Path) -> None:
-    tally = collections.Counter[str]()
-    for place, name in enumerate(RECIPES):
-        tally += fuzzed(tmp_path / name, name, rounds=2400, most=2500, seed=10 + place)
-    for words, count in tally.most_common():
-        print(f"| {words} | {count:,} |")
-    assert sum(tally.values()) == 10_000
+@pytest.mark.parametrize("name", RECIPES)
+def test_ten_thousand_spoiled_answers(tmp_path: Path, name: str) -> None:
+    tally = fuzzed(tmp_path, name, rounds=1600, most=2500, seed=10)
+    assert sum(tally.values()) == 2500
+    print("", *(f"{count:,} {words}" for words, count in tally.most_common()), sep="\n")

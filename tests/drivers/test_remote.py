@@ -290,9 +290,10 @@ def test_a_node_that_holds_something_else_now_is_asked_again(tmp_path: Path) -> 
         return answer
 
     done = federated(tmp_path, lambda: experiment(pr.fedavg(cohort=6, batch=5)), instead={100: grown})
-    (visit,) = lost(done).to_dict("records")
-    assert visit["reason"] == "it has sent a report of 10 samples held, where it has declared 7"
-    assert len(greeted) == 2
+    # Its next answer may be there before it has been heard.
+    assert 1 <= len(lost(done)) <= 2
+    assert set(lost(done)["reason"]) == {"it has sent a report of 10 samples held, where it has declared 7"}
+    assert 2 <= len(greeted) <= 3
     assert (done["run"].visits.query("client == 0")["status"] == "trained").sum() >= 2
 
 

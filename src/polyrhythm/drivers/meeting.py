@@ -129,10 +129,13 @@ class Nodes:
         return self._held.get(client, 0)
 
     def ask_again(self, client: int) -> None:
-        """Greets a client's node anew at the next look: it holds something else now, or is somebody else."""
-        node = self._nodes.pop(client, None)
-        if node is not None:
-            del self._clients[node]
+        """Greets a client's node anew, since it holds something else now; it is there all the same."""
+        node = self._nodes.get(client)
+        if node is not None and node not in self._asked.values():
+            self._greet([node])
+
+    def _greet(self, nodes: Sequence[int]) -> None:
+        self._asked |= zip(self._line.push([(node, self._greeting) for node in nodes]), nodes, strict=True)
 
     def gather(self, wait: float) -> None:
         """Waits until every client is there.
@@ -175,7 +178,7 @@ class Nodes:
         busy = {*self._asked.values(), *self._refused, *self._clients}
         new = sorted(node for node in self._there if node not in busy)
         if new:
-            self._asked |= zip(self._line.push([(node, self._greeting) for node in new]), new, strict=True)
+            self._greet(new)
         came = [self._clients[node] for node in sorted(self._there - before) if node in self._clients]
         if self._asked:
             came += [client for reply in self._line.pull(list(self._asked)) for client in self._heard(reply)]
@@ -212,15 +215,23 @@ class Nodes:
                 "of its own, --node-config 'client=…'",
             )
         else:
+            self._forget(node)
             if known is not None:
-                del self._clients[known]
+                self._clients.pop(known, None)
             self._clients[node], self._nodes[client] = client, node
             self._held[client], self.engines[client] = present.held, shown(present.engine, 40)
             self._tell(f"client {client} is there, with {present.held:,} samples")
-            return [client]
+            return [] if known == node else [client]
         return []
 
+    def _forget(self, node: int) -> None:
+        """Takes a node for nobody's any more."""
+        if self._nodes.get(self._clients.get(node, -1)) == node:
+            del self._nodes[self._clients[node]]
+        self._clients.pop(node, None)
+
     def _refuse(self, node: int, words: str) -> None:
+        self._forget(node)
         self._refused[node] = words
         self._tell(f"refused: {words}")
 
