@@ -143,11 +143,13 @@ def kind_of(reason: str) -> str:
 
 KINDS = {
     r"it has refused|it has sent a \w+, where a A": "another kind of message",
-    r"it has sent a \w+ with .*, where a message": "of another version, or a class that nobody knows",
+    r"it has sent a .* with.*where a message": "of another version, or a class that nobody knows",
     r"it has sent a (message|report) that was damaged": "a checksum that does not fit",
     r"it has sent (a message that cannot|no message|…, which is)": "no JSON, or no message",
     r"it has sent a (message|text)": "names twice, unknown or left out; a text that is too long",
-    r"it has sent (fewer|more a|(a )?tensor|arrays|the same|an array|… numbers|a place|a \w+ code)": "other tensors",
+    r"it has sent (fewer|more a|(a )?tensor|arrays|the same|an array|… numbers|a place|a \w+ code)": (
+        "other tensors than were announced"
+    ),
     r"it has sent .* of a (Report|Answer) (is|holds)|it has sent what …": "a field of another type, or far too large",
     r"it has sent a report (of (the run|dispatch|client|visit|version|kind)|from)": "of another visit, run or recipe",
     r"it has sent what does not fit": "an update of another shape or dtype",
@@ -155,6 +157,7 @@ KINDS = {
     r"it has sent (a report|an update packed)": "numbers that cannot be",
     r"it has sent (measures|a measure|no measure)": "measures that nobody asked for, missing, or no numbers",
     r"it has sent (more|an update|a \w+ instead|training|what belongs|idle|… idle|buffers)": "more than was asked",
+    r"the change of its control variate": "a control variate's change that is none",
 }
 
 
