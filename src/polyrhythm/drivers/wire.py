@@ -362,7 +362,8 @@ def _rows(table: Any, came: int) -> list[tuple[str, list[int], str, list[int]]]:
         if not isinstance(name, str) or name not in _DTYPES or not isinstance(code, str) or code not in CODES:
             raise Malformed(f"a tensor of {shown(repr(name), 40)} in the code {shown(repr(code), 40)}")
         if not _wholes(shape, _MOST_DIMENSIONS) or not _wholes(counts, _MOST_PARTS):
-            raise Malformed(f"a tensor of the shape {shown(repr(shape), 80)}")
+            pieces = shown(repr(counts), 80)
+            raise Malformed(f"a tensor of the shape {shown(repr(shape), 80)} in {pieces} pieces")
         if not counts or 0 in counts:
             raise Malformed("fewer arrays than were announced")
         announced += sum(counts)
