@@ -91,6 +91,8 @@ class Codec:
             return tuple(items)
         if kind in ("dict", "map"):
             pairs = dict(zip(items[::2], items[1::2], strict=True))
+            if 2 * len(pairs) != len(items):
+                raise ValueError("a key twice")
             return pairs if kind == "dict" else Map(pairs)
         made: Any = object.__new__(self._classes[kind])  # checked when it was made first
         names = self._fields[kind]
