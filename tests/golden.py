@@ -4,10 +4,10 @@
     python tests/golden.py --write                # the same, and holds what it finds
     python tests/golden.py --show "part prox"     # the decisions of a run line by line, to be compared with `diff`
 
-Decisions (who was invited, what they did, what it cost, when) are the same everywhere and are held once. Weights and
-metrics follow how a processor and a library round, so they are held for each kind of machine: `--write` on another kind
-adds that kind, and changes nothing that is held of others. The few runs whose decisions follow their numbers are in
-`golden_runs.FOLLOWS`: theirs are held with the numbers.
+Decisions (who was invited, what they did in what order, what it cost, when) are the same everywhere and are held once.
+Weights and metrics follow how a processor and a library round, so they are held for each kind of machine: `--write` on
+another kind adds that kind, and changes nothing that is held of others. The few runs whose decisions follow their
+numbers are in `golden_runs.FOLLOWS`: theirs are held with the numbers.
 
 Whatever is held may only be changed with an entry under *Results change* in the changelog.
 """
@@ -129,6 +129,8 @@ def found(name: str, run: pr.Run) -> tuple[Entry, Entry]:
     """What is to be held of a run everywhere, and on this kind of machine."""
     ways = ["in line", *(way for way, names in golden_runs.WAYS.items() if name in names)]
     everywhere, here = decided(run), computed(run)
+    if golden_runs.runs()[name].watches:
+        everywhere["read"] = _digest(map(str, golden_runs.READ))
     if golden_runs.runs()[name].follows:
         return {"follows": "numbers", "ways": ways}, {**everywhere, **here}
     return {**everywhere, "ways": ways}, here

@@ -51,6 +51,11 @@ class Golden:
     command: tuple[str, ...] = ()
     follows: bool = False
 
+    @property
+    def watches(self) -> bool:
+        """Whether the order in which samples are read is held, too."""
+        return (self.settings or {}).get("federation") is watched
+
     def experiment(self, **changes: Any) -> pr.Experiment:
         """What to do, made anew."""
         values = {**DEFAULTS, **(self.settings or {}), **changes}
@@ -158,6 +163,31 @@ class Normalised(nn.Module):
 
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:
         return self.body(inputs)
+
+
+class Watched(torch.utils.data.Dataset[tuple[torch.Tensor, int]]):
+    """Items that note down in which order they are read, in `READ`."""
+
+    def __init__(self, begin: int, end: int) -> None:
+        inputs, labels = points(end)
+        self.items = [(torch.from_numpy(x), int(y)) for x, y in zip(inputs[begin:], labels[begin:], strict=True)]
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    def __getitem__(self, index: int) -> tuple[torch.Tensor, int]:
+        READ.append(index)
+        return self.items[index]
+
+
+READ: list[int] = []
+"""Which items of `watched` were read since it was last made."""
+
+
+def watched() -> pr.data.Federation:
+    made = dealt(pr.data.dataset(Watched(0, 60), Watched(60, 66)))
+    READ.clear()
+    return made
 
 
 def layers(shape: tuple[int, ...], outputs: int) -> nn.Module:
@@ -408,6 +438,18 @@ OTHERS: Mapping[str, dict[str, Any]] = {
     },
 }
 
+ORDERS: Mapping[str, pr.Recipe] = {
+    "shuffled passes": BASE,
+    "half passes": BASE | pr.epochs(epochs=1.5),
+    "steps from visit to visit": BASE | pr.steps(steps=3),
+    "short batches dropped": pr.fedavg(**SMALL, drop_last=True),
+    "a random curriculum": BASE | pr.curriculum(order="random", least=4),
+    "a curriculum by the own loss": BASE | pr.curriculum(score="local", least=4),
+    "random epochs of a sweep": BASE | pr.random_epochs(epochs=2, spread=1) | pr.parts.sweep(cohort=2),
+    "what fits into a time": BASE | pr.partial_work(seconds=0.02),
+}
+"""In what order samples are read."""
+
 COMMANDS: Mapping[str, tuple[str, ...]] = {
     "quickstart": (*QUICKSTART.split(" "), "--seed", "0"),
     "fisher traces": ("fedavg(cohort=5, epochs=1) | critical_periods(detector=fisher_trace(labels=model))",),
@@ -426,7 +468,7 @@ FOLLOWS = {
     *("recipe alt", "recipe fedcl", "recipe oort", "recipe power_of_choice", "recipe tifl"),
     *("part client_curriculum", "part clip_updates", "part critical_periods", "part oort", "part power_of_choice"),
     *("part stop_on_drift", "part tifl", "native engine, stopping", "until an accuracy"),
-    *("fisher traces", "watched gradients"),
+    *("fisher traces", "watched gradients", "order of a curriculum by the own loss"),
 }
 """Runs whose decisions follow numbers: losses, drifts, norms or accuracies say who is invited, or how long it works."""
 
@@ -459,6 +501,10 @@ def runs() -> Mapping[str, Golden]:
         **{f"partition {name}": Golden(settings=_partition(name)) for name in PARTITIONS},
         **{f"model {name}": Golden(settings={"model": name, **settings}) for name, settings in MODELS.items()},
         **{name: Golden(settings=settings) for name, settings in OTHERS.items()},
+        **{
+            f"order of {name}": Golden(settings={"federation": watched, "recipe": recipe, "rounds": 3})
+            for name, recipe in ORDERS.items()
+        },
         **{name: Golden(command=_command(name)) for name in COMMANDS},
     }
     return {name: replace(run, follows=name in FOLLOWS) for name, run in made.items()}
