@@ -73,6 +73,7 @@ def computed(run: pr.Run) -> Entry:
     losses = (_line(*row) for row in visits[["loss", "update_norm"]].itertuples())
     measured = (_line(*(row[name] for name in _MEASURED)) for row in run.versions)
     return {
+        "engine": run.summary["engine"],
         "model": run.summary["digest"],
         "versions": _digest(row["digest"] for row in run.versions),
         "measured": _digest([*losses, *measured]),
@@ -151,6 +152,11 @@ def differences(held: Entry, name: str, way: str, run: pr.Run) -> list[str]:
     ]
 
 
+def lacks(way: str) -> str:
+    """What a way needs and is not here; else nothing."""
+    return "the native engine" if way == "in threads" and "no native engine" in kind() else missing(way)
+
+
 def carried_out(way: str, names: Iterable[str]) -> Carried:
     """The runs of these names, carried out in that way in a folder of their own."""
     folder = Path(tempfile.mkdtemp(prefix="golden-"))
@@ -170,8 +176,8 @@ def check(wanted: Collection[str]) -> list[str]:
     held, wrong = read(), list[str]()
     for way in WAYS:
         names = of_way(way, wanted)
-        if names and (library := missing(way)):
-            print(f"left out, {way}: {len(names)} runs, which need {library}")
+        if names and (needed := lacks(way)):
+            print(f"left out, {way}: {len(names)} runs, which need {needed}")
             continue
         began = time.monotonic()
         for name, run in carried_out(way, names):
@@ -193,6 +199,8 @@ def rewrite(wanted: Collection[str]) -> list[str]:
         changed = [key for key in decisions_now.keys() & known.keys() - {"ways"} if decisions_now[key] != known[key]]
         if others and changed:
             wrong.append(f"{name}: {', '.join(sorted(changed))} differ from what {len(others)} other kinds gave")
+        if known and (known, here.get(name, numbers_now)) != (decisions_now, numbers_now):
+            print(f"no longer what was held: {name}")
         everywhere[name], here[name] = decisions_now, numbers_now
     if not wrong:
         order = list(golden_runs.runs())

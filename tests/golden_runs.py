@@ -6,8 +6,10 @@ to the command line, as text.
 
 from __future__ import annotations
 
+import atexit
 import functools
 import json
+import shutil
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -139,6 +141,7 @@ def text() -> pr.data.Federation:
 def from_files() -> Path:
     """A folder of the small files that runs read."""
     folder = Path(tempfile.mkdtemp(prefix="golden-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
     written = {
         "devices.csv": "client_id,computation_ms_per_sample,communication_kbps\n1,1.5,220\n2,0.4,1843\n3,3,90\n",
         "users.csv": "user,down_mean_kb_s,down_std_kb_s,up_mean_kb_s,up_std_kb_s\n0,7.5,3.4,4.9,2.8\n1,70,9,50,8\n",
