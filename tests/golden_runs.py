@@ -1,0 +1,541 @@
+"""The runs whose numbers are held: every recipe, every part, and what else a run can be made of. Tiny, and by name.
+
+Written with public names alone, so that the table outlives any move of modules. What cannot be said with them is said
+to the command line, as text.
+"""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import json
+import shutil
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, final
+
+import numpy as np
+import torch
+from torch import nn
+
+import polyrhythm as pr
+
+SMALL: dict[str, Any] = {"cohort": 3, "epochs": 2, "batch": 5}
+BASE = pr.fedavg(**SMALL)
+ROLLING = BASE | pr.rolling(concurrency=3)
+ALT = pr.alt(cohort=3, epochs=3, batch=5, representation="logits", a=0.9, b=0.0)
+DRIFT = pr.stop_on_drift(representation="logits", a=0.9, b=0.0)
+BUFFERED = ROLLING | pr.buffer(size=2)
+NEVER = pr.Checkpoint(every="never")
+TIERS = pr.Fleet(devices=pr.fleet.Tiers())
+COMES_AND_GOES = TIERS | pr.fleet.Markov(mean_on=0.4, mean_off=0.2)
+QUICKSTART = "run --data digits --clients 20 --partition dirichlet(alpha=0.3) --method fedavg(cohort=10) --rounds 30"
+KINDS_OF_FAULTS = (
+    *("dropout", "crash", "slow", "nan", "inflate", "malformed", "lost", "duplicate", "stray", "corrupt"),
+)
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Golden:
+    """One run.
+
+    Args:
+        settings: of `pr.Experiment`, where they differ from `DEFAULTS`. A federation or a fleet may be what makes it.
+        command: in place of them, arguments of the command line.
+        follows: whether decisions follow numbers, such as losses, which other processors round otherwise. Only then
+            may they differ from one kind of machine to the next.
+    """
+
+    settings: Mapping[str, Any] | None = None
+    command: tuple[str, ...] = ()
+    follows: bool = False
+
+    @property
+    def watches(self) -> bool:
+        """Whether the order in which samples are read is held, too."""
+        return (self.settings or {}).get("federation") is watched
+
+    def experiment(self, **changes: Any) -> pr.Experiment:
+        """What to do, made anew."""
+        values = {**DEFAULTS, **(self.settings or {}), **changes}
+        for name in ("federation", "fleet"):
+            if callable(made := values[name]):
+                values[name] = made()
+        return pr.Experiment(**values)
+
+
+def points(count: int, features: int = 4, classes: int = 3) -> tuple[np.ndarray, np.ndarray]:
+    """Points around one centre for each class, in turn; by whole numbers, which no processor rounds."""
+    place, feature = np.arange(count)[:, None], np.arange(features)
+    centres = (place % classes * 379 + feature * 211) % 997
+    scattered = (place * place * 7919 + place * feature * 104729 + feature * 31) % 1009
+    return ((centres * 2 + scattered * 3 - 2500) / 1024).astype(np.float32), place[:, 0] % classes
+
+
+def collection(**changes: Any) -> pr.data.Collection:
+    """Such points, 24 of 114 of them to test on."""
+    inputs, labels = points(114)
+    values: dict[str, Any] = {"test": (inputs[90:], labels[90:]), "columns": {"writer": np.arange(90) // 4 % 7}}
+    return pr.data.arrays(inputs[:90], labels[:90], **values | changes)
+
+
+def dealt(data: pr.data.Collection, partition: pr.data.Partition | None = None, **options: Any) -> pr.data.Federation:
+    """Six clients, of unequal sizes by default."""
+    partition = partition or pr.data.QuantitySkew(alpha=2.0, min_size=5)
+    clients = None if isinstance(partition, pr.data.ByColumn) else 6
+    return pr.federate(data, partition, clients, 0, **options)
+
+
+@functools.cache
+def blobs() -> pr.data.Federation:
+    return dealt(collection())
+
+
+@functools.cache
+def held_out() -> pr.data.Federation:
+    """With samples to choose by, and tests of the clients' own."""
+    return dealt(collection(), validation=0.2, local_test=0.2)
+
+
+@functools.cache
+def digits() -> pr.data.Federation:
+    return pr.federate(pr.data.digits(), pr.data.Dirichlet(alpha=0.5), 40, 0)
+
+
+@functools.cache
+def images(side: int = 28, channels: int = 1, augment: bool = False) -> pr.data.Federation:
+    inputs, labels = points(60, channels * side * side)
+    shaped = inputs.reshape(60, channels, side, side)
+    data = pr.data.arrays(shaped[:48], labels[:48], test=(shaped[48:], labels[48:]), augment=augment)
+    return dealt(data, pr.data.Iid())
+
+
+@functools.cache
+def tags() -> pr.data.Federation:
+    inputs, labels = points(114)
+    several = np.stack([labels == 0, labels != 1, inputs[:, 0] > 0], axis=1).astype(np.int64)
+    return dealt(pr.data.arrays(inputs[:90], several[:90], test=(inputs[90:], several[90:]), task="multilabel"))
+
+
+@functools.cache
+def amounts() -> pr.data.Federation:
+    inputs, _ = points(114)
+    wanted = inputs[:, 0] / 2 - inputs[:, 1] + inputs[:, 2] * 2
+    data = pr.data.arrays(inputs[:90], wanted[:90], test=(inputs[90:], wanted[90:]), task="regression")
+    return dealt(data)
+
+
+@functools.cache
+def text() -> pr.data.Federation:
+    codes = torch.tensor([(i * i + i // 3) % 7 for i in range(200)], dtype=torch.uint8)
+    train, test = (pr.data.WindowSamples(codes, starts, 8) for starts in (torch.arange(60), torch.arange(120, 140)))
+    classes = tuple("abcdefg")
+    data = pr.data.Collection(name="text", task="next_character", classes=classes, train=train, test=test)
+    return dealt(data, pr.data.Iid())
+
+
+@functools.cache
+def from_files() -> Path:
+    """A folder of the small files that runs read."""
+    folder = Path(tempfile.mkdtemp(prefix="golden-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    written = {
+        "devices.csv": "client_id,computation_ms_per_sample,communication_kbps\n1,1.5,220\n2,0.4,1843\n3,3,90\n",
+        "users.csv": "user,down_mean_kb_s,down_std_kb_s,up_mean_kb_s,up_std_kb_s\n0,7.5,3.4,4.9,2.8\n1,70,9,50,8\n",
+        "bandwidth.csv": "trace,time_s,mbps\nbus,0,0.1\nbus,1,0.2\nbus,3,0\ntram,5,0.1\ntram,9,0.4\n",
+        "arrivals.csv": "time,client\n" + "".join(f"{0.01 * i:.2f},{i * 5 % 6}\n" for i in range(60)),
+        "presence.json": json.dumps({"1": {"active": [0, 0.5], "inactive": [0.3, 0.9], "finish_time": 1.0}}),
+        "table.csv": "a,b,y\n"
+        + "".join(f"{a:.3f},{b:.3f},{'pqr'[y]}\n" for (a, b), y in zip(*points(90, 2), strict=True)),
+    }
+    for name, content in written.items():
+        (folder / name).write_text(content)
+    np.savez(folder / "arrays.npz", x=points(90)[0], y=points(90)[1])
+    return folder
+
+
+class Normalised(nn.Module):
+    """A perceptron with batch normalisation, whose running means travel as buffers."""
+
+    def __init__(self, shape: tuple[int, ...], outputs: int) -> None:
+        super().__init__()
+        self.body = nn.Sequential(nn.Linear(shape[0], 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, outputs))
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        return self.body(inputs)
+
+
+class Watched(torch.utils.data.Dataset[tuple[torch.Tensor, int]]):
+    """Items that note down in which order they are read, in `READ`."""
+
+    def __init__(self, begin: int, end: int) -> None:
+        inputs, labels = points(end)
+        self.items = [(torch.from_numpy(x), int(y)) for x, y in zip(inputs[begin:], labels[begin:], strict=True)]
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    def __getitem__(self, index: int) -> tuple[torch.Tensor, int]:
+        READ.append(index)
+        return self.items[index]
+
+
+READ: list[int] = []
+"""Which items of `watched` were read since it was last made."""
+
+
+def watched() -> pr.data.Federation:
+    made = dealt(pr.data.dataset(Watched(0, 60), Watched(60, 66)))
+    READ.clear()
+    return made
+
+
+def layers(shape: tuple[int, ...], outputs: int) -> nn.Module:
+    """A small perceptron that the native engine takes."""
+    return nn.Sequential(nn.Flatten(), nn.Linear(int(np.prod(shape)), 12), nn.ReLU(), nn.Linear(12, outputs))
+
+
+DEFAULTS: Mapping[str, Any] = {
+    "federation": blobs,
+    "model": "logistic",
+    "recipe": BASE,
+    "fleet": pr.Fleet(),
+    "rounds": 4,
+    "driver": "inline",
+    "engine": "torch",
+    "checkpoint": pr.Checkpoint(every=1, keep=3),
+}
+
+RECIPES: Mapping[str, dict[str, Any]] = {
+    "afl": {"recipe": pr.afl(concurrency=4, buffer=2, batch=5), "fleet": TIERS},
+    "alt": {"recipe": ALT, "model": layers},
+    "cc_fedadagrad": {"recipe": pr.cc_fedadagrad(cohort=3, batch=5)},
+    "cc_fedadam": {"recipe": pr.cc_fedadam(clock="event", cohort=3, batch=5), "fleet": TIERS},
+    "cc_fedams": {"recipe": pr.cc_fedams(cohort=3, batch=5)},
+    "cc_fedavg": {"recipe": pr.cc_fedavg(cohort=3, batch=5)},
+    "cc_fedsgd": {"recipe": pr.cc_fedsgd(cohort=3, batch=5, buffer=2)},
+    "cc_fedyogi": {"recipe": pr.cc_fedyogi(cohort=3, batch=5, spread=1)},
+    "ccfl": {"recipe": pr.ccfl(cohort=3, steps=3, batch=5), "rounds": 6},
+    "centralised": {"recipe": pr.centralised(epochs=1, batch=10, momentum=0.9)},
+    "curriculum_fl": {"recipe": pr.curriculum_fl(**SMALL)},
+    "fedadagrad": {"recipe": pr.fedadagrad(**SMALL)},
+    "fedadam": {"recipe": pr.fedadam(**SMALL)},
+    "fedams": {"recipe": pr.fedams(**SMALL)},
+    "fedasync": {"recipe": pr.fedasync(concurrency=3, epochs=1, batch=5), "fleet": TIERS, "rounds": 8},
+    "fedavg": {"recipe": BASE},
+    "fedavgm": {"recipe": pr.fedavgm(**SMALL)},
+    "fedbuff": {"recipe": pr.fedbuff(concurrency=4, buffer=2, epochs=2, batch=5), "fleet": TIERS, "rounds": 6},
+    "fedcl": {"recipe": pr.fedcl(**SMALL), "rounds": 6},
+    "feddyn": {"recipe": pr.feddyn(**SMALL)},
+    "fednova": {"recipe": pr.fednova(**SMALL, momentum=0.5)},
+    "fedprox": {"recipe": pr.fedprox(**SMALL, mu=0.1)},
+    "fedyogi": {"recipe": pr.fedyogi(**SMALL)},
+    "local_only": {"recipe": pr.local_only(cohort=6, epochs=1, batch=5), "federation": held_out},
+    "mifa": {"recipe": pr.mifa(**SMALL)},
+    "moon": {"recipe": pr.moon(**SMALL, layer="logits"), "model": layers},
+    "oort": {"recipe": pr.oort(**SMALL), "fleet": TIERS, "rounds": 6},
+    "power_of_choice": {"recipe": pr.power_of_choice(**SMALL)},
+    "scaffold": {"recipe": pr.scaffold(**SMALL)},
+    "tifl": {"recipe": pr.tifl(cohort=2, epochs=1, batch=5), "fleet": TIERS, "federation": held_out, "rounds": 6},
+    "vrl_sgd": {"recipe": pr.vrl_sgd(**SMALL)},
+}
+"""By the name of the recipe."""
+
+PARTS: Mapping[str, dict[str, Any]] = {
+    "budget_steps": {"recipe": BASE | pr.budget_steps()},
+    "buffer": {"recipe": BUFFERED, "fleet": TIERS},
+    "by_samples": {"recipe": pr.ccfl(cohort=3, batch=5) | pr.by_samples()},
+    "client_curriculum": {"recipe": BASE | pr.client_curriculum()},
+    "clip_updates": {"recipe": BASE | pr.clip_updates(times=0.9, refuse=1.3), "rounds": 6},
+    "compress_int8": {"recipe": BASE | pr.compress_int8()},
+    "compress_top_k": {"recipe": BASE | pr.compress_top_k(share=0.3)},
+    "constant": {"recipe": BASE | pr.cosine() | pr.constant()},
+    "control_variates": {"recipe": BUFFERED | pr.control_variates() | pr.equal(), "fleet": TIERS},
+    "cosine": {"recipe": BASE | pr.cosine(floor=0.1)},
+    "critical_periods": {"recipe": BASE | pr.critical_periods(delta=0.05), "rounds": 6},
+    "curriculum": {"recipe": BASE | pr.curriculum(score="local", least=4)},
+    "deadline": {"recipe": BASE | pr.deadline(seconds=0.1), "fleet": TIERS},
+    "dynamic_regularisation": {"recipe": BASE | pr.dynamic_regularisation(alpha=0.05) | pr.prox(mu=0.1)},
+    "epochs": {"recipe": BASE | pr.epochs(epochs=1.5)},
+    "equal": {"recipe": BASE | pr.equal()},
+    "exponential": {"recipe": BASE | pr.exponential(gamma=0.9)},
+    "from_current": {"recipe": BUFFERED | pr.from_current(), "fleet": TIERS},
+    "geometric_median": {"recipe": BASE | pr.geometric_median()},
+    "local_adam": {"recipe": BASE | pr.local_adam(lr=0.01, weight_decay=0.1, decoupled=True, keep_state=True)},
+    "local_sgd": {"recipe": BASE | pr.local_sgd(momentum=0.9, nesterov=True, clip=1.0, weight_decay=0.01)},
+    "lossless": {"recipe": BASE | pr.compress_int8() | pr.lossless()},
+    "median": {"recipe": BASE | pr.median()},
+    "memory": {"recipe": BASE | pr.equal() | pr.memory(unheard="wait")},
+    "min_reports": {"recipe": BASE | pr.min_reports(count=2), "fleet": TIERS | pr.fleet.Faults(lost=0.5)},
+    "model_contrast": {"recipe": BASE | pr.model_contrast(layer="logits") | pr.prox(mu=0.1), "model": layers},
+    "normalised_averaging": {"recipe": BASE | pr.normalised_averaging() | pr.local_sgd(momentum=0.9)},
+    "on_arrival": {"recipe": BASE | pr.on_arrival(most=3) | pr.buffer(size=2), "fleet": COMES_AND_GOES},
+    "oort": {"recipe": BASE | pr.parts.oort(exploration=0.5, pace=0.2), "fleet": TIERS, "rounds": 6},
+    "over_select": {"recipe": BASE | pr.over_select(factor=1.5), "fleet": TIERS},
+    "partial_work": {"recipe": BASE | pr.partial_work(seconds=0.05), "fleet": TIERS},
+    "per_step": {"recipe": BASE | pr.per_step() | pr.server_sgd(lr=5.0)},
+    "power": {"recipe": BASE | pr.power(alpha=0.1)},
+    "power_of_choice": {"recipe": BASE | pr.parts.power_of_choice(variant="cpow", d=5, batch=4)},
+    "prox": {"recipe": BASE | pr.prox(mu=1.0)},
+    "random_epochs": {"recipe": BASE | pr.random_epochs(epochs=2, spread=1)},
+    "random_resize": {"recipe": BASE | pr.random_resize(up=0.5, down=0.5)},
+    "rolling": {"recipe": BASE | pr.rolling(concurrency=3, once_per_buffer=True) | pr.buffer(size=3), "fleet": TIERS},
+    "sampled_staleness": {"recipe": BASE | pr.sampled_staleness(max_delay=3)},
+    "server_adagrad": {"recipe": BASE | pr.server_adagrad(beta1=0.9, initial=0.01)},
+    "server_adam": {"recipe": BASE | pr.server_adam(bias_correction=True)},
+    "server_amsgrad": {"recipe": BASE | pr.server_amsgrad()},
+    "server_momentum": {"recipe": BASE | pr.server_momentum()},
+    "server_sgd": {"recipe": BASE | pr.server_sgd(lr=0.5)},
+    "server_yogi": {"recipe": BASE | pr.server_yogi()},
+    "shuffled": {"recipe": BASE | pr.curriculum() | pr.shuffled()},
+    "skip_and_estimate": {"recipe": BASE | pr.skip_and_estimate(storage="server", schedule="round_robin"), "rounds": 6},
+    "skip_and_resend_model": {"recipe": BASE | pr.skip_and_resend_model(), "rounds": 6},
+    "skip_silently": {"recipe": BASE | pr.skip_silently(schedule="exhaust"), "rounds": 6},
+    "staleness": {"recipe": BUFFERED | pr.staleness(rule="hinge"), "fleet": TIERS, "rounds": 6},
+    "step_decay": {"recipe": BASE | pr.step_decay(every=2)},
+    "steps": {"recipe": BASE | pr.steps(steps=3)},
+    "stop_on_drift": {
+        "recipe": BASE | pr.epochs(epochs=3) | DRIFT,
+        "model": layers,
+    },
+    "sweep": {"recipe": BASE | pr.parts.sweep(cohort=2)},
+    "tifl": {"recipe": BASE | pr.parts.tifl(cohort=2, tiers=3), "federation": held_out, "fleet": TIERS, "rounds": 6},
+    "time_out": {"recipe": BUFFERED | pr.time_out(seconds=0.1), "fleet": TIERS | pr.fleet.Faults(slow=0.3)},
+    "trimmed_mean": {"recipe": BASE | pr.uniform(cohort=5) | pr.trimmed_mean(share=0.3)},
+    "uniform": {"recipe": BASE | pr.uniform(cohort=5)},
+    "variance_reduction": {"recipe": BASE | pr.variance_reduction()},
+    "when_all": {"recipe": BASE | pr.buffer(size=2) | pr.when_all(), "fleet": TIERS},
+}
+"""By the name of the part, which is in the recipe."""
+
+FLEETS: Mapping[str, Any] = {
+    "Always": TIERS | pr.fleet.Always(),
+    "ArrivalTrace": lambda: TIERS | pr.fleet.ArrivalTrace(path=from_files() / "arrivals.csv"),
+    "AvailabilityTrace": lambda: TIERS | pr.fleet.AvailabilityTrace(path=from_files() / "presence.json", spread=1.0),
+    "BandwidthTrace": lambda: TIERS | pr.fleet.BandwidthTrace(path=from_files() / "bandwidth.csv"),
+    "ByLabels": TIERS | pr.fleet.ByLabels(cycle=0.2, lowest=0.3),
+    "DeviceTrace": lambda: pr.Fleet() | pr.fleet.DeviceTrace(path=from_files() / "devices.csv"),
+    "Energy": TIERS | pr.fleet.Energy(battery=2e-5, charging=1e-5, reserve=0.1),
+    "Every": TIERS | pr.fleet.Every(seconds=0.1),
+    "Exponential": pr.Fleet(devices=pr.fleet.Exponential()),
+    "Faults": TIERS | pr.fleet.Faults(dropout=0.2, crash=0.1, downtime=0.05, slow=0.2, lost=0.1),
+    "FixedLinks": TIERS | pr.fleet.FixedLinks(down=4000.0, up=1000.0, latency=0.01),
+    "HalfNormal": pr.Fleet(devices=pr.fleet.HalfNormal()),
+    "ListedDevices": pr.Fleet(devices=pr.fleet.ListedDevices(devices=(pr.fleet.Device(flops_per_second=1e6),))),
+    "Lognormal": pr.Fleet(devices=pr.fleet.Lognormal()),
+    "LognormalLinks": TIERS | pr.fleet.LognormalLinks(down=4000.0, up=1000.0),
+    "Markov": COMES_AND_GOES,
+    "Periodic": TIERS | pr.fleet.Periodic(period=0.4, on=0.6, zones=3, spread=0.1),
+    "Poisson": TIERS | pr.fleet.Poisson(rate=20.0),
+    "Tiers": pr.Fleet(devices=pr.fleet.Tiers(slowdown=(1.0, 4.0), shares=(0.5, 0.5), spread=(0.1, 0.5))),
+    "Uniform": pr.Fleet(devices=pr.fleet.Uniform(flops_per_second=1e7)),
+    "UserSpeeds": lambda: TIERS | pr.fleet.UserSpeeds(path=from_files() / "users.csv"),
+    "Zipf": pr.Fleet(devices=pr.fleet.Zipf()),
+    "phones": pr.fleet.phones,
+}
+"""By what is in the fleet."""
+COMES = {"ArrivalTrace", "Every", "Poisson"}
+"""Fleets whose clients come by themselves."""
+
+PARTITIONS: Mapping[str, pr.data.Partition] = {
+    "iid": pr.data.Iid(),
+    "dirichlet": pr.data.Dirichlet(alpha=0.5, min_size=2),
+    "dirichlet_per_client": pr.data.DirichletPerClient(beta=0.5),
+    "shards": pr.data.Shards(per_client=2),
+    "classes_per_client": pr.data.ClassesPerClient(classes=2),
+    "quantity_skew": pr.data.QuantitySkew(alpha=1.0),
+    "iid_fraction": pr.data.IidFraction(share=0.3),
+    "by_column": pr.data.ByColumn(column="writer"),
+    "difficulty": pr.data.Difficulty(inner=pr.data.Dirichlet(alpha=1.0)),
+}
+"""By their names on the command line."""
+
+MODELS: Mapping[str, dict[str, Any]] = {
+    "logistic": {"federation": digits},
+    "multilabel-logistic": {"federation": tags},
+    "mlp": {"engine": "auto", "recipe": pr.fedavg(cohort=3, epochs=1, batch=10)},
+    "ccfl-mlp": {},
+    "lenet5": {"federation": images, "engine": "native"},
+    "moon-cnn": {"federation": images, "recipe": pr.moon(cohort=2, epochs=1, batch=8), "rounds": 2},
+    "resnet9": {
+        "federation": lambda: images(32, 3, augment=True),
+        "recipe": pr.fedavg(cohort=1, epochs=1, batch=8),
+        "rounds": 1,
+        "checkpoint": NEVER,
+    },
+    "char-lstm": {"federation": text, "recipe": pr.fedavg(cohort=2, epochs=1, batch=10)},
+}
+"""By their names on the command line."""
+SLOW = {"model resnet9"}
+"""Runs that take longer than a second."""
+QUICK_ON_RAY = {"recipe scaffold", "recipe fedbuff"}
+"""Of those on Ray, whose workers take seconds to begin each time, the ones that are always tried."""
+TOO_LARGE = {"alexnet", "vgg11", "resnet18", "resnet50"}
+"""Models that take seconds to make and to step; their layers are those of others."""
+
+OTHERS: Mapping[str, dict[str, Any]] = {
+    "all kinds of faults": {
+        "recipe": BUFFERED | pr.control_variates() | pr.trimmed_mean(share=0.3),
+        "fleet": TIERS | pr.fleet.Faults(**dict.fromkeys(KINDS_OF_FAULTS, 0.15), downtime=0.3),
+        "rounds": 10,
+    },
+    "a deadline, faults and over-selection": {
+        "recipe": pr.scaffold(**SMALL) | pr.over_select(factor=1.5) | pr.deadline(seconds=0.2),
+        "fleet": FLEETS["Faults"],
+    },
+    "rolling, coming and going": {
+        "recipe": BUFFERED | pr.server_adam() | pr.staleness(),
+        "fleet": COMES_AND_GOES | pr.fleet.Faults(dropout=0.1, crash=0.1, downtime=0.3),
+        "rounds": 8,
+    },
+    "curriculum of anti order by both scores": {"recipe": pr.curriculum_fl(**SMALL, score="both", order="anti")},
+    "afl for silos": {"recipe": pr.afl(variant="cs", concurrency=4, buffer=2, batch=5), "fleet": TIERS},
+    "skipping with memories at both": {"recipe": pr.ccfl(cohort=3, batch=5, storage="mixed") | pr.compress_int8()},
+    "memories in files": {"recipe": pr.scaffold(**SMALL) | pr.compress_top_k(share=0.3), "client_memory": "0 B"},
+    "optimisers that are kept": {"recipe": pr.feddyn(**SMALL, momentum=0.9, keep_state=True)},
+    "batch normalisation": {"model": Normalised, "recipe": pr.fedadam(**SMALL)},
+    "batch normalisation, compressed and clipped": {
+        "model": Normalised,
+        "recipe": BASE | pr.compress_int8() | pr.clip_updates(norm=0.1),
+    },
+    "another seed": {"seed": 7},
+    "tags": {"federation": tags, "task": pr.task("multilabel", k=2)},
+    "amounts": {"federation": amounts, "recipe": pr.fedavg(**SMALL, lr=0.01)},
+    "smoothed labels": {"task": pr.task("classification", smoothing=0.1)},
+    "until a time": {"rounds": None, "until": pr.Until(time=0.5), "fleet": TIERS},
+    "until so many updates": {"rounds": None, "until": pr.Until(updates=10)},
+    "until an accuracy": {"rounds": 20, "until": pr.Until(accuracy=0.7)},
+    "all that is measured": {
+        "federation": held_out,
+        "fleet": TIERS,
+        "evaluation": pr.Evaluation(
+            every=2,
+            train_samples=20,
+            groups=True,
+            measure=("update_similarity", "estimation_error", "sample_losses"),
+        ),
+    },
+    "native engine": {"federation": digits, "model": layers, "engine": "native", "recipe": pr.scaffold(cohort=5)},
+    "native engine, rolling": {
+        "model": layers,
+        "engine": "native",
+        "recipe": pr.fedbuff(concurrency=4, buffer=2, batch=10, optimiser="adam"),
+        "fleet": TIERS,
+    },
+    "native engine, stopping": {
+        "model": layers,
+        "engine": "native",
+        "recipe": ALT,
+    },
+    "stacked engine": {"federation": digits, "model": layers, "engine": "stacked", "device": "cpu"},
+    "stacked engine, two at once": {
+        "federation": digits,
+        "model": layers,
+        "engine": "stacked",
+        "device": "cpu",
+        "stack": 2,
+        "recipe": pr.feddyn(cohort=5, epochs=1),
+    },
+}
+
+ORDERS: Mapping[str, pr.Recipe] = {
+    "shuffled passes": BASE,
+    "half passes": BASE | pr.epochs(epochs=1.5),
+    "steps from visit to visit": BASE | pr.steps(steps=3),
+    "short batches dropped": pr.fedavg(**SMALL, drop_last=True),
+    "a random curriculum": BASE | pr.curriculum(order="random", least=4),
+    "a curriculum by the own loss": BASE | pr.curriculum(score="local", least=4),
+    "random epochs of a sweep": BASE | pr.random_epochs(epochs=2, spread=1) | pr.parts.sweep(cohort=2),
+    "what fits into a time": BASE | pr.partial_work(seconds=0.02),
+}
+"""In what order samples are read."""
+
+COMMANDS: Mapping[str, tuple[str, ...]] = {
+    "quickstart": (*QUICKSTART.split(" "), "--seed", "0"),
+    "fisher traces": ("fedavg(cohort=5, epochs=1) | critical_periods(detector=fisher_trace(labels=model))",),
+    "watched gradients": ("fedavg(cohort=5, epochs=1) | critical_periods(watch=[gradient_norm, fisher_trace])",),
+    "pacing": ("curriculum_fl(cohort=5, epochs=1, pacing=exponential)",),
+    "listed budgets": ("ccfl(cohort=5, epochs=1, budgets=listed(shares=[1.0, 0.5, 0.25]))",),
+    "slow clients": ("fedavg(cohort=5, epochs=1) | skip_silently", "--fleet", "tiers | slow_share(share_slow=0.5)"),
+    "budgets of a fleet": ("ccfl(cohort=5, epochs=1)", "--fleet", "uniform | budgets(levels=3)"),
+    "a table": ("fedavg(cohort=3)", "--data", "table(path={files}/table.csv, target=y)", "--model", "logistic"),
+    "arrays in a file": ("fedavg(cohort=3)", "--data", "npz(path={files}/arrays.npz)", "--partition", "iid"),
+    "a projection": ("moon(cohort=2, epochs=1)", "--model", "with_projection(mlp(hidden=[8]), size=16)"),
+}
+"""Arguments of the command line; where they do not begin with a command, those of a short run by its method."""
+
+FOLLOWS = {
+    *("recipe alt", "recipe fedcl", "recipe oort", "recipe power_of_choice", "recipe tifl"),
+    *("part client_curriculum", "part clip_updates", "part critical_periods", "part oort", "part power_of_choice"),
+    *("part stop_on_drift", "part tifl", "native engine, stopping", "until an accuracy"),
+    *("fisher traces", "watched gradients", "order of a curriculum by the own loss"),
+}
+"""Runs whose decisions follow numbers: losses, drifts, norms or accuracies say who is invited, or how long it works."""
+
+
+def _command(name: str) -> tuple[str, ...]:
+    given = [argument.format(files=from_files()) if "{files}" in argument else argument for argument in COMMANDS[name]]
+    short = ("run", "--clients", "10", "--rounds", "3", "--model", "mlp(hidden=[8])", "--method")
+    return tuple(given) if given[0] == "run" else (*short, *given)
+
+
+def _fleet(name: str) -> dict[str, Any]:
+    recipe = BASE | pr.on_arrival() | pr.buffer(size=2) if name in COMES else BASE
+    return {"fleet": FLEETS[name], "recipe": recipe}
+
+
+def _partition(name: str) -> dict[str, Any]:
+    data = collection()
+    if name == "difficulty":
+        data = data.with_column("difficulty", np.arange(90) * 37 % 90)
+    return {"federation": functools.partial(dealt, data, PARTITIONS[name])}
+
+
+@functools.cache
+def runs() -> Mapping[str, Golden]:
+    """All of them, by name."""
+    made = {
+        **{f"recipe {name}": Golden(settings=settings) for name, settings in RECIPES.items()},
+        **{f"part {name}": Golden(settings=settings) for name, settings in PARTS.items()},
+        **{f"fleet {name}": Golden(settings=_fleet(name)) for name in FLEETS},
+        **{f"partition {name}": Golden(settings=_partition(name)) for name in PARTITIONS},
+        **{f"model {name}": Golden(settings={"model": name, **settings}) for name, settings in MODELS.items()},
+        **{name: Golden(settings=settings) for name, settings in OTHERS.items()},
+        **{
+            f"order of {name}": Golden(settings={"federation": watched, "recipe": recipe, "rounds": 3})
+            for name, recipe in ORDERS.items()
+        },
+        **{name: Golden(command=_command(name)) for name in COMMANDS},
+    }
+    return {name: replace(run, follows=name in FOLLOWS) for name, run in made.items()}
+
+
+WAYS: Mapping[str, tuple[str, ...]] = {
+    "in processes": (
+        *("recipe scaffold", "recipe fedbuff", "recipe ccfl", "recipe moon", "recipe alt", "part curriculum"),
+        *("part compress_top_k", "part partial_work", "all kinds of faults", "native engine"),
+    ),
+    "in threads": ("native engine", "native engine, rolling", "model lenet5"),
+    "on Ray": ("recipe scaffold", "recipe fedbuff", "recipe alt", "part critical_periods", "part curriculum"),
+    "killed and resumed": (
+        *("recipe scaffold", "recipe fedbuff", "recipe ccfl", "recipe mifa", "recipe oort", "recipe alt"),
+        *("rolling, coming and going", "all kinds of faults", "memories in files", "optimisers that are kept"),
+        *("part compress_int8", "part client_curriculum", "batch normalisation"),
+    ),
+    "stopped and resumed": (
+        *("recipe scaffold", "recipe fedasync", "recipe tifl", "recipe fedcl", "part on_arrival", "part deadline"),
+        *("recipe local_only", "recipe power_of_choice", "native engine", "fleet Energy"),
+    ),
+    "finished and extended": ("recipe fedavg", "recipe feddyn", "recipe fedbuff", "part server_adam"),
+    "replayed": (
+        *("recipe fedavg", "recipe scaffold", "recipe fedbuff", "recipe afl", "recipe mifa", "all kinds of faults"),
+        *("rolling, coming and going", "a deadline, faults and over-selection", "part compress_top_k"),
+    ),
+    "verified": ("recipe ccfl", "recipe cc_fedadam", "part on_arrival", "recipe local_only", "stacked engine"),
+    "on nodes": ("recipe fedavg", "recipe scaffold", "part compress_int8"),
+    "on Flower": ("recipe fedavg", "recipe scaffold", "part compress_int8"),
+}
+"""Which runs are also carried out in other ways, to the same numbers."""
