@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -16,17 +16,17 @@ from polyrhythm.federating import Serving
 from polyrhythm.runs.run import all_runs
 from polyrhythm.session import carry_out
 from pretend import JumpingClock
-from pretend_grid import PretendGrid
 from small import collection, dealt, federation
 from strangers import MODULE, OWN, PATH, inside
 
 pytest.importorskip("flwr", reason="needs flwr: pip install 'polyrhythm[flower]'")
 
-from flwr.app import Context, RecordDict
+from flwr.app import Context, Error, Message, RecordDict
 from flwr.supercore.task_identity import TaskIdentity
 
 from polyrhythm import federating
 from polyrhythm.drivers.on_flower import client_app, mod, server_app
+from pretend_grid import PretendGrid
 
 CLIENTS = 4
 
