@@ -296,6 +296,23 @@ def copy_of(module: nn.Module) -> nn.Module:
         ) from error
 
 
+def refuse_lazy(module: nn.Module) -> None:
+    """Goes on if all parameters and buffers have a shape.
+
+    Raises:
+        UserError: a layer takes its shape in its first pass only.
+    """
+    kinds = {nn.parameter.UninitializedParameter: "parameter", nn.parameter.UninitializedBuffer: "buffer"}
+    for name, tensor in itertools.chain(module.named_parameters(), module.named_buffers()):
+        if type(tensor) in kinds:
+            raise UserError(
+                f"{type(module).__name__}: {kinds[type(tensor)]} {name!r} has no shape yet",
+                expected="a model whose parameters all exist",
+                why="the weights are laid out once, before the first client trains",
+                fix="run one batch through the model (lazy layers take their shape then), and give that model",
+            )
+
+
 def _refuse_computed(module: nn.Module) -> None:
     """Refuses a layer whose weights are no parameters, but computed before each pass, and cannot be copied then."""
     for name, part in named_parts(module):
@@ -324,14 +341,7 @@ _COMPUTING = {
 def _check(module: nn.Module) -> None:
     named = _trainable(module)
     where = type(module).__name__
-    lazy = [n for n, p in module.named_parameters() if isinstance(p, nn.parameter.UninitializedParameter)]
-    if lazy:
-        raise UserError(
-            f"{where}: parameter {lazy[0]!r} has no shape yet",
-            expected="a model whose parameters all exist",
-            why="the weights are laid out once, before the first client trains",
-            fix="run one batch through the model (lazy layers take their shape then), and give that model",
-        )
+    refuse_lazy(module)
     if not named:
         raise UserError(
             f"{where}: no parameter that requires a gradient",
