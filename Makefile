@@ -3,6 +3,7 @@
 #   make check        everything that must hold: format, lint, types, tests (the same in CI)
 #   make test         the default test suite (WORKERS=0 to run it in one process; ARGS="-k name" to choose)
 #   make test-flower  the same for what runs on Flower, in an environment of its own: Flower pins older versions of typer and rich
+#   make test-wheel   the sdist and the wheel from it, whole, and tried in a bare environment outside the checkout; minutes
 #   make bench        every speed that is aimed at: ours, the other, the ratio and the one asked for (ARGS="start" for some)
 #   make bench-peers  the same work on Flower, pfl and fluke, each in an environment of its own, beside ours
 PYTHON ?= python3
@@ -16,7 +17,7 @@ QUICKSTART := --clients 20 --partition "dirichlet(alpha=0.3)" --method "fedavg(c
 BUILT_FROM := pyproject.toml constraints.txt CMakeLists.txt $(wildcard src/polyrhythm/engines/native/*.cpp src/polyrhythm/engines/native/*.h)
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: quickstart test test-flower check style types bench bench-peers format clean
+.PHONY: quickstart test test-flower test-wheel check style types bench bench-peers format clean
 
 quickstart: $(VENV)/.user
 	@echo '$$ polyrhythm run --data digits $(QUICKSTART)'
@@ -31,6 +32,9 @@ test: $(VENV)/.developer
 # What needs flwr, and the command line on the versions of typer and rich that Flower pins.
 test-flower: .venv-flower/.installed
 	.venv-flower/bin/python -m pytest --numprocesses $(WORKERS) tests/drivers/test_on_flower.py tests/drivers/test_wire.py tests/deploying tests/test_federating.py tests/cli $(ARGS)
+
+test-wheel: $(VENV)/.developer
+	$(BIN)/python tests/shipping/building.py
 
 check: style types test
 

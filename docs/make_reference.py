@@ -138,6 +138,8 @@ SUMMARY_FIELDS = {
     "faults": "what went wrong, counted by kind; see [faults](faults.md#what-is-counted)",
     "wall_seconds": "time it took here",
     "digest": "SHA-256 over the final model's names, types, shapes and bits; equal digests are bit-equal models",
+    "notices": "what the run announced, and what had to be said when it went on",
+    "missing": 'what its record lacks, such as "versions 61 to 80"; see [runs](runs.md#what-a-record-lacks)',
 }
 
 RUN_COLUMNS = {
@@ -160,7 +162,7 @@ RUN_COLUMNS = {
     "notices": "JSON list: what a reader of the results should know",
     "libraries": "JSON: versions of Python and of the libraries that decide numbers",
     "machine": "JSON: where it ran, and how: the driver, its workers, how often checkpoints were written",
-    "summary": "JSON: the fields of the summary, once it has ended",
+    "summary": "JSON: the fields of the summary, once it has ended; `recorded`, how many rows of each table there were",
 }
 
 
@@ -547,7 +549,7 @@ def _record() -> Iterator[str]:
         "[checkpoints](runs.md). The database may be read by anybody at any time, also while a run goes on."
     )
     yield "### Summary: the line of `--json`"
-    found = {"run_id", "status", "reason", *_summary().fields(digest="", wall_seconds=0.0)}
+    found = {"run_id", "status", "reason", "notices", "missing", *_summary().fields(digest="", wall_seconds=0.0)}
     _same(found, SUMMARY_FIELDS, "the summary")
     yield table(("field", "meaning"), [(f"`{name}`", text) for name, text in SUMMARY_FIELDS.items()])
     records: dict[str, Mapping[str, str]] = {

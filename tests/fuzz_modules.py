@@ -68,7 +68,7 @@ class Tally:
 
     def __str__(self) -> str:
         lines = [f"{self.tried} modules, of which PyTorch itself cannot train {self.unrunnable}"]
-        for engine in self.taken.keys() | self.left.keys():
+        for engine in [e for e in ENGINES if e in self.taken or e in self.left]:
             left = self.left.get(engine, Counter())
             lines.append(
                 f"{engine}: {self.taken[engine]} taken, {left.total()} left to torch, {self.errors(engine)} wrong"

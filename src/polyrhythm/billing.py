@@ -22,6 +22,7 @@ def over(moment: Moment, report: Report) -> VisitRecord:
     status: VisitStatus = "measured" if report.kind == "measure" else "trained" if report.fresh else "skipped"
     if lost or not accepted:
         status = "lost" if lost else "late" if moment.late else "dropped"
+    read = accepted or (verdict is not None and verdict.fault in _READ)
     reason = ("" if verdict is None else verdict.reason) or _SUBSTITUTES[report.substitute].format(age=report.age)
     started = moment.time - report.duration
     return _record(
@@ -31,8 +32,9 @@ def over(moment: Moment, report: Report) -> VisitRecord:
         status,
         reason,
         fault="" if verdict is None else verdict.fault or "",
-        # What the server heard, which is not what the client sent if it was spoiled on the way.
-        norm=moment.event.norm if isinstance(moment.event, Report) else None,
+        # What the server heard, which is not what the client sent if it was spoiled on the way. Of what it refused
+        # before it had read the update nothing is computed: that may be of any shape and type.
+        norm=moment.event.norm if read and isinstance(moment.event, Report) else None,
         started=started,
         finished=moment.time,
     )
@@ -102,6 +104,8 @@ def _record(
     )
 
 
+_READ = ("not_finite", "missing", "too_far")
+"""For what a report is refused whose update was of the model's layout, and was read."""
 _SUBSTITUTES = {
     "": "",
     "movement": "its movement of {age} versions ago was used",

@@ -49,8 +49,8 @@ class UpdateSimilarity(Gauge):
         self._count = 0
 
     def visit(self, assignment: Assignment, report: Report, *, counts: bool) -> Mapping[str, float]:
-        update, norm = report.update, report.norm
-        if update is None or not counts or not norm:
+        update = report.update
+        if update is None or not counts or not report.norm:
             return {}
         unit = update.double() / torch.linalg.vector_norm(update.double())
         self._sum = unit if self._sum is None else self._sum + unit

@@ -20,15 +20,16 @@ from polyrhythm.engines.choosing import AnyEngine
 from polyrhythm.errors import RunFailed, UserError
 from polyrhythm.experiment import Experiment
 from polyrhythm.recipe import Recipe
+from polyrhythm.runs import holes
 from polyrhythm.runs.database import read_records, unpacked
 from polyrhythm.runs.run import Run
 from polyrhythm.runs.stored import Damaged, load
 from polyrhythm.runs.summary import model_digest
-from polyrhythm.runs.updates import START, Start, file_of
+from polyrhythm.runs.updates import START, Start, file_of, logged
 from polyrhythm.runstate import CODEC
 from polyrhythm.slots.mechanism import Model, Setup
 from polyrhythm.threads import one_thread, settled_memory
-from polyrhythm.verifying import Verdict, explanations
+from polyrhythm.verifying import Verdict, because_of, explanations
 from polyrhythm.wires import Assignment, Report
 
 
@@ -88,8 +89,14 @@ def replay(run: Run, experiment: Experiment, *, from_updates: bool = False) -> V
 def replay_server(run: Run, side: ServerSide, explained_by: tuple[str, ...]) -> Verdict:
     """The same for the server alone: neither data nor devices are needed."""
     log_start(run)
-    with one_thread(), settled_memory():
-        return _compared(run, side, _from_files(run.path), explained_by)
+    unkept = holes.unkept(run.folder, run.number, logged(run.path) or ())
+    try:
+        with one_thread(), settled_memory():
+            return _compared(run, side, _from_files(run.path), explained_by)
+    except RunFailed as error:
+        if unkept:
+            raise RunFailed(f"{error}; {holes.in_words(unkept)}") from error
+        raise
 
 
 def log_start(run: Run) -> Start:
@@ -163,42 +170,45 @@ def _compared(run: Run, side: ServerSide, visits: Visits, explained_by: tuple[st
             why="where clients exchange nothing there is no order of arrival",
             fix="polyrhythm verify computes it again",
         )
+    missing = run.missing
     log, roster = _log(run), LoggedRoster(side.setup.population, side.clients, _answers(run))
     digests = {row["version"]: row["digest"] for row in run.versions if row["digest"]}
     differs_at: int | None = None
     differs_in: tuple[str, ...] = ()
     compared: list[int] = []
-    for turn in _until_it_failed(run, log, side, roster, visits):
+    for turn in _as_far_as_it_goes(run, log, side, roster, visits, gaps=bool(missing)):
         version = turn.state.version
         if version in digests and (version == 0 or turn.released is not None) and version not in compared:
             compared.append(version)
             if _digest(side, turn) != digests[version]:
                 differs_at, differs_in = version, ("digest",)
                 break
-    missing = sorted(digests.keys() - set(compared))
-    if differs_at is None and missing:
-        differs_at, differs_in = missing[0], ("that it is not made",)
+    unmade = sorted(digests.keys() - set(compared))
+    if differs_at is None and unmade and not missing:
+        differs_at, differs_in = unmade[0], ("that it is not made",)
     return Verdict(
         run_id=run.id,
         first=0,
         last=max(compared, default=-1),
         differs_at=differs_at,
         differs_in=differs_in,
-        explained_by=() if differs_at is None else explained_by,
+        explained_by=() if differs_at is None else (*because_of(missing), *explained_by),
+        missing=missing,
+        compared=len(compared),
     )
 
 
-def _until_it_failed(
-    run: Run, log: Sequence[Logged], side: ServerSide, roster: LoggedRoster, visits: Visits
+def _as_far_as_it_goes(
+    run: Run, log: Sequence[Logged], side: ServerSide, roster: LoggedRoster, visits: Visits, *, gaps: bool
 ) -> Iterator[Turn]:
-    """The turns; a run that could not go on may not go on here either, after as many."""
+    """The turns. Where a run could not go on it may not go on here, after as many; nor where its log has gaps."""
     turns, made = driving.replay(side.recipe, side.setup, side.engine.layout, side.initial, roster, log, visits), 0
     try:
         for turn in turns:
             made += 1
             yield turn
     except RunFailed:
-        if run.status != "failed" or made < len(log):
+        if not gaps and (run.status != "failed" or made < len(log)):
             raise
 
 

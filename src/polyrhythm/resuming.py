@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -9,11 +10,14 @@ from typing import Any
 
 from polyrhythm.errors import UserError
 from polyrhythm.experiment import Experiment
+from polyrhythm.runs import holes
 from polyrhythm.runs.database import FILE, Cut
 from polyrhythm.runs.environment import differences
+from polyrhythm.runs.keeping import Unfit
 from polyrhythm.runs.plain import to_json
-from polyrhythm.runs.recorder import TakenUp, digest_of, going_on
+from polyrhythm.runs.recorder import Kept, TakenUp, digest_of, going_on
 from polyrhythm.runs.run import Run, all_runs
+from polyrhythm.runs.updates import logged
 from polyrhythm.runstate import RunState, last_kept
 
 _OF_NO_NUMBER = {"rounds", "engine", "computed_by"}  # which are compared by what they mean
@@ -28,11 +32,24 @@ def same_experiment(experiment: Experiment, out: Path | str, *, on_nodes: bool =
     return next((run for run in runs if run.on_nodes == on_nodes), None)
 
 
+def lost_runs(out: Path | str) -> tuple[str, ...]:
+    """Runs of a folder that have left checkpoints, and of which the record knows nothing any more; in words."""
+    out = Path(out)
+    known = {run.id for run in all_runs(out)} if (out / FILE).is_file() else set[str]()
+    folders = sorted({path.parent.name for path in out.glob("*/checkpoint-*.safetensors")} - known)
+    return tuple(f"there is a folder of the run {name}, but its rows are missing from {out / FILE}" for name in folders)
+
+
+def is_done(run: Run) -> bool:
+    """Whether nothing is left to do of a run: it has finished, and its record is whole."""
+    return run.status == "finished" and not run.missing
+
+
 def take_up(run: Run, experiment: Experiment, *, on_nodes: bool = False) -> TakenUp:
     """What a run needs to go on.
 
     Args:
-        run: killed, stopped or failed; or finished, if the experiment has more rounds than it.
+        run: killed, stopped or failed; or finished, if the experiment has more rounds than it or its record has holes.
         experiment: what it is a run of.
         on_nodes: whether nodes of a real federation are to carry it out.
 
@@ -50,17 +67,20 @@ def take_up(run: Run, experiment: Experiment, *, on_nodes: bool = False) -> Take
             "themselves, and else with `polyrhythm resume`",
         )
     _same(run, experiment)
+    missing = run.missing
     rounds: int | None = run.config["rounds"]
     if experiment.rounds != rounds:
         _extends(run, experiment, rounds)
-    elif run.status == "finished":
+    elif run.status == "finished" and not missing:
         raise UserError(
             f"{run.id} has finished: {run.reason}",
             expected="a run that was killed, stopped or failed",
             why="there is nothing left to do",
             fix="ask for more versions than it made (--rounds), or start a new run",
         )
-    kept, notes = last_kept(run.path)
+    kept, notes = _last_that_fits(run)
+    if missing:
+        notes.insert(0, f"{holes.in_words(missing)}: what was lost is made again")
     notes += [f"it goes on elsewhere: {difference}" for difference in differences(run.libraries, run.machine)]
     state: RunState | None = None if kept is None else kept.run
     if state is None:
@@ -69,6 +89,31 @@ def take_up(run: Run, experiment: Experiment, *, on_nodes: bool = False) -> Take
         notes.append(f"the run went on from its checkpoint of version {state.driver.server.version}")
     config = {**run.config, "rounds": experiment.rounds}
     return TakenUp(run_id=run.id, config=config, kept=kept, cut=_cut(state), notes=tuple(notes))
+
+
+def _last_that_fits(run: Run) -> tuple[Kept | None, list[str]]:
+    """The newest checkpoint with which a run's record and its log of updates agree, and what is to be said of others.
+
+    Where none agrees with the log, which is no part of the record, the newest one that agrees with the record.
+    """
+    reports = logged(run.path)
+
+    def check(state: RunState, *, with_log: bool) -> None:
+        cut = _cut(state)
+        if lacks := holes.lacking(run.folder, run.number, cut):
+            raise Unfit(f"is of a record that had more ({holes.in_words(lacks)})")
+        if unlike := holes.unlike(run.folder, run.number, cut):
+            raise Unfit(f"is of another record ({unlike})")
+        if with_log and (lost := holes.unkept(run.folder, run.number, reports or (), cut)):
+            raise Unfit(f"is of a record that had more ({holes.in_words(lost)})")
+
+    kept, notes = last_kept(run.path, check=functools.partial(check, with_log=reports is not None))
+    if kept is not None or reports is None:
+        return kept, notes
+    kept, found = last_kept(run.path, check=functools.partial(check, with_log=False))
+    if kept is not None and (lost := holes.unkept(run.folder, run.number, reports, _cut(kept.run))):
+        found.append(f"{holes.in_words(lost)}: only the server's part cannot be replayed alone")
+    return kept, found
 
 
 def _cut(state: RunState | None) -> Cut:
@@ -80,6 +125,9 @@ def _cut(state: RunState | None) -> Cut:
         dispatched=driver.server.dispatched,
         under_way=tuple(visit.assignment.dispatch for visit in driver.agenda.under_way()),
         events=state.events,
+        answers=state.answers,
+        digest=state.summary.digest,
+        sums=state.ledger.over(),
     )
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from polyrhythm.experiment import Experiment
 from polyrhythm.portraying import Portrait
-from polyrhythm.resuming import same_experiment, take_up
+from polyrhythm.resuming import is_done, lost_runs, same_experiment, take_up
 from polyrhythm.runs.keeping import Keeper
 from polyrhythm.runs.recorder import Recorder, TakenUp
 from polyrhythm.runs.records import Observer
@@ -52,10 +52,12 @@ def run(
         RunFailed: the run could not go on; what it had is recorded.
     """
     earlier = same_experiment(experiment, out) if resume == "auto" else None
-    if earlier is not None and earlier.status == "finished":
+    if earlier is not None and is_done(earlier):
         return earlier
     taken_up = None if earlier is None else take_up(earlier, experiment)
-    return _recorded(experiment, out, observers, taken_up, log_updates=log_updates, tracking=tracking)
+    notices = lost_runs(out) if resume == "auto" and earlier is None else ()
+    how = {"log_updates": log_updates, "tracking": tracking, "notices": notices}
+    return _recorded(experiment, out, observers, taken_up, **how)
 
 
 def resume(
@@ -63,8 +65,9 @@ def resume(
 ) -> Run:
     """Goes on with a run that was killed, stopped or failed, from its last checkpoint.
 
-    Its weights, history and costs are those of a run that nothing has happened to, bit for bit. With more `rounds` in
-    the experiment than before, a finished run goes on, too.
+    Its weights, history and costs are those of a run that nothing has happened to, bit for bit. A checkpoint with which
+    the record does not agree gives way to the one before it, with a notice. With more `rounds` in the experiment than
+    before, a finished run goes on, too; and if rows of it are missing from the record, to make them again.
 
     Args:
         experiment: the same one.
@@ -89,11 +92,9 @@ def _recorded(
     out: Path | str,
     observers: Sequence[Observer],
     taken_up: TakenUp | None,
-    *,
-    log_updates: bool = False,
-    tracking: Tracking | None = None,
+    **how: Any,
 ) -> Run:
-    recorder, *others = recording(experiment, out, taken_up, log_updates=log_updates, tracking=tracking)
+    recorder, *others = recording(experiment, out, taken_up, **how)
     carry_out(experiment, [recorder, *others, *observers], start=None if taken_up is None else taken_up.start)
     return Run.open(recorder.run_id, out)
 
@@ -106,6 +107,7 @@ def recording(
     log_updates: bool = False,
     tracking: Tracking | None = None,
     say: Say | None = None,
+    notices: Sequence[str] = (),
 ) -> tuple[Recorder, *tuple[Observer, ...]]:
     """Those who keep the record of a run; the first of them knows its id. A log of updates is gone on with.
 
@@ -116,7 +118,8 @@ def recording(
     """
     check_room(experiment, Path(out))
     trouble = trouble_of(experiment.fleet.faults, experiment.seed)
-    recorder = Recorder(out, keeper=Keeper(experiment.checkpoint, CODEC), taken_up=taken_up, trouble=trouble)
+    keeper = Keeper(experiment.checkpoint, CODEC)
+    recorder = Recorder(out, keeper=keeper, taken_up=taken_up, trouble=trouble, notices=notices)
     others: list[Observer] = [Portrait(experiment, lambda: recorder.path)]
     if log_updates or (taken_up is not None and (Path(out) / taken_up.run_id / START).exists()):
         others.append(UpdateLog(lambda: recorder.path, CODEC))

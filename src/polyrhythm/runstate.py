@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import itertools
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, final
@@ -45,6 +45,7 @@ class RunState:
         summary: what came of it.
         seconds: of wall time.
         origin: what it began from, as digests by name.
+        answers: what the server was told of who is there, so far; None where an earlier version did not count.
     """
 
     driver: DriverState
@@ -54,6 +55,7 @@ class RunState:
     summary: Summary
     seconds: float
     origin: Mapping[str, str]
+    answers: int | None = None
 
 
 CODEC = Codec(
@@ -75,12 +77,15 @@ CODEC = Codec(
             Kept,
             Start,
         ),
-    )
+    ),
+    added={RunState: ("answers",)},
 )
 """Knows every class that a checkpoint or a log of updates may hold."""
 
 
-def last_kept(folder: Path, *, before: int | None = None) -> tuple[Kept | None, list[str]]:
+def last_kept(
+    folder: Path, *, before: int | None = None, check: Callable[[RunState], None] = lambda state: None
+) -> tuple[Kept | None, list[str]]:
     """The newest whole checkpoint of a run, and what is to be said about others.
 
     What clients remember is looked at, each byte of it, but stays where it is.
@@ -88,8 +93,14 @@ def last_kept(folder: Path, *, before: int | None = None) -> tuple[Kept | None, 
     Args:
         folder: the run's.
         before: a version that it must be earlier than.
+        check: raises `Unfit` for a state that cannot be gone on from.
     """
-    return newest(folder, CODEC, before=before, look=_with_clients)
+
+    def look(kept: Kept, folder: Path) -> Kept:
+        check(kept.run)
+        return _with_clients(kept, folder)
+
+    return newest(folder, CODEC, before=before, look=look)
 
 
 def _with_clients(kept: Kept, folder: Path) -> Kept:

@@ -209,6 +209,7 @@ class _Session:
         self.ledger = Ledger(len(experiment.eligible())) if start is None else start.ledger
         self.gauges = [GAUGES[name]() for name in experiment.evaluation.measure if name in GAUGES]
         self._events = 0 if start is None else start.events
+        self._answers = 0 if start is None else start.answers
         self._silent = 0 if start is None else start.silent  # clients that said so since the last version
         self._summary = Summary(Best(self.plan.headline)) if start is None else start.summary
         self._started = time.perf_counter() - (0.0 if start is None else start.seconds)
@@ -304,6 +305,7 @@ class _Session:
             summary=self._summary,
             seconds=self._wall(),
             origin=self.origin,
+            answers=self._answers,
         )
 
     def _wall(self) -> float:
@@ -329,6 +331,8 @@ class _Session:
 
     def _log(self, number: int, moment: Moment) -> None:
         """Tells whoever keeps it what the server heard, and what it asked of the roster then."""
+        if self._answers is not None:
+            self._answers += len(moment.answers)
         if self.clerks and number:
             record = _event(number, moment)
             for clerk in self.clerks:

@@ -262,7 +262,7 @@ Hooks = Mapping[str, tuple[Callable[[Tensor], Tensor | None], ...]]
 
 def hooks_of(module: nn.Module) -> Hooks:
     """The hooks on a module's parameters, by the parameter's name: copies and pickles of parameters have none."""
-    hooked = ((name, p._backward_hooks) for name, p in module.named_parameters())
+    hooked = ((name, p._backward_hooks) for name, p in module.named_parameters() if p.requires_grad)
     return {name: tuple(hooks.values()) for name, hooks in hooked if hooks}
 
 

@@ -11,6 +11,7 @@ from typing import Any, final
 from polyrhythm.errors import UserError
 from polyrhythm.experiment import Experiment
 from polyrhythm.resuming import other_settings
+from polyrhythm.runs import holes
 from polyrhythm.runs.environment import differences
 from polyrhythm.runs.plain import to_json
 from polyrhythm.runs.records import Enough, ModelView, Plan, RunStatus, VersionRecord, VisitRecord
@@ -33,6 +34,8 @@ class Verdict:
         differs_in: what differs there, such as "digest" or "test"; "model" if only its weights do.
         explained_by: what computes otherwise here than it did there, as far as it is known.
         notes: what else is to be said.
+        missing: what the record lacks, in words; the versions among them could not be compared.
+        compared: how many versions were.
     """
 
     run_id: str
@@ -42,16 +45,18 @@ class Verdict:
     differs_in: tuple[str, ...]
     explained_by: tuple[str, ...]
     notes: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
+    compared: int = 0
 
     @property
     def equal(self) -> bool:
-        """Whether every version that was compared is the same to the last bit, with all that is recorded of it."""
-        return self.differs_at is None
+        """Whether the record is whole, and every version that was compared is the same to the last bit."""
+        return self.differs_at is None and not self.missing
 
     def __str__(self) -> str:
-        count = self.last - self.first + 1
-        if self.equal:
-            return f"{self.run_id}: {count:,} versions, {self.first} to {self.last}, all equal to the last bit"
+        if self.differs_at is None:
+            span = f", {self.first} to {self.last}, all equal to the last bit" if self.compared else " were compared"
+            return f"{self.run_id}: {'; '.join((*because_of(self.missing), f'{self.compared:,} versions{span}'))}"
         reason = "; ".join(self.explained_by) or (
             "nothing that is recorded of the two machines does: if the data are the same, please report it"
         )
@@ -101,17 +106,25 @@ def verify(run: Run, experiment: Experiment, *, from_checkpoint: bool = False, v
     first = 0 if start is None else start.driver.server.version + 1
     wanted = [row for row in rows if row["version"] >= first]
     judge = Judge(wanted if versions is None else wanted[:versions])
+    missing = run.missing
     if wanted:
         carry_out(experiment, [judge], start=start)
     return Verdict(
         run_id=run.id,
         first=first,
-        last=first + judge.compared - 1,
+        last=judge.last if judge.compared else first - 1,
         differs_at=judge.differs_at,
         differs_in=judge.differs_in,
-        explained_by=() if judge.differs_at is None else explanations(run, experiment),
+        explained_by=() if judge.differs_at is None else (*because_of(missing), *explanations(run, experiment)),
         notes=tuple(notes),
+        missing=missing,
+        compared=judge.compared,
     )
+
+
+def because_of(missing: Sequence[str]) -> tuple[str, ...]:
+    """What is missing from a record, as one of the things that explain a difference; nothing for a whole one."""
+    return (holes.in_words(missing),) if missing else ()
 
 
 def explanations(run: Run, experiment: Experiment) -> tuple[str, ...]:
@@ -128,12 +141,12 @@ class Judge:
     """Compares versions with their records, and stops the run at the first difference, or when all are compared.
 
     Args:
-        rows: the records, as the database gives them, in order.
+        rows: the records, as the database gives them; versions that are not among them are passed over.
     """
 
     def __init__(self, rows: Sequence[Mapping[str, Any]]) -> None:
-        self._rows = rows
-        self.compared = 0
+        self._rows = {row["version"]: row for row in rows}
+        self.compared, self.last = 0, -1
         self.differs_at: int | None = None
         self.differs_in: tuple[str, ...] = ()
 
@@ -155,12 +168,13 @@ class Judge:
         Raises:
             Enough: nothing more is to be compared.
         """
-        row = json.loads(to_json(self._rows[self.compared]))  # both as JSON has them, which knows no infinity
-        assert row["version"] == record.version
+        if record.version not in self._rows:
+            return
+        row = json.loads(to_json(self._rows[record.version]))  # both as JSON has them, which knows no infinity
         found = json.loads(to_json(dataclasses.asdict(record)))
         # What is not there was not kept when the run was recorded.
         differing = [n for n, v in row.items() if n not in _OF_A_CLOCK and v not in (None, "") and v != found[n]]
-        self.compared += 1
+        self.compared, self.last = self.compared + 1, record.version
         if differing:
             self.differs_at, self.differs_in = record.version, tuple(differing)
         if differing or self.compared == len(self._rows):

@@ -36,8 +36,11 @@ def killed(out: Path, rounds: int, *more: str) -> Run:
     return run
 
 
+UNLIKE = ("run_id", "wall_seconds", "notices")
+
+
 def outcome(line: str) -> dict[str, Any]:
-    return {key: value for key, value in json.loads(line).items() if key not in ("run_id", "wall_seconds")}
+    return {key: value for key, value in json.loads(line).items() if key not in UNLIKE}
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there a killed run cannot be told from one that goes on")

@@ -322,3 +322,67 @@ def test_a_mod_is_flowers_or_ones_own(tmp_path: Path) -> None:
         assert mod(f"{MODULE}:make")
         with pytest.raises(pr.UserError, match="a builtin_function_or_method"):
             mod(f"{MODULE}:system")
+
+
+class Unreadable(PretendGrid):
+    """A grid on which the answers to some messages are none of Flower's records.
+
+    As with Flower, what was pulled together with one is gone, and said to be unavailable from then on.
+    """
+
+    unreadable: Callable[[int], bool]
+
+    def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
+        found = list(super().pull_messages(message_ids))
+        numbers = [int(message.metadata.reply_to_message_id[1:]) for message in found]
+        if not any(map(self.unreadable, numbers)):
+            return found
+        for number in numbers:
+            gone = Message(Error(code=3, reason="unavailable"), reply_to=self.sent[number])
+            gone.metadata.__dict__["_reply_to_message_id"] = f"m{number}"
+            self.replies[f"m{number}"] = 0.0, gone
+        self.unreadable, before = (lambda number: number not in numbers and before(number)), self.unreadable
+        raise ValueError("Invalid object ID")
+
+
+def test_an_answer_that_flower_cannot_read_ends_nothing(tmp_path: Path, clock: JumpingClock) -> None:
+    grid = Unreadable(client_app(experiment()), configurations(tmp_path), clock)
+    grid.unreadable = lambda number: number == CLIENTS + 1
+    done = run(server_app(experiment(), Serving(out=tmp_path / "runs")), grid, tmp_path / "runs")
+    assert (done.status, done.summary["digest"]) == ("finished", carry_out(experiment(), [])["digest"])
+
+
+def test_an_answer_that_flower_can_never_read_is_a_lost_visit(tmp_path: Path, clock: JumpingClock) -> None:
+    grid = Unreadable(client_app(experiment()), configurations(tmp_path), clock)
+    grid.unreadable = lambda number: number >= CLIENTS and grid.sent[number].metadata.dst_node_id == 7002
+    done = run(server_app(experiment(), Serving(out=tmp_path / "runs")), grid, tmp_path / "runs")
+    lost = done.visits.query("status == 'lost'")
+    assert (done.status, set(lost["client"])) == ("finished", {2})
+    assert all("it has sent what Flower cannot read: Invalid object ID" in reason for reason in lost["reason"])
+
+
+@pytest.mark.parametrize("content", [RecordDict(), None])
+def test_a_message_that_is_none_is_answered_in_words(tmp_path: Path, clock: JumpingClock, content: Any) -> None:
+    from flwr.app import Array, ArrayRecord, ConfigRecord, MessageType
+
+    if content is None:
+        arrays = ArrayRecord({"0": Array(dtype="float64", shape=(1,), stype="numpy.ndarray", data=b"x")})
+        content = RecordDict({"polyrhythm": ConfigRecord({"text": "{}"}), "arrays": arrays})
+    message = Message(content, dst_node_id=7001, message_type=MessageType.QUERY)
+    context = Context(1, 7001, {"client": 1, "store": str(tmp_path)}, RecordDict(), {})
+    answer = client_app(experiment())(message, context)
+    text = str(answer.content.config_records["polyrhythm"]["text"])
+    assert '"Refusal"' in text
+    assert "the server has sent" in text
+
+
+def test_a_mod_that_leaves_no_update_is_refused(tmp_path: Path, clock: JumpingClock) -> None:
+    def empties(message: Message, context: Context, following: Any) -> Message:
+        answer = following(message, context)
+        answer.content = RecordDict()
+        return answer
+
+    grid = PretendGrid(client_app(experiment(), mods=[empties]), configurations(tmp_path), clock)
+    done = run(server_app(experiment(), Serving(out=tmp_path / "runs")), grid, tmp_path / "runs")
+    assert set(done.visits["status"]) == {"lost"}
+    assert "which leaves nothing of" in done.visits["reason"].iloc[0]

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import tracemalloc
+import zlib
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -243,3 +246,163 @@ def test_a_code_keeps_every_bit(spans: tuple[tuple[int, int], ...], seed: int, k
     spoiled[0] = spoiled[0][:-1]
     with pytest.raises(Uncodable):
         decode(code, spoiled, vector.dtype, vector.shape, spans)
+
+
+def edited(change: Callable[[dict[str, Any]], None], order: Order | None = None) -> Parcel:
+    """A message whose text says something else, with the sums that belong to it."""
+    parcel = pack(order or an_order())
+    tree = json.loads(parcel.text)
+    change(tree)
+    del tree["sum"]
+    text = json.dumps({**tree, "sum": zlib.crc32(json.dumps(tree, ensure_ascii=False).encode("utf-8", "replace"))})
+    return Parcel(text=text, arrays=parcel.arrays)
+
+
+@pytest.mark.parametrize("counts", [[2**40], [2**70], [10**6] * 3, [1, 10**9]])
+def test_pieces_are_counted_before_anything_is_made_of_them(counts: list[int]) -> None:
+    text = json.dumps({"format": 1, "tensors": [["float32", [], "plain", counts]], "classes": {}, "value": 1})
+    assert len(text) < 130
+    tracemalloc.start()
+    with pytest.raises(Malformed, match=r"fewer arrays than were announced|a tensor of the shape"):
+        unpack(Parcel(text=text, arrays=(np.zeros(1, np.int32),)), Order, Answer)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 10**6
+
+
+@pytest.mark.parametrize(
+    ("row", "words"),
+    [
+        ([], "not announced as"),
+        (["float32", [1], "plain"], "not announced as"),
+        (None, "not announced as"),
+        (["object", [1], "plain", [1]], "a tensor of 'object'"),
+        ([["float32"], [1], "plain", [1]], "in the code"),
+        (["float32", [1], "zip", [1]], "in the code 'zip'"),
+        (["float32", [1], {}, [1]], "in the code"),
+        (["float32", [-1], "plain", [1]], "of the shape"),
+        (["float32", [True], "plain", [1]], "of the shape"),
+        (["float32", [1.0], "plain", [1]], "of the shape"),
+        (["float32", [1] * 33, "plain", [1]], "of the shape"),
+        (["float32", "1", "plain", [1]], "of the shape"),
+        (["float32", [2**63], "plain", [1]], "of the shape"),
+        (["float32", [2**40] * 3, "plain", [1]], "bytes in 160"),
+        (["float32", [0, 2**40], "plain", [1]], "0 bytes in 160"),
+        (["float32", [40], "plain", []], "fewer arrays"),
+        (["float32", [40], "plain", [0]], "fewer arrays"),
+        (["float32", [40], "plain", [2]], "fewer arrays"),
+        (["float32", [40], "plain", [True]], "of the shape"),
+        (["float32", [40], "plain", "1"], "of the shape"),
+        (["float64", [40], "plain", [1]], "320 bytes in 160"),
+    ],
+)
+def test_what_is_announced_of_a_tensor_is_held_against_what_came(row: Any, words: str) -> None:
+    def change(tree: dict[str, Any]) -> None:
+        tree["tensors"][0] = row
+
+    with pytest.raises(Malformed, match=words):
+        unpack(edited(change), Order, Answer)
+
+
+def test_no_number_of_codes_makes_more_than_the_model_is_large() -> None:
+    spans = ((0, 10**6),)
+    none, nothing = np.zeros(0, np.int32), np.zeros(0, np.int32)
+    rows = [["float32", [10**6], "sparse", [1, 1]] for _ in range(1000)]
+    text = json.dumps({"format": 1, "tensors": rows, "classes": {}, "value": None})
+    with pytest.raises(Malformed, match="more than 2 vectors of the model's length"):
+        unpack(Parcel(text=text, arrays=(none, nothing) * 1000), Order, Answer, spans=spans, vectors=2)
+    rows = [["float32", [2 * 10**6], "sparse", [1, 1]]]
+    text = json.dumps({"format": 1, "tensors": rows, "classes": {}, "value": None})
+    with pytest.raises(Malformed, match="a tensor of 8,000,000 bytes in 0"):
+        unpack(Parcel(text=text, arrays=(none, nothing)), Order, Answer, spans=spans)
+
+
+def test_one_tensor_is_not_used_over_and_over() -> None:
+    def change(tree: dict[str, Any]) -> None:
+        fields = tree["value"]["Order"][-1]["Assignment"]
+        fields[9] = {"dict": ["m", {"dict": ["c", [{"bytes": 0}] * 10_000]}]}
+
+    large = an_order(weights=torch.zeros(10**5))
+    with pytest.raises(Malformed, match="the same tensor over and over"):
+        unpack(edited(change, large), Order, Answer)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "JSONDecodeError"),
+        ("[" * 10**5, "RecursionError|JSONDecodeError"),
+        ('{"a":' * 10**5, "RecursionError|JSONDecodeError"),
+        ("[1, 2]", "no message in format 1"),
+        ('{"format": true, "tensors": []}', "no message in format 1"),
+        ('{"format": 1.0, "tensors": []}', "no message in format 1"),
+        ('{"format": 1, "format": 1}', "a name stands twice"),
+        ('{"format": NaN}', "NaN, which is no JSON"),
+        ('{"format": 1, "more": 1}', "a message with 'more'"),
+        ('{"format": 1}', "KeyError"),
+        ('{"format": 1, "tensors": null}', "without its tensors"),
+        ('{"format": 1, "tensors": [], "classes": [], "value": 1}', "cannot be read"),
+        ('{"format": 1, "tensors": [], "classes": {}, "value": {"float": 1' + "0" * 400 + "}}", "OverflowError"),
+        ('{"format": 1, "tensors": [], "classes": {}, "value": 1' + "0" * 5000 + "}", "cannot be read"),
+        ('{"format": 1, "tensors": [], "classes": {}, "value": {"tensor": 0}}', "tensor 0 of 0"),
+        ('{"format": 1, "tensors": [], "classes": {}, "value": {"tensor": -1}}', "tensor -1 of 0"),
+        ('{"format": 1, "tensors": [], "classes": {}, "value": {"dict": ["a", 1, "a", 2]}}', "a key twice"),
+        ('{"format": 1, "tensors": [], "classes": {}, "value": {"Order": [1]}}', "cannot be read"),
+        (" " * (2**23 + 1), "a text of 8,388,609 characters"),
+    ],
+)
+def test_whatever_a_text_says_it_is_refused_in_words(text: str, words: str) -> None:
+    with pytest.raises(Malformed, match=words) as caught:
+        unpack(Parcel(text=text), Order, Answer)
+    assert len(str(caught.value)) < 700
+    assert str(caught.value).isprintable()
+
+
+def test_a_message_that_was_damaged_is_not_taken() -> None:
+    parcel = pack(an_order())
+    for place in range(160):
+        raw = parcel.arrays[0].copy()
+        raw.view(np.uint8)[place] ^= 4
+        with pytest.raises(Malformed, match="was damaged on the way") as caught:
+            unpack(Parcel(text=parcel.text, arrays=(raw, *parcel.arrays[1:])), Order, Answer)
+        assert caught.value.kind == "damaged"
+    text = parcel.text.replace('"train", 4', '"train", 5')
+    assert text != parcel.text
+    with pytest.raises(Malformed, match="was damaged on the way"):
+        unpack(Parcel(text=text, arrays=parcel.arrays), Order, Answer)
+    # How it is written is no damage.
+    spaced = json.dumps(json.loads(parcel.text), indent=3, ensure_ascii=True)
+    assert same(unpack(Parcel(text=spaced, arrays=parcel.arrays), Order, Answer), an_order())
+    without = {name: part for name, part in json.loads(parcel.text).items() if name != "sum"}
+    with pytest.raises(Malformed, match="was damaged on the way"):
+        unpack(Parcel(text=json.dumps(without), arrays=parcel.arrays), Order, Answer)
+
+
+def test_half_a_character_is_no_text() -> None:
+    parcel = pack(an_order(recipe="HERE"))
+    text = parcel.text.replace("HERE", "\\ud800")
+    with pytest.raises(Malformed, match="UnicodeEncodeError"):
+        unpack(Parcel(text=text, arrays=parcel.arrays), Order, Answer)
+
+
+def test_weights_that_go_to_many_are_summed_once() -> None:
+    sums: dict[tuple[int, int], int] = {}
+    weights = torch.arange(40.0)
+    texts = {pack(an_order(weights=weights), sums=sums).text for _ in range(3)}
+    assert len(texts) == 1
+    assert (weights.data_ptr(), 160) in sums
+    known = sums[weights.data_ptr(), 160]
+    assert known == zlib.crc32(weights.numpy().tobytes())
+
+
+def test_a_buffer_beside_a_compressed_update_travels_as_it_is() -> None:
+    spans = ((0, 300), (304, 5), (320, 700))
+    vector = torch.zeros(1024)
+    vector[3] = 1.0
+    report = Report(
+        **{"dispatch": 0, "client": 0, "visit": 0, "version": 0, "kind": "train", "recipe": "", "held": 1},
+        update=vector,
+        buffers=(torch.ones(64), torch.zeros(16)),
+    )
+    answer = Answer(seconds=0.0, report=report)
+    assert same(unpack(pack(answer, spans), Answer, Answer, spans=spans), answer)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from polyrhythm.errors import UserError
-from polyrhythm.runs.checkpoints import Checkpoint, checkpoints, version_of
+from polyrhythm.runs.checkpoints import Checkpoint, checkpoint, checkpoints, reached, version_of
 from polyrhythm.runs.encoding import Codec
-from polyrhythm.runs.keeping import Keeper, newest
+from polyrhythm.runs.keeping import Keeper, Unfit, newest
 
 CODEC = Codec([])
 
@@ -59,3 +61,41 @@ def test_a_damaged_one_gives_way_to_the_one_before_it(tmp_path: Path) -> None:
     value, notes = newest(tmp_path, CODEC)
     assert value == 1
     assert [note.partition(" is damaged")[0] for note in notes] == [path.name for path in checkpoints(tmp_path)[:2]]
+
+
+def test_one_that_lies_in_the_wrong_place_gives_way_to_the_one_before_it(tmp_path: Path) -> None:
+    mine, other = tmp_path / "mine", tmp_path / "other"
+    for folder in (mine, other):
+        folder.mkdir()
+        for version in (1, 2):
+            Keeper(Checkpoint(every=1), CODEC).write(folder, version, lambda: str(folder.name))  # noqa: B023
+    shutil.copy(checkpoint(other, 2), checkpoint(mine, 4))
+    checkpoint(mine, 2).rename(checkpoint(mine, 3))
+    assert reached(mine) == 1
+    assert newest(mine, CODEC) == (
+        "mine",
+        [
+            "checkpoint-00000004.safetensors is one of the run other, so the one before it is used",
+            "checkpoint-00000003.safetensors is the one of version 2, so the one before it is used",
+        ],
+    )
+
+
+def test_one_that_does_not_fit_gives_way_with_its_reason(tmp_path: Path) -> None:
+    for version in (1, 2):
+        Keeper(Checkpoint(every=1), CODEC).write(tmp_path, version, lambda version=version: version)
+
+    def look(value: Any, folder: Path) -> Any:
+        if value == 2:
+            raise Unfit("is of another day")
+        return value
+
+    said = "checkpoint-00000002.safetensors is of another day, so the one before it is used"
+    assert newest(tmp_path, CODEC, look=look) == (1, [said])
+
+
+@pytest.mark.parametrize("content", [b"", b"1234567", b"\xff" * 40, b"\x02" + bytes(7) + b"[]"])
+def test_how_far_checkpoints_reach_is_not_asked_of_what_is_none(tmp_path: Path, content: bytes) -> None:
+    assert reached(tmp_path) == -1
+    checkpoint(tmp_path, 7).write_bytes(content)
+    assert reached(tmp_path) == -1

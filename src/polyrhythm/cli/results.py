@@ -40,6 +40,18 @@ def print_plan(console: Console, experiment: Experiment, parameters: int) -> Non
     )
 
 
+def line_of(run: Run, summary: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """What `--json` says of a run: how it stands, what came of it, what it announced, and what its record lacks.
+
+    Args:
+        run: the run.
+        summary: what came of it; None for what its record says.
+    """
+    stands = {"run_id": run.id, "status": run.status, "reason": run.reason}
+    found = run.summary if summary is None else summary
+    return {**stands, **found, "notices": list(run.notices), "missing": list(run.missing)}
+
+
 def print_result(console: Console, run: Run, summary: Mapping[str, Any], out: str) -> None:
     """How it went."""
     console.print()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import traceback
+from collections.abc import Sequence
 from typing import Any
 
 import typer
@@ -12,10 +13,10 @@ from polyrhythm.cli.configuration import Configuration
 from polyrhythm.cli.guard import INTERRUPTED, stopped_by_sigterm
 from polyrhythm.cli.output import Screen, print_json
 from polyrhythm.cli.refused import Refused
-from polyrhythm.cli.results import how_to_show, print_plan, print_result, print_spread
+from polyrhythm.cli.results import how_to_show, line_of, print_plan, print_result, print_spread
 from polyrhythm.errors import PolyrhythmError, RunFailed
 from polyrhythm.experiment import Experiment
-from polyrhythm.resuming import same_experiment, take_up
+from polyrhythm.resuming import is_done, lost_runs, same_experiment, take_up
 from polyrhythm.running import recording
 from polyrhythm.runs import Run
 from polyrhythm.runs.progress import LiveProgress
@@ -40,6 +41,7 @@ def run_all(configuration: Configuration, *, as_json: bool, resume: bool = False
             earlier = same_experiment(experiment, configuration.out) if resume else None
             how: dict[str, Any] = {"earlier": earlier, "log_updates": log_updates, "as_json": as_json}
             how["tracking"] = configuration.trackers
+            how["notices"] = lost_runs(configuration.out) if resume and earlier is None else ()
             summary = run_one(experiment, configuration.out, screen, **how)
             summaries.append(summary)
             if summary["status"] == "stopped":
@@ -56,6 +58,7 @@ def run_one(
     earlier: Run | None = None,
     log_updates: bool = False,
     tracking: Tracking | None = None,
+    notices: Sequence[str] = (),
     as_json: bool,
 ) -> dict[str, Any]:
     """A run, or the rest of an earlier one; one that has finished, with nothing left to do, is shown.
@@ -64,7 +67,7 @@ def run_one(
         UserError: something is wrong that can be known before the first round.
         RunFailed: it could not go on; its record is kept.
     """
-    if earlier is not None and earlier.status == "finished" and experiment.rounds == earlier.config["rounds"]:
+    if earlier is not None and is_done(earlier) and experiment.rounds == earlier.config["rounds"]:
         screen.note(f"{earlier.id} has finished already")
         return _show(earlier, screen, out, as_json)
     taken_up = None if earlier is None else take_up(earlier, experiment)
@@ -73,9 +76,9 @@ def run_one(
         print_plan(screen, experiment, parameters)
     for notice in experiment.notices():
         screen.note(notice)
-    for note in () if taken_up is None else taken_up.notes:
+    for note in (*notices, *(() if taken_up is None else taken_up.notes)):
         screen.note(note)
-    how: dict[str, Any] = {"log_updates": log_updates, "tracking": tracking, "say": screen.note}
+    how: dict[str, Any] = {"log_updates": log_updates, "tracking": tracking, "say": screen.note, "notices": notices}
     recorder, *others = recording(experiment, out, taken_up, **how)
     refused, start = Refused(), None if taken_up is None else taken_up.start
     try:
@@ -84,29 +87,23 @@ def run_one(
         if not (recorder.run_id and recorder.path.is_dir()):
             raise _before_the_record(error) from error
         if as_json:
-            print_json(_as_recorded(recorder))
+            print_json(line_of(Run.open(recorder.run_id, recorder.folder)))
         raise RunFailed(_explained(error, recorder, out)) from error
     for notice in refused.notices():
         screen.note(notice)
-    if as_json:
-        print_json({"run_id": recorder.run_id, **summary})
-    else:
-        print_result(screen, Run.open(recorder.run_id, out), summary, out)
-    return summary
+    return _told(Run.open(recorder.run_id, out), summary, screen, out, as_json)
 
 
 def _show(run: Run, screen: Screen, out: str, as_json: bool) -> dict[str, Any]:
-    summary = {"status": run.status, "reason": run.reason, **run.summary}
+    return _told(run, {"status": run.status, "reason": run.reason, **run.summary}, screen, out, as_json)
+
+
+def _told(run: Run, summary: dict[str, Any], screen: Screen, out: str, as_json: bool) -> dict[str, Any]:
     if as_json:
-        print_json({"run_id": run.id, **summary})
+        print_json(line_of(run, summary))
     else:
         print_result(screen, run, summary, out)
     return summary
-
-
-def _as_recorded(recorder: Recorder) -> dict[str, Any]:
-    run = Run.open(recorder.run_id, recorder.folder)
-    return {"run_id": run.id, "status": run.status, "reason": run.reason, **run.summary}
 
 
 def _before_the_record(error: Exception) -> Exception:

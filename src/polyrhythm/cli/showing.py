@@ -18,7 +18,7 @@ from polyrhythm.cli.assembly import federations
 from polyrhythm.cli.comparing import goal_lines
 from polyrhythm.cli.configuration import Configuration
 from polyrhythm.cli.output import Screen, print_json
-from polyrhythm.cli.results import draw_scores
+from polyrhythm.cli.results import draw_scores, line_of
 from polyrhythm.data import PARTITIONS, SOURCES
 from polyrhythm.data.picture import draw, summary, summary_table
 from polyrhythm.models.catalogue import MODELS
@@ -34,7 +34,7 @@ def show_run(reference: str, out: str, *, to: float | None = None, on: On = "tes
     took = None if to is None else run.costs_to(to, on=on)
     if as_json:
         goal = {} if to is None else {"to": {"goal": to, "on": on, **(took or dict.fromkeys(Took.__annotations__))}}
-        print_json({"run_id": run.id, "status": run.status, "reason": run.reason, **run.summary, **goal})
+        print_json({**line_of(run), **goal})
         return
     screen = Screen()
     screen.print(run)
@@ -50,7 +50,7 @@ def list_runs(out: str, *, as_json: bool) -> None:
     found = all_runs(out)
     if as_json:
         for run in found:
-            print_json({"run_id": run.id, "name": run.name, "status": run.status, "reason": run.reason, **run.summary})
+            print_json({**line_of(run), "name": run.name})
         return
     screen = Screen()
     columns = _COLUMNS if screen.width >= _WIDE else ("run", "status", "final")
@@ -72,11 +72,12 @@ _WIDE = 72  # characters that all of them need
 
 def _cells(run: Run) -> dict[str, str]:
     results = run.summary
+    holes = ", with holes" if run.status == "finished" and run.missing else ""
     return {
         "run": run.id,
         "name": run.name,
         "method": run.recipe,
-        "status": run.status,
+        "status": f"{run.status}{holes}",
         "rounds": str(results.get("rounds", "–")),
         "final": _number(results.get("final_accuracy")),
         "last 20": _number(results.get("last20_mean")),

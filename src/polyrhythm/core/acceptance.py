@@ -22,10 +22,12 @@ from torch import Tensor
 
 from polyrhythm.recipe import Recipe
 from polyrhythm.slots.mechanism import Setup
-from polyrhythm.vectors import Buffers, Layout, all_finite, first_non_finite
+from polyrhythm.vectors import Buffers, Layout, Slot, all_finite, first_non_finite
 from polyrhythm.wires import Fault, Kind, Report, State
 
 NOT_FINITE = "not a finite number"
+UNFIT = "it has "
+"""How the reason begins for which a visit is lost whose answer has come and was no good, so that a replay knows it."""
 
 
 class Asked(Protocol):
@@ -90,7 +92,7 @@ def before_use(
         report: the answer.
         before: the server's buffers: what is not finite there, as in a mask of attention, may stay so.
     """
-    found = _misshapen(layout, report) or _miscounted(report) or _not_finite(layout, report, before)
+    found = misshapen(layout, report) or _miscounted(report) or _not_finite(layout, report, before)
     if found is None:
         for key, mechanism in recipe.overriding("refuses"):
             if (found := mechanism.refuses(setup, parts[key], report)) is not None:
@@ -106,17 +108,22 @@ def checksum(report: Report) -> int:
     return total
 
 
-def _misshapen(layout: Layout, report: Report) -> Fault | None:
+def misshapen(layout: Layout, report: Report) -> Fault | None:
+    """What is wrong with the shapes and dtypes of a report's update and buffers."""
     update = report.update
     if update is None or update.shape != (layout.size,):
         return Fault("shape", "the update does not have the model's layout")
     if update.dtype != layout.dtype:
         return Fault("dtype", f"the update is {update.dtype}, not the model's layout in {layout.dtype}")
     # A client that did not train has no buffers to offer.
-    expected = layout.buffers if report.fresh else ()
-    if len(report.buffers) != len(expected):
+    return misshapen_buffers(layout.buffers if report.fresh else (), report.buffers)
+
+
+def misshapen_buffers(expected: tuple[Slot, ...], buffers: Buffers) -> Fault | None:
+    """What is wrong with the shapes and dtypes of buffers."""
+    if len(buffers) != len(expected):
         return Fault("shape", "the buffers do not have the model's layout")
-    for buffer, slot in zip(report.buffers, expected, strict=True):
+    for buffer, slot in zip(buffers, expected, strict=True):
         if tuple(buffer.shape) != slot.shape:
             return Fault("shape", f"the buffer {slot.name} does not have the model's layout")
         if buffer.dtype != slot.dtype:

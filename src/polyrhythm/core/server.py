@@ -15,7 +15,7 @@ from typing import Any, final
 from immutables import Map
 from torch import Tensor
 
-from polyrhythm.core.acceptance import NOT_FINITE, before_use, on_arrival, unasked
+from polyrhythm.core.acceptance import NOT_FINITE, UNFIT, before_use, on_arrival, unasked
 from polyrhythm.errors import RunFailed
 from polyrhythm.recipe import Recipe
 from polyrhythm.slots.mechanism import Release, Setup
@@ -198,7 +198,7 @@ def receive(recipe: Recipe, setup: Setup, layout: Layout, state: ServerState, ev
     if isinstance(event, Report):
         state, verdict = _take(recipe, setup, layout, state, event)
     elif isinstance(event, Lost):
-        state, verdict = _lose(state, event)
+        state, verdict = _lose(recipe, state, event)
     # What nobody waits for makes nothing ready, not even where nobody is left to wait for.
     unasked = verdict is not None and state is before
     if over or unasked:
@@ -464,13 +464,15 @@ def _measured(recipe: Recipe, setup: Setup, parts: Mapping[str, State], report: 
     return {**parts, key: recipe.participation.measured(setup, parts[key], report)}
 
 
-def _lose(state: ServerState, lost: Lost) -> tuple[ServerState, Verdict]:
+def _lose(recipe: Recipe, state: ServerState, lost: Lost) -> tuple[ServerState, Verdict]:
     flight = state.flights.get(lost.dispatch)
     verdict = made(Verdict, dispatch=lost.dispatch, accepted=False, reason=lost.reason, fault=lost.fault)
     if flight is None:
         return state, verdict
     refused = state.refused if flight.given_up else (*state.refused, (flight.client, lost.reason))
-    return _landed(state, lost.dispatch, flight, refused=refused), verdict
+    rests = lost.reason.startswith(UNFIT) and recipe.fills_places and recipe.participation.invites
+    resting = (*state.resting, flight.client) if rests else state.resting
+    return _landed(state, lost.dispatch, flight, refused=refused, resting=resting), verdict
 
 
 def _landed(state: ServerState, dispatch: int, flight: Flight, *, accepted: bool = False, **fields: Any) -> ServerState:

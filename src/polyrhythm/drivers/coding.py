@@ -70,9 +70,9 @@ def decode(
     Raises:
         Uncodable: the arrays are no such code.
     """
-    tensor = torch.zeros(tuple(shape), dtype=dtype)
     if code not in _READERS:
         raise Uncodable(f"no code is called {code!r}")
+    tensor = torch.zeros(tuple(shape), dtype=dtype)
     if not tensor.numel():
         if any(array.size for array in arrays):
             raise Uncodable("numbers for a tensor that has none")
@@ -122,3 +122,4 @@ def _read_levels(flat: np.ndarray, arrays: Sequence[np.ndarray], spans: Spans) -
 
 
 _READERS = {"plain": _read_plain, "sparse": _read_sparse, "levels": _read_levels}
+CODES = frozenset(_READERS)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Protocol, final
 
-from polyrhythm.drivers.wire import Greeting, Malformed, Parcel, Present, Refusal, pack, unpack
+from polyrhythm.drivers.wire import MOST_COUNTED, Greeting, Malformed, Parcel, Present, Refusal, pack, shown, unpack
 from polyrhythm.errors import UserError
 
 Tell = Callable[[str], None]
@@ -97,6 +97,7 @@ class Nodes:
         self._held: dict[int, int] = {}
         self._refused: dict[int, str] = {}
         self._there: frozenset[int] = frozenset()
+        self._settled = False
         self.engines: dict[int, str] = {}
         """What computes at each client."""
 
@@ -123,6 +124,19 @@ class Nodes:
         """The client of a node, if it is known."""
         return self._clients.get(node)
 
+    def declared(self, client: int) -> int:
+        """The samples that a client has declared; 0 if it was not heard."""
+        return self._held.get(client, 0)
+
+    def ask_again(self, client: int) -> None:
+        """Greets a client's node anew, since it holds something else now; it is there all the same."""
+        node = self._nodes.get(client)
+        if node is not None and node not in self._asked.values():
+            self._greet([node])
+
+    def _greet(self, nodes: Sequence[int]) -> None:
+        self._asked |= zip(self._line.push([(node, self._greeting) for node in nodes]), nodes, strict=True)
+
     def gather(self, wait: float) -> None:
         """Waits until every client is there.
 
@@ -142,6 +156,7 @@ class Nodes:
                 self._tell(f"waiting for {_listed(missing)}: {end - now:.0f} s more")
                 told = now + 30.0
             self._clock.sleep(self._pause)
+        self._settled = True
 
     def _missing(self) -> list[int]:
         return [client for client in range(self.population) if self.node(client) is None]
@@ -163,7 +178,7 @@ class Nodes:
         busy = {*self._asked.values(), *self._refused, *self._clients}
         new = sorted(node for node in self._there if node not in busy)
         if new:
-            self._asked |= zip(self._line.push([(node, self._greeting) for node in new]), new, strict=True)
+            self._greet(new)
         came = [self._clients[node] for node in sorted(self._there - before) if node in self._clients]
         if self._asked:
             came += [client for reply in self._line.pull(list(self._asked)) for client in self._heard(reply)]
@@ -176,7 +191,7 @@ class Nodes:
             return []
         if reply.parcel is None:
             if not reply.gone:  # whoever is gone is greeted again when it is back
-                self._refuse(node, f"node {node}: {reply.trouble}")
+                self._refuse(node, f"node {node}: {shown(reply.trouble)}")
             return []
         try:
             present = unpack(reply.parcel, Present, Refusal)
@@ -187,8 +202,12 @@ class Nodes:
             self._refuse(node, f"node {node} does not take part: {present.error()}")
             return []
         client, known = present.client, self._nodes.get(present.client)
-        if not 0 <= client < self.population or present.held < 0:
+        before = self._held.get(client)
+        if not 0 <= client < self.population or not 0 <= present.held <= MOST_COUNTED:
             self._refuse(node, f"node {node} says that it is client {client} of {self.population}, with {present.held}")
+        elif self._settled and before is not None and bool(before) != bool(present.held):
+            # Who may be invited at all is settled before the run begins.
+            self._refuse(node, f"node {node} says that client {client} holds {present.held:,} samples, not {before:,}")
         elif known is not None and known != node and known in self._there:
             self._refuse(
                 node,
@@ -196,15 +215,23 @@ class Nodes:
                 "of its own, --node-config 'client=…'",
             )
         else:
+            self._forget(node)
             if known is not None:
-                del self._clients[known]
+                self._clients.pop(known, None)
             self._clients[node], self._nodes[client] = client, node
-            self._held[client], self.engines[client] = present.held, present.engine
+            self._held[client], self.engines[client] = present.held, shown(present.engine, 40)
             self._tell(f"client {client} is there, with {present.held:,} samples")
-            return [client]
+            return [] if known == node else [client]
         return []
 
+    def _forget(self, node: int) -> None:
+        """Takes a node for nobody's any more."""
+        if self._nodes.get(self._clients.get(node, -1)) == node:
+            del self._nodes[self._clients[node]]
+        self._clients.pop(node, None)
+
     def _refuse(self, node: int, words: str) -> None:
+        self._forget(node)
         self._refused[node] = words
         self._tell(f"refused: {words}")
 

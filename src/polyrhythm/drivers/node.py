@@ -15,13 +15,14 @@ from typing import final
 
 import numpy as np
 
+from polyrhythm.core.acceptance import misshapen_buffers
 from polyrhythm.core.client import work
 from polyrhythm.core.interfaces import ClientData
 from polyrhythm.data import Collection, Federation
 from polyrhythm.data.federation import Shares
 from polyrhythm.data.partitions import Iid
 from polyrhythm.drivers.node_store import NodeStore
-from polyrhythm.drivers.wire import Answer, Greeting, Order, Parcel, Present, Refusal, pack, unpack
+from polyrhythm.drivers.wire import MOST_COUNTED, Answer, Greeting, Order, Parcel, Present, Refusal, pack, unpack
 from polyrhythm.errors import UserError
 from polyrhythm.experiment import Experiment
 from polyrhythm.threads import one_thread
@@ -137,22 +138,7 @@ class Node:
 
     def _carry_out(self, order: Order) -> Answer:
         experiment, assignment, begun = self._experiment, order.assignment, self._clock()
-        layout = self._layout
-        if assignment.client != self._client:
-            raise UserError(
-                f"an assignment for client {assignment.client} at client {self._client}",
-                expected="work of its own",
-                why="it would train on another client's behalf",
-                fix="restart the server, so that it asks all nodes again who they are",
-            )
-        if assignment.weights.shape != (layout.size,) or assignment.weights.dtype != layout.dtype:
-            raise UserError(
-                f"client {self._client} was sent {assignment.weights.dtype} weights of shape "
-                f"{tuple(assignment.weights.shape)}",
-                expected=f"{layout.dtype} weights of shape {(layout.size,)}",
-                why="a vector is read by its place in the model",
-                fix="start server and nodes from the same experiment, on samples of the same shape",
-            )
+        self._check_order(order)
         setup = dataclasses.replace(
             experiment.setup,
             population=order.population,
@@ -172,10 +158,52 @@ class Node:
         seconds = self._clock() - begun
         if report.fresh:
             kept.took(seconds, report.samples + report.gradient_samples + report.forward_samples / 3)
-        return Answer(seconds=seconds, report=report)
+        return Answer(seconds=seconds, report=report, run=order.run)
+
+    def _check_order(self, order: Order) -> None:
+        """Refuses work that is not this client's, or that no server of the same experiment gives out."""
+        assignment, layout = order.assignment, self._layout
+        if assignment.client != self._client:
+            raise UserError(
+                f"an assignment for client {assignment.client} at client {self._client}",
+                expected="work of its own",
+                why="it would train on another client's behalf",
+                fix="restart the server, so that it asks all nodes again who they are",
+            )
+        if assignment.weights.shape != (layout.size,) or assignment.weights.dtype != layout.dtype:
+            raise UserError(
+                f"client {self._client} was sent {assignment.weights.dtype} weights of shape "
+                f"{tuple(assignment.weights.shape)}",
+                expected=f"{layout.dtype} weights of shape {(layout.size,)}",
+                why="a vector is read by its place in the model",
+                fix="start server and nodes from the same experiment, on samples of the same shape",
+            )
+        strange = misshapen_buffers(layout.buffers, assignment.buffers)
+        keys = {key for key, _ in self._experiment.recipe.mechanisms()}
+        if strange is not None or not keys.issuperset(assignment.briefs) or not _counts(order):
+            raise UserError(
+                f"client {self._client} was sent an order that does not hold together"
+                + (f": {strange.words}" if strange is not None else ""),
+                expected="buffers of the model's layout, words of the recipe's parts, and counts that can be",
+                why="it would train on something else than what its server believes",
+                fix="start server and nodes from the same experiment file and version, and trust no other server",
+            )
 
     def _data(self) -> ClientData:
         return self._experiment.data_of(0 if self._own else self._client)
+
+
+def _counts(order: Order) -> bool:
+    """Whether the numbers in an order are those of a federation, a run and a visit that there can be."""
+    sent, horizon = order.assignment, order.assignment.horizon
+    return (
+        0 <= sent.client < order.population <= MOST_COUNTED
+        and 0 <= order.eligible <= order.population
+        and -1 <= sent.accepted < sent.visit <= MOST_COUNTED
+        and 0 <= sent.version <= MOST_COUNTED
+        and (horizon is None or sent.version <= horizon <= MOST_COUNTED)
+        and (sent.samples is None or sent.samples > 0)
+    )
 
 
 def _check_recipe(client: int, digest: str, title: str, greeting: Greeting) -> None:

@@ -6,6 +6,9 @@ with the same draws, from the same state, so nothing shows that it was interrupt
 lost.
 
 The core decides everything else: who is invited, how long anybody waits, what a late report counts.
+
+A node may send anything, and nothing that one of them sends ends the run: an answer that does not fit what was asked
+(`drivers.hearing`), or that the core cannot make use of, is a lost visit with its reason, billed for what came.
 """
 
 from __future__ import annotations
@@ -16,17 +19,20 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import final
 
+from polyrhythm.core.acceptance import NOT_FINITE, UNFIT
 from polyrhythm.core.client import report_on
 from polyrhythm.core.memory import ClientState
 from polyrhythm.core.server import Record, ServerState, Turn, Verdict, begin, receive
 from polyrhythm.drivers.agenda import VISIT, Agenda, DriverState, Underway
+from polyrhythm.drivers.hearing import Hearing
 from polyrhythm.drivers.inline import Moment
 from polyrhythm.drivers.meeting import Clock, Line, Nodes, Reply, Tell
 from polyrhythm.drivers.meter import Meter
 from polyrhythm.drivers.node import spans_of
 from polyrhythm.drivers.roster import WorldRoster
-from polyrhythm.drivers.wire import Answer, Malformed, Order, Parcel, Refusal, pack, unpack
+from polyrhythm.drivers.wire import Answer, Malformed, Order, Parcel, Refusal, Sums, pack, shown, unpack
 from polyrhythm.errors import RunFailed
+from polyrhythm.faults import FaultKind
 from polyrhythm.fleet import Fate, Load, Remembered, Spent
 from polyrhythm.recipe import Recipe
 from polyrhythm.slots.mechanism import Model, Setup
@@ -35,27 +41,35 @@ from polyrhythm.wires import Arrived, Assignment, Event, Lost, Report, Timer
 
 LOOK = 1.0
 """Seconds between two looks at who is there."""
+TRIES = 9
+"""How often a visit is sent to a node that goes away in it each time and is there again; waiting longer each time."""
 
 
 @final
 @dataclass
 class _Out:
-    """A visit that is out: sent at `started`, in `message`; None while its node is away, since `away`."""
+    """A visit that is out: sent at `started`, in `message`; None while its node is away, since `away`.
+
+    It was sent in vain `tries` times, and is not sent again before `again`.
+    """
 
     assignment: Assignment
     started: float
     message: str | None = None
     away: float | None = None
+    tries: int = 0
+    again: float = 0.0
 
 
 @final
 @dataclass(frozen=True, kw_only=True)
 class _Heard:
-    """An event, and the visit that it ends."""
+    """An event, the visit that it ends, the seconds that its node says it worked, and the bytes that came."""
 
     event: Event
     visit: _Out | None = None
     seconds: float = 0.0
+    came: int = 0
 
 
 @final
@@ -105,6 +119,9 @@ class RemoteDriver:
         self._timer: float | None = None
         self._zero = self._looked = 0.0
         self._wanting = False
+        self._hearing = Hearing(recipe, setup, layout)
+        # Whose reports a version came to nothing by, since a version was last made of any.
+        self._blamed: set[int] = set()
         # Accepted visits as they were at the checkpoints that may be gone back to.
         self._points: deque[Mapping[int, Record]] = deque(maxlen=retain + 1)
 
@@ -168,13 +185,13 @@ class RemoteDriver:
         self._push(waited)
 
     def _events(self) -> Iterator[Moment]:
-        horizon, layout, state = self.setup.horizon, self.layout, self._server
+        horizon, state = self.setup.horizon, self._server
         assert state is not None
         while horizon is None or state.version < horizon:
-            for heard in self._listen():
-                out = heard.visit
+            for first in self._listen():
+                out, heard = first.visit, first
                 try:
-                    turn = receive(self.recipe, self.setup, layout, state, heard.event, self.roster)
+                    heard, turn = self._taken(first, state)
                 except RunFailed as failure:
                     # The report that settled it belongs in the record too.
                     dispatch = -1 if out is None else out.assignment.dispatch
@@ -184,6 +201,39 @@ class RemoteDriver:
                 self._server = state = turn.state
                 self._send(turn)
                 yield self._moment(heard, turn)
+
+    def _taken(self, heard: _Heard, state: ServerState) -> tuple[_Heard, Turn]:
+        """What the core makes of an event; of a lost visit, where a report is one that it cannot go on with.
+
+        Raises:
+            RunFailed: the run cannot go on, whoever had answered.
+        """
+        out = heard.visit
+        try:
+            turn = self._received(heard, state)
+        except Exception as failure:
+            if out is None or not isinstance(heard.event, Report) or not self._spared(out, state, failure):
+                raise
+            self.roster.answers()  # to what the core has asked in vain
+            words = str(failure) if isinstance(failure, RunFailed) else f"{type(failure).__name__}: {failure}"
+            heard = _at(self.roster.now, self._unfit(out, f"a report that cannot be used: {words}", heard.came))
+            turn = self._received(heard, state)
+        if turn.released is not None and turn.released.release is not None:
+            self._blamed.clear()
+        return heard, turn
+
+    def _received(self, heard: _Heard, state: ServerState) -> Turn:
+        return receive(self.recipe, self.setup, self.layout, state, heard.event, self.roster)
+
+    def _spared(self, out: _Out, state: ServerState, failure: Exception) -> bool:
+        """Whether the run goes on although the core could not go on with a report: no single node can end it.
+
+        Where the reports of several come to nothing, one after the other, it is the training that diverges.
+        """
+        if not isinstance(failure, RunFailed):
+            return True
+        self._blamed |= {c for c, reason in state.refused if reason.startswith(NOT_FINITE)} | {out.assignment.client}
+        return len(self._blamed) == 1 and self.setup.holders > 1
 
     def _moment(self, heard: _Heard, turn: Turn) -> Moment:
         now, event, out = self.roster.now, heard.event, heard.visit
@@ -204,7 +254,7 @@ class RemoteDriver:
             flops=load.flops,
             forward_flops=load.forward_flops,
             bytes_down=load.bytes_down,
-            bytes_up=0 if lost else load.bytes_up,
+            bytes_up=heard.came if lost else load.bytes_up,
         )
         return Moment(
             time=now,
@@ -228,13 +278,13 @@ class RemoteDriver:
 
     def _push(self, outs: Iterable[_Out]) -> None:
         """Sends visits to their nodes; those whose node is away wait for it."""
-        letters, sent = list[tuple[int, Parcel]](), list[_Out]()
+        letters, sent, sums = list[tuple[int, Parcel]](), list[_Out](), Sums()
         for out in outs:
             node = self._nodes.node(out.assignment.client)
             if node is None:
                 out.message, out.away = None, self.roster.now if out.away is None else out.away
                 continue
-            letters.append((node, pack(self._order(out.assignment))))
+            letters.append((node, pack(self._order(out.assignment), sums=sums)))
             sent.append(out)
         if letters:
             for message, out in zip(self._line.push(letters), sent, strict=True):
@@ -291,26 +341,56 @@ class RemoteDriver:
         if out is not None and out.message != reply.to:
             out = None  # it was sent again meanwhile, and answered already
         if reply.parcel is None:
-            if out is None:
-                return ()
-            if not reply.gone:
-                return (self._lost(out, reply.trouble),)
-            self._tell(f"client {out.assignment.client} went away in its visit {out.assignment.visit}: {reply.trouble}")
-            out.message, out.away = None, self._clock.now() - self._zero
-            return ()
+            return () if out is None else self._unanswered(out, reply)
+        came = reply.parcel.bytes
         try:
-            answer = unpack(reply.parcel, Answer, Refusal, spans=spans_of(self.layout))
+            answer = self._read(reply.parcel, out)
         except Malformed as wrong:
-            return () if out is None else (self._lost(out, f"it has sent {wrong}", told=True),)
+            return () if out is None else (self._unfit(out, str(wrong), came, wrong.kind),)
         if isinstance(answer, Refusal):
-            return () if out is None else (self._lost(out, str(answer.error()), told=True),)
+            return () if out is None else (self._lost(out, f"{UNFIT}refused: {answer.error()}", came=came),)
         if out is None:
-            return (_Heard(event=answer.report),)  # nobody waits for it, and the server will say so
-        sent = out.assignment
-        if (answer.report.dispatch, answer.report.client) != (sent.dispatch, sent.client):
-            return (self._lost(out, f"it has answered for client {answer.report.client}", told=True),)
-        del self._out[sent.dispatch]
-        return (_Heard(event=answer.report, visit=out, seconds=answer.seconds),)
+            return self._stray(answer.report)
+        del self._out[out.assignment.dispatch]
+        return (_Heard(event=answer.report, visit=out, seconds=answer.seconds, came=came),)
+
+    def _unanswered(self, out: _Out, reply: Reply) -> Sequence[_Heard]:
+        """What it means that no answer comes: the visit is sent again if its node went away, or lost."""
+        trouble, assignment = shown(reply.trouble), out.assignment
+        if not reply.gone:
+            return (self._lost(out, trouble if trouble.startswith(UNFIT) else f"{UNFIT}failed: {trouble}"),)
+        self._tell(f"client {assignment.client} went away in its visit {assignment.visit}: {trouble}")
+        now = self._clock.now() - self._zero
+        out.message, out.away, out.tries = None, now, out.tries + 1
+        if out.tries == TRIES:
+            return (self._lost(out, f"its node went away {TRIES} times"),)
+        out.again = now if out.tries == 1 else now + LOOK * 2 ** (out.tries - 2)
+        return ()
+
+    def _read(self, parcel: Parcel, out: _Out | None) -> Answer | Refusal:
+        """The answer in a parcel, if it is one to the visit.
+
+        Raises:
+            Malformed: it is not.
+        """
+
+        def check(answer: Answer | Refusal) -> None:
+            if out is not None and isinstance(answer, Answer):
+                sent = out.assignment
+                held = self._nodes.declared(sent.client)
+                if answer.report.held != held:
+                    self._nodes.ask_again(sent.client)
+                self._hearing.check(answer, sent, run=self._run(), held=held)
+
+        spans = spans_of(self.layout)
+        return unpack(parcel, Answer, Refusal, spans=spans, vectors=self._hearing.vectors, check=check)
+
+    def _stray(self, report: Report) -> Sequence[_Heard]:
+        """What an answer means that no message is waiting for; the server says why nobody does."""
+        if report.dispatch in self._out:  # whose answer is still to come, and must not be taken for this one
+            self._tell(f"an answer to visit {report.dispatch} that was not asked for now is ignored")
+            return ()
+        return (_Heard(event=report),)
 
     def _back_or_lost(self) -> list[_Heard]:
         """Sends out again what waits for a node that is back; gives up on those that stay away."""
@@ -322,7 +402,7 @@ class RemoteDriver:
             flight = self._server.flights.get(dispatch)
             if flight is not None and flight.given_up:
                 lost.append(self._lost(out, "its node went away, and nobody waited for it any more"))
-            elif self._nodes.node(out.assignment.client) is not None:
+            elif self._nodes.node(out.assignment.client) is not None and now >= out.again:
                 back.append(out)
             elif out.away is not None and now - out.away >= self._returns:
                 lost.append(self._lost(out, f"its node went away and was not back within {self._returns:g} s"))
@@ -332,13 +412,15 @@ class RemoteDriver:
         self._push(back)
         return lost
 
-    def _lost(self, out: _Out, reason: str, *, told: bool = False) -> _Heard:
-        assignment = out.assignment
-        if told:
+    def _unfit(self, out: _Out, words: str, came: int, kind: FaultKind = "lost") -> _Heard:
+        return self._lost(out, f"{UNFIT}sent {words}", came=came, fault=kind)
+
+    def _lost(self, out: _Out, reason: str, *, came: int = 0, fault: FaultKind = "lost") -> _Heard:
+        assignment, fault = out.assignment, fault if out.away is None else "away"
+        if reason.startswith(UNFIT):
             self._tell(f"client {assignment.client}, visit {assignment.visit}: {reason}")
         self._out.pop(assignment.dispatch, None)
-        event = Lost(dispatch=assignment.dispatch, reason=reason, fault="away" if out.away is not None else "lost")
-        return _Heard(event=event, visit=out)
+        return _Heard(event=Lost(dispatch=assignment.dispatch, reason=reason, fault=fault), visit=out, came=came)
 
 
 def _at(now: float, heard: _Heard) -> _Heard:
@@ -348,4 +430,4 @@ def _at(now: float, heard: _Heard) -> _Heard:
         event = event.heard(after=now - (now if out is None else out.started), at=now)
     elif isinstance(event, Lost):
         event = Lost(dispatch=event.dispatch, reason=event.reason, time=now, fault=event.fault)
-    return _Heard(event=event, visit=out, seconds=heard.seconds)
+    return _Heard(event=event, visit=out, seconds=heard.seconds, came=heard.came)

@@ -7,7 +7,7 @@ from html import escape
 from typing import TYPE_CHECKING
 
 from polyrhythm.report import tables
-from polyrhythm.runs import costs
+from polyrhythm.runs import costs, holes
 
 if TYPE_CHECKING:
     from polyrhythm.report.tables import Table
@@ -32,6 +32,7 @@ def run_html(run: Run) -> str:
         "rounds": f"{rows[-1]['version']:,}" if rows else "0",
         f"final {run.headline.replace('_', ' ')}": tables.score(scores[-1][1] if scores else None),
         **costs.lines({**last, "faults": rows[-1]["faults"]} if rows else {}),
+        **({"record": holes.in_words(missing)} if (missing := run.missing) else {}),
     }
     title = f"{run.name or run.recipe}, {run.id}"
     body = "".join(_row((label, value), number=False) for label, value in lines.items())

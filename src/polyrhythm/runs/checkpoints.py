@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import functools
+import json
 import re
+import struct
 from dataclasses import dataclass
 from pathlib import Path
 from typing import final
@@ -87,3 +89,21 @@ def checkpoints(folder: Path) -> list[Path]:
 def version_of(path: Path) -> int:
     """The version that a checkpoint was written at."""
     return int(path.stem.rpartition("-")[2])
+
+
+def reached(folder: Path) -> int:
+    """The newest version of which a run's folder has a checkpoint that says so itself; -1 for none.
+
+    Only its beginning is read: whether it is whole is another question.
+    """
+    return max((version_of(path) for path in checkpoints(folder) if _told(path)), default=-1)
+
+
+def _told(path: Path) -> bool:
+    try:
+        with path.open("rb") as file:
+            (size,) = struct.unpack("<Q", file.read(8))
+            about = json.loads(file.read(min(size, path.stat().st_size)))["__metadata__"]
+        return bool(about["run_id"] == path.parent.name and about["version"] == str(version_of(path)))
+    except (OSError, ValueError, KeyError, TypeError, struct.error):
+        return False

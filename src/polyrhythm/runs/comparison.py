@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
 from polyrhythm.errors import UserError, unknown
+from polyrhythm.runs import holes
 from polyrhythm.runs.costs import GOALS, On, reached, score_at
 from polyrhythm.runs.judging import Reading, read
 from polyrhythm.runs.paired import Difference, difference, mean_and_spread
@@ -202,11 +203,10 @@ def _notes(given: Sequence[Run], methods: Mapping[str, Sequence[Run]]) -> list[s
     notes = [
         f"{run.id} does not count: a later run has the same settings and seed" for run in given if run.id not in counted
     ]
+    those = [run for members in methods.values() for run in members]
+    notes += [f"{run.id} (seed {run.seed}) is {run.status}" for run in those if run.status != "finished"]
     return notes + [
-        f"{run.id} (seed {run.seed}) is {run.status}"
-        for members in methods.values()
-        for run in members
-        if run.status != "finished"
+        f"{run.id} (seed {run.seed}): {holes.in_words(missing)}" for run in those if (missing := run.missing)
     ]
 
 

@@ -25,10 +25,13 @@ from polyrhythm.runs.schema import INSERT, JSON, RECORDS, TABLES, VALUES, Record
 from polyrhythm.runs.trouble import PATIENCE, Patience, Trouble, is_full, is_locked
 
 FILE = "runs.sqlite"
+LOG = f"{FILE}-wal"
+"""What was committed and is not in that file yet."""
 _AS_THEY_ARE = frozenset({float, str, type(None)})
 _END = "UPDATE runs SET status = ?, reason = ?, ended = ?, summary = ? WHERE number = ?"
 _HALF_A_SECOND = 0.5
 _LOOKED_AT = 20_000  # records, to know whether there is anything of a kind
+_LOOKED_THROUGH = 32_000_000  # bytes of a database that are read through before a run begins, in 0.1 s
 _PAUSE = 0.05  # seconds between two tries when a run ends
 _QUICK = 0.02  # seconds; a commit takes 0.1 ms, nothing beside a version slower than this
 
@@ -42,13 +45,19 @@ class Cut:
         version: the last one; -1 for none.
         dispatched: visits that had been sent out, from the first.
         under_way: those of them that were not over.
-        events: what the server had heard.
+        events: what the server had heard, and its start.
+        answers: what it had been told of who is there; None if nobody counted.
+        digest: of the last version's model, as its row has it.
+        sums: of whole-numbered columns of the visits that were over, by column; None if they are not known.
     """
 
     version: int = -1
     dispatched: int = 0
     under_way: tuple[int, ...] = ()
     events: int = 0
+    answers: int | None = None
+    digest: str = ""
+    sums: Mapping[str, int] | None = None
 
 
 @final
@@ -67,6 +76,8 @@ class Writer:
     def __init__(self, folder: Path, *, patience: float = 5.0, trouble: Trouble | None = None) -> None:
         self._path, self._trouble, self._patience = folder / FILE, trouble, Patience()
         self._saved = -1  # the last version that is in the database
+        self.written: dict[Table, int] = dict.fromkeys(RECORDS, 0)
+        """Rows of the run so far, committed or waiting, by table."""
         self._run: int | None = None
         self._pending: dict[Table, list[tuple[Any, ...]]] = {table: [] for table in RECORDS}
         self._ending: tuple[Any, ...] | None = None
@@ -74,6 +85,7 @@ class Writer:
         self._committed = self._heard = time.monotonic()
         with _explained(self._path):
             folder.mkdir(parents=True, exist_ok=True)
+            _check_log(self._path)
             # The driver may tell its observers from another thread than the one that made them.
             self._connection = sqlite3.connect(
                 self._path, timeout=patience, isolation_level=None, check_same_thread=False
@@ -88,6 +100,7 @@ class Writer:
     def _prepare(self, patience: float) -> None:
         if not _is_empty(self._connection):
             _check_schema(self._connection, self._path)
+            _check_pages(self._connection, self._path, most=_LOOKED_THROUGH)
         _switch_to_wal(self._connection, patience)
         self._connection.execute("PRAGMA synchronous = NORMAL")
         with self._transaction():
@@ -121,6 +134,8 @@ class Writer:
             UserError: the database is locked, damaged or cannot be written.
         """
         update = f"UPDATE runs SET {', '.join(f'{column} = ?' for column in changes)} WHERE run_id = ?"
+        with _explained(self._path):
+            _check_pages(self._connection, self._path)
         with _explained(self._path), self._transaction():
             execute = self._connection.execute
             self._run = int(execute("SELECT number FROM runs WHERE run_id = ?", (run_id,)).fetchone()[0])
@@ -131,18 +146,22 @@ class Writer:
             execute("DELETE FROM visits WHERE run = ? AND dispatch >= ?", (self._run, cut.dispatched))
             under_way = [(self._run, dispatch) for dispatch in cut.under_way]
             self._connection.executemany("DELETE FROM visits WHERE run = ? AND dispatch = ?", under_way)
+            self.written = self._rows()
 
     def add(self, record: Record) -> bool:
         """Takes a row, and commits what is waiting if it is time. Says whether it was."""
         if isinstance(record, AnswerRecord):  # lazily: no answer is worth a commit
             known = None if record.clients is None else _packed(record.clients)
+            self.written["answers"] += 1
             self._pending["answers"].append((self._run, record.event, record.place, record.question, known))
             return False
         if isinstance(record, EventRecord):
+            self.written["events"] += 1
             self._pending["events"].append((self._run, record.event, record.kind, record.number, record.time))
             return False
         table = TABLES[type(record)]
         row = [v if type(v) in _AS_THEY_ARE else _cell(v) for v in VALUES[table](record)]
+        self.written[table] += 1
         self._pending[table].append((self._run, *row))
         now = time.monotonic()
         due = now - self._committed >= _HALF_A_SECOND
@@ -200,6 +219,20 @@ class Writer:
         self._notices = None
         self._committed = time.monotonic()
         return True
+
+    @property
+    def number(self) -> int:
+        """The run's, in the database; after `start` or `resume`."""
+        assert self._run is not None
+        return self._run
+
+    def is_whole(self) -> bool:
+        """Whether every row that was written is there; to be asked after a commit."""
+        return self._rows() == self.written
+
+    def _rows(self) -> dict[Table, int]:
+        counts = {table: f"SELECT count(*) FROM {table} WHERE run = ?" for table in self.written}
+        return {table: self._connection.execute(query, (self._run,)).fetchone()[0] for table, query in counts.items()}
 
     @property
     def waits(self) -> int:
@@ -305,6 +338,7 @@ def reading(folder: Path, *, patience: float = 5.0) -> Iterator[tuple[sqlite3.Co
             why="without it there are no runs to show",
             fix="give the output folder of your runs (--out FOLDER), or run something first",
         )
+    _check_log(path)
     with _explained(path), contextlib.closing(_reader(path, patience)) as connection:
         yield None if _is_empty(connection) else (connection, _check_schema(connection, path))
 
@@ -351,7 +385,32 @@ def _check_schema(connection: sqlite3.Connection, path: Path) -> int:
             why="its columns may mean something else",
             fix="use the version of polyrhythm that wrote it, or another output folder (--out FOLDER)",
         )
+    found = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    wanted = {"runs", *(table for table in RECORDS if select(table, schema) is not None)}
+    if gone := sorted(wanted - found):
+        raise _damaged(path, f"no table {gone[0]}")
     return schema
+
+
+def _check_log(path: Path) -> None:
+    """Refuses an empty file beside a log that is not: SQLite would take it for a new database, and remove the log."""
+    with contextlib.suppress(FileNotFoundError):
+        if path.stat().st_size == 0 and path.with_name(LOG).stat().st_size:
+            raise _damaged(path, f"it is empty, and {LOG} beside it is not")
+
+
+def _check_pages(connection: sqlite3.Connection, path: Path, most: int | None = None) -> None:
+    """Refuses a database whose pages do not fit together, before anything is written into it.
+
+    Args:
+        connection: to it.
+        path: its file.
+        most: bytes; of a larger one only the list of runs is looked at, as the whole takes a second for 400 MB.
+    """
+    large = most is not None and path.stat().st_size > most
+    found = connection.execute("PRAGMA quick_check(runs)" if large else "PRAGMA quick_check(1)").fetchone()[0]
+    if found != "ok":
+        raise _damaged(path, " ".join(str(found).split()))
 
 
 def _is_empty(connection: sqlite3.Connection) -> bool:
@@ -392,14 +451,22 @@ def _explained(path: Path) -> Iterator[None]:
                 why="the run could not be recorded",
                 fix="end the process that holds it (often a database browser), or use another folder (--out FOLDER)",
             ) from error
-        if code in {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}:
-            raise UserError(
-                f"{path} is damaged ({error})",
-                expected="an SQLite database",
-                why="rows in it cannot be trusted",
-                fix="move it away (the weights in folders beside it are whole), or use another folder (--out FOLDER)",
-            ) from error
+        # Our statements are right, so a table or a column that they do not find is gone; other texts have no code.
+        if code in {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR, 0}:
+            raise _damaged(path, str(error)) from error
         raise _not_writable(path, str(error)) from error
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise _damaged(path, f"a text in it cannot be read: {error}") from error
+
+
+def _damaged(path: Path, found: str) -> UserError:
+    return UserError(
+        f"{path} is damaged ({found})",
+        expected="an SQLite database",
+        why="rows in it cannot be trusted",
+        fix=f"move it and {LOG} away, and put a backup there, or what `sqlite3 {FILE} .recover | sqlite3 saved.sqlite` "
+        "makes of it; or use another folder (--out FOLDER). The weights in the folders beside it are whole",
+    )
 
 
 def _not_writable(path: Path, reason: str) -> UserError:

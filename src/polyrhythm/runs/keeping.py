@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, final
 
@@ -47,6 +47,10 @@ class Keeper:
         return size
 
 
+class Unfit(Exception):
+    """A checkpoint that is whole and cannot be gone on from; says why."""
+
+
 def newest(
     folder: Path, codec: Codec, *, before: int | None = None, look: Callable[[Any, Path], Any] = lambda value, _: value
 ) -> tuple[Any, list[str]]:
@@ -56,14 +60,27 @@ def newest(
         folder: the run's.
         codec: knows what is in it.
         before: a version that it must be earlier than.
-        look: makes of what it holds, and of the run's folder, what is given; raises `Damaged` if it cannot be used.
+        look: makes of what it holds, and of the run's folder, what is given; raises `Damaged` or `Unfit` if it cannot
+            be used.
     """
     notes: list[str] = []
     for path in checkpoints(folder):
         if before is not None and version_of(path) >= before:
             continue
         try:
-            return look(load(path, codec)[0], folder), notes
+            value, about = load(path, codec)
+            _check_place(path, about)
+            return look(value, folder), notes
         except Damaged as damage:
             notes.append(f"{path.name} is damaged ({damage}), so the one before it is used")
+        except Unfit as reason:
+            notes.append(f"{path.name} {reason}, so the one before it is used")
     return None, notes
+
+
+def _check_place(path: Path, about: Mapping[str, str]) -> None:
+    """Refuses a checkpoint that lies where another one should."""
+    if about.get("run_id") != path.parent.name:
+        raise Unfit(f"is one of the run {about.get('run_id')}")
+    if about.get("version") != str(version_of(path)):
+        raise Unfit(f"is the one of version {about.get('version')}")

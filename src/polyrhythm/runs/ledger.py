@@ -103,6 +103,10 @@ class Ledger:
         """Visits that trained and were accepted."""
         return self._counts["trained"]
 
+    def over(self) -> dict[str, int]:
+        """What visits that are over add up to, where it is a whole number and their records have it, by its name."""
+        return {"steps": self._steps, **{name: int(self._sums[name]) for name in ("samples", "bytes_up", "bytes_down")}}
+
     def totals(self, now: float, under_way: Iterable[Part] = ()) -> dict[str, Any]:
         """The cumulative fields of a version's record, after `released` was told of it.
 

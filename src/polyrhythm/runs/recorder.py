@@ -5,14 +5,15 @@ from __future__ import annotations
 import hashlib
 import secrets
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Any, final
 
 from polyrhythm.errors import RunFailed, UserError
-from polyrhythm.runs import alive
+from polyrhythm.runs import alive, holes
+from polyrhythm.runs.checkpoints import checkpoints, version_of
 from polyrhythm.runs.database import Cut, Writer
 from polyrhythm.runs.environment import library_versions, machine
 from polyrhythm.runs.files import safetensors_bytes, write_whole
@@ -88,6 +89,7 @@ class Recorder:
         keeper: writes checkpoints; there are none if None.
         taken_up: the run that goes on; a new one if None.
         trouble: what fails by plan; nothing if None.
+        notices: to be kept beside those of the plan.
     """
 
     def __init__(
@@ -97,6 +99,7 @@ class Recorder:
         keeper: Keeper | None = None,
         taken_up: TakenUp | None = None,
         trouble: Trouble | None = None,
+        notices: Sequence[str] = (),
     ) -> None:
         self.folder = Path(folder)
         self._trouble, self._patience = trouble, Patience()
@@ -111,7 +114,7 @@ class Recorder:
         self._model: ModelView | None = None
         self._version = 0
         self._failed = ""
-        self._notices: tuple[str, ...] = ()
+        self._notices = (*notices, *(() if taken_up is None else taken_up.notes))
         self._noted = False
 
     @property
@@ -127,7 +130,7 @@ class Recorder:
         """
         self._headline = plan.headline
         self._best = Best(plan.headline)
-        self._notices = (*plan.notices, *(() if self._taken_up is None else self._taken_up.notes))
+        self._notices = (*plan.notices, *self._notices)
         writer = Writer(self.folder, trouble=self._trouble)
         try:
             if self._taken_up is None:
@@ -144,7 +147,7 @@ class Recorder:
         # Locked before its row is there, so that nobody takes it for a killed run.
         self._lock = alive.hold(self.path)
         try:
-            writer.start({"run_id": self.run_id, **_row(plan)})
+            writer.start({"run_id": self.run_id, **_row(plan), "notices": self._notices})
         except BaseException:
             alive.release(self.path, self._lock)
             self.path.rmdir()
@@ -152,6 +155,7 @@ class Recorder:
 
     def _take_up(self, writer: Writer, plan: Plan, earlier: TakenUp) -> None:
         self.run_id = earlier.run_id
+        self.path.mkdir(exist_ok=True)
         try:
             self._lock = alive.hold(self.path)
         except BlockingIOError:
@@ -162,6 +166,10 @@ class Recorder:
                 **{"rounds": plan.rounds, "config": earlier.config, "config_digest": digest_of(earlier.config)},
             }
             writer.resume(self.run_id, changes, earlier.cut)
+            # Of a future that is made again; left here they would be kept in place of those to come.
+            for path in checkpoints(self.path):
+                if version_of(path) > earlier.cut.version:
+                    path.unlink()
             (self.path / "final.safetensors").unlink(missing_ok=True)
             if earlier.kept is None or earlier.kept.best_file is None:
                 (self.path / "best.safetensors").unlink(missing_ok=True)
@@ -265,6 +273,8 @@ class Recorder:
                 content = safetensors_bytes(self._model(), about)
                 while not self._write("final.safetensors", content):
                     time.sleep(_PAUSE)
+            if status == "finished":
+                self._check_whole(self._writer, reason)
         except RunFailed as error:
             status, reason = "failed", str(error)
             raise
@@ -275,11 +285,26 @@ class Recorder:
                     status=status,
                     reason=reason + self._failed + self._waited(writer.waits),
                     ended=_now(),
-                    summary={"run_id": self.run_id, **summary},
+                    summary={"run_id": self.run_id, **summary, "recorded": dict(writer.written)},
                 )
             finally:
                 if self._lock is not None:
                     alive.release(self.path, self._lock)
+
+    def _check_whole(self, writer: Writer, reason: str) -> None:
+        """Lets no run with holes in its record be a finished one.
+
+        Raises:
+            RunFailed: with what is missing; or the record can no longer be written.
+        """
+        while not writer.commit():
+            time.sleep(_PAUSE)
+        if not writer.is_whole():
+            lost = holes.missing(self.folder, writer.number, finished=True, recorded=writer.written)
+            raise RunFailed(
+                f"{reason}, but {holes.in_words(lost)}: somebody has removed them, or the file was damaged; "
+                "`polyrhythm resume` makes them again"
+            )
 
     def _opened(self) -> Writer:
         if self._writer is None:
@@ -351,7 +376,6 @@ def _row(plan: Plan) -> dict[str, Any]:
         "clients": plan.clients,
         "config": plan.config,
         "config_digest": digest_of(plan.config),
-        "notices": plan.notices,
         "libraries": library_versions(),
         "machine": {**machine(), **_crew(plan), "client_memory": plan.client_memory, "checkpoint": plan.checkpoint},
     }

@@ -80,8 +80,8 @@ class VisitRecord:
         version: the server version that the client was sent.
         visit: the client's own counter.
         status: "trained", "measured" (forward passes only), "skipped" (no training, by plan), "dropped" (report
-            refused), "late" (it came when nobody waited for it any more), "lost" (no report) or "unfinished" (the run
-            ended before).
+            refused), "late" (it came when nobody waited for it any more), "lost" (no report, or none that fits what was
+            asked) or "unfinished" (the run ended before).
         reason: why it was dropped, late or lost.
         fault: that as a kind (`polyrhythm.faults`); "outlier" for one that was accepted and is far longer than
             those before; "" where nothing was wrong.
@@ -93,7 +93,7 @@ class VisitRecord:
         forward_samples: samples of extra forward passes (frozen models, scores, measuring, drawn labels).
         gradient_samples: samples of extra gradients (Fisher trace).
         loss: mean training loss over the samples trained on; None without a report.
-        update_norm: Euclidean length of the update; likewise.
+        update_norm: Euclidean length of the update; likewise, and where it was refused before anybody read it.
         bytes_down, bytes_up: what travelled.
         flops: floating-point operations on the client.
         forward_flops: those in forward passes.

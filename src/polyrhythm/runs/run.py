@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, final
 
 from polyrhythm.errors import UserError, unknown
-from polyrhythm.runs import alive, costs
+from polyrhythm.runs import alive, costs, holes
 from polyrhythm.runs.checkpoints import checkpoints, version_of
+from polyrhythm.runs.checkpoints import reached as checkpoints_reached
 from polyrhythm.runs.costs import On, Took
-from polyrhythm.runs.database import read_records, read_runs, unpacked
+from polyrhythm.runs.database import FILE, read_records, read_runs, unpacked
 from polyrhythm.runs.schema import COLUMNS, Table
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ _PREFIXES = {
     "faults": "faults",
     "measures": "measures",
 }
+_RECORDED = "recorded"  # rows by table, beside the summary: for us
 _SHOWN = (
     *("rounds", "final_accuracy", "best_accuracy", "best_by", "last20_mean", "last20_sd"),
     *("client_updates", "local_steps", "samples", "wall_seconds", "digest"),
@@ -94,6 +96,8 @@ class Run:
             if fits:
                 return [cls(folder, row) for row in fits]
         why = "there is no record under that id, name or beginning of an id"
+        if Path(reference).name == reference and (folder / reference).is_dir():
+            why = f"its folder is there, but its rows are missing from {folder / FILE}; in a backup they may be"
         raise unknown("run", reference, [row["run_id"] for row in rows], where=str(folder), why=why)
 
     @property
@@ -139,6 +143,17 @@ class Run:
     def reason(self) -> str:
         """Why it stopped or failed."""
         return str(self._row["reason"])
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """What is missing from its record, in words such as "versions 61 to 80"; nothing if it is whole.
+
+        A database that was damaged, or rows that somebody has deleted, leave holes. `polyrhythm resume` fills them.
+        """
+        summary, finished = self.summary, self.status == "finished"
+        reached = int(summary.get("rounds", -1)) if finished else checkpoints_reached(self.path)
+        recorded = (self._row["summary"] or {}).get(_RECORDED)
+        return holes.missing(self.folder, self.number, reached=reached, finished=finished, recorded=recorded)
 
     @property
     def started(self) -> str:
@@ -198,7 +213,7 @@ class Run:
     @property
     def summary(self) -> dict[str, Any]:
         """The fields of the `--json` line; empty until the run has ended."""
-        return dict(self._row["summary"] or {})
+        return {key: value for key, value in (self._row["summary"] or {}).items() if key != _RECORDED}
 
     @property
     def history(self) -> pd.DataFrame:
@@ -357,14 +372,17 @@ class Run:
         shown = {name.replace("_", " "): _short(summary[name]) for name in _SHOWN if summary.get(name) is not None}
         weights = ", ".join(which for which in ("best", "final") if (self.path / f"{which}.safetensors").is_file())
         there = ", ".join(str(version_of(path)) for path in reversed(checkpoints(self.path)))
+        missing = self.missing
+        standing = f"{self.status}, with holes" if missing and self.status == "finished" else self.status
         lines = {
-            "status": f"{self.status}: {self.reason}" if self.reason else self.status,
+            "status": f"{standing}: {self.reason}" if self.reason else standing,
             "method": self.recipe,
             "started": self.started,
             **shown,
             **costs.lines(summary or self._so_far()),
             "weights": weights or "none yet",
             "checkpoints": f"of version {there}" if there else "none",
+            **({"record": holes.in_words(missing)} if missing else {}),
         }
         for label, value in lines.items():
             table.add_row(label, Text(value))

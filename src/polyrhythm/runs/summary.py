@@ -71,6 +71,11 @@ class Summary:
         if record.version > 0:  # the initial model is no result of the method
             self._scores = [*self._scores, math.nan if self._final is None else self._final][-_WINDOW:]
 
+    @property
+    def digest(self) -> str:
+        """Of the last version's model, as its record has it."""
+        return "" if self._last is None else self._last.digest
+
     def fields(self, *, digest: str, wall_seconds: float) -> dict[str, Any]:
         """The summary so far.
 

@@ -20,6 +20,13 @@ def file_of(dispatch: int) -> str:
     return f"updates/{dispatch:08d}.safetensors"
 
 
+def logged(folder: Path) -> set[int] | None:
+    """The dispatch numbers of reports that a run's folder has; None if no log of updates was kept."""
+    if not (folder / START).exists():
+        return None
+    return {int(path.stem) for path in (folder / START).parent.glob("[0-9]*.safetensors") if path.stem.isdecimal()}
+
+
 @final
 @dataclass(frozen=True, kw_only=True)
 class Start:

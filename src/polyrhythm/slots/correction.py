@@ -151,7 +151,7 @@ class ControlVariates(Correction):
         change = report.extras.get(self.label(), {}).get("change")
         if change is None:
             return Fault("missing", "the change of its control variate is missing") if report.fresh else None
-        if change.shape != (setup.size,) or change.dtype != setup.dtype:
+        if not isinstance(change, Tensor) or change.shape != (setup.size,) or change.dtype != setup.dtype:
             return Fault("shape", "the change of its control variate does not have the model's layout")
         return None
 

@@ -11,7 +11,7 @@ from typing import Any, Literal, final
 
 from polyrhythm.errors import PolyrhythmError, UserError
 from polyrhythm.experiment import Experiment
-from polyrhythm.resuming import take_up
+from polyrhythm.resuming import is_done, take_up
 from polyrhythm.running import recording
 from polyrhythm.runs import Run, all_runs
 from polyrhythm.runs.database import FILE
@@ -128,7 +128,7 @@ def _earlier(job: Job, experiment: Experiment) -> Run | None:
 
 
 def _is_over(run: Run) -> bool:
-    return run.status == "finished" or (run.status == "stopped" and run.reason.startswith(PRUNED))
+    return is_done(run) or (run.status == "stopped" and run.reason.startswith(PRUNED))
 
 
 def _ending(run: Run) -> Ending:

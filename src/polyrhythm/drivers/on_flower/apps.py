@@ -13,7 +13,7 @@ from polyrhythm.data import Collection
 from polyrhythm.drivers.node import Node, with_own_data
 from polyrhythm.drivers.on_flower.line import GridLine, parcel_of, records
 from polyrhythm.drivers.on_flower.mods import Mod, changed, check
-from polyrhythm.drivers.wire import Parcel, Refusal, pack
+from polyrhythm.drivers.wire import Malformed, Parcel, Refusal, pack
 from polyrhythm.errors import PolyrhythmError, UserError
 from polyrhythm.experiment import Experiment
 from polyrhythm.federating import Serving, serve
@@ -77,11 +77,12 @@ def client_app(
         return Message(content_for(message, context), reply_to=message)
 
     def content_for(message: Message, context: Context) -> RecordDict:
-        parcel = parcel_of(message.content)
         try:
-            reply = node_for(message, context).reply(parcel)
+            reply = node_for(message, context).reply(parcel_of(message.content))
         except UserError as error:  # of the node's own configuration
             reply = _refusal(context, error)
+        except Malformed as wrong:
+            reply = _refusal(context, _not_understood(wrong))
         return records(reply)
 
     def node_for(message: Message, context: Context) -> Node:
@@ -126,6 +127,15 @@ def _refusal(context: Context, error: UserError) -> Parcel:
     number = context.node_config.get("client", -1)
     client = number if isinstance(number, int) else -1
     return pack(Refusal(client=client, found=error.found, expected=error.expected, why=error.why, fix=error.fix))
+
+
+def _not_understood(wrong: Malformed) -> UserError:
+    return UserError(
+        f"the server has sent {wrong}",
+        expected="a question who the node is, or an order",
+        why="nothing can be done on a message that cannot be read",
+        fix="run the same version of polyrhythm at the server and at every node; trust no other server",
+    )
 
 
 def say(text: str) -> None:

@@ -9,6 +9,7 @@ import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MessageType, RecordDict
 from flwr.serverapp import Grid
 
+from polyrhythm.core.acceptance import UNFIT
 from polyrhythm.drivers.meeting import Reply
 from polyrhythm.drivers.wire import Malformed, Parcel
 
@@ -16,6 +17,8 @@ _TEXT, _ARRAYS, _RAW = "polyrhythm", "arrays", "raw"
 _DTYPES = ("uint8", "int16", "int32", "int64")
 _UNAVAILABLE = {3, 4, 5, 8}
 """Flower's codes for a message, a reply or a node that is not there (any more), and for an app that has died."""
+_UNREADABLE = (ValueError, TypeError, KeyError, AttributeError)
+"""What Flower raises where the bytes of an answer are none of its records."""
 
 
 Made = dict[tuple[int, int], Array]
@@ -69,6 +72,7 @@ class GridLine:
     def __init__(self, grid: Grid) -> None:
         self._grid = grid
         self._not_sent: list[str] = []
+        self._apart = False  # whether each answer is asked for alone
         self._numbered = 0
 
     def nodes(self) -> Collection[int]:
@@ -96,7 +100,22 @@ class GridLine:
         failed = [Reply(to=m, trouble="Flower did not take the message", gone=True) for m in self._not_sent]
         self._not_sent.clear()
         sent = [message for message in messages if not message.startswith("not sent")]
-        return failed + [_reply(message) for message in (self._grid.pull_messages(sent) if sent else ())]
+        if self._apart:
+            return failed + [reply for message in sent for reply in self._pulled_alone(message)]
+        try:
+            return failed + [_reply(message) for message in (self._grid.pull_messages(sent) if sent else ())]
+        except _UNREADABLE:
+            # Nobody can tell whose answer it was. The others of that pull are gone, too: Flower will say that they are
+            # unavailable, and their visits are sent again.
+            self._apart = True
+            return failed
+
+    def _pulled_alone(self, message: str) -> list[Reply]:
+        """What has come for one message, which spoils nobody else's."""
+        try:
+            return [_reply(reply) for reply in self._grid.pull_messages([message])]
+        except _UNREADABLE as error:
+            return [Reply(to=message, trouble=f"{UNFIT}sent what Flower cannot read: {error}")]
 
 
 def _reply(message: Message) -> Reply:
@@ -106,5 +125,5 @@ def _reply(message: Message) -> Reply:
         return Reply(to=to, trouble=f"{error.reason} (Flower {error.code})", gone=error.code in _UNAVAILABLE)
     try:
         return Reply(to=to, parcel=parcel_of(message.content))
-    except Malformed as wrong:
-        return Reply(to=to, trouble=str(wrong))
+    except (Malformed, *_UNREADABLE) as wrong:
+        return Reply(to=to, trouble=f"{UNFIT}sent {wrong}")

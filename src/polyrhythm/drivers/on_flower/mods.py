@@ -15,6 +15,7 @@ import flwr.clientapp.mod as flowers
 import numpy as np
 import torch
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
+from torch import Tensor
 
 from polyrhythm.consent import Wanted, imported
 from polyrhythm.errors import UserError, unknown
@@ -108,8 +109,18 @@ def changed(mods: Sequence[Mod], layout: Layout, report: Report, message: Messag
         raise _unusable("of this node", f"which says: {answer.error.reason}")
     update = layout.zeros()
     for name, part in layout.named(update).items():
-        part.copy_(torch.from_numpy(np.array(answer.content.array_records["arrays"][name].numpy())))
+        part.copy_(_read(answer, name, part))
     return replace(report, update=update, packed=None, checksum=None)
+
+
+def _read(answer: Message, name: str, like: Tensor) -> Tensor:
+    """A parameter in what mods have left of an answer."""
+    arrays = answer.content.array_records.get("arrays", {})
+    left = torch.from_numpy(np.array(arrays[name].numpy())) if name in arrays else None
+    if left is None or left.shape != like.shape or not left.is_floating_point():
+        shape = "nothing" if left is None else f"{left.dtype} of shape {tuple(left.shape)}"
+        raise _unusable("of this node", f"which leaves {shape} of {name}")
+    return left
 
 
 def _records(arrays: dict[str, np.ndarray]) -> RecordDict:

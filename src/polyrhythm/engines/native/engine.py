@@ -100,8 +100,10 @@ class NativeEngine:
         if any(isinstance(p, Dropout) for p in self.program.layers):
             layers = (dataclasses.replace(p, share=0.0) if isinstance(p, Dropout) else p for p in self.program.layers)
             self._training = compiled(dataclasses.replace(self.program, layers=tuple(layers)), self._made_of[2])
-        yield
-        self._training = kept
+        try:
+            yield
+        finally:
+            self._training = kept
 
     def open(self, visit: Opening) -> None:
         self.weights.copy_(visit.start.weights)
