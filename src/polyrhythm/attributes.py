@@ -9,16 +9,17 @@ from __future__ import annotations
 
 import copy
 import pickle
-from collections.abc import Iterator, Mapping
-from types import BuiltinFunctionType, CellType, FunctionType, MethodType
+from collections.abc import Mapping
+from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import Any, final
 
 import numpy as np
 import torch
 from torch import Tensor, fx, nn
 
+from polyrhythm.surroundings import shared_by
+
 _DEEP = 6  # containers in containers
-_MANY = 10_000  # elements of a container that a class or a module keeps, beyond which it is a table
 _LARGE = 2**20  # bytes of an array or an object whose content is looked at
 _STORES = ("_parameters", "_buffers")
 _OF_MODULES = vars(nn.Module()).keys()
@@ -89,36 +90,9 @@ def attributes(module: nn.Module) -> Mapping[str, object]:
             seen = _stored(value) if name in _STORES else _seen(value, left_behind=True)
             found[f"{prefix}.{name}".lstrip(".")] = seen
     for kind in {kind for part in module.modules() for kind in type(part).__mro__ if not _known(kind)}:
-        for name, value in _of_class(kind):
+        for name, value in shared_by(kind):
             found[f"{kind.__name__}.{name}"] = _seen(value, left_behind=True)
     return found
-
-
-def _of_class(kind: type) -> Iterator[tuple[str, object]]:
-    """What all modules of a class share: its attributes, and the variables around its methods that they name."""
-    for name, value in vars(kind).items():
-        if isinstance(value, FunctionType):
-            there = value.__globals__
-            yield from ((word, there[word]) for word in value.__code__.co_names if _is_data(there.get(word)))
-            cells = zip(value.__code__.co_freevars, value.__closure__ or (), strict=True)
-            yield from ((word, cell.cell_contents) for word, cell in cells if _is_data(_inside_of(cell)))
-            yield from ((f"{name}'s default", default) for default in value.__defaults__ or () if _is_data(default))
-        elif not name.startswith("__") and _is_data(value):
-            yield name, value
-
-
-def _inside_of(cell: CellType) -> object:
-    try:
-        return cell.cell_contents
-    except ValueError:  # nothing yet
-        return None
-
-
-def _is_data(value: object) -> bool:
-    """Whether a value may be what a pass counts or keeps in."""
-    if type(value) in (list, dict, set, tuple, np.ndarray):
-        return (value.size if isinstance(value, np.ndarray) else len(value)) <= _MANY  # type: ignore[arg-type]
-    return type(value) in (bool, int, float, str)
 
 
 def changed_in(before: Mapping[str, object], after: Mapping[str, object]) -> str:
