@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import collections
 import functools
-import itertools
-import random
 from collections.abc import Iterator
 from types import CellType, CodeType, FunctionType
 from typing import Any
@@ -19,7 +17,10 @@ import torch
 
 _MANY = 10_000  # elements of a container beyond which it is a table, and nothing to count with
 _SIZED = (list, dict, set, tuple, collections.deque, collections.Counter, collections.defaultdict)
-_STREAMS = (itertools.count, random.Random, np.random.Generator, np.random.RandomState)
+_STREAMS = {
+    *(("itertools", "count"), ("random", "Random")),
+    *(("numpy.random._generator", "Generator"), ("numpy.random.mtrand", "RandomState")),
+}
 _WRAPPERS = {property: "fget", classmethod: "__func__", staticmethod: "__func__", functools.cached_property: "func"}
 
 Found = Iterator[tuple[str, Any]]
@@ -91,4 +92,4 @@ def _is_data(value: Any) -> bool:
         return len(value) <= _MANY
     if isinstance(value, np.ndarray):
         return value.size <= _MANY
-    return type(value) in (bool, int, float, str) or isinstance(value, _STREAMS)
+    return type(value) in (bool, int, float, str) or (type(value).__module__, type(value).__name__) in _STREAMS
