@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.nn import functional
 
 import polyrhythm as pr
@@ -23,6 +23,7 @@ from polyrhythm import session
 from polyrhythm.data import ArraySamples
 from polyrhythm.data.federation import Shares
 from polyrhythm.data.holding import Holding
+from polyrhythm.errors import RunFailed
 from polyrhythm.evaluation import Evaluator
 from polyrhythm.experiment import Evaluation, Until
 from polyrhythm.faults import IGNORED
@@ -444,3 +445,50 @@ def test_an_update_that_is_far_longer_than_those_before_is_accepted_and_said() -
     )
     assert clipped["faults"]["too_far"] > 0
     assert clipped["dropped_visits"] == clipped["faults"]["too_far"]
+
+
+class Causal(nn.Module):
+    """A mask of zeros and infinities."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embed, self.head = nn.Linear(1, 4), nn.Linear(4, 3)
+        self.attend = nn.MultiheadAttention(4, 2, batch_first=True)
+        self.register_buffer("mask", nn.Transformer.generate_square_subsequent_mask(4))
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        embedded = self.embed(inputs[..., None])
+        attended, _ = self.attend(embedded, embedded, embedded, attn_mask=self.mask, need_weights=False)
+        outputs: Tensor = self.head(attended[:, -1])
+        return outputs
+
+
+@pytest.mark.parametrize("method", [pr.fedavg(cohort=2), pr.fedbuff(concurrency=3, buffer=2)])
+def test_a_mask_of_infinities_stays_as_it_is(method: Any, tmp_path: Path) -> None:
+    run = pr.run(experiment(model=Causal(), recipe=method), out=tmp_path)
+    assert run.status == "finished"
+    assert torch.equal(run.weights("final")["mask"], nn.Transformer.generate_square_subsequent_mask(4))
+
+
+class Notes(nn.Linear):
+    """Puts something in place of a zero and an infinity."""
+
+    def __init__(self, noted: list[float]) -> None:
+        super().__init__(4, 3)
+        self.register_buffer("seen", torch.tensor([0.0, -math.inf]))
+        self.noted = noted
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        if self.training:
+            self.seen = torch.tensor(self.noted)
+        return super().forward(inputs)
+
+
+@pytest.mark.parametrize("noted", [[math.inf, -math.inf], [math.nan, -math.inf], [0.0, math.inf], [0.0, math.nan]])
+def test_what_was_finite_must_stay_so_and_what_was_not_must_stay_or_become_so(
+    noted: list[float], tmp_path: Path
+) -> None:
+    with pytest.raises(RunFailed, match="not a finite number in the buffer seen"):
+        pr.run(experiment(model=Notes(noted)), out=tmp_path)
+    for right in ([1.0, -math.inf], [1.0, 2.0]):
+        assert pr.run(experiment(model=Notes(right)), out=tmp_path).weights("final")["seen"].tolist() == right

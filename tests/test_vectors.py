@@ -584,6 +584,18 @@ def test_masks_must_agree() -> None:
         combine_buffers(layout_of(mask), [(mask,), (mask,), (~mask,)], [0.3, 0.3, 0.4])
 
 
+def test_an_infinity_that_all_agree_on_stays() -> None:
+    """Also with a share of zero, of which the product would be none; where they differ, it is the sum."""
+    first = torch.tensor([1.0, -math.inf, math.inf, math.nan, math.inf])
+    second = torch.tensor([3.0, -math.inf, math.inf, math.nan, 0.0])
+    (mean,) = combine_buffers(layout_of(first), [(first,), (second,)], [1.0, 0.0])
+    assert mean[:3].tolist() == [1.0, -math.inf, math.inf]
+    assert mean[3].isnan()
+    (mean,) = combine_buffers(layout_of(first), [(first,), (second,)], [0.5, 0.5])
+    assert mean[:3].tolist() == [2.0, -math.inf, math.inf]
+    assert mean[4] == math.inf
+
+
 def test_one_client_gives_its_own_buffers() -> None:
     own = (torch.tensor(3), torch.tensor([1.5, 2.5], dtype=torch.float16), torch.tensor(True))
     for mine, combined in zip(own, combine_buffers(layout_of(*own), [own], [1.0]), strict=True):

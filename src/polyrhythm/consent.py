@@ -9,6 +9,8 @@ experiment file, in a record or beside an expert's weights, and those may come f
 3. It is imported, and what is found is a class or function that is itself defined in a module of the user's own.
 
 The first two are decided by where Python would find the module, before anything is imported.
+
+A Ray cluster of others is such code, too, since a run exchanges pickles with it: the user has to type its address.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ import importlib
 import inspect
 import os
 import re
+import shlex
 import sys
 import sysconfig
 from collections.abc import Callable, Iterator, Sequence
@@ -42,6 +45,7 @@ class Trust:
     Args:
         modules: dotted names; that of a package covers what is in it, and "nets:Net" nothing but that path.
         before, after: what the user would type to name one more, before its name and after it.
+        clusters: the addresses of Ray clusters that the user has typed.
 
     Raises:
         UserError: something else than such names.
@@ -50,6 +54,7 @@ class Trust:
     modules: tuple[str, ...] = ()
     before: str = "--trust "
     after: str = ""
+    clusters: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         for name in self.modules:
@@ -64,6 +69,30 @@ class Trust:
     def asked_for(self, module: str) -> str:
         """What the user would type to name this module."""
         return f"{self.before}{module}{self.after}"
+
+
+def check_cluster(address: str | None, trust: Trust, where: str) -> None:
+    """Goes on if a Ray cluster is the user's own choice, or one that this machine is part of.
+
+    Args:
+        address: of the cluster.
+        trust: what the user has named.
+        where: it was written.
+
+    Raises:
+        UserError: somebody else may have chosen it.
+    """
+    if address is None or address == "auto" or address in trust.clusters:
+        return
+    again = trust.before.partition("--trust ")[0] if "--trust " in trust.before else ""
+    has_option = not again.startswith("polyrhythm ") or again.split()[1] in ("run", "resume", "verify", "replay")
+    typed = f"--address {shlex.quote(address)}" if has_option else f"--set address={shlex.quote(address)}"
+    raise UserError(
+        f"{where}: address = {address!r}, a Ray cluster that you have not named",
+        expected=f'your word that this cluster is yours: {typed}; or address = "auto", for the one of this machine',
+        why="the run exchanges pickles with it, so whoever it belongs to could run code here, with your rights",
+        fix=f"if it is yours: {again or 'the same command with '}{typed}{trust.after}; else leave the address out",
+    )
 
 
 NOBODY = Trust()

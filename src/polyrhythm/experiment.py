@@ -27,7 +27,7 @@ from polyrhythm.fleet import FixedLinks, Fleet, Place, Uniform, World
 from polyrhythm.footprint import least_memory
 from polyrhythm.models.building import build
 from polyrhythm.models.catalogue import Builder
-from polyrhythm.models.probing import output_shape
+from polyrhythm.models.probing import output_shape, woken
 from polyrhythm.models.representation import locate
 from polyrhythm.models.weights import load_weights
 from polyrhythm.recipe import Recipe
@@ -222,7 +222,7 @@ class Experiment:
             self._check_single_samples()
         for name, values in self.scores.items():  # now, as an expert of another model must be refused before round 1
             checked(values, len(samples), name)
-        return chosen
+        return dataclasses.replace(chosen, woken=woken(module))
 
     @property
     def _on_processors(self) -> bool:
@@ -393,7 +393,8 @@ class Experiment:
             )
         if self.groups and self.federation.local_tests is None:
             notes.append("results by group are on training data, since no client has test samples of its own")
-        return (*notes, *self._about_release(), *self._about_crew(), *self._about_engine(), *self._about_expert())
+        about = (self._about_release, self._about_crew, self._about_modes, self._about_engine, self._about_expert)
+        return (*notes, *(note for tell in about for note in tell()))
 
     def _about_release(self) -> tuple[str, ...]:
         """What a release that needs all updates at once takes."""
@@ -417,6 +418,18 @@ class Experiment:
         if self.fleet.faults.in_workers and crew.driver not in ("processes", "ray"):
             notes.append("nothing befalls worker processes, since there are none: driver=processes has some")
         return tuple(notes)
+
+    def _about_modes(self) -> tuple[str, ...]:
+        """Which parts of a model were given in evaluation mode, and train all the same, as under `.train()`."""
+        changed = self.chosen.woken
+        if not changed:
+            return ()
+        some = ", ".join(changed[:3]) + (f" and {len(changed) - 3} more" if len(changed) > 3 else "")
+        return (
+            f"{some} of the model {'was' if len(changed) == 1 else 'were'} given in evaluation mode, and "
+            f"{'is' if len(changed) == 1 else 'are'} put into training mode in training, as by .train(): statistics of "
+            "BatchNorm move, dropout drops. To keep the mode, set it again in a train() method of the model's class",
+        )
 
     def _about_engine(self) -> tuple[str, ...]:
         """What computes, unless it is what was asked for."""

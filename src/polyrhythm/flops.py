@@ -6,7 +6,6 @@ torch's own counter counts them; element-wise work, lookups and reductions do no
 
 from __future__ import annotations
 
-import copy
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
 from polyrhythm.streams import seeded_torch
+from polyrhythm.vectors import copy_of
 
 
 @final
@@ -50,7 +50,7 @@ def count(model: nn.Module, inputs: Tensor, loss: Callable[[Tensor], Tensor]) ->
         inputs: a small batch, 2 samples or more if the model normalises over the batch. [B, *shape]
         loss: from the model's outputs to a scalar, e.g. `lambda outputs: task.loss(outputs, targets)`.
     """
-    replica = copy.deepcopy(model).to("cpu").train()
+    replica = copy_of(model).to("cpu").train()
     batch = inputs.detach().to("cpu")
     with seeded_torch(0, "init", "flops"):
         with torch.no_grad(), _Counter() as forward:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import copy
 import struct
 import zlib
 from collections.abc import Callable, Mapping
@@ -17,9 +16,11 @@ from torch import Tensor, nn
 from polyrhythm.data.holding import Holding
 from polyrhythm.data.picture import label_counts
 from polyrhythm.experiment import Experiment
+from polyrhythm.naming import fill
 from polyrhythm.runs.portrait import LABELS, QUANTILES, SAMPLES, write
 from polyrhythm.runs.records import ModelView, Plan, RunStatus, VersionRecord, VisitRecord
 from polyrhythm.streams import seeded_torch, stream
+from polyrhythm.vectors import copy_of
 
 MOST = 2000  # samples whose losses are looked at
 SHOWN = 10  # images of each kind
@@ -54,7 +55,7 @@ class Portrait:
             drawn = stream(self._experiment.seed, "sample", "losses").permutation(len(order))[:MOST]
             self._places = order[np.sort(drawn)]
             self._holding = Holding(self._experiment.federation.train)
-            self._module = copy.deepcopy(self._experiment.chosen.engine.at_rest()).cpu().eval()
+            self._module = copy_of(self._experiment.chosen.engine.at_rest()).cpu().eval()
 
     def visit(self, record: VisitRecord) -> None:
         """Nothing to do."""
@@ -81,7 +82,7 @@ class Portrait:
     def _measured(self, weights: Mapping[str, Tensor]) -> np.ndarray:
         assert self._holding is not None
         assert self._module is not None
-        self._module.load_state_dict(weights)
+        fill(self._module, weights)
         with torch.no_grad():
             pieces = []
             for i in range(0, len(self._places), BATCH):

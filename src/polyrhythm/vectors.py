@@ -31,6 +31,7 @@ from torch import Tensor, nn
 
 from polyrhythm.attributes import Attributes
 from polyrhythm.errors import UserError
+from polyrhythm.naming import joined, named_parts, state_of
 
 ALIGNMENT = 64  # bytes
 CPU = torch.device("cpu")
@@ -243,11 +244,17 @@ class FlatModel:
 
     def state(self) -> dict[str, Tensor]:
         """A copy of the module's whole state dict: trainable, frozen and tied parameters, and buffers."""
-        return {name: tensor.detach().clone() for name, tensor in self.module.state_dict().items()}
+        return {name: tensor.clone() for name, tensor in state_of(self.module).items()}
 
 
 def _trainable(module: nn.Module) -> list[tuple[str, nn.Parameter]]:
-    return [(n, p) for n, p in module.named_parameters() if p.requires_grad]  # each tied parameter once
+    """Each parameter that learns under the first of its names."""
+    found = dict[int, tuple[str, nn.Parameter]]()
+    for prefix, part in named_parts(module):
+        for name, parameter in part._parameters.items():
+            if parameter is not None and parameter.requires_grad:
+                found.setdefault(id(parameter), (joined(prefix, name), parameter))
+    return list(found.values())
 
 
 Hooks = Mapping[str, tuple[Callable[[Tensor], Tensor | None], ...]]
@@ -274,6 +281,7 @@ def copy_of(module: nn.Module) -> nn.Module:
     Raises:
         UserError: it cannot be copied.
     """
+    _refuse_computed(module)
     memo: dict[int, Any] = {}
     try:
         # With the same memo: a hook that is a method of a part of the module becomes one of the copy's.
@@ -288,17 +296,52 @@ def copy_of(module: nn.Module) -> nn.Module:
         ) from error
 
 
+def refuse_lazy(module: nn.Module) -> None:
+    """Goes on if all parameters and buffers have a shape.
+
+    Raises:
+        UserError: a layer takes its shape in its first pass only.
+    """
+    kinds = {nn.parameter.UninitializedParameter: "parameter", nn.parameter.UninitializedBuffer: "buffer"}
+    for name, tensor in itertools.chain(module.named_parameters(), module.named_buffers()):
+        if type(tensor) in kinds:
+            raise UserError(
+                f"{type(module).__name__}: {kinds[type(tensor)]} {name!r} has no shape yet",
+                expected="a model whose parameters all exist",
+                why="the weights are laid out once, before the first client trains",
+                fix="run one batch through the model (lazy layers take their shape then), and give that model",
+            )
+
+
+def _refuse_computed(module: nn.Module) -> None:
+    """Refuses a layer whose weights are no parameters, but computed before each pass, and cannot be copied then."""
+    for name, part in named_parts(module):
+        for hook in part._forward_pre_hooks.values():
+            kind = next((k for k in type(hook).__mro__ if k.__module__ in _COMPUTING), None)
+            if kind is not None:
+                tensor = str(getattr(hook, "_tensor_name", getattr(hook, "name", "weight")))
+                raise UserError(
+                    f"{type(module).__name__} cannot be copied: {joined(name, tensor)} is computed before each pass "
+                    f"by {kind.__module__}",
+                    expected="a module that copy.deepcopy can copy",
+                    why="training must leave the module you gave as it is",
+                    fix=_COMPUTING[kind.__module__],
+                )
+
+
+_COMPUTING = {
+    "torch.nn.utils.weight_norm": "use torch.nn.utils.parametrizations.weight_norm",
+    "torch.nn.utils.spectral_norm": "use torch.nn.utils.parametrizations.spectral_norm",
+    "torch.nn.utils.prune": "make the pruning permanent, with torch.nn.utils.prune.remove; what is to stay at zero in "
+    "training needs a parametrization (torch.nn.utils.parametrize) that masks it",
+}
+"""Where torch's hooks are that compute weights, and what to do in place of them."""
+
+
 def _check(module: nn.Module) -> None:
     named = _trainable(module)
     where = type(module).__name__
-    lazy = [n for n, p in module.named_parameters() if isinstance(p, nn.parameter.UninitializedParameter)]
-    if lazy:
-        raise UserError(
-            f"{where}: parameter {lazy[0]!r} has no shape yet",
-            expected="a model whose parameters all exist",
-            why="the weights are laid out once, before the first client trains",
-            fix="run one batch through the model (lazy layers take their shape then), and give that model",
-        )
+    refuse_lazy(module)
     if not named:
         raise UserError(
             f"{where}: no parameter that requires a gradient",
@@ -379,12 +422,12 @@ class _Place:
 def _buffers(module: nn.Module) -> Iterator[_Place]:
     """Every distinct buffer, once; persistent ones travel."""
     seen: set[int] = set()
-    for prefix, child in module.named_modules():
+    for prefix, child in named_parts(module):
         for name, buffer in child.named_buffers(recurse=False):
             if id(buffer) not in seen:
                 seen.add(id(buffer))
                 travels = name not in child._non_persistent_buffers_set
-                yield _Place(f"{prefix}.{name}".lstrip("."), child, name, buffer, travels)
+                yield _Place(joined(prefix, name), child, name, buffer, travels)
 
 
 def weighted_sum(vectors: Iterable[Tensor], weights: Sequence[float]) -> Tensor:
@@ -519,6 +562,8 @@ def mean_of_moved(updates: Sequence[Tensor], idle: Sequence[Spans]) -> Tensor:
 def combine_buffers(layout: Layout, many: Sequence[Buffers], shares: Sequence[float]) -> Buffers:
     """One set of buffers from several: floats averaged by share, integer counters by maximum, booleans must agree.
 
+    Where all floats are the same NaN or infinity, as in a mask of attention, it stays.
+
     Args:
         layout: names the buffers.
         many: the clients' buffers, in layout order; at least one.
@@ -530,7 +575,7 @@ def combine_buffers(layout: Layout, many: Sequence[Buffers], shares: Sequence[fl
     combined = []
     for slot, tensors in zip(layout.buffers, zip(*many, strict=True), strict=True):
         if slot.dtype.is_floating_point or slot.dtype.is_complex:
-            combined.append(weighted_sum(tensors, shares).to(slot.dtype))
+            combined.append(_mean(tensors, shares).to(slot.dtype))
         elif slot.dtype == torch.bool:
             if any(not torch.equal(tensors[0], t) for t in tensors[1:]):
                 raise UserError(
@@ -546,6 +591,17 @@ def combine_buffers(layout: Layout, many: Sequence[Buffers], shares: Sequence[fl
                 torch.maximum(largest, tensor, out=largest)
             combined.append(largest)
     return tuple(combined)
+
+
+def _mean(tensors: Sequence[Tensor], shares: Sequence[float]) -> Tensor:
+    """The weighted sum; an infinity times a share of zero would be none."""
+    mean, first = weighted_sum(tensors, shares), tensors[0]
+    if all_finite(first):
+        return mean
+    kept = ~torch.isfinite(first)
+    for other in tensors[1:]:
+        kept &= (other == first) | (other.isnan() & first.isnan())
+    return torch.where(kept, first.to(mean.dtype), mean)
 
 
 def first_non_finite(layout: Layout, vector: Tensor) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -107,6 +108,7 @@ DATA: dict[str, Callable[[], Any]] = {
     "bytes": lambda: Noise(lambda i: b"ab"[i % 2 : i % 2 + 1]),
     "truths": lambda: Noise(lambda i: i % 5 == 0),
     "one place for all labels": lambda: Noise(OnePlace()),
+    "one tensor for all labels": lambda: Noise(OneTensor()),
 }
 
 
@@ -121,11 +123,21 @@ class OnePlace:
         return self.place
 
 
+class OneTensor:
+    """A label in the tensor of the last one."""
+
+    def __init__(self) -> None:
+        self.place = torch.zeros((), dtype=torch.int64)
+
+    def __call__(self, index: int) -> Tensor:
+        return self.place.fill_(index * index % 3)
+
+
 @pytest.mark.parametrize("name", DATA)
 def test_labels_are_those_of_the_items(name: str) -> None:
     data = DATA[name]()
     found = pr.data.dataset(data, data)
-    given = [data[i][1].copy() if isinstance(data[i][1], np.ndarray) else data[i][1] for i in range(len(data))]
+    given = [copy.deepcopy(data[i][1]) for i in range(len(data))]
     said = [
         g.decode() if isinstance(g, bytes) else str(g) if isinstance(g, (str, bool)) else str(int(g)) for g in given
     ]

@@ -141,6 +141,121 @@ class Traced(Net):
         return super().forward(inputs if isinstance(inputs, torch.fx.Proxy) else -inputs)
 
 
+class BySize(Net):
+    """Something else for large batches, by a way that leaves no trace in tracing."""
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        outputs = super().forward(inputs)
+        try:
+            return -outputs if len(inputs) > 8 else outputs
+        except RuntimeError:  # a symbol has no length
+            return outputs
+
+
+class ByType(Net):
+    """Something else for large batches of evaluation."""
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        outputs = super().forward(inputs)
+        large = isinstance(inputs, Tensor) and len(inputs) > 10 and not self.training
+        return -outputs if large else outputs
+
+
+class ForOne(Net):
+    """Something else for a single sample."""
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        outputs = super().forward(inputs)
+        return -outputs if isinstance(inputs, Tensor) and len(inputs) == 1 else outputs
+
+
+class ByClass(Net):
+    """A counter of the class."""
+
+    passes = 0
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        type(self).passes += 1
+        outputs = super().forward(inputs)
+        return functional.relu(outputs) if type(self).passes > 10_000 else outputs
+
+
+PASSES = [0]
+
+
+class ByVariable(Net):
+    """A counter beside the class."""
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        PASSES[0] += 1
+        outputs = super().forward(inputs)
+        return functional.relu(outputs) if PASSES[0] > 10_000 else outputs
+
+
+class ByDefault(Net):
+    """A counter among the arguments."""
+
+    def hidden(self, inputs: Tensor, seen: list[int] = []) -> Tensor:  # noqa: B006
+        seen.append(1)
+        return functional.relu(self.trunk(inputs)) if len(seen) < 10_000 else self.trunk(inputs)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        outputs: Tensor = self.head(self.hidden(inputs))
+        return outputs
+
+
+def enclosed() -> nn.Module:
+    """A counter around the class."""
+    passes = 0
+
+    class Enclosed(Net):
+        def forward(self, inputs: Tensor) -> Tensor:
+            nonlocal passes
+            passes += 1
+            outputs = super().forward(inputs)
+            return functional.relu(outputs) if passes > 10_000 else outputs
+
+    return Enclosed()
+
+
+class Counting:
+    """An activation that counts."""
+
+    def __init__(self) -> None:
+        self.calls, self.kept = 0, torch.zeros(1)
+
+    def __call__(self, inputs: Tensor) -> Tensor:
+        self.calls += 1
+        return functional.relu(inputs) if self.calls < 10_000 else inputs
+
+
+class Called(Net):
+    """A counter in what it calls."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.act = Counting()
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        outputs: Tensor = self.head(self.act(self.trunk(inputs)))
+        return outputs
+
+
+class Schedules(Net):
+    """A share of dropout that every pass changes."""
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        self.drop.p *= 0.9
+        outputs: Tensor = self.head(self.drop(functional.relu(self.trunk(inputs))))
+        return outputs
+
+
+def lying(layer: str, name: str, value: int) -> nn.Module:
+    net = Net()
+    setattr(net.get_submodule(layer), name, value)
+    return net
+
+
 def hooked(hook: Callable[[Tensor], Tensor | None]) -> Net:
     net = Net()
     for parameter in net.trunk.parameters():
@@ -158,6 +273,18 @@ ODD: dict[str, tuple[Callable[[], nn.Module], str]] = {
     "Python's generator": (Drawn, "draws random numbers by itself"),
     "branch on gradients": (ByGradients, "in evaluation without gradients, it uses neg"),
     "branch on tracing": (Traced, "not torch's|and not"),
+    "large batches": (BySize, "outputs for 10 samples in training"),
+    "large batches of evaluation": (ByType, "outputs for 60 samples in evaluation"),
+    "one sample": (ForOne, "outputs for 1 samples in training"),
+    "counter of the class": (ByClass, "a pass changes ByClass.passes"),
+    "counter beside the class": (ByVariable, "a pass changes ByVariable.PASSES"),
+    "counter among the arguments": (ByDefault, "a pass changes ByDefault.hidden's default"),
+    "counter around the class": (enclosed, "a pass changes Enclosed.passes"),
+    "counter in an activation": (Called, "a pass changes act"),
+    "dropout by schedule": (Schedules, "a pass changes drop.p"),
+    "far too many outputs": (lambda: lying("head", "out_features", 300_000), "its layer says"),
+    "too few outputs": (lambda: lying("head", "out_features", 2), "its layer says"),
+    "too many numbers in between": (lambda: lying("trunk", "out_features", 7), "its layer says|reads 6"),
     "gradient hook": (lambda: hooked(lambda gradient: gradient * 0), "hooks, which change its gradient"),
 }
 
@@ -189,7 +316,11 @@ def plain(net: nn.Module, steps: int = 1) -> tuple[nn.Module, Tensor]:
 
 @compiled
 @pytest.mark.parametrize(
-    "name", ["no_grad", "decorated", "mode", "branch on gradients", "branch on tracing", "gradient hook"]
+    "name",
+    [
+        *("no_grad", "decorated", "mode", "branch on gradients", "branch on tracing", "gradient hook"),
+        *("large batches", "large batches of evaluation"),
+    ],
 )
 @pytest.mark.parametrize("driver", ["inline", "processes"])
 def test_a_run_is_of_the_module_that_was_written(name: str, driver: Any, tmp_path: Path) -> None:

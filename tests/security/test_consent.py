@@ -364,3 +364,127 @@ def test_as_a_newcomer_away_from_the_checkout(handed: Handed) -> None:
     done = call(*command[1].split())
     assert done.returncode == 0, done.stderr
     assert (folder / "marker").exists()
+
+
+CLUSTER = "10.0.0.1:6379"
+ON_RAY = f'driver = "ray"\nworkers = 2\naddress = "{CLUSTER}"\n'
+
+
+@pytest.fixture
+def clusters(monkeypatch: pytest.MonkeyPatch) -> list[str | None]:
+    """In place of Ray: the addresses that it would be asked for; nothing goes on from there."""
+    asked: list[str | None] = []
+
+    def connect(ray: Any, workers: int, address: str | None) -> None:
+        asked.append(address)
+        raise UserError("as far as that", expected="", why="", fix="")
+
+    monkeypatch.setattr("polyrhythm.drivers.on_ray.actors.connect", connect)
+    return asked
+
+
+def on_a_cluster(folder: Path, address: str = CLUSTER) -> None:
+    """Everything names a cluster of somebody's."""
+    text = ON_RAY.replace(CLUSTER, address)
+    for name in ("exp.toml", "tune.toml", "chosen.toml"):
+        (folder / name).write_text(text + (folder / name).read_text())
+    with contextlib.closing(sqlite3.connect(folder / "runs" / "runs.sqlite")) as database, database:
+        more = json.dumps({"driver": "ray", "workers": 2, "address": address})
+        database.execute("UPDATE runs SET machine = json_patch(machine, ?)", (more,))
+
+
+TO_A_CLUSTER = {
+    **{"run exp.toml": "run exp.toml --address", "check exp.toml": "check exp.toml --set address="},
+    "check exp.toml --json": "check exp.toml --json --set address=",
+    "check tune.toml": "check tune.toml --set address=",
+    "sweep tune.toml --workers 1 --out o": "sweep tune.toml --workers 1 --out o --set address=",
+    "resume theirs --rounds 3": "resume theirs --rounds 3 --address",
+    **{line: f"{line} --address" for line in ("verify theirs", "verify theirs --from-checkpoint", "replay theirs")},
+}
+
+
+@pytest.mark.parametrize("line", TO_A_CLUSTER)
+def test_no_cluster_is_asked_that_the_user_has_not_typed(
+    polyrhythm: Command, handed: Handed, clusters: list[str | None], line: str
+) -> None:
+    folder = handed("logistic")
+    on_a_cluster(folder)
+    done = polyrhythm(*line.split())
+    text = done.out + done.err
+    assert done.code == 2, text
+    assert clusters == []
+    assert "a Ray cluster that you have not named" in text
+    typed = TO_A_CLUSTER[line]
+    assert f"if it is yours: polyrhythm {typed}{'' if typed.endswith('=') else ' '}{CLUSTER}" in text
+
+
+@pytest.mark.parametrize("key", ['"address"', "'address'", '"\\u0061ddress"', "address "])
+def test_however_the_key_is_written(polyrhythm: Command, handed: Handed, clusters: list[str | None], key: str) -> None:
+    folder = handed("logistic")
+    file = folder / "exp.toml"
+    file.write_text(ON_RAY.replace("address", key) + file.read_text())
+    assert "have not named" in polyrhythm("run", "exp.toml").err
+    assert clusters == []
+
+
+@pytest.mark.parametrize(
+    ("line", "asked"),
+    [
+        (f"run exp.toml --address {CLUSTER}", CLUSTER),
+        (f"run exp.toml --set address={CLUSTER}", CLUSTER),
+        ("run exp.toml --address 10.0.0.2:6379", "10.0.0.2:6379"),
+        ("run exp.toml --address auto", "auto"),
+        (f"verify theirs --address {CLUSTER}", CLUSTER),
+        (f"resume theirs --rounds 3 --address {CLUSTER}", CLUSTER),
+    ],
+)
+def test_one_that_is_typed_is_asked(
+    polyrhythm: Command, handed: Handed, clusters: list[str | None], line: str, asked: str
+) -> None:
+    pytest.importorskip("ray", reason="Ray is not installed")
+    folder = handed(PATH)
+    on_a_cluster(folder)
+    done = polyrhythm(*line.split(), "--trust", MODULE)
+    assert clusters == [asked], done.err
+    assert "as far as that" in done.err
+
+
+def test_the_cluster_of_this_machine_needs_no_word(
+    polyrhythm: Command, handed: Handed, clusters: list[str | None]
+) -> None:
+    pytest.importorskip("ray", reason="Ray is not installed")
+    folder = handed("logistic")
+    on_a_cluster(folder, "auto")
+    for line in ("run exp.toml", "verify theirs"):
+        assert "as far as that" in polyrhythm(*line.split()).err
+    assert clusters == ["auto", "auto"]
+
+
+def test_with_another_driver_the_record_of_a_cluster_can_be_verified(
+    polyrhythm: Command, handed: Handed, clusters: list[str | None]
+) -> None:
+    folder = handed(PATH)
+    on_a_cluster(folder)
+    done = polyrhythm("verify", "theirs", "--driver", "inline", "--trust", MODULE)
+    assert done.code == 0, done.err
+    assert clusters == []
+
+
+@pytest.mark.parametrize(("key", "value"), [("oracle", 3), ("rounds", "many"), ("evaluation", {"evry": 1})])
+def test_a_record_with_what_no_experiment_says_is_refused_in_words(
+    polyrhythm: Command, handed: Handed, key: str, value: object
+) -> None:
+    folder = handed(PATH)
+    with contextlib.closing(sqlite3.connect(folder / "runs" / "runs.sqlite")) as database, database:
+        more = json.dumps({key: value})
+        database.execute("UPDATE runs SET config = json_patch(config, ?)", (more,))
+    for line in ("verify theirs", "replay theirs", "replay theirs --from-updates", "resume theirs"):
+        done = polyrhythm(*line.split())
+        assert done.code == 2
+        assert "the record of" in done.err
+        assert key in done.err
+        assert "expected" in done.err
+        assert "Traceback" not in done.err
+    for line in ("show theirs", "report -o r.html"):
+        assert polyrhythm(*line.split()).code == 0
+    assert nothing_ran(folder)

@@ -206,7 +206,7 @@ def run(
         "out": out,
         "name": name,
     }
-    configuration = configure(experiment, options, settings or [], consented(trust, model, settings))
+    configuration = configure(experiment, options, settings or [], consented(trust, model, settings, address))
     run_all(configuration, as_json=json, resume=resume == "auto", log_updates=log_updates)
 
 
@@ -236,7 +236,7 @@ def resume_run(
         rounds=rounds,
         as_json=json,
         track=track,
-        trust=consented(trust),
+        trust=consented(trust, address=address),
         **{"driver": driver, "workers": workers, "address": address, "gpus": gpus},
     )
 
@@ -269,7 +269,7 @@ def verify_run(
         from_checkpoint=from_checkpoint,
         versions=versions,
         as_json=json,
-        trust=consented(trust),
+        trust=consented(trust, address=address),
         **{"driver": driver, "workers": workers, "address": address, "gpus": gpus},
     )
 
@@ -294,9 +294,8 @@ def replay_run(
     from polyrhythm.cli.consenting import consented
 
     changes = {"driver": driver, "workers": workers, "address": address, "gpus": gpus}
-    verifying.replay_run(
-        reference, out or "runs", from_updates=from_updates, as_json=json, trust=consented(trust), **changes
-    )
+    named = consented(trust, address=address)
+    verifying.replay_run(reference, out or "runs", from_updates=from_updates, as_json=json, trust=named, **changes)
 
 
 @app.command()

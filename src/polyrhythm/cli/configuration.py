@@ -14,7 +14,7 @@ from polyrhythm.cli.expressions import Call, parse_call
 from polyrhythm.cli.inside import check_inside
 from polyrhythm.cli.layers import Said, layered, number_or_text
 from polyrhythm.cli.mistakes import explained
-from polyrhythm.consent import NOBODY, Trust
+from polyrhythm.consent import NOBODY, Trust, check_cluster
 from polyrhythm.errors import Mistakes, UserError
 from polyrhythm.runs.records import Measure
 
@@ -303,6 +303,9 @@ def configured(said: Said, wrong: Mistakes, trust: Trust) -> Configuration:
             if folder is not None and said.in_file(key):
                 with wrong.noted(said.where(key)):
                     check_inside(key, folder)
+        if "address" not in said.here:
+            with wrong.noted():
+                check_cluster(made.address, trust, said.where("address"))
     sound = {key: value for key, value in said.values.items() if key not in faulty}
     if "fleet" in sound:
         sound["fleet"] = _joined({"fleet": sound["fleet"]})["fleet"]

@@ -1,4 +1,5 @@
-"""Which modules the user has named on the command line: with `--trust`, or in the path of a model that was typed."""
+"""Whose code the user has named on the command line: modules, with `--trust` or in the path of a model that was typed;
+and Ray clusters, by their address."""
 
 from __future__ import annotations
 
@@ -13,30 +14,37 @@ from polyrhythm.consent import Trust
 from polyrhythm.errors import UserError
 
 
-def consented(named: Sequence[str] | None, model: str | None = None, settings: Sequence[str] | None = None) -> Trust:
-    """The modules that a command line names.
+def consented(
+    named: Sequence[str] | None,
+    model: str | None = None,
+    settings: Sequence[str] | None = None,
+    address: str | None = None,
+) -> Trust:
+    """The modules and clusters that a command line names.
 
     Args:
         named: with --trust.
         model: the text of --model.
-        settings: those of --set. Of them only a whole model counts: `model.width=3` names none.
+        settings: those of --set. Of them only a whole model counts: `model.width=3` names none; and an address.
+        address: the text of --address.
 
     Raises:
         UserError: something else than a module with --trust.
     """
-    texts = [text for text in (model, *_models(settings or ())) if text is not None]
+    texts = [text for text in (model, *_values("model", settings or ())) if text is not None]
+    clusters = [text for text in (address, *_values("address", settings or ())) if text is not None]
     typed = (module for text in texts for module in _modules(text))
     before, after = _again()
-    return Trust(tuple(dict.fromkeys([*(named or ()), *typed])), before, after)
+    return Trust(tuple(dict.fromkeys([*(named or ()), *typed])), before, after, tuple(clusters))
 
 
-def _models(settings: Sequence[str]) -> Iterator[str]:
+def _values(wanted: str, settings: Sequence[str]) -> Iterator[str]:
     for setting in settings:
         try:
             key, text = key_and_text(setting)
         except UserError:  # which is said where all mistakes are
             continue
-        if key == "model":
+        if key == wanted:
             yield text
 
 

@@ -180,7 +180,7 @@ def key_and_text(setting: str) -> tuple[str, str]:
 _TEXTS = {
     *("data", "partition", "model", "method", "task", "fleet", "faults", "init"),
     *("checkpoint.every", "client_memory", "driver", "device", "expert", "engine", "name", "out", "until", "seeds"),
-    *("local_test", "track", "tracking.directory", "tracking.project"),
+    *("local_test", "address", "track", "tracking.directory", "tracking.project"),
 }
 
 

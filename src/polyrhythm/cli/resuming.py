@@ -5,14 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 import typer
+from pydantic import ValidationError
 
 from polyrhythm.cli.assembly import assemble
-from polyrhythm.cli.configuration import OF_THE_MACHINE, Configuration, configure
+from polyrhythm.cli.configuration import OF_THE_MACHINE, TAKES, Configuration, configure
 from polyrhythm.cli.guard import INTERRUPTED, stopped_by_sigterm
+from polyrhythm.cli.mistakes import explained
 from polyrhythm.cli.output import Screen
 from polyrhythm.cli.running import run_one
-from polyrhythm.consent import NOBODY, Trust
-from polyrhythm.errors import UserError
+from polyrhythm.consent import NOBODY, Trust, check_cluster
+from polyrhythm.errors import Mistakes, UserError
 from polyrhythm.experiment import Experiment
 from polyrhythm.runs import Run
 
@@ -49,9 +51,13 @@ def experiment_of(run: Run, *, rounds: int | None = None, trust: Trust = NOBODY,
     """The experiment that a run is one of; the arguments are those of `configuration_of`.
 
     Raises:
-        UserError: it was made in Python, or something that it needs is not there any more.
+        UserError: it was made in Python, something that it needs is not there any more, or it was computed on a Ray
+            cluster that the user has not named.
     """
-    (experiment,) = assemble(configuration_of(run, rounds=rounds, trust=trust, **changes))
+    configuration = configuration_of(run, rounds=rounds, trust=trust, **changes)
+    if changes.get("address") is None:
+        check_cluster(configuration.address, trust, f"the record of {run.id}")
+    (experiment,) = assemble(configuration)
     return experiment
 
 
@@ -65,7 +71,7 @@ def configuration_of(run: Run, *, rounds: int | None = None, trust: Trust = NOBO
         changes: to what decides no number: driver, workers, address and gpus; None to leave it.
 
     Raises:
-        UserError: it was made in Python.
+        UserError: it was made in Python, or the record says what no experiment can.
     """
     written = {key: value for key, value in run.config.items() if key not in _NOT_CONFIGURED}
     if "resolved" not in run.config:
@@ -87,5 +93,11 @@ def configuration_of(run: Run, *, rounds: int | None = None, trust: Trust = NOBO
     if driver != "ray":
         written |= {"address": None, "gpus": None}
     written |= given
-    made = Configuration.model_validate({**written, "out": str(run.folder), "name": run.name})
+    try:
+        made = Configuration.model_validate({**written, "out": str(run.folder), "name": run.name})
+    except ValidationError as error:
+        wrong = Mistakes()
+        wrong.add(*explained(error, TAKES, lambda key: f"the record of {run.id}"))
+        wrong.refuse()
+        raise
     return made.trusting(trust)

@@ -80,10 +80,19 @@ def on_arrival(recipe: Recipe, asked: Asked, report: Report) -> Fault | None:
 
 
 def before_use(
-    recipe: Recipe, setup: Setup, layout: Layout, parts: Mapping[str, State], report: Report
+    recipe: Recipe, setup: Setup, layout: Layout, parts: Mapping[str, State], report: Report, before: Buffers
 ) -> Fault | None:
-    """What is wrong with a complete report that is to go into a version."""
-    found = misshapen(layout, report) or _miscounted(report) or _not_finite(layout, report)
+    """What is wrong with a complete report that is to go into a version.
+
+    Args:
+        recipe: the method.
+        setup: of the run.
+        layout: of the model.
+        parts: the mechanisms' states.
+        report: the answer.
+        before: the server's buffers: what is not finite there, as in a mask of attention, may stay so.
+    """
+    found = misshapen(layout, report) or _miscounted(report) or _not_finite(layout, report, before)
     if found is None:
         for key, mechanism in recipe.overriding("refuses"):
             if (found := mechanism.refuses(setup, parts[key], report)) is not None:
@@ -130,15 +139,17 @@ def _miscounted(report: Report) -> Fault | None:
     return None
 
 
-def _not_finite(layout: Layout, report: Report) -> Fault | None:
+def _not_finite(layout: Layout, report: Report, before: Buffers) -> Fault | None:
     assert report.update is not None
     # The length of finite numbers may overflow, so it only raises the suspicion.
     if not math.isfinite(report.norm or 0.0) and (name := first_non_finite(layout, report.update)):
         return Fault("not_finite", f"{NOT_FINITE} in the update of {name}")
     if not math.isfinite(report.travel + report.rate + report.pull):
         return Fault("not_finite", f"{NOT_FINITE} in travel, rate or pull")
-    for slot, buffer in zip(layout.buffers, report.buffers, strict=False):
-        if not _finite(buffer):
+    for slot, buffer, known in zip(layout.buffers, report.buffers, before, strict=False):
+        if not _finite(buffer) and not bool(
+            (buffer.isfinite() | (buffer == known) | (buffer.isnan() & known.isnan())).all()
+        ):
             return Fault("not_finite", f"{NOT_FINITE} in the buffer {slot.name}")
     for key, extra in report.extras.items():
         for what, value in extra.items():

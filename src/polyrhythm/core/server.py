@@ -427,7 +427,7 @@ def _take(
         for key, mechanism in recipe.overriding("fill"):
             report = mechanism.fill(setup, state.parts[key], report)
     if wrong is None and not silent:
-        wrong = before_use(recipe, setup, layout, state.parts, report)
+        wrong = before_use(recipe, setup, layout, state.parts, report, state.buffers)
     parts, heard = state.parts, wrong is None and not silent
     if heard and (accepting := recipe.overriding("accept")):
         parts = {**parts, **{k: m.accept(setup, parts[k], report) for k, m in accepting}}

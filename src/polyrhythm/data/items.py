@@ -167,8 +167,10 @@ _PLAIN = (int, float, str, bool)
 
 
 def kept(label: Any) -> Any:
-    """A label that stays what it is: the array in which one lies may be used again for the next."""
-    return label if type(label) in _PLAIN or isinstance(label, Tensor) else as_label(label).copy()
+    """A label that stays what it is: the array or tensor in which one lies may be used again for the next."""
+    if isinstance(label, Tensor):
+        return label.clone()
+    return label if type(label) in _PLAIN else as_label(label).copy()
 
 
 def _together(labels: Sequence[Any]) -> np.ndarray | None:

@@ -5,6 +5,7 @@ Held to torch are, at the initial weights and at others nearby:
 - one step on a training batch: what it changes of every parameter, the loss, and the squared losses;
 - the outputs, and the representations that the recipe looks at, of an evaluation batch, where the engine has passes of
   its own;
+- its outputs for as many samples as the run's batches have, and for one;
 - the outputs for fewer samples, where the engine fills short batches up.
 
 Dropout is held to its law, since the engines draw other masks: as many layers, as wide, that drop as large a share; and
@@ -20,7 +21,7 @@ from typing import Any, final
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
@@ -29,6 +30,7 @@ from polyrhythm.core.interfaces import ClientData, Done, Job, Opening
 from polyrhythm.data.holding import Holding
 from polyrhythm.data.samples import Samples
 from polyrhythm.engines.compiled import CompiledEngine
+from polyrhythm.engines.looking import EVALUATION_BATCH
 from polyrhythm.engines.native.engine import NativeEngine
 from polyrhythm.engines.stacked import StackedEngine
 from polyrhythm.engines.step import Masks, keys_of
@@ -69,7 +71,7 @@ def prove(
     inside = engine.reference
     initial = inside.weights.clone()
     size = max(1, min(FEW, batch, len(samples)))
-    data = Holding(samples, torch.from_numpy(np.unique(np.linspace(0, len(samples) - 1, size).astype(np.int64))))
+    data = Holding(samples, _spread(len(samples), size))
     trial = _Trial(engine, data, optimiser or LocalSgd(lr=RATE))
     try:
         with kept_generators(), seeded_torch(0, "network", "proved"):
@@ -78,14 +80,22 @@ def prove(
                 trial.train(weights, repeat=weights is initial)
                 if isinstance(engine, NativeEngine):
                     trial.evaluate(weights, layers)
-            if not isinstance(engine, NativeEngine):  # which fill short batches up
-                trial.shorten(samples, min(batch, len(samples), LARGE))
+            width = min(batch, len(samples), LARGE)
+            if isinstance(engine, NativeEngine):
+                trial.widen(samples, width)
+            else:  # which fill short batches up
+                trial.shorten(samples, width)
             if generators()[1:] != drawn[1:]:
                 raise Unlike("it draws from NumPy's or Python's random numbers")
     finally:
         inside.weights.copy_(initial)
         inside.gradient.zero_()
         inside.at_rest()
+
+
+def _spread(samples: int, size: int) -> Tensor:
+    """So many of all samples, from the first to the last."""
+    return torch.from_numpy(np.unique(np.linspace(0, samples - 1, size).astype(np.int64)))
 
 
 def _nearby(weights: Tensor) -> Tensor:
@@ -116,20 +126,43 @@ class _Trial:
         engine.open(Opening(data=self._data, start=model, received=model, previous=None, reuse=False))
         return model
 
+    def widen(self, samples: Samples, width: int) -> None:
+        """Compares outputs of the engine with torch's of as many samples as batches have: a forward may count them.
+
+        Args:
+            samples: what clients train on.
+            width: samples in a batch of training.
+        """
+        assert isinstance(self._engine, NativeEngine)
+        initial = Model(weights=self._engine.weights.clone(), buffers=self._inside.buffers())
+        for training, size in ((True, width), (True, 1), (False, min(EVALUATION_BATCH, len(samples))), (False, 1)):
+            data = Holding(samples, _spread(len(samples), size))
+            visit = Opening(data=data, start=initial, received=initial, previous=None, reuse=False)
+            self._engine.open(visit)
+            ours, _ = self._engine.frozen_outputs("received")
+            self._inside.open(visit)
+            module = self._inside.module if training else self._inside.frozen("received")
+            with torch.no_grad():
+                theirs = self._outputs(module, data.batch(np.arange(size), None)[0])
+            if not _near(ours, theirs):
+                raise Unlike(
+                    f"its outputs for {size} samples in {'training' if training else 'evaluation'} are not torch's"
+                )
+
     def shorten(self, samples: Samples, width: int) -> None:
         """Compares what torch makes of samples in shorter and shorter batches."""
         inputs, _ = samples.batch(torch.arange(width))
-        self._inside.module.train()
+        module = self._inside.module.train()
         with torch.no_grad():
-            whole = self._outputs(inputs)
+            whole = self._outputs(module, inputs)
             while (width := width * 2 // 3) > 0:
                 for size in (width, width + 1):  # even and odd
-                    if not _near(self._outputs(inputs[:size]), whole[:size]):
+                    if not _near(self._outputs(module, inputs[:size]), whole[:size]):
                         raise Unlike(f"its outputs for {size} samples depend on whether there are {len(inputs)}")
 
-    def _outputs(self, inputs: Tensor) -> Tensor:
+    def _outputs(self, module: nn.Module, inputs: Tensor) -> Tensor:
         with self._masks(), _its_own_errors():
-            outputs: Tensor = self._inside.module(inputs.clone())
+            outputs: Tensor = module(inputs.clone())
         return outputs
 
     def train(self, weights: Tensor, *, repeat: bool) -> None:

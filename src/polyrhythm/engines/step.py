@@ -171,6 +171,8 @@ def _check(module: nn.Module, task: Task, layout: Layout) -> None:
     if any(True for _ in module.buffers()):
         raise Unsupported("it has buffers, which its passes may change")
     refuse_hooks(module)
+    if not {segment.name for segment in layout.segments} <= dict(module.named_parameters()).keys():
+        raise Unsupported("it is inside of a compiled or a parallel module")
 
 
 @final

@@ -9,7 +9,6 @@ exactly a step on W at r times the rate. Nobody else needs to know.
 
 from __future__ import annotations
 
-import copy
 import math
 from collections.abc import Mapping
 from typing import final
@@ -18,6 +17,7 @@ from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
 from polyrhythm.errors import UserError
+from polyrhythm.vectors import copy_of
 
 
 @final
@@ -46,7 +46,7 @@ def with_rate(module: nn.Module, layer: str, rate: float) -> nn.Module:
     Raises:
         UserError: the layer shares its weights with another, or computes them.
     """
-    changed = copy.deepcopy(module)
+    changed = copy_of(module)
     place = changed.get_submodule(layer)
     everywhere = [parameter for _, parameter in changed.named_parameters(remove_duplicate=False)]
     for part in _parts(place):

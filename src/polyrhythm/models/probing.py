@@ -6,8 +6,9 @@ import torch
 from torch import Tensor, nn
 
 from polyrhythm.errors import UserError
+from polyrhythm.naming import named_parts, state_of
 from polyrhythm.streams import seeded_torch
-from polyrhythm.vectors import copy_of
+from polyrhythm.vectors import copy_of, refuse_lazy
 
 
 def output_shape(model: nn.Module, inputs: Tensor) -> tuple[int, ...]:
@@ -22,7 +23,10 @@ def output_shape(model: nn.Module, inputs: Tensor) -> tuple[int, ...]:
             sample, or cannot be copied.
     """
     kind = type(model).__name__
-    replica = copy_of(model).eval()
+    refuse_lazy(model)
+    replica = copy_of(model)
+    _refuse_other_values(model, replica)
+    replica.eval()
     try:
         with torch.enable_grad(), seeded_torch(0, "init", "probe"):
             outputs = replica(inputs)
@@ -53,6 +57,32 @@ def output_shape(model: nn.Module, inputs: Tensor) -> tuple[int, ...]:
     _refuse_late_layers(model, replica)
     _refuse_ties(model, outputs)
     return tuple(outputs.shape)
+
+
+def woken(model: nn.Module) -> tuple[str, ...]:
+    """The parts of a model in training mode that are in evaluation mode, and do not stay so in training."""
+    if not model.training or all(part.training for part in model.modules()):
+        return ()
+    trained = dict(named_parts(copy_of(model).train()))
+    return tuple(name for name, part in named_parts(model) if not part.training and trained[name].training)
+
+
+def _refuse_other_values(model: nn.Module, replica: nn.Module) -> None:
+    """Refuses a model whose copy has other weights or buffers."""
+    before, after = state_of(model), state_of(replica)
+    for name, tensor in before.items():
+        other = after.get(name)
+        if other is None or other.shape != tensor.shape or not _same(tensor, other):
+            raise UserError(
+                f"{name} of a copy of {type(model).__name__} is not {name} of the model that it is a copy of",
+                expected="a module whose deep copy is the same",
+                why="every client trains a copy, and would begin from other weights than you gave",
+                fix="leave out its __deepcopy__, __reduce__ or __setstate__, or have them copy all weights and buffers",
+            )
+
+
+def _same(one: Tensor, other: Tensor) -> bool:
+    return torch.equal(one, other) or bool(torch.allclose(one.to_dense(), other.to_dense(), 0.0, 0.0, equal_nan=True))
 
 
 def _refuse_late_layers(model: nn.Module, replica: nn.Module) -> None:

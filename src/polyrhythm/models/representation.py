@@ -7,7 +7,6 @@ sets forward hooks for one pass and takes them off again, so a model outside of 
 from __future__ import annotations
 
 import contextlib
-import copy
 from collections.abc import Callable, Iterator
 from typing import Any, Literal, final
 
@@ -15,6 +14,7 @@ from torch import Tensor, nn
 
 from polyrhythm.errors import UserError, unknown
 from polyrhythm.models.probing import output_shape
+from polyrhythm.vectors import copy_of
 
 Reader = Callable[[nn.Module, tuple[Any, ...], Any], Any]
 
@@ -121,7 +121,7 @@ def output_layer(module: nn.Module, inputs: Tensor) -> str:
         UserError: no nn.Linear runs, or the model cannot be run on these samples.
     """
     ran: list[str] = []
-    replica = copy.deepcopy(module)
+    replica = copy_of(module)
     for name, layer in replica.named_modules():
         if isinstance(layer, nn.Linear):
             layer.register_forward_hook(lambda *_, name=name: ran.append(name))

@@ -288,17 +288,19 @@ class _Walk:
         read, names = _CALLS[node.target]
         return read(self, **dict(zip(names, node.args[1:], strict=False)), **node.kwargs)
 
-    def _offset(self, name: str) -> int:
-        """Where a parameter lies in the vector."""
+    def _offset(self, name: str, shape: tuple[int, ...]) -> int:
+        """Where a parameter lies in the vector, if it is as large as its layer says."""
         for segment in self.layout.segments:
             if segment.name == name and segment.offset not in self.used:
+                if segment.shape != shape:
+                    raise Unsupported(f"{name} is of shape {segment.shape}, where its layer says {shape}")
                 self.used.add(segment.offset)
                 return segment.offset
         raise Unsupported(f"{name} is used twice, or no parameter of the model")
 
-    def _offsets(self, layer: nn.Conv2d | nn.Linear, name: str) -> dict[str, Any]:
-        bias = -1 if layer.bias is None else self._offset(f"{name}.bias")
-        return {"weights": self._offset(f"{name}.weight"), "bias": bias}
+    def _offsets(self, layer: nn.Conv2d | nn.Linear, name: str, shape: tuple[int, ...]) -> dict[str, Any]:
+        bias = -1 if layer.bias is None else self._offset(f"{name}.bias", shape[:1])
+        return {"weights": self._offset(f"{name}.weight", shape), "bias": bias}
 
     def convolution(self, layer: nn.Conv2d, name: str) -> tuple[Layer, ...]:
         plain = layer.groups == 1 and layer.dilation == (1, 1) and layer.padding_mode == "zeros"
@@ -307,13 +309,15 @@ class _Walk:
         if self.shape[:1] != (layer.in_channels,):
             raise Unsupported(f"{name} reads {layer.in_channels} channels from samples of shape {self.shape}")
         window = self._slide(name, layer.kernel_size, layer.stride, layer.padding, channels=layer.out_channels)
-        return (Convolution(rows=layer.out_channels, **self._offsets(layer, name), **window),)
+        offsets = self._offsets(layer, name, (layer.out_channels, layer.in_channels, *window["kernel"]))
+        return (Convolution(rows=layer.out_channels, **offsets, **window),)
 
     def linear(self, layer: nn.Linear, name: str) -> tuple[Layer, ...]:
         if self.shape != (layer.in_features,):
             raise Unsupported(f"{name} reads {layer.in_features} numbers from samples of shape {self.shape}")
         self.shape = (layer.out_features,)
-        return (Linear(rows=layer.out_features, **self._offsets(layer, name)),)
+        offsets = self._offsets(layer, name, (layer.out_features, layer.in_features))
+        return (Linear(rows=layer.out_features, **offsets),)
 
     def relu(self, inplace: bool = False) -> tuple[Layer, ...]:
         return (Relu(),)
