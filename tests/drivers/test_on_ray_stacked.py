@@ -188,22 +188,27 @@ def test_a_run_that_was_left_goes_on_in_line_with_the_same_groups(tmp_path: Path
         pr.resume(replace(inline, stack=3), left.id, out=tmp_path / "one")
 
 
-def test_an_error_in_a_group_says_whose_visits_they_were() -> None:
+def test_an_error_in_a_group_says_whose_visits_they_were(tmp_path: Path) -> None:
     class Broken(nn.Module):
-        def __init__(self) -> None:
+        def __init__(self, broken: Path) -> None:
             super().__init__()
-            self.layer = nn.Linear(4, 3)
+            self.layer, self.broken = nn.Linear(4, 3), broken
 
         def forward(self, inputs: Tensor) -> Tensor:
-            if self.training and len(inputs) > 4:  # more than it is tried out with
+            if self.training and self.broken.exists():
                 raise ValueError("too many")
             outputs: Tensor = self.layer(inputs)
             return outputs
 
     words = []
     for who in ({"driver": "inline"}, {"driver": "ray", "workers": 2}):
+        broken = tmp_path / who["driver"]
+        model = Broken(broken)
+        given = made(engine="stacked", stack=2, model=model, recipe=pr.fedavg(cohort=4, batch=8), **who)
+        assert given.chosen.kind == "stacked"
+        broken.touch()  # after it was tried out
         with pytest.raises(ValueError, match="too many") as caught:
-            run(engine="stacked", stack=2, model=Broken(), recipe=pr.fedavg(cohort=4, batch=8), **who)
+            carry_out(given, [])
         words.append((str(caught.value), caught.value.__notes__))
     assert words[0] == words[1]
     (note,) = words[0][1]

@@ -280,8 +280,8 @@ def test_a_report_of_another_kind_answers_nothing(which: int) -> None:
     assert same(tell_all(tell, after, reports).state, tell_all(tell, first, reports).state)
 
 
-def _taken_for_news(state: Any, lost: Lost) -> Any:
-    after, verdict = _LOSE(state, lost)
+def _taken_for_news(recipe: Any, state: Any, lost: Lost) -> Any:
+    after, verdict = _LOSE(recipe, state, lost)
     return copied(after), verdict
 
 
