@@ -64,7 +64,9 @@ class Holds(nn.Module):
         self.function = function
 
     def __deepcopy__(self, memo: object) -> Holds:
-        return Holds(self.linear.in_features, self.linear.out_features, self.function)
+        other = Holds(self.linear.in_features, self.linear.out_features, self.function)
+        other.load_state_dict(self.state_dict())
+        return other
 
     def forward(self, inputs: Tensor) -> Tensor:
         outputs: Tensor = self.linear(inputs)

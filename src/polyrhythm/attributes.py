@@ -50,9 +50,10 @@ class Attributes:
 
     def put_back(self) -> None:
         """Gives every attribute the value that it had, and takes away those that there were not."""
-        memo = dict[int, Any](self._registered)
-        for part in self._parts:
-            part.put_back(memo)
+        if self._parts:
+            memo = dict[int, Any](self._registered)
+            for part in self._parts:
+                part.put_back(memo)
 
 
 @final

@@ -151,8 +151,8 @@ def _nothing(extras: Mapping[str, Any]) -> dict[str, Any]:
 
 def _blind_to(**hidden: Any) -> Mutation:
     def blind(*given: Any) -> Fault | None:
-        *rest, report = given
-        return _BEFORE_USE(*rest, replace(report, **{k: make(report) for k, make in hidden.items()}))
+        *rest, report, buffers = given
+        return _BEFORE_USE(*rest, replace(report, **{k: make(report) for k, make in hidden.items()}), buffers)
 
     return swap(server, "before_use", blind)
 

@@ -157,8 +157,8 @@ def test_a_fednova_step_is_one_common_way_along_the_mean_direction(trial: Trial)
 
 
 def _accept_the_idle(*given: Any) -> Any:
-    *rest, report = given
-    return _BEFORE_USE(*rest, replace(report, steps=1))
+    *rest, report, buffers = given
+    return _BEFORE_USE(*rest, replace(report, steps=1), buffers)
 
 
 @law(
