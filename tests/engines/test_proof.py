@@ -537,10 +537,10 @@ def images() -> pr.data.Federation:
 
 def test_modules_as_people_write_them() -> None:
     """A share of what `fuzz_modules.py` tries, the same every time; the long suite tries two thousand others."""
-    found = tally(range(60), ("torch", "native", "stacked", "compiled"))
+    found = tally(range(40), ("torch", "native", "stacked", "compiled"))
     assert not found.wrong, "\n\n".join(found.wrong.values())
-    assert found.taken["torch"] > 40
-    assert found.taken["stacked"] > 15
+    assert found.taken["torch"] > 25
+    assert found.taken["stacked"] > 10
     assert found.taken["native"] > 5 or extension() is None
 
 

@@ -1,4 +1,7 @@
-"""Every law is broken by each of its mutants, and every test in this folder is a law."""
+"""Every law is broken by each of its mutants, and every test in this folder is a law.
+
+The first mutant of each law is tried by default, the others with `-m slow`.
+"""
 
 from __future__ import annotations
 
@@ -15,11 +18,15 @@ from .law import LAWS
 FILES = sorted(path.stem for path in Path(__file__).parent.glob("test_*.py") if path.stem != Path(__file__).stem)
 MODULES = [importlib.import_module(f".{stem}", __package__) for stem in FILES]
 MUTANTS = [
-    pytest.param(module.__name__, law, mutant, id=f"{law.removeprefix('test_')}-{mutant}")
+    pytest.param(
+        *(module.__name__, law, mutant),
+        id=f"{law.removeprefix('test_')}-{mutant}",
+        marks=pytest.mark.slow if number else (),
+    )
     for module in MODULES
     for (owner, law), known in list(LAWS.items())
     if owner == module.__name__
-    for mutant in known.broken_by
+    for number, mutant in enumerate(known.broken_by)
 ]
 
 
