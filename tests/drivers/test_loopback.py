@@ -17,6 +17,7 @@ import pytest
 import polyrhythm as pr
 from polyrhythm.cli.deployed import experiment_of
 from polyrhythm.cli.flowering import up
+from polyrhythm.consent import NOBODY
 from polyrhythm.deploying.loopback import Loopback, diagnosed
 from polyrhythm.deploying.processes import Processes, Started
 from polyrhythm.session import carry_out
@@ -49,7 +50,7 @@ def run(place: Path, *settings: str, file: str = "experiment.toml", **options: A
     """A run on the federation; the newest of its folder."""
     values: dict[str, Any] = {"out": str(place / "runs"), "folder": place / "federation", "port": PORT, "keep": True}
     values |= {"resume": True, "log_updates": True, "as_json": True}
-    up(place / file, None, list(settings), **values | options)
+    up(place / file, None, list(settings), NOBODY, **values | options)
     return newest(place)
 
 
