@@ -32,7 +32,6 @@ from polyrhythm.data import ArraySamples
 from polyrhythm.data.holding import Holding
 from polyrhythm.engines.choosing import AnyEngine, Named, Work, choose
 from polyrhythm.engines.native.engine import NativeEngine
-from polyrhythm.engines.proof import Counted
 from polyrhythm.engines.step import Masks, keys_of
 from polyrhythm.engines.torch import TorchEngine
 from polyrhythm.errors import UserError
@@ -253,7 +252,7 @@ def attempt(number: int, engine: Named) -> tuple[str, str]:
 def masks_of(engine: AnyEngine) -> tuple[Sequence[Any], contextlib.AbstractContextManager[None]]:
     """What the plain loop takes for dropout in each step, and what the engine needs for it to be the same."""
     if isinstance(engine, NativeEngine):
-        return [Counted() for _ in ENDS], engine.undropped()
+        return [Masks(None) for _ in ENDS], engine.undropped()
     if isinstance(engine, TorchEngine):
         return (), contextlib.nullcontext()
     keys = torch.from_numpy(keys_of(SEED, len(ENDS), engine.dropouts))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from polyrhythm.core.acceptance import READ
 from polyrhythm.drivers.agenda import Underway
 from polyrhythm.drivers.inline import Moment
 from polyrhythm.fleet import Spent
@@ -22,7 +23,7 @@ def over(moment: Moment, report: Report) -> VisitRecord:
     status: VisitStatus = "measured" if report.kind == "measure" else "trained" if report.fresh else "skipped"
     if lost or not accepted:
         status = "lost" if lost else "late" if moment.late else "dropped"
-    read = accepted or (verdict is not None and verdict.fault in _READ)
+    read = accepted or (verdict is not None and verdict.fault in READ)
     reason = ("" if verdict is None else verdict.reason) or _SUBSTITUTES[report.substitute].format(age=report.age)
     started = moment.time - report.duration
     return _record(
@@ -104,8 +105,6 @@ def _record(
     )
 
 
-_READ = ("not_finite", "missing", "too_far")
-"""For what a report is refused whose update was of the model's layout, and was read."""
 _SUBSTITUTES = {
     "": "",
     "movement": "its movement of {age} versions ago was used",

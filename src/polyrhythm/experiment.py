@@ -20,7 +20,7 @@ from polyrhythm.data.partitions import Difficulty
 from polyrhythm.difficulty import checked, expert_losses, foreign
 from polyrhythm.drivers import choosing as crews
 from polyrhythm.drivers.choosing import DRIVERS, Crew, check_gpus, check_stack
-from polyrhythm.engines.choosing import ENGINES, Asked, Chosen, Work, choose
+from polyrhythm.engines.choosing import ENGINES, Asked, Chosen, Work, choose, looked_at
 from polyrhythm.engines.devices import device_of
 from polyrhythm.errors import Mistakes, UserError, unknown
 from polyrhythm.fleet import FixedLinks, Fleet, Place, Uniform, World
@@ -200,12 +200,8 @@ class Experiment:
         shape = output_shape(module, samples.batch(few)[0])
         self.aim.check(shape, samples.targets)
         self.aim.check(shape, self.federation.test.targets)
-        for correction in self.recipe.corrections:
-            for layer in correction.layers or ():
-                locate(module, layer)
-        for part in self.recipe.parts():
-            if isinstance(part, StopOnDrift):
-                locate(module, part.representation)
+        for layer in sorted(looked_at(self.recipe)):
+            locate(module, layer)
         participation = self.recipe.participation
         parted = participation.fills_places or self.driver in ("processes", "threads", "ray") or (self.workers or 1) > 1
         work = Work(

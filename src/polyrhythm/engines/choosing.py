@@ -133,7 +133,7 @@ def _prove(engine: AnyEngine, work: Work) -> None:
     if isinstance(engine, TorchEngine):
         return
     own = work.recipe.optimiser if isinstance(engine, CompiledEngine) else None
-    prove(engine, work.samples, batch=work.batch, layers=sorted(_looked_at(work.recipe)), optimiser=own)
+    prove(engine, work.samples, batch=work.batch, layers=sorted(looked_at(work.recipe)), optimiser=own)
 
 
 def _native(work: Work) -> Chosen:
@@ -231,11 +231,11 @@ def _check(samples: Samples, batch: int) -> None:
 
 def _finds(engine: NativeEngine, recipe: Recipe) -> None:
     """Refuses a method that looks at a representation which the engine does not find in the model."""
-    for layer in sorted(_looked_at(recipe) - engine.program.places.keys()):
+    for layer in sorted(looked_at(recipe) - engine.program.places.keys()):
         raise Unsupported(f"it does not find {layer} in the model")
 
 
-def _looked_at(recipe: Recipe) -> set[str]:
+def looked_at(recipe: Recipe) -> set[str]:
     """The representations that a method looks at."""
     layers = {layer for correction in recipe.corrections for layer in correction.layers or ()}
     return layers | {part.representation for part in recipe.parts() if isinstance(part, StopOnDrift)}

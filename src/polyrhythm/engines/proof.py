@@ -16,14 +16,12 @@ no comparison would mean anything.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, final
+from collections.abc import Iterator, Sequence
+from typing import final
 
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
-from torch.overrides import TorchFunctionMode
 
 from polyrhythm.attributes import attributes, changed_in
 from polyrhythm.core.interfaces import ClientData, Done, Job, Opening
@@ -180,8 +178,10 @@ class _Trial:
             raise Unlike("its gradient is not finite, so there is nothing to compare")
         if repeat and not torch.equal(change, self._step(weights, self._masks())[0]):
             raise Unlike("two passes through it with the same samples and weights give different numbers")
-        if isinstance(self._engine, NativeEngine) and isinstance(masks, Counted):
-            masks.compare(self._engine.dropped(len(self._positions)))
+        if isinstance(self._engine, NativeEngine) and masks.found != (
+            read := self._engine.dropped(len(self._positions))
+        ):
+            raise Unlike(f"it drops out {masks.found} (shares and numbers), and {read} was read")
         done = self._taken(weights)
         if done is None:
             return  # and so torch would take it
@@ -190,13 +190,13 @@ class _Trial:
             if not abs(ours - theirs) <= CLOSE * abs(theirs) + SLIGHT:
                 raise Unlike(f"its {what} over {len(self._positions)} samples is {ours:.6g} and not {theirs:.6g}")
 
-    def _masks(self) -> Masks | Counted:
+    def _masks(self) -> Masks:
         """What torch takes for dropout: the engine's masks, or none."""
         if isinstance(self._engine, NativeEngine):
-            return Counted()
+            return Masks(None)
         return Masks(torch.from_numpy(keys_of(0, 1, self._engine.dropouts)[0]))
 
-    def _step(self, weights: Tensor, masks: TorchFunctionMode) -> tuple[Tensor, float, float]:
+    def _step(self, weights: Tensor, masks: Masks) -> tuple[Tensor, float, float]:
         """What torch makes of a step: the change [P], the sum of losses, and of their squares."""
         inside, optimiser = self._inside, self._optimiser
         self._open(inside, weights)
@@ -284,33 +284,3 @@ def _its_own_errors() -> Iterator[None]:
 
 def _near(ours: Tensor, theirs: Tensor) -> bool:
     return ours.shape == theirs.shape and float((ours - theirs).norm()) <= CLOSE * float(theirs.norm()) + SLIGHT
-
-
-@final
-class Counted(TorchFunctionMode):
-    """Drops nothing.
-
-    Attributes:
-        found: what would have been dropped: the share, and of how many numbers.
-    """
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.found: list[tuple[float, int]] = []
-
-    def __torch_function__(
-        self, function: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
-    ) -> Any:
-        if function is functional.dropout:
-            return self._seen(*args, **(kwargs or {}))
-        return function(*args, **(kwargs or {}))
-
-    def compare(self, read: Sequence[tuple[float, int]]) -> None:
-        """Goes on if an engine drops as much, and in as many layers."""
-        if self.found != list(read):
-            raise Unlike(f"it drops out {self.found} (shares and numbers), and {read} was read")
-
-    def _seen(self, inputs: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
-        if training and p:
-            self.found.append((p, inputs.numel()))
-        return inputs

@@ -137,7 +137,7 @@ class Step:
         parts = {s.name: s.of(weights).clone().requires_grad_() for s in self.used}
         with torch.no_grad(), Masks(None) as counted:
             functional_call(self._module, parts, (inputs,))
-        self.layers = counted.layers
+        self.layers = len(counted.found)
         keys = torch.from_numpy(keys_of(0, 1, self.layers)[0]).to(device)
         kept = _Bytes()
         with Masks(keys), torch.autograd.graph.saved_tensors_hooks(kept, lambda tensor: tensor):
@@ -192,12 +192,16 @@ class Masks(TorchFunctionMode):
     """Gives every call of dropout its own mask.
 
     Args:
-        keys: of the layers, [L, 2]; None to count them and drop nothing.
+        keys: of the layers, [L, 2]; None to drop nothing.
+
+    Attributes:
+        found: the calls: the share that each drops, and of how many numbers.
     """
 
     def __init__(self, keys: Tensor | None) -> None:
         super().__init__()
-        self._keys, self.layers = keys, 0
+        self._keys = keys
+        self.found: list[tuple[float, int]] = []
 
     def __torch_function__(
         self, function: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
@@ -209,12 +213,12 @@ class Masks(TorchFunctionMode):
     def _dropped(self, inputs: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
         if not training or p == 0:
             return inputs
-        self.layers += 1
+        self.found.append((p, inputs.numel()))
         if self._keys is None:
             return inputs
-        if self.layers > len(self._keys):
+        if len(self.found) > len(self._keys):
             raise Unlike("it drops out more often than in its first pass")
-        first, second = self._keys[self.layers - 1]
+        first, second = self._keys[len(self.found) - 1]
         element = torch.arange(inputs.numel(), device=inputs.device).view(inputs.shape)
         drawn = _mixed_32((_mixed_32(element ^ first) + second) & _ALL)
         scale = (drawn >= int(p * 2**32)).to(inputs.dtype) * (0.0 if p == 1 else 1 / (1 - p))
