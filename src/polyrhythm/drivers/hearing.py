@@ -16,7 +16,8 @@ from polyrhythm.core.acceptance import checksum, misshapen
 from polyrhythm.drivers.wire import MOST_COUNTED, Answer, Malformed, shown
 from polyrhythm.recipe import Recipe
 from polyrhythm.slots.mechanism import Need, Setup
-from polyrhythm.slots.skipping import SkipAndEstimate, SkipAndResendModel, SkipSilently
+from polyrhythm.slots.skipping import SkipAndEstimate
+from polyrhythm.slots.work import Work
 from polyrhythm.vectors import Layout, first_non_finite
 from polyrhythm.wires import Assignment, Report
 
@@ -30,11 +31,6 @@ _SAME = ("dispatch", "client", "visit", "version", "kind")
 _COUNTS = ("held", "steps", "samples", "forward_samples", "gradient_samples", "age")
 _NUMBERS = ("rate", "travel", "pull", "duration", "time")
 _MEASURED: frozenset[Need] = frozenset({"gradient_square", "squared_loss", "fisher", "fisher_model"})
-_INSTEAD: Mapping[type, frozenset[str]] = {
-    SkipAndEstimate: frozenset({"movement", "silence"}),
-    SkipAndResendModel: frozenset({"model"}),
-    SkipSilently: frozenset({"silence"}),
-}
 _STOPPED = frozenset({"threshold", "similarity"})
 
 
@@ -124,7 +120,10 @@ class Hearing:
             raise Malformed(f"what belongs to no part of the recipe: {shown(', '.join(sorted(strange)), 80)}")
         if report.substitute and (report.extras or report.buffers):
             raise Malformed("more than a substitute from a client that did not train")
-        if report.substitute and report.substitute not in _substitutes(self._recipe):
+        known = frozenset[str]().union(
+            *(part.substitutes for part in self._recipe.work.parts() if isinstance(part, Work))
+        )
+        if report.substitute and report.substitute not in known:
             raise Malformed(f"a {report.substitute} instead of training, which the recipe has no client send")
         if self._sends_none(report):
             if report.update is not None:
@@ -189,13 +188,3 @@ def _check_bare(report: Report) -> None:
         raise Malformed("training in a visit that measures")
     if report.forward_samples > report.held:
         raise Malformed(f"{report.forward_samples:,} samples measured, of {report.held:,}", "samples")
-
-
-def _substitutes(recipe: Recipe) -> frozenset[str]:
-    """What a client may send instead of training; work of another's making may have its own ways."""
-    found = set[str]()
-    for part in recipe.work.parts():
-        if not type(part).__module__.startswith("polyrhythm."):
-            return frozenset({"movement", "model", "silence"})
-        found |= _INSTEAD.get(type(part), frozenset())
-    return frozenset(found)

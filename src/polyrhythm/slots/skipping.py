@@ -13,7 +13,7 @@ from polyrhythm.slots.budgets import HAIR, Budgets, Levels, part_of
 from polyrhythm.slots.mechanism import Need, Outcome, Setup, Visit
 from polyrhythm.slots.work import Around, Instead, Plan
 from polyrhythm.streams import stream
-from polyrhythm.wires import Report, State
+from polyrhythm.wires import Report, State, Substitute
 
 _REMEMBERED = ("steps", "travel", "pull", "rate")
 Schedule = Literal["ad_hoc", "round_robin", "exhaust"]
@@ -84,6 +84,10 @@ class SkipAndEstimate(Skipping):
     server_share: Annotated[float, Ge(0), Le(1)] = 0.5
     cold_start: Literal["train", "zero", "exclude"] = "train"
     expire: Count | None = None
+
+    @property
+    def substitutes(self) -> frozenset[Substitute]:
+        return frozenset({"movement", "silence"})
 
     @property
     def sends_alike(self) -> bool:
@@ -157,6 +161,10 @@ class SkipAndResendModel(Skipping):
     Reference: CCFL, section 4, Strategy 2.
     """
 
+    @property
+    def substitutes(self) -> frozenset[Substitute]:
+        return frozenset({"model"})
+
     def needs(self) -> frozenset[Need]:
         return super().needs() | {"previous"}
 
@@ -186,6 +194,10 @@ class SkipSilently(Skipping):
 
     Reference: CCFL, section 4, Strategy 1.
     """
+
+    @property
+    def substitutes(self) -> frozenset[Substitute]:
+        return frozenset({"silence"})
 
     def plan(self, setup: Setup, visit: Visit, state: State, brief: State) -> Plan:
         inner = super().plan(setup, visit, state, brief)

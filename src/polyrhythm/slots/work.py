@@ -81,6 +81,11 @@ class Plan:
 class Work(Mechanism):
     """Base: what a visit does, decided before it starts."""
 
+    @property
+    def substitutes(self) -> frozenset[Substitute]:
+        """The kinds of `Instead` that its plans may have: a real federation's server takes no others."""
+        return frozenset()
+
     def plan(self, setup: Setup, visit: Visit, state: State, brief: State) -> Plan:
         """The plan of one training visit."""
         raise NotImplementedError
