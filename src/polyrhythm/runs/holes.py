@@ -143,9 +143,8 @@ def unkept(folder: Path, run_number: int, logged: Iterable[int], before: Cut | N
 
 def in_words(missing: Sequence[str]) -> str:
     """What is missing, as the beginning of a sentence: "version 7 and 3 of 12 answers are missing from the record"."""
-    listed = " and ".join(filter(None, (", ".join(missing[:-1]), missing[-1])))
     one = len(missing) == 1 and missing[0].startswith(_SINGLE)
-    return f"{listed} {'is' if one else 'are'} missing from the record"
+    return f"{_listed(missing)} {'is' if one else 'are'} missing from the record"
 
 
 @contextlib.contextmanager
@@ -256,5 +255,9 @@ def _named(words: str, gaps: Sequence[range]) -> list[str]:
     shown = [f"{gap[0]:,}" if gap[0] == gap[-1] else f"{gap[0]:,} to {gap[-1]:,}" for gap in gaps[:_SHOWN]]
     others = sum(gap.stop - gap.start for gap in gaps[_SHOWN:])
     shown = [*shown, f"{others:,} other{'s' if others > 1 else ''}"] if others else shown
-    numbers = " and ".join(filter(None, (", ".join(shown[:-1]), shown[-1])))
-    return [words.format(s="" if len(gaps) == 1 and gaps[0][0] == gaps[0][-1] else "s", numbers=numbers)]
+    s = "" if len(gaps) == 1 and gaps[0][0] == gaps[0][-1] else "s"
+    return [words.format(s=s, numbers=_listed(shown))]
+
+
+def _listed(words: Sequence[str]) -> str:
+    return " and ".join(filter(None, (", ".join(words[:-1]), words[-1])))
