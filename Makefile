@@ -31,7 +31,7 @@ test: $(VENV)/.developer
 
 # What needs flwr, and the command line on the versions of typer and rich that Flower pins.
 test-flower: .venv-flower/.installed
-	.venv-flower/bin/python -m pytest --numprocesses $(WORKERS) tests/drivers/test_on_flower.py tests/drivers/test_wire.py tests/deploying tests/test_federating.py tests/test_golden.py::test_the_numbers_on_flower_are_those_of_the_simulation tests/cli $(ARGS)
+	.venv-flower/bin/python -m pytest --numprocesses $(WORKERS) tests/deployment/test_on_flower.py tests/deployment/test_wire.py tests/deployment/local tests/deployment/test_federating.py tests/test_golden.py::test_the_numbers_on_flower_are_those_of_the_simulation tests/cli tests/config $(ARGS)
 
 test-wheel: $(VENV)/.developer
 	$(BIN)/python tests/shipping/building.py

@@ -21,8 +21,8 @@ from typing import Any
 
 import polyrhythm as pr
 from polyrhythm.bench.works import experiment
+from polyrhythm.experiments.session import carry_out
 from polyrhythm.runs import ModelView, Plan, RunStatus, VersionRecord, VisitRecord
-from polyrhythm.session import carry_out
 
 DRIVERS = ("inline", "processes", "ray")
 

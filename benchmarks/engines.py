@@ -25,15 +25,15 @@ import torch
 from torch import nn
 
 import polyrhythm as pr
+from polyrhythm.base.messages import Assignment
+from polyrhythm.base.streams import torch_generator
+from polyrhythm.base.threads import one_thread
 from polyrhythm.bench.bare import WORKS
 from polyrhythm.bench.works import experiment
-from polyrhythm.core.memory import ClientState
+from polyrhythm.core.client_state import ClientState
 from polyrhythm.data import ArraySamples, Collection
-from polyrhythm.drivers.executors import Clients, Errand
 from polyrhythm.engines.devices import device_of
-from polyrhythm.streams import torch_generator
-from polyrhythm.threads import one_thread
-from polyrhythm.wires import Assignment
+from polyrhythm.simulation.workers.executors import Clients, Errand
 
 
 class Way:

@@ -26,9 +26,9 @@ import torch
 
 import polyrhythm as pr
 from polyrhythm.data import ArraySamples, Collection
+from polyrhythm.experiments.session import carry_out
 from polyrhythm.models.catalogue import find
 from polyrhythm.runs.records import ModelView, Plan, RunStatus, VersionRecord, VisitRecord
-from polyrhythm.session import carry_out
 
 COHORTS, WORKERS = (10, 100, 1_000), (1, 2)
 HIDDEN = {10**4: (12,), 10**5: (116, 64), 10**6: (1_000, 200), 10**7: (4_000, 1_700)}

@@ -15,8 +15,8 @@ import torch
 
 import polyrhythm as pr
 from polyrhythm.data import ArraySamples, Collection
+from polyrhythm.experiments.session import carry_out
 from polyrhythm.runs.environment import peak_memory
-from polyrhythm.session import carry_out
 
 
 def main() -> None:

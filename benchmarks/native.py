@@ -18,16 +18,16 @@ import torch
 from torch.nn import functional
 
 import polyrhythm as pr
+from polyrhythm.base.messages import Assignment
+from polyrhythm.base.streams import stream, torch_generator
+from polyrhythm.base.threads import one_thread
 from polyrhythm.core.client import work
-from polyrhythm.core.interfaces import Engine
-from polyrhythm.core.memory import ClientState
+from polyrhythm.core.client_state import ClientState
+from polyrhythm.core.protocols import Engine
 from polyrhythm.data import ArraySamples, Collection
 from polyrhythm.engines.native.engine import NativeEngine
 from polyrhythm.engines.native.extension import extension
 from polyrhythm.models import build
-from polyrhythm.streams import stream, torch_generator
-from polyrhythm.threads import one_thread
-from polyrhythm.wires import Assignment
 
 REPEATS = 7
 CLIENTS, HELD, COHORT = 100, 600, 10

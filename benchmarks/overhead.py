@@ -24,14 +24,14 @@ import torch
 from torch import nn
 
 import polyrhythm as pr
-from polyrhythm.core.interfaces import Computed
+from polyrhythm.base.threads import keep_freed_memory
+from polyrhythm.core.protocols import Computed
 from polyrhythm.data import ArraySamples, Collection
 from polyrhythm.engines.torch import TorchEngine
+from polyrhythm.experiments.session import carry_out
+from polyrhythm.models.tasks import task
 from polyrhythm.runs.environment import peak_memory
 from polyrhythm.runs.records import ModelView, Plan, RunStatus, VersionRecord, VisitRecord
-from polyrhythm.session import carry_out
-from polyrhythm.tasks import task
-from polyrhythm.threads import keep_freed_memory
 
 
 @final

@@ -12,9 +12,9 @@ import time
 import numpy as np
 
 import polyrhythm as pr
+from polyrhythm.base.streams import stream
+from polyrhythm.experiments.session import carry_out
 from polyrhythm.runs.environment import peak_memory
-from polyrhythm.session import carry_out
-from polyrhythm.streams import stream
 
 CLASSES, FEATURES, PER_CLIENT = 10, 20, 10
 

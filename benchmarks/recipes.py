@@ -31,14 +31,14 @@ import numpy as np
 import torch
 
 import polyrhythm as pr
+from polyrhythm.base.streams import torch_generator
+from polyrhythm.base.threads import one_thread, settled_memory
 from polyrhythm.data import ArraySamples, Collection
-from polyrhythm.drivers.inline import InlineDriver
 from polyrhythm.engines.native.extension import extension
+from polyrhythm.methods.participation.critical_periods import FisherTrace
+from polyrhythm.methods.recipe import Recipe
 from polyrhythm.models import build
-from polyrhythm.recipe import Recipe
-from polyrhythm.slots.critical import FisherTrace
-from polyrhythm.streams import torch_generator
-from polyrhythm.threads import one_thread, settled_memory
+from polyrhythm.simulation.simulator import InlineDriver
 
 CLIENTS, HELD, COHORT = 100, 600, 10
 

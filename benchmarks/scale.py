@@ -14,16 +14,16 @@ import torch
 from torch import nn
 
 import polyrhythm as pr
-from polyrhythm.drivers.inline import InlineDriver
+from polyrhythm.base.frozen import changed
+from polyrhythm.base.messages import Assignment, Report
+from polyrhythm.base.threads import settled_memory
 from polyrhythm.engines.torch import TorchEngine
 from polyrhythm.fleet import Fleet, World
-from polyrhythm.recipe import Recipe
+from polyrhythm.methods.mechanism import Setup
+from polyrhythm.methods.recipe import Recipe
+from polyrhythm.models.tasks import task
 from polyrhythm.runs.environment import peak_memory
-from polyrhythm.slots.mechanism import Setup
-from polyrhythm.tasks import task
-from polyrhythm.threads import settled_memory
-from polyrhythm.values import changed
-from polyrhythm.wires import Assignment, Report
+from polyrhythm.simulation.simulator import InlineDriver
 
 
 def _rolling(recipe: Recipe, concurrency: int) -> Recipe:

@@ -23,9 +23,9 @@ from safetensors.torch import load_file, save_file
 
 import polyrhythm as pr
 from polyrhythm.data import ArraySamples, Collection
-from polyrhythm.drivers.shelf import Shelf, Shelved
 from polyrhythm.models.catalogue import find
 from polyrhythm.runs.records import ModelView, Plan, RunStatus, VersionRecord, VisitRecord
+from polyrhythm.simulation.client_store.shelf import Shelf, Shelved
 
 HIDDEN = (4_000, 1_700)
 

@@ -15,8 +15,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import polyrhythm as pr
-from polyrhythm.recipe import Recipe
-from polyrhythm.slots.budgets import Levels
+from polyrhythm.methods.recipe import Recipe
+from polyrhythm.methods.work.budgets import Levels
 
 
 def methods() -> Mapping[str, tuple[Recipe, int]]:

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import polyrhythm as pr
 from polyrhythm import figures
-from polyrhythm.slots.budgets import SlowShare
-from polyrhythm.slots.critical import CriticalPeriods, FisherTrace
+from polyrhythm.methods.participation.critical_periods import CriticalPeriods, FisherTrace
+from polyrhythm.methods.work.budgets import SlowShare
 
 PICTURES = Path(__file__).with_name("pictures") / "figures"
 ROUNDS = 40

@@ -17,10 +17,10 @@ import altair as alt
 import polyrhythm as pr
 from polyrhythm.data.partitions import Partition
 from polyrhythm.fleet.survey import survey
+from polyrhythm.methods.order.pacing import Family, Pacing
+from polyrhythm.methods.participation.critical_periods import CriticalPeriods
+from polyrhythm.methods.work.budgets import Levels
 from polyrhythm.models.catalogue import Builder
-from polyrhythm.slots.budgets import Levels
-from polyrhythm.slots.critical import CriticalPeriods
-from polyrhythm.slots.pacing import Family, Pacing
 
 PICTURES = Path(__file__).with_name("pictures")
 WIDTH = 520

@@ -32,51 +32,51 @@ from polyrhythm import (
     data,
     federate,
     models,
-    papers,
     replay,
     resume,
     run,
     sample_difficulty,
     sweep,
-    sweeps,
     task,
     train_expert,
     verify,
 )
-from polyrhythm.cli import expressions, names
+from polyrhythm.base.errors import RunFailed, UserError
+from polyrhythm.base.settings import Settings
 from polyrhythm.cli.app import app
-from polyrhythm.cli.configuration import (
+from polyrhythm.config import expressions, names
+from polyrhythm.config.configuration import (
     CheckpointSettings,
     Configuration,
     EvaluationSettings,
     TrackingSettings,
     UntilSettings,
 )
-from polyrhythm.cli.sweeping.written import OF_SWEEP, SweepSettings
 from polyrhythm.data.partitions import Partition
-from polyrhythm.errors import RunFailed, UserError
-from polyrhythm.estimate import Estimate, Seconds, estimate
+from polyrhythm.experiments.estimate import Estimate, Seconds, estimate
+from polyrhythm.methods import papers
+from polyrhythm.methods.compression import Compression
+from polyrhythm.methods.correction import Correction
+from polyrhythm.methods.local.optimisers import LocalOptimiser
+from polyrhythm.methods.local.schedules import Schedule
+from polyrhythm.methods.mechanism import Mechanism
+from polyrhythm.methods.order.base import Order
+from polyrhythm.methods.order.pacing import Pacing
+from polyrhythm.methods.participation.base import Participation
+from polyrhythm.methods.recipe import Recipe
+from polyrhythm.methods.release.base import ReleasePolicy
+from polyrhythm.methods.server_step import ServerStep
+from polyrhythm.methods.weighing import Scaling, Sharing
+from polyrhythm.methods.work.base import Work
 from polyrhythm.models.catalogue import MODELS
 from polyrhythm.models.projection import with_projection
-from polyrhythm.optimisers import LocalOptimiser
-from polyrhythm.recipe import Recipe
+from polyrhythm.models.tasks import TASKS
 from polyrhythm.runs.comparison import Comparison
 from polyrhythm.runs.database import Writer
 from polyrhythm.runs.records import AnswerRecord, EventRecord, VersionRecord, VisitRecord
 from polyrhythm.runs.summary import Best, Summary
-from polyrhythm.schedules import Schedule
-from polyrhythm.settings import Settings
-from polyrhythm.slots.compression import Compression
-from polyrhythm.slots.correction import Correction
-from polyrhythm.slots.mechanism import Mechanism
-from polyrhythm.slots.order import Order
-from polyrhythm.slots.pacing import Pacing
-from polyrhythm.slots.participation import Participation
-from polyrhythm.slots.release import ReleasePolicy
-from polyrhythm.slots.server_step import ServerStep
-from polyrhythm.slots.weighing import Scaling, Sharing
-from polyrhythm.slots.work import Work
-from polyrhythm.tasks import TASKS
+from polyrhythm.studies import searches
+from polyrhythm.studies.searches.written import OF_SWEEP, SweepSettings
 
 PAGE = Path(__file__).with_name("reference.md")
 
@@ -395,7 +395,7 @@ def _command_line() -> Iterator[str]:
             rows.append((f"`{key}`", f"`{_value(field.default)}`", helps[key]))
     yield table(("key", "default", "meaning"), rows)
     yield "### A sweep's table"
-    yield "An experiment file with a table `[sweep]` is a sweep, see [its page](sweeps.md)."
+    yield "An experiment file with a table `[sweep]` is a sweep, see [its page](searches.md)."
     told = [(f"`sweep.{k}`", f"`{_value(f.get_default(call_default_factory=True))}`", OF_SWEEP[k]) for k, f in _SWEEP]
     yield table(("key", "default", "takes"), told)
     yield "### The language of names"
@@ -600,7 +600,7 @@ def _python() -> Iterator[str]:
     yield entry("pr.Checkpoint", Checkpoint)
     yield entry("pr.task", task)
     yield entry("pr.run", run)
-    yield entry("polyrhythm.estimate.estimate", estimate)
+    yield entry("polyrhythm.experiments.estimate.estimate", estimate)
     yield entry("Estimate", Estimate)
     yield entry("Seconds", Seconds)
     yield entry("pr.resume", resume)
@@ -613,11 +613,11 @@ def _python() -> Iterator[str]:
     yield entry("Comparison", Comparison, skip=("runs",))
     yield table(("member", "meaning"), list(_members(Comparison)))
     yield entry("pr.sweep", sweep)
-    yield entry("pr.sweeps.Sweep", sweeps.Sweep)
-    yield entry("pr.sweeps.Side", sweeps.Side)
-    yield entry("pr.sweeps.Range", sweeps.Range)
-    yield entry("pr.sweeps.Swept", sweeps.Swept, skip=("record", "out"))
-    yield table(("member", "meaning"), list(_members(sweeps.Swept)))
+    yield entry("pr.sweeps.Sweep", searches.Sweep)
+    yield entry("pr.sweeps.Side", searches.Side)
+    yield entry("pr.sweeps.Range", searches.Range)
+    yield entry("pr.sweeps.Swept", searches.Swept, skip=("record", "out"))
+    yield table(("member", "meaning"), list(_members(searches.Swept)))
     yield entry("pr.Tracking", Tracking)
     yield entry("pr.train_expert", train_expert)
     yield entry("pr.sample_difficulty", sample_difficulty)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from polyrhythm.report.markdown import escaped
-from polyrhythm.reproduce.definition import PAPERS, SHORT
+from polyrhythm.studies.tables.definition import PAPERS, SHORT
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "docs" / "results"

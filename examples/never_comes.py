@@ -11,9 +11,9 @@ from typing import final
 import torch
 
 import polyrhythm as pr
-from polyrhythm.slots.mechanism import Setup
-from polyrhythm.slots.participation import Call, Invitation, Invitations, Participation
-from polyrhythm.wires import State
+from polyrhythm.base.messages import State
+from polyrhythm.methods.mechanism import Setup
+from polyrhythm.methods.participation.base import Call, Invitation, Invitations, Participation
 
 
 @final

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from typing import final
 
 import polyrhythm as pr
-from polyrhythm.settings import NonNegative
-from polyrhythm.slots.correction import Correction, Push
-from polyrhythm.slots.mechanism import Need, Release, Setup
-from polyrhythm.vectors import weighted_sum
-from polyrhythm.wires import State
+from polyrhythm.base.messages import State
+from polyrhythm.base.settings import NonNegative
+from polyrhythm.base.vectors import weighted_sum
+from polyrhythm.methods.correction import Correction, Push
+from polyrhythm.methods.mechanism import Need, Release, Setup
 
 
 @final

@@ -9,12 +9,12 @@ import pytest
 import torch
 
 import polyrhythm as pr
-from polyrhythm.drivers import choosing as crews
-from polyrhythm.engines.choosing import Chosen
+from polyrhythm.engines.selection import Chosen
 from polyrhythm.engines.torch import TorchEngine
+from polyrhythm.experiments.session import carry_out
+from polyrhythm.methods.participation.critical_periods import FisherTrace
 from polyrhythm.runs import VersionRecord, VisitRecord
-from polyrhythm.session import carry_out
-from polyrhythm.slots.critical import FisherTrace
+from polyrhythm.simulation.workers import choosing as crews
 from small import Explodes, Log, collection, dealt, experiment
 from worker_models import Fussy, Hazy
 

@@ -29,9 +29,9 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from jsonschema import Draft7Validator
 
-from polyrhythm import estimate
 from polyrhythm.cli import main as polyrhythm
-from polyrhythm.cli.schema import schema
+from polyrhythm.config.json_schema import schema
+from polyrhythm.experiments import estimate
 from texts import experiments
 
 PATIENCE = 60  # seconds until a file that is neither refused nor run to its end counts as hanging

@@ -27,19 +27,19 @@ from torch import Tensor, nn
 
 import polyrhythm as pr
 from modules import OUTPUTS, Drawn, drawn
-from polyrhythm.core.interfaces import Job, Opening
+from polyrhythm.base.errors import UserError
+from polyrhythm.base.threads import one_thread
+from polyrhythm.core.protocols import Job, Opening
 from polyrhythm.data import ArraySamples
 from polyrhythm.data.holding import Holding
-from polyrhythm.engines.choosing import AnyEngine, Named, Work, choose
 from polyrhythm.engines.native.engine import NativeEngine
+from polyrhythm.engines.selection import AnyEngine, Named, Work, choose
 from polyrhythm.engines.step import Masks, keys_of
 from polyrhythm.engines.torch import TorchEngine
-from polyrhythm.errors import UserError
+from polyrhythm.methods.local.optimisers import LocalSgd
+from polyrhythm.methods.mechanism import Model
 from polyrhythm.models.probing import output_shape
-from polyrhythm.optimisers import LocalSgd
-from polyrhythm.slots.mechanism import Model
-from polyrhythm.tasks import task
-from polyrhythm.threads import one_thread
+from polyrhythm.models.tasks import task
 
 RATE, ENDS, HELD, SEED = 0.1, (9, 18, 22), 24, 7
 CLOSE = 1e-3  # of the way that weights went, and of outputs: three steps are many roundings

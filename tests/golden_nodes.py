@@ -11,7 +11,7 @@ from pathlib import Path
 from unittest import mock
 
 import polyrhythm as pr
-from polyrhythm import federating
+from polyrhythm.deployment import federating
 from pretend import JumpingClock, PretendLine, nodes_of
 
 Make = Callable[[], pr.Experiment]
@@ -31,7 +31,7 @@ def on_flower(make: Make, out: Path) -> pr.Run:
     from flwr.app import Context, RecordDict
     from flwr.supercore.task_identity import TaskIdentity
 
-    from polyrhythm.drivers.on_flower import client_app, server_app
+    from polyrhythm.deployment.on_flower import client_app, server_app
     from pretend_grid import PretendGrid
 
     folder, clock, experiment = _store(out), JumpingClock(), make()

@@ -10,8 +10,8 @@ from typing import Any, final
 import numpy as np
 import torch
 
-from polyrhythm.drivers.wire import Answer, Parcel, Present, Refusal, pack, unpack
-from polyrhythm.vectors import Spans
+from polyrhythm.base.vectors import Spans
+from polyrhythm.deployment.wire import Answer, Parcel, Present, Refusal, pack, unpack
 
 Draws = np.random.Generator
 

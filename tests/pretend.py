@@ -12,9 +12,9 @@ from typing import Any, final
 import numpy as np
 
 import polyrhythm as pr
-from polyrhythm.drivers.meeting import Line, Reply
-from polyrhythm.drivers.node import Node
-from polyrhythm.drivers.wire import Parcel
+from polyrhythm.deployment.node import Node
+from polyrhythm.deployment.registry import Line, Reply
+from polyrhythm.deployment.wire import Parcel
 
 
 @final

@@ -12,8 +12,8 @@ from torch import Tensor, nn
 import polyrhythm as pr
 from polyrhythm.data import ArraySamples, Collection, Federation
 from polyrhythm.data.federation import Shares
+from polyrhythm.experiments.session import carry_out
 from polyrhythm.runs import Plan, RunStatus, VersionRecord, VisitRecord
-from polyrhythm.session import carry_out
 
 
 def collection(samples: int = 60, features: int = 4, classes: int = 3, seed: int = 0) -> Collection:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import polyrhythm as pr
-from polyrhythm.sweeps.space import Setting
+from polyrhythm.studies.searches.space import Setting
 from small import experiment, federation
 
 

@@ -15,14 +15,14 @@ import pytest
 import torch
 from torch import Tensor
 
+from polyrhythm.base.errors import RunFailed, UserError
 from polyrhythm.bench import bare, ours
 from polyrhythm.bench.duel import alike, duel
 from polyrhythm.bench.works import experiment, write_job
-from polyrhythm.drivers.choosing import Crew
-from polyrhythm.drivers.executors import Elsewhere, Errand, Ticket
-from polyrhythm.errors import RunFailed, UserError
+from polyrhythm.experiments.session import carry_out
 from polyrhythm.models.catalogue import find
-from polyrhythm.session import carry_out
+from polyrhythm.simulation.workers.choosing import Crew
+from polyrhythm.simulation.workers.executors import Elsewhere, Errand, Ticket
 from small import Log
 
 SMALL = {

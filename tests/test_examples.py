@@ -14,14 +14,14 @@ from typing import Any, NoReturn
 import pytest
 
 import polyrhythm as pr
-from polyrhythm.cli.names import PARTS, RECIPES
-from polyrhythm.slots.correction import Correction
-from polyrhythm.slots.order import Order
-from polyrhythm.slots.participation import Participation
-from polyrhythm.slots.release import ReleasePolicy
-from polyrhythm.slots.server_step import ServerStep
-from polyrhythm.slots.weighing import Scaling, Sharing
-from polyrhythm.slots.work import Work
+from polyrhythm.config.names import PARTS, RECIPES
+from polyrhythm.methods.correction import Correction
+from polyrhythm.methods.order.base import Order
+from polyrhythm.methods.participation.base import Participation
+from polyrhythm.methods.release.base import ReleasePolicy
+from polyrhythm.methods.server_step import ServerStep
+from polyrhythm.methods.weighing import Scaling, Sharing
+from polyrhythm.methods.work.base import Work
 
 ROOT = Path(__file__).parents[1]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
@@ -69,7 +69,7 @@ def test_the_comparison_names_every_curve(load: Callable[[Path], ModuleType], tm
 
 def test_the_mechanism_obeys_its_laws(load: Callable[[Path], ModuleType]) -> None:
     """Off it is exactly nothing, on it is something, and it refuses what its equation does not cover."""
-    from polyrhythm.session import carry_out
+    from polyrhythm.experiments.session import carry_out
 
     part = load(ROOT / "examples" / "own_mechanism.py").SharedDirection
     federation = pr.federate(pr.data.digits(), pr.data.Dirichlet(alpha=0.1), clients=5, seed=0)
@@ -120,7 +120,8 @@ def in_python(monkeypatch: pytest.MonkeyPatch) -> pr.Experiment:
 
 
 def on_the_command_line(monkeypatch: pytest.MonkeyPatch) -> pr.Experiment:
-    from polyrhythm.cli import assembly, main, running
+    from polyrhythm.cli import main, running
+    from polyrhythm.config import assembly
 
     seen: list[Any] = []
     monkeypatch.setattr(running, "run_all", lambda configuration, **_: seen.append(configuration))
@@ -133,7 +134,7 @@ def on_the_command_line(monkeypatch: pytest.MonkeyPatch) -> pr.Experiment:
 
 
 def in_toml(folder: Path) -> pr.Experiment:
-    from polyrhythm.cli import assembly, configuration
+    from polyrhythm.config import assembly, configuration
 
     file = folder / "experiment.toml"
     file.write_text(blocks(ROOT / "README.md", "toml")[0])
@@ -152,9 +153,9 @@ def test_the_readme_says_one_experiment_in_three_ways(tmp_path: Path, monkeypatc
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: path.stem)
 def test_every_experiment_file_is_taken(page: Path, tmp_path: Path) -> None:
-    from polyrhythm.cli import configuration, names
-    from polyrhythm.cli.sweeping.written import written
-    from polyrhythm.reproduce.reading import read
+    from polyrhythm.config import configuration, names
+    from polyrhythm.studies.searches.written import written
+    from polyrhythm.studies.tables.reading import read
 
     for number, text in enumerate(blocks(page, "toml")):
         file = tmp_path / f"{number}.toml"

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from fuzz import tally
-from polyrhythm.cli.configuration import Configuration
+from polyrhythm.config.configuration import Configuration
 from texts import KEYS
 
 

@@ -29,7 +29,7 @@ def test_the_page_is_current(made: str) -> None:
 
 
 def test_every_name_has_its_entry(made: str) -> None:
-    from polyrhythm.cli import names
+    from polyrhythm.config import names
     from polyrhythm.data import PARTITIONS, SOURCES
     from polyrhythm.models import MODELS
 

@@ -17,12 +17,12 @@ from typing import Any, Literal
 
 from hypothesis import strategies as st
 
-from polyrhythm.cli import names
-from polyrhythm.cli.schema import settings_of
-from polyrhythm.cli.taking import hints_of
+from polyrhythm.config import names
+from polyrhythm.config.json_schema import settings_of
+from polyrhythm.config.setting_checks import hints_of
 from polyrhythm.data import PARTITIONS, SOURCES
 from polyrhythm.models.catalogue import MODELS
-from polyrhythm.tasks import TASKS
+from polyrhythm.models.tasks import TASKS
 
 Texts = st.SearchStrategy[str]
 

@@ -21,10 +21,10 @@ from typing import Any
 import numpy as np
 
 import polyrhythm as pr
-from polyrhythm.drivers.node import Node
-from polyrhythm.drivers.wire import Order, pack
-from polyrhythm.values import changed
-from polyrhythm.wires import Assignment
+from polyrhythm.base.frozen import changed
+from polyrhythm.base.messages import Assignment
+from polyrhythm.deployment.node import Node
+from polyrhythm.deployment.wire import Order, pack
 
 NODES, PORT = 4, 8720
 TEXT = """
@@ -66,7 +66,7 @@ ROWS = {
 
 def experiment(method: str, model: str, rounds: int = 1) -> pr.Experiment:
     """Of the digits on four clients."""
-    from polyrhythm.cli import names
+    from polyrhythm.config import names
 
     data = pr.federate(pr.data.digits(), pr.data.Iid(), NODES, 0)
     if model == "lenet5":  # which wants images of 28 x 28 or so
@@ -93,9 +93,9 @@ def bytes_of_a_visit(method: str, model: str) -> tuple[int, int, int, int]:
     made = experiment(method, model)
     layout, weights = made.chosen.engine.layout, made.initial_model
     from polyrhythm.core.server import begin
-    from polyrhythm.drivers.meter import Meter
-    from polyrhythm.drivers.roster import OpenRoster
-    from polyrhythm.drivers.wire import Answer, Refusal, unpack
+    from polyrhythm.deployment.wire import Answer, Refusal, unpack
+    from polyrhythm.simulation.cost_meter import Meter
+    from polyrhythm.simulation.roster import OpenRoster
 
     with tempfile.TemporaryDirectory() as store:
         turn = begin(made.recipe, made.setup, weights.weights, weights.buffers, OpenRoster(NODES, range(NODES)))
@@ -136,8 +136,8 @@ def write_data(folder: Path) -> None:
 def runs(rounds: int, turns: int, folder: Path) -> Iterator[dict[str, Any]]:
     """Ours and Flower's in turn, on one federation."""
     from polyrhythm.cli.flowering import up
-    from polyrhythm.deploying.loopback import Loopback
-    from polyrhythm.runs.run import all_runs
+    from polyrhythm.deployment.local.loopback import Loopback
+    from polyrhythm.runs.recorded import all_runs
 
     (folder / "experiment.toml").write_text(TEXT)
     theirs = folder / "theirs"

@@ -13,9 +13,9 @@ import polyrhythm as pr
 from polyrhythm.bench.works import experiment
 from polyrhythm.data import ArraySamples
 from polyrhythm.data.federation import Shares
+from polyrhythm.experiments.session import carry_out
 from polyrhythm.runs.recorder import Recorder
 from polyrhythm.runs.records import ModelView, Plan, RunStatus, VersionRecord, VisitRecord
-from polyrhythm.session import carry_out
 
 
 class Clock:

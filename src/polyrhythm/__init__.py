@@ -25,138 +25,140 @@ if TYPE_CHECKING:
     from polyrhythm import data as data
     from polyrhythm import fleet as fleet
     from polyrhythm import models as models
-    from polyrhythm import parts as parts
-    from polyrhythm import sweeps as sweeps
+    from polyrhythm.base.errors import PolyrhythmError as PolyrhythmError
+    from polyrhythm.base.errors import RunFailed as RunFailed
+    from polyrhythm.base.errors import UserError as UserError
     from polyrhythm.data import federate as federate
-    from polyrhythm.difficulty import sample_difficulty as sample_difficulty
-    from polyrhythm.errors import PolyrhythmError as PolyrhythmError
-    from polyrhythm.errors import RunFailed as RunFailed
-    from polyrhythm.errors import UserError as UserError
-    from polyrhythm.experiment import Evaluation as Evaluation
-    from polyrhythm.experiment import Experiment as Experiment
-    from polyrhythm.experiment import Until as Until
-    from polyrhythm.expert import train_expert as train_expert
+    from polyrhythm.experiments.difficulty import sample_difficulty as sample_difficulty
+    from polyrhythm.experiments.experiment import Evaluation as Evaluation
+    from polyrhythm.experiments.experiment import Experiment as Experiment
+    from polyrhythm.experiments.experiment import Until as Until
+    from polyrhythm.experiments.expert import train_expert as train_expert
+    from polyrhythm.experiments.replay import replay as replay
+    from polyrhythm.experiments.run import resume as resume
+    from polyrhythm.experiments.run import run as run
+    from polyrhythm.experiments.verify import verify as verify
     from polyrhythm.fleet import Fleet as Fleet
-    from polyrhythm.papers import afl as afl
-    from polyrhythm.papers import alt as alt
-    from polyrhythm.papers import cc_fedadagrad as cc_fedadagrad
-    from polyrhythm.papers import cc_fedadam as cc_fedadam
-    from polyrhythm.papers import cc_fedams as cc_fedams
-    from polyrhythm.papers import cc_fedavg as cc_fedavg
-    from polyrhythm.papers import cc_fedsgd as cc_fedsgd
-    from polyrhythm.papers import cc_fedyogi as cc_fedyogi
-    from polyrhythm.papers import ccfl as ccfl
-    from polyrhythm.papers import centralised as centralised
-    from polyrhythm.papers import curriculum_fl as curriculum_fl
-    from polyrhythm.papers import fedadagrad as fedadagrad
-    from polyrhythm.papers import fedadam as fedadam
-    from polyrhythm.papers import fedams as fedams
-    from polyrhythm.papers import fedasync as fedasync
-    from polyrhythm.papers import fedavg as fedavg
-    from polyrhythm.papers import fedavgm as fedavgm
-    from polyrhythm.papers import fedbuff as fedbuff
-    from polyrhythm.papers import fedcl as fedcl
-    from polyrhythm.papers import feddyn as feddyn
-    from polyrhythm.papers import fednova as fednova
-    from polyrhythm.papers import fedprox as fedprox
-    from polyrhythm.papers import fedyogi as fedyogi
-    from polyrhythm.papers import local_only as local_only
-    from polyrhythm.papers import mifa as mifa
-    from polyrhythm.papers import moon as moon
-    from polyrhythm.papers import oort as oort
-    from polyrhythm.papers import power_of_choice as power_of_choice
-    from polyrhythm.papers import scaffold as scaffold
-    from polyrhythm.papers import tifl as tifl
-    from polyrhythm.papers import vrl_sgd as vrl_sgd
-    from polyrhythm.parts import budget_steps as budget_steps
-    from polyrhythm.parts import buffer as buffer
-    from polyrhythm.parts import by_samples as by_samples
-    from polyrhythm.parts import client_curriculum as client_curriculum
-    from polyrhythm.parts import clip_updates as clip_updates
-    from polyrhythm.parts import compress_int8 as compress_int8
-    from polyrhythm.parts import compress_top_k as compress_top_k
-    from polyrhythm.parts import constant as constant
-    from polyrhythm.parts import control_variates as control_variates
-    from polyrhythm.parts import cosine as cosine
-    from polyrhythm.parts import critical_periods as critical_periods
-    from polyrhythm.parts import curriculum as curriculum
-    from polyrhythm.parts import deadline as deadline
-    from polyrhythm.parts import dynamic_regularisation as dynamic_regularisation
-    from polyrhythm.parts import epochs as epochs
-    from polyrhythm.parts import equal as equal
-    from polyrhythm.parts import exponential as exponential
-    from polyrhythm.parts import from_current as from_current
-    from polyrhythm.parts import geometric_median as geometric_median
-    from polyrhythm.parts import local_adam as local_adam
-    from polyrhythm.parts import local_sgd as local_sgd
-    from polyrhythm.parts import lossless as lossless
-    from polyrhythm.parts import median as median
-    from polyrhythm.parts import memory as memory
-    from polyrhythm.parts import min_reports as min_reports
-    from polyrhythm.parts import model_contrast as model_contrast
-    from polyrhythm.parts import normalised_averaging as normalised_averaging
-    from polyrhythm.parts import on_arrival as on_arrival
-    from polyrhythm.parts import over_select as over_select
-    from polyrhythm.parts import partial_work as partial_work
-    from polyrhythm.parts import per_step as per_step
-    from polyrhythm.parts import power as power
-    from polyrhythm.parts import prox as prox
-    from polyrhythm.parts import random_epochs as random_epochs
-    from polyrhythm.parts import random_resize as random_resize
-    from polyrhythm.parts import rolling as rolling
-    from polyrhythm.parts import sampled_staleness as sampled_staleness
-    from polyrhythm.parts import server_adagrad as server_adagrad
-    from polyrhythm.parts import server_adam as server_adam
-    from polyrhythm.parts import server_amsgrad as server_amsgrad
-    from polyrhythm.parts import server_momentum as server_momentum
-    from polyrhythm.parts import server_sgd as server_sgd
-    from polyrhythm.parts import server_yogi as server_yogi
-    from polyrhythm.parts import shuffled as shuffled
-    from polyrhythm.parts import skip_and_estimate as skip_and_estimate
-    from polyrhythm.parts import skip_and_resend_model as skip_and_resend_model
-    from polyrhythm.parts import skip_silently as skip_silently
-    from polyrhythm.parts import staleness as staleness
-    from polyrhythm.parts import step_decay as step_decay
-    from polyrhythm.parts import steps as steps
-    from polyrhythm.parts import stop_on_drift as stop_on_drift
-    from polyrhythm.parts import time_out as time_out
-    from polyrhythm.parts import trimmed_mean as trimmed_mean
-    from polyrhythm.parts import uniform as uniform
-    from polyrhythm.parts import variance_reduction as variance_reduction
-    from polyrhythm.parts import when_all as when_all
-    from polyrhythm.recipe import Recipe as Recipe
-    from polyrhythm.replaying import replay as replay
-    from polyrhythm.running import resume as resume
-    from polyrhythm.running import run as run
+    from polyrhythm.methods import parts as parts
+    from polyrhythm.methods.papers import afl as afl
+    from polyrhythm.methods.papers import alt as alt
+    from polyrhythm.methods.papers import cc_fedadagrad as cc_fedadagrad
+    from polyrhythm.methods.papers import cc_fedadam as cc_fedadam
+    from polyrhythm.methods.papers import cc_fedams as cc_fedams
+    from polyrhythm.methods.papers import cc_fedavg as cc_fedavg
+    from polyrhythm.methods.papers import cc_fedsgd as cc_fedsgd
+    from polyrhythm.methods.papers import cc_fedyogi as cc_fedyogi
+    from polyrhythm.methods.papers import ccfl as ccfl
+    from polyrhythm.methods.papers import centralised as centralised
+    from polyrhythm.methods.papers import curriculum_fl as curriculum_fl
+    from polyrhythm.methods.papers import fedadagrad as fedadagrad
+    from polyrhythm.methods.papers import fedadam as fedadam
+    from polyrhythm.methods.papers import fedams as fedams
+    from polyrhythm.methods.papers import fedasync as fedasync
+    from polyrhythm.methods.papers import fedavg as fedavg
+    from polyrhythm.methods.papers import fedavgm as fedavgm
+    from polyrhythm.methods.papers import fedbuff as fedbuff
+    from polyrhythm.methods.papers import fedcl as fedcl
+    from polyrhythm.methods.papers import feddyn as feddyn
+    from polyrhythm.methods.papers import fednova as fednova
+    from polyrhythm.methods.papers import fedprox as fedprox
+    from polyrhythm.methods.papers import fedyogi as fedyogi
+    from polyrhythm.methods.papers import local_only as local_only
+    from polyrhythm.methods.papers import mifa as mifa
+    from polyrhythm.methods.papers import moon as moon
+    from polyrhythm.methods.papers import oort as oort
+    from polyrhythm.methods.papers import power_of_choice as power_of_choice
+    from polyrhythm.methods.papers import scaffold as scaffold
+    from polyrhythm.methods.papers import tifl as tifl
+    from polyrhythm.methods.papers import vrl_sgd as vrl_sgd
+    from polyrhythm.methods.parts import budget_steps as budget_steps
+    from polyrhythm.methods.parts import buffer as buffer
+    from polyrhythm.methods.parts import by_samples as by_samples
+    from polyrhythm.methods.parts import client_curriculum as client_curriculum
+    from polyrhythm.methods.parts import clip_updates as clip_updates
+    from polyrhythm.methods.parts import compress_int8 as compress_int8
+    from polyrhythm.methods.parts import compress_top_k as compress_top_k
+    from polyrhythm.methods.parts import constant as constant
+    from polyrhythm.methods.parts import control_variates as control_variates
+    from polyrhythm.methods.parts import cosine as cosine
+    from polyrhythm.methods.parts import critical_periods as critical_periods
+    from polyrhythm.methods.parts import curriculum as curriculum
+    from polyrhythm.methods.parts import deadline as deadline
+    from polyrhythm.methods.parts import dynamic_regularisation as dynamic_regularisation
+    from polyrhythm.methods.parts import epochs as epochs
+    from polyrhythm.methods.parts import equal as equal
+    from polyrhythm.methods.parts import exponential as exponential
+    from polyrhythm.methods.parts import from_current as from_current
+    from polyrhythm.methods.parts import geometric_median as geometric_median
+    from polyrhythm.methods.parts import local_adam as local_adam
+    from polyrhythm.methods.parts import local_sgd as local_sgd
+    from polyrhythm.methods.parts import lossless as lossless
+    from polyrhythm.methods.parts import median as median
+    from polyrhythm.methods.parts import memory as memory
+    from polyrhythm.methods.parts import min_reports as min_reports
+    from polyrhythm.methods.parts import model_contrast as model_contrast
+    from polyrhythm.methods.parts import normalised_averaging as normalised_averaging
+    from polyrhythm.methods.parts import on_arrival as on_arrival
+    from polyrhythm.methods.parts import over_select as over_select
+    from polyrhythm.methods.parts import partial_work as partial_work
+    from polyrhythm.methods.parts import per_step as per_step
+    from polyrhythm.methods.parts import power as power
+    from polyrhythm.methods.parts import prox as prox
+    from polyrhythm.methods.parts import random_epochs as random_epochs
+    from polyrhythm.methods.parts import random_resize as random_resize
+    from polyrhythm.methods.parts import rolling as rolling
+    from polyrhythm.methods.parts import sampled_staleness as sampled_staleness
+    from polyrhythm.methods.parts import server_adagrad as server_adagrad
+    from polyrhythm.methods.parts import server_adam as server_adam
+    from polyrhythm.methods.parts import server_amsgrad as server_amsgrad
+    from polyrhythm.methods.parts import server_momentum as server_momentum
+    from polyrhythm.methods.parts import server_sgd as server_sgd
+    from polyrhythm.methods.parts import server_yogi as server_yogi
+    from polyrhythm.methods.parts import shuffled as shuffled
+    from polyrhythm.methods.parts import skip_and_estimate as skip_and_estimate
+    from polyrhythm.methods.parts import skip_and_resend_model as skip_and_resend_model
+    from polyrhythm.methods.parts import skip_silently as skip_silently
+    from polyrhythm.methods.parts import staleness as staleness
+    from polyrhythm.methods.parts import step_decay as step_decay
+    from polyrhythm.methods.parts import steps as steps
+    from polyrhythm.methods.parts import stop_on_drift as stop_on_drift
+    from polyrhythm.methods.parts import time_out as time_out
+    from polyrhythm.methods.parts import trimmed_mean as trimmed_mean
+    from polyrhythm.methods.parts import uniform as uniform
+    from polyrhythm.methods.parts import variance_reduction as variance_reduction
+    from polyrhythm.methods.parts import when_all as when_all
+    from polyrhythm.methods.recipe import Recipe as Recipe
+    from polyrhythm.models.tasks import task as task
     from polyrhythm.runs import Checkpoint as Checkpoint
     from polyrhythm.runs import Run as Run
     from polyrhythm.runs import compare as compare
-    from polyrhythm.sweeps import sweep as sweep
-    from polyrhythm.tasks import task as task
+    from polyrhythm.studies import searches as _searches
+    from polyrhythm.studies.searches import sweep as sweep
     from polyrhythm.trackers import Tracking as Tracking
-    from polyrhythm.verifying import verify as verify
+
+    sweeps = _searches
 
 _HOMES = {
-    "polyrhythm.errors": "PolyrhythmError RunFailed UserError",
+    "polyrhythm.base.errors": "PolyrhythmError RunFailed UserError",
     "polyrhythm.data": "federate",
-    "polyrhythm.difficulty": "sample_difficulty",
-    "polyrhythm.experiment": "Evaluation Experiment Until",
-    "polyrhythm.expert": "train_expert",
+    "polyrhythm.experiments.difficulty": "sample_difficulty",
+    "polyrhythm.experiments.experiment": "Evaluation Experiment Until",
+    "polyrhythm.experiments.expert": "train_expert",
     "polyrhythm.fleet": "Fleet",
-    "polyrhythm.recipe": "Recipe",
-    "polyrhythm.replaying": "replay",
-    "polyrhythm.running": "resume run",
+    "polyrhythm.methods.recipe": "Recipe",
+    "polyrhythm.experiments.replay": "replay",
+    "polyrhythm.experiments.run": "resume run",
     "polyrhythm.runs": "Checkpoint Run compare",
-    "polyrhythm.sweeps": "sweep",
-    "polyrhythm.tasks": "task",
+    "polyrhythm.studies.searches": "sweep",
+    "polyrhythm.models.tasks": "task",
     "polyrhythm.trackers": "Tracking",
-    "polyrhythm.verifying": "verify",
-    "polyrhythm.papers": (
+    "polyrhythm.experiments.verify": "verify",
+    "polyrhythm.methods.papers": (
         "afl alt cc_fedadagrad cc_fedadam cc_fedams cc_fedavg cc_fedsgd cc_fedyogi ccfl centralised curriculum_fl "
         "fedadagrad fedadam fedams fedasync fedavg fedavgm fedbuff fedcl feddyn fednova fedprox fedyogi local_only "
         "mifa moon oort power_of_choice scaffold tifl vrl_sgd"
     ),
-    "polyrhythm.parts": (
+    "polyrhythm.methods.parts": (
         "budget_steps buffer by_samples client_curriculum clip_updates compress_int8 compress_top_k constant "
         "control_variates cosine critical_periods curriculum deadline dynamic_regularisation epochs equal exponential "
         "from_current geometric_median local_adam local_sgd lossless median memory min_reports model_contrast "
@@ -167,14 +169,20 @@ _HOMES = {
     ),
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names.split()}
-_MODULES = ("data", "fleet", "models", "parts", "sweeps")
+_MODULES = {
+    "data": "polyrhythm.data",
+    "fleet": "polyrhythm.fleet",
+    "models": "polyrhythm.models",
+    "parts": "polyrhythm.methods.parts",
+    "sweeps": "polyrhythm.studies.searches",
+}
 
 __all__ = sorted([*_HOME, *_MODULES])
 
 
 def __getattr__(name: str) -> Any:
     if name in _MODULES:
-        return importlib.import_module(f"polyrhythm.{name}")
+        return importlib.import_module(_MODULES[name])
     if name in _HOME:
         value = getattr(importlib.import_module(_HOME[name]), name)
         globals()[name] = value

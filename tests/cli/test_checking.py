@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from polyrhythm.cli.checking import as_toml
-from polyrhythm.cli.configuration import configure
+from polyrhythm.config.configuration import configure
 from terminal import Command
 
 GOOD = 'method = ["scaffold(cohort=3)", "prox(mu=0.1)"]\nmodel = "logistic"\nrounds = 4\nfleet = "tiers"\n'

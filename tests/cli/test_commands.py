@@ -80,7 +80,7 @@ def test_show_and_runs(polyrhythm: Command, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("command", ["methods", "models", "partitions", "data", "fleets"])
 def test_lists_have_a_line_of_help_for_every_name(polyrhythm: Command, command: str) -> None:
-    from polyrhythm.cli import names
+    from polyrhythm.config import names
     from polyrhythm.data import PARTITIONS, SOURCES
     from polyrhythm.models.catalogue import MODELS
 
@@ -277,9 +277,9 @@ def test_whoever_stops_reading_stops_nothing(tmp_path: Path) -> None:
 @pytest.fixture(scope="module")
 def compared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two methods, two seeds each, on uneven devices."""
-    from polyrhythm.cli.assembly import assemble
-    from polyrhythm.cli.configuration import configure
-    from polyrhythm.running import run
+    from polyrhythm.config.assembly import assemble
+    from polyrhythm.config.configuration import configure
+    from polyrhythm.experiments.run import run
 
     out = tmp_path_factory.mktemp("compared")
     for method in ("fedavg(cohort=5)", "scaffold(cohort=5)"):

@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
+from polyrhythm.base.errors import UserError
 from polyrhythm.cli.consenting import consented
-from polyrhythm.errors import UserError
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from polyrhythm.cli.configuration import configure
-from polyrhythm.difficulty import expert_about
+from polyrhythm.config.configuration import configure
+from polyrhythm.experiments.difficulty import expert_about
 from terminal import Command
 
 DIFFICULTY = "difficulty(inner=dirichlet_per_client(beta=0.2), ordered=1.0)"

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 import typer
 
+from polyrhythm.base.errors import RunFailed, UserError
 from polyrhythm.cli.guard import guarded, stopped_by_sigterm
-from polyrhythm.errors import RunFailed, UserError
 
 
 def raising(error: BaseException) -> Callable[[], None]:

@@ -11,7 +11,8 @@ import torch
 from torch import Tensor, nn
 
 import polyrhythm as pr
-from polyrhythm import figures, session
+from polyrhythm import figures
+from polyrhythm.experiments import session
 from small import federation
 from terminal import Command
 

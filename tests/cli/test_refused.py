@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from polyrhythm.cli.refused import Refused
+from polyrhythm.cli.run_warnings import Refused
 from polyrhythm.runs import VisitRecord
 from small import logged
 from terminal import Command

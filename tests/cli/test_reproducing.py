@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from polyrhythm.errors import UserError
-from polyrhythm.runs import alive, all_runs
-from polyrhythm.sweeps.performing import Ending
+from polyrhythm.base.errors import UserError
+from polyrhythm.runs import all_runs, run_lock
+from polyrhythm.studies.searches.performing import Ending
 from terminal import Command
 
 OWN = """clients = 4
@@ -115,7 +115,7 @@ def test_what_cannot_be_done_is_said_before_anything_runs(
 def test_another_process_at_it_is_not_joined(polyrhythm: Command, folder: Path) -> None:
     Path("own.toml").write_text(OWN, encoding="utf-8")
     runs = folder / "runs" / "reproduce" / "own" / "quick"
-    with alive.alone(runs / ".reproducing", UserError("", expected="", why="", fix="")):
+    with run_lock.alone(runs / ".reproducing", UserError("", expected="", why="", fix="")):
         result = polyrhythm("reproduce", "own.toml")
     assert result.code == 2
     assert "going on in another process" in result.err
@@ -127,7 +127,9 @@ def test_without_any_result_it_has_failed_and_its_page_says_why(
     polyrhythm: Command, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     Path("own.toml").write_text(OWN, encoding="utf-8")
-    monkeypatch.setattr("polyrhythm.sweeps.crew.perform", lambda *_: Ending(state="failed", reason="it broke"))
+    monkeypatch.setattr(
+        "polyrhythm.studies.searches.crew.perform", lambda *_: Ending(state="failed", reason="it broke")
+    )
     result = polyrhythm("reproduce", "own.toml", "--workers", "1", "-o", "page.md")
     assert result.code == 1
     assert "no run of own has a result" in result.err

@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 import polyrhythm as pr
-from polyrhythm.cli.sweeping.written import written
 from polyrhythm.runs import all_runs
-from polyrhythm.sweeps import Swept
+from polyrhythm.studies.searches import Swept
+from polyrhythm.studies.searches.written import written
 from terminal import Command
 
 GOOD = """clients = 4

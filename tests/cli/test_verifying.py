@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from polyrhythm.cli import names
+from polyrhythm.config import names
 from polyrhythm.runs.database import FILE
 from terminal import Command
 

@@ -24,7 +24,7 @@ def test_a_port_that_is_taken_is_named(polyrhythm: Command, tmp_path: Path) -> N
 
 def test_what_is_not_installed_is_named(polyrhythm: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "uvicorn", None)
-    monkeypatch.delitem(sys.modules, "polyrhythm.ui.serving", raising=False)
+    monkeypatch.delitem(sys.modules, "polyrhythm.dashboard.serving", raising=False)
     result = polyrhythm("ui", str(tmp_path))
     assert (result.code, "polyrhythm[ui]" in result.err) == (2, True)
 

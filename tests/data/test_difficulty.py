@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from polyrhythm.base.errors import UserError
 from polyrhythm.data import (
     ByColumn,
     ClassesPerClient,
@@ -20,7 +21,6 @@ from polyrhythm.data import (
     Split,
     View,
 )
-from polyrhythm.errors import UserError
 
 INNER: tuple[Partition, ...] = (
     Iid(),
@@ -144,7 +144,7 @@ def test_an_impossible_partition_inside_says_so() -> None:
 
 
 def test_it_is_written_as_it_is_read() -> None:
-    from polyrhythm.cli import names
+    from polyrhythm.config import names
 
     whole = Difficulty(inner=DirichletPerClient(beta=0.2), ordered=0.25)
     assert names.partition(whole.text()) == whole

@@ -11,6 +11,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from polyrhythm.base.errors import UserError
+from polyrhythm.base.streams import stream
 from polyrhythm.data import (
     ArraySamples,
     ByColumn,
@@ -27,8 +29,6 @@ from polyrhythm.data import (
 )
 from polyrhythm.data.holdout import held_out
 from polyrhythm.data.labels import by_first_appearance, classes_of, encode
-from polyrhythm.errors import UserError
-from polyrhythm.streams import stream
 
 
 def collection(samples: int = 120, classes: int = 4, **extra: Any) -> Collection:

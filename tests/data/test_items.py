@@ -13,10 +13,10 @@ from torch import Tensor
 from torch.utils.data import ConcatDataset, Dataset, StackDataset, Subset, TensorDataset, random_split
 
 import polyrhythm as pr
+from polyrhythm.base.errors import UserError
 from polyrhythm.data import items
 from polyrhythm.data.items import Labels, labels_of
-from polyrhythm.errors import UserError
-from polyrhythm.session import carry_out
+from polyrhythm.experiments.session import carry_out
 from small import experiment
 
 N = 120

@@ -12,6 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from polyrhythm.base.errors import UserError
+from polyrhythm.base.streams import stream
 from polyrhythm.data import (
     PARTITIONS,
     ByColumn,
@@ -29,8 +31,6 @@ from polyrhythm.data import (
 from polyrhythm.data.labels import classes_of, encode
 from polyrhythm.data.partitions.base import whole
 from polyrhythm.data.partitions.minimum import _repaired
-from polyrhythm.errors import UserError
-from polyrhythm.streams import stream
 
 # One of each, lenient enough to succeed on any small data.
 EVERY: list[Partition] = [

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+from polyrhythm.base.errors import UserError
 from polyrhythm.data import (
     Dirichlet,
     Federation,
@@ -24,7 +25,6 @@ from polyrhythm.data import (
     summary_table,
 )
 from polyrhythm.data.partitions import Partition
-from polyrhythm.errors import UserError
 
 
 def made(partition: Partition, clients: int, classes: int = 4, samples: int = 400) -> Federation:

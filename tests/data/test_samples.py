@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from polyrhythm.base.errors import UserError
+from polyrhythm.base.streams import torch_generator
 from polyrhythm.data import ArraySamples, BagSamples, DatasetSamples, Selected, WindowSamples, samples
 from polyrhythm.data.transforms import Normalise, Pad, RandomCrop, RandomFlip, ToFloat, apply
-from polyrhythm.errors import UserError
-from polyrhythm.streams import torch_generator
 
 IMAGES = torch.arange(5 * 3 * 6 * 6, dtype=torch.int64).remainder(251).to(torch.uint8).reshape(5, 3, 6, 6)
 SCALED = (ToFloat(), Normalise(mean=(0.5, 0.4, 0.3), std=(0.2, 0.3, 0.4)))

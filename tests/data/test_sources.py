@@ -20,10 +20,10 @@ import pytest
 import torch
 
 from polyrhythm import data
+from polyrhythm.base.errors import UserError
+from polyrhythm.base.streams import stream
 from polyrhythm.data.samples import BagSamples
 from polyrhythm.data.sources import cifar, files, idx
-from polyrhythm.errors import UserError
-from polyrhythm.streams import stream
 
 
 def random_bytes(*shape: int, name: int = 0) -> np.ndarray:

@@ -12,9 +12,9 @@ import torch
 from torch import nn
 
 import polyrhythm as pr
-from polyrhythm.core.interfaces import TakesJobs
+from polyrhythm.core.protocols import TakesJobs
 from polyrhythm.data import ArraySamples
-from polyrhythm.engines import choosing
+from polyrhythm.engines import selection
 from polyrhythm.engines.native import engine as native
 from polyrhythm.engines.native.engine import LARGEST, NativeEngine
 from polyrhythm.engines.native.extension import extension
@@ -59,8 +59,8 @@ def test_auto_leaves_broad_convolutions_to_torch() -> None:
     [(10, 0, "torch"), (16, 0, "native"), (17, 0, "torch"), (32, 0, "native"), (10, 1, "native"), (9, 1, "torch")],
 )
 def test_how_broad_is_too_broad_depends_on_the_lanes_in_use(batch: int, padding: int, kind: str) -> None:
-    assert choosing.broad(16) == choosing.broad(64) == 1e7
-    assert choosing.broad(8) == choosing.broad(24) / 2.25 == 2.5e6
+    assert selection.broad(16) == selection.broad(64) == 1e7
+    assert selection.broad(8) == selection.broad(24) / 2.25 == 2.5e6
     images = ArraySamples(torch.zeros(64, 64, 4 - 2 * padding, 4), torch.arange(64) % 3)
     data = dataclasses.replace(collection(), train=images, test=images)
     # 64 * 9 * 2400 * 2 * 2 products; with padding one of three rows of the window is outside.
@@ -95,7 +95,7 @@ def test_auto_says_that_it_is_native_and_native_that_it_is_not(tmp_path: Path) -
 
 @compiled
 def test_auto_leaves_small_batches_to_torch() -> None:
-    small = pr.fedavg(cohort=2, epochs=1, batch=choosing.WORTHWHILE - 1)
+    small = pr.fedavg(cohort=2, epochs=1, batch=selection.WORTHWHILE - 1)
     assert isinstance(experiment(engine="auto", recipe=small).chosen.engine, TorchEngine)
     assert isinstance(experiment(engine="native", recipe=small).chosen.engine, NativeEngine)
 
@@ -157,7 +157,7 @@ def test_a_representation_that_is_not_found_is_torchs(monkeypatch: pytest.Monkey
 
 
 def test_without_the_extension(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(choosing, "extension", lambda: None)
+    monkeypatch.setattr(selection, "extension", lambda: None)
     assert "C++ compiler" in experiment(engine="native").chosen.why_not
     assert logged(engine="auto")[0]["digest"] == logged(engine="torch")[0]["digest"]
 
@@ -170,7 +170,7 @@ def test_no_such_engine() -> None:
 @compiled
 def test_a_batch_beyond_the_room_is_torchs(monkeypatch: pytest.MonkeyPatch) -> None:
     assert experiment().federation.sizes.max() < LARGEST
-    monkeypatch.setattr(choosing, "LARGEST", 4)
+    monkeypatch.setattr(selection, "LARGEST", 4)
     assert "more than 4" in experiment(engine="native").chosen.why_not
 
 

@@ -10,20 +10,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from polyrhythm.engines.native.program import (
-    Convolution,
-    Dropout,
-    Linear,
-    MaxPool,
-    Place,
-    Program,
-    Relu,
-    program_of,
-)
+from polyrhythm.base.vectors import FlatModel
+from polyrhythm.engines.native.program import Convolution, Dropout, Linear, MaxPool, Place, Program, Relu, program_of
 from polyrhythm.engines.unsupported import Unlike, Unsupported
 from polyrhythm.models import build
-from polyrhythm.tasks import Task, task
-from polyrhythm.vectors import FlatModel
+from polyrhythm.models.tasks import Task, task
 
 
 def read(module: nn.Module, shape: tuple[int, ...], aim: Task | None = None) -> Program:

@@ -17,14 +17,14 @@ from torch.nn import functional
 
 import polyrhythm as pr
 from fuzz_modules import tally
-from polyrhythm.engines import choosing
+from polyrhythm.base.streams import generators
+from polyrhythm.engines import selection
 from polyrhythm.engines.native import engine as native
 from polyrhythm.engines.native import program
 from polyrhythm.engines.native.engine import NativeEngine
 from polyrhythm.engines.native.extension import extension
 from polyrhythm.engines.step import Step
 from polyrhythm.engines.torch import TorchEngine
-from polyrhythm.streams import generators
 from small import experiment, federation, logged
 
 compiled = pytest.mark.skipif(extension() is None, reason="polyrhythm was installed without its compiled extension")
@@ -553,7 +553,7 @@ def test_many_modules_as_people_write_them() -> None:
 
 @compiled
 def test_without_the_proof_the_fuzz_finds_mistakes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(choosing, "prove", lambda *given, **more: None)
+    monkeypatch.setattr(selection, "prove", lambda *given, **more: None)
     monkeypatch.setattr(native, "program_of", lambda *given: without_bias(program.program_of(*given)))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

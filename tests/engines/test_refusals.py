@@ -11,14 +11,14 @@ import torch
 from torch import Tensor, nn
 
 import polyrhythm as pr
+from polyrhythm.base.messages import Assignment
 from polyrhythm.bench import works
-from polyrhythm.core.memory import ClientState
-from polyrhythm.drivers.cohorts import AtOnce
-from polyrhythm.drivers.executors import Clients, Errand
+from polyrhythm.core.client_state import ClientState
 from polyrhythm.engines import devices
-from polyrhythm.engines.choosing import candidates
 from polyrhythm.engines.devices import device_of
-from polyrhythm.wires import Assignment
+from polyrhythm.engines.selection import candidates
+from polyrhythm.simulation.workers.cohorts import AtOnce
+from polyrhythm.simulation.workers.executors import Clients, Errand
 from small import experiment, logged
 
 
@@ -109,7 +109,7 @@ def test_devices_that_are_refused(device: str, words: str) -> None:
 
 
 def test_other_engines_compute_on_the_processor(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("polyrhythm.experiment.device_of", lambda asked: torch.device("cuda", 0))
+    monkeypatch.setattr("polyrhythm.experiments.experiment.device_of", lambda asked: torch.device("cuda", 0))
     with pytest.raises(pr.UserError, match="device=cuda with engine=native"):
         experiment(engine="native", device="cuda")
 

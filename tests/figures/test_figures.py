@@ -14,7 +14,7 @@ import pytest
 
 import polyrhythm as pr
 from polyrhythm import figures
-from polyrhythm.errors import UserError
+from polyrhythm.base.errors import UserError
 from polyrhythm.figures import Chart
 from polyrhythm.figures.clock import joined, spans, staleness, waiting
 from polyrhythm.figures.cohorts import detectors, periods
@@ -25,8 +25,8 @@ from polyrhythm.figures.participation import FATES, fate, raster
 from polyrhythm.figures.subject import Subject
 from polyrhythm.figures.theme import HUES, THEMES, config, style
 from polyrhythm.figures.updates import errors
+from polyrhythm.methods.work.budgets import SlowShare
 from polyrhythm.runs import Run
-from polyrhythm.slots.budgets import SlowShare
 from small import experiment, federation
 
 EVERY = pr.Evaluation(measure=("update_similarity", "estimation_error", "sample_losses"))

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from polyrhythm.errors import UserError
+from polyrhythm.base.errors import UserError
 from polyrhythm.fleet import AvailabilityTrace, ByLabels, Markov, Periodic, Place
 from polyrhythm.fleet.behaviour import toggles_of
 from polyrhythm.fleet.cycles import cycle_span

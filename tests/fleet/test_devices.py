@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from polyrhythm.errors import UserError
+from polyrhythm.base.errors import UserError
 from polyrhythm.fleet import Energy, Exponential, Fleet, HalfNormal, Load, Lognormal, Place, Tiers, World, Zipf
 
 PLACE = Place(population=20_000, seed=2)

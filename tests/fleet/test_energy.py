@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import polyrhythm as pr
-from polyrhythm.errors import UserError
+from polyrhythm.base.errors import UserError
 from polyrhythm.fleet import Energy, FixedLinks, Fleet, Load, Spent, Uniform, World
 
 # 2 s and 2 J to receive, 4 s and 12 J to work, 2 s and 2 J to send.

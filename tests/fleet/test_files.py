@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from polyrhythm.errors import UserError
+from polyrhythm.base.errors import UserError
+from polyrhythm.base.settings import canonical_json
 from polyrhythm.fleet import (
     ArrivalTrace,
     AvailabilityTrace,
@@ -25,7 +26,6 @@ from polyrhythm.fleet import (
     Place,
     UserSpeeds,
 )
-from polyrhythm.settings import canonical_json
 
 PLACE = Place(population=10, seed=0)
 CAPACITY = "client_id,computation_ms_per_sample,communication_kbps\n1,153.0,2209.62\n2,39.0,18437.31\n"

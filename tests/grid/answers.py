@@ -9,31 +9,37 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from polyrhythm.errors import UserError
-from polyrhythm.papers import fedavg
-from polyrhythm.recipe import Recipe
-from polyrhythm.settings import Settings
-from polyrhythm.slots.client_curriculum import ClientCurriculum
-from polyrhythm.slots.compression import Int8, Lossless, TopK
-from polyrhythm.slots.correction import ControlVariates, DynamicRegularisation, ModelContrast, Prox, VarianceReduction
-from polyrhythm.slots.critical import CriticalPeriods, FisherTrace, RandomResize
-from polyrhythm.slots.from_current import FromCurrent
-from polyrhythm.slots.memory import Memory
-from polyrhythm.slots.oort import Oort
-from polyrhythm.slots.order import Curriculum, Shuffled
-from polyrhythm.slots.partial import PartialWork
-from polyrhythm.slots.participation import Sweep, Uniform
-from polyrhythm.slots.power_of_choice import PowerOfChoice
-from polyrhythm.slots.release import Buffer, MinReports, TimeOut, WhenAll
-from polyrhythm.slots.robust import ClipUpdates, GeometricMedian, Median, TrimmedMean
-from polyrhythm.slots.rolling import Rolling
-from polyrhythm.slots.server_step import Adagrad, Adam, AMSGrad, Momentum, Sgd, Yogi
-from polyrhythm.slots.skipping import BudgetSteps, SkipAndEstimate, SkipAndResendModel, SkipSilently
-from polyrhythm.slots.staleness import SampledStaleness
-from polyrhythm.slots.stopping import StopOnDrift
-from polyrhythm.slots.tifl import Tifl
-from polyrhythm.slots.weighing import BySamples, Equal, NormalisedAveraging, PerStep, Staleness
-from polyrhythm.slots.work import Epochs, RandomEpochs, Steps
+from polyrhythm.base.errors import UserError
+from polyrhythm.base.settings import Settings
+from polyrhythm.methods.compression import Int8, Lossless, TopK
+from polyrhythm.methods.correction import (
+    ControlVariates,
+    DynamicRegularisation,
+    ModelContrast,
+    Prox,
+    VarianceReduction,
+)
+from polyrhythm.methods.order.base import Curriculum, Shuffled
+from polyrhythm.methods.papers import fedavg
+from polyrhythm.methods.participation.base import Sweep, Uniform
+from polyrhythm.methods.participation.client_curriculum import ClientCurriculum
+from polyrhythm.methods.participation.critical_periods import CriticalPeriods, FisherTrace, RandomResize
+from polyrhythm.methods.participation.oort import Oort
+from polyrhythm.methods.participation.power_of_choice import PowerOfChoice
+from polyrhythm.methods.participation.rolling import Rolling
+from polyrhythm.methods.participation.tiers import Tifl
+from polyrhythm.methods.recipe import Recipe
+from polyrhythm.methods.release.base import Buffer, MinReports, TimeOut, WhenAll
+from polyrhythm.methods.release.from_current import FromCurrent
+from polyrhythm.methods.release.memory import Memory
+from polyrhythm.methods.release.robust import ClipUpdates, GeometricMedian, Median, TrimmedMean
+from polyrhythm.methods.release.staleness import SampledStaleness
+from polyrhythm.methods.server_step import Adagrad, Adam, AMSGrad, Momentum, Sgd, Yogi
+from polyrhythm.methods.weighing import BySamples, Equal, NormalisedAveraging, PerStep, Staleness
+from polyrhythm.methods.work.base import Epochs, RandomEpochs, Steps
+from polyrhythm.methods.work.partial_work import PartialWork
+from polyrhythm.methods.work.skip_and_estimate import BudgetSteps, SkipAndEstimate, SkipAndResendModel, SkipSilently
+from polyrhythm.methods.work.stop_on_drift import StopOnDrift
 
 Parts = tuple[Settings, ...]
 Choice = tuple[int, ...]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from polyrhythm.runstate import CODEC
+from polyrhythm.experiments.runstate import CODEC
 
 
 def restored(value: Any) -> Any:

@@ -12,22 +12,22 @@ from operator import or_
 import numpy as np
 import pytest
 
-from polyrhythm.errors import UserError
-from polyrhythm.recipe import Recipe
-from polyrhythm.settings import Settings
-from polyrhythm.slots.budgets import Listed
-from polyrhythm.slots.compression import Lossless, TopK
-from polyrhythm.slots.correction import Prox
-from polyrhythm.slots.critical import CriticalPeriods, RandomResize
-from polyrhythm.slots.partial import PartialWork
-from polyrhythm.slots.participation import Uniform
-from polyrhythm.slots.release import Buffer, Deadline, MinReports, OverSelect, TimeOut, WhenAll
-from polyrhythm.slots.robust import ClipUpdates, GeometricMedian, TrimmedMean
-from polyrhythm.slots.skipping import BudgetSteps, SkipAndEstimate, SkipAndResendModel, SkipSilently
-from polyrhythm.slots.staleness import SampledStaleness
-from polyrhythm.slots.stopping import StopOnDrift
-from polyrhythm.slots.weighing import PerStep, Staleness
-from polyrhythm.slots.work import Epochs
+from polyrhythm.base.errors import UserError
+from polyrhythm.base.settings import Settings
+from polyrhythm.methods.compression import Lossless, TopK
+from polyrhythm.methods.correction import Prox
+from polyrhythm.methods.participation.base import Uniform
+from polyrhythm.methods.participation.critical_periods import CriticalPeriods, RandomResize
+from polyrhythm.methods.recipe import Recipe
+from polyrhythm.methods.release.base import Buffer, Deadline, MinReports, OverSelect, TimeOut, WhenAll
+from polyrhythm.methods.release.robust import ClipUpdates, GeometricMedian, TrimmedMean
+from polyrhythm.methods.release.staleness import SampledStaleness
+from polyrhythm.methods.weighing import PerStep, Staleness
+from polyrhythm.methods.work.base import Epochs
+from polyrhythm.methods.work.budgets import Listed
+from polyrhythm.methods.work.partial_work import PartialWork
+from polyrhythm.methods.work.skip_and_estimate import BudgetSteps, SkipAndEstimate, SkipAndResendModel, SkipSilently
+from polyrhythm.methods.work.stop_on_drift import StopOnDrift
 
 from .answers import ANSWERS, SIZE, Choice, every, recipe, sample, told
 from .plain import restored

@@ -12,15 +12,15 @@ import torch
 from torch import Tensor
 
 from laws.world import Federation, Shard, copied, same
+from polyrhythm.base.messages import Assignment, Report
 from polyrhythm.core.client import work
-from polyrhythm.core.interfaces import ClientData
-from polyrhythm.core.memory import Memory
-from polyrhythm.core.pace import Pace
+from polyrhythm.core.client_state import Memory
+from polyrhythm.core.forecast import Pace
+from polyrhythm.core.protocols import ClientData
 from polyrhythm.core.server import ServerState, begin, receive
 from polyrhythm.engines.torch import TorchEngine
-from polyrhythm.recipe import Recipe
-from polyrhythm.slots.mechanism import Setup
-from polyrhythm.wires import Assignment, Report
+from polyrhythm.methods.mechanism import Setup
+from polyrhythm.methods.recipe import Recipe
 
 VERSIONS = 3
 PACE = Pace(seconds_per_sample=0.1)  # of everybody: two steps of four samples in a second

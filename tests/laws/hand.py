@@ -9,9 +9,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from polyrhythm.optimisers import LocalAdam, LocalOptimiser, LocalSgd
-from polyrhythm.slots.mechanism import Model
-from polyrhythm.vectors import Buffers, Layout
+from polyrhythm.base.vectors import Buffers, Layout
+from polyrhythm.methods.local.optimisers import LocalAdam, LocalOptimiser, LocalSgd
+from polyrhythm.methods.mechanism import Model
 
 from .world import Federation, Shard
 

@@ -10,8 +10,8 @@ from typing import final
 import torch
 from torch import Tensor, nn
 
-from polyrhythm.settings import Settings
-from polyrhythm.slots.mechanism import Model
+from polyrhythm.base.settings import Settings
+from polyrhythm.methods.mechanism import Model
 
 from .hand import Term, buffers_of, flat, loaded, optimiser_of, train
 from .trials import Trial

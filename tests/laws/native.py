@@ -12,15 +12,15 @@ import torch
 from torch import Tensor, nn
 
 import polyrhythm as pr
-from polyrhythm.core.interfaces import Job
+from polyrhythm.base.threads import one_thread
+from polyrhythm.core.protocols import Job
 from polyrhythm.data import ArraySamples, Collection
-from polyrhythm.drivers.inline import InlineDriver, Moment
 from polyrhythm.engines.native import engine as native
 from polyrhythm.engines.native.engine import NativeEngine
 from polyrhythm.engines.native.extension import extension
 from polyrhythm.engines.native.program import Program
-from polyrhythm.optimisers import LocalSgd
-from polyrhythm.threads import one_thread
+from polyrhythm.methods.local.optimisers import LocalSgd
+from polyrhythm.simulation.simulator import InlineDriver, Moment
 from small import dealt
 
 from .law import Mutation, swap

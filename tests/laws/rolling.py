@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import final
 
+from polyrhythm.base.messages import Assignment, Lost, Report
 from polyrhythm.core.client import work
-from polyrhythm.core.memory import Memory
+from polyrhythm.core.client_state import Memory
 from polyrhythm.core.server import Turn, begin, receive
-from polyrhythm.recipe import Recipe
-from polyrhythm.wires import Assignment, Lost, Report
+from polyrhythm.methods.recipe import Recipe
 
 from .world import Federation
 

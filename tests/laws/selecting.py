@@ -9,13 +9,13 @@ from typing import Any, final
 import numpy as np
 import torch
 
-from polyrhythm.drivers.roster import OpenRoster
-from polyrhythm.recipe import Recipe
-from polyrhythm.slots.critical import CriticalPeriods
-from polyrhythm.slots.mechanism import Release, Setup
-from polyrhythm.slots.participation import Call, Either, Invitations, Participation
-from polyrhythm.streams import Integers
-from polyrhythm.wires import Report, State
+from polyrhythm.base.messages import Report, State
+from polyrhythm.base.streams import Integers
+from polyrhythm.methods.mechanism import Release, Setup
+from polyrhythm.methods.participation.base import Call, Either, Invitations, Participation
+from polyrhythm.methods.participation.critical_periods import CriticalPeriods
+from polyrhythm.methods.recipe import Recipe
+from polyrhythm.simulation.roster import OpenRoster
 
 
 @final

@@ -10,26 +10,26 @@ from typing import Any
 import torch
 from hypothesis import strategies as st
 
+from polyrhythm.base.settings import Settings
 from polyrhythm.core import server
 from polyrhythm.core.server import ServerState
-from polyrhythm.drivers.roster import WorldRoster
 from polyrhythm.fleet import Fleet
-from polyrhythm.papers import cc_fedadam, fedadam, fedasync, fedavg, fednova, scaffold
-from polyrhythm.recipe import Recipe
-from polyrhythm.settings import Settings
-from polyrhythm.slots.budgets import Listed
-from polyrhythm.slots.correction import ControlVariates
-from polyrhythm.slots.critical import CriticalPeriods, RandomResize
-from polyrhythm.slots.from_current import FromCurrent
-from polyrhythm.slots.mechanism import Model, Release
-from polyrhythm.slots.memory import Memory
-from polyrhythm.slots.participation import Call
-from polyrhythm.slots.release import Buffer
-from polyrhythm.slots.rolling import Rolling
-from polyrhythm.slots.server_step import Sgd
-from polyrhythm.slots.skipping import SkipAndEstimate, SkipSilently
-from polyrhythm.slots.staleness import SampledStaleness
-from polyrhythm.slots.weighing import Equal, Staleness
+from polyrhythm.methods.correction import ControlVariates
+from polyrhythm.methods.mechanism import Model, Release
+from polyrhythm.methods.papers import cc_fedadam, fedadam, fedasync, fedavg, fednova, scaffold
+from polyrhythm.methods.participation.base import Call
+from polyrhythm.methods.participation.critical_periods import CriticalPeriods, RandomResize
+from polyrhythm.methods.participation.rolling import Rolling
+from polyrhythm.methods.recipe import Recipe
+from polyrhythm.methods.release.base import Buffer
+from polyrhythm.methods.release.from_current import FromCurrent
+from polyrhythm.methods.release.memory import Memory
+from polyrhythm.methods.release.staleness import SampledStaleness
+from polyrhythm.methods.server_step import Sgd
+from polyrhythm.methods.weighing import Equal, Staleness
+from polyrhythm.methods.work.budgets import Listed
+from polyrhythm.methods.work.skip_and_estimate import SkipAndEstimate, SkipSilently
+from polyrhythm.simulation.roster import WorldRoster
 
 from .fleets import Paces, fleets
 from .hand import buffers_of, flat, loaded, optimiser_of, train

@@ -14,20 +14,20 @@ import torch
 from hypothesis import strategies as st
 from torch import Tensor
 
-from polyrhythm.core import acceptance, server
+from polyrhythm.base.errors import RunFailed
+from polyrhythm.base.messages import Arrived, Assignment, Event, Facts, Fault, Lost, Report, Timer
+from polyrhythm.core import server, validation
 from polyrhythm.core.client import work
-from polyrhythm.core.memory import ClientState, Memory
+from polyrhythm.core.client_state import ClientState, Memory
 from polyrhythm.core.server import Record, Turn, begin, receive
-from polyrhythm.drivers import inline
-from polyrhythm.drivers.executors import Clients, Done, Errand
-from polyrhythm.drivers.inline import InlineDriver
-from polyrhythm.errors import RunFailed
-from polyrhythm.papers import fedavg
-from polyrhythm.recipe import Recipe
-from polyrhythm.slots.correction import ControlVariates, ModelContrast, VarianceReduction
-from polyrhythm.slots.server_step import Adam, Sgd
-from polyrhythm.slots.weighing import Sharing
-from polyrhythm.wires import Arrived, Assignment, Event, Facts, Fault, Lost, Report, Timer
+from polyrhythm.methods.correction import ControlVariates, ModelContrast, VarianceReduction
+from polyrhythm.methods.papers import fedavg
+from polyrhythm.methods.recipe import Recipe
+from polyrhythm.methods.server_step import Adam, Sgd
+from polyrhythm.methods.weighing import Sharing
+from polyrhythm.simulation import simulator
+from polyrhythm.simulation.simulator import InlineDriver
+from polyrhythm.simulation.workers.executors import Clients, Done, Errand
 
 from .law import Mutation, law, swap
 from .trials import Misfortune, Trial, arrivals, misfortunes, shuffled, trials
@@ -158,7 +158,7 @@ def _blind_to(**hidden: Any) -> Mutation:
 
 
 BLIND = {
-    "NaN updates": swap(acceptance, "first_non_finite", lambda layout, vector: None),
+    "NaN updates": swap(validation, "first_non_finite", lambda layout, vector: None),
     "NaN buffers": _blind_to(buffers=lambda r: tuple(torch.zeros_like(b) for b in r.buffers)),
     "NaN extras": _blind_to(extras=lambda r: _nothing(r.extras)),
 }
@@ -452,7 +452,7 @@ def test_an_error_at_a_client_names_the_client(torn: int) -> None:
 
 @law(
     population=st.integers(1, 4),
-    broken_by={"ends in silence": swap(inline, "RunFailed", StopAsyncIteration)},
+    broken_by={"ends in silence": swap(simulator, "RunFailed", StopAsyncIteration)},
 )
 def test_a_run_without_anybody_to_invite_fails_and_says_so(population: int) -> None:
     deserted = Federation(sizes=(5,) * population, eligible=())

@@ -13,8 +13,9 @@ import torch
 from hypothesis import strategies as st
 from torch import Tensor
 
-from polyrhythm.drivers.roster import OpenRoster
-from polyrhythm.papers import (
+from polyrhythm.base.messages import Facts, State
+from polyrhythm.methods.mechanism import Model, Setup
+from polyrhythm.methods.papers import (
     cc_fedadagrad,
     cc_fedadam,
     cc_fedams,
@@ -26,16 +27,15 @@ from polyrhythm.papers import (
     fednova,
     scaffold,
 )
-from polyrhythm.recipe import Recipe
-from polyrhythm.slots.client_curriculum import ClientCurriculum
-from polyrhythm.slots.critical import CriticalPeriods
-from polyrhythm.slots.mechanism import Model, Setup
-from polyrhythm.slots.participation import Call, Participation, Sweep, Uniform
-from polyrhythm.slots.release import Buffer, Standing
-from polyrhythm.slots.server_step import Sgd
-from polyrhythm.slots.staleness import SampledStaleness
-from polyrhythm.slots.weighing import Equal, PerStep, Scaling
-from polyrhythm.wires import Facts, State
+from polyrhythm.methods.participation.base import Call, Participation, Sweep, Uniform
+from polyrhythm.methods.participation.client_curriculum import ClientCurriculum
+from polyrhythm.methods.participation.critical_periods import CriticalPeriods
+from polyrhythm.methods.recipe import Recipe
+from polyrhythm.methods.release.base import Buffer, Standing
+from polyrhythm.methods.release.staleness import SampledStaleness
+from polyrhythm.methods.server_step import Sgd
+from polyrhythm.methods.weighing import Equal, PerStep, Scaling
+from polyrhythm.simulation.roster import OpenRoster
 
 from .hand import buffers_of, flat, loaded, optimiser_of, train
 from .law import law, swap

@@ -10,21 +10,21 @@ from typing import Any, Literal
 import torch
 from hypothesis import strategies as st
 
+from polyrhythm.base.messages import Assignment, Event, Lost, Report, State
 from polyrhythm.core import server
 from polyrhythm.core.server import ServerState
-from polyrhythm.drivers.roster import OpenRoster
-from polyrhythm.papers import Common, fedavg
-from polyrhythm.recipe import Recipe
-from polyrhythm.slots.client_curriculum import ClientCurriculum
-from polyrhythm.slots.critical import CriticalPeriods
-from polyrhythm.slots.mechanism import Release, Setup
-from polyrhythm.slots.order import Curriculum
-from polyrhythm.slots.pacing import Pacing
-from polyrhythm.slots.participation import Call
-from polyrhythm.slots.release import Buffer
-from polyrhythm.slots.staleness import SampledStaleness
-from polyrhythm.tasks import task
-from polyrhythm.wires import Assignment, Event, Lost, Report, State
+from polyrhythm.methods.mechanism import Release, Setup
+from polyrhythm.methods.order.base import Curriculum
+from polyrhythm.methods.order.pacing import Pacing
+from polyrhythm.methods.papers import Common, fedavg
+from polyrhythm.methods.participation.base import Call
+from polyrhythm.methods.participation.client_curriculum import ClientCurriculum
+from polyrhythm.methods.participation.critical_periods import CriticalPeriods
+from polyrhythm.methods.recipe import Recipe
+from polyrhythm.methods.release.base import Buffer
+from polyrhythm.methods.release.staleness import SampledStaleness
+from polyrhythm.models.tasks import task
+from polyrhythm.simulation.roster import OpenRoster
 
 from .hand import loaded
 from .law import law, swap

@@ -13,21 +13,21 @@ from typing import Any
 from hypothesis import strategies as st
 from torch import Tensor
 
-from polyrhythm.core.memory import Memory
-from polyrhythm.drivers import shelf, store
-from polyrhythm.drivers.agenda import DriverState
-from polyrhythm.drivers.inline import InlineDriver, Moment
-from polyrhythm.drivers.shelf import Shelf, Shelved, with_vectors
-from polyrhythm.drivers.store import Spilling
+from polyrhythm.core.client_state import Memory
+from polyrhythm.experiments.runstate import CODEC
 from polyrhythm.fleet import Faults, Fleet
-from polyrhythm.optimisers import LocalAdam, LocalSgd
-from polyrhythm.papers import alt, ccfl, fedavg, feddyn, local_only, mifa, moon, scaffold, vrl_sgd
-from polyrhythm.recipe import Recipe
-from polyrhythm.runstate import CODEC
-from polyrhythm.slots.compression import TopK
-from polyrhythm.slots.release import Buffer
-from polyrhythm.slots.rolling import Rolling
-from polyrhythm.slots.skipping import SkipAndResendModel
+from polyrhythm.methods.compression import TopK
+from polyrhythm.methods.local.optimisers import LocalAdam, LocalSgd
+from polyrhythm.methods.papers import alt, ccfl, fedavg, feddyn, local_only, mifa, moon, scaffold, vrl_sgd
+from polyrhythm.methods.participation.rolling import Rolling
+from polyrhythm.methods.recipe import Recipe
+from polyrhythm.methods.release.base import Buffer
+from polyrhythm.methods.work.skip_and_estimate import SkipAndResendModel
+from polyrhythm.simulation.client_store import shelf, store
+from polyrhythm.simulation.client_store.shelf import Shelf, Shelved, with_vectors
+from polyrhythm.simulation.client_store.store import Spilling
+from polyrhythm.simulation.event_queue import DriverState
+from polyrhythm.simulation.simulator import InlineDriver, Moment
 
 from .fleets import Paces
 from .law import law, swap

@@ -9,19 +9,19 @@ from typing import Any
 import torch
 from hypothesis import strategies as st
 
+from polyrhythm.base.errors import RunFailed
+from polyrhythm.base.messages import Arrived, Lost
 from polyrhythm.core import server
-from polyrhythm.core.memory import Memory as ClientMemory
-from polyrhythm.drivers import inline
-from polyrhythm.errors import RunFailed
+from polyrhythm.core.client_state import Memory as ClientMemory
 from polyrhythm.fleet import Faults, Fleet, World
-from polyrhythm.papers import afl, fedavg, scaffold
-from polyrhythm.recipe import Recipe
-from polyrhythm.slots.budgets import Listed
-from polyrhythm.slots.release import Buffer
-from polyrhythm.slots.rolling import OnArrival, Rolling
-from polyrhythm.slots.skipping import SkipSilently
-from polyrhythm.slots.weighing import Equal
-from polyrhythm.wires import Arrived, Lost
+from polyrhythm.methods.papers import afl, fedavg, scaffold
+from polyrhythm.methods.participation.rolling import OnArrival, Rolling
+from polyrhythm.methods.recipe import Recipe
+from polyrhythm.methods.release.base import Buffer
+from polyrhythm.methods.weighing import Equal
+from polyrhythm.methods.work.budgets import Listed
+from polyrhythm.methods.work.skip_and_estimate import SkipSilently
+from polyrhythm.simulation import simulator
 
 from .fleets import Callers, Hours, Paces, Rhythms, fleets
 from .law import law, swap
@@ -131,7 +131,7 @@ def test_who_is_back_before_the_one_that_is_waited_for_is_invited_then(back: flo
 @law(
     recipe=st.sampled_from((ROUND, ROLL)),
     end=st.floats(1, 5),
-    broken_by={"ends in silence": swap(inline, "RunFailed", StopAsyncIteration)},
+    broken_by={"ends in silence": swap(simulator, "RunFailed", StopAsyncIteration)},
 )
 def test_if_all_go_away_for_ever_the_run_fails_and_says_so(recipe: Recipe, end: float) -> None:
     words = ""

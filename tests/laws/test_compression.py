@@ -11,12 +11,12 @@ import torch
 from hypothesis import strategies as st
 from torch import Tensor
 
-from polyrhythm.drivers.meter import Meter
-from polyrhythm.papers import fedavg
-from polyrhythm.settings import Settings
-from polyrhythm.slots import compression
-from polyrhythm.slots.compression import Compression, Int8, Lossless, Lossy, Packed, TopK
-from polyrhythm.slots.correction import (
+from polyrhythm.base.messages import State
+from polyrhythm.base.settings import Settings
+from polyrhythm.base.vectors import Layout, Spans
+from polyrhythm.methods import compression
+from polyrhythm.methods.compression import Compression, Int8, Lossless, Lossy, Packed, TopK
+from polyrhythm.methods.correction import (
     ControlVariates,
     Correction,
     DynamicRegularisation,
@@ -24,11 +24,11 @@ from polyrhythm.slots.correction import (
     Prox,
     VarianceReduction,
 )
-from polyrhythm.slots.mechanism import Outcome, Setup
-from polyrhythm.slots.skipping import SkipAndEstimate
-from polyrhythm.slots.weighing import Equal, NormalisedAveraging, PerStep
-from polyrhythm.vectors import Layout, Spans
-from polyrhythm.wires import State
+from polyrhythm.methods.mechanism import Outcome, Setup
+from polyrhythm.methods.papers import fedavg
+from polyrhythm.methods.weighing import Equal, NormalisedAveraging, PerStep
+from polyrhythm.methods.work.skip_and_estimate import SkipAndEstimate
+from polyrhythm.simulation.cost_meter import Meter
 
 from .law import law, swap
 from .test_idle_parameters import Headed

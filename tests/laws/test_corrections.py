@@ -11,13 +11,11 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.nn import functional
 
+from polyrhythm.base.settings import Settings
 from polyrhythm.core import client
-from polyrhythm.core.memory import Memory
-from polyrhythm.optimisers import LocalSgd
-from polyrhythm.papers import Common
-from polyrhythm.settings import Settings
-from polyrhythm.slots import correction
-from polyrhythm.slots.correction import (
+from polyrhythm.core.client_state import Memory
+from polyrhythm.methods import correction
+from polyrhythm.methods.correction import (
     ControlVariates,
     DynamicRegularisation,
     ModelContrast,
@@ -25,9 +23,11 @@ from polyrhythm.slots.correction import (
     Push,
     VarianceReduction,
 )
-from polyrhythm.slots.mechanism import Model, Release
-from polyrhythm.slots.server_step import Adagrad, Adam, AMSGrad, Momentum, Yogi
-from polyrhythm.slots.weighing import Equal, NormalisedAveraging
+from polyrhythm.methods.local.optimisers import LocalSgd
+from polyrhythm.methods.mechanism import Model, Release
+from polyrhythm.methods.papers import Common
+from polyrhythm.methods.server_step import Adagrad, Adam, AMSGrad, Momentum, Yogi
+from polyrhythm.methods.weighing import Equal, NormalisedAveraging
 
 from .hand import flat_gradient, loaded
 from .law import Mutation, law, swap

@@ -13,19 +13,32 @@ import torch
 from hypothesis import strategies as st
 
 import polyrhythm as pr
-from polyrhythm import billing, session
-from polyrhythm.drivers.meter import Meter
-from polyrhythm.evaluation import Evaluator
-from polyrhythm.fleet import Device, Energy, Faults, FixedLinks, Fleet, Links, Load, Place, Spent, Tiers, Uniform, World
+from polyrhythm.experiments import session, visit_records
+from polyrhythm.experiments.evaluation import Evaluator
+from polyrhythm.experiments.session import carry_out
+from polyrhythm.fleet import (
+    Device,
+    Energy,
+    Faults,
+    FixedLinks,
+    Fleet,
+    Links,
+    Load,
+    Place,
+    Spent,
+    Tiers,
+    Uniform,
+    World,
+)
 from polyrhythm.fleet.links import _Fixed
 from polyrhythm.fleet.parts import Way
-from polyrhythm.flops import Cost
+from polyrhythm.methods.participation.critical_periods import CriticalPeriods, FisherTrace
+from polyrhythm.methods.work.budgets import Listed
+from polyrhythm.methods.work.skip_and_estimate import SkipAndEstimate
+from polyrhythm.models.flops import Cost
 from polyrhythm.runs import VersionRecord, VisitRecord
 from polyrhythm.runs.ledger import Ledger
-from polyrhythm.session import carry_out
-from polyrhythm.slots.budgets import Listed
-from polyrhythm.slots.critical import CriticalPeriods, FisherTrace
-from polyrhythm.slots.skipping import SkipAndEstimate
+from polyrhythm.simulation.cost_meter import Meter
 from small import Explodes, Log, collection, dealt, experiment, federation
 
 from .law import law, swap
@@ -104,7 +117,7 @@ EXACT = ("samples", "flops", "forward_flops", "backward_flops", "bytes_up", "byt
         "a version says what the last visit cost": swap(session, "Ledger", lambda n: Amnesiac(n)),
         "what is under way is not booked": swap(session._Session, "_under_way", lambda self, now: iter(())),
         "what is under way is booked as if it were over": swap(
-            billing, "_by", lambda visit, now: (visit.fate.spent, visit.fate.done)
+            visit_records, "_by", lambda visit, now: (visit.fate.spent, visit.fate.done)
         ),
     },
 )

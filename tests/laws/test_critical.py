@@ -16,18 +16,24 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.nn import functional
 
+from polyrhythm.base.messages import Report, State, Substitute
+from polyrhythm.base.streams import stream
 from polyrhythm.core import client
-from polyrhythm.drivers.roster import OpenRoster
 from polyrhythm.engines.torch import TorchEngine
-from polyrhythm.papers import fedadam, fedavg, fedcl, fednova, fedprox, scaffold, vrl_sgd
-from polyrhythm.recipe import Recipe
-from polyrhythm.slots.correction import Prox
-from polyrhythm.slots.critical import CriticalPeriods, Detector, FisherTrace, GradientNorm, RandomResize
-from polyrhythm.slots.mechanism import Model, Release, Setup
-from polyrhythm.slots.participation import Around, Call, Participation, Sweep, Uniform
-from polyrhythm.streams import stream
-from polyrhythm.tasks import Classification
-from polyrhythm.wires import Report, State, Substitute
+from polyrhythm.methods.correction import Prox
+from polyrhythm.methods.mechanism import Model, Release, Setup
+from polyrhythm.methods.papers import fedadam, fedavg, fedcl, fednova, fedprox, scaffold, vrl_sgd
+from polyrhythm.methods.participation.base import Around, Call, Participation, Sweep, Uniform
+from polyrhythm.methods.participation.critical_periods import (
+    CriticalPeriods,
+    Detector,
+    FisherTrace,
+    GradientNorm,
+    RandomResize,
+)
+from polyrhythm.methods.recipe import Recipe
+from polyrhythm.models.tasks import Classification
+from polyrhythm.simulation.roster import OpenRoster
 
 from .hand import loaded, optimiser_of
 from .law import law, swap

@@ -16,11 +16,11 @@ from torch.nn import functional
 
 from polyrhythm.core import client
 from polyrhythm.engines.torch import TorchEngine
-from polyrhythm.papers import Common
-from polyrhythm.slots import order
-from polyrhythm.slots.mechanism import Model, Need, Visit
-from polyrhythm.slots.order import Curriculum, Lens, Order, Progress, Shuffled
-from polyrhythm.slots.pacing import Family, Pacing
+from polyrhythm.methods.mechanism import Model, Need, Visit
+from polyrhythm.methods.order import base as order
+from polyrhythm.methods.order.base import Curriculum, Lens, Order, Progress, Shuffled
+from polyrhythm.methods.order.pacing import Family, Pacing
+from polyrhythm.methods.papers import Common
 
 from .hand import loaded
 from .law import law, swap

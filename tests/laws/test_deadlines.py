@@ -11,17 +11,17 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from polyrhythm.base.messages import Timer
+from polyrhythm.base.settings import Settings
 from polyrhythm.core import server
-from polyrhythm.drivers.inline import Moment
 from polyrhythm.fleet import Fleet
-from polyrhythm.papers import fedavg
-from polyrhythm.settings import Settings
-from polyrhythm.slots.budgets import HAIR
-from polyrhythm.slots.client_curriculum import ClientCurriculum
-from polyrhythm.slots.correction import ControlVariates
-from polyrhythm.slots.release import Around, Buffer, Deadline, MinReports, OverSelect, Standing, TimeOut
-from polyrhythm.slots.rolling import Rolling
-from polyrhythm.wires import Timer
+from polyrhythm.methods.correction import ControlVariates
+from polyrhythm.methods.papers import fedavg
+from polyrhythm.methods.participation.client_curriculum import ClientCurriculum
+from polyrhythm.methods.participation.rolling import Rolling
+from polyrhythm.methods.release.base import Around, Buffer, Deadline, MinReports, OverSelect, Standing, TimeOut
+from polyrhythm.methods.work.budgets import HAIR
+from polyrhythm.simulation.simulator import Moment
 
 from .fleets import Paces, fleets
 from .law import law, swap

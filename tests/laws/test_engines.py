@@ -20,18 +20,18 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 import polyrhythm as pr
-from polyrhythm.core.interfaces import Job
-from polyrhythm.drivers import cohorts
-from polyrhythm.drivers.cohorts import AtOnce
-from polyrhythm.drivers.executors import Clients
-from polyrhythm.drivers.inline import InlineDriver, Moment
+from polyrhythm.base.threads import one_thread
+from polyrhythm.core.protocols import Job
 from polyrhythm.engines import compiled, stacked, step
 from polyrhythm.engines.compiled import CompiledEngine
 from polyrhythm.engines.stacked import StackedEngine
 from polyrhythm.engines.step import Masks, keys_of
-from polyrhythm.slots.correction import Push
-from polyrhythm.tasks import task
-from polyrhythm.threads import one_thread
+from polyrhythm.methods.correction import Push
+from polyrhythm.models.tasks import task
+from polyrhythm.simulation.simulator import InlineDriver, Moment
+from polyrhythm.simulation.workers import cohorts
+from polyrhythm.simulation.workers.cohorts import AtOnce
+from polyrhythm.simulation.workers.executors import Clients
 
 from .law import Mutation, law, swap
 from .native import NETS, federation, local

@@ -13,24 +13,24 @@ from hypothesis import strategies as st
 from immutables import Map
 from torch import Tensor
 
+from polyrhythm.base.errors import RunFailed
+from polyrhythm.base.faults import IGNORED, WORDS
+from polyrhythm.base.messages import Report
+from polyrhythm.base.settings import Settings
 from polyrhythm.core import server
-from polyrhythm.core.memory import Memory
+from polyrhythm.core.client_state import Memory
 from polyrhythm.core.server import Record
-from polyrhythm.drivers import transit
-from polyrhythm.drivers.inline import InlineDriver, Moment
-from polyrhythm.drivers.transit import Transit
-from polyrhythm.errors import RunFailed
-from polyrhythm.faults import IGNORED, WORDS
 from polyrhythm.fleet import Faults, Fleet, World
-from polyrhythm.papers import fedavg
-from polyrhythm.recipe import Recipe
-from polyrhythm.settings import Settings
-from polyrhythm.slots.budgets import Listed
-from polyrhythm.slots.correction import ControlVariates, DynamicRegularisation
-from polyrhythm.slots.release import Buffer, Deadline, MinReports
-from polyrhythm.slots.rolling import Rolling
-from polyrhythm.slots.skipping import SkipAndEstimate
-from polyrhythm.wires import Report
+from polyrhythm.methods.correction import ControlVariates, DynamicRegularisation
+from polyrhythm.methods.papers import fedavg
+from polyrhythm.methods.participation.rolling import Rolling
+from polyrhythm.methods.recipe import Recipe
+from polyrhythm.methods.release.base import Buffer, Deadline, MinReports
+from polyrhythm.methods.work.budgets import Listed
+from polyrhythm.methods.work.skip_and_estimate import SkipAndEstimate
+from polyrhythm.simulation import transit
+from polyrhythm.simulation.simulator import InlineDriver, Moment
+from polyrhythm.simulation.transit import Transit
 
 from .fleets import Hours, Paces
 from .law import law, swap

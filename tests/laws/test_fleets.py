@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from hypothesis import strategies as st
 
+from polyrhythm.base.streams import stream
 from polyrhythm.fleet import (
     Always,
     AvailabilityTrace,
@@ -41,11 +42,10 @@ from polyrhythm.fleet import (
 )
 from polyrhythm.fleet.arrivals import Every
 from polyrhythm.fleet.bandwidth import Trace
-from polyrhythm.fleet.comings import AskedOnce
 from polyrhythm.fleet.energy import Energy
 from polyrhythm.fleet.faults import Faults
+from polyrhythm.fleet.next_arrival import AskedOnce
 from polyrhythm.fleet.parts import Availability
-from polyrhythm.streams import stream
 
 from .law import Mutation, law, swap
 

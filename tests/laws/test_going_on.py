@@ -13,22 +13,22 @@ from hypothesis import strategies as st
 from immutables import Map
 from torch import Tensor
 
-from polyrhythm.core.memory import Memory
-from polyrhythm.drivers.agenda import Agenda, DriverState
-from polyrhythm.drivers.inline import InlineDriver, Moment
-from polyrhythm.errors import RunFailed
+from polyrhythm.base.errors import RunFailed
+from polyrhythm.base.messages import State
+from polyrhythm.core.client_state import Memory
+from polyrhythm.experiments.runstate import CODEC
 from polyrhythm.fleet import Energy, Faults, FixedLinks, Fleet, Remembered
-from polyrhythm.papers import ccfl, fedavg, feddyn, mifa, moon, scaffold
-from polyrhythm.recipe import Recipe
+from polyrhythm.methods.compression import TopK
+from polyrhythm.methods.mechanism import Release, Setup
+from polyrhythm.methods.papers import ccfl, fedavg, feddyn, mifa, moon, scaffold
+from polyrhythm.methods.participation.rolling import OnArrival, Rolling
+from polyrhythm.methods.recipe import Recipe
+from polyrhythm.methods.release.base import Buffer, Deadline
+from polyrhythm.methods.release.memory import Memory as KeepsAll
+from polyrhythm.methods.server_step import Adam
 from polyrhythm.runs import encoding
-from polyrhythm.runstate import CODEC
-from polyrhythm.slots.compression import TopK
-from polyrhythm.slots.mechanism import Release, Setup
-from polyrhythm.slots.memory import Memory as KeepsAll
-from polyrhythm.slots.release import Buffer, Deadline
-from polyrhythm.slots.rolling import OnArrival, Rolling
-from polyrhythm.slots.server_step import Adam
-from polyrhythm.wires import State
+from polyrhythm.simulation.event_queue import Agenda, DriverState
+from polyrhythm.simulation.simulator import InlineDriver, Moment
 
 from .fleets import Callers, Paces, Rhythms
 from .law import law, swap

@@ -14,13 +14,13 @@ import torch
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
+from polyrhythm.base.settings import Settings
+from polyrhythm.base.vectors import Spans, weighted_sum
 from polyrhythm.core import client
-from polyrhythm.papers import feddyn, scaffold, vrl_sgd
-from polyrhythm.recipe import Recipe
-from polyrhythm.settings import Settings
-from polyrhythm.slots import correction
-from polyrhythm.slots.correction import ControlVariates, DynamicRegularisation, Prox, VarianceReduction
-from polyrhythm.vectors import Spans, weighted_sum
+from polyrhythm.methods import correction
+from polyrhythm.methods.correction import ControlVariates, DynamicRegularisation, Prox, VarianceReduction
+from polyrhythm.methods.papers import feddyn, scaffold, vrl_sgd
+from polyrhythm.methods.recipe import Recipe
 
 from .law import law, swap
 from .trials import Misfortune, misfortunes

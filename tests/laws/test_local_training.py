@@ -10,12 +10,10 @@ from hypothesis import assume
 from hypothesis import strategies as st
 from torch import Tensor
 
+from polyrhythm.base.vectors import FlatModel
 from polyrhythm.core import client
 from polyrhythm.engines.torch import TorchEngine
-from polyrhythm.optimisers import LocalOptimiser, LocalSgd
-from polyrhythm.papers import Common, centralised, local_only
-from polyrhythm.schedules import Constant
-from polyrhythm.slots.correction import (
+from polyrhythm.methods.correction import (
     ControlVariates,
     DynamicRegularisation,
     ModelContrast,
@@ -23,9 +21,11 @@ from polyrhythm.slots.correction import (
     Push,
     VarianceReduction,
 )
-from polyrhythm.slots.mechanism import Model, Outcome
-from polyrhythm.slots.weighing import Equal, NormalisedAveraging
-from polyrhythm.vectors import FlatModel
+from polyrhythm.methods.local.optimisers import LocalOptimiser, LocalSgd
+from polyrhythm.methods.local.schedules import Constant
+from polyrhythm.methods.mechanism import Model, Outcome
+from polyrhythm.methods.papers import Common, centralised, local_only
+from polyrhythm.methods.weighing import Equal, NormalisedAveraging
 
 from .hand import buffers_of, flat, loaded, optimiser_of, train
 from .law import law, swap

@@ -10,22 +10,22 @@ import torch
 from hypothesis import strategies as st
 from torch import Tensor
 
+from polyrhythm.base.settings import Settings
 from polyrhythm.core import server
 from polyrhythm.fleet import Fleet
-from polyrhythm.papers import afl, fedavg, mifa
-from polyrhythm.recipe import Recipe
-from polyrhythm.schedules import Power
-from polyrhythm.settings import Settings
-from polyrhythm.slots.budgets import Listed
-from polyrhythm.slots.from_current import FromCurrent
-from polyrhythm.slots.mechanism import Release, Setup
-from polyrhythm.slots.memory import Memory
-from polyrhythm.slots.release import Buffer
-from polyrhythm.slots.rolling import Rolling
-from polyrhythm.slots.server_step import Adam, Sgd
-from polyrhythm.slots.skipping import SkipAndEstimate, SkipSilently
-from polyrhythm.slots.staleness import SampledStaleness
-from polyrhythm.slots.weighing import Equal, PerStep, Rule, Staleness
+from polyrhythm.methods.local.schedules import Power
+from polyrhythm.methods.mechanism import Release, Setup
+from polyrhythm.methods.papers import afl, fedavg, mifa
+from polyrhythm.methods.participation.rolling import Rolling
+from polyrhythm.methods.recipe import Recipe
+from polyrhythm.methods.release.base import Buffer
+from polyrhythm.methods.release.from_current import FromCurrent
+from polyrhythm.methods.release.memory import Memory
+from polyrhythm.methods.release.staleness import SampledStaleness
+from polyrhythm.methods.server_step import Adam, Sgd
+from polyrhythm.methods.weighing import Equal, PerStep, Rule, Staleness
+from polyrhythm.methods.work.budgets import Listed
+from polyrhythm.methods.work.skip_and_estimate import SkipAndEstimate, SkipSilently
 
 from .fleets import fleets
 from .law import law, swap

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from hypothesis import Phase, given, settings
 
-from polyrhythm.engines import choosing
+from polyrhythm.engines import selection
 
 from .law import LAWS
 
@@ -41,7 +41,7 @@ def test_the_mutant_breaks_the_law(module: str, name: str, mutant: str) -> None:
         search = once(given(**law.strategies)(law.check))
     with pytest.MonkeyPatch.context() as patch:
         law.broken_by[mutant](patch)
-        patch.setattr(choosing, "prove", lambda *given, **more: None)  # which would leave the mutant to torch
+        patch.setattr(selection, "prove", lambda *given, **more: None)  # which would leave the mutant to torch
         with pytest.raises(AssertionError):
             search()
 

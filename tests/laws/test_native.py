@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 import polyrhythm as pr
-from polyrhythm import vectors
-from polyrhythm.core.interfaces import Done, Job, Opening
+from polyrhythm.base import vectors
+from polyrhythm.base.vectors import difference
+from polyrhythm.core.protocols import Done, Job, Opening
 from polyrhythm.data import ArraySamples
 from polyrhythm.data.holding import Holding
 from polyrhythm.engines.native import engine as native
@@ -22,10 +23,9 @@ from polyrhythm.engines.native import program
 from polyrhythm.engines.native.engine import NativeEngine
 from polyrhythm.engines.native.extension import extension
 from polyrhythm.engines.native.program import AveragePool, Convolution, Linear, MaxPool, Program, Relu
-from polyrhythm.optimisers import LocalSgd
-from polyrhythm.slots.mechanism import Model
-from polyrhythm.tasks import task
-from polyrhythm.vectors import difference
+from polyrhythm.methods.local.optimisers import LocalSgd
+from polyrhythm.methods.mechanism import Model
+from polyrhythm.models.tasks import task
 
 from .law import law, swap
 from .native import (

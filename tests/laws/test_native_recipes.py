@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 import polyrhythm as pr
-from polyrhythm.core.interfaces import Done, Job, Opening
+from polyrhythm.base.threads import one_thread
+from polyrhythm.core.protocols import Done, Job, Opening
 from polyrhythm.data import ArraySamples
 from polyrhythm.data.holding import Holding
 from polyrhythm.engines.native import engine as native
@@ -23,12 +24,11 @@ from polyrhythm.engines.native.engine import NativeEngine
 from polyrhythm.engines.native.passes import Passes
 from polyrhythm.engines.native.program import Place, Program
 from polyrhythm.engines.torch import TorchEngine
-from polyrhythm.optimisers import LocalAdam, LocalOptimiser
-from polyrhythm.slots.correction import BatchView, Correction, ModelContrast, Push
-from polyrhythm.slots.critical import FisherTrace
-from polyrhythm.slots.mechanism import Model
-from polyrhythm.tasks import task
-from polyrhythm.threads import one_thread
+from polyrhythm.methods.correction import BatchView, Correction, ModelContrast, Push
+from polyrhythm.methods.local.optimisers import LocalAdam, LocalOptimiser
+from polyrhythm.methods.mechanism import Model
+from polyrhythm.methods.participation.critical_periods import FisherTrace
+from polyrhythm.models.tasks import task
 
 from .law import Mutation, law, swap
 from .native import NETS, PROGRAM, Functional, compare, federation, jobs, local, needs_extension, story

@@ -10,12 +10,10 @@ import torch
 from hypothesis import strategies as st
 from torch.nn import functional
 
+from polyrhythm.base.vectors import weighted_sum
 from polyrhythm.core import client
 from polyrhythm.engines.torch import TorchEngine
-from polyrhythm.papers import fedavg, fedavgm, fedprox, moon, scaffold, vrl_sgd
-from polyrhythm.schedules import Constant, Cosine, Exponential, Power, Schedule, StepDecay
-from polyrhythm.slots import release
-from polyrhythm.slots.correction import (
+from polyrhythm.methods.correction import (
     ControlVariates,
     DynamicRegularisation,
     ModelContrast,
@@ -23,10 +21,12 @@ from polyrhythm.slots.correction import (
     Push,
     VarianceReduction,
 )
-from polyrhythm.slots.participation import Sweep
-from polyrhythm.slots.server_step import Momentum, Sgd
-from polyrhythm.slots.weighing import Equal, NormalisedAveraging
-from polyrhythm.vectors import weighted_sum
+from polyrhythm.methods.local.schedules import Constant, Cosine, Exponential, Power, Schedule, StepDecay
+from polyrhythm.methods.papers import fedavg, fedavgm, fedprox, moon, scaffold, vrl_sgd
+from polyrhythm.methods.participation.base import Sweep
+from polyrhythm.methods.release import base as release
+from polyrhythm.methods.server_step import Momentum, Sgd
+from polyrhythm.methods.weighing import Equal, NormalisedAveraging
 
 from .law import law, swap
 from .trials import Trial, trials

@@ -8,15 +8,21 @@ from typing import Any
 import torch
 from hypothesis import strategies as st
 
-from polyrhythm import vectors
+from polyrhythm.base import vectors
+from polyrhythm.base.settings import Settings
 from polyrhythm.core import client, server
-from polyrhythm.papers import Common, fedavg
-from polyrhythm.recipe import Recipe
-from polyrhythm.settings import Settings
-from polyrhythm.slots.correction import ControlVariates, DynamicRegularisation, ModelContrast, Prox, VarianceReduction
-from polyrhythm.slots.mechanism import Model
-from polyrhythm.slots.server_step import Adam, Momentum, Yogi
-from polyrhythm.slots.weighing import NormalisedAveraging
+from polyrhythm.methods.correction import (
+    ControlVariates,
+    DynamicRegularisation,
+    ModelContrast,
+    Prox,
+    VarianceReduction,
+)
+from polyrhythm.methods.mechanism import Model
+from polyrhythm.methods.papers import Common, fedavg
+from polyrhythm.methods.recipe import Recipe
+from polyrhythm.methods.server_step import Adam, Momentum, Yogi
+from polyrhythm.methods.weighing import NormalisedAveraging
 
 from .law import law, swap
 from .world import Federation, near, run, same

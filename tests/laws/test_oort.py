@@ -12,22 +12,22 @@ import torch
 from hypothesis import strategies as st
 from torch import Tensor
 
+from polyrhythm.base.messages import Report, State
 from polyrhythm.core.client import work
-from polyrhythm.core.memory import ClientState
+from polyrhythm.core.client_state import ClientState
 from polyrhythm.engines.torch import TorchEngine
-from polyrhythm.papers import Common, fedavg
-from polyrhythm.recipe import Recipe
-from polyrhythm.slots import oort
-from polyrhythm.slots.correction import Prox
-from polyrhythm.slots.critical import CriticalPeriods, RandomResize
-from polyrhythm.slots.mechanism import Setup
-from polyrhythm.slots.oort import Oort
-from polyrhythm.slots.participation import Call
-from polyrhythm.slots.release import Buffer, OverSelect
-from polyrhythm.slots.rolling import Rolling
-from polyrhythm.slots.staleness import SampledStaleness
-from polyrhythm.slots.stopping import StopOnDrift
-from polyrhythm.wires import Report, State
+from polyrhythm.methods.correction import Prox
+from polyrhythm.methods.mechanism import Setup
+from polyrhythm.methods.papers import Common, fedavg
+from polyrhythm.methods.participation import oort
+from polyrhythm.methods.participation.base import Call
+from polyrhythm.methods.participation.critical_periods import CriticalPeriods, RandomResize
+from polyrhythm.methods.participation.oort import Oort
+from polyrhythm.methods.participation.rolling import Rolling
+from polyrhythm.methods.recipe import Recipe
+from polyrhythm.methods.release.base import Buffer, OverSelect
+from polyrhythm.methods.release.staleness import SampledStaleness
+from polyrhythm.methods.work.stop_on_drift import StopOnDrift
 
 from .law import law, swap
 from .rolling import roll

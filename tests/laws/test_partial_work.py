@@ -10,30 +10,30 @@ from typing import Any, final
 import pytest
 from hypothesis import strategies as st
 
-from polyrhythm.core import client, pace, server
-from polyrhythm.core.pace import Ahead, Pace
+from polyrhythm.base.messages import Event, Report, Timer
+from polyrhythm.base.settings import Settings
+from polyrhythm.core import client, forecast, server
+from polyrhythm.core.forecast import Ahead, Pace
 from polyrhythm.core.server import ServerState
-from polyrhythm.drivers.inline import InlineDriver, Moment
-from polyrhythm.drivers.meter import Meter
 from polyrhythm.fleet import FixedLinks, Fleet, Tiers, Uniform, World
-from polyrhythm.flops import Cost
-from polyrhythm.papers import fedavg
-from polyrhythm.recipe import Recipe
-from polyrhythm.schedules import Cosine
-from polyrhythm.settings import Settings
-from polyrhythm.slots.budgets import Listed
-from polyrhythm.slots.compression import TopK
-from polyrhythm.slots.correction import ControlVariates, ModelContrast, Prox, VarianceReduction
-from polyrhythm.slots.critical import CriticalPeriods, FisherTrace
-from polyrhythm.slots.mechanism import Mechanism
-from polyrhythm.slots.order import Curriculum, Order, Shuffled
-from polyrhythm.slots.partial import PartialWork
-from polyrhythm.slots.release import Deadline, MinReports, TimeOut
-from polyrhythm.slots.skipping import BudgetSteps, SkipAndEstimate
-from polyrhythm.slots.stopping import StopOnDrift
-from polyrhythm.slots.weighing import NormalisedAveraging, PerStep
-from polyrhythm.slots.work import Plan
-from polyrhythm.wires import Event, Report, Timer
+from polyrhythm.methods.compression import TopK
+from polyrhythm.methods.correction import ControlVariates, ModelContrast, Prox, VarianceReduction
+from polyrhythm.methods.local.schedules import Cosine
+from polyrhythm.methods.mechanism import Mechanism
+from polyrhythm.methods.order.base import Curriculum, Order, Shuffled
+from polyrhythm.methods.papers import fedavg
+from polyrhythm.methods.participation.critical_periods import CriticalPeriods, FisherTrace
+from polyrhythm.methods.recipe import Recipe
+from polyrhythm.methods.release.base import Deadline, MinReports, TimeOut
+from polyrhythm.methods.weighing import NormalisedAveraging, PerStep
+from polyrhythm.methods.work.base import Plan
+from polyrhythm.methods.work.budgets import Listed
+from polyrhythm.methods.work.partial_work import PartialWork
+from polyrhythm.methods.work.skip_and_estimate import BudgetSteps, SkipAndEstimate
+from polyrhythm.methods.work.stop_on_drift import StopOnDrift
+from polyrhythm.models.flops import Cost
+from polyrhythm.simulation.cost_meter import Meter
+from polyrhythm.simulation.simulator import InlineDriver, Moment
 
 from .law import law, swap
 from .trials import Trial, trials
@@ -302,7 +302,7 @@ def test_more_time_is_never_less_work(
     broken_by={
         "a step less": _by_one(-1),
         "a step more": _by_one(1),
-        "exactly in time is too late": swap(pace, "bisect_right", bisect_left),
+        "exactly in time is too late": swap(forecast, "bisect_right", bisect_left),
     },
 )
 def test_as_many_steps_as_fit_by_hand(

@@ -9,13 +9,13 @@ import numpy as np
 import torch
 from hypothesis import strategies as st
 
-from polyrhythm.drivers.roster import OpenRoster
-from polyrhythm.papers import Common, fedavg
-from polyrhythm.slots import participation
-from polyrhythm.slots.mechanism import Setup
-from polyrhythm.slots.participation import Call, Participation, Sweep, Uniform
-from polyrhythm.streams import stream
-from polyrhythm.wires import State
+from polyrhythm.base.messages import State
+from polyrhythm.base.streams import stream
+from polyrhythm.methods.mechanism import Setup
+from polyrhythm.methods.papers import Common, fedavg
+from polyrhythm.methods.participation import base as participation
+from polyrhythm.methods.participation.base import Call, Participation, Sweep, Uniform
+from polyrhythm.simulation.roster import OpenRoster
 
 from .law import law, swap
 from .world import Federation, invitations, run

@@ -11,20 +11,20 @@ import numpy as np
 import torch
 from hypothesis import strategies as st
 
+from polyrhythm.base.messages import Report, State
+from polyrhythm.base.streams import stream
 from polyrhythm.core import client as core
-from polyrhythm.drivers.roster import OpenRoster
-from polyrhythm.papers import Common, fedavg
-from polyrhythm.recipe import Recipe
-from polyrhythm.slots.critical import CriticalPeriods
-from polyrhythm.slots.mechanism import Setup
-from polyrhythm.slots.participation import Call, Uniform
-from polyrhythm.slots.power_of_choice import PowerOfChoice
-from polyrhythm.slots.release import Buffer, OverSelect
-from polyrhythm.slots.rolling import Rolling
-from polyrhythm.slots.staleness import SampledStaleness
-from polyrhythm.streams import stream
-from polyrhythm.tasks import task
-from polyrhythm.wires import Report, State
+from polyrhythm.methods.mechanism import Setup
+from polyrhythm.methods.papers import Common, fedavg
+from polyrhythm.methods.participation.base import Call, Uniform
+from polyrhythm.methods.participation.critical_periods import CriticalPeriods
+from polyrhythm.methods.participation.power_of_choice import PowerOfChoice
+from polyrhythm.methods.participation.rolling import Rolling
+from polyrhythm.methods.recipe import Recipe
+from polyrhythm.methods.release.base import Buffer, OverSelect
+from polyrhythm.methods.release.staleness import SampledStaleness
+from polyrhythm.models.tasks import task
+from polyrhythm.simulation.roster import OpenRoster
 
 from .hand import loaded
 from .law import law, swap

@@ -10,24 +10,30 @@ import torch
 from hypothesis import strategies as st
 from torch import Tensor
 
+from polyrhythm.base.messages import Event
+from polyrhythm.base.settings import Settings
+from polyrhythm.base.streams import stream
+from polyrhythm.base.vectors import FlatModel
 from polyrhythm.core import client
 from polyrhythm.core.client import work
-from polyrhythm.core.interfaces import Opening
-from polyrhythm.core.memory import ClientState, Memory
+from polyrhythm.core.client_state import ClientState, Memory
+from polyrhythm.core.protocols import Opening
 from polyrhythm.core.server import Turn, begin, receive
 from polyrhythm.engines.torch import TorchEngine
-from polyrhythm.optimisers import LocalOptimiser, LocalSgd
-from polyrhythm.papers import fedavg
-from polyrhythm.settings import Settings
-from polyrhythm.slots import release
-from polyrhythm.slots.correction import ControlVariates, DynamicRegularisation, ModelContrast, Prox, VarianceReduction
-from polyrhythm.slots.mechanism import Model
-from polyrhythm.slots.participation import Call, Sweep
-from polyrhythm.slots.server_step import Adagrad, AMSGrad, Momentum, Sgd, Yogi
-from polyrhythm.slots.weighing import Equal, NormalisedAveraging
-from polyrhythm.streams import stream
-from polyrhythm.vectors import FlatModel
-from polyrhythm.wires import Event
+from polyrhythm.methods.correction import (
+    ControlVariates,
+    DynamicRegularisation,
+    ModelContrast,
+    Prox,
+    VarianceReduction,
+)
+from polyrhythm.methods.local.optimisers import LocalOptimiser, LocalSgd
+from polyrhythm.methods.mechanism import Model
+from polyrhythm.methods.papers import fedavg
+from polyrhythm.methods.participation.base import Call, Sweep
+from polyrhythm.methods.release import base as release
+from polyrhythm.methods.server_step import Adagrad, AMSGrad, Momentum, Sgd, Yogi
+from polyrhythm.methods.weighing import Equal, NormalisedAveraging
 
 from .law import law, swap
 from .trials import Misfortune, Trial, misfortunes, trials

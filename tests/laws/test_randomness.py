@@ -11,21 +11,21 @@ import numpy as np
 import torch
 from hypothesis import strategies as st
 
+from polyrhythm.base.settings import Settings
+from polyrhythm.base.streams import seeded_torch
+from polyrhythm.base.vectors import FlatModel
 from polyrhythm.core import client
-from polyrhythm.core.interfaces import Opening
+from polyrhythm.core.protocols import Opening
 from polyrhythm.engines.torch import TorchEngine
-from polyrhythm.papers import Common, fedavg
-from polyrhythm.recipe import Recipe
-from polyrhythm.settings import Settings
-from polyrhythm.slots.correction import ControlVariates, ModelContrast
-from polyrhythm.slots.critical import CriticalPeriods, FisherTrace, GradientNorm
-from polyrhythm.slots.order import Curriculum, Shuffled
-from polyrhythm.slots.participation import Sweep
-from polyrhythm.slots.power_of_choice import PowerOfChoice
-from polyrhythm.slots.server_step import Adam
-from polyrhythm.slots.stopping import StopOnDrift
-from polyrhythm.streams import seeded_torch
-from polyrhythm.vectors import FlatModel
+from polyrhythm.methods.correction import ControlVariates, ModelContrast
+from polyrhythm.methods.order.base import Curriculum, Shuffled
+from polyrhythm.methods.papers import Common, fedavg
+from polyrhythm.methods.participation.base import Sweep
+from polyrhythm.methods.participation.critical_periods import CriticalPeriods, FisherTrace, GradientNorm
+from polyrhythm.methods.participation.power_of_choice import PowerOfChoice
+from polyrhythm.methods.recipe import Recipe
+from polyrhythm.methods.server_step import Adam
+from polyrhythm.methods.work.stop_on_drift import StopOnDrift
 
 from .law import Mutation, law, swap
 from .trials import Trial, arrivals, shuffled, trials

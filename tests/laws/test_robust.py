@@ -11,17 +11,17 @@ import torch
 from hypothesis import strategies as st
 from torch import Tensor
 
+from polyrhythm.base.messages import Assignment, Report
+from polyrhythm.base.settings import Settings
 from polyrhythm.core import server
-from polyrhythm.papers import fedavg
-from polyrhythm.settings import Settings
-from polyrhythm.slots import robust
-from polyrhythm.slots.correction import ControlVariates
-from polyrhythm.slots.release import Buffer, ReleasePolicy
-from polyrhythm.slots.robust import ClipUpdates, GeometricMedian, Median, Middle, TrimmedMean
-from polyrhythm.slots.rolling import Rolling
-from polyrhythm.slots.server_step import Adam
-from polyrhythm.slots.weighing import Equal, PerStep
-from polyrhythm.wires import Assignment, Report
+from polyrhythm.methods.correction import ControlVariates
+from polyrhythm.methods.papers import fedavg
+from polyrhythm.methods.participation.rolling import Rolling
+from polyrhythm.methods.release import robust
+from polyrhythm.methods.release.base import Buffer, ReleasePolicy
+from polyrhythm.methods.release.robust import ClipUpdates, GeometricMedian, Median, Middle, TrimmedMean
+from polyrhythm.methods.server_step import Adam
+from polyrhythm.methods.weighing import Equal, PerStep
 
 from .law import law, swap
 from .trials import Trial, arrivals, shuffled, trials

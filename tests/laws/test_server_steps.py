@@ -11,8 +11,8 @@ import torch
 from hypothesis import strategies as st
 from torch import Tensor
 
-from polyrhythm.slots.mechanism import Setup
-from polyrhythm.slots.server_step import Adagrad, Adam, Adaptive, AMSGrad, Momentum, ServerStep, Sgd, Yogi
+from polyrhythm.methods.mechanism import Setup
+from polyrhythm.methods.server_step import Adagrad, Adam, Adaptive, AMSGrad, Momentum, ServerStep, Sgd, Yogi
 
 from .law import law, swap
 from .world import near, same

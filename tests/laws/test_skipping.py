@@ -11,24 +11,24 @@ import torch
 from hypothesis import strategies as st
 from torch import Tensor
 
+from polyrhythm.base.messages import Assignment, Event, Lost, Report
+from polyrhythm.base.settings import Settings
+from polyrhythm.base.vectors import combine_buffers
 from polyrhythm.core import client, server
-from polyrhythm.core.memory import ClientState, Memory
-from polyrhythm.papers import fedavg
-from polyrhythm.settings import Settings
-from polyrhythm.slots.budgets import Budgets, Levels, Listed, SlowShare
-from polyrhythm.slots.correction import ControlVariates, DynamicRegularisation, ModelContrast, VarianceReduction
-from polyrhythm.slots.mechanism import Setup, Visit
-from polyrhythm.slots.skipping import (
+from polyrhythm.core.client_state import ClientState, Memory
+from polyrhythm.methods.correction import ControlVariates, DynamicRegularisation, ModelContrast, VarianceReduction
+from polyrhythm.methods.mechanism import Setup, Visit
+from polyrhythm.methods.papers import fedavg
+from polyrhythm.methods.weighing import Equal, NormalisedAveraging, PerStep
+from polyrhythm.methods.work.base import Instead
+from polyrhythm.methods.work.budgets import Budgets, Levels, Listed, SlowShare
+from polyrhythm.methods.work.skip_and_estimate import (
     BudgetSteps,
     SkipAndEstimate,
     SkipAndResendModel,
     Skipping,
     SkipSilently,
 )
-from polyrhythm.slots.weighing import Equal, NormalisedAveraging, PerStep
-from polyrhythm.slots.work import Instead
-from polyrhythm.vectors import combine_buffers
-from polyrhythm.wires import Assignment, Event, Lost, Report
 
 from .law import law, swap
 from .trials import Misfortune, Trial, misfortunes, trials

@@ -12,17 +12,17 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.nn import functional
 
+from polyrhythm.base.frozen import made
+from polyrhythm.base.settings import Settings
 from polyrhythm.core import client
-from polyrhythm.core.interfaces import Opening
+from polyrhythm.core.protocols import Opening
 from polyrhythm.engines.torch import TorchEngine
+from polyrhythm.methods.correction import ControlVariates, ModelContrast, Prox
+from polyrhythm.methods.mechanism import Visit
+from polyrhythm.methods.papers import fedavg
+from polyrhythm.methods.weighing import NormalisedAveraging, PerStep
+from polyrhythm.methods.work.stop_on_drift import Drift, StopOnDrift
 from polyrhythm.models.representation import locate
-from polyrhythm.papers import fedavg
-from polyrhythm.settings import Settings
-from polyrhythm.slots.correction import ControlVariates, ModelContrast, Prox
-from polyrhythm.slots.mechanism import Visit
-from polyrhythm.slots.stopping import Drift, StopOnDrift
-from polyrhythm.slots.weighing import NormalisedAveraging, PerStep
-from polyrhythm.values import made
 
 from .law import law, swap
 from .trials import Trial, trials

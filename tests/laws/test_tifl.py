@@ -10,16 +10,16 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from polyrhythm.papers import Common, fedavg
-from polyrhythm.recipe import Recipe
-from polyrhythm.slots.critical import CriticalPeriods, RandomResize
-from polyrhythm.slots.mechanism import Setup
-from polyrhythm.slots.participation import Call, Uniform
-from polyrhythm.slots.release import Buffer, OverSelect
-from polyrhythm.slots.rolling import Rolling
-from polyrhythm.slots.staleness import SampledStaleness
-from polyrhythm.slots.tifl import Tifl
-from polyrhythm.wires import Report, State
+from polyrhythm.base.messages import Report, State
+from polyrhythm.methods.mechanism import Setup
+from polyrhythm.methods.papers import Common, fedavg
+from polyrhythm.methods.participation.base import Call, Uniform
+from polyrhythm.methods.participation.critical_periods import CriticalPeriods, RandomResize
+from polyrhythm.methods.participation.rolling import Rolling
+from polyrhythm.methods.participation.tiers import Tifl
+from polyrhythm.methods.recipe import Recipe
+from polyrhythm.methods.release.base import Buffer, OverSelect
+from polyrhythm.methods.release.staleness import SampledStaleness
 
 from .law import law, swap
 from .rolling import roll

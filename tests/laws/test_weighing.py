@@ -9,11 +9,11 @@ from typing import Any, Literal
 import torch
 from hypothesis import strategies as st
 
+from polyrhythm.base.messages import Assignment, Event, Facts, Lost, Report
 from polyrhythm.core import server
-from polyrhythm.slots.mechanism import Release
-from polyrhythm.slots.server_step import Adam
-from polyrhythm.slots.weighing import BySamples, Equal, NormalisedAveraging, Sharing, shares
-from polyrhythm.wires import Assignment, Event, Facts, Lost, Report
+from polyrhythm.methods.mechanism import Release
+from polyrhythm.methods.server_step import Adam
+from polyrhythm.methods.weighing import BySamples, Equal, NormalisedAveraging, Sharing, shares
 
 from .law import law, swap
 from .trials import Misfortune, Trial, misfortunes, trials

@@ -11,14 +11,14 @@ import numpy as np
 from hypothesis import assume
 from hypothesis import strategies as st
 
+from polyrhythm.base.streams import stream
 from polyrhythm.core import client
-from polyrhythm.core.memory import Memory
-from polyrhythm.papers import Common, fedavg
-from polyrhythm.schedules import Cosine, Exponential, Power, Schedule, StepDecay
-from polyrhythm.slots import order
-from polyrhythm.slots.order import Shuffled
-from polyrhythm.slots.work import Epochs, Plan, Steps
-from polyrhythm.streams import stream
+from polyrhythm.core.client_state import Memory
+from polyrhythm.methods.local.schedules import Cosine, Exponential, Power, Schedule, StepDecay
+from polyrhythm.methods.order import base as order
+from polyrhythm.methods.order.base import Shuffled
+from polyrhythm.methods.papers import Common, fedavg
+from polyrhythm.methods.work.base import Epochs, Plan, Steps
 
 from .law import law, swap
 from .trials import Misfortune, misfortunes

@@ -10,16 +10,16 @@ from typing import Any
 import torch
 from hypothesis import strategies as st
 
-from polyrhythm.papers import fedavg
-from polyrhythm.recipe import Recipe
-from polyrhythm.settings import Settings
-from polyrhythm.slots import work
-from polyrhythm.slots.budgets import Listed
-from polyrhythm.slots.mechanism import Setup, Visit
-from polyrhythm.slots.skipping import BudgetSteps, SkipAndEstimate, SkipAndResendModel, SkipSilently
-from polyrhythm.slots.stopping import StopOnDrift
-from polyrhythm.slots.work import Around, Epochs, Plan, RandomEpochs, Steps, Work
-from polyrhythm.streams import stream
+from polyrhythm.base.settings import Settings
+from polyrhythm.base.streams import stream
+from polyrhythm.methods.mechanism import Setup, Visit
+from polyrhythm.methods.papers import fedavg
+from polyrhythm.methods.recipe import Recipe
+from polyrhythm.methods.work import base as work
+from polyrhythm.methods.work.base import Around, Epochs, Plan, RandomEpochs, Steps, Work
+from polyrhythm.methods.work.budgets import Listed
+from polyrhythm.methods.work.skip_and_estimate import BudgetSteps, SkipAndEstimate, SkipAndResendModel, SkipSilently
+from polyrhythm.methods.work.stop_on_drift import StopOnDrift
 
 from .law import law, swap
 from .test_skipping import decisions, fair

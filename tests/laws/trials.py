@@ -10,11 +10,11 @@ from typing import Unpack, cast, final
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
-from polyrhythm.papers import Common, fedavg
-from polyrhythm.recipe import Recipe
-from polyrhythm.schedules import Constant, Cosine, Exponential, Power, StepDecay
-from polyrhythm.settings import Settings
-from polyrhythm.wires import Assignment, Event, Lost, Report
+from polyrhythm.base.messages import Assignment, Event, Lost, Report
+from polyrhythm.base.settings import Settings
+from polyrhythm.methods.local.schedules import Constant, Cosine, Exponential, Power, StepDecay
+from polyrhythm.methods.papers import Common, fedavg
+from polyrhythm.methods.recipe import Recipe
 
 from .world import NETS, Federation
 

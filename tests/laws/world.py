@@ -12,20 +12,20 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from polyrhythm.base.messages import Assignment, Event, Report
+from polyrhythm.base.streams import seeded_torch
 from polyrhythm.core.client import work
-from polyrhythm.core.interfaces import Computed
-from polyrhythm.core.memory import ClientState, Memory
+from polyrhythm.core.client_state import ClientState, Memory
+from polyrhythm.core.protocols import Computed
 from polyrhythm.core.server import Released, ServerState, Turn, begin, receive
-from polyrhythm.drivers.inline import InlineDriver, Moment
-from polyrhythm.drivers.roster import OpenRoster
 from polyrhythm.engines.torch import TorchEngine
 from polyrhythm.fleet import Fleet, World
-from polyrhythm.recipe import Recipe
-from polyrhythm.slots.mechanism import Setup
-from polyrhythm.slots.participation import Invitation, Invitations
-from polyrhythm.streams import seeded_torch
-from polyrhythm.tasks import task
-from polyrhythm.wires import Assignment, Event, Report
+from polyrhythm.methods.mechanism import Setup
+from polyrhythm.methods.participation.base import Invitation, Invitations
+from polyrhythm.methods.recipe import Recipe
+from polyrhythm.models.tasks import task
+from polyrhythm.simulation.roster import OpenRoster
+from polyrhythm.simulation.simulator import InlineDriver, Moment
 
 torch.set_num_threads(1)
 

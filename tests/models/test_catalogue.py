@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import nn
 
-from polyrhythm.errors import UserError
+from polyrhythm.base.errors import UserError
 from polyrhythm.models import MODELS, build, find, output_shape, settings_of, with_projection
 from polyrhythm.models.lenet import lenet5
 

@@ -12,10 +12,10 @@ from torch import Tensor, nn
 from torch.nn import utils
 from torch.nn.utils import prune
 
-from polyrhythm.errors import UserError
+from polyrhythm.base.errors import UserError
+from polyrhythm.base.vectors import FlatModel
 from polyrhythm.models import build, output_shape
 from polyrhythm.models.probing import woken
-from polyrhythm.vectors import FlatModel
 from small import experiment
 
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from polyrhythm.errors import UserError
+from polyrhythm.base.errors import UserError
 from polyrhythm.models import MODELS, build, locate, with_projection
 from polyrhythm.models.projection import Projected
 

@@ -9,7 +9,7 @@ import torch
 from safetensors.torch import save_file, save_model
 from torch import Tensor, nn
 
-from polyrhythm.errors import UserError
+from polyrhythm.base.errors import UserError
 from polyrhythm.models.weights import load_weights
 
 

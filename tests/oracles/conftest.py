@@ -11,16 +11,16 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from polyrhythm.base.messages import Assignment, Report
 from polyrhythm.core.client import work
-from polyrhythm.core.memory import ClientState
+from polyrhythm.core.client_state import ClientState
 from polyrhythm.core.server import ServerState
-from polyrhythm.drivers.inline import InlineDriver
 from polyrhythm.engines.torch import TorchEngine
 from polyrhythm.fleet import Fleet, World
-from polyrhythm.recipe import Recipe
-from polyrhythm.slots.mechanism import Model, Release, Setup
-from polyrhythm.tasks import Tally, Task
-from polyrhythm.wires import Assignment, Report
+from polyrhythm.methods.mechanism import Model, Release, Setup
+from polyrhythm.methods.recipe import Recipe
+from polyrhythm.models.tasks import Tally, Task
+from polyrhythm.simulation.simulator import InlineDriver
 
 
 @final

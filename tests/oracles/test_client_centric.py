@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from polyrhythm.papers import cc_fedadam, cc_fedsgd
-from polyrhythm.recipe import Recipe
+from polyrhythm.methods.papers import cc_fedadam, cc_fedsgd
+from polyrhythm.methods.recipe import Recipe
 
 from .conftest import Bowls, Client
 

@@ -10,8 +10,8 @@ import pytest
 import torch
 from torch import nn
 
-from polyrhythm.slots.compression import Int8, Lossy, TopK
-from polyrhythm.vectors import FlatModel, Layout, Spans
+from polyrhythm.base.vectors import FlatModel, Layout, Spans
+from polyrhythm.methods.compression import Int8, Lossy, TopK
 
 
 def flat(layout: Layout, numbers: list[float]) -> torch.Tensor:

@@ -12,16 +12,22 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 import polyrhythm as pr
+from polyrhythm.base.messages import Assignment, Report
 from polyrhythm.core.client import work
-from polyrhythm.core.memory import ClientState
+from polyrhythm.core.client_state import ClientState
 from polyrhythm.data import ArraySamples
 from polyrhythm.data.holding import Holding
 from polyrhythm.engines.torch import TorchEngine
-from polyrhythm.slots.critical import CriticalPeriods, Detector, FisherTrace, GradientNorm, RandomResize
-from polyrhythm.slots.mechanism import Release, Setup
-from polyrhythm.slots.participation import Uniform
-from polyrhythm.tasks import Task, task
-from polyrhythm.wires import Assignment, Report
+from polyrhythm.methods.mechanism import Release, Setup
+from polyrhythm.methods.participation.base import Uniform
+from polyrhythm.methods.participation.critical_periods import (
+    CriticalPeriods,
+    Detector,
+    FisherTrace,
+    GradientNorm,
+    RandomResize,
+)
+from polyrhythm.models.tasks import Task, task
 from small import collection, dealt, experiment, logged
 
 SETUP = Setup(size=1, dtype=torch.float32, population=128, horizon=40, seed=0)

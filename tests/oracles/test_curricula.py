@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 
 import polyrhythm as pr
 from polyrhythm.data.federation import Shares
-from polyrhythm.drivers.roster import OpenRoster
-from polyrhythm.slots.client_curriculum import ClientCurriculum
-from polyrhythm.slots.mechanism import Setup, Visit
-from polyrhythm.slots.order import Curriculum, Progress, Shuffled
-from polyrhythm.slots.pacing import Pacing
-from polyrhythm.slots.participation import Call
+from polyrhythm.methods.mechanism import Setup, Visit
+from polyrhythm.methods.order.base import Curriculum, Progress, Shuffled
+from polyrhythm.methods.order.pacing import Pacing
+from polyrhythm.methods.participation.base import Call
+from polyrhythm.methods.participation.client_curriculum import ClientCurriculum
+from polyrhythm.simulation.roster import OpenRoster
 from small import collection, dealt, logged
 
 VISIT = Visit(seed=0, client=3, visit=2, version=4, horizon=10, held=50, batch=10, epoch_steps=5)

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from polyrhythm.papers import fedavg, feddyn
-from polyrhythm.slots.correction import Prox
+from polyrhythm.methods.correction import Prox
+from polyrhythm.methods.papers import fedavg, feddyn
 
 Bowls = Callable[..., list[Any]]
 Descend = Callable[..., np.ndarray]

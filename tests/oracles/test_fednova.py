@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from polyrhythm.optimisers import LocalSgd
-from polyrhythm.papers import fednova
-from polyrhythm.schedules import Exponential
-from polyrhythm.slots.correction import Prox
-from polyrhythm.slots.weighing import NormalisedAveraging
-from polyrhythm.wires import Facts
+from polyrhythm.base.messages import Facts
+from polyrhythm.methods.correction import Prox
+from polyrhythm.methods.local.optimisers import LocalSgd
+from polyrhythm.methods.local.schedules import Exponential
+from polyrhythm.methods.papers import fednova
+from polyrhythm.methods.weighing import NormalisedAveraging
 
 Bowls = Callable[..., list[Any]]
 Descend = Callable[..., np.ndarray]

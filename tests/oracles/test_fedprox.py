@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import torch
 
-from polyrhythm.papers import fedavg, fedprox
-from polyrhythm.slots.correction import Prox
+from polyrhythm.methods.correction import Prox
+from polyrhythm.methods.papers import fedavg, fedprox
 
 Bowls = Callable[..., list[Any]]
 START = [1.0, -2.0, 0.5]

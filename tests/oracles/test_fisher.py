@@ -8,11 +8,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from polyrhythm.base.streams import stream
 from polyrhythm.data import ArraySamples
 from polyrhythm.data.holding import Holding
 from polyrhythm.engines.torch import TorchEngine
-from polyrhythm.streams import stream
-from polyrhythm.tasks import task
+from polyrhythm.models.tasks import task
 
 
 class Branching(nn.Module):

@@ -14,12 +14,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from polyrhythm.errors import UserError
-from polyrhythm.optimisers import LocalAdam, LocalOptimiser, LocalSgd
-from polyrhythm.recipe import Recipe
-from polyrhythm.schedules import Constant, Exponential, Power, Schedule, StepDecay
-from polyrhythm.slots.work import Epochs
-from polyrhythm.tasks import Classification
+from polyrhythm.base.errors import UserError
+from polyrhythm.methods.local.optimisers import LocalAdam, LocalOptimiser, LocalSgd
+from polyrhythm.methods.local.schedules import Constant, Exponential, Power, Schedule, StepDecay
+from polyrhythm.methods.recipe import Recipe
+from polyrhythm.methods.work.base import Epochs
+from polyrhythm.models.tasks import Classification
 
 Visits = Callable[..., Any]
 Held = Callable[[Tensor, Tensor], Any]

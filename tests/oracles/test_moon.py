@@ -10,11 +10,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from polyrhythm.papers import fedavg, moon
-from polyrhythm.recipe import Recipe
-from polyrhythm.slots.mechanism import Model
-from polyrhythm.streams import seeded_torch
-from polyrhythm.tasks import Classification
+from polyrhythm.base.streams import seeded_torch
+from polyrhythm.methods.mechanism import Model
+from polyrhythm.methods.papers import fedavg, moon
+from polyrhythm.methods.recipe import Recipe
+from polyrhythm.models.tasks import Classification
 
 Visits = Callable[..., Any]
 SEED = 3  # of the `visits` fixture

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from polyrhythm.errors import UserError
-from polyrhythm.slots.pacing import Family, Pacing
+from polyrhythm.base.errors import UserError
+from polyrhythm.methods.order.pacing import Family, Pacing
 
 FAMILIES: tuple[Family, ...] = ("linear", "quadratic", "root", "step", "exponential", "log")
 HUNDREDTHS = st.integers(1, 100).map(lambda k: k / 100)

@@ -8,8 +8,8 @@ import pytest
 
 import polyrhythm as pr
 from polyrhythm.fleet import Device, Devices, FixedLinks, Fleet, Place
-from polyrhythm.slots.partial import PartialWork
-from polyrhythm.slots.release import Deadline
+from polyrhythm.methods.release.base import Deadline
+from polyrhythm.methods.work.partial_work import PartialWork
 from small import collection, dealt, logged
 
 

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import torch
 
-from polyrhythm.slots import robust
-from polyrhythm.slots.robust import ClipUpdates, GeometricMedian, Median, TrimmedMean
+from polyrhythm.methods.release import robust
+from polyrhythm.methods.release.robust import ClipUpdates, GeometricMedian, Median, TrimmedMean
 
 EQUAL = [0.2] * 5
 ONES = [1.0] * 5

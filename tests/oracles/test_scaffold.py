@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 import torch
 
-from polyrhythm.papers import fedavg, scaffold
-from polyrhythm.schedules import Cosine, Exponential, Power, StepDecay
-from polyrhythm.slots.correction import Prox
+from polyrhythm.methods.correction import Prox
+from polyrhythm.methods.local.schedules import Cosine, Exponential, Power, StepDecay
+from polyrhythm.methods.papers import fedavg, scaffold
 
 Bowls = Callable[..., list[Any]]
 Descend = Callable[..., np.ndarray]

@@ -13,12 +13,12 @@ from torch import nn
 
 import polyrhythm as pr
 from laws.selecting import Present, call, report, setup, told, who
-from polyrhythm.errors import UserError
+from polyrhythm.base.errors import UserError
+from polyrhythm.base.messages import State
 from polyrhythm.fleet import Device, Fleet, ListedDevices
-from polyrhythm.slots.oort import Oort
-from polyrhythm.slots.power_of_choice import PowerOfChoice
-from polyrhythm.slots.tifl import Tifl, by_accuracy
-from polyrhythm.wires import State
+from polyrhythm.methods.participation.oort import Oort
+from polyrhythm.methods.participation.power_of_choice import PowerOfChoice
+from polyrhythm.methods.participation.tiers import Tifl, by_accuracy
 from small import collection, dealt, logged
 
 # Oort: five clients, four rounds. The first is everybody's, then two a round.

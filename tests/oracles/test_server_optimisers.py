@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from polyrhythm.slots.mechanism import Setup
-from polyrhythm.slots.server_step import Adagrad, Adam, Adaptive, AMSGrad, Momentum, ServerStep, Sgd, Yogi
-from polyrhythm.wires import State
+from polyrhythm.base.messages import State
+from polyrhythm.methods.mechanism import Setup
+from polyrhythm.methods.server_step import Adagrad, Adam, Adaptive, AMSGrad, Momentum, ServerStep, Sgd, Yogi
 
 STEPS, SIZE, STILL = 40, 6, 2  # coordinate 2 never gets an update
 

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from polyrhythm.papers import fedavg, vrl_sgd
-from polyrhythm.slots.correction import Prox
-from polyrhythm.slots.server_step import Sgd
-from polyrhythm.slots.weighing import BySamples
+from polyrhythm.methods.correction import Prox
+from polyrhythm.methods.papers import fedavg, vrl_sgd
+from polyrhythm.methods.server_step import Sgd
+from polyrhythm.methods.weighing import BySamples
 
 Bowls = Callable[..., list[Any]]
 Descend = Callable[..., np.ndarray]

@@ -11,9 +11,9 @@ import torch
 from torch import nn
 
 import polyrhythm as pr
+from polyrhythm.base.messages import Assignment, Report
 from polyrhythm.core.server import receive
-from polyrhythm.drivers.inline import InlineDriver
-from polyrhythm.wires import Assignment, Report
+from polyrhythm.simulation.simulator import InlineDriver
 from small import experiment, federation, logged
 
 

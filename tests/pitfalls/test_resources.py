@@ -14,11 +14,11 @@ import torch
 from torch.utils.data import Dataset
 
 import polyrhythm as pr
-from polyrhythm.cli import names
-from polyrhythm.cli.assembly import assemble
-from polyrhythm.cli.configuration import configure
-from polyrhythm.estimate import estimate
-from polyrhythm.session import carry_out
+from polyrhythm.config import names
+from polyrhythm.config.assembly import assemble
+from polyrhythm.config.configuration import configure
+from polyrhythm.experiments.estimate import estimate
+from polyrhythm.experiments.session import carry_out
 from small import experiment, federation
 
 TESTS = Path(__file__).parents[1]
@@ -77,7 +77,7 @@ import resource
 resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
 import polyrhythm as pr
 from polyrhythm.cli import names
-from polyrhythm.session import carry_out
+from polyrhythm.experiments.session import carry_out
 from small import experiment
 if __name__ == "__main__":
     deep = names.model(f"mlp(hidden={[3] * 60})")

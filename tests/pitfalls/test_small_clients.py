@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 import polyrhythm as pr
-from polyrhythm.errors import UserError
+from polyrhythm.base.errors import UserError
 from small import collection, dealt, experiment, logged
 
 

@@ -18,11 +18,11 @@ from scipy import stats
 
 import polyrhythm as pr
 from polyrhythm import report
-from polyrhythm.errors import UserError
+from polyrhythm.base.errors import UserError
 from polyrhythm.report import latex, markdown, results
 from polyrhythm.report.tables import amounts, signed
-from polyrhythm.runs.judging import READINGS, read
 from polyrhythm.runs.paired import difference, student_t
+from polyrhythm.runs.result_rule import READINGS, read
 from small import experiment, federation
 
 NASTY = "<script>alert(1)</script>\"'><img src=x onerror=alert(1)>|`$\\input{x}$`&%#_^~{} ]](x) *b* 中 \u2028"
@@ -222,7 +222,8 @@ def test_unfinished_runs_and_other_versions_are_told_first(folder: Path) -> None
 
 
 def test_the_experiment_file_is_one(tmp_path: Path) -> None:
-    from polyrhythm.cli import assembly, configuration, running
+    from polyrhythm.cli import running
+    from polyrhythm.config import assembly, configuration
 
     written = configuration.configure(None, {"rounds": 1, "clients": 4, "out": str(tmp_path), "seeds": "0-1"}, [])
     running.run_all(written, as_json=True)

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from polyrhythm.errors import UserError
+from polyrhythm.base.errors import UserError
+from polyrhythm.runs.checkpointing import Keeper, Unfit, newest
 from polyrhythm.runs.checkpoints import Checkpoint, checkpoint, checkpoints, reached, version_of
 from polyrhythm.runs.encoding import Codec
-from polyrhythm.runs.keeping import Keeper, Unfit, newest
 
 CODEC = Codec([])
 

@@ -10,7 +10,7 @@ import altair as alt
 import pytest
 
 import polyrhythm as pr
-from polyrhythm.errors import UserError
+from polyrhythm.base.errors import UserError
 from polyrhythm.runs import Comparison, Plan, Run
 from polyrhythm.runs.costs import GOALS
 from polyrhythm.runs.recorder import Recorder

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import polyrhythm as pr
-from polyrhythm.errors import UserError
+from polyrhythm.base.errors import UserError
 from polyrhythm.runs import Plan, Run, VersionRecord
 from polyrhythm.runs.costs import UNITS, amount, lines, seconds
 from polyrhythm.runs.recorder import Recorder

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from polyrhythm.errors import RunFailed, UserError
-from polyrhythm.runs import AnswerRecord, Plan, Run, VersionRecord, all_runs, trouble
+from polyrhythm.base.errors import RunFailed, UserError
+from polyrhythm.runs import AnswerRecord, Plan, Run, VersionRecord, all_runs, disk_faults
 from polyrhythm.runs.database import FILE, Writer, read_runs
 from polyrhythm.runs.recorder import Recorder
 
@@ -86,7 +86,7 @@ def test_a_lock_in_the_middle_of_a_run_loses_nothing(
 def test_a_lock_that_stays_fails_the_run_in_the_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, make_plan: MakePlan
 ) -> None:
-    monkeypatch.setattr(trouble, "PATIENCE", 0.05)
+    monkeypatch.setattr(disk_faults, "PATIENCE", 0.05)
     kept = Recorder(tmp_path)
     kept.begin(make_plan())
     with closing(sqlite3.connect(tmp_path / FILE, isolation_level=None)) as other:

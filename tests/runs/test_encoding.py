@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from immutables import Map
 
-from polyrhythm.errors import UserError
+from polyrhythm.base.errors import UserError
 from polyrhythm.runs.encoding import Codec
 
 

@@ -18,8 +18,8 @@ import torch
 from safetensors.torch import load_file
 from torch import nn
 
-from polyrhythm.errors import RunFailed
-from polyrhythm.runs import Plan, Run, VersionRecord, VisitRecord, all_runs, database, files, recorder, trouble
+from polyrhythm.base.errors import RunFailed
+from polyrhythm.runs import Plan, Run, VersionRecord, VisitRecord, all_runs, database, disk_faults, files, recorder
 from polyrhythm.runs.files import write_whole
 from polyrhythm.runs.recorder import Recorder
 
@@ -176,7 +176,7 @@ def test_visits_of_a_long_version_are_kept_before_it_ends(
 ENDLESS = """
 import itertools, sys, time, torch
 sys.path.insert(0, sys.argv[2])
-from conftest import plan, version, visit
+from records import plan, version, visit
 from polyrhythm.runs.recorder import Recorder
 kept = Recorder(sys.argv[1])
 kept.begin(plan())
@@ -233,7 +233,7 @@ def test_a_full_disk_fails_the_run_and_keeps_its_rows(
     kept.begin(make_plan())
     kept.version(make_version(0), state(0.0))
     monkeypatch.setattr(recorder, "write_whole", full)
-    monkeypatch.setattr(trouble, "PATIENCE", 0.05)
+    monkeypatch.setattr(disk_faults, "PATIENCE", 0.05)
     with pytest.raises(RunFailed, match="No space left"):
         kept.end("finished", "", {})
     run = Run.open("trial", tmp_path)

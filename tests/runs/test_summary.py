@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from polyrhythm.runs import Plan, VersionRecord
-from polyrhythm.runs.plain import to_json
+from polyrhythm.runs.json_text import to_json
 from polyrhythm.runs.summary import Best, Summary, model_digest
 
 MakePlan = Callable[..., Plan]

@@ -1,5 +1,3 @@
-"""The command line, as its own tests have it."""
+"""The command line, for all tests of this folder."""
 
-from cli.conftest import polyrhythm
-
-__all__ = ["polyrhythm"]
+from terminal import polyrhythm as polyrhythm

@@ -18,14 +18,14 @@ import typer
 from pydantic import ValidationError
 
 import polyrhythm as pr
+from polyrhythm.base.errors import RunFailed, UserError
 from polyrhythm.cli.app import app
-from polyrhythm.cli.configuration import Configuration
 from polyrhythm.cli.resuming import configuration_of
-from polyrhythm.cli.schema import schema
-from polyrhythm.deploying.loopback import Loopback
-from polyrhythm.errors import RunFailed, UserError
-from polyrhythm.reproduce.catalogue import find
+from polyrhythm.config.configuration import Configuration
+from polyrhythm.config.json_schema import schema
+from polyrhythm.deployment.local.loopback import Loopback
 from polyrhythm.runs import all_runs
+from polyrhythm.studies.tables.catalogue import find
 from strangers import EXPERIMENT, MODULE, PATH, ground, handed_on, inside
 from terminal import Command
 
@@ -120,7 +120,7 @@ Handed = Callable[[str], Path]
 def handed(there: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Handed]:
     """Hands it on with another path in it: everything in the working folder, which is on Python's path."""
     monkeypatch.setattr("polyrhythm.cli.flowering.programs", lambda: None)
-    monkeypatch.setattr("polyrhythm.ui.serving.serve", looked_at)
+    monkeypatch.setattr("polyrhythm.dashboard.serving.serve", looked_at)
     with inside(tmp_path):
         yield lambda path: handed_on(there, tmp_path, path)
 
@@ -128,7 +128,7 @@ def handed(there: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iter
 def looked_at(folder: Path, **options: Any) -> None:
     """In place of a server: asks the dashboard for all that it shows."""
     httpx = pytest.importorskip("httpx", reason="httpx is not installed")
-    from polyrhythm.ui.application import application
+    from polyrhythm.dashboard.application import application
 
     async def ask() -> None:
         transport = httpx.ASGITransport(application(folder, closing=lambda: True))
@@ -379,7 +379,7 @@ def clusters(monkeypatch: pytest.MonkeyPatch) -> list[str | None]:
         asked.append(address)
         raise UserError("as far as that", expected="", why="", fix="")
 
-    monkeypatch.setattr("polyrhythm.drivers.on_ray.actors.connect", connect)
+    monkeypatch.setattr("polyrhythm.simulation.workers.on_ray.actors.connect", connect)
     return asked
 
 

@@ -15,9 +15,9 @@ import pytest
 
 import polyrhythm as pr
 from polyrhythm import data
+from polyrhythm.base.errors import UserError
 from polyrhythm.data.sources import cifar
 from polyrhythm.data.sources.pickles import unpickled
-from polyrhythm.errors import UserError
 from polyrhythm.models.weights import load_weights
 from polyrhythm.runs import Run
 from small import experiment

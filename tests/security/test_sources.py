@@ -28,24 +28,27 @@ ALLOWED = {
     # The base of a reader that admits arrays, text and numbers only.
     ("data/sources/pickles.py", "pickle.Unpickler"),
     # Between a driver and the workers that it has forked: over a socket pair and memory that nobody else can open.
-    ("drivers/packing.py", "pickle.Unpickler"),
+    ("simulation/workers/packing.py", "pickle.Unpickler"),
     # Between a sweep and the workers that it has started: what makes experiments, over a socket pair.
-    ("sweeps/crew.py", "pickle.loads"),
+    ("studies/searches/crew.py", "pickle.loads"),
     # Asks glibc for a setting of its allocator.
-    ("threads.py", "ctypes.CDLL"),
+    ("base/threads.py", "ctypes.CDLL"),
 }
-MAY_WRITE_PICKLES = {"attributes.py", "streams.py"}  # to compare what is inside of something; none is ever read
-MAY_IMPORT_PICKLE = {"data/sources/pickles.py", "drivers/packing.py", "sweeps/crew.py"}
+MAY_WRITE_PICKLES = {
+    "base/attributes.py",
+    "base/streams.py",
+}  # to compare what is inside of something; none is ever read
+MAY_IMPORT_PICKLE = {"data/sources/pickles.py", "simulation/workers/packing.py", "studies/searches/crew.py"}
 MAY_READ_THE_ENVIRONMENT = {
     *(
         "__init__.py",
         "data/sources/files.py",
-        "drivers/on_ray/cluster.py",
+        "simulation/workers/on_ray/cluster.py",
         "engines/compiled.py",
         "runs/environment.py",
     ),
     "trackers/mlflow_tracker.py",  # where MLflow's server is, which is MLflow's own setting
-    "deploying/loopback.py",  # which hands it on to Flower's programs
+    "deployment/local/loopback.py",  # which hands it on to Flower's programs
 }
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from polyrhythm.cli.configuration import configure
-from polyrhythm.errors import UserError
+from polyrhythm.base.errors import UserError
+from polyrhythm.config.configuration import configure
 from terminal import Command
 
 QUICK = 'model = "logistic"\nrounds = 1\n'

@@ -18,11 +18,11 @@ from scripts import ROOT, script
 building = script("tests/shipping/building.py")
 FILES = {
     "src/polyrhythm/py.typed",
-    "src/polyrhythm/runs/run.py",
+    "src/polyrhythm/runs/recorded.py",
     "src/polyrhythm/native/lanes.h",
     "src/polyrhythm/a.cpp",
 }
-INSTALLED = {"polyrhythm/py.typed", "polyrhythm/runs/run.py"}
+INSTALLED = {"polyrhythm/py.typed", "polyrhythm/runs/recorded.py"}
 NATIVE = "polyrhythm/engines/native/_native.cpython-313-x86_64-linux-gnu.so"
 
 
@@ -98,7 +98,7 @@ def test_no_file_of_the_package_is_left_out_of_the_sdist(rules: Any, tracked: se
 
 def test_a_pattern_without_its_slash_is_found(rules: Any, tracked: set[str], tmp_path: Path) -> None:
     wrong = {**rules, "sdist": {**rules["sdist"], "exclude": [".ci", "runs"]}}
-    assert "src/polyrhythm/runs/run.py" in left_out(wrong, tracked, tmp_path)
+    assert "src/polyrhythm/runs/recorded.py" in left_out(wrong, tracked, tmp_path)
 
 
 def test_only_sources_of_the_engine_are_left_out_of_the_wheel(rules: Any, tracked: set[str], tmp_path: Path) -> None:

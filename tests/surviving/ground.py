@@ -18,10 +18,10 @@ from typing import Any
 import torch
 
 import polyrhythm as pr
-from polyrhythm import session
-from polyrhythm.drivers.shelf import Shelf
-from polyrhythm.runs import files, keeping, stored
+from polyrhythm.experiments import session
+from polyrhythm.runs import checkpointing, files, stored
 from polyrhythm.runs.database import Writer
+from polyrhythm.simulation.client_store.shelf import Shelf
 from surviving import scenarios
 
 
@@ -64,7 +64,7 @@ def pieces(call: int) -> None:
 
 STEPS: dict[str, Callable[[int], None]] = {
     "before the rows are durable": lambda call: at(Writer, "commit", call),
-    "after the rows are durable": lambda call: at(keeping, "store", call),
+    "after the rows are durable": lambda call: at(checkpointing, "store", call),
     "half of it written": pieces,
     "before it is on the disk": lambda call: at(files.os, "fsync", call),
     "before it has its name": lambda call: at(Path, "replace", call),

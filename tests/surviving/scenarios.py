@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import polyrhythm as pr
-from polyrhythm.experiment import Evaluation
-from polyrhythm.session import carry_out
+from polyrhythm.experiments.experiment import Evaluation
+from polyrhythm.experiments.session import carry_out
 from small import federation
 
 TIERS = pr.fleet.Tiers()

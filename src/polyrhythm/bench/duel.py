@@ -15,9 +15,9 @@ from typing import Any
 
 import torch
 
+from polyrhythm.base.errors import RunFailed, unknown
 from polyrhythm.bench import bare
 from polyrhythm.bench.works import experiment, write_job
-from polyrhythm.errors import RunFailed, unknown
 
 ALIKE = 1e-3
 """How far the weights may lie apart after one round, as a share of their way: roundings grow along a path."""

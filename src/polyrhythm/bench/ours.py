@@ -15,11 +15,11 @@ from typing import Any, final
 import torch
 
 from polyrhythm.bench.works import experiment
-from polyrhythm.drivers.choosing import Crew
-from polyrhythm.drivers.executors import Done, Errand, Executor, Ticket
+from polyrhythm.experiments.session import carry_out
 from polyrhythm.runs.recorder import Recorder
 from polyrhythm.runs.records import ModelView, Plan, RunStatus, VersionRecord, VisitRecord
-from polyrhythm.session import carry_out
+from polyrhythm.simulation.workers.choosing import Crew
+from polyrhythm.simulation.workers.executors import Done, Errand, Executor, Ticket
 
 
 @final

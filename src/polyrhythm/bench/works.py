@@ -11,20 +11,20 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from polyrhythm.base.streams import torch_seed
+from polyrhythm.base.vectors import Buffers, Layout
 from polyrhythm.bench import bare
-from polyrhythm.core.interfaces import ClientData, Computed, Opening
+from polyrhythm.core.protocols import ClientData, Computed, Opening
 from polyrhythm.data import ArraySamples, Federation
 from polyrhythm.data.federation import Shares
 from polyrhythm.data.partitions import Iid
-from polyrhythm.drivers.inline import InlineDriver
-from polyrhythm.experiment import Evaluation, Experiment
+from polyrhythm.experiments.experiment import Evaluation, Experiment
+from polyrhythm.methods.correction import Correction
+from polyrhythm.methods.mechanism import Model, Setup
+from polyrhythm.methods.order.base import Lens
+from polyrhythm.methods.papers import fedavg
 from polyrhythm.models.catalogue import find
-from polyrhythm.papers import fedavg
-from polyrhythm.slots.correction import Correction
-from polyrhythm.slots.mechanism import Model, Setup
-from polyrhythm.slots.order import Lens
-from polyrhythm.streams import torch_seed
-from polyrhythm.vectors import Buffers, Layout
+from polyrhythm.simulation.simulator import InlineDriver
 
 SEED = 0
 

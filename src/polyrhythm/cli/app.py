@@ -173,9 +173,9 @@ def run(
     json: Json = False,
 ) -> None:
     """Run an experiment and keep its record. EXPERIMENT is a file in TOML; options win over it."""
-    from polyrhythm.cli.configuration import configure
     from polyrhythm.cli.consenting import consented
     from polyrhythm.cli.running import run_all
+    from polyrhythm.config.configuration import configure
 
     options: dict[str, Any] = {
         "data": data,
@@ -313,9 +313,9 @@ def check(
 ) -> None:
     """Check an experiment, or a sweep, without running it: every mistake at once, or what it means and will cost."""
     from polyrhythm.cli.checking import check_all
-    from polyrhythm.cli.configuration import configure
     from polyrhythm.cli.consenting import consented
     from polyrhythm.cli.sweeping import is_sweep
+    from polyrhythm.config.configuration import configure
 
     named = consented(trust, None, settings)
     if experiment is not None and is_sweep(experiment):
@@ -333,7 +333,7 @@ def print_schema() -> None:
     """Print a JSON Schema of experiment files, for editors: polyrhythm schema > polyrhythm.schema.json."""
     from json import dumps
 
-    from polyrhythm.cli.schema import schema
+    from polyrhythm.config.json_schema import schema
 
     typer.echo(dumps(schema(), indent=1))
 
@@ -440,9 +440,9 @@ def train_expert(
     json: Json = False,
 ) -> None:
     """Train an expert on all the data in one place: a model whose losses say how difficult each sample is."""
-    from polyrhythm.cli.configuration import configure
     from polyrhythm.cli.consenting import consented
     from polyrhythm.cli.experts import train
+    from polyrhythm.config.configuration import configure
 
     configuration = configure(None, {"data": data, "model": model, "seed": seed}, [], consented(trust, model))
     settings = {"epochs": epochs, "batch": batch, "lr": lr, "smoothing": smoothing, "last_layer_rate": last_layer_rate}
@@ -560,9 +560,9 @@ def stop_run(
     json: Json = False,
 ) -> None:
     """Stop a run that is going on, as Ctrl-C does: its record is kept, and `resume` goes on with it."""
-    from polyrhythm.cli import stopping
+    from polyrhythm.cli import stop
 
-    stopping.stop_run(reference, out or "runs", wait=wait, as_json=json)
+    stop.stop_run(reference, out or "runs", wait=wait, as_json=json)
 
 
 @app.command()
@@ -651,8 +651,8 @@ def fleet_show(
     hours: Annotated[float, typer.Option("--hours", min=0.01, help="How long to look at it.")] = 24.0,
 ) -> None:
     """Show what a fleet is like: speeds, links, and when clients are there."""
-    from polyrhythm.cli.configuration import configure
     from polyrhythm.cli.fleets import show_fleet
+    from polyrhythm.config.configuration import configure
 
     options = {"fleet": fleet, "clients": clients, "seed": seed, "data": data, "partition": partition}
     show_fleet(configure(None, options, []), hours, with_data=data is not None or partition is not None)
@@ -682,9 +682,9 @@ def data_show(
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Draw the labels into a .png or .html.")] = None,
 ) -> None:
     """Show who holds what: sizes, classes, entropy, and the label picture."""
-    from polyrhythm.cli.configuration import configure
     from polyrhythm.cli.consenting import consented
     from polyrhythm.cli.showing import show_data
+    from polyrhythm.config.configuration import configure
 
     options = {
         "data": data,

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 import typer
 
+from polyrhythm.base.errors import unknown
 from polyrhythm.bench.bare import WORKS
 from polyrhythm.bench.duel import duel
 from polyrhythm.cli.output import print_json
-from polyrhythm.engines.choosing import ENGINES
-from polyrhythm.errors import unknown
+from polyrhythm.engines.selection import ENGINES
 
 
 def measure(

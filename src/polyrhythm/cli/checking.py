@@ -9,14 +9,14 @@ from typing import Any
 
 import typer
 
-from polyrhythm.cli.assembly import assemble
-from polyrhythm.cli.configuration import Configuration
-from polyrhythm.cli.inside import check_folder
+from polyrhythm.base.errors import UserError
 from polyrhythm.cli.output import Screen, print_json
 from polyrhythm.cli.results import print_plan, print_rows
-from polyrhythm.errors import UserError
-from polyrhythm.estimate import Estimate, estimate
-from polyrhythm.experiment import Experiment
+from polyrhythm.config.assembly import assemble
+from polyrhythm.config.configuration import Configuration
+from polyrhythm.config.paths import check_folder
+from polyrhythm.experiments.estimate import Estimate, estimate
+from polyrhythm.experiments.experiment import Experiment
 from polyrhythm.runs.costs import amount, seconds
 
 

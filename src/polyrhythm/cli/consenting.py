@@ -8,10 +8,10 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from polyrhythm.cli.expressions import Call, parse_call
-from polyrhythm.cli.layers import key_and_text
-from polyrhythm.consent import Trust
-from polyrhythm.errors import UserError
+from polyrhythm.base.consent import Trust
+from polyrhythm.base.errors import UserError
+from polyrhythm.config.expressions import Call, parse_call
+from polyrhythm.config.layers import key_and_text
 
 
 def consented(

@@ -11,18 +11,18 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from polyrhythm.cli import names
-from polyrhythm.cli.assembly import assemble
-from polyrhythm.cli.configuration import configure
-from polyrhythm.cli.expressions import parse_pipeline
-from polyrhythm.consent import NOBODY, Trust, in_python
+from polyrhythm.base.consent import NOBODY, Trust, in_python
+from polyrhythm.base.errors import UserError
+from polyrhythm.config import names
+from polyrhythm.config.assembly import assemble
+from polyrhythm.config.configuration import configure
+from polyrhythm.config.expressions import parse_pipeline
 from polyrhythm.data import Collection
-from polyrhythm.errors import UserError
-from polyrhythm.experiment import Experiment
-from polyrhythm.federating import Serving
+from polyrhythm.deployment.federating import Serving
+from polyrhythm.experiments.experiment import Experiment
 
 if TYPE_CHECKING:
-    from polyrhythm.drivers.on_flower import ClientApp, Context, ServerApp
+    from polyrhythm.deployment.on_flower import ClientApp, Context, ServerApp
 
 
 def server_of(file: Path, trust: Sequence[str] = ()) -> ServerApp:
@@ -35,7 +35,7 @@ def server_of(file: Path, trust: Sequence[str] = ()) -> ServerApp:
         file: in TOML.
         trust: modules of yours that it may name, as with `--trust` on the command line: they are imported and run.
     """
-    from polyrhythm.drivers.on_flower import server_app
+    from polyrhythm.deployment.on_flower import server_app
 
     def experiment(context: Context) -> Experiment:
         return experiment_of(file, context.run_config, trust=_trust(trust, context.run_config, _ASK_SERVER))
@@ -57,7 +57,7 @@ def client_of(file: Path, trust: Sequence[str] = ()) -> ClientApp:
         file: in TOML.
         trust: modules of yours that it may name, as with `--trust` on the command line: they are imported and run.
     """
-    from polyrhythm.drivers.on_flower import client_app, mod
+    from polyrhythm.deployment.on_flower import client_app, mod
 
     def experiment(context: Context) -> Experiment:
         own = context.node_config.get("experiment")

@@ -8,11 +8,11 @@ from typing import Any
 
 import typer
 
-from polyrhythm.cli.configuration import Configuration
 from polyrhythm.cli.guard import INTERRUPTED, stopped_by_sigterm
 from polyrhythm.cli.output import Screen, print_json
-from polyrhythm.expert import train_expert
-from polyrhythm.runs.progress import LiveProgress
+from polyrhythm.config.configuration import Configuration
+from polyrhythm.experiments.expert import train_expert
+from polyrhythm.results.progress import LiveProgress
 
 
 def train(configuration: Configuration, output: Path, settings: Mapping[str, Any], *, as_json: bool) -> None:

@@ -8,11 +8,11 @@ import numpy as np
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
-from polyrhythm.cli import names
-from polyrhythm.cli.assembly import federations
-from polyrhythm.cli.configuration import Configuration
 from polyrhythm.cli.output import Screen
 from polyrhythm.cli.showing import list_named
+from polyrhythm.config import names
+from polyrhythm.config.assembly import federations
+from polyrhythm.config.configuration import Configuration
 from polyrhythm.fleet.survey import QUANTILES, Survey, survey
 
 _UNITS = ((1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""), (1e-3, "m"), (1e-6, "µ"))

@@ -13,17 +13,17 @@ from typing import Any, final
 
 import typer
 
-from polyrhythm.cli.assembly import assemble
-from polyrhythm.cli.configuration import configure
+from polyrhythm.base.consent import Trust
+from polyrhythm.base.errors import RunFailed, UserError
 from polyrhythm.cli.guard import INTERRUPTED, stopped_by_sigterm
 from polyrhythm.cli.output import Screen, print_json
 from polyrhythm.cli.results import print_plan, print_result
-from polyrhythm.consent import Trust
-from polyrhythm.deploying.loopback import Loopback, programs
-from polyrhythm.deploying.project import PACKAGE, write_project
-from polyrhythm.errors import RunFailed, UserError
+from polyrhythm.config.assembly import assemble
+from polyrhythm.config.configuration import configure
+from polyrhythm.deployment.local.loopback import Loopback, programs
+from polyrhythm.deployment.local.project import PACKAGE, write_project
+from polyrhythm.results.progress import LiveProgress
 from polyrhythm.runs import Run
-from polyrhythm.runs.progress import LiveProgress
 from polyrhythm.runs.records import Plan, VersionRecord
 
 _LOOK = 0.3  # seconds between two looks at the record

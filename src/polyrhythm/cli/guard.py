@@ -14,7 +14,7 @@ from typing import ParamSpec
 
 import typer
 
-from polyrhythm.errors import RunFailed, UserError
+from polyrhythm.base.errors import RunFailed, UserError
 
 P = ParamSpec("P")
 

@@ -9,7 +9,7 @@ from typing import Any, final
 from rich.console import Console
 
 from polyrhythm.cli.guard import silence
-from polyrhythm.runs.plain import to_json
+from polyrhythm.runs.json_text import to_json
 
 
 @final

@@ -11,8 +11,8 @@ from rich.table import Table
 from rich.text import Text
 
 from polyrhythm import figures
+from polyrhythm.base.errors import UserError
 from polyrhythm.cli.output import Screen, print_json
-from polyrhythm.errors import UserError
 from polyrhythm.figures.saving import check_ending
 from polyrhythm.runs import Run, all_runs
 

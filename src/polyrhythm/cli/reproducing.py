@@ -11,22 +11,22 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 from rich.text import Text
 
-from polyrhythm.cli.configuration import TAKES
-from polyrhythm.cli.expressions import parse_value
+from polyrhythm.base.consent import Trust
+from polyrhythm.base.errors import Mistakes
 from polyrhythm.cli.guard import INTERRUPTED, stopped_by_sigterm
-from polyrhythm.cli.layers import key_and_text, layered, seeds_of
 from polyrhythm.cli.output import Screen, print_json
-from polyrhythm.cli.placing import EXPRESSIONS
 from polyrhythm.cli.sweeping.progress import Bars, SweepProgress
-from polyrhythm.cli.sweeping.written import leaves
-from polyrhythm.consent import Trust
-from polyrhythm.errors import Mistakes
-from polyrhythm.reproduce import needs
-from polyrhythm.reproduce.catalogue import find, items
-from polyrhythm.reproduce.definition import PAPERS, Scale
-from polyrhythm.reproduce.findings import Findings
-from polyrhythm.reproduce.reproducing import reproduce
-from polyrhythm.sweeps.performing import Ending, Job
+from polyrhythm.config.configuration import TAKES
+from polyrhythm.config.expressions import parse_value
+from polyrhythm.config.layers import key_and_text, layered, seeds_of
+from polyrhythm.config.overrides import EXPRESSIONS
+from polyrhythm.studies.searches.performing import Ending, Job
+from polyrhythm.studies.searches.written import leaves
+from polyrhythm.studies.tables import needs
+from polyrhythm.studies.tables.catalogue import find, items
+from polyrhythm.studies.tables.definition import PAPERS, Scale
+from polyrhythm.studies.tables.findings import Findings
+from polyrhythm.studies.tables.reproducing import reproduce
 
 
 def list_items(*, as_json: bool) -> None:

@@ -11,10 +11,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from polyrhythm.experiment import Experiment
+from polyrhythm.experiments.experiment import Experiment
 from polyrhythm.fleet import Fleet
+from polyrhythm.results.chart import curve, takes_unicode
 from polyrhythm.runs import Run
-from polyrhythm.runs.chart import curve, takes_unicode
 from polyrhythm.runs.costs import lines
 
 _WINDOW = 20  # versions in the summary's last20

@@ -7,15 +7,15 @@ from typing import Any
 import typer
 from pydantic import ValidationError
 
-from polyrhythm.cli.assembly import assemble
-from polyrhythm.cli.configuration import OF_THE_MACHINE, TAKES, Configuration, configure
+from polyrhythm.base.consent import NOBODY, Trust, check_cluster
+from polyrhythm.base.errors import Mistakes, UserError
 from polyrhythm.cli.guard import INTERRUPTED, stopped_by_sigterm
-from polyrhythm.cli.mistakes import explained
 from polyrhythm.cli.output import Screen
 from polyrhythm.cli.running import run_one
-from polyrhythm.consent import NOBODY, Trust, check_cluster
-from polyrhythm.errors import Mistakes, UserError
-from polyrhythm.experiment import Experiment
+from polyrhythm.config.assembly import assemble
+from polyrhythm.config.configuration import OF_THE_MACHINE, TAKES, Configuration, configure
+from polyrhythm.config.mistakes import explained
+from polyrhythm.experiments.experiment import Experiment
 from polyrhythm.runs import Run
 
 _NOT_CONFIGURED = {"resolved", "computed_by"}  # which follows from the rest

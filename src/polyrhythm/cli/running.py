@@ -8,20 +8,20 @@ from typing import Any
 
 import typer
 
-from polyrhythm.cli.assembly import assemble
-from polyrhythm.cli.configuration import Configuration
+from polyrhythm.base.errors import PolyrhythmError, RunFailed
 from polyrhythm.cli.guard import INTERRUPTED, stopped_by_sigterm
 from polyrhythm.cli.output import Screen, print_json
-from polyrhythm.cli.refused import Refused
 from polyrhythm.cli.results import how_to_show, line_of, print_plan, print_result, print_spread
-from polyrhythm.errors import PolyrhythmError, RunFailed
-from polyrhythm.experiment import Experiment
-from polyrhythm.resuming import is_done, lost_runs, same_experiment, take_up
-from polyrhythm.running import recording
+from polyrhythm.cli.run_warnings import Refused
+from polyrhythm.config.assembly import assemble
+from polyrhythm.config.configuration import Configuration
+from polyrhythm.experiments.experiment import Experiment
+from polyrhythm.experiments.resume import is_done, lost_runs, same_experiment, take_up
+from polyrhythm.experiments.run import recording
+from polyrhythm.experiments.session import carry_out, in_words
+from polyrhythm.results.progress import LiveProgress
 from polyrhythm.runs import Run
-from polyrhythm.runs.progress import LiveProgress
 from polyrhythm.runs.recorder import Recorder
-from polyrhythm.session import carry_out, in_words
 from polyrhythm.trackers import Tracking
 
 

@@ -13,17 +13,17 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from polyrhythm.cli import names
-from polyrhythm.cli.assembly import federations
 from polyrhythm.cli.comparing import goal_lines
-from polyrhythm.cli.configuration import Configuration
 from polyrhythm.cli.output import Screen, print_json
 from polyrhythm.cli.results import draw_scores, line_of
+from polyrhythm.config import names
+from polyrhythm.config.assembly import federations
+from polyrhythm.config.configuration import Configuration
 from polyrhythm.data import PARTITIONS, SOURCES
 from polyrhythm.data.picture import draw, summary, summary_table
+from polyrhythm.methods.papers import Common
 from polyrhythm.models.catalogue import MODELS
 from polyrhythm.models.projection import with_projection
-from polyrhythm.papers import Common
 from polyrhythm.runs import Run, all_runs
 from polyrhythm.runs.costs import On, Took
 

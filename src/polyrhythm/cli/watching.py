@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from polyrhythm.base.errors import UserError
 from polyrhythm.cli.output import Screen
-from polyrhythm.errors import UserError
 
 
 def watch(folder: Path, *, host: str, port: int, control: bool, open_browser: bool) -> None:
@@ -15,7 +15,7 @@ def watch(folder: Path, *, host: str, port: int, control: bool, open_browser: bo
         UserError: what it needs is not installed, or nobody can listen there.
     """
     try:
-        from polyrhythm.ui.serving import serve
+        from polyrhythm.dashboard.serving import serve
     except ModuleNotFoundError as missing:
         raise UserError(
             f"the package {missing.name} is not installed",

@@ -20,21 +20,31 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from polyrhythm.core.drawing import measuring
-from polyrhythm.core.interfaces import ClientData, Computed, Descends, Done, Engine, Job, NamesDraws, Opening, TakesJobs
-from polyrhythm.core.memory import ClientState
-from polyrhythm.core.pace import Ahead, Forecast, fitting
-from polyrhythm.errors import UserError
-from polyrhythm.optimisers import LocalOptimiser, LocalSgd, carry, clip_
-from polyrhythm.recipe import Recipe
-from polyrhythm.slots.correction import Correction, Push, chain
-from polyrhythm.slots.mechanism import Model, Need, Outcome, Setup, Visit
-from polyrhythm.slots.order import Progress
-from polyrhythm.slots.work import Instead, Plan, Stop
-from polyrhythm.streams import seeded_torch, stream, torch_generator, torch_seed
-from polyrhythm.values import changed, made
-from polyrhythm.vectors import Segment, Spans, difference
-from polyrhythm.wires import Assignment, Report, State
+from polyrhythm.base.errors import UserError
+from polyrhythm.base.frozen import changed, made
+from polyrhythm.base.messages import Assignment, Report, State
+from polyrhythm.base.streams import seeded_torch, stream, torch_generator, torch_seed
+from polyrhythm.base.vectors import Segment, Spans, difference
+from polyrhythm.core.client_state import ClientState
+from polyrhythm.core.forecast import Ahead, Forecast, fitting
+from polyrhythm.core.measuring import measuring
+from polyrhythm.core.protocols import (
+    ClientData,
+    Computed,
+    Descends,
+    Done,
+    Engine,
+    Job,
+    NamesDraws,
+    Opening,
+    TakesJobs,
+)
+from polyrhythm.methods.correction import Correction, Push, chain
+from polyrhythm.methods.local.optimisers import LocalOptimiser, LocalSgd, carry, clip_
+from polyrhythm.methods.mechanism import Model, Need, Outcome, Setup, Visit
+from polyrhythm.methods.order.base import Progress
+from polyrhythm.methods.recipe import Recipe
+from polyrhythm.methods.work.base import Instead, Plan, Stop
 
 Result = tuple[ClientState, Report]
 Visiting = Generator[Job, Done | None, Result]

@@ -15,16 +15,9 @@ from typing import Any, final
 from immutables import Map
 from torch import Tensor
 
-from polyrhythm.core.acceptance import NOT_FINITE, UNFIT, before_use, on_arrival, unasked
-from polyrhythm.errors import RunFailed
-from polyrhythm.recipe import Recipe
-from polyrhythm.slots.mechanism import Release, Setup
-from polyrhythm.slots.participation import Call
-from polyrhythm.slots.release import Standing
-from polyrhythm.slots.weighing import shares
-from polyrhythm.values import changed, made, persistent
-from polyrhythm.vectors import Buffers, Layout, combine_buffers, first_non_finite
-from polyrhythm.wires import (
+from polyrhythm.base.errors import RunFailed
+from polyrhythm.base.frozen import changed, made, persistent
+from polyrhythm.base.messages import (
     Arrived,
     Assignment,
     Event,
@@ -38,6 +31,13 @@ from polyrhythm.wires import (
     State,
     Timer,
 )
+from polyrhythm.base.vectors import Buffers, Layout, combine_buffers, first_non_finite
+from polyrhythm.core.validation import NOT_FINITE, UNFIT, before_use, on_arrival, unasked
+from polyrhythm.methods.mechanism import Release, Setup
+from polyrhythm.methods.participation.base import Call
+from polyrhythm.methods.recipe import Recipe
+from polyrhythm.methods.release.base import Standing
+from polyrhythm.methods.weighing import shares
 
 
 @final

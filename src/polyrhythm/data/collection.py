@@ -7,9 +7,9 @@ from typing import Any, Literal, final
 
 import torch
 
+from polyrhythm.base.errors import UserError
 from polyrhythm.data.keys import Columns, Keys
 from polyrhythm.data.samples import Samples
-from polyrhythm.errors import UserError
 
 Task = Literal["classification", "multilabel", "next_character", "regression"]
 

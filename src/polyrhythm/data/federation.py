@@ -10,14 +10,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from polyrhythm.base.errors import UserError
+from polyrhythm.base.streams import stream
 from polyrhythm.data.collection import Collection, Task
 from polyrhythm.data.holdout import check_share, held_out
 from polyrhythm.data.keys import columns_at
 from polyrhythm.data.labels import as_text
 from polyrhythm.data.partitions import ByColumn, Partition, View
 from polyrhythm.data.samples import Samples, Selected
-from polyrhythm.errors import UserError
-from polyrhythm.streams import stream
 
 
 @final

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from polyrhythm.errors import UserError
+from polyrhythm.base.errors import UserError
 
 
 def check_share(name: str, share: float) -> None:

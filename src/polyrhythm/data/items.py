@@ -19,8 +19,8 @@ import torch
 from torch import Tensor
 from torch.utils.data import ConcatDataset, Subset, TensorDataset
 
-from polyrhythm.errors import UserError
-from polyrhythm.streams import seeded_torch, stream
+from polyrhythm.base.errors import UserError
+from polyrhythm.base.streams import seeded_torch, stream
 
 Adapt = Callable[[Any], tuple[Any, Any]]
 READ_AGAIN = 100  # items that are held to their labels before a run, drawn by chance, beside the first and the last

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from polyrhythm.errors import UserError
+from polyrhythm.base.errors import UserError
 
 
 def as_text(label: object) -> str:

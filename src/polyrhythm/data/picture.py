@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 
+from polyrhythm.base.errors import UserError
 from polyrhythm.data.federation import Federation
-from polyrhythm.errors import UserError
 
 if TYPE_CHECKING:
     import altair as alt

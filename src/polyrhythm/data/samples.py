@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from polyrhythm.base.streams import seeded_torch
 from polyrhythm.data.items import (
     Adapt,
     Labels,
@@ -22,7 +23,6 @@ from polyrhythm.data.items import (
     tensors_of,
 )
 from polyrhythm.data.transforms import Augmentation, Transform, apply
-from polyrhythm.streams import seeded_torch
 
 # A set that would need more memory than this as float32 stays as it came and is transformed batch by batch instead:
 # the same values, a little slower. 1 GiB: CIFAR-10 and Fashion-MNIST are held as floats, Tiny-ImageNet as bytes.

@@ -11,8 +11,8 @@ import torch
 from annotated_types import Ge
 from torch import Tensor
 
-from polyrhythm.errors import UserError
-from polyrhythm.settings import Fraction, Positive, Settings
+from polyrhythm.base.errors import UserError
+from polyrhythm.base.settings import Fraction, Positive, Settings
 
 Pixels = Annotated[int, Ge(0)]
 

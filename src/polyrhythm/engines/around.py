@@ -8,13 +8,13 @@ from typing import ClassVar
 import numpy as np
 from torch import Tensor, nn
 
-from polyrhythm.core.interfaces import ClientData, Computed, Opening
+from polyrhythm.base.vectors import Buffers, Layout
+from polyrhythm.core.protocols import ClientData, Computed, Opening
 from polyrhythm.engines.torch import TorchEngine
-from polyrhythm.slots.correction import Correction
-from polyrhythm.slots.mechanism import Model
-from polyrhythm.slots.order import Lens
-from polyrhythm.tasks import Tally
-from polyrhythm.vectors import Buffers, Layout
+from polyrhythm.methods.correction import Correction
+from polyrhythm.methods.mechanism import Model
+from polyrhythm.methods.order.base import Lens
+from polyrhythm.models.tasks import Tally
 
 
 class AroundTorch:

@@ -20,7 +20,9 @@ from typing import final
 import torch
 from torch import Tensor, nn
 
-from polyrhythm.core.interfaces import Done, Job
+from polyrhythm.base.threads import one_thread
+from polyrhythm.base.vectors import CPU
+from polyrhythm.core.protocols import Done, Job
 from polyrhythm.data.holding import Holding
 from polyrhythm.data.samples import Samples
 from polyrhythm.data.sources.files import cache_folder
@@ -28,10 +30,8 @@ from polyrhythm.engines.around import AroundTorch
 from polyrhythm.engines.step import Batch, Step, keys_of, rows_of, shares_of, sizes_of, takes
 from polyrhythm.engines.torch import TorchEngine
 from polyrhythm.engines.unsupported import Unsupported
-from polyrhythm.optimisers import LocalSgd, clip_
-from polyrhythm.tasks import Task
-from polyrhythm.threads import one_thread
-from polyrhythm.vectors import CPU
+from polyrhythm.methods.local.optimisers import LocalSgd, clip_
+from polyrhythm.models.tasks import Task
 
 
 @final

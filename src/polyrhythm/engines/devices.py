@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import torch
 
-from polyrhythm.errors import UserError
-from polyrhythm.vectors import CPU
+from polyrhythm.base.errors import UserError
+from polyrhythm.base.vectors import CPU
 
 
 def device_of(asked: str) -> torch.device:

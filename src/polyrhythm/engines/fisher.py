@@ -22,9 +22,9 @@ from torch.autograd.graph import GradientEdge, get_gradient_edge
 from torch.func import functional_call, grad, vmap
 from torch.nn import functional
 
-from polyrhythm.streams import seeded_torch, stream, torch_generator
-from polyrhythm.tasks import Task
-from polyrhythm.vectors import FlatModel
+from polyrhythm.base.streams import seeded_torch, stream, torch_generator
+from polyrhythm.base.vectors import FlatModel
+from polyrhythm.models.tasks import Task
 
 Layer = nn.Linear | nn.Conv2d
 FEW = 3  # samples on which the layers' norms are held to whole gradients

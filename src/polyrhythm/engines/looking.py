@@ -9,9 +9,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from polyrhythm.core.interfaces import ClientData
-from polyrhythm.slots.correction import Which
-from polyrhythm.tasks import Task
+from polyrhythm.core.protocols import ClientData
+from polyrhythm.methods.correction import Which
+from polyrhythm.models.tasks import Task
 
 EVALUATION_BATCH = 96  # larger ones leave the cache: ResNet-9 takes 1.2 times as long with 250, LeNet-5 8 MB more
 

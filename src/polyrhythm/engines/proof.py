@@ -23,8 +23,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from polyrhythm.attributes import attributes, changed_in
-from polyrhythm.core.interfaces import ClientData, Done, Job, Opening
+from polyrhythm.base.attributes import attributes, changed_in
+from polyrhythm.base.streams import generators, kept_generators, seeded_torch
+from polyrhythm.base.vectors import Spans
+from polyrhythm.core.protocols import ClientData, Done, Job, Opening
 from polyrhythm.data.holding import Holding
 from polyrhythm.data.samples import Samples
 from polyrhythm.engines.compiled import CompiledEngine
@@ -34,10 +36,8 @@ from polyrhythm.engines.stacked import StackedEngine
 from polyrhythm.engines.step import Masks, keys_of
 from polyrhythm.engines.torch import TorchEngine
 from polyrhythm.engines.unsupported import Unlike
-from polyrhythm.optimisers import LocalOptimiser, LocalSgd, clip_
-from polyrhythm.slots.mechanism import Model
-from polyrhythm.streams import generators, kept_generators, seeded_torch
-from polyrhythm.vectors import Spans
+from polyrhythm.methods.local.optimisers import LocalOptimiser, LocalSgd, clip_
+from polyrhythm.methods.mechanism import Model
 
 Proved = NativeEngine | StackedEngine | CompiledEngine
 

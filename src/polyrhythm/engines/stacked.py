@@ -20,15 +20,15 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from polyrhythm.core.interfaces import Done, Job
+from polyrhythm.base.vectors import CPU
+from polyrhythm.core.protocols import Done, Job
 from polyrhythm.data.holding import Holding
 from polyrhythm.data.samples import Samples
 from polyrhythm.engines.around import AroundTorch
 from polyrhythm.engines.step import Batch, Step, keys_of, rows_of, shares_of, sizes_of, takes
 from polyrhythm.engines.torch import TorchEngine
-from polyrhythm.optimisers import LocalSgd, clip_
-from polyrhythm.tasks import Task
-from polyrhythm.vectors import CPU
+from polyrhythm.methods.local.optimisers import LocalSgd, clip_
+from polyrhythm.models.tasks import Task
 
 ROOM = 2**30
 """Bytes that a cohort may take without a GPU; on a GPU half of its memory, or of a share of it. A larger one is cut."""

@@ -22,16 +22,16 @@ from torch.func import functional_call, vmap
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
-from polyrhythm.attributes import Attributes, attributes, changed_in
-from polyrhythm.core.interfaces import Job
+from polyrhythm.base.attributes import Attributes, attributes, changed_in
+from polyrhythm.base.streams import seeded_torch
+from polyrhythm.base.vectors import Layout, Segment
+from polyrhythm.core.protocols import Job
 from polyrhythm.data.holding import Holding
 from polyrhythm.data.samples import Samples
 from polyrhythm.engines.native.tracing import refuse_hooks
 from polyrhythm.engines.unsupported import Unlike, Unsupported
-from polyrhythm.optimisers import LocalSgd
-from polyrhythm.streams import seeded_torch
-from polyrhythm.tasks import Task
-from polyrhythm.vectors import Layout, Segment
+from polyrhythm.methods.local.optimisers import LocalSgd
+from polyrhythm.models.tasks import Task
 
 FEW = 3  # samples on which a model is tried out
 CLOSE = 1e-3  # how far the gradients of two ways to compute may lie apart there, as a share of their norm

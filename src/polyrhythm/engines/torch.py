@@ -11,15 +11,15 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from polyrhythm.core.interfaces import ClientData, Computed, Opening
+from polyrhythm.base.streams import seeded_torch
+from polyrhythm.base.vectors import CPU, Buffers, FlatModel, Hooks, Layout, copy_of, hang, hooks_of
+from polyrhythm.core.protocols import ClientData, Computed, Opening
 from polyrhythm.engines.fisher import Squares
 from polyrhythm.engines.looking import EVALUATION_BATCH, FrozenLens, View, batches
+from polyrhythm.methods.correction import Correction, Which
+from polyrhythm.methods.mechanism import Model
 from polyrhythm.models.representation import Tap, locate
-from polyrhythm.slots.correction import Correction, Which
-from polyrhythm.slots.mechanism import Model
-from polyrhythm.streams import seeded_torch
-from polyrhythm.tasks import Tally, Task
-from polyrhythm.vectors import CPU, Buffers, FlatModel, Hooks, Layout, copy_of, hang, hooks_of
+from polyrhythm.models.tasks import Tally, Task
 
 
 @final

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from polyrhythm.errors import UserError, unknown
+from polyrhythm.base.errors import UserError, unknown
 from polyrhythm.figures import clock, cohorts, curricula, curves, effort, groups, participation, updates
 from polyrhythm.figures.axes import AXES, Against
 from polyrhythm.figures.figure import Chart, Figure, Options
@@ -18,7 +18,7 @@ from polyrhythm.figures.saving import save
 from polyrhythm.figures.subject import Subject, colours
 from polyrhythm.figures.theme import THEMES, Theme, config
 from polyrhythm.runs.costs import On
-from polyrhythm.runs.run import Run
+from polyrhythm.runs.recorded import Run
 
 __all__ = [
     "AXES",

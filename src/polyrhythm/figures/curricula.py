@@ -12,8 +12,8 @@ from polyrhythm.figures.labels import bubbles
 from polyrhythm.figures.marks import along, chart, methods, named
 from polyrhythm.figures.subject import Subject
 from polyrhythm.figures.theme import HUES
+from polyrhythm.methods.order.pacing import Pacing
 from polyrhythm.runs.portrait import HARDNESS, QUANTILES, labels_of, samples_of
-from polyrhythm.slots.pacing import Pacing
 
 SAMPLES = 1000
 STEPS = 200

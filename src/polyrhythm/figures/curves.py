@@ -7,7 +7,7 @@ import functools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from polyrhythm.errors import UserError
+from polyrhythm.base.errors import UserError
 from polyrhythm.figures.axes import SETS, Against
 from polyrhythm.figures.bands import Value, band
 from polyrhythm.figures.figure import Chart, Figure, Options

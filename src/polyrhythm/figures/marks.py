@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import altair as alt
 
     from polyrhythm.figures.subject import Subject
-    from polyrhythm.runs.run import Run
+    from polyrhythm.runs.recorded import Run
 
 
 def chart(rows: Sequence[Mapping[str, Any]], width: float, height: float, title: str = "") -> alt.Chart:

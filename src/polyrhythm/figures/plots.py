@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
 from polyrhythm import figures
-from polyrhythm.runs.run import Run
+from polyrhythm.runs.recorded import Run
 
 if TYPE_CHECKING:
     from polyrhythm.figures import Chart

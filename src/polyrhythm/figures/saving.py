@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from polyrhythm.errors import UserError
+from polyrhythm.base.errors import UserError
 
 if TYPE_CHECKING:
     import altair as alt

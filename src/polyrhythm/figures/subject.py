@@ -10,7 +10,7 @@ from polyrhythm.figures.theme import LOOKS, Style, Theme, style
 from polyrhythm.runs.comparison import by_method, method_of
 from polyrhythm.runs.costs import On
 from polyrhythm.runs.database import any_record, read_records, read_runs
-from polyrhythm.runs.run import Run
+from polyrhythm.runs.recorded import Run
 from polyrhythm.runs.schema import Table
 
 

@@ -11,11 +11,11 @@ from typing import Any, final
 
 import numpy as np
 
+from polyrhythm.base.settings import Fraction, Positive
+from polyrhythm.base.streams import stream
 from polyrhythm.fleet.draws import uniforms
 from polyrhythm.fleet.files import NOT_NEGATIVE, WHOLE, damaged, digest_of, read_csv
 from polyrhythm.fleet.parts import Arrivals, Place
-from polyrhythm.settings import Fraction, Positive
-from polyrhythm.streams import stream
 
 _CHUNK = 1024
 

@@ -14,11 +14,11 @@ from typing import Any, final
 
 import numpy as np
 
+from polyrhythm.base.settings import NonNegative, Positive
 from polyrhythm.data.sources.files import existing
 from polyrhythm.fleet.draws import uniform_of
 from polyrhythm.fleet.files import NOT_NEGATIVE, TEXT, damaged, digest_of, read_csv
 from polyrhythm.fleet.parts import Line, Links, Place, Way
-from polyrhythm.settings import NonNegative, Positive
 
 _BYTES_PER_MBIT = 125_000.0
 _FORM = "an .npz file with the arrays time_s, mbps and offset, or a CSV file with the columns trace,time_s,mbps"

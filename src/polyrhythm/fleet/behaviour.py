@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, final
 
+from polyrhythm.base.settings import NonNegative
 from polyrhythm.fleet.cycles import cycle_span
 from polyrhythm.fleet.draws import Rows, row_of, uniform_of
 from polyrhythm.fleet.files import damaged, digest_of, read_json
 from polyrhythm.fleet.parts import Availability, Place, Presence
-from polyrhythm.settings import NonNegative
 
 _FORM = 'JSON such as {"1": {"active": [5, 90], "inactive": [60, 120], "finish_time": 86400}}, seconds, by client'
 

@@ -10,11 +10,11 @@ from typing import Any, TypeGuard, final
 
 import numpy as np
 
+from polyrhythm.base.settings import NonNegative, Positive
 from polyrhythm.fleet.draws import Rows, row_of
 from polyrhythm.fleet.files import ABOVE_ZERO, damaged, digest_of, read_csv, read_json
 from polyrhythm.fleet.links import RatesOfClients
 from polyrhythm.fleet.parts import Device, Devices, Line, Links, Place, Way
-from polyrhythm.settings import NonNegative, Positive
 
 _BYTES_PER_KBIT = 125.0
 _COLUMNS = {"computation_ms_per_sample": ABOVE_ZERO, "communication_kbps": ABOVE_ZERO}

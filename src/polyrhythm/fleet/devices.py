@@ -10,11 +10,11 @@ from typing import final
 
 import numpy as np
 
-from polyrhythm.errors import UserError
+from polyrhythm.base.errors import UserError
+from polyrhythm.base.frozen import changed
+from polyrhythm.base.settings import NonNegative, Positive
 from polyrhythm.fleet.draws import normal_of, uniform_of
 from polyrhythm.fleet.parts import Device, Devices, Place
-from polyrhythm.settings import NonNegative, Positive
-from polyrhythm.values import changed
 
 
 @final

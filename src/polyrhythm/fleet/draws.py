@@ -8,7 +8,7 @@ from typing import Literal
 
 import numpy as np
 
-from polyrhythm.streams import Purpose, stream
+from polyrhythm.base.streams import Purpose, stream
 
 _BLOCK = 1024
 Rows = Literal["file", "drawn"]

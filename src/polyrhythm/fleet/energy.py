@@ -7,7 +7,7 @@ from typing import Annotated, final
 
 from annotated_types import Gt, Le
 
-from polyrhythm.settings import NonNegative, Positive, Settings
+from polyrhythm.base.settings import NonNegative, Positive, Settings
 
 
 @final

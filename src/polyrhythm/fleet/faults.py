@@ -7,7 +7,7 @@ from typing import Annotated, final
 
 from annotated_types import Ge
 
-from polyrhythm.settings import Fraction, NonNegative, Positive, Settings
+from polyrhythm.base.settings import Fraction, NonNegative, Positive, Settings
 
 
 @final

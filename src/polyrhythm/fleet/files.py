@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from polyrhythm.base.errors import UserError
 from polyrhythm.data.sources.files import content, existing
-from polyrhythm.errors import UserError
 
 
 class Cell(NamedTuple):

@@ -6,15 +6,15 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Any, final
 
-from polyrhythm.errors import UserError
+from polyrhythm.base.errors import UserError
+from polyrhythm.base.settings import Settings
 from polyrhythm.fleet.availability import Always
 from polyrhythm.fleet.devices import Uniform
 from polyrhythm.fleet.energy import Energy
 from polyrhythm.fleet.faults import Faults
 from polyrhythm.fleet.links import FixedLinks
 from polyrhythm.fleet.parts import Arrivals, Availability, Devices, Links
-from polyrhythm.settings import Settings
-from polyrhythm.slots.budgets import Budgets
+from polyrhythm.methods.work.budgets import Budgets
 
 
 @final

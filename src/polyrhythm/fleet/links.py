@@ -10,11 +10,11 @@ from pathlib import Path
 from statistics import NormalDist
 from typing import Any, final
 
+from polyrhythm.base.settings import NonNegative, Positive
+from polyrhythm.base.streams import FewIntegers
 from polyrhythm.fleet.draws import Rows, normal_of, row_of
 from polyrhythm.fleet.files import ABOVE_ZERO, NOT_NEGATIVE, digest_of, read_csv
 from polyrhythm.fleet.parts import Line, Links, Place, Way
-from polyrhythm.settings import NonNegative, Positive
-from polyrhythm.streams import FewIntegers
 
 
 @final

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, final
 
-from polyrhythm.errors import UserError
+from polyrhythm.base.errors import UserError
 from polyrhythm.fleet.files import damaged, digest_of, read_json
 from polyrhythm.fleet.parts import Device, Devices, Place
 

@@ -12,11 +12,11 @@ from typing import Annotated, final
 import numpy as np
 from annotated_types import Gt, Le
 
-from polyrhythm.errors import UserError
+from polyrhythm.base.errors import UserError
+from polyrhythm.base.settings import Positive
+from polyrhythm.base.streams import stream
 from polyrhythm.fleet.draws import uniform_of
 from polyrhythm.fleet.parts import Availability, Place, Presence
-from polyrhythm.settings import Positive
-from polyrhythm.streams import stream
 
 _CHUNK = 32  # durations drawn at a time
 

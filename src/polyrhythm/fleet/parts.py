@@ -8,7 +8,7 @@ from typing import Literal, Protocol, final, runtime_checkable
 
 import numpy as np
 
-from polyrhythm.settings import Settings
+from polyrhythm.base.settings import Settings
 
 
 @final

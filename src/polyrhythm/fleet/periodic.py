@@ -9,10 +9,10 @@ from typing import Annotated, Any, final
 import numpy as np
 from annotated_types import Gt, Le
 
+from polyrhythm.base.settings import Count, NonNegative, Positive
 from polyrhythm.fleet.cycles import cycle_span
 from polyrhythm.fleet.draws import uniform_of, uniforms
 from polyrhythm.fleet.parts import Availability, Place, Presence
-from polyrhythm.settings import Count, NonNegative, Positive
 
 DAY = 86_400.0
 

@@ -6,7 +6,8 @@ import functools
 import operator
 from pathlib import Path
 
-from polyrhythm.errors import UserError
+from polyrhythm.base.errors import UserError
+from polyrhythm.base.settings import Settings
 from polyrhythm.fleet.bandwidth import BandwidthTrace
 from polyrhythm.fleet.behaviour import AvailabilityTrace
 from polyrhythm.fleet.capacity import DeviceTrace
@@ -14,7 +15,6 @@ from polyrhythm.fleet.devices import Tiers
 from polyrhythm.fleet.fleet import Fleet
 from polyrhythm.fleet.links import LognormalLinks
 from polyrhythm.fleet.markov import Markov
-from polyrhythm.settings import Settings
 
 # Fitted by docs/fit_phones.py; docs/fleet.md says to what and how well.
 FAST_MS, SLOW_MS = 31.0, 159.0

@@ -10,9 +10,9 @@ from typing import final
 
 import numpy as np
 
+from polyrhythm.base.settings import Count, NonNegative, Positive
 from polyrhythm.fleet.draws import normal_of, uniform_of
 from polyrhythm.fleet.parts import Device, Devices, Place
-from polyrhythm.settings import Count, NonNegative, Positive
 
 
 @final

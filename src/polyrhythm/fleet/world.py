@@ -11,13 +11,13 @@ from typing import final
 
 import numpy as np
 
-from polyrhythm.fleet.comings import AskedOnce, next_coming
+from polyrhythm.base.frozen import made
+from polyrhythm.base.messages import FaultKind
+from polyrhythm.base.streams import stream
 from polyrhythm.fleet.costs import Load, Spent
 from polyrhythm.fleet.fleet import Fleet
+from polyrhythm.fleet.next_arrival import AskedOnce, next_coming
 from polyrhythm.fleet.parts import Device, Place, Timetable
-from polyrhythm.streams import stream
-from polyrhythm.values import made
-from polyrhythm.wires import FaultKind
 
 
 @final

@@ -7,8 +7,8 @@ from typing import Literal
 
 from torch import nn
 
+from polyrhythm.base.settings import Count, Fraction
 from polyrhythm.models.shapes import image
-from polyrhythm.settings import Count, Fraction
 
 
 def alexnet(

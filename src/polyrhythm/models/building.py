@@ -12,9 +12,9 @@ from typing import Any
 from pydantic import ConfigDict, PydanticUserError, TypeAdapter, ValidationError
 from torch import nn
 
-from polyrhythm.errors import Mistakes, UserError, unknown
+from polyrhythm.base.errors import Mistakes, UserError, unknown
+from polyrhythm.base.settings import allowed
 from polyrhythm.models.catalogue import Builder, find
-from polyrhythm.settings import allowed
 
 _GIVEN = ("shape", "outputs")  # what the data decide; the rest of a builder's parameters are settings
 _STRICT = ConfigDict(arbitrary_types_allowed=True)

@@ -7,8 +7,8 @@ from types import MappingProxyType
 
 from torch import nn
 
-from polyrhythm.consent import Trust, Wanted, imported
-from polyrhythm.errors import unknown
+from polyrhythm.base.consent import Trust, Wanted, imported
+from polyrhythm.base.errors import unknown
 from polyrhythm.models.alexnet import alexnet
 from polyrhythm.models.lenet import lenet5, moon_cnn
 from polyrhythm.models.logistic import logistic, multilabel_logistic
@@ -50,7 +50,7 @@ def find(name: str, trust: Trust | None = None) -> Builder:
         trust: the modules that the user has named; None where the name is the user's, written in Python.
 
     Raises:
-        UserError: no such model, module or name; or one that may not be imported, see `polyrhythm.consent`.
+        UserError: no such model, module or name; or one that may not be imported, see `polyrhythm.base.consent`.
     """
     if ":" in name:
         return imported(name, _OWN, trust)

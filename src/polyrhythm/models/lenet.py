@@ -6,9 +6,9 @@ from collections import OrderedDict
 
 from torch import nn
 
+from polyrhythm.base.settings import Count
 from polyrhythm.models.projection import with_projection
 from polyrhythm.models.shapes import image
-from polyrhythm.settings import Count
 
 
 def lenet5(shape: tuple[int, ...], outputs: int) -> nn.Module:

@@ -7,7 +7,7 @@ from typing import Literal
 
 from torch import nn
 
-from polyrhythm.errors import UserError
+from polyrhythm.base.errors import UserError
 
 Norm = Literal["group", "batch"]
 

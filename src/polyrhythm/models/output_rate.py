@@ -16,8 +16,8 @@ from typing import final
 from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
-from polyrhythm.errors import UserError
-from polyrhythm.vectors import copy_of
+from polyrhythm.base.errors import UserError
+from polyrhythm.base.vectors import copy_of
 
 
 @final

@@ -7,7 +7,7 @@ from collections import OrderedDict
 
 from torch import nn
 
-from polyrhythm.settings import Count, Fraction
+from polyrhythm.base.settings import Count, Fraction
 
 
 def mlp(

@@ -5,10 +5,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from polyrhythm.errors import UserError
-from polyrhythm.naming import named_parts, state_of
-from polyrhythm.streams import seeded_torch
-from polyrhythm.vectors import copy_of, refuse_lazy
+from polyrhythm.base.errors import UserError
+from polyrhythm.base.streams import seeded_torch
+from polyrhythm.base.tensor_names import named_parts, state_of
+from polyrhythm.base.vectors import copy_of, refuse_lazy
 
 
 def output_shape(model: nn.Module, inputs: Tensor) -> tuple[int, ...]:

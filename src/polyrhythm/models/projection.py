@@ -8,8 +8,8 @@ from typing import Any, final
 
 from torch import Tensor, nn
 
-from polyrhythm.errors import UserError
-from polyrhythm.settings import Count
+from polyrhythm.base.errors import UserError
+from polyrhythm.base.settings import Count
 
 
 @final

@@ -6,8 +6,8 @@ from typing import final
 
 from torch import Tensor, nn
 
+from polyrhythm.base.settings import Count, Fraction
 from polyrhythm.models.shapes import sequence
-from polyrhythm.settings import Count, Fraction
 
 
 def char_lstm(

@@ -12,9 +12,9 @@ from typing import Any, Literal, final
 
 from torch import Tensor, nn
 
-from polyrhythm.errors import UserError, unknown
+from polyrhythm.base.errors import UserError, unknown
+from polyrhythm.base.vectors import copy_of
 from polyrhythm.models.probing import output_shape
-from polyrhythm.vectors import copy_of
 
 Reader = Callable[[nn.Module, tuple[Any, ...], Any], Any]
 

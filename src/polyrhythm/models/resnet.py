@@ -11,9 +11,9 @@ from typing import Literal, final
 
 from torch import Tensor, nn
 
+from polyrhythm.base.settings import Count
 from polyrhythm.models.norms import Norm, normaliser
 from polyrhythm.models.shapes import image
-from polyrhythm.settings import Count
 
 Normaliser = Callable[[int], nn.Module]
 Stem = Literal["small", "large"]

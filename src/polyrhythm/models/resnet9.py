@@ -8,9 +8,9 @@ from typing import final
 
 from torch import Tensor, nn
 
+from polyrhythm.base.settings import Count
 from polyrhythm.models.norms import Norm, normaliser
 from polyrhythm.models.shapes import image
-from polyrhythm.settings import Count
 
 Normaliser = Callable[[int], nn.Module]
 

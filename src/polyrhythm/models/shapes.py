@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from polyrhythm.errors import UserError
+from polyrhythm.base.errors import UserError
 
 
 def image(model: str, shape: tuple[int, ...], *, at_least: int = 1) -> tuple[int, int, int]:

@@ -6,8 +6,8 @@ from collections import OrderedDict
 
 from torch import nn
 
+from polyrhythm.base.settings import Count, Fraction
 from polyrhythm.models.shapes import image
-from polyrhythm.settings import Count, Fraction
 
 _WIDTHS = (64, 128, 256, 256, 512, 512, 512, 512)
 _POOLED = {1, 2, 4, 6, 8}  # convolutions, counted from 1, that a 2×2 pooling follows

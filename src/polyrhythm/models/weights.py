@@ -8,9 +8,9 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from polyrhythm.errors import UserError, unknown
-from polyrhythm.naming import fill, plain, state_of
-from polyrhythm.vectors import copy_of
+from polyrhythm.base.errors import UserError, unknown
+from polyrhythm.base.tensor_names import fill, plain, state_of
+from polyrhythm.base.vectors import copy_of
 
 
 def load_weights(module: nn.Module, path: Path) -> nn.Module:

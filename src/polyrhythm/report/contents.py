@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import final
 
-from polyrhythm.errors import UserError, unknown
+from polyrhythm.base.errors import UserError, unknown
 from polyrhythm.report import record, results
 from polyrhythm.report.record import Recipe
 from polyrhythm.report.tables import Table
 from polyrhythm.runs.comparison import Comparison
 from polyrhythm.runs.costs import On
-from polyrhythm.runs.run import Run
+from polyrhythm.runs.recorded import Run
 
 
 @final

@@ -12,7 +12,7 @@ from polyrhythm.runs import costs, holes
 if TYPE_CHECKING:
     from polyrhythm.report.tables import Table
     from polyrhythm.runs.comparison import Comparison
-    from polyrhythm.runs.run import Run
+    from polyrhythm.runs.recorded import Run
 
 # Nothing but the text's own colour, so that it is right on light and dark.
 _LINE = "border:0;border-bottom:1px solid rgba(128,128,128,.35);padding:.2em 1.2em .2em 0;vertical-align:top"

@@ -7,12 +7,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, final
 
-from polyrhythm.errors import UserError
+from polyrhythm.base.errors import UserError
 from polyrhythm.report import tables
 from polyrhythm.report.tables import NONE, Table
 from polyrhythm.runs.comparison import Comparison, flat
-from polyrhythm.runs.judging import read
-from polyrhythm.runs.run import Run
+from polyrhythm.runs.recorded import Run
+from polyrhythm.runs.result_rule import read
 
 _PER_RUN = ("seed", "computed_by")
 _RESOLVED = "resolved."

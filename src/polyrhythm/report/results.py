@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from polyrhythm.faults import WORDS
+from polyrhythm.base.faults import WORDS
 from polyrhythm.report import tables
 from polyrhythm.report.tables import Table
 from polyrhythm.runs.comparison import Comparison, spread
 from polyrhythm.runs.costs import On, reached
-from polyrhythm.runs.judging import READINGS, chosen_by
+from polyrhythm.runs.result_rule import READINGS, chosen_by
 
 _SETS: Mapping[On, str] = {"test": "test set", "validation": "validation set"}
 _STEP = 0.05  # between goals that are chosen here

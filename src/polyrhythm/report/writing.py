@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from polyrhythm.errors import UserError
+from polyrhythm.base.errors import UserError
 from polyrhythm.report.contents import Contents, contents
 from polyrhythm.report.latex import latex
 from polyrhythm.report.markdown import markdown
 from polyrhythm.report.page import page
 from polyrhythm.runs.comparison import Comparison
 from polyrhythm.runs.costs import On
-from polyrhythm.runs.run import Run, all_runs
+from polyrhythm.runs.recorded import Run, all_runs
 
 FORMATS: Mapping[str, Callable[[Contents], str]] = {".html": page, ".md": markdown, ".tex": latex}
 """What writes a report, by the ending of its file."""

@@ -2,6 +2,7 @@
 
 from polyrhythm.runs.checkpoints import Checkpoint
 from polyrhythm.runs.comparison import Comparison, compare
+from polyrhythm.runs.recorded import Run, all_runs
 from polyrhythm.runs.records import (
     AnswerRecord,
     EventRecord,
@@ -15,7 +16,6 @@ from polyrhythm.runs.records import (
     VisitRecord,
     VisitStatus,
 )
-from polyrhythm.runs.run import Run, all_runs
 
 __all__ = [
     "AnswerRecord",

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import final
 
-from polyrhythm.errors import UserError
-from polyrhythm.settings import Count, Settings
+from polyrhythm.base.errors import UserError
+from polyrhythm.base.settings import Count, Settings
 
 _PATIENCE = 20.0
 _UNITS = {"s": 1.0, "min": 60.0, "h": 3600.0}

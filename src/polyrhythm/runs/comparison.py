@@ -7,13 +7,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
-from polyrhythm.errors import UserError, unknown
+from polyrhythm.base.errors import UserError, unknown
+from polyrhythm.base.settings import canonical_json
 from polyrhythm.runs import holes
 from polyrhythm.runs.costs import GOALS, On, reached, score_at
-from polyrhythm.runs.judging import Reading, read
 from polyrhythm.runs.paired import Difference, difference, mean_and_spread
-from polyrhythm.runs.run import Run, all_runs
-from polyrhythm.settings import canonical_json
+from polyrhythm.runs.recorded import Run, all_runs
+from polyrhythm.runs.result_rule import Reading, read
 
 if TYPE_CHECKING:
     import pandas as pd

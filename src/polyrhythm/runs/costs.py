@@ -6,8 +6,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypedDict
 
-from polyrhythm.errors import UserError
-from polyrhythm.faults import told
+from polyrhythm.base.errors import UserError
+from polyrhythm.base.faults import told
 
 On = Literal["test", "validation"]
 """The set on which the headline metric is judged."""

@@ -17,12 +17,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, final
 
-from polyrhythm.errors import RunFailed, UserError
+from polyrhythm.base.errors import RunFailed, UserError
 from polyrhythm.runs import schema as schemas
-from polyrhythm.runs.plain import to_json
+from polyrhythm.runs.disk_faults import PATIENCE, Patience, Trouble, is_full, is_locked
+from polyrhythm.runs.json_text import to_json
 from polyrhythm.runs.records import AnswerRecord, EventRecord
 from polyrhythm.runs.schema import INSERT, JSON, RECORDS, TABLES, VALUES, Record, Table, select
-from polyrhythm.runs.trouble import PATIENCE, Patience, Trouble, is_full, is_locked
 
 FILE = "runs.sqlite"
 LOG = f"{FILE}-wal"

@@ -17,7 +17,7 @@ import torch
 from immutables import Map
 from torch import Tensor
 
-from polyrhythm.errors import UserError
+from polyrhythm.base.errors import UserError
 
 Fetch = Callable[[int], Tensor]
 """Gives a tensor by its number."""

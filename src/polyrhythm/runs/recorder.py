@@ -11,13 +11,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Any, final
 
-from polyrhythm.errors import RunFailed, UserError
-from polyrhythm.runs import alive, holes
+from polyrhythm.base.errors import RunFailed, UserError
+from polyrhythm.base.settings import canonical_json
+from polyrhythm.runs import holes, run_lock
+from polyrhythm.runs.checkpointing import Keeper
 from polyrhythm.runs.checkpoints import checkpoints, version_of
 from polyrhythm.runs.database import Cut, Writer
+from polyrhythm.runs.disk_faults import PATIENCE, Patience, Trouble, is_full
 from polyrhythm.runs.environment import library_versions, machine
 from polyrhythm.runs.files import safetensors_bytes, write_whole
-from polyrhythm.runs.keeping import Keeper
 from polyrhythm.runs.records import (
     AnswerRecord,
     EventRecord,
@@ -29,8 +31,6 @@ from polyrhythm.runs.records import (
     about_loss,
 )
 from polyrhythm.runs.summary import Best
-from polyrhythm.runs.trouble import PATIENCE, Patience, Trouble, is_full
-from polyrhythm.settings import canonical_json
 
 _PAUSE = 0.05  # seconds between two tries when a run ends
 _LETTERS = "23456789abcdefghjkmnpqrstuvwxyz"  # in order, and none that look alike
@@ -145,11 +145,11 @@ class Recorder:
     def _begin_new(self, writer: Writer, plan: Plan) -> None:
         self.run_id = self._new_folder()
         # Locked before its row is there, so that nobody takes it for a killed run.
-        self._lock = alive.hold(self.path)
+        self._lock = run_lock.hold(self.path)
         try:
             writer.start({"run_id": self.run_id, **_row(plan), "notices": self._notices})
         except BaseException:
-            alive.release(self.path, self._lock)
+            run_lock.release(self.path, self._lock)
             self.path.rmdir()
             raise
 
@@ -157,7 +157,7 @@ class Recorder:
         self.run_id = earlier.run_id
         self.path.mkdir(exist_ok=True)
         try:
-            self._lock = alive.hold(self.path)
+            self._lock = run_lock.hold(self.path)
         except BlockingIOError:
             raise going_on(self.run_id) from None
         try:
@@ -177,7 +177,7 @@ class Recorder:
                 self._best = earlier.kept.best
                 self._write("best.safetensors", earlier.kept.best_file)
         except BaseException:
-            alive.release(self.path, self._lock)
+            run_lock.release(self.path, self._lock)
             raise
 
     def _new_folder(self) -> str:
@@ -289,7 +289,7 @@ class Recorder:
                 )
             finally:
                 if self._lock is not None:
-                    alive.release(self.path, self._lock)
+                    run_lock.release(self.path, self._lock)
 
     def _check_whole(self, writer: Writer, reason: str) -> None:
         """Lets no run with holes in its record be a finished one.

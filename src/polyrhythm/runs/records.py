@@ -16,7 +16,7 @@ VisitStatus = Literal["trained", "measured", "skipped", "dropped", "late", "lost
 RunStatus = Literal["finished", "stopped", "failed"]
 """How a run ended: as planned, on Ctrl-C, or with an error."""
 Measure = Literal["update_similarity", "estimation_error", "sample_losses"]
-"""What can be measured beside the global model: see `polyrhythm.experiment.Evaluation`."""
+"""What can be measured beside the global model: see `polyrhythm.experiments.experiment.Evaluation`."""
 
 
 class Enough(BaseException):
@@ -83,7 +83,7 @@ class VisitRecord:
             refused), "late" (it came when nobody waited for it any more), "lost" (no report, or none that fits what was
             asked) or "unfinished" (the run ended before).
         reason: why it was dropped, late or lost.
-        fault: that as a kind (`polyrhythm.faults`); "outlier" for one that was accepted and is far longer than
+        fault: that as a kind (`polyrhythm.base.faults`); "outlier" for one that was accepted and is far longer than
             those before; "" where nothing was wrong.
         steps: optimiser steps truly taken. It and all that follows say what was done, whatever came of it: of a visit
             that broke off, the part until then.

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, final, runtime_checkable
 
+from polyrhythm.base.messages import Model, Report
 from polyrhythm.runs.encoding import Codec
 from polyrhythm.runs.records import ModelView, Plan, RunStatus, VersionRecord, VisitRecord
 from polyrhythm.runs.stored import store
-from polyrhythm.wires import Model, Report
 
 START = "updates/start.safetensors"
 

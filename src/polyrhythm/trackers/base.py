@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Protocol, final
 
-from polyrhythm.errors import Mistakes, UserError
+from polyrhythm.base.errors import Mistakes, UserError
+from polyrhythm.base.settings import Settings
 from polyrhythm.runs.records import ModelView, Plan, RunStatus, VersionRecord, VisitRecord
-from polyrhythm.settings import Settings
 
 Name = Literal["tensorboard", "mlflow", "wandb"]
 TRACKERS: tuple[Name, ...] = ("tensorboard", "mlflow", "wandb")

@@ -8,16 +8,16 @@ from pathlib import Path
 
 import typer
 
+from polyrhythm.base.consent import Trust
+from polyrhythm.base.errors import UserError
 from polyrhythm.cli.checking import duration, plain_mistake
-from polyrhythm.cli.inside import check_folder
 from polyrhythm.cli.output import Screen, print_json
 from polyrhythm.cli.results import print_rows
-from polyrhythm.cli.sweeping.written import Written, written
-from polyrhythm.consent import Trust
-from polyrhythm.errors import UserError
-from polyrhythm.estimate import Estimate, estimate
-from polyrhythm.sweeps.definition import Sweep, in_words
-from polyrhythm.sweeps.space import Range, Setting, Space
+from polyrhythm.config.paths import check_folder
+from polyrhythm.experiments.estimate import Estimate, estimate
+from polyrhythm.studies.searches.definition import Sweep, in_words
+from polyrhythm.studies.searches.space import Range, Setting, Space
+from polyrhythm.studies.searches.written import Written, written
 
 
 def check_sweep(file: Path, settings: list[str], trust: Trust, *, with_estimate: bool, as_json: bool) -> None:

@@ -8,19 +8,19 @@ from typing import Any, Literal
 
 import typer
 
+from polyrhythm.base.consent import Trust
+from polyrhythm.base.errors import RunFailed, UserError
 from polyrhythm.cli.checking import toml_lines
 from polyrhythm.cli.guard import INTERRUPTED, stopped_by_sigterm
 from polyrhythm.cli.output import Screen, print_json
-from polyrhythm.cli.placing import put
 from polyrhythm.cli.sweeping.progress import SweepProgress
 from polyrhythm.cli.sweeping.showing import how_to_go_on, print_sweep
-from polyrhythm.cli.sweeping.written import written
-from polyrhythm.consent import Trust
-from polyrhythm.errors import RunFailed, UserError
-from polyrhythm.sweeps.definition import in_words
-from polyrhythm.sweeps.result import Swept
-from polyrhythm.sweeps.sweeping import carry_out
-from polyrhythm.sweeps.trials import Trial
+from polyrhythm.config.overrides import put
+from polyrhythm.studies.searches.definition import in_words
+from polyrhythm.studies.searches.result import Swept
+from polyrhythm.studies.searches.sweeping import carry_out
+from polyrhythm.studies.searches.trials import Trial
+from polyrhythm.studies.searches.written import written
 
 
 def sweep_all(

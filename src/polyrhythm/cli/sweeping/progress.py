@@ -8,9 +8,9 @@ from typing import final
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
-from polyrhythm.sweeps.definition import Sweep, in_words
-from polyrhythm.sweeps.performing import Job
-from polyrhythm.sweeps.trials import Record, Trial, best
+from polyrhythm.studies.searches.definition import Sweep, in_words
+from polyrhythm.studies.searches.performing import Job
+from polyrhythm.studies.searches.trials import Record, Trial, best
 
 
 @final

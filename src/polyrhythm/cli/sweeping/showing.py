@@ -15,9 +15,9 @@ from rich.text import Text
 
 from polyrhythm.cli.results import print_rows
 from polyrhythm.runs.paired import mean_and_spread
-from polyrhythm.sweeps.definition import in_words
-from polyrhythm.sweeps.result import Swept
-from polyrhythm.sweeps.trials import Trial
+from polyrhythm.studies.searches.definition import in_words
+from polyrhythm.studies.searches.result import Swept
+from polyrhythm.studies.searches.trials import Trial
 
 _MOST = 40  # trials in a table
 

@@ -13,11 +13,11 @@ from typing import final
 
 import numpy as np
 
+from polyrhythm.base.errors import UserError, unknown
+from polyrhythm.base.settings import Count, Settings
+from polyrhythm.base.streams import stream
 from polyrhythm.data.keys import Columns, Keys
 from polyrhythm.data.labels import by_first_appearance
-from polyrhythm.errors import UserError, unknown
-from polyrhythm.settings import Count, Settings
-from polyrhythm.streams import stream
 
 
 @final

@@ -7,11 +7,11 @@ from typing import final
 
 import numpy as np
 
+from polyrhythm.base.errors import UserError
+from polyrhythm.base.settings import Fraction
+from polyrhythm.base.streams import stream
 from polyrhythm.data.keys import Keys
 from polyrhythm.data.partitions.base import Deal, Partition, View, deal_counts
-from polyrhythm.errors import UserError
-from polyrhythm.settings import Fraction
-from polyrhythm.streams import stream
 
 
 @final

@@ -7,9 +7,9 @@ from typing import final
 
 import numpy as np
 
+from polyrhythm.base.settings import Fraction
+from polyrhythm.base.streams import stream
 from polyrhythm.data.partitions.base import Deal, Partition, View, deal_counts, even
-from polyrhythm.settings import Fraction
-from polyrhythm.streams import stream
 
 
 @final

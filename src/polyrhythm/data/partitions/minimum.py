@@ -8,9 +8,9 @@ from typing import Annotated
 import numpy as np
 from annotated_types import Ge
 
+from polyrhythm.base.errors import UserError
+from polyrhythm.base.streams import stream
 from polyrhythm.data.partitions.base import Deal, deal_counts
-from polyrhythm.errors import UserError
-from polyrhythm.streams import stream
 
 Minimum = Annotated[int, Ge(0)]
 DEFAULT = 10

@@ -7,10 +7,10 @@ from typing import final
 
 import numpy as np
 
+from polyrhythm.base.errors import UserError
+from polyrhythm.base.settings import Count
 from polyrhythm.data.labels import as_text
 from polyrhythm.data.partitions.base import Deal, Partition, View
-from polyrhythm.errors import UserError
-from polyrhythm.settings import Count
 
 
 @final

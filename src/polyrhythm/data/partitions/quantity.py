@@ -7,9 +7,9 @@ from typing import final
 
 import numpy as np
 
+from polyrhythm.base.settings import Count, Positive
 from polyrhythm.data.partitions.base import Deal, Partition, View, whole
 from polyrhythm.data.partitions.minimum import Minimum, until_large_enough
-from polyrhythm.settings import Count, Positive
 
 
 @final

@@ -10,12 +10,12 @@ from typing import Any, Literal
 
 import numpy as np
 
+from polyrhythm.base.errors import unknown
 from polyrhythm.data.collection import Collection
 from polyrhythm.data.sources.files import Download, cache_folder, content, corrupt, existing, fetched, located
 from polyrhythm.data.sources.images import Statistics, channels_first, image_collection, image_transforms
 from polyrhythm.data.sources.npz import read_npz
 from polyrhythm.data.sources.pickles import unpickled
-from polyrhythm.errors import unknown
 
 REFERENCE = 'Krizhevsky, "Learning Multiple Layers of Features from Tiny Images", 2009'
 CIFAR10 = Download(

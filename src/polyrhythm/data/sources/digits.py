@@ -6,10 +6,10 @@ import importlib.resources
 
 import numpy as np
 
+from polyrhythm.base.streams import stream
 from polyrhythm.data.collection import Collection
 from polyrhythm.data.holdout import held_out
 from polyrhythm.data.sources.images import image_collection, image_transforms
-from polyrhythm.streams import stream
 
 REFERENCE = (
     'Alpaydin and Kaynak, "Optical Recognition of Handwritten Digits", UCI Machine Learning Repository, 1998 '

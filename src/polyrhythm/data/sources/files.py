@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from polyrhythm.errors import UserError
+from polyrhythm.base.errors import UserError
 
 
 class Download(NamedTuple):

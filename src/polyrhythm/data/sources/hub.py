@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from polyrhythm.base.errors import UserError, unknown
 from polyrhythm.data.collection import Collection
 from polyrhythm.data.sources.images import channels_first
 from polyrhythm.data.sources.memory import Arrays, arrays
-from polyrhythm.errors import UserError, unknown
 
 
 def hub(

@@ -8,11 +8,11 @@ from typing import Literal
 import numpy as np
 import torch
 
+from polyrhythm.base.errors import UserError, unknown
 from polyrhythm.data.collection import Collection
 from polyrhythm.data.labels import as_text, classes_of, encode
 from polyrhythm.data.samples import ArraySamples
 from polyrhythm.data.transforms import Augmentation, Normalise, Pad, RandomCrop, RandomFlip, ToFloat, Transform
-from polyrhythm.errors import UserError, unknown
 
 ImageScaling = Literal["unit", "half", "standard", "train"]
 Statistics = tuple[tuple[float, ...], tuple[float, ...]]

@@ -9,6 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from polyrhythm.base.errors import UserError, unknown
+from polyrhythm.base.streams import stream
 from polyrhythm.data.collection import Collection, Task
 from polyrhythm.data.holdout import check_share, held_out
 from polyrhythm.data.items import Adapt, check_lengths, labels_of
@@ -16,8 +18,6 @@ from polyrhythm.data.keys import Keys, columns_at, columns_of
 from polyrhythm.data.labels import as_text, classes_of, encode
 from polyrhythm.data.samples import ArraySamples, DatasetSamples
 from polyrhythm.data.transforms import Augmentation, Normalise, RandomCrop, RandomFlip, ToFloat, Transform
-from polyrhythm.errors import UserError, unknown
-from polyrhythm.streams import stream
 
 Arrays = tuple[Any, Any]
 

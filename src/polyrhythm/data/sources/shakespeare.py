@@ -10,11 +10,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
+from polyrhythm.base.errors import UserError
 from polyrhythm.data.collection import Collection
 from polyrhythm.data.keys import Keys
 from polyrhythm.data.samples import WindowSamples
 from polyrhythm.data.sources.files import content, corrupt, existing
-from polyrhythm.errors import UserError
 
 REFERENCE = 'Caldas et al., "LEAF: A Benchmark for Federated Settings", 2018; McMahan et al., 2017'
 # LEAF's 80 symbols, so that models have the published number of parameters where the text has no others.

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from polyrhythm.base.errors import UserError, unknown
+from polyrhythm.base.streams import stream
 from polyrhythm.data.collection import Collection
 from polyrhythm.data.holdout import check_share, held_out
 from polyrhythm.data.sources.files import corrupt, existing
 from polyrhythm.data.sources.memory import arrays
-from polyrhythm.errors import UserError, unknown
-from polyrhythm.streams import stream
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 import torch
 
+from polyrhythm.base.errors import UserError
+from polyrhythm.base.streams import stream
 from polyrhythm.data.collection import Collection
 from polyrhythm.data.holdout import check_share, held_out
 from polyrhythm.data.keys import Keys
 from polyrhythm.data.samples import BagSamples
 from polyrhythm.data.sources.files import content, corrupt, existing
-from polyrhythm.errors import UserError
-from polyrhythm.streams import stream
 
 REFERENCE = 'Reddi et al., "Adaptive Federated Optimization", ICLR 2021 (tag prediction)'
 # Words keep the signs that tell languages apart: c++, c#, asp.net, node.js, objective-c.

@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from polyrhythm.base.errors import UserError
 from polyrhythm.data.collection import Collection
 from polyrhythm.data.labels import as_text, classes_of
 from polyrhythm.data.sources.files import content, corrupt, existing
 from polyrhythm.data.sources.images import Statistics, channels_first, image_collection, image_transforms
 from polyrhythm.data.sources.npz import read_npz
-from polyrhythm.errors import UserError
 
 REFERENCE = 'Le and Yang, "Tiny ImageNet Visual Recognition Challenge", Stanford CS 231N, 2015'
 STATISTICS: Statistics = ((0.4802, 0.4481, 0.3975), (0.2770, 0.2691, 0.2821))

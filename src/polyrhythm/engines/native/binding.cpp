@@ -192,7 +192,7 @@ NB_MODULE(_native, m) {
         "difference", &difference, "out"_a, "a"_a, "b"_a, "out = a - b; gives its Euclidean length, to torch's bits.");
     m.def(
         "weighted_sum", &weighted_sum, "out"_a, "vectors"_a, "weights"_a,
-        "The sum of weights[i] * vectors[i], over the tree and to the bits of `polyrhythm.vectors.weighted_sum`.");
+        "The sum of weights[i] * vectors[i], over the tree and to the bits of `polyrhythm.base.vectors.weighted_sum`.");
 
     nb::class_<Program>(m, "Program", "A network as a list of steps over one flat vector of weights.")
         .def(

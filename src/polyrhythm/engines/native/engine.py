@@ -21,17 +21,17 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from polyrhythm.core.interfaces import ClientData, Computed, Done, Job, Opening
+from polyrhythm.base.vectors import Buffers, Layout
+from polyrhythm.core.protocols import ClientData, Computed, Done, Job, Opening
 from polyrhythm.engines.looking import FrozenLens, View
 from polyrhythm.engines.native.extension import compiled
 from polyrhythm.engines.native.passes import Passes, arrays, goals, rows
 from polyrhythm.engines.native.program import Dropout, Program, program_of
 from polyrhythm.engines.torch import TorchEngine
-from polyrhythm.optimisers import LocalAdam, LocalSgd
-from polyrhythm.slots.correction import Correction, ModelContrast, Which
-from polyrhythm.slots.mechanism import Model
-from polyrhythm.tasks import Tally, Task
-from polyrhythm.vectors import Buffers, Layout
+from polyrhythm.methods.correction import Correction, ModelContrast, Which
+from polyrhythm.methods.local.optimisers import LocalAdam, LocalSgd
+from polyrhythm.methods.mechanism import Model
+from polyrhythm.models.tasks import Tally, Task
 
 LARGEST = 2048  # samples in a batch; beyond it the room between layers would be gigabytes
 

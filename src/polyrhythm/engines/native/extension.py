@@ -6,15 +6,7 @@ import functools
 import importlib
 from typing import Any, Protocol, cast
 
-from polyrhythm.engines.native.program import (
-    AveragePool,
-    Convolution,
-    Dropout,
-    Linear,
-    MaxPool,
-    Program,
-    Relu,
-)
+from polyrhythm.engines.native.program import AveragePool, Convolution, Dropout, Linear, MaxPool, Program, Relu
 
 
 class Rounds(Protocol):

@@ -9,12 +9,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from polyrhythm.core.interfaces import ClientData
+from polyrhythm.core.protocols import ClientData
 from polyrhythm.data.holding import Holding
 from polyrhythm.engines.looking import EVALUATION_BATCH, batches
 from polyrhythm.engines.native.extension import Rounds
 from polyrhythm.engines.native.program import Place, Program
-from polyrhythm.tasks import Tally, Task
+from polyrhythm.models.tasks import Tally, Task
 
 
 @final

@@ -17,10 +17,10 @@ import torch
 from torch import fx, nn
 from torch.nn import functional
 
+from polyrhythm.base.vectors import Layout, Segment
 from polyrhythm.engines.native.tracing import Pass, refuse_hooks, traces
 from polyrhythm.engines.unsupported import Unlike, Unsupported
-from polyrhythm.tasks import Classification, MultiLabel, Task
-from polyrhythm.vectors import Layout, Segment
+from polyrhythm.models.tasks import Classification, MultiLabel, Task
 
 Pair = tuple[int, int]
 

@@ -18,9 +18,9 @@ from torch import fx, nn
 from torch.nn.modules import module as of_all
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from polyrhythm.attributes import attributes, changed_in
+from polyrhythm.base.attributes import attributes, changed_in
+from polyrhythm.base.streams import generators, seeded_torch
 from polyrhythm.engines.unsupported import Unlike, Unsupported
-from polyrhythm.streams import generators, seeded_torch
 
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 _OF_ALL = ("_global_forward_hooks", "_global_forward_pre_hooks", "_global_backward_hooks", "_global_backward_pre_hooks")

@@ -1,0 +1,1 @@
+"""What everything else stands on: errors, named randomness, flat vectors, messages. It imports nothing of ours."""

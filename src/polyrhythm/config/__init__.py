@@ -1,0 +1,1 @@
+"""The configuration language. Only here do names in text become things."""

@@ -1,0 +1,384 @@
+"""From names to things: recipes, parts, data, partitions, models, tasks, fleets. The only place with names as text."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import operator
+import typing
+from collections.abc import Callable, Container, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar, final
+
+from torch import nn
+
+from polyrhythm import fleet as of_fleets
+from polyrhythm.base.consent import NOBODY, Trust
+from polyrhythm.base.errors import Mistakes, UserError, unknown
+from polyrhythm.base.settings import Settings
+from polyrhythm.config.expressions import Call, parse_call, parse_pipeline
+from polyrhythm.config.setting_checks import check_setting, hints_of
+from polyrhythm.data import PARTITIONS, SOURCES, Collection, Partition
+from polyrhythm.fleet import Devices, Fleet
+from polyrhythm.fleet.sources import recordings
+from polyrhythm.methods import papers, parts
+from polyrhythm.methods.local.schedules import Schedule
+from polyrhythm.methods.order.pacing import Pacing
+from polyrhythm.methods.participation.critical_periods import Detector, FisherTrace, GradientNorm
+from polyrhythm.methods.recipe import Recipe
+from polyrhythm.methods.work.budgets import Budgets, Levels, Listed, SlowShare
+from polyrhythm.models.building import build, checked_settings
+from polyrhythm.models.catalogue import MODELS, Builder, find
+from polyrhythm.models.projection import with_projection
+from polyrhythm.models.tasks import TASKS, Task
+
+T = TypeVar("T")
+
+RECIPES: Mapping[str, Callable[..., Recipe]] = {
+    name: getattr(papers, name) for name in papers.__all__ if inspect.isfunction(getattr(papers, name))
+}
+PARTS: Mapping[str, type[Settings]] = {name: getattr(parts, name) for name in parts.__all__}
+DEVICES: Mapping[str, type[Devices]] = {
+    "uniform": of_fleets.Uniform,
+    "tiers": of_fleets.Tiers,
+    "lognormal": of_fleets.Lognormal,
+    "zipf": of_fleets.Zipf,
+    "half_normal": of_fleets.HalfNormal,
+    "exponential": of_fleets.Exponential,
+    "listed_devices": of_fleets.ListedDevices,
+    "device_trace": of_fleets.DeviceTrace,
+}
+FLEETS: Mapping[str, Callable[..., Fleet]] = {"trace": of_fleets.trace, "phones": of_fleets.phones}
+BUDGETS: Mapping[str, type[Budgets]] = {"budgets": Levels, "slow_share": SlowShare, "listed": Listed}
+OF_FLEETS: Mapping[str, type[Settings]] = {
+    "links": of_fleets.FixedLinks,
+    "lognormal_links": of_fleets.LognormalLinks,
+    "user_speeds": of_fleets.UserSpeeds,
+    "bandwidth": of_fleets.BandwidthTrace,
+    "periodic": of_fleets.Periodic,
+    "markov": of_fleets.Markov,
+    "by_labels": of_fleets.ByLabels,
+    "availability": of_fleets.AvailabilityTrace,
+    "faults": of_fleets.Faults,
+    "energy": of_fleets.Energy,
+    "poisson": of_fleets.Poisson,
+    "every": of_fleets.Every,
+    "arrivals": of_fleets.ArrivalTrace,
+    **BUDGETS,
+}
+DETECTORS: Mapping[str, type[Detector]] = {"gradient_norm": GradientNorm, "fisher_trace": FisherTrace}
+
+# Settings that are things with names of their own, by the setting's name.
+_INSIDE: Mapping[str, Mapping[str, type[Settings]]] = {
+    "schedule": {name: made for name, made in PARTS.items() if issubclass(made, Schedule)},
+    "budgets": BUDGETS,
+    "detector": DETECTORS,
+    "watch": DETECTORS,
+    "pacing": {"pacing": Pacing},
+}
+
+
+def recipe(text: str) -> Recipe:
+    """A recipe from `recipe | part | part`.
+
+    Raises:
+        UserError: unknown names or settings, or parts that cannot work together; as many of them as can be known.
+    """
+    return piped(pieces(text))
+
+
+def pieces(text: str, *, begins: bool = True) -> list[Any]:
+    """What stands between the pipes of a text, each made on its own; where it begins, a recipe comes first.
+
+    Raises:
+        UserError: unknown names or settings, all of them.
+    """
+    wrong, made = Mistakes(), list[Any]()
+    for place, call in enumerate(parse_pipeline(text)):
+        with wrong.noted():
+            made.append(_recipe(call, text) if begins and place == 0 else _part(call))
+    wrong.refuse()
+    return made
+
+
+def piped(made: Iterable[Any]) -> Recipe:
+    """A recipe and parts, put together.
+
+    Raises:
+        UserError: parts that cannot work together.
+    """
+    whole: Recipe = functools.reduce(operator.or_, made)
+    return whole.whole()
+
+
+def _recipe(call: Call, text: str) -> Recipe:
+    name = _key(call.name)
+    if name in RECIPES:
+        return _make(call, RECIPES[name], _value)
+    if name in PARTS:
+        raise UserError(
+            f"{text!r} begins with a part, {call.name}",
+            expected=f"a recipe first: {', '.join(sorted(RECIPES))}",
+            why="a part answers one question; a recipe answers all of them",
+            fix=f'write "fedavg | {text}"',
+        )
+    raise unknown("recipe", call.name, RECIPES)
+
+
+def _part(call: Call) -> object:
+    name = _key(call.name)
+    if name in RECIPES and name not in PARTS:
+        return _make(call, RECIPES[name], _value)  # the pipe refuses it, and says why
+    if name not in PARTS:
+        raise _elsewhere(call, OF_FLEETS, "a method", "a fleet (--fleet)") or unknown("part", call.name, PARTS)
+    return _make(call, PARTS[name], _of_part(PARTS[name]))
+
+
+def _of_part(part: type[Settings]) -> Callable[[str, Any], Any]:
+    """A setting that is a choice of words is a word: the schedule of a part that skips is no learning rate's."""
+    hints = hints_of(part)
+    words = {name for name, hint in hints.items() if typing.get_origin(hint) is typing.Literal}
+    return lambda name, value: _plain(name, value) if name in words else _value(name, value)
+
+
+def partition(text: str) -> Partition:
+    """A partition from its name and settings."""
+    return _partition(parse_call(text))
+
+
+def _partition(call: Call) -> Partition:
+    known = {_key(name): made for name, made in PARTITIONS.items()}
+    if _key(call.name) not in known:
+        raise unknown("partition", call.name, PARTITIONS)
+    return _make(call, known[_key(call.name)], _of_partition)
+
+
+def _of_partition(name: str, value: Any) -> Any:
+    """A setting of a partition; `inner` is a partition itself."""
+    if name == "inner" and isinstance(value, (str, Call)):
+        return _partition(value if isinstance(value, Call) else parse_call(value))
+    return _plain(name, value)
+
+
+def source(text: str) -> Callable[[], Collection]:
+    """What loads a data set, from its name and settings."""
+    call = parse_call(text)
+    known = {_key(name): made for name, made in SOURCES.items()}
+    if _key(call.name) not in known:
+        raise unknown("data set", call.name, SOURCES)
+    make = known[_key(call.name)]
+    return functools.partial(make, **_settings(call, make, _plain))
+
+
+def model(text: str, trust: Trust = NOBODY) -> Builder:
+    """A model builder from its name or import path and settings.
+
+    Args:
+        text: them.
+        trust: the modules that the user has named; no other one is imported.
+
+    Raises:
+        UserError: unknown names or settings, or a path that may not be imported.
+    """
+    return _model(parse_call(text), trust)
+
+
+def _model(call: Call, trust: Trust) -> Builder:
+    if _key(call.name) == "with_projection":
+        inner, *more = call.positional or (None,)
+        if not isinstance(inner, Call) or more:
+            raise UserError(
+                f"{call}",
+                expected="the model that gets a projection head, as in with_projection(lenet5, size=256)",
+                why="the head is put on a model",
+                fix="write that model first inside the brackets",
+            )
+        return with_projection(_model(inner, trust), **_settings(call, with_projection, _plain, skip=1))
+    _no_positional(call)
+    known = {_key(name): name for name in MODELS}
+    name = call.name if ":" in call.name else known.get(_key(call.name), call.name)
+    settings = {k: _plain(k, v) for k, v in call.named.items()}
+    checked_settings(name, find(name, trust), settings)  # what cannot be is refused before the data are loaded
+    return _Configured(name, settings)
+
+
+@final
+@dataclass(frozen=True, eq=False)  # the same only as itself, so that it can be looked up
+class _Configured:
+    """A model with its settings, built once the shape of the data is known."""
+
+    name: str
+    settings: Mapping[str, Any]
+
+    def __call__(self, shape: tuple[int, ...], outputs: int) -> nn.Module:
+        return build(self.name, shape, outputs, **self.settings)
+
+
+def task(text: str) -> Task:
+    """A task from its name and settings: `multilabel(k=3)`."""
+    call = parse_call(text)
+    if _key(call.name) not in TASKS:
+        raise unknown("task", call.name, TASKS)
+    return _make(call, TASKS[_key(call.name)], _plain)
+
+
+def fleet(text: str) -> Fleet:
+    """A fleet from a source and parts after pipes: `tiers | markov(mean_on=600, mean_off=600) | budgets(levels=4)`.
+
+    Raises:
+        UserError: unknown names or settings, or files that cannot be read; all of them.
+    """
+    wrong, made = Mistakes(), Fleet()
+    for place, call in enumerate(parse_pipeline(text)):
+        with wrong.noted():
+            if not place:
+                made = _source_of_devices(call, text)
+                continue
+            for part in _of_fleet(call):
+                made = made | part
+    wrong.refuse()
+    return made
+
+
+def _source_of_devices(call: Call, text: str) -> Fleet:
+    key = _key(call.name)
+    if key in FLEETS:
+        return _make(call, FLEETS[key], _plain)
+    if key in DEVICES:
+        return Fleet() | _make(call, DEVICES[key], _plain)
+    if key in OF_FLEETS:
+        raise UserError(
+            f"{text!r} begins with a part, {call.name}",
+            expected=f"a source first: {', '.join([*DEVICES, *FLEETS])}",
+            why="a source says which devices there are; a part changes something about them",
+            fix=f'write "uniform | {text}"',
+        )
+    raise unknown("fleet", call.name, [*DEVICES, *FLEETS])
+
+
+def with_faults(made: Fleet, text: str) -> Fleet:
+    """A fleet with more faults, from `crash=0.05, nan=0.01`: what is not named stays as the fleet has it."""
+    call = parse_call(text if text.strip().endswith(")") and "(" in text else f"faults({text})")
+    if _key(call.name) != "faults":
+        raise UserError(
+            f"faults {text!r}",
+            expected="faults and how often, such as crash=0.05, nan=0.01",
+            why="they are added to the fleet's",
+            fix="leave out everything else; other parts go to the fleet, after pipes",
+        )
+    return made | replace(made.faults, **_settings(call, of_fleets.Faults, _plain))
+
+
+def _of_fleet(call: Call) -> Iterable[object]:
+    """What stands after a pipe in a fleet: one part, or those that a trace has recordings of."""
+    key = _key(call.name)
+    if key in OF_FLEETS:
+        return (_make(call, OF_FLEETS[key], _plain),)
+    if key == "trace":
+        parts: Iterable[object] = _make(call, recordings, _plain)
+        return parts
+    if key in DEVICES or key in FLEETS:
+        raise UserError(
+            f"the source {call.name} after a pipe",
+            expected=f"one source, which comes first, and then parts: {', '.join([*OF_FLEETS, 'trace'])}",
+            why="a source says which devices there are, and nothing of the one before it would remain",
+            fix=f"begin with {call.name}, and pipe the parts onto it",
+        )
+    raise _elsewhere(call, PARTS, "a fleet", "a method (--method)") or unknown("part of a fleet", call.name, OF_FLEETS)
+
+
+def _elsewhere(call: Call, known: Container[str], here: str, there: str) -> UserError | None:
+    """The error for a part of the one in the other, a fleet or a method; None if it is neither's."""
+    if _key(call.name) not in known:
+        return None
+    return UserError(
+        f"{call.name} in {here}",
+        expected=f"parts of {here}; {call.name} is one of {there}",
+        why="a method is what is compared, and a fleet what it cannot change",
+        fix=f"move it to {there}",
+    )
+
+
+def _make(call: Call, make: Callable[..., T], convert: Callable[[str, Any], Any]) -> T:
+    return make(**_settings(call, make, convert))
+
+
+def _settings(
+    call: Call, make: Callable[..., Any], convert: Callable[[str, Any], Any], skip: int = 0
+) -> dict[str, Any]:
+    """The settings of a call, checked against what it takes: their names, and each value on its own."""
+    wrong, settings = Mistakes(), dict[str, Any]()
+    if not skip:
+        with wrong.noted():
+            _no_positional(call)
+    parameters = list(inspect.signature(make).parameters.values())[skip:]
+    known = {p.name: p for p in parameters if p.kind is not p.VAR_KEYWORD}
+    names = [*known, *_shared(make, parameters)]
+    missing = [name for name, p in known.items() if p.default is p.empty and name not in call.named]
+    if missing:
+        wrong.add(
+            UserError(
+                f"{call.name} without {missing[0]}",
+                expected=f"{call.name}({', '.join(f'{name}=…' for name in missing)})",
+                why=f"{missing[0]} has no default",
+                fix=f"give {missing[0]} a value",
+            )
+        )
+    for name, value in call.named.items():
+        with wrong.noted():
+            if name not in names:
+                raise unknown("setting", name, names, where=call.name)
+            settings[name] = convert(name, value)
+            check_setting(make, name, settings[name])
+    wrong.refuse()
+    return settings
+
+
+def _shared(make: Callable[..., Any], parameters: list[inspect.Parameter]) -> list[str]:
+    """The settings that a recipe shares with others: the keys of its `**common: Unpack[...]`."""
+    variable = any(p.kind is p.VAR_KEYWORD for p in parameters)
+    return [name for name in hints_of(make) if name not in {p.name for p in parameters}] if variable else []
+
+
+def _no_positional(call: Call) -> None:
+    if call.positional:
+        raise UserError(
+            f"{call}: {call.positional[0]!s} has no name",
+            expected="settings as name=value",
+            why="which setting it belongs to would be a guess",
+            fix=f"write {call.name}(name={call.positional[0]!s})",
+        )
+
+
+def _value(name: str, value: Any) -> Any:
+    """A setting of a recipe or a part. Some settings are things with a name of their own; elsewhere a name is text."""
+    known = _INSIDE.get(name)
+    if isinstance(value, tuple):
+        return tuple(_value(name, v) for v in value)
+    if known is None or not isinstance(value, (str, Call)):
+        return _plain(name, value)
+    call = value if isinstance(value, Call) else parse_call(value)
+    if _key(call.name) in known:
+        return _make(call, known[_key(call.name)], _plain)
+    if name == "pacing":  # a family's name, where the recipe makes the pacing
+        return _plain(name, value)
+    raise unknown(name, call.name, known)
+
+
+def _plain(name: str, value: Any) -> Any:
+    if isinstance(value, tuple):
+        return tuple(_plain(name, v) for v in value)
+    if not isinstance(value, Call):
+        return value
+    if value.positional or value.named:
+        raise UserError(
+            f"{name}={value}",
+            expected="a number, a text, true, false, none, or a list of them",
+            why=f"{name} takes no settings of its own",
+            fix="leave the brackets out; a text with brackets needs quotes",
+        )
+    return value.name
+
+
+def _key(name: str) -> str:
+    return name.replace("-", "_")

@@ -1,0 +1,76 @@
+"""What the names of a configuration stand for."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, final
+
+from polyrhythm.base.consent import Trust
+from polyrhythm.base.errors import Mistakes
+from polyrhythm.config import names
+from polyrhythm.data import Collection, Partition
+from polyrhythm.fleet import Fleet
+from polyrhythm.methods.recipe import Recipe
+from polyrhythm.models.catalogue import Builder
+from polyrhythm.models.tasks import Task
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Things:
+    """All of them. Only the data are not loaded yet.
+
+    Args:
+        recipe: of `method`.
+        fleet: of `fleet` and `faults`.
+        partition: of the key of this name.
+        model: the builder.
+        task: None if it follows from the data.
+        load: loads the data.
+    """
+
+    recipe: Recipe
+    fleet: Fleet
+    partition: Partition
+    model: Builder
+    task: Task | None
+    load: Callable[[], Collection]
+
+
+def things(values: Mapping[str, Any], wrong: Mistakes, place: Callable[[str], str], trust: Trust) -> Things:
+    """Makes them.
+
+    Args:
+        values: the names as text, by key; a method may be a tuple of texts. A task and faults may be None.
+        wrong: takes note of what cannot be made; then the result is of no use.
+        place: where a key was written, in words.
+        trust: the modules that the user has named.
+    """
+    made: dict[str, Any] = dict.fromkeys(Things.__dataclass_fields__)
+    makers = _MAKERS | {"model": ("model", functools.partial(names.model, trust=trust))}
+    for key, (field, make) in makers.items():
+        if values[key] is not None:
+            with wrong.noted(place(key)):
+                made[field] = make(values[key])
+    if values["faults"] is not None:
+        with wrong.noted(place("faults")):
+            made["fleet"] = names.with_faults(made["fleet"] or Fleet(), values["faults"])
+    texts = values["method"] if isinstance(values["method"], tuple) else (values["method"],)
+    before, pieces = len(wrong), list[Any]()
+    for number, text in enumerate(texts):
+        with wrong.noted(place(f"method.{number}")):
+            pieces += names.pieces(text, begins=number == 0)
+    if len(wrong) == before:
+        with wrong.noted(place("method")):
+            made["recipe"] = names.piped(pieces)
+    return Things(**made)
+
+
+_MAKERS: dict[str, tuple[str, Callable[[str], Any]]] = {
+    "data": ("load", names.source),
+    "partition": ("partition", names.partition),
+    "task": ("task", names.task),
+    "fleet": ("fleet", names.fleet),
+}

@@ -1,0 +1,176 @@
+"""What the server takes from a client, and what it does not.
+
+Three rules, in this order:
+
+- An answer that nobody waits for is **ignored**: it changes nothing, and whoever was asked is still waited for.
+- An answer that is wrong is **refused**: the visit is over as if it had been lost, and the client goes on from the
+  state of its last accepted visit.
+- All others are accepted, however long the update is: how much one client may do is the release's business.
+
+Each has a kind, under which a run counts it.
+"""
+
+from __future__ import annotations
+
+import math
+import zlib
+from collections.abc import Iterator, Mapping
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from polyrhythm.base.messages import Fault, Kind, Report, State
+from polyrhythm.base.vectors import Buffers, Layout, Slot, all_finite, first_non_finite
+from polyrhythm.methods.mechanism import Setup
+from polyrhythm.methods.recipe import Recipe
+
+NOT_FINITE = "not a finite number"
+UNFIT = "it has "
+"""How the reason begins for which a visit is lost whose answer has come and was no good, so that a replay knows it."""
+READ = ("not_finite", "missing", "too_far")
+"""For what a report is refused whose update was of the model's layout, and was read."""
+
+
+class Asked(Protocol):
+    """What the server remembers of an assignment that is out."""
+
+    @property
+    def client(self) -> int: ...
+    @property
+    def kind(self) -> Kind: ...
+    @property
+    def visit(self) -> int: ...
+    @property
+    def version(self) -> int: ...
+    @property
+    def given_up(self) -> str: ...
+
+
+def unasked(asked: Asked | None, report: Report, dispatched: int) -> Fault | None:
+    """Why nobody waits for a report, if nobody does.
+
+    Args:
+        asked: the assignment of that number that is out, if one is.
+        report: the answer.
+        dispatched: how many assignments there were.
+    """
+    if asked is None:
+        if 0 <= report.dispatch < dispatched:
+            return Fault("duplicate", "this visit was answered before, or lost")
+        return Fault("not_asked", "nobody was asked for this report")
+    if report.client != asked.client or report.kind != asked.kind:
+        return Fault("not_asked", f"client {report.client} was not asked for this report, client {asked.client} was")
+    if report.version != asked.version or report.visit != asked.visit:
+        return Fault(
+            "other_version",
+            f"the report is of version {report.version}, visit {report.visit}; "
+            f"the client was sent version {asked.version}, visit {asked.visit}",
+        )
+    return None
+
+
+def on_arrival(recipe: Recipe, asked: Asked, report: Report) -> Fault | None:
+    """What is wrong with an answer as it comes, before anything is added to it."""
+    if asked.given_up:
+        return Fault("late", f"too late: {asked.given_up}")
+    if report.recipe != recipe.digest:
+        return Fault("recipe", "the report comes from another recipe")
+    if report.checksum is not None and report.checksum != checksum(report):
+        return Fault("damaged", "the report was damaged on the way: its checksum does not fit")
+    return None
+
+
+def before_use(
+    recipe: Recipe, setup: Setup, layout: Layout, parts: Mapping[str, State], report: Report, before: Buffers
+) -> Fault | None:
+    """What is wrong with a complete report that is to go into a version.
+
+    Args:
+        recipe: the method.
+        setup: of the run.
+        layout: of the model.
+        parts: the mechanisms' states.
+        report: the answer.
+        before: the server's buffers: what is not finite there, as in a mask of attention, may stay so.
+    """
+    found = misshapen(layout, report) or _miscounted(report) or _not_finite(layout, report, before)
+    if found is None:
+        for key, mechanism in recipe.overriding("refuses"):
+            if (found := mechanism.refuses(setup, parts[key], report)) is not None:
+                break
+    return found
+
+
+def checksum(report: Report) -> int:
+    """CRC-32 of the tensors in a report: its update, its buffers, and what mechanisms sent up."""
+    total = 0
+    for tensor in _tensors((report.update, report.buffers, report.extras)):
+        total = zlib.crc32(tensor.contiguous().reshape(-1).view(torch.uint8).numpy().data, total)
+    return total
+
+
+def misshapen(layout: Layout, report: Report) -> Fault | None:
+    """What is wrong with the shapes and dtypes of a report's update and buffers."""
+    update = report.update
+    if update is None or update.shape != (layout.size,):
+        return Fault("shape", "the update does not have the model's layout")
+    if update.dtype != layout.dtype:
+        return Fault("dtype", f"the update is {update.dtype}, not the model's layout in {layout.dtype}")
+    # A client that did not train has no buffers to offer.
+    return misshapen_buffers(layout.buffers if report.fresh else (), report.buffers)
+
+
+def misshapen_buffers(expected: tuple[Slot, ...], buffers: Buffers) -> Fault | None:
+    """What is wrong with the shapes and dtypes of buffers."""
+    if len(buffers) != len(expected):
+        return Fault("shape", "the buffers do not have the model's layout")
+    for buffer, slot in zip(buffers, expected, strict=True):
+        if tuple(buffer.shape) != slot.shape:
+            return Fault("shape", f"the buffer {slot.name} does not have the model's layout")
+        if buffer.dtype != slot.dtype:
+            return Fault("dtype", f"the buffer {slot.name} is {buffer.dtype}, not the model's layout in {slot.dtype}")
+    return None
+
+
+def _miscounted(report: Report) -> Fault | None:
+    if report.held < 0:
+        return Fault("samples", f"the client reports {report.held} samples")
+    if report.steps <= 0:
+        return Fault("no_step", "no step was possible with the samples it holds")
+    return None
+
+
+def _not_finite(layout: Layout, report: Report, before: Buffers) -> Fault | None:
+    assert report.update is not None
+    # The length of finite numbers may overflow, so it only raises the suspicion.
+    if not math.isfinite(report.norm or 0.0) and (name := first_non_finite(layout, report.update)):
+        return Fault("not_finite", f"{NOT_FINITE} in the update of {name}")
+    if not math.isfinite(report.travel + report.rate + report.pull):
+        return Fault("not_finite", f"{NOT_FINITE} in travel, rate or pull")
+    for slot, buffer, known in zip(layout.buffers, report.buffers, before, strict=False):
+        if not _finite(buffer) and not bool(
+            (buffer.isfinite() | (buffer == known) | (buffer.isnan() & known.isnan())).all()
+        ):
+            return Fault("not_finite", f"{NOT_FINITE} in the buffer {slot.name}")
+    for key, extra in report.extras.items():
+        for what, value in extra.items():
+            if not all(map(_finite, _tensors(value))):
+                return Fault("not_finite", f"{NOT_FINITE} in {key}'s {what}")
+    return None
+
+
+def _finite(tensor: Tensor) -> bool:
+    return not tensor.is_floating_point() or all_finite(tensor)
+
+
+def _tensors(value: Any) -> Iterator[Tensor]:
+    """All tensors in a value, in a fixed order."""
+    if isinstance(value, Tensor):
+        yield value
+    elif isinstance(value, Mapping):
+        for key in sorted(value):
+            yield from _tensors(value[key])
+    elif isinstance(value, (list, tuple)):
+        for inner in value:
+            yield from _tensors(inner)

@@ -1,0 +1,118 @@
+"""Figures for a browser: their specifications, with the data apart so that a figure on screen can take new ones."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, cast, final, get_args
+
+from polyrhythm import figures
+from polyrhythm.base.errors import unknown
+from polyrhythm.runs import Run
+from polyrhythm.runs.costs import On
+from polyrhythm.runs.json_text import to_json
+
+_KEPT = 128  # figures that nothing has happened to since they were drawn
+
+
+@functools.cache
+def script() -> str:
+    """Vega and Vega-Lite as one module that sets `window.vegaEmbed`; takes a second or two the first time."""
+    import vl_convert
+
+    bundle: Any = vl_convert.javascript_bundle  # whose types ask for the snippet that may be left out
+    return str(bundle())
+
+
+def warm_up() -> None:
+    """Imports what the first figure needs, and makes the script."""
+    import altair  # noqa: F401
+
+    script()
+
+
+def offered(runs: Sequence[Run]) -> list[dict[str, Any]]:
+    """The figures that have something to show for these runs.
+
+    Raises:
+        UserError: no run, or runs that are judged by different metrics.
+    """
+    return [
+        {"name": f.name, "title": f.title, "about": f.about, "along": f.along, "judged": f.judged}
+        for f in figures.applicable(runs)
+    ]
+
+
+@final
+class Drawn:
+    """Figures as JSON, kept until their runs have gone on."""
+
+    def __init__(self) -> None:
+        self._kept: dict[tuple[Any, ...], str] = {}
+
+    def figure(self, name: str, runs: Sequence[Run], stamp: str, settings: Mapping[str, Any]) -> str:
+        """A figure's specification, with its data apart.
+
+        Args:
+            name: of the figure.
+            runs: what it is of.
+            stamp: changes when one of them has gone on.
+            settings: for `figures.draw`.
+
+        Raises:
+            UserError: no such figure or setting, or it has nothing to show.
+        """
+        set_of(settings.get("on", "test"))
+        key = (name, tuple(run.id for run in runs), *sorted(settings.items()))
+        found = self._kept.pop((*key, stamp), None)
+        if found is None:
+            found = to_json(apart(figures.draw(name, runs, **settings).to_dict(validate=False)))
+        self._kept[*key, stamp] = found  # the last one used is last
+        while len(self._kept) > _KEPT:
+            del self._kept[next(iter(self._kept))]
+        return found
+
+
+def set_of(name: str) -> On:
+    """The set of this name.
+
+    Raises:
+        UserError: there is none.
+    """
+    for on in get_args(On):
+        if name == on:
+            return cast(On, on)
+    raise unknown("set", name, get_args(On), why="results are of one set")
+
+
+def apart(specification: dict[str, Any]) -> dict[str, Any]:
+    """A specification whose data have names by their place, the same ones when the figure is drawn again later."""
+    data: dict[str, Any] = {}
+    shared = specification.pop("datasets", {})
+    names: dict[str, str] = {}
+    for part in _parts(specification):
+        source = part.get("data")
+        if not isinstance(source, dict):
+            continue
+        if source.get("name") in shared:
+            old = source["name"]
+            names.setdefault(old, f"rows_{len(data)}")
+            data[names[old]] = shared[old]
+            part["data"] = {"name": names[old]}
+        elif isinstance(source.get("values"), list):
+            name = f"rows_{len(data)}"
+            data[name] = source["values"]
+            part["data"] = {"name": name}
+    return {"specification": specification, "data": data}
+
+
+def _parts(value: Any) -> Iterator[dict[str, Any]]:
+    """Every mapping in a specification, from the outside in."""
+    if isinstance(value, dict):
+        yield value
+        for key, inner in list(value.items()):
+            if key != "values":
+                yield from _parts(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _parts(inner)

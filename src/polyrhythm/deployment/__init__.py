@@ -1,0 +1,1 @@
+"""A real federation: the server, the nodes, and what travels between them."""

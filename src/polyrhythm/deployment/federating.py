@@ -1,0 +1,219 @@
+"""The server's part of a real federation, whatever carries its messages: who is there, the record, the run."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, final
+
+import numpy as np
+import torch
+
+from polyrhythm.base.errors import UserError
+from polyrhythm.data.federation import Federation, Shares
+from polyrhythm.deployment.node import layout_digest
+from polyrhythm.deployment.registry import Clock, Line, Nodes, Tell, WallClock
+from polyrhythm.deployment.server import RemoteDriver
+from polyrhythm.deployment.wire import Greeting
+from polyrhythm.experiments.experiment import Experiment
+from polyrhythm.experiments.resume import same_experiment, take_up
+from polyrhythm.experiments.run import recording
+from polyrhythm.experiments.session import carry_out
+from polyrhythm.fleet import Fleet
+from polyrhythm.runs import Run
+from polyrhythm.runs.records import ModelView, Observer, Plan, RunStatus, VersionRecord, VisitRecord
+from polyrhythm.simulation.cost_meter import Meter
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Serving:
+    """How a server waits, and what it keeps.
+
+    Args:
+        out: the folder of the record.
+        resume: whether it goes on with the newest run of the same experiment in that folder, if there is one that has
+            not finished.
+        log_updates: whether what every client sends is kept, so that the server's part can be replayed alone.
+        wait: seconds that it waits for every client to be there, at the start.
+        returns: seconds that a visit waits for a node that went away; 0 for none, it is lost at once.
+        alone: seconds that the server waits for anybody to invite before it gives up.
+        pause: seconds between two looks for answers.
+    """
+
+    out: Path | str = "runs"
+    resume: bool = True
+    log_updates: bool = False
+    wait: float = 300.0
+    returns: float = 120.0
+    alone: float = 600.0
+    pause: float = 0.1
+
+
+def serve(
+    experiment: Experiment,
+    line: Line,
+    serving: Serving = Serving(),  # frozen
+    *,
+    name: str = "flower",
+    clock: Clock | None = None,
+    observers: Callable[[Experiment], Sequence[Observer]] = lambda experiment: (),
+    tell: Tell = print,
+) -> dict[str, Any]:
+    """Carries out an experiment on nodes that are there, and keeps its record as that of a simulation; its summary.
+
+    Args:
+        experiment: what to do. Its fleet says what clients can afford, and nothing else; of its training data only the
+            shape of a sample is looked at here.
+        line: to the nodes.
+        serving: how to wait, and what to keep.
+        name: what carries messages, for the record.
+        clock: the time.
+        observers: who else wants to know how it goes.
+        tell: says what happens to nodes.
+
+    Raises:
+        UserError: nodes are missing, or the experiment is none for a real federation.
+        RunFailed: the run could not go on; what it had is recorded.
+    """
+    check(experiment)
+    clock = clock or WallClock()
+    nodes = Nodes(line, greeting(experiment), clock, tell=tell, pause=serving.pause)
+    nodes.gather(serving.wait)
+    experiment = as_declared(experiment, nodes.held)
+    earlier = same_experiment(experiment, serving.out, on_nodes=True) if serving.resume else None
+    unfinished = earlier is not None and earlier.status != "finished"
+    taken_up = take_up(earlier, experiment, on_nodes=True) if earlier is not None and unfinished else None
+    recorder, *others = recording(experiment, serving.out, taken_up, log_updates=serving.log_updates)
+    staff = _OnNodes(
+        experiment=experiment,
+        name=name,
+        serving=serving,
+        line=line,
+        nodes=nodes,
+        clock=clock,
+        run=lambda: recorder.run_id,
+        tell=tell,
+    )
+    for note in (*experiment.notices(), *staff.notes, *(() if taken_up is None else taken_up.notes)):
+        tell(f"note: {note}")
+    start = None if taken_up is None else taken_up.start
+    announced = _Announces(lambda: tell(f"run {recorder.run_id} in {serving.out}"))
+    everybody = [recorder, *others, announced, *observers(experiment)]
+    summary = carry_out(experiment, everybody, start=start, staff=staff)
+    return {"run_id": Run.open(recorder.run_id, serving.out).id, **summary}
+
+
+@final
+class _Announces:
+    """An observer that says when the run has an id."""
+
+    def __init__(self, say: Callable[[], None]) -> None:
+        self._say = say
+
+    def begin(self, plan: Plan) -> None:
+        self._say()
+
+    def visit(self, record: VisitRecord) -> None: ...
+
+    def version(self, record: VersionRecord, model: ModelView) -> None: ...
+
+    def end(self, status: RunStatus, reason: str, summary: Mapping[str, Any]) -> None: ...
+
+
+def greeting(experiment: Experiment) -> Greeting:
+    """What nodes of an experiment are asked."""
+    return Greeting(
+        recipe=experiment.recipe.digest,
+        title=experiment.recipe.title,
+        layout=layout_digest(experiment.chosen.engine.layout),
+        classes=experiment.federation.classes,
+        population=experiment.federation.clients,
+    )
+
+
+def check(experiment: Experiment) -> None:
+    """Refuses what is no experiment for a real federation.
+
+    Raises:
+        UserError: nothing would arrive, or nobody would be invited.
+    """
+    recipe = experiment.recipe
+    if recipe.regime != "federated":
+        raise UserError(
+            f"{recipe.title} in a real federation",
+            expected="a recipe with a server and clients",
+            why="it is a bound to compare with, in which nobody exchanges anything, or one client holds all data",
+            fix="run it in the simulation",
+        )
+    if not recipe.participation.invites:
+        raise UserError(
+            f"{recipe.title} in a real federation",
+            expected="a recipe that invites clients, such as rolling()",
+            why="nodes stay connected: none of them would ever come by itself",
+            fix="leave on_arrival out",
+        )
+
+
+def as_declared(experiment: Experiment, held: Sequence[int]) -> Experiment:
+    """The experiment with as many samples at each client as the nodes have said; the same one if it knew."""
+    federation, sizes = experiment.federation, np.asarray(held, dtype=np.int64)
+    if np.array_equal(federation.sizes, sizes):
+        return experiment
+    shares = Shares(
+        samples=federation.train,
+        order=torch.zeros(0, dtype=torch.int64),  # which samples they are only the nodes know
+        sizes=sizes,
+        offsets=np.concatenate([[0], np.cumsum(sizes)]),
+    )
+    elsewhere: Federation = dataclasses.replace(federation, shares=shares, local_tests=None)
+    return dataclasses.replace(experiment, federation=elsewhere)
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class _OnNodes:
+    """The staff of a session: nodes."""
+
+    experiment: Experiment
+    name: str
+    serving: Serving
+    line: Line
+    nodes: Nodes
+    clock: Clock
+    run: Callable[[], str]
+    tell: Tell
+
+    @property
+    def at_once(self) -> int:
+        return self.nodes.population
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        here, notes = self.experiment.chosen.name, list[str]()
+        others = sorted({engine for engine in self.nodes.engines.values() if engine != here})
+        if others:
+            notes.append(f"some nodes compute with {', '.join(others)}, where the rule chose {here} here")
+        if self.experiment.fleet != Fleet(budgets=self.experiment.fleet.budgets):
+            notes.append("devices, links and faults are those of the nodes, not of the experiment's fleet")
+        return tuple(notes)
+
+    def driver(self, meter: Meter) -> RemoteDriver:
+        experiment, serving = self.experiment, self.serving
+        return RemoteDriver(
+            experiment.recipe,
+            experiment.setup,
+            experiment.chosen.engine.layout,
+            meter,
+            self.line,
+            self.nodes,
+            self.clock,
+            run=self.run,
+            retain=experiment.checkpoint.keep,
+            returns=serving.returns,
+            alone=serving.alone,
+            pause=serving.pause,
+            tell=self.tell,
+        )

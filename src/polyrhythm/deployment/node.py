@@ -1,0 +1,217 @@
+"""A node of a real federation: one client's work, on its own data, from messages alone.
+
+Whatever carries the messages starts a new process for each of them if it likes: all that is remembered from one to the
+next lies in the node's store.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import final
+
+import numpy as np
+
+from polyrhythm.base.errors import UserError
+from polyrhythm.base.messages import Report
+from polyrhythm.base.threads import one_thread
+from polyrhythm.base.vectors import Layout, Spans
+from polyrhythm.core.client import work
+from polyrhythm.core.protocols import ClientData
+from polyrhythm.core.validation import misshapen_buffers
+from polyrhythm.data import Collection, Federation
+from polyrhythm.data.federation import Shares
+from polyrhythm.data.partitions import Iid
+from polyrhythm.deployment.node_store import NodeStore
+from polyrhythm.deployment.wire import MOST_COUNTED, Answer, Greeting, Order, Parcel, Present, Refusal, pack, unpack
+from polyrhythm.experiments.experiment import Experiment
+
+ChangesReport = Callable[[Report], Report]
+"""What may still happen to a report before it leaves the node, such as noise on its update."""
+
+
+def layout_digest(layout: Layout) -> str:
+    """SHA-256 of what is in a vector: names, shapes, places and types."""
+    parts = [*map(repr, layout.segments), *map(repr, layout.buffers), repr(layout.size)]
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+
+
+def spans_of(layout: Layout) -> Spans:
+    """(offset, size) of each parameter in a vector."""
+    return tuple((s.offset, s.size) for s in layout.segments)
+
+
+def with_own_data(experiment: Experiment, collection: Collection) -> Experiment:
+    """The experiment of a node that trains on a data set of its own: all of its training samples, as one client."""
+    samples = collection.train
+    federation = Federation(
+        name=collection.name,
+        task=collection.task,
+        classes=collection.classes,
+        shares=Shares.of(samples, np.arange(len(samples)), np.array([len(samples)])),
+        test=collection.test,
+        validation=None,
+        local_tests=None,
+        names=(),
+        partition=Iid(),
+        notes=collection.notes,
+    )
+    return dataclasses.replace(experiment, federation=federation)
+
+
+@final
+class Node:
+    """Answers messages.
+
+    Args:
+        experiment: the same one as the server's; its federation's training data are the node's own, or those of all.
+        client: the node's number in the federation.
+        store: the folder in which it remembers.
+        own: whether all training data of the experiment are the node's; else it holds those of its number.
+        change: what happens to reports before they leave.
+        clock: seconds.
+    """
+
+    def __init__(
+        self,
+        experiment: Experiment,
+        client: int,
+        store: Path,
+        *,
+        own: bool = False,
+        change: ChangesReport | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._experiment, self._client, self._store = experiment, client, store
+        self._own, self._change, self._clock = own, change, clock
+
+    def reply(self, parcel: Parcel) -> Parcel:
+        """The answer to a message; a refusal in words to what cannot be done.
+
+        Raises:
+            Malformed: it is no message.
+        """
+        message = unpack(parcel, Greeting, Order)
+        try:
+            answer = self._present(message) if isinstance(message, Greeting) else self._carry_out(message)
+        except UserError as error:
+            return pack(
+                Refusal(client=self._client, found=error.found, expected=error.expected, why=error.why, fix=error.fix)
+            )
+        packed = isinstance(answer, Answer) and answer.report.packed is not None
+        return pack(answer, spans_of(self._layout) if packed else None)
+
+    @property
+    def _layout(self) -> Layout:
+        return self._experiment.chosen.engine.layout
+
+    def _present(self, greeting: Greeting) -> Present:
+        experiment, client = self._experiment, self._client
+        if not 0 <= client < greeting.population:
+            raise UserError(
+                f"a node with client={client}, in a federation of {greeting.population}",
+                expected=f"a number from 0 to {greeting.population - 1}",
+                why="the server counts clients by that number, and its draws are named by it",
+                fix="""start the node with --node-config 'client=0 …', each node with a number of its own""",
+            )
+        _check_recipe(client, experiment.recipe.digest, experiment.recipe.title, greeting)
+        classes = experiment.federation.classes
+        if classes != greeting.classes:
+            raise UserError(
+                f"client {client} has the classes {', '.join(classes[:20])}; the server has "
+                f"{', '.join(greeting.classes[:20])}",
+                expected="the same ones in the same order",
+                why="the same output of the model would stand for another class at each of them",
+                fix="name all classes in the data source of the node, in the server's order: classes=[…]",
+            )
+        if layout_digest(self._layout) != greeting.layout:
+            raise UserError(
+                f"client {client} has another model than the server: {self._layout.parameters:,} parameters",
+                expected="the same parameters and buffers, with the same names, shapes and types",
+                why="a vector is read by its place in the model",
+                fix="start server and nodes from the same experiment, on samples of the same shape",
+            )
+        return Present(client=client, held=len(self._data()), engine=experiment.chosen.name)
+
+    def _carry_out(self, order: Order) -> Answer:
+        experiment, assignment, begun = self._experiment, order.assignment, self._clock()
+        self._check_order(order)
+        setup = dataclasses.replace(
+            experiment.setup,
+            population=order.population,
+            eligible=order.eligible,
+            horizon=assignment.horizon,
+            seed=order.seed,
+        )
+        kept = NodeStore(self._store, order.run, self._client)
+        state = kept.state(assignment.accepted)
+        engine = experiment.chosen.engine
+        with one_thread():
+            state, report = work(experiment.recipe, setup, state, assignment, self._data(), engine, kept.pace())
+        if self._change is not None and report.kind == "train":
+            report = self._change(report)
+        if assignment.kind == "train":
+            kept.put(assignment.visit, state, (assignment.accepted, *order.keep))
+        seconds = self._clock() - begun
+        if report.fresh:
+            kept.took(seconds, report.samples + report.gradient_samples + report.forward_samples / 3)
+        return Answer(seconds=seconds, report=report, run=order.run)
+
+    def _check_order(self, order: Order) -> None:
+        """Refuses work that is not this client's, or that no server of the same experiment gives out."""
+        assignment, layout = order.assignment, self._layout
+        if assignment.client != self._client:
+            raise UserError(
+                f"an assignment for client {assignment.client} at client {self._client}",
+                expected="work of its own",
+                why="it would train on another client's behalf",
+                fix="restart the server, so that it asks all nodes again who they are",
+            )
+        if assignment.weights.shape != (layout.size,) or assignment.weights.dtype != layout.dtype:
+            raise UserError(
+                f"client {self._client} was sent {assignment.weights.dtype} weights of shape "
+                f"{tuple(assignment.weights.shape)}",
+                expected=f"{layout.dtype} weights of shape {(layout.size,)}",
+                why="a vector is read by its place in the model",
+                fix="start server and nodes from the same experiment, on samples of the same shape",
+            )
+        strange = misshapen_buffers(layout.buffers, assignment.buffers)
+        keys = {key for key, _ in self._experiment.recipe.mechanisms()}
+        if strange is not None or not keys.issuperset(assignment.briefs) or not _counts(order):
+            raise UserError(
+                f"client {self._client} was sent an order that does not hold together"
+                + (f": {strange.words}" if strange is not None else ""),
+                expected="buffers of the model's layout, words of the recipe's parts, and counts that can be",
+                why="it would train on something else than what its server believes",
+                fix="start server and nodes from the same experiment file and version, and trust no other server",
+            )
+
+    def _data(self) -> ClientData:
+        return self._experiment.data_of(0 if self._own else self._client)
+
+
+def _counts(order: Order) -> bool:
+    """Whether the numbers in an order are those of a federation, a run and a visit that there can be."""
+    sent, horizon = order.assignment, order.assignment.horizon
+    return (
+        0 <= sent.client < order.population <= MOST_COUNTED
+        and 0 <= order.eligible <= order.population
+        and -1 <= sent.accepted < sent.visit <= MOST_COUNTED
+        and 0 <= sent.version <= MOST_COUNTED
+        and (horizon is None or sent.version <= horizon <= MOST_COUNTED)
+        and (sent.samples is None or sent.samples > 0)
+    )
+
+
+def _check_recipe(client: int, digest: str, title: str, greeting: Greeting) -> None:
+    if digest != greeting.recipe:
+        raise UserError(
+            f"client {client} has the recipe {title} ({digest[:12]}), the server {greeting.title} "
+            f"({greeting.recipe[:12]})",
+            expected="the same recipe at the server and at every client",
+            why="a client that follows another method would send updates that mean something else",
+            fix="start server and nodes from the same experiment file and version of polyrhythm",
+        )

@@ -1,0 +1,241 @@
+"""Which engine computes an experiment's local steps: by a fixed rule from model, data, recipe and device, never by a
+timing.
+
+"auto" is the first of these that holds:
+
+1. *native*, if it was compiled, takes the work, batches have 8 samples or more, and no convolution is `broad`;
+2. *stacked*, if there is a GPU, a turn has several visits, and it takes the work;
+3. *torch*.
+
+What is asked for by name is that wherever it takes the work, and else torch. Whichever it is, it has then been held to
+torch for this module (`engines.proof`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Literal, final
+
+import torch
+from torch import nn
+
+from polyrhythm.base.vectors import CPU
+from polyrhythm.data.holding import Holding
+from polyrhythm.data.samples import Samples
+from polyrhythm.engines.compiled import CompiledEngine, Kind
+from polyrhythm.engines.devices import named
+from polyrhythm.engines.native.engine import LARGEST, NativeEngine
+from polyrhythm.engines.native.extension import extension
+from polyrhythm.engines.native.program import Convolution, Program, shape_after
+from polyrhythm.engines.proof import prove
+from polyrhythm.engines.stacked import StackedEngine
+from polyrhythm.engines.torch import TorchEngine
+from polyrhythm.engines.unsupported import Unlike, Unsupported
+from polyrhythm.methods.local.optimisers import LocalSgd
+from polyrhythm.methods.recipe import Recipe
+from polyrhythm.methods.work.stop_on_drift import StopOnDrift
+from polyrhythm.models.tasks import Task
+
+Asked = Literal["auto", "torch", "native", "stacked", "compiled"]
+Named = Literal["torch", "native", "stacked", "compiled"]
+ENGINES: tuple[Asked, ...] = ("auto", "torch", "native", "stacked", "compiled")
+AnyEngine = TorchEngine | NativeEngine | StackedEngine | CompiledEngine
+LANES = 16  # samples that the native engine computes side by side
+WORTHWHILE = 8  # samples in a batch: with fewer, more than half of the lanes stand idle
+BROAD = 10_000_000  # products of a convolution for one sample: from there on torch's kernels are as fast
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Chosen:
+    """An engine, and why it is that one.
+
+    Args:
+        engine: with the initial model in it.
+        kind: what to ask for to have the same again.
+        detail: on what it computes, for those that can compute on several things: an instruction set, a device.
+        why_not: why it is not the one that was asked for, or that the rule would have taken; else "".
+        refused: which that is; else "".
+        woken: parts of the model that were given in evaluation mode, and are in training mode in training.
+    """
+
+    engine: AnyEngine
+    kind: Named
+    detail: str = ""
+    why_not: str = ""
+    refused: str = ""
+    woken: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """The kind, and in brackets the detail."""
+        return f"{self.kind} ({self.detail})" if self.detail else self.kind
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Work:
+    """What an engine would have to do.
+
+    Args:
+        module: the model.
+        task: its loss.
+        samples: what clients train on.
+        recipe: the method.
+        largest: samples of the client that holds most.
+        at_once: visits in a turn, as far as one engine is given them.
+        device: where a cohort's steps may be computed.
+    """
+
+    module: nn.Module
+    task: Task
+    samples: Samples
+    recipe: Recipe
+    largest: int
+    at_once: int = 1
+    device: torch.device = CPU
+
+    @property
+    def batch(self) -> int:
+        """Samples in the largest batch."""
+        return min(self.recipe.batch or self.largest, self.largest)
+
+
+def candidates(asked: Asked, device: torch.device, at_once: int) -> tuple[Named, ...]:
+    """The engines to try before torch, in order."""
+    if asked == "auto":
+        return ("native", "stacked") if device.type == "cuda" and at_once > 1 else ("native",)
+    return () if asked == "torch" else (asked,)
+
+
+def choose(asked: Asked, work: Work) -> Chosen:
+    """Makes the engine for an experiment, by the rule of this module."""
+    refused, why_not = "", ""
+    for kind in candidates(asked, work.device, work.at_once):
+        try:
+            chosen = _MAKERS[kind](work)
+            if asked == "auto" and isinstance(chosen.engine, NativeEngine):
+                _worthwhile(chosen.engine, work.batch)
+            _prove(chosen.engine, work)
+            return chosen
+        except Unsupported as reason:
+            # The rule passes over what an engine does not know in silence, but not what it would have got wrong.
+            if asked != "auto" or isinstance(reason, Unlike):
+                refused, why_not = kind, str(reason)
+    engine = TorchEngine(work.module, work.task)
+    return Chosen(engine=engine, kind="torch", why_not=why_not, refused=refused)
+
+
+def _prove(engine: AnyEngine, work: Work) -> None:
+    """Refuses an engine that computes something else than torch of this module."""
+    if isinstance(engine, TorchEngine):
+        return
+    own = work.recipe.optimiser if isinstance(engine, CompiledEngine) else None
+    prove(engine, work.samples, batch=work.batch, layers=sorted(looked_at(work.recipe)), optimiser=own)
+
+
+def _native(work: Work) -> Chosen:
+    _check(work.samples, work.batch)
+    engine = NativeEngine(work.module, work.task, work.samples.shape)
+    _finds(engine, work.recipe)
+    return Chosen(engine=engine, kind="native", detail=extension().kernels()[0])
+
+
+def _worthwhile(engine: NativeEngine, batch: int) -> None:
+    """Refuses, of what the native engine takes, that in which it is no faster than torch."""
+    if batch < WORTHWHILE:
+        raise Unsupported(f"batches of {batch} leave most of its lanes idle")
+    if (most := _products(engine.program)) >= broad(batch):
+        raise Unsupported(f"a convolution makes {most:,} products for a sample, for which torch is as fast")
+
+
+def broad(batch: int) -> float:
+    """Products of a convolution for one sample from which torch's kernels are as fast, for batches of that size.
+
+    What idle lanes cost counts in full for large convolutions, where for small ones torch wastes as much; by
+    measurement the square of the share in use is about right.
+    """
+    in_use = batch / (LANES * -(-batch // LANES))
+    return BROAD * in_use**2
+
+
+def _products(program: Program) -> int:
+    """What the largest convolution multiplies for one sample, without what lies outside of it."""
+    most, shape = 0, program.shape
+    for layer in program.layers:
+        if isinstance(layer, Convolution):
+            windows = zip(shape[1:], layer.kernel, layer.stride, layer.padding, strict=True)
+            most = max(most, layer.rows * shape[0] * math.prod(_inside(*window) for window in windows))
+        shape = shape_after(layer, shape)
+    return most
+
+
+def _inside(size: int, kernel: int, stride: int, padding: int) -> int:
+    """How many places of a window lie inside along one side, over all places where it is put."""
+    starts = range(-padding, size + padding - kernel + 1, stride)
+    return sum(min(start + kernel, size) - max(start, 0) for start in starts)
+
+
+def _stacked(work: Work) -> Chosen:
+    _all_steps_at_once(work)
+    engine = StackedEngine.of(work.module, work.task, work.samples, work.device)
+    return Chosen(engine=engine, kind="stacked", detail=named(work.device))
+
+
+def _compiled(work: Work) -> Chosen:
+    _all_steps_at_once(work)
+    kind = Kind(
+        optimiser=_sgd(work.recipe),
+        width=work.batch,
+        pushed=bool(work.recipe.corrections),
+        squares="gradient_square" in work.recipe.needs(),
+    )
+    return Chosen(engine=CompiledEngine(work.module, work.task, work.samples, kind), kind="compiled")
+
+
+_MAKERS: Mapping[Named, Callable[[Work], Chosen]] = {"native": _native, "stacked": _stacked, "compiled": _compiled}
+
+
+def _sgd(recipe: Recipe) -> LocalSgd:
+    if type(recipe.optimiser) is not LocalSgd:
+        raise Unsupported(f"{recipe.optimiser.label()} is not written for it")
+    return recipe.optimiser
+
+
+def _all_steps_at_once(work: Work) -> None:
+    """Refuses a method that looks at single steps, and samples that are made one batch after the other."""
+    recipe = work.recipe
+    _sgd(recipe)
+    for correction in recipe.corrections:
+        if correction.layers is not None:
+            raise Unsupported(f"{correction.label()} adds a term to the loss of each batch")
+    for part in recipe.parts():
+        if isinstance(part, StopOnDrift):
+            raise Unsupported(f"{part.label()} looks at each batch")
+    if Holding(work.samples).arrays() is None:
+        raise Unsupported("samples are augmented, transformed or made when they are read")
+
+
+def _check(samples: Samples, batch: int) -> None:
+    """Refuses what depends neither on the model nor on the method."""
+    if extension() is None:
+        raise Unsupported("it was not compiled when polyrhythm was installed, for which it needs a C++ compiler")
+    first, _ = samples.batch(torch.zeros(1, dtype=torch.int64))
+    if first.dtype != torch.float32:
+        raise Unsupported("samples are not float32")
+    if batch > LARGEST:
+        raise Unsupported(f"batches of {batch:,} samples are more than {LARGEST:,}")
+
+
+def _finds(engine: NativeEngine, recipe: Recipe) -> None:
+    """Refuses a method that looks at a representation which the engine does not find in the model."""
+    for layer in sorted(looked_at(recipe) - engine.program.places.keys()):
+        raise Unsupported(f"it does not find {layer} in the model")
+
+
+def looked_at(recipe: Recipe) -> set[str]:
+    """The representations that a method looks at."""
+    layers = {layer for correction in recipe.corrections for layer in correction.layers or ()}
+    return layers | {part.representation for part in recipe.parts() if isinstance(part, StopOnDrift)}

@@ -1,0 +1,305 @@
+"""What an experiment will cost, before it is run: counted in a rehearsal, and timed on a few real steps."""
+
+from __future__ import annotations
+
+import math
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, final
+
+import numpy as np
+import torch
+
+from polyrhythm.base.errors import UserError
+from polyrhythm.base.messages import Assignment
+from polyrhythm.base.threads import one_thread
+from polyrhythm.core.client import work
+from polyrhythm.core.client_state import ClientState
+from polyrhythm.core.measuring import measuring
+from polyrhythm.data.holding import Holding
+from polyrhythm.engines.selection import AnyEngine
+from polyrhythm.experiments.client_memory import budget
+from polyrhythm.experiments.dry_run import Rehearsal, rehearse
+from polyrhythm.experiments.experiment import Experiment
+from polyrhythm.methods.work.base import Steps, Work
+from polyrhythm.methods.work.stop_on_drift import StopOnDrift
+from polyrhythm.models.flops import Cost, count
+from polyrhythm.runs.database import read_runs
+from polyrhythm.runs.environment import machine, peak_memory
+
+REHEARSED = 5.0  # seconds that a rehearsal may take
+MEASURED = 2.0  # seconds that measuring steps may take
+_MANY, _TIMES = 6, 1000  # steps in the longer of two visits; pairs of visits at most
+_PERIODS = 8  # in which what was measured is looked at apart, for the spread
+_OF_TEST = 1000  # test samples that are timed
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Seconds:
+    """How long a run is expected to take, and how that is known.
+
+    Args:
+        expected: by the means of what was measured, or the median of what was recorded.
+        low, high: the least and the most, by what was measured in each eighth of the time, or recorded in each run;
+            None where there is only one.
+        source: in words.
+    """
+
+    expected: float
+    low: float | None
+    high: float | None
+    source: str
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Estimate:
+    """What an experiment will cost.
+
+    Args:
+        versions: in the whole run; None if nobody can know, and then all else is of `counted` versions.
+        counted: versions that were rehearsed; what is beyond them is taken to be like them.
+        visits, steps, samples, flops, bytes_up, bytes_down, virtual_seconds: as in a run's summary.
+        kept: bytes that the run itself will hold at most: what clients and server remember, and updates under way.
+        memory: bytes of this process at most: what it has used so far, data, model and a training step included, and
+            `kept`.
+        seconds: how long it takes on this machine, beside loading the data.
+        notes: what could make it otherwise.
+    """
+
+    versions: int | None
+    counted: int
+    visits: int
+    steps: int
+    samples: int
+    flops: int
+    bytes_up: int
+    bytes_down: int
+    virtual_seconds: float
+    kept: int
+    memory: int
+    seconds: Seconds
+    notes: tuple[str, ...]
+
+
+def estimate(experiment: Experiment, *, out: Path | str = "runs") -> Estimate:
+    """Estimates what an experiment will cost. Nothing is written, and nothing is trained but a few steps.
+
+    Visits, steps, samples, FLOPs and bytes are counted in a rehearsal of the whole run, or of as much of it as fits
+    into five seconds. They are exact where nothing decides by what training gives; a note says what does. The time is
+    that of runs of the same method, data and model recorded in `out` on this kind of processor, where there are any.
+    Otherwise it follows from steps, visits and an evaluation measured now, in about three seconds.
+
+    Args:
+        experiment: what would run; not changed.
+        out: the folder in which runs may be recorded.
+
+    Raises:
+        UserError: something is wrong that can be known before the first round.
+    """
+    experiment = replace(experiment)  # with an engine of its own, as measuring trains it
+    with one_thread():
+        until = experiment.until
+        endless = experiment.rounds is None and until.time is None and until.updates is None
+        rehearsed = rehearse(experiment, _cost(experiment), within=1.0 if endless else REHEARSED)
+        versions = rehearsed.planned
+        factor = 1.0 if rehearsed.whole or not versions else versions / max(1, rehearsed.versions)
+        seconds = _recorded(experiment, Path(out), versions) or _measured(experiment, rehearsed, factor)
+    return Estimate(
+        versions=versions,
+        counted=rehearsed.versions,
+        visits=round(factor * rehearsed.visits),
+        steps=round(factor * rehearsed.steps),
+        samples=round(factor * rehearsed.samples),
+        flops=round(factor * rehearsed.flops),
+        bytes_up=round(factor * rehearsed.bytes_up),
+        bytes_down=round(factor * rehearsed.bytes_down),
+        virtual_seconds=factor * rehearsed.virtual_seconds,
+        kept=_kept(experiment, rehearsed),
+        memory=peak_memory() + _kept(experiment, rehearsed),
+        seconds=seconds,
+        notes=tuple(_notes(experiment, rehearsed)),
+    )
+
+
+def _notes(experiment: Experiment, rehearsed: Rehearsal) -> list[str]:
+    notes = []
+    if rehearsed.failure:
+        notes.append(f"the run would end early: {rehearsed.failure}")
+    if rehearsed.guessed:
+        notes.append(
+            f"{', '.join(rehearsed.guessed)} will decide by what training gives, which nobody knows before: counted as "
+            "if all losses were equal and nothing ended early"
+        )
+    if rehearsed.planned is None:
+        notes.append(f"how many versions it takes nobody knows: this is for {rehearsed.versions:,}")
+    elif not rehearsed.whole and not rehearsed.failure:
+        notes.append(f"counted for {rehearsed.versions:,} versions; the others are taken to be like them")
+    if filed := _in_files(experiment, rehearsed):
+        notes.append(f"of what clients remember, {filed / 1e6:,.1f} MB lie in files")
+    if experiment.crew.workers > 1:
+        notes.append(f"the time is for {experiment.crew.workers} workers with a processor each")
+    if experiment.gpus is not None:
+        notes.append("GPUs of workers are not in it: nobody knows how fast they are")
+    return notes
+
+
+def _cost(experiment: Experiment) -> Cost:
+    samples = experiment.federation.train
+    inputs, targets = samples.batch(torch.arange(min(2, len(samples))))
+    return count(experiment.chosen.engine.at_rest(), inputs, lambda outputs: experiment.aim.loss(outputs, targets))
+
+
+def _kept(experiment: Experiment, rehearsed: Rehearsal) -> int:
+    """What is held in memory beside data and model; of clients and server as it is at the end of the rehearsal."""
+    update = rehearsed.bytes_up // max(1, rehearsed.visits)
+    return (
+        rehearsed.client_bytes
+        - _in_files(experiment, rehearsed)
+        + rehearsed.server_bytes
+        + rehearsed.under_way * update
+    )
+
+
+def _in_files(experiment: Experiment, rehearsed: Rehearsal) -> int:
+    """What clients remember beyond the memory that they have."""
+    memory = budget(experiment.client_memory)
+    return 0 if memory is None else max(0, rehearsed.client_bytes + rehearsed.table_bytes - memory)
+
+
+def _recorded(experiment: Experiment, out: Path, versions: int | None) -> Seconds | None:
+    """From finished runs that did the same work in each version, on the same kind of processor."""
+    try:
+        rows = read_runs(out)
+    except UserError:  # no record yet, or none that can be read
+        return None
+    config, cpu, crew = experiment.describe(), machine()["cpu"], experiment.crew
+    same = {key: config.get(key) for key in ("data", "partition", "model", "fleet", "computed_by", "evaluation")}
+    took = []
+    for row in rows:
+        summary = row["summary"] or {}
+        if (
+            row["status"] == "finished"
+            and row["recipe_digest"] == experiment.recipe.digest
+            and row["clients"] == experiment.federation.clients
+            and row["machine"].get("cpu") == cpu
+            and {key: row["config"].get(key) for key in same} == same
+            and (summary.get("driver"), summary.get("workers")) == (crew.driver, crew.workers)
+            and summary.get("rounds")
+        ):
+            took.append(summary["wall_seconds"] / summary["rounds"])
+    if not took:
+        return None
+    whole = versions or 1
+    several = len(took) > 1
+    return Seconds(
+        expected=statistics.median(took) * whole,
+        low=min(took) * whole if several else None,
+        high=max(took) * whole if several else None,
+        source=f"{len(took)} recorded run{'s' if several else ''} of this method, data and model on this kind of "
+        "processor, by the version",
+    )
+
+
+def _measured(experiment: Experiment, rehearsed: Rehearsal, factor: float) -> Seconds:
+    """From a few steps, visits and an evaluation, made now."""
+    timed = _steps(experiment)
+    evaluation = _evaluation(experiment)
+    looks = 1 + math.ceil(rehearsed.versions / experiment.evaluation.every)
+
+    def whole(some: list[tuple[float, float]]) -> float:
+        # Means, since a run meets whatever else the machine does, too.
+        one, many = (statistics.fmean(taken) for taken in zip(*some, strict=True))
+        step = max(0.0, (many - one) / (_MANY - 1)) if many else one
+        visit = max(0.0, one - step)
+        clients = (rehearsed.steps * step + rehearsed.visits * visit) / experiment.crew.workers
+        return factor * (clients + looks * evaluation + rehearsed.seconds)
+
+    size = max(1, len(timed) // _PERIODS)
+    periods = [whole(timed[i : i + size]) for i in range(0, len(timed), size)]
+    several = len(periods) > 1
+    return Seconds(
+        expected=whole(timed),
+        low=min(periods) if several else None,
+        high=max(periods) if several else None,
+        source=f"a visit of one step and one of {_MANY} steps, measured {len(timed)} times just now, an evaluation and "
+        "the rehearsal; no run"
+        if several
+        else "one step, measured once just now, an evaluation and the rehearsal; no run",
+    )
+
+
+def _steps(experiment: Experiment) -> list[tuple[float, float]]:
+    """Seconds for a visit of one step, and for one of several, in turn, as often as time allows.
+
+    On the client of median size. If one step takes long, it is all that is measured, and the other time is 0.
+    """
+    holders = experiment.eligible()
+    client = int(holders[np.argsort(experiment.federation.sizes[holders])[len(holders) // 2]])
+    short, long = _visit(experiment, client, 1), _visit(experiment, client, _MANY)
+    begun, first = time.perf_counter(), short()
+    if first > MEASURED / _MANY:
+        return [(first, 0.0)]
+    long()  # to warm up
+    timed = [(short(), long())]
+    while len(timed) < _TIMES and time.perf_counter() - begun < MEASURED:
+        timed.append((short(), long()))
+    return timed
+
+
+def _visit(experiment: Experiment, client: int, steps: int) -> Callable[[], float]:
+    """Carries out a visit of so many steps, and says how long that took."""
+    base: Work = Steps(steps=steps)
+    for part in experiment.recipe.parts():
+        if isinstance(part, StopOnDrift):  # whose looking takes time
+            base = replace(part, inner=base)
+    recipe, setup, engine = replace(experiment.recipe, work=base), experiment.setup, experiment.chosen.engine
+    initial, data = engine.initial(), experiment.data_of(client)
+    assignment = Assignment(
+        dispatch=0,
+        client=client,
+        visit=0,
+        accepted=-1,
+        kind="train",
+        version=0,
+        horizon=setup.horizon,
+        weights=initial.weights,
+        buffers=initial.buffers,
+        briefs={key: part.brief(setup, part.server_start(setup), client) for key, part in recipe.mechanisms()},
+        recipe=recipe.digest,
+    )
+
+    state = ClientState()
+
+    def carried_out() -> float:
+        nonlocal state  # only the first visit of a client is one without an earlier model
+        begun = time.perf_counter()
+        state, _ = work(recipe, setup, state, assignment, data, engine)
+        return time.perf_counter() - begun
+
+    return carried_out
+
+
+def _evaluation(experiment: Experiment) -> float:
+    """Seconds for measuring the model once on all the sets that it is measured on."""
+    federation, engine = experiment.federation, experiment.chosen.engine
+    per_sample = _per_test_sample(engine, federation.test)
+    own = 0 if federation.local_tests is None else int(federation.local_tests.sizes.sum())
+    validation = 0 if federation.validation is None else len(federation.validation)
+    pooled = len(federation.test) + validation + experiment.evaluation.train_samples
+    models = len(experiment.eligible()) if experiment.recipe.regime == "local" else 1
+    return per_sample * (models * pooled + own)
+
+
+def _per_test_sample(engine: AnyEngine, test: Any) -> float:
+    some = Holding(test, torch.arange(min(_OF_TEST, len(test))))
+    model = engine.initial()
+    with measuring(engine, some, 0, "estimate"):
+        engine.tally(model, some)  # to warm up
+        begun = time.perf_counter()
+        engine.tally(model, some)
+    return (time.perf_counter() - begun) / len(some)

@@ -1,0 +1,133 @@
+"""Measures models. Each number says which model, on which samples, and how they were weighed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import TypeVar, final
+
+import numpy as np
+import torch
+
+from polyrhythm.base.streams import stream
+from polyrhythm.core.measuring import measuring
+from polyrhythm.data.holding import Holding
+from polyrhythm.engines.selection import AnyEngine
+from polyrhythm.experiments.experiment import Experiment
+from polyrhythm.methods.mechanism import Model
+from polyrhythm.models.tasks import Tally
+
+M = TypeVar("M")
+Metrics = dict[str, float]
+Of = tuple[int, ...]
+"""Names a model: its version, and whose it is where clients have models of their own."""
+GROUP_SAMPLES = 1000
+"""Training samples of a group that are measured on where no client has a test of its own."""
+
+
+@final
+class Evaluator:
+    """Measures models on the experiment's sets.
+
+    What a model draws in eval mode is named by the run's seed, the model and the set: the same however often, in what
+    order and beside what else it is measured.
+
+    Args:
+        experiment: gives the sets.
+        engine: computes.
+    """
+
+    def __init__(self, experiment: Experiment, engine: AnyEngine) -> None:
+        federation = experiment.federation
+        self._engine, self._task, self._seed = engine, experiment.aim, experiment.seed
+        self._test = Holding(federation.test)
+        self._validation = None if federation.validation is None else Holding(federation.validation)
+        self._clients: dict[int, Holding] = {}
+        if federation.local_tests is not None:
+            own = federation.local_tests
+            self._clients = {c: Holding(own.samples, own.indices(c)) for c in np.flatnonzero(own.sizes).tolist()}
+        self._groups = {name: members.tolist() for name, members in experiment.groups.items()}
+        self._of_groups = {} if self._clients else self._training_data_of_groups(experiment)
+        self._train = None
+        wanted = min(experiment.evaluation.train_samples, len(federation.shares.order))
+        if wanted:
+            drawn = stream(experiment.seed, "sample", "train").permutation(len(federation.shares.order))[:wanted]
+            self._train = Holding(federation.train, federation.shares.order[torch.from_numpy(np.sort(drawn))])
+
+    def test(self, model: Model, of: Of = ()) -> Metrics:
+        """On the test set, pooled over its samples."""
+        return self._task.read(self._tally(model, self._test, "test", *of))
+
+    def validation(self, model: Model, of: Of = ()) -> Metrics | None:
+        """On the samples held out for choosing; None if there are none."""
+        held = self._validation
+        return None if held is None else self._task.read(self._tally(model, held, "validation", *of))
+
+    def train(self, model: Model, of: Of = ()) -> Metrics | None:
+        """On a fixed sample of all clients' training data; None if none was asked for."""
+        return None if self._train is None else self._task.read(self._tally(model, self._train, "train", *of))
+
+    def own_tests(self, model_of: Callable[[int], Model], of: Of = ()) -> dict[int, Tally]:
+        """What the task counts on each client's own test samples; empty if there are none.
+
+        Args:
+            model_of: the model that a client uses.
+            of: names these models.
+        """
+        return {c: self._tally(model_of(c), own, "own test", *of, c) for c, own in self._clients.items()}
+
+    def over_clients(self, own: Mapping[int, Tally]) -> Metrics | None:
+        """From the clients' own tests: `..._pooled` over all samples, `..._mean` over clients; None without."""
+        if not own:
+            return None
+        single = [self._task.read(tally) for tally in own.values()]
+        pooled = {f"{name}_pooled": value for name, value in self._task.read(_sum(own.values())).items()}
+        return pooled | {f"{name}_mean": value for name, value in mean_metrics(single).items()}
+
+    def over_groups(self, own: Mapping[int, Tally], model: Model, of: Of = ()) -> Metrics | None:
+        """For each group of like devices, pooled: on its clients' own tests, else on a sample of its training data.
+
+        Args:
+            own: what `own_tests` gave: each client's, under the model that it uses.
+            model: the global model, for the training data.
+            of: names it.
+        """
+        tallies = {name: _sum(own[c] for c in members if c in own) for name, members in self._groups.items()}
+        if not own:
+            tallies = {n: self._tally(model, data, "group", n, *of) for n, data in self._of_groups.items()}
+        read = {name: self._task.read(tally) for name, tally in tallies.items() if tally.count}
+        found = {
+            f"{n.replace(' ', '_')}_{what}": value for n, metrics in read.items() for what, value in metrics.items()
+        }
+        return found or None
+
+    def _tally(self, model: Model, data: Holding, *names: int | str) -> Tally:
+        with measuring(self._engine, data, self._seed, *names):
+            return self._engine.tally(model, data)
+
+    def _training_data_of_groups(self, experiment: Experiment) -> dict[str, Holding]:
+        """A sample of each group's training data, drawn once."""
+        federation, most = experiment.federation, experiment.evaluation.train_samples or GROUP_SAMPLES
+        found = {}
+        for name, members in self._groups.items():
+            held = torch.cat([federation.indices(client) for client in members])
+            drawn = stream(experiment.seed, "sample", "group", name).permutation(len(held))[:most]
+            found[name] = Holding(federation.train, held[torch.from_numpy(np.sort(drawn))])
+        return found
+
+
+def _sum(tallies: Iterable[Tally]) -> Tally:
+    total = Tally()
+    for tally in tallies:
+        total = total + tally
+    return total
+
+
+def mean_metrics(many: list[Metrics]) -> Metrics:
+    """The mean of each metric, every entry counting the same."""
+    return {name: sum(m[name] for m in many) / len(many) for name in many[0]}
+
+
+def averaged(measure: Callable[[M], Metrics | None], models: Iterable[M]) -> Metrics | None:
+    """A measure's mean over several models; None if it measures nothing."""
+    results = [result for model in models if (result := measure(model)) is not None]
+    return mean_metrics(results) if results else None

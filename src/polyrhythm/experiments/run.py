@@ -1,0 +1,128 @@
+"""Runs that are kept: carried out, and recorded in a folder; new ones, and earlier ones that go on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from polyrhythm.experiments.client_memory import check_room
+from polyrhythm.experiments.data_snapshot import Portrait
+from polyrhythm.experiments.experiment import Experiment
+from polyrhythm.experiments.resume import is_done, lost_runs, same_experiment, take_up
+from polyrhythm.experiments.runstate import CODEC
+from polyrhythm.experiments.session import carry_out
+from polyrhythm.runs.checkpointing import Keeper
+from polyrhythm.runs.disk_faults import trouble_of
+from polyrhythm.runs.recorded import Run
+from polyrhythm.runs.recorder import Recorder, TakenUp
+from polyrhythm.runs.records import Observer
+from polyrhythm.runs.stop_request import Stopping
+from polyrhythm.runs.updates import START, UpdateLog
+from polyrhythm.trackers.base import Say, Tracking, trackers
+
+
+def run(
+    experiment: Experiment,
+    *,
+    out: Path | str = "runs",
+    observers: Sequence[Observer] = (),
+    resume: Literal["auto", "never"] = "never",
+    log_updates: bool = False,
+    tracking: Tracking | None = None,
+) -> Run:
+    """Carries out an experiment and keeps its record.
+
+    Ctrl-C stops it at the next step, with a checkpoint; a second one at once, with what there is.
+
+    Args:
+        experiment: what to do.
+        out: the folder of the record, shared by any number of runs.
+        observers: whoever else wants to know how it goes.
+        resume: "auto" goes on with the newest run of the same experiment in that folder, or gives it if it has
+            finished; if there is none, or with "never", a new one begins.
+        log_updates: also keep every report, as large as the model, so that the server's part can be replayed alone.
+        tracking: trackers that are told, too, such as `pr.Tracking(track=("tensorboard",))`.
+
+    Returns:
+        The recorded run.
+
+    Raises:
+        UserError: something is wrong that can be known before the first round.
+        RunFailed: the run could not go on; what it had is recorded.
+    """
+    earlier = same_experiment(experiment, out) if resume == "auto" else None
+    if earlier is not None and is_done(earlier):
+        return earlier
+    taken_up = None if earlier is None else take_up(earlier, experiment)
+    notices = lost_runs(out) if resume == "auto" and earlier is None else ()
+    how = {"log_updates": log_updates, "tracking": tracking, "notices": notices}
+    return _recorded(experiment, out, observers, taken_up, **how)
+
+
+def resume(
+    experiment: Experiment, run: Run | str, *, out: Path | str = "runs", observers: Sequence[Observer] = ()
+) -> Run:
+    """Goes on with a run that was killed, stopped or failed, from its last checkpoint.
+
+    Its weights, history and costs are those of a run that nothing has happened to, bit for bit. A checkpoint with which
+    the record does not agree gives way to the one before it, with a notice. With more `rounds` in the experiment than
+    before, a finished run goes on, too; and if rows of it are missing from the record, to make them again.
+
+    Args:
+        experiment: the same one.
+        run: the run, its id, its name, or a unique beginning of its id.
+        out: the folder of its record.
+        observers: whoever else wants to know how it goes.
+
+    Returns:
+        The recorded run.
+
+    Raises:
+        UserError: another experiment, a run that has finished or is going on, or more rounds where a part of the recipe
+            reads their number.
+        RunFailed: the run could not go on; what it had is recorded.
+    """
+    earlier = run if isinstance(run, Run) else Run.open(run, out)
+    return _recorded(experiment, earlier.folder, observers, take_up(earlier, experiment))
+
+
+def _recorded(
+    experiment: Experiment,
+    out: Path | str,
+    observers: Sequence[Observer],
+    taken_up: TakenUp | None,
+    **how: Any,
+) -> Run:
+    recorder, *others = recording(experiment, out, taken_up, **how)
+    carry_out(experiment, [recorder, *others, *observers], start=None if taken_up is None else taken_up.start)
+    return Run.open(recorder.run_id, out)
+
+
+def recording(
+    experiment: Experiment,
+    out: Path | str,
+    taken_up: TakenUp | None = None,
+    *,
+    log_updates: bool = False,
+    tracking: Tracking | None = None,
+    say: Say | None = None,
+    notices: Sequence[str] = (),
+) -> tuple[Recorder, *tuple[Observer, ...]]:
+    """Those who keep the record of a run; the first of them knows its id. A log of updates is gone on with.
+
+    The last of them ends the run when it is asked to stop.
+
+    Raises:
+        UserError: a tracker that is asked for is not installed, or there is no room on the disk.
+    """
+    check_room(experiment, Path(out))
+    trouble = trouble_of(experiment.fleet.faults, experiment.seed)
+    keeper = Keeper(experiment.checkpoint, CODEC)
+    recorder = Recorder(out, keeper=keeper, taken_up=taken_up, trouble=trouble, notices=notices)
+    others: list[Observer] = [Portrait(experiment, lambda: recorder.path)]
+    if log_updates or (taken_up is not None and (Path(out) / taken_up.run_id / START).exists()):
+        others.append(UpdateLog(lambda: recorder.path, CODEC))
+    if tracking is not None:
+        others += trackers(tracking, Path(out), lambda: recorder.run_id, say)
+    return recorder, *(*others, Stopping(lambda: recorder.path))

@@ -1,0 +1,496 @@
+"""Carries out an experiment and tells observers how it goes. Observers and evaluation change no weight."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import math
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Protocol, final
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from polyrhythm.base.errors import PolyrhythmError, UserError
+from polyrhythm.base.frozen import changed
+from polyrhythm.base.interrupts import Wish, wishes
+from polyrhythm.base.messages import Arrived, Report
+from polyrhythm.base.threads import one_thread, settled_memory
+from polyrhythm.core.client_state import ClientState
+from polyrhythm.core.server import Record, ServerState
+from polyrhythm.experiments import visit_records
+from polyrhythm.experiments.client_memory import store_of
+from polyrhythm.experiments.evaluation import Evaluator, Metrics, Of, averaged
+from polyrhythm.experiments.experiment import Experiment
+from polyrhythm.experiments.report_metrics import GAUGES
+from polyrhythm.experiments.runstate import RunState, check_origin, origin
+from polyrhythm.methods.mechanism import Model
+from polyrhythm.models.flops import Cost, count
+from polyrhythm.runs.ledger import Ledger
+from polyrhythm.runs.records import (
+    AnswerRecord,
+    Enough,
+    EventRecord,
+    HearsAnswers,
+    KeepsState,
+    MayEnd,
+    Observer,
+    Plan,
+    RunStatus,
+    VersionRecord,
+    VisitRecord,
+)
+from polyrhythm.runs.summary import Best, Summary, model_digest
+from polyrhythm.runs.updates import KeepsReports, Start
+from polyrhythm.simulation.client_store.store import ClientStore, InMemory
+from polyrhythm.simulation.cost_meter import Meter
+from polyrhythm.simulation.event_queue import DriverState, Underway
+from polyrhythm.simulation.simulator import InlineDriver, Moment
+from polyrhythm.simulation.workers.choosing import Crew
+from polyrhythm.simulation.workers.executors import Clients, Executor, OneByOne
+
+
+class Driver(Protocol):
+    """Carries out what the server decides."""
+
+    def moments(self, start: Model | DriverState) -> Iterator[Moment]:
+        """The run, event by event, from its initial model or from where an earlier one stood."""
+
+    def under_way(self) -> list[Underway]:
+        """Visits whose end was not heard yet, by dispatch number."""
+
+    def state(self) -> DriverState:
+        """All that there is to know of the run between two moments."""
+
+    def state_of(self, client: int, accepted: int) -> ClientState:
+        """A client's state after the given accepted visit, where it is known here."""
+
+
+class Staff(Protocol):
+    """Somebody else than this process and its workers who carries out visits: the nodes of a real federation."""
+
+    @property
+    def name(self) -> str:
+        """Of the driver, for the record."""
+
+    @property
+    def at_once(self) -> int:
+        """How many visits may run at once."""
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a reader of the results should know."""
+
+    def driver(self, meter: Meter) -> Driver:
+        """Whoever leads them."""
+
+
+def carry_out(
+    experiment: Experiment,
+    observers: Sequence[Observer],
+    *,
+    start: RunState | None = None,
+    staff: Staff | None = None,
+) -> dict[str, Any]:
+    """Carries out an experiment and gives its summary; keeping a record is the observers' business.
+
+    Ctrl-C stops it at its next step, with a checkpoint if an observer keeps some; a second one stops it at once.
+
+    Args:
+        experiment: what to do.
+        observers: whoever wants to know how it goes.
+        start: where an earlier run of the same experiment stood, to go on from there.
+        staff: who carries out visits; clients are simulated here, on the experiment's fleet, if None.
+
+    Raises:
+        UserError: something is wrong that can be known before the first round.
+        RunFailed: the run could not go on.
+    """
+    with one_thread(), settled_memory(), wishes() as wish:
+        session = _Session(experiment, observers, start, staff, wish)
+        status: RunStatus = "failed"
+        reason = ""
+        begun: list[Observer] = []
+        try:
+            for observer in observers:
+                begun.append(observer)
+                observer.begin(session.plan)
+            reason = session.go()
+            status = "finished"
+        except (KeyboardInterrupt, Enough) as stop:
+            status, reason = "stopped", str(stop) or "Ctrl-C"
+        except BaseException as error:
+            reason = in_words(error)
+            raise
+        finally:
+            if session.executor is not None:
+                session.executor.close()
+            summary = session.summary()
+            with contextlib.ExitStack() as ends:  # everybody hears of the end, even if one of them fails
+                ends.callback(session.store.close)
+                for observer in reversed(begun):
+                    ends.callback(observer.end, status, reason, summary)
+        return {"status": status, "reason": reason, **summary}
+
+
+def in_words(error: BaseException) -> str:
+    """What went wrong, with the notes on where: the client, its visit, the version."""
+    if isinstance(error, PolyrhythmError):
+        return str(error)
+    notes = "".join(f" ({note})" for note in getattr(error, "__notes__", ()))
+    return f"{type(error).__name__}: {error}{notes}"
+
+
+@final
+class _Session:
+    """One run in progress."""
+
+    def __init__(
+        self,
+        experiment: Experiment,
+        observers: Sequence[Observer],
+        start: RunState | None,
+        staff: Staff | None,
+        wish: Wish,
+    ) -> None:
+        self.wish = wish
+        self.experiment, self.observers = experiment, observers
+        self.clerks = [observer for observer in observers if isinstance(observer, HearsAnswers)]
+        self.loggers = [observer for observer in observers if isinstance(observer, KeepsReports)]
+        self.keepers = [observer for observer in observers if isinstance(observer, KeepsState)]
+        self.enders = [observer for observer in observers if isinstance(observer, MayEnd)]
+        self.engine = experiment.chosen.engine
+        self.initial = experiment.initial_model
+        self.origin = origin(experiment) if start is not None or self.keepers else {}
+        if start is not None:
+            check_origin(self.origin, start)
+        self.evaluator = Evaluator(experiment, self.engine)
+        meter = Meter(self.engine.layout, self._cost)
+        self.executor: Executor | None = None
+        self.store: ClientStore = store_of(experiment, self.keepers) if staff is None else InMemory()
+        of_ray: dict[str, Any] = {}
+        if staff is None:
+            crew, self.executor, about = _manned(experiment)
+            self.driver: Driver = InlineDriver(
+                experiment.recipe,
+                experiment.setup,
+                self.engine,
+                experiment.data_of,
+                experiment.world(),
+                meter,
+                executor=self.executor,
+                store=self.store,
+            )
+            self.who: tuple[str, int] = crew.driver, crew.workers
+            of_ray = {"address": crew.address, "gpus": crew.gpus}
+        else:
+            self.driver, about, self.who = staff.driver(meter), staff.notes, (staff.name, staff.at_once)
+        self.plan = Plan(
+            name=experiment.name,
+            config=experiment.describe(),
+            recipe=experiment.recipe.title,
+            recipe_digest=experiment.recipe.digest,
+            seed=experiment.seed,
+            rounds=experiment.rounds,
+            notices=(*experiment.notices(), *about),
+            headline=experiment.aim.headline,
+            parameters=self.engine.layout.parameters,
+            clients=experiment.federation.clients,
+            driver=self.who[0],
+            workers=self.who[1],
+            **of_ray,
+            client_memory=experiment.client_memory,
+            checkpoint={"every": experiment.checkpoint.every, "keep": experiment.checkpoint.keep},
+        )
+        self.start = self.initial if start is None else start.driver
+        self.server = None if start is None else _told(start.driver.server)
+        self.ledger = Ledger(len(experiment.eligible())) if start is None else start.ledger
+        self.gauges = [GAUGES[name]() for name in experiment.evaluation.measure if name in GAUGES]
+        self._events = 0 if start is None else start.events
+        self._answers = 0 if start is None else start.answers
+        self._silent = 0 if start is None else start.silent  # clients that said so since the last version
+        self._summary = Summary(Best(self.plan.headline)) if start is None else start.summary
+        self._started = time.perf_counter() - (0.0 if start is None else start.seconds)
+
+    def go(self) -> str:
+        """The whole run, or the rest of it; gives the reason why it ended."""
+        if self.server is not None:
+            for keeper in self.keepers:
+                keeper.goes_on(self.server.version, self._state_dict)
+        for logger in self.loggers:
+            logger.started(self._begin())
+        # No moment may be held while the next one is made: a version's updates go before the next visits begin.
+        heard = map(self._hear, itertools.count(self._events), self.driver.moments(self.start))
+        return next(filter(None, heard), "all rounds made")
+
+    def _hear(self, number: int, moment: Moment) -> str:
+        """One moment; gives the reason why the run ends with it, empty if it goes on."""
+        self.server = _told(moment.turn.state)
+        self._log(number, moment)
+        if moment.report is not None and moment.assignment is not None:
+            self._book(moment, moment.report)
+        elif moment.turn.verdict is not None:  # of a report that nobody waits for, beside all visits
+            self.ledger.went_wrong(moment.turn.verdict.fault or "")
+        new = number == 0 or moment.turn.released is not None
+        if new:
+            self.ledger.released(moment.time)
+            reason = self._end_without_looking(moment)
+            version = self._version(moment, evaluate=bool(reason))
+            self._silent = 0
+            self._summary.add(version)
+            for observer in self.observers:
+                observer.version(version, self._state_dict)
+            reason = reason or self._good_enough(version)
+            if reason:
+                self._leave(moment.time)
+                return reason
+        self.ledger.sent((a.client for a in moment.turn.assignments), moment.time)
+        self._events = number + 1
+        if new:
+            self._rest(moment.turn.state.version)
+        if self.wish.to_end:
+            self._keep(moment.turn.state.version, surely=True)
+            raise KeyboardInterrupt(self.wish.to_end)
+        for ender in self.enders:
+            if reason := ender.why_end():
+                self._keep(moment.turn.state.version, surely=True)
+                raise Enough(reason)
+        return ""
+
+    def _book(self, moment: Moment, report: Report) -> None:
+        """Enters a visit that is over into the books, and tells whoever wants to know."""
+        record = visit_records.over(moment, report)
+        if record.status == "trained" and self.ledger.stands_out(record.update_norm):
+            record = changed(record, fault="outlier")
+        if self.gauges and report.fresh:
+            record = changed(record, measures={**record.measures, **self._gauged(moment, record)})
+        silent = report.substitute == "silence"
+        self._silent += silent
+        self.ledger.heard(record, counts=record.status in ("trained", "skipped") and not silent)
+        if isinstance(moment.event, Report):
+            for logger in self.loggers:
+                logger.report(moment.event)
+        for observer in self.observers:
+            observer.visit(record)
+
+    def _begin(self) -> Start:
+        experiment = self.experiment
+        return Start(
+            initial=self.initial,
+            population=experiment.setup.population,
+            clients=tuple(experiment.eligible().tolist()),
+            shape=tuple(experiment.federation.train.shape),
+            outputs=experiment.federation.outputs,
+            task=experiment.federation.task,
+        )
+
+    def _rest(self, version: int) -> None:
+        """Lets those keep the state who do, in any case where the run may later go on to more versions than planned."""
+        extends = "horizon" not in self.experiment.recipe.needs()
+        self._keep(version, surely=extends and version + 1 == self.experiment.rounds)
+
+    def _keep(self, version: int, *, surely: bool) -> None:
+        for keeper in self.keepers:
+            keeper.at_rest(version, self.state, surely=surely)
+
+    def state(self) -> RunState:
+        """All that the run is between two events."""
+        return RunState(
+            driver=self.driver.state(),
+            events=self._events,
+            silent=self._silent,
+            ledger=self.ledger,
+            summary=self._summary,
+            seconds=self._wall(),
+            origin=self.origin,
+            answers=self._answers,
+        )
+
+    def _wall(self) -> float:
+        return time.perf_counter() - self._started
+
+    def summary(self) -> dict[str, Any]:
+        """The summary so far."""
+        fields = self._summary.fields(digest=self._digest(), wall_seconds=self._wall())
+        deaths = 0 if self.executor is None else self.executor.deaths
+        who = {"driver": self.who[0], "workers": self.who[1], "worker_deaths": deaths}
+        return {**fields, **who, "engine": self.experiment.chosen.kind}
+
+    def _under_way(self, now: float) -> Iterator[Underway]:
+        """Visits that set out before now, and are not over."""
+        return (visit for visit in self.driver.under_way() if visit.started < now)
+
+    def _leave(self, now: float) -> None:
+        """Writes down visits that nobody will hear of any more: what they have cost by now."""
+        for visit in self._under_way(now):
+            record = visit_records.unfinished(visit, now)
+            for observer in self.observers:
+                observer.visit(record)
+
+    def _log(self, number: int, moment: Moment) -> None:
+        """Tells whoever keeps it what the server heard, and what it asked of the roster then."""
+        if self._answers is not None:
+            self._answers += len(moment.answers)
+        if self.clerks and number:
+            record = _event(number, moment)
+            for clerk in self.clerks:
+                clerk.event(record)
+        for place, answer in enumerate(moment.answers if self.clerks else ()):
+            clients = None if answer.question == "all" else answer.clients
+            told = AnswerRecord(event=number, place=place, question=answer.question, clients=clients)
+            for clerk in self.clerks:
+                clerk.answer(told)
+
+    def _version(self, moment: Moment, *, evaluate: bool) -> VersionRecord:
+        state, released = moment.turn.state, moment.turn.released
+        reports = released.release.reports if released is not None and released.release is not None else ()
+        refused = released.refused if released is not None else ()
+        every = self.experiment.evaluation.every
+        look = evaluate or state.version % every == 0
+        own = self.evaluator.own_tests(self._model_of(), (state.version,)) if look else {}
+        stale = _staleness(state.version, reports)
+        return VersionRecord(
+            version=state.version,
+            time=moment.time,
+            wall=self._wall(),
+            cohort=len(reports) + len(refused) + self._silent,
+            accepted=len(reports),
+            dropped=len(refused),
+            rate=reports[0].rate if reports else None,
+            train_loss=_mean_loss(reports),
+            test=self._measure(self.evaluator.test, state.version) if look else None,
+            validation=self._measure(self.evaluator.validation, state.version) if look else None,
+            train=self._measure(self.evaluator.train, state.version) if look else None,
+            clients=self.evaluator.over_clients(own) if look else None,
+            groups=self.evaluator.over_groups(own, self._global_model(), (state.version,)) if look else None,
+            staleness_mean=math.fsum(stale) / len(stale) if stale else None,
+            staleness_max=max(stale, default=None),
+            **self.ledger.totals(
+                moment.time, (visit_records.part(v, moment.time) for v in self._under_way(moment.time))
+            ),
+            note=released.note if released is not None else "",
+            measures=self._measures(state),
+            digest=self._digest() if self.clerks and (look or self.experiment.recipe.regime != "local") else "",
+        )
+
+    def _gauged(self, moment: Moment, record: VisitRecord) -> dict[str, float]:
+        """What the measures that were asked for say of a visit that trained."""
+        assignment, report = moment.assignment, moment.event
+        if assignment is None or not isinstance(report, Report):
+            return {}
+        counts = record.status == "trained"
+        return {k: v for gauge in self.gauges for k, v in gauge.visit(assignment, report, counts=counts).items()}
+
+    def _measures(self, state: ServerState) -> dict[str, float]:
+        found: dict[str, float] = {}
+        for key, mechanism in self.experiment.recipe.mechanisms():
+            found |= mechanism.measures(state.parts[key])
+        for gauge in self.gauges:
+            found |= gauge.version()
+        return found
+
+    def _end_without_looking(self, moment: Moment) -> str:
+        """Why the run ends with this version, whatever its model can do; empty if it goes on."""
+        until, version = self.experiment.until, moment.turn.state.version
+        if version == 0:
+            return ""
+        if version == self.experiment.rounds:
+            return "all rounds made"
+        if until.time is not None and moment.time >= until.time:
+            return f"{until.time:g} virtual seconds have passed"
+        if until.updates is not None and self.ledger.client_updates >= until.updates:
+            return f"{self.ledger.client_updates} client updates were made"
+        return ""
+
+    def _good_enough(self, version: VersionRecord) -> str:
+        goal, headline = self.experiment.until.accuracy, self.plan.headline
+        judged = version.test if version.validation is None else version.validation
+        if goal is None or judged is None or judged[headline] < goal:
+            return ""
+        return f"{headline} {judged[headline]:.4f} has reached {goal:g}"
+
+    def _measure(self, measure: Callable[[Model, Of], Metrics | None], version: int) -> Metrics | None:
+        if self.experiment.recipe.regime == "local":
+            clients = self.experiment.eligible().tolist()
+            return averaged(lambda client: measure(self._local_model(client), (version, client)), clients)
+        return measure(self._global_model(), (version,))
+
+    def _global_model(self) -> Model:
+        if self.server is None:
+            return self.initial
+        return Model(weights=self.server.weights, buffers=self.server.buffers)
+
+    def _model_of(self) -> Callable[[int], Model]:
+        """Which model a client would use: the global one, or its own where nobody exchanges anything."""
+        if self.experiment.recipe.regime == "local":
+            return self._local_model
+        model = self._global_model()
+        return lambda _: model
+
+    def _local_model(self, client: int) -> Model:
+        """A client's own model; the initial one if it has not trained."""
+        records = {} if self.server is None else self.server.clients
+        state = self.driver.state_of(client, records.get(client, Record()).accepted)
+        return self.initial if state.previous is None else state.previous
+
+    def _local_models(self) -> Iterator[Model]:
+        """Every client's own model."""
+        return map(self._local_model, self.experiment.eligible().tolist())
+
+    def _state_dict(self) -> dict[str, Tensor]:
+        return self.engine.state_of(self._global_model())
+
+    def _digest(self) -> str:
+        """SHA-256 of the global model, or of all clients' models where there is none."""
+        if self.experiment.recipe.regime != "local":
+            return model_digest(self._state_dict())
+        models = enumerate(self._local_models())
+        return model_digest({f"{i}.{n}": t for i, m in models for n, t in self.engine.state_of(m).items()})
+
+    def _cost(self) -> Cost:
+        samples = self.experiment.federation.train
+        inputs, targets = samples.batch(torch.from_numpy(np.arange(min(2, len(samples)))))
+        return count(self.engine.at_rest(), inputs, lambda outputs: self.experiment.aim.loss(outputs, targets))
+
+
+def _told(state: ServerState) -> ServerState:
+    """A server's state without the reports that wait in it, which must not live longer than their version."""
+    return changed(state, waiting=())
+
+
+def _event(number: int, moment: Moment) -> EventRecord:
+    if moment.assignment is not None:
+        return EventRecord(event=number, kind="visit", number=moment.assignment.dispatch, time=moment.time)
+    if isinstance(moment.event, Arrived):
+        return EventRecord(event=number, kind="arrival", number=moment.event.client, time=moment.time)
+    if isinstance(moment.event, Report):
+        return EventRecord(event=number, kind="beside", number=moment.event.dispatch, time=moment.time)
+    return EventRecord(event=number, kind="timer", number=0, time=moment.time)
+
+
+def _manned(experiment: Experiment) -> tuple[Crew, Executor, tuple[str, ...]]:
+    """Whoever carries out the visits of an experiment, started; and what is to be said about it."""
+    crew = experiment.crew
+    clients = Clients(
+        recipe=experiment.recipe, setup=experiment.setup, engine=experiment.chosen.engine, data=experiment.data_of
+    )
+    try:
+        return crew, crew.executor(clients), ()
+    except UserError as reason:
+        if not crew.chosen:
+            raise
+        return Crew(driver="inline"), OneByOne(clients), (f"visits run one after the other: {reason.found}",)
+
+
+def _staleness(version: int, reports: Sequence[Report]) -> list[int]:
+    """Versions that each update of a version is behind the model that it was added to."""
+    return [version - 1 - report.version for report in reports]
+
+
+def _mean_loss(reports: Sequence[Report]) -> float | None:
+    """Mean loss during local training, weighted by the samples trained on."""
+    heard = [(r.loss, r.samples) for r in reports if r.loss is not None and r.samples]
+    total = sum(samples for _, samples in heard)
+    return math.fsum(loss * samples for loss, samples in heard) / total if total else None

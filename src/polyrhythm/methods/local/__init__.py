@@ -1,0 +1,1 @@
+"""Local training: optimisers, and how their learning rate changes."""

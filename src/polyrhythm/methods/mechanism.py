@@ -1,0 +1,240 @@
+"""The life cycle that the mechanisms of all seven slots share.
+
+Rules:
+
+- A mechanism is a frozen value. What it remembers lies in two states, one at the server and one at each client, which
+  it never changes in place: every hook returns the new state.
+- Hooks have neutral defaults, so a mechanism writes only those that its equations need.
+- Vectors are [..., P] and hooks are written elementwise over them.
+
+The order of a version: `brief` for every client invited; at the client `finish` after training; for each report
+`fill`, `refuses` and, if it is accepted, `accept`; `before_step` once the release is complete; the server step;
+`after_step`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Literal, final
+
+import torch
+from immutables import Map
+from torch import Tensor
+
+from polyrhythm.base.messages import Fault, Model, Report, State
+from polyrhythm.base.settings import Settings
+from polyrhythm.base.vectors import Spans
+from polyrhythm.methods.work.budgets import Budgets
+
+Need = Literal[
+    "previous", "travel", "horizon", "gradient_square", "squared_loss", "fisher", "fisher_model", "expert", "base"
+]
+"""What a mechanism asks of the cores:
+
+- "previous": the client's last local model, stored once for all who ask;
+- "travel": an exact `Report.travel`, so no local Adam and no local state kept over visits;
+- "horizon": the number of versions, known before the run starts;
+- "gradient_square": the mean squared norm of the clipped gradients of a visit, as a measure of its report;
+- "squared_loss": the mean over all samples trained on of the squared loss of each, as a measure of the report;
+- "fisher": the trace of the empirical Fisher information at the received model, as a measure of the report;
+- "fisher_model": the trace of the Fisher information itself, for labels drawn from that model, as another measure;
+- "expert": the loss of each sample under an expert, a model trained before, which every client then has;
+- "base": in a release, the weights that every client was sent, kept at the server while somebody works on them.
+"""
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Setup:
+    """What is fixed for a whole run.
+
+    Args:
+        size: P, elements of a vector, padding included.
+        dtype: of the vectors.
+        population: N, the clients that the federation declares.
+        horizon: number of versions, if known.
+        seed: the experiment's seed.
+        budgets: how much each client can afford, where the fleet says so.
+        eligible: how many of the clients hold data; None for all.
+        table: makes an empty table of vectors by client, which the server may keep; persistent, as a `Map` is.
+    """
+
+    size: int
+    dtype: torch.dtype
+    population: int
+    horizon: int | None
+    seed: int
+    budgets: Budgets | None = None
+    eligible: int | None = None
+    table: Callable[[], Map[int, Tensor]] = field(default=Map, compare=False, repr=False)
+
+    @property
+    def holders(self) -> int:
+        """How many clients hold data, and may ever be heard."""
+        return self.population if self.eligible is None else self.eligible
+
+    def zeros(self, *, wide: bool = False) -> Tensor:
+        """A zero vector [P]; wide: float32 where the model has half precision, for sums over many versions."""
+        half = self.dtype in (torch.float16, torch.bfloat16)
+        return torch.zeros(self.size, dtype=torch.float32 if wide and half else self.dtype)
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """What a client knows when it has trained.
+
+    Args:
+        version: of the received weights.
+        received: w0, where training started, [P].
+        update: w_K - w0, [P].
+        sent: the update as the server will have it, [P]: the same one unless it travels compressed.
+        packed, steps, travel, pull, rate, idle: as in `Report`.
+    """
+
+    version: int
+    received: Tensor
+    update: Tensor
+    sent: Tensor
+    steps: int
+    travel: float
+    pull: float
+    rate: float
+    idle: Spans = ()
+    packed: int | None = None
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Release:
+    """The updates that one server step is made of, in dispatch order.
+
+    Args:
+        version: the server's version before the step.
+        reports: one per update.
+        shares: one per update, summing to 1.
+        scales: one per update, not normalised.
+        weights: the server's weights before the step, [P].
+        bases: the weights that each report started from, [P], if a mechanism needs the "base"; otherwise empty.
+        rate: the local learning rate, in its first step, of a visit to this version.
+    """
+
+    version: int
+    reports: tuple[Report, ...]
+    shares: tuple[float, ...]
+    scales: tuple[float, ...]
+    weights: Tensor
+    bases: tuple[Tensor, ...] = ()
+    rate: float = 1.0
+
+    @property
+    def fresh(self) -> tuple[Report, ...]:
+        """The reports of visits that trained."""
+        return tuple(r for r in self.reports if r.fresh)
+
+    def updates(self) -> list[Tensor]:
+        """The update vectors, in dispatch order."""
+        return [r.update for r in self.reports if r.update is not None]
+
+    def extras(self, key: str) -> list[State]:
+        """What the mechanism under `key` sent up with each report, in dispatch order."""
+        return [r.extras.get(key, {}) for r in self.reports]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mechanism(Settings):
+    """Base of every mechanism: all hooks neutral."""
+
+    def needs(self) -> frozenset[Need]:
+        """What this mechanism asks of the cores."""
+        return frozenset()
+
+    @property
+    def extra_vectors(self) -> int:
+        """How many vectors [P] it sends up beside an update, at most; those of what it wraps not counted."""
+        return 0
+
+    @property
+    def sends_alike(self) -> bool:
+        """Whether every visit that takes steps sends up exactly its `extra_vectors`, and nothing else."""
+        return type(self).finish is Mechanism.finish
+
+    def parts(self) -> tuple[Mechanism, ...]:
+        """This mechanism, then those it wraps, from the outside in."""
+        return (self,)
+
+    def over(self, earlier: Mechanism) -> Mechanism:
+        """What this part becomes when piped over an earlier part of its slot: itself, unless it builds on that one."""
+        return self
+
+    def server_start(self, setup: Setup) -> State:
+        """The server's state before the first version."""
+        return {}
+
+    def brief(self, setup: Setup, state: State, client: int) -> State:
+        """What is sent down to one client beside the weights."""
+        return {}
+
+    def fill(self, setup: Setup, state: State, report: Report) -> Report:
+        """May complete a report of a client that did not train, before it is checked."""
+        return report
+
+    def refuses(self, setup: Setup, state: State, report: Report) -> Fault | None:
+        """What is wrong with a report that looks right: with what this mechanism sent up in it, or with its update."""
+        return None
+
+    def accept(self, setup: Setup, state: State, report: Report) -> State:
+        """May learn from a report once it has been checked and accepted."""
+        return state
+
+    def before_step(self, setup: Setup, state: State, release: Release, mean: Tensor) -> tuple[State, Tensor]:
+        """May change the mean update [P] that the server step is about to take."""
+        return state, mean
+
+    def after_step(self, setup: Setup, state: State, release: Release) -> State:
+        """May learn from the release once the server has stepped."""
+        return state
+
+    def measures(self, state: State) -> Mapping[str, float]:
+        """Named numbers for the record of a version, from the server's state."""
+        return {}
+
+    def client_start(self, setup: Setup) -> State:
+        """A client's state before its first visit."""
+        return {}
+
+    def finish(self, setup: Setup, state: State, brief: State, outcome: Outcome) -> tuple[State, State]:
+        """After training, at the client: the new client state, and what is sent up beside the update."""
+        return state, {}
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Visit:
+    """What a client knows when a training visit begins.
+
+    Args:
+        seed: the experiment's seed.
+        client, visit, version, horizon: of the assignment.
+        held: n_i, samples held.
+        batch: samples in a full batch.
+        epoch_steps: steps in one pass over the client's samples.
+        least: samples in the smallest batch that the model can train on: 2 with BatchNorm.
+    """
+
+    seed: int
+    client: int
+    visit: int
+    version: int
+    horizon: int | None
+    held: int
+    batch: int
+    epoch_steps: int
+    least: int = 1
+
+
+__all__ = ["Mechanism", "Model", "Need", "Outcome", "Release", "Setup", "States", "Visit"]
+
+States = Mapping[str, State]
+"""States, briefs or extras of all mechanisms, by key."""

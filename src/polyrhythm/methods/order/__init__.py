@@ -1,0 +1,1 @@
+"""Which samples does a client use, in which order?"""

@@ -1,0 +1,66 @@
+"""One file per paper: citation and recipe."""
+
+from polyrhythm.methods.papers.afl import afl
+from polyrhythm.methods.papers.alt import alt
+from polyrhythm.methods.papers.bounds import centralised, local_only
+from polyrhythm.methods.papers.ccfl import ccfl
+from polyrhythm.methods.papers.client_centric import (
+    cc_fedadagrad,
+    cc_fedadam,
+    cc_fedams,
+    cc_fedavg,
+    cc_fedsgd,
+    cc_fedyogi,
+)
+from polyrhythm.methods.papers.common import Common
+from polyrhythm.methods.papers.curriculum_fl import curriculum_fl
+from polyrhythm.methods.papers.fedasync import fedasync
+from polyrhythm.methods.papers.fedavg import fedavg
+from polyrhythm.methods.papers.fedbuff import fedbuff
+from polyrhythm.methods.papers.fedcl import fedcl
+from polyrhythm.methods.papers.feddyn import feddyn
+from polyrhythm.methods.papers.fednova import fednova
+from polyrhythm.methods.papers.fedopt import fedadagrad, fedadam, fedams, fedavgm, fedyogi
+from polyrhythm.methods.papers.fedprox import fedprox
+from polyrhythm.methods.papers.mifa import mifa
+from polyrhythm.methods.papers.moon import moon
+from polyrhythm.methods.papers.oort import oort
+from polyrhythm.methods.papers.power_of_choice import power_of_choice
+from polyrhythm.methods.papers.scaffold import scaffold
+from polyrhythm.methods.papers.tifl import tifl
+from polyrhythm.methods.papers.vrl_sgd import vrl_sgd
+
+__all__ = [
+    "Common",
+    "afl",
+    "alt",
+    "cc_fedadagrad",
+    "cc_fedadam",
+    "cc_fedams",
+    "cc_fedavg",
+    "cc_fedsgd",
+    "cc_fedyogi",
+    "ccfl",
+    "centralised",
+    "curriculum_fl",
+    "fedadagrad",
+    "fedadam",
+    "fedams",
+    "fedasync",
+    "fedavg",
+    "fedavgm",
+    "fedbuff",
+    "fedcl",
+    "feddyn",
+    "fednova",
+    "fedprox",
+    "fedyogi",
+    "local_only",
+    "mifa",
+    "moon",
+    "oort",
+    "power_of_choice",
+    "scaffold",
+    "tifl",
+    "vrl_sgd",
+]

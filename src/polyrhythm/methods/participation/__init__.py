@@ -1,0 +1,1 @@
+"""Who is invited now, and on which version?"""

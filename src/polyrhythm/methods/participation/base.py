@@ -1,0 +1,279 @@
+"""Who is invited now, and on which version?"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Collection, Container, Iterable
+from dataclasses import dataclass, replace
+from typing import final
+
+import numpy as np
+from torch import Tensor
+
+from polyrhythm.base.frozen import changed
+from polyrhythm.base.messages import Kind, Model, Report, Roster, State
+from polyrhythm.base.settings import Count
+from polyrhythm.base.streams import FewIntegers, Integers, stream
+from polyrhythm.base.vectors import Buffers
+from polyrhythm.methods.mechanism import Mechanism, Setup
+from polyrhythm.methods.work.budgets import HAIR
+from polyrhythm.methods.wrapping import Wrapping
+
+DEFAULT_COHORT = 10
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Call:
+    """What a participation may look at when it is asked for invitations.
+
+    Args:
+        version: the server's version.
+        weights, buffers: of that version.
+        roster: who is there.
+        busy: clients that must not be invited: those with an assignment in flight, and those that rest.
+        in_flight: training visits under way; they take up places of the cohort.
+        count: the size of the cohort, decided by a policy around this one; None for the policy's own size.
+        surplus: how many times the size of the cohort to invite, decided by the release policy.
+        occasion: names this call's random draws: the version, or the dispatch number where places are filled one by
+            one.
+        now: seconds since the run began.
+        caller: a client that has just asked for work, if that is why the participation is asked.
+    """
+
+    version: int
+    weights: Tensor
+    buffers: Buffers
+    roster: Roster
+    busy: Collection[int] = frozenset()
+    in_flight: int = 0
+    count: int | None = None
+    surplus: float = 1.0
+    occasion: tuple[int | str, ...] = ()
+    now: float = 0.0
+    caller: int | None = None
+
+    def places(self, size: int) -> int:
+        """How many to invite, for a policy whose own size is `size`."""
+        wanted = size if self.count is None else self.count
+        return max(0, math.ceil(wanted * self.surplus - HAIR) - self.in_flight)
+
+    def draws(self, setup: Setup) -> Integers:
+        """What decides whom the roster draws now."""
+        return FewIntegers(setup.seed, "cohort", *self.occasion) if self.occasion else self.stream(setup)
+
+    def stream(self, setup: Setup, *names: int | str) -> np.random.Generator:
+        """The generator that decides who is invited now, for policies that draw by other means than the roster.
+
+        Args:
+            setup: has the seed.
+            names: tell apart several draws of one call.
+        """
+        return stream(setup.seed, "cohort", *(self.occasion or (self.version,)), *names)
+
+    def there(self, clients: Iterable[int], count: int) -> tuple[int, ...]:
+        """The first `count` of these clients that are present and not busy; the roster is asked in few questions."""
+        free = (client for client in clients if client not in self.busy)
+        found: list[int] = []
+        asked = count
+        while len(found) < count and (some := tuple(itertools.islice(free, asked))):
+            found += self.roster.present(some)
+            asked *= 2
+        return tuple(found[:count])
+
+
+@final
+class Either:
+    """Whoever is in one of several groups."""
+
+    def __init__(self, *groups: Container[int]) -> None:
+        self._groups = groups
+
+    def __contains__(self, client: object) -> bool:
+        return any(client in group for group in self._groups)
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Invitation:
+    """One client to send work to.
+
+    Args:
+        client: whom.
+        kind: "train", or "measure".
+        version: of `model`; None for the server's current version.
+        model: an older version to work on; None for the current one.
+        samples: how many of its samples a client measures on, drawn by chance; None for all.
+    """
+
+    client: int
+    kind: Kind = "train"
+    version: int | None = None
+    model: Model | None = None
+    samples: int | None = None
+
+
+Invitations = tuple[Invitation, ...]
+_TO_TRAIN = Invitation(client=-1)
+
+
+def to_train(clients: Iterable[int]) -> Invitations:
+    """These clients, to train on the current model."""
+    return tuple([changed(_TO_TRAIN, client=client) for client in clients])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Participation(Mechanism):
+    """Base. Asked after every step, and when clients it had measured have all answered; never while one has not.
+
+    A participation that `fills_places` is asked too whenever a visit ends or a client asks for work.
+    """
+
+    @property
+    def fills_places(self) -> bool:
+        """Whether a client whose visit has ended is replaced at once, whatever the version."""
+        return False
+
+    @property
+    def invites(self) -> bool:
+        """Whether it calls clients, rather than only answering those that come by themselves."""
+        return True
+
+    @property
+    def one_at_a_time(self) -> bool:
+        """Whether a client whose update waits for the next version is not invited before it."""
+        return False
+
+    def invite(self, setup: Setup, state: State, call: Call) -> tuple[State, Invitations]:
+        """Distinct clients, none of them busy."""
+        raise NotImplementedError
+
+    def measured(self, setup: Setup, state: State, report: Report) -> State:
+        """May learn from a measuring visit."""
+        return state
+
+    @property
+    def size(self) -> int:
+        """How many clients one version invites, as far as the settings say."""
+        raise NotImplementedError
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Uniform(Participation):
+    """A fresh uniform draw without replacement in every version.
+
+    The cohort is the first `cohort` of one permutation per version, so a smaller cohort is a prefix of a larger one
+    and comparisons between sizes are paired. No state; O(cohort), whatever the population.
+
+    Args:
+        cohort: clients per version; None for that of the participation it takes the place of, 10 if there is none.
+
+    Reference: McMahan et al., "Communication-Efficient Learning of Deep Networks from Decentralized Data", AISTATS
+    2017, Algorithm 1.
+    """
+
+    cohort: Count | None = None
+
+    def invite(self, setup: Setup, state: State, call: Call) -> tuple[State, Invitations]:
+        places = call.places(self.size)
+        drawn = call.roster.draw(places, call.draws(setup), call.busy) if places else ()
+        return state, to_train(drawn)
+
+    @property
+    def size(self) -> int:
+        return self.cohort or DEFAULT_COHORT
+
+    def over(self, earlier: Mechanism) -> Mechanism:
+        return rebased(self, earlier)
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Sweep(Participation):
+    """Passes over the whole population without replacement: everybody once, then a new shuffle.
+
+    If the cohort does not divide the population, the last version of a sweep is smaller. Server state: the sweep's
+    number and the clients still to come, O(population).
+
+    Args:
+        cohort: as for `Uniform`.
+
+    Reference: the authors' code of "When do curricula work in federated learning?", ICCV 2023; every client takes
+    part exactly once in population / cohort versions.
+    """
+
+    cohort: Count | None = None
+
+    def server_start(self, setup: Setup) -> State:
+        return {"sweep": 0, "rest": []}
+
+    def invite(self, setup: Setup, state: State, call: Call) -> tuple[State, Invitations]:
+        sweep, rest = state["sweep"], state["rest"]
+        if not rest:
+            everybody = call.roster.all()
+            order = stream(setup.seed, "cohort", "sweep", sweep).permutation(len(everybody))
+            rest = [everybody[i] for i in order]
+            sweep += 1
+        present = call.roster.present(tuple(c for c in rest if c not in call.busy))[: call.places(self.size)]
+        invited = frozenset(present)
+        left = [c for c in rest if c not in invited]
+        return {"sweep": sweep, "rest": left}, to_train(present)
+
+    @property
+    def size(self) -> int:
+        return self.cohort or DEFAULT_COHORT
+
+    def over(self, earlier: Mechanism) -> Mechanism:
+        return rebased(self, earlier)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Around(Wrapping, Participation):
+    """Base of policies around another one.
+
+    Args:
+        inner: the policy around which this one stands; set by the pipe.
+    """
+
+    inner: Participation = Uniform()
+
+    @property
+    def size(self) -> int:
+        return self.inner.size
+
+    @property
+    def fills_places(self) -> bool:
+        return self.inner.fills_places
+
+    @property
+    def invites(self) -> bool:
+        return self.inner.invites
+
+    @property
+    def one_at_a_time(self) -> bool:
+        return self.inner.one_at_a_time
+
+    def invite(self, setup: Setup, state: State, call: Call) -> tuple[State, Invitations]:
+        inner, invitations = self.inner.invite(setup, state["inner"], call)
+        return state if inner is state["inner"] else {**state, "inner": inner}, invitations
+
+    def measured(self, setup: Setup, state: State, report: Report) -> State:
+        return {**state, "inner": self.inner.measured(setup, state["inner"], report)}
+
+
+def rebased(base: Participation, earlier: Mechanism) -> Participation:
+    """A base policy in the place of the earlier one's base: policies around that stay, and it inherits the cohort."""
+    if isinstance(earlier, Around):
+        return replace(earlier, inner=rebased(base, earlier.inner))
+    if isinstance(earlier, Participation) and getattr(base, "cohort", 0) is None:
+        return replace(base, cohort=earlier.size)  # type: ignore[call-arg]
+    return base
+
+
+def resized(policy: Participation, size: int) -> Participation:
+    """The policy with another size of its innermost base, if that has one."""
+    if isinstance(policy, Around):
+        return replace(policy, inner=resized(policy.inner, size))
+    return replace(policy, cohort=size) if hasattr(policy, "cohort") else policy  # type: ignore[call-arg]

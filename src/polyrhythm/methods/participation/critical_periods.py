@@ -1,0 +1,266 @@
+"""FedCL: more clients take part while the federation is in a critical learning period."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal, final
+
+from polyrhythm.base.errors import UserError
+from polyrhythm.base.messages import Report, State
+from polyrhythm.base.settings import Count, Fraction, Positive, Settings
+from polyrhythm.base.streams import stream
+from polyrhythm.methods.mechanism import Need, Release, Setup
+from polyrhythm.methods.participation.base import Around, Call, Invitations
+from polyrhythm.methods.work.budgets import HAIR, part_of
+
+LEAST_NORM = 1e-7
+
+
+@dataclass(frozen=True, kw_only=True)
+class Detector(Settings):
+    """Base: one number per version by which critical periods show.
+
+    Args:
+        weigh: "samples" (the paper's equation 1) or "equal" (the authors' code).
+    """
+
+    weigh: Literal["samples", "equal"] = "samples"
+
+    def needs(self) -> frozenset[Need]:
+        """What clients must measure."""
+        raise NotImplementedError
+
+    def value(self, report: Report) -> float:
+        """One client's number."""
+        raise NotImplementedError
+
+    def over(self, reports: Sequence[Report]) -> float | None:
+        """The mean over clients that trained; None if none did."""
+        heard = [r for r in reports if r.fresh and r.steps]
+        weights = [float(r.held) if self.weigh == "samples" else 1.0 for r in heard]
+        if not math.fsum(weights):
+            return None
+        return math.fsum(w * self.value(r) for w, r in zip(weights, heard, strict=True)) / math.fsum(weights)
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class GradientNorm(Detector):
+    """FGN: the federated norm of the local gradients, gathered while clients train, at no extra pass.
+
+    eta * mean over the batches of |g_b|^2, with g_b the clipped gradient before corrections and weight decay.
+
+    Args:
+        reduce: "mean" over batches (free of the client's size), or "sum" over the batches of an epoch (the code).
+        with_rate: multiplies by the learning rate, as the paper does; without, a decaying rate does not lower it.
+
+    Reference: FedCL, equation 1 (see `CriticalPeriods`).
+    """
+
+    reduce: Literal["mean", "sum"] = "mean"
+    with_rate: bool = True
+
+    def needs(self) -> frozenset[Need]:
+        return frozenset({"gradient_square"})
+
+    def value(self, report: Report) -> float:
+        norm = report.measures["gradient_square"]
+        if self.reduce == "sum":
+            norm *= report.steps / (report.samples / report.held)
+        return norm * report.rate if self.with_rate else norm
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class FisherTrace(Detector):
+    """FedFIM: the trace of the Fisher information at the received model.
+
+    The mean over a client's samples of |grad loss(w, x_i, y_i)|^2, the squared norm of that sample's own gradient, in
+    eval mode. With the labels in the data this is the empirical Fisher. With one label per sample drawn from what the
+    model itself predicts, it is an unbiased estimate of the Fisher information, which does not ask who is right: zero
+    for a model that is certain.
+
+    What the model predicts is read from its task: one of the classes, or the next character, by the softmax; each
+    label on its own by the sigmoid; numbers from a normal distribution around the outputs of variance d / 2 each, for
+    which the mean squared error of d numbers is the negative log-likelihood. The loss of `multilabel` is that of C
+    labels divided by C, unless it is summed, so the trace there is that of the Fisher information divided by C^2.
+
+    One gradient per sample and visit, and one forward pass more for the model's labels: by far the dearer detector.
+
+    Args:
+        labels: "data" or "model", where they come from. Both may be watched at once.
+
+    Reference: FedCL, section 3 and appendix (see `CriticalPeriods`). On the difference: Kunstner, Balles, Hennig,
+    "Limitations of the Empirical Fisher Approximation for Natural Gradient Descent", NeurIPS 2019.
+    """
+
+    labels: Literal["data", "model"] = "data"
+
+    def needs(self) -> frozenset[Need]:
+        return frozenset({self._measure})
+
+    def value(self, report: Report) -> float:
+        return report.measures[self._measure]
+
+    @property
+    def _measure(self) -> Need:
+        return "fisher" if self.labels == "data" else "fisher_model"
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class CriticalPeriods(Around):
+    """Doubles the cohort while the federation is in a critical learning period, and halves it otherwise.
+
+    Critical is a version whose detector has grown by at least `delta` of its last value (rule "literal"), and the first
+    version. Then the next cohort is min(2 c, cap * N), otherwise max(c - floor(c / 2), floor * m), with m the size of
+    the policy around which this one stands. Nobody fresh in a release: the detector keeps its value, and the cohort its
+    size.
+
+    Rule "windowed" (the authors' code): every second version; critical is (new - old) / old > delta for the means over
+    the last `window` checks and over those one check earlier, both over a history that begins with zeros, or one of the
+    first five checks; a check that finds the cohort at its cap ends all growth.
+
+    Neutral value: `act=False`, which only watches and is exactly the inner policy. Server state: the detector's history
+    and the size.
+
+    Args:
+        delta: growth that counts as critical.
+        detector: decides.
+        watch: further detectors that are only recorded.
+        rule: "literal" or "windowed".
+        cap: largest cohort as a share of the population.
+        floor: smallest cohort as a share of m.
+        act: whether the cohort changes at all.
+        window: checks in a mean, for "windowed".
+
+    Reference: "FedCL: Critical Learning Periods-aware Adaptive Client Selection in Federated Learning", Algorithm 2 and
+    equation 2; published as Yan, Wang, Yuan, Li, "CriticalFL: A Critical Learning Periods Augmented Client Selection
+    Framework for Efficient Federated Learning", KDD 2023.
+    """
+
+    delta: float = 0.01
+    detector: Detector = GradientNorm()
+    watch: tuple[Detector, ...] = ()
+    rule: Literal["literal", "windowed"] = "literal"
+    cap: Fraction = 1.0
+    floor: Positive = 0.5
+    act: bool = True
+    window: Count = 10
+
+    def needs(self) -> frozenset[Need]:
+        return self.detector.needs().union(*(detector.needs() for detector in self.watch))
+
+    def server_start(self, setup: Setup) -> State:
+        start: dict[str, Any] = {"size": self.inner.size, "history": [], "critical": True, "latched": False}
+        return {**super().server_start(setup), **start, "watched": {}}
+
+    def invite(self, setup: Setup, state: State, call: Call) -> tuple[State, Invitations]:
+        count = state["size"] if self.act else call.count
+        return super().invite(setup, state, replace(call, count=count))
+
+    def after_step(self, setup: Setup, state: State, release: Release) -> State:
+        state = super().after_step(setup, state, release)
+        watched = {name: v for name, d in self._named() if (v := d.over(release.reports)) is not None}
+        state = {**state, "watched": {**state["watched"], **watched}}
+        value = self.detector.over(release.reports)
+        if value is None or (self.rule == "windowed" and release.version % 2 == 1):
+            return state
+        history = [*state["history"], value]
+        critical = self._critical(history)
+        cap = max(1, part_of(setup.population, self.cap))
+        latched = state["latched"] or (self.rule == "windowed" and state["size"] >= cap)
+        size = self._next(state["size"], critical and not latched, critical, cap)
+        keep = self.window + 1 if self.rule == "windowed" else 1
+        del history[: max(0, len(history) - max(keep, 5))]
+        return {**state, "history": history, "critical": critical, "latched": latched, "size": size}
+
+    def _named(self) -> list[tuple[str, Detector]]:
+        """All detectors under names of their own: a second of a kind has a number."""
+        named: dict[str, Detector] = {}
+        for detector in (self.detector, *self.watch):
+            key, number = detector.label(), 2
+            while key in named:
+                key, number = f"{detector.label()}_{number}", number + 1
+            named[key] = detector
+        return list(named.items())
+
+    def _critical(self, history: list[float]) -> bool:
+        if self.rule == "literal":
+            if len(history) < 2:
+                return True
+            old, new = history[-2:]
+            return (new - old) / max(abs(old), LEAST_NORM) >= self.delta
+        padded = [0.0] * (self.window + 1) + history
+        new = math.fsum(padded[-self.window :]) / self.window
+        old = max(math.fsum(padded[-self.window - 1 : -1]) / self.window, LEAST_NORM)
+        return len(history) <= 5 or (new - old) / old > self.delta
+
+    def _next(self, size: int, grow: bool, critical: bool, cap: int) -> int:
+        if grow:
+            return max(size, min(2 * size, cap))
+        if critical:
+            return size
+        least = max(1, math.ceil(self.floor * self.inner.size - HAIR))
+        return min(size, max(size - size // 2, least))
+
+    def measures(self, state: State) -> Mapping[str, float]:
+        return {
+            **super().measures(state),
+            **state["watched"],
+            "critical": float(state["critical"]),
+            "next_cohort": float(state["size"] if self.act else self.inner.size),
+        }
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class RandomResize(Around):
+    """The control experiment for critical periods: doubles or halves the cohort by chance.
+
+    At most one move a version, on the current size: doubled with probability `up`, up to cap * N; halved with
+    probability `down`, down to `floor`. up = down = 0 is exactly the inner policy. Server state: the size.
+
+    Args:
+        up: probability of doubling.
+        down: probability of halving; up + down <= 1.
+        cap: largest cohort as a share of the population.
+        floor: smallest cohort, clients.
+
+    Reference: FedCL, appendix A.4.
+    """
+
+    up: Fraction = 0.3
+    down: Fraction = 0.3
+    cap: Fraction = 1.0
+    floor: Count = 1
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.up + self.down > 1:
+            raise UserError(
+                f"random_resize: up={self.up} and down={self.down}",
+                expected="up + down at most 1",
+                why="a version makes at most one of the two moves",
+                fix="lower one of them",
+            )
+
+    def server_start(self, setup: Setup) -> State:
+        return {**super().server_start(setup), "size": self.inner.size}
+
+    def invite(self, setup: Setup, state: State, call: Call) -> tuple[State, Invitations]:
+        return super().invite(setup, state, replace(call, count=state["size"]))
+
+    def after_step(self, setup: Setup, state: State, release: Release) -> State:
+        state = super().after_step(setup, state, release)
+        size, drawn = state["size"], stream(setup.seed, "cohort", "resize", release.version).random()
+        if drawn < self.up:
+            size = max(size, min(2 * size, part_of(setup.population, self.cap)))
+        elif drawn < self.up + self.down:
+            size = min(size, max(size - size // 2, self.floor))
+        return {**state, "size": size}
+
+    def measures(self, state: State) -> Mapping[str, float]:
+        return {**super().measures(state), "next_cohort": float(state["size"])}

@@ -1,0 +1,115 @@
+"""A steady number of clients at work: whoever ends is replaced at once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import final
+
+from polyrhythm.base.frozen import changed
+from polyrhythm.base.messages import State
+from polyrhythm.base.settings import Count
+from polyrhythm.methods.mechanism import Mechanism, Setup
+from polyrhythm.methods.participation.base import (
+    Around,
+    Call,
+    Invitation,
+    Invitations,
+    Participation,
+    rebased,
+    resized,
+)
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Rolling(Around):
+    """Keeps `concurrency` clients at work: a client whose visit has ended is replaced at once, by the policy inside.
+
+    For buffered asynchrony (`buffer`): fast clients take part more often, slow ones report on older versions. A client
+    is never at work twice. One that skipped, or whose report was refused, is not invited again before the next version,
+    or instant skippers would fill the buffer. What has arrived is released before its time with nobody left to invite
+    and nobody at work, or once so many visits were lost, as many as there are clients more than arrived. Whom the
+    policy inside draws is named by the dispatch number. No state of its own.
+
+    Args:
+        concurrency: clients at work; None for the cohort of the policy inside.
+        once_per_buffer: whether a client with an update in the buffer waits for the next version too.
+
+    Reference: Nguyen et al., "Federated Learning with Buffered Asynchronous Aggregation", AISTATS 2022.
+    """
+
+    concurrency: Count | None = None
+    once_per_buffer: bool = False
+
+    @property
+    def fills_places(self) -> bool:
+        return True
+
+    @property
+    def one_at_a_time(self) -> bool:
+        return self.once_per_buffer
+
+    def over(self, earlier: Mechanism) -> Mechanism:
+        # The concurrency is the cohort, so that policies around and inside see one size, in whatever order they stand.
+        if self.concurrency is None or not isinstance(earlier, Participation):
+            return super().over(earlier)
+        return Rolling(inner=resized(earlier, self.concurrency), once_per_buffer=self.once_per_buffer)
+
+    @property
+    def size(self) -> int:
+        return self.concurrency or self.inner.size
+
+    def invite(self, setup: Setup, state: State, call: Call) -> tuple[State, Invitations]:
+        count = self.concurrency if call.count is None else call.count
+        return super().invite(setup, state, call if count == call.count else changed(call, count=count))
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class OnArrival(Participation):
+    """Arbitrary participation: the server invites nobody; whoever comes and asks is given the current model.
+
+    Who comes, and how often, is the fleet's affair: its arrivals (`poisson`, `every`, `arrivals`), or else whoever was
+    away and is there again. Nothing guarantees that a client comes at all, and who comes more often counts more. If as
+    many visits as there are clients have come to nothing since the last version, and nobody is at work, what has
+    arrived is released. Takes the place of `rolling`. No state.
+
+    Args:
+        most: clients at work at the same time; later ones are sent away. None for any number.
+
+    Reference: Yang et al., "Anarchic Federated Learning", ICML 2022.
+    """
+
+    most: Count | None = None
+
+    @property
+    def fills_places(self) -> bool:
+        return True
+
+    @property
+    def invites(self) -> bool:
+        return False
+
+    @property
+    def size(self) -> int:
+        return self.most or 1
+
+    def over(self, earlier: Mechanism) -> Mechanism:
+        return rebased(self, _without_rolling(earlier))
+
+    def invite(self, setup: Setup, state: State, call: Call) -> tuple[State, Invitations]:
+        full = self.most is not None and call.in_flight >= self.most
+        if call.caller is None or full or call.caller in call.busy:
+            return state, ()
+        if not call.roster.present((call.caller,)):  # it was on its way, and has broken down since
+            return state, ()
+        return state, (Invitation(client=call.caller),)
+
+
+def _without_rolling(policy: Mechanism) -> Mechanism:
+    if isinstance(policy, Rolling):
+        return _without_rolling(policy.inner)
+    if isinstance(policy, Around):
+        inner = _without_rolling(policy.inner)
+        return replace(policy, inner=inner) if isinstance(inner, Participation) else policy
+    return policy

@@ -1,0 +1,125 @@
+"""Every part that can be piped onto a recipe, under the name it has in TOML and on the command line."""
+
+from polyrhythm.methods.compression import Int8 as compress_int8
+from polyrhythm.methods.compression import Lossless as lossless
+from polyrhythm.methods.compression import TopK as compress_top_k
+from polyrhythm.methods.correction import ControlVariates as control_variates
+from polyrhythm.methods.correction import DynamicRegularisation as dynamic_regularisation
+from polyrhythm.methods.correction import ModelContrast as model_contrast
+from polyrhythm.methods.correction import Prox as prox
+from polyrhythm.methods.correction import VarianceReduction as variance_reduction
+from polyrhythm.methods.local.optimisers import LocalAdam as local_adam
+from polyrhythm.methods.local.optimisers import LocalSgd as local_sgd
+from polyrhythm.methods.local.schedules import Constant as constant
+from polyrhythm.methods.local.schedules import Cosine as cosine
+from polyrhythm.methods.local.schedules import Exponential as exponential
+from polyrhythm.methods.local.schedules import Power as power
+from polyrhythm.methods.local.schedules import StepDecay as step_decay
+from polyrhythm.methods.order.base import Curriculum as curriculum
+from polyrhythm.methods.order.base import Shuffled as shuffled
+from polyrhythm.methods.participation.base import Sweep as sweep
+from polyrhythm.methods.participation.base import Uniform as uniform
+from polyrhythm.methods.participation.client_curriculum import ClientCurriculum as client_curriculum
+from polyrhythm.methods.participation.critical_periods import CriticalPeriods as critical_periods
+from polyrhythm.methods.participation.critical_periods import RandomResize as random_resize
+from polyrhythm.methods.participation.oort import Oort as oort
+from polyrhythm.methods.participation.power_of_choice import PowerOfChoice as power_of_choice
+from polyrhythm.methods.participation.rolling import OnArrival as on_arrival
+from polyrhythm.methods.participation.rolling import Rolling as rolling
+from polyrhythm.methods.participation.tiers import Tifl as tifl
+from polyrhythm.methods.release.base import Buffer as buffer
+from polyrhythm.methods.release.base import Deadline as deadline
+from polyrhythm.methods.release.base import MinReports as min_reports
+from polyrhythm.methods.release.base import OverSelect as over_select
+from polyrhythm.methods.release.base import TimeOut as time_out
+from polyrhythm.methods.release.base import WhenAll as when_all
+from polyrhythm.methods.release.from_current import FromCurrent as from_current
+from polyrhythm.methods.release.memory import Memory as memory
+from polyrhythm.methods.release.robust import ClipUpdates as clip_updates
+from polyrhythm.methods.release.robust import GeometricMedian as geometric_median
+from polyrhythm.methods.release.robust import Median as median
+from polyrhythm.methods.release.robust import TrimmedMean as trimmed_mean
+from polyrhythm.methods.release.staleness import SampledStaleness as sampled_staleness
+from polyrhythm.methods.server_step import Adagrad as server_adagrad
+from polyrhythm.methods.server_step import Adam as server_adam
+from polyrhythm.methods.server_step import AMSGrad as server_amsgrad
+from polyrhythm.methods.server_step import Momentum as server_momentum
+from polyrhythm.methods.server_step import Sgd as server_sgd
+from polyrhythm.methods.server_step import Yogi as server_yogi
+from polyrhythm.methods.weighing import BySamples as by_samples
+from polyrhythm.methods.weighing import Equal as equal
+from polyrhythm.methods.weighing import NormalisedAveraging as normalised_averaging
+from polyrhythm.methods.weighing import PerStep as per_step
+from polyrhythm.methods.weighing import Staleness as staleness
+from polyrhythm.methods.work.base import Epochs as epochs
+from polyrhythm.methods.work.base import RandomEpochs as random_epochs
+from polyrhythm.methods.work.base import Steps as steps
+from polyrhythm.methods.work.partial_work import PartialWork as partial_work
+from polyrhythm.methods.work.skip_and_estimate import BudgetSteps as budget_steps
+from polyrhythm.methods.work.skip_and_estimate import SkipAndEstimate as skip_and_estimate
+from polyrhythm.methods.work.skip_and_estimate import SkipAndResendModel as skip_and_resend_model
+from polyrhythm.methods.work.skip_and_estimate import SkipSilently as skip_silently
+from polyrhythm.methods.work.stop_on_drift import StopOnDrift as stop_on_drift
+
+__all__ = [
+    "budget_steps",
+    "buffer",
+    "by_samples",
+    "client_curriculum",
+    "clip_updates",
+    "compress_int8",
+    "compress_top_k",
+    "constant",
+    "control_variates",
+    "cosine",
+    "critical_periods",
+    "curriculum",
+    "deadline",
+    "dynamic_regularisation",
+    "epochs",
+    "equal",
+    "exponential",
+    "from_current",
+    "geometric_median",
+    "local_adam",
+    "local_sgd",
+    "lossless",
+    "median",
+    "memory",
+    "min_reports",
+    "model_contrast",
+    "normalised_averaging",
+    "on_arrival",
+    "oort",
+    "over_select",
+    "partial_work",
+    "per_step",
+    "power",
+    "power_of_choice",
+    "prox",
+    "random_epochs",
+    "random_resize",
+    "rolling",
+    "sampled_staleness",
+    "server_adagrad",
+    "server_adam",
+    "server_amsgrad",
+    "server_momentum",
+    "server_sgd",
+    "server_yogi",
+    "shuffled",
+    "skip_and_estimate",
+    "skip_and_resend_model",
+    "skip_silently",
+    "staleness",
+    "step_decay",
+    "steps",
+    "stop_on_drift",
+    "sweep",
+    "tifl",
+    "time_out",
+    "trimmed_mean",
+    "uniform",
+    "variance_reduction",
+    "when_all",
+]

@@ -1,0 +1,1 @@
+"""When does the server step, and on what?"""

@@ -1,0 +1,307 @@
+"""When does the server step, and on what?
+
+One base policy says when a version is complete; policies around it add a reason to step earlier (`Deadline`,
+`OverSelect`) or a reason to wait (`MinReports`). A version is released once the base or any of the added reasons says
+so and nothing says wait, or once nobody is under way any more. So the order of the policies does not matter.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Annotated, final
+
+from annotated_types import Ge
+from torch import Tensor
+
+from polyrhythm.base.messages import State
+from polyrhythm.base.settings import Count, Positive
+from polyrhythm.base.vectors import weighted_sum
+from polyrhythm.methods.mechanism import Mechanism, Release, Setup
+from polyrhythm.methods.work.budgets import HAIR
+from polyrhythm.methods.wrapping import Wrapping
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Standing:
+    """How far the next version has come.
+
+    Args:
+        waiting: accepted updates that are not yet in a version.
+        in_flight: visits under way that still count: neither answered, nor lost, nor given up. Where a place that has
+            become free is filled again at once, there is always one.
+        invited: training visits that were begun since the last version.
+        elapsed: seconds since the first of them, or since the last version if there was none.
+    """
+
+    waiting: int
+    in_flight: int
+    invited: int = 0
+    elapsed: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReleasePolicy(Mechanism):
+    """Base: when what has arrived becomes a version."""
+
+    def over(self, earlier: Mechanism) -> Mechanism:
+        return rebased(self, earlier)
+
+    def complete(self, standing: Standing) -> bool:
+        """Whether there is a reason to step now."""
+        raise NotImplementedError
+
+    def waits(self, standing: Standing) -> bool:
+        """Whether there is a reason not to step yet, although visits are under way."""
+        return False
+
+    def ready(self, standing: Standing) -> bool:
+        """Whether to release now. Where nobody is under way, waiting would be for ever."""
+        return standing.in_flight == 0 or (self.complete(standing) and not self.waits(standing))
+
+    @property
+    def due(self) -> float | None:
+        """Seconds after which the server wants to be woken in every version; None for never."""
+        return None
+
+    @property
+    def surplus(self) -> float:
+        """How many times its size a cohort is invited."""
+        return 1.0
+
+    @property
+    def least(self) -> int:
+        """Updates without which a version is skipped."""
+        return 1
+
+    @property
+    def forgets(self) -> bool:
+        """Whether visits that are under way when a version is released are given up, unless places are refilled."""
+        return False
+
+    @property
+    def carries_over(self) -> bool:
+        """Whether an update that comes after a version is meant for a later one."""
+        return False
+
+    @property
+    def patience(self) -> float | None:
+        """Seconds after which a visit without an answer is given up; None for never."""
+        return None
+
+    @property
+    def needs_all(self) -> bool:
+        """Whether it looks at all updates of a version at once, so that they cannot be summed as they come."""
+        return False
+
+    def limits(self, state: State, release: Release) -> Sequence[float]:
+        """By how much each update is made shorter, before it counts: factors from 0 to 1."""
+        return (1.0,) * len(release.reports)
+
+    def centre(self, updates: Sequence[Tensor], shares: Sequence[float], scales: Sequence[float]) -> Tensor:
+        """The middle of updates [P]: here sum_i share_i * scale_i * update_i."""
+        return weighted_sum(updates, [a * b for a, b in zip(shares, scales, strict=True)])
+
+    def mean(self, state: State, release: Release) -> Tensor:
+        """What the server is to step on, before other mechanisms change it: the middle of the shortened updates [P]."""
+        scales = [a * b for a, b in zip(release.scales, self.limits(state, release), strict=True)]
+        return self.centre(release.updates(), release.shares, scales)
+
+    def holds_back(self, setup: Setup, state: State) -> str:
+        """Why the server keeps its weights although a version is complete; empty if it steps."""
+        return ""
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class WhenAll(ReleasePolicy):
+    """Synchronous rounds: the server steps once everybody invited has reported or is lost. No state."""
+
+    def complete(self, standing: Standing) -> bool:
+        return standing.in_flight == 0
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Buffer(ReleasePolicy):
+    """Buffered asynchrony: the server steps once `size` updates have arrived, whoever is still under way.
+
+    The server optimiser is handed their mean. size = cohort is exactly `WhenAll` while nobody is lost. If nobody is
+    under way any more, what has arrived is released, so losses cannot stop a run. No state.
+
+    Args:
+        size: updates per version.
+
+    Reference: Nguyen et al., "Federated Learning with Buffered Asynchronous Aggregation", AISTATS 2022, Algorithm 1.
+    """
+
+    size: Count = 5
+
+    def complete(self, standing: Standing) -> bool:
+        return standing.waiting >= self.size
+
+    @property
+    def carries_over(self) -> bool:
+        return True
+
+
+@dataclass(frozen=True, kw_only=True)
+class Around(Wrapping, ReleasePolicy):
+    """Base of policies around another one.
+
+    Args:
+        inner: the policy around which this one stands; set by the pipe.
+    """
+
+    inner: ReleasePolicy = WhenAll()
+
+    def complete(self, standing: Standing) -> bool:
+        return self.inner.complete(standing)
+
+    def waits(self, standing: Standing) -> bool:
+        return self.inner.waits(standing)
+
+    @property
+    def due(self) -> float | None:
+        return self.inner.due
+
+    @property
+    def surplus(self) -> float:
+        return self.inner.surplus
+
+    @property
+    def least(self) -> int:
+        return self.inner.least
+
+    @property
+    def forgets(self) -> bool:
+        return self.inner.forgets
+
+    @property
+    def carries_over(self) -> bool:
+        return self.inner.carries_over
+
+    @property
+    def patience(self) -> float | None:
+        return self.inner.patience
+
+    @property
+    def needs_all(self) -> bool:
+        return self.inner.needs_all
+
+    def limits(self, state: State, release: Release) -> Sequence[float]:
+        return self.inner.limits(state["inner"], release)
+
+    def centre(self, updates: Sequence[Tensor], shares: Sequence[float], scales: Sequence[float]) -> Tensor:
+        return self.inner.centre(updates, shares, scales)
+
+    def holds_back(self, setup: Setup, state: State) -> str:
+        return self.inner.holds_back(setup, state["inner"])
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Deadline(Around):
+    """The server steps at the latest `seconds` after a version's first invitation, on what has arrived by then.
+
+    Whoever is later is given up: its report is dropped when it comes, and it is not invited before. Around `buffer`,
+    and under `rolling`, nobody is given up: a late update lands in a later version, and so counts from the last version
+    on if somebody is still at work then. With nobody in time the version is skipped, and the model stays. Exactly in
+    time is in time. A deadline that everybody keeps changes nothing. No state.
+
+    Args:
+        seconds: from the first invitation of a version, on the fleet's clock.
+
+    Reference: Bonawitz et al., "Towards Federated Learning at Scale: System Design", MLSys 2019, section 2.2.
+    """
+
+    seconds: Positive = 60.0
+
+    def complete(self, standing: Standing) -> bool:
+        return standing.elapsed >= self.seconds or super().complete(standing)
+
+    @property
+    def due(self) -> float | None:
+        return self.seconds if self.inner.due is None else min(self.seconds, self.inner.due)
+
+    @property
+    def forgets(self) -> bool:
+        return self.inner.forgets or not self.inner.carries_over
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class OverSelect(Around):
+    """Invites `factor` times the cohort, steps once a cohort has reported, and gives the rest up.
+
+    factor = 1 changes nothing. Where fewer are there than it would invite, the same share of those invited is enough.
+    Those given up have worked for nothing; slow clients are heard less often. No state.
+
+    Args:
+        factor: clients invited per client needed, 1 or more.
+
+    Reference: Bonawitz et al., "Towards Federated Learning at Scale: System Design", MLSys 2019, section 9: 1.3.
+    """
+
+    factor: Annotated[float, Ge(1)] = 1.3
+
+    def complete(self, standing: Standing) -> bool:
+        needed = max(1, math.floor(standing.invited / self.factor + HAIR))
+        return standing.waiting >= needed or super().complete(standing)
+
+    @property
+    def surplus(self) -> float:
+        return self.factor * self.inner.surplus
+
+    @property
+    def forgets(self) -> bool:
+        return True
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class MinReports(Around):
+    """A version needs so many updates: the server waits for them, and skips the version if they cannot come.
+
+    count = 1 changes nothing. A version skipped has spent its clients' work, and its note says so; what its reports
+    said of their clients (control variates, duals, movements) is kept at both ends. No state.
+
+    Args:
+        count: updates without which there is no step.
+    """
+
+    count: Count = 2
+
+    def waits(self, standing: Standing) -> bool:
+        return standing.waiting < self.count or super().waits(standing)
+
+    @property
+    def least(self) -> int:
+        return max(self.count, self.inner.least)
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class TimeOut(Around):
+    """A visit that has no answer `seconds` after it was begun is given up.
+
+    It no longer counts as under way. Its report is dropped if it comes after all, and the client is not invited before
+    the driver has heard of it. No state.
+
+    Args:
+        seconds: from invitation to report, on the fleet's clock.
+    """
+
+    seconds: Positive = 60.0
+
+    @property
+    def patience(self) -> float | None:
+        inner = self.inner.patience
+        return self.seconds if inner is None else min(self.seconds, inner)
+
+
+def rebased(base: ReleasePolicy, earlier: Mechanism) -> ReleasePolicy:
+    """A base policy in the place of the earlier one's base: policies around that stay."""
+    return replace(earlier, inner=rebased(base, earlier.inner)) if isinstance(earlier, Around) else base

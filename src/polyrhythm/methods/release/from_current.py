@@ -1,0 +1,43 @@
+"""From where is an update measured: from the model that the client was sent, or from the one the server has now?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import final
+
+import torch
+from torch import Tensor
+
+from polyrhythm.base.messages import State
+from polyrhythm.base.vectors import weighted_sum
+from polyrhythm.methods.mechanism import Need, Release, Setup
+from polyrhythm.methods.release.base import Around
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class FromCurrent(Around):
+    """Measures every update from the server's current model, so that the server moves towards the client's.
+
+    D + sum_i share_i * scale_i * (w0_i - x), with w0_i what the client was sent: for one update, x + lr * D is then
+    (1 - lr * scale) x + lr * scale * w_K. A stale client draws the server back to where it started from; `staleness`
+    says how much.
+
+    Neutral situation: nothing stale, where it is exactly nothing. No state of its own, no extra bytes; the server keeps
+    the models that somebody under way was sent: one vector per version in use.
+
+    Reference: Xie, Koyejo, Gupta, "Asynchronous Federated Optimization", 2019, Algorithm 1.
+    """
+
+    def needs(self) -> frozenset[Need]:
+        return frozenset({"base"})
+
+    def before_step(self, setup: Setup, state: State, release: Release, mean: Tensor) -> tuple[State, Tensor]:
+        state, mean = super().before_step(setup, state, release, mean)
+        counted = zip(release.reports, release.bases, release.shares, release.scales, strict=True)
+        stale = [(base, share * scale) for r, base, share, scale in counted if r.version < release.version]
+        if not stale:
+            return state, mean
+        current = release.weights.to(mean.dtype)
+        back = weighted_sum((base.to(mean.dtype) - current for base, _ in stale), [weight for _, weight in stale])
+        return state, torch.add(mean, back)

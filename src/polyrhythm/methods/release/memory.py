@@ -1,0 +1,71 @@
+"""On what does the server step: on what has arrived, or on the last that was heard of everybody?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, final
+
+import torch
+from torch import Tensor
+
+from polyrhythm.base.messages import State
+from polyrhythm.base.vectors import weighted_sum
+from polyrhythm.methods.mechanism import Release, Setup
+from polyrhythm.methods.release.base import Around
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Memory(Around):
+    """The server keeps the last update of every client, and steps on the mean over all of them.
+
+    G_i <- scale_i * update_i / rate_i for every update of the release, and D = rate * 1/N * sum over all i of G_i, with
+    rate_i the local learning rate of the visit, and rate that of a visit to the server's version, so that what was
+    learned at a higher rate does not count for more. N are the clients that hold data. Who is heard rarely counts as
+    much as who is heard often, by what it said last.
+
+    Neutral situation: everybody in every release, where it is the plain mean to rounding. A client heard twice in one
+    release counts by its later dispatch; what a client sends that skips is what it said last, at its age.
+
+    Server state: one vector per client heard, N * P in the end, and their sum in double precision, which makes a step
+    cost as much as its release is large. No extra bytes. BatchNorm's statistics are those of the release.
+
+    Args:
+        unheard: "zero": who was not heard yet has said nothing, G_i = 0; "wait": no step until everybody was heard.
+
+    Departures: the papers have every client at one rate and one number of steps; divide by them (`per_step`) for
+    AFA-CS.
+
+    Reference: Gu, Huang, Zhang, Huang, "Fast Federated Learning in the Presence of Arbitrary Device Unavailability",
+    NeurIPS 2021, Algorithm 1 (MIFA); Yang, Zhang, Khanduri, Liu, "Anarchic Federated Learning", ICML 2022, Algorithm 2
+    (AFA-CS).
+    """
+
+    unheard: Literal["zero", "wait"] = "zero"
+
+    def server_start(self, setup: Setup) -> State:
+        total = torch.zeros(setup.size, dtype=torch.float64)
+        return {**super().server_start(setup), "last": setup.table(), "total": total, "missing": setup.holders}
+
+    def before_step(self, setup: Setup, state: State, release: Release, mean: Tensor) -> tuple[State, Tensor]:
+        state, mean = super().before_step(setup, state, release, mean)
+        last, newest = state["last"], {}
+        # In dispatch order, so the later of two. Without a rate nothing was learned, and nothing can be divided by it.
+        for report, scale in zip(release.reports, release.scales, strict=True):
+            if report.update is not None and report.rate > 0:
+                newest[report.client] = report.update.to(mean.dtype) * (scale / report.rate)
+        changes = [g.double() - last[client] if client in last else g.double() for client, g in newest.items()]
+        for client, g in newest.items():
+            last = last.set(client, g)
+        total = state["total"] + weighted_sum(changes, [1.0] * len(changes)) if changes else state["total"]
+        known: dict[str, Any] = {"last": last, "total": total, "missing": setup.holders - len(last)}
+        return {**state, **known}, (total * (release.rate / setup.holders)).to(mean.dtype)
+
+    def holds_back(self, setup: Setup, state: State) -> str:
+        if self.unheard == "wait" and state["missing"] > 0:
+            return f"{state['missing']} of {setup.holders} clients were not heard yet"
+        return super().holds_back(setup, state)
+
+    def measures(self, state: State) -> Mapping[str, float]:
+        return {**super().measures(state), "remembered": float(len(state["last"]))}

@@ -1,0 +1,210 @@
+"""How much does an update count?
+
+Two numbers per update: a share (normalised to sum 1 over the release) and a scale (not normalised). One mechanism
+gives the shares; scales of several multiply. The mean of a release is sum_i share_i * scale_i * update_i.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, final
+
+from polyrhythm.base.errors import UserError
+from polyrhythm.base.messages import Facts
+from polyrhythm.base.settings import NonNegative, Positive
+from polyrhythm.methods.mechanism import Mechanism, Need
+
+Rule = Literal["polynomial", "hinge", "cutoff", "delay_adaptive", "constant"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sharing(Mechanism):
+    """Base: gives each update its claim, which the server normalises."""
+
+    def claims(self, facts: Sequence[Facts]) -> list[float]:
+        """One non-negative number per update; all zero means that the release counts for nothing and is skipped."""
+        raise NotImplementedError
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class BySamples(Sharing):
+    """Shares n_i / sum of n: the mean over samples. No state.
+
+    Reference: McMahan et al., "Communication-Efficient Learning of Deep Networks from Decentralized Data", AISTATS
+    2017, Algorithm 1.
+    """
+
+    def claims(self, facts: Sequence[Facts]) -> list[float]:
+        return [float(f.held) for f in facts]
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Equal(Sharing):
+    """Shares 1 / |S|: the mean over clients. No state."""
+
+    def claims(self, facts: Sequence[Facts]) -> list[float]:
+        return [1.0 for _ in facts]
+
+
+def shares(claims: Sequence[float]) -> list[float] | None:
+    """Claims divided by their sum; None if nobody claims anything."""
+    total = math.fsum(claims)
+    return [c / total for c in claims] if total > 0 else None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scaling(Mechanism):
+    """Base: a factor per update."""
+
+    def scales(self, facts: Sequence[Facts], shares: Sequence[float]) -> list[float]:
+        """One factor per update, given all facts of the release and the shares, which sum to 1."""
+        raise NotImplementedError
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class NormalisedAveraging(Scaling):
+    """FedNova: every update counts by its direction, not by how many steps it took.
+
+    scale_i = tau_eff / a_i, with a_i the travel of the client's local optimiser in units of its rate (tau_i steps for
+    plain SGD; the momentum and proximal forms of the paper follow from the same recursion, exact for a constant
+    gradient). tau_eff = sum_i p_i a_i, or sum_i p_i tau_i (`effective="steps"`).
+
+    Neutral situation: equal steps and equal local optimisers, where every scale is 1 to rounding; under a pull only
+    with `effective="travel"`. No state; the client sends one number.
+
+    Args:
+        effective: "travel" or "steps"; "auto" is "steps" where a proximal term makes travel and steps differ in kind
+            (the paper's choice), otherwise "travel".
+
+    Reference: Wang et al., "Tackling the Objective Inconsistency Problem in Heterogeneous Federated Optimization",
+    NeurIPS 2020, eq. (8) and the authors' code for tau_eff.
+    """
+
+    effective: Literal["auto", "travel", "steps"] = "auto"
+
+    def needs(self) -> frozenset[Need]:
+        return frozenset({"travel"})
+
+    def scales(self, facts: Sequence[Facts], shares: Sequence[float]) -> list[float]:
+        # a_i needs one common rate as its unit; with travel throughout, the unit cancels.
+        travels = [f.travel for f in facts]
+        if self.effective == "steps" or (self.effective == "auto" and any(f.pull for f in facts)):
+            effective = math.fsum(s * f.steps * f.rate for s, f in zip(shares, facts, strict=True))
+        else:
+            effective = math.fsum(s * t for s, t in zip(shares, travels, strict=True))
+        return [effective / t if t > 0 else 0.0 for t in travels]
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class PerStep(Scaling):
+    """Divides every update by the work behind it, so that a client counts by its direction per step.
+
+    divide = "none" is exactly no scaling. With "steps", an update is as small as one step, and the server's learning
+    rate must make up for it. No state.
+
+    Args:
+        divide: "steps": by K_i, the steps truly taken (the paper); "travel": by the effective sum of their rates, which
+            gives the mean gradient; "none".
+
+    Reference: "Client-Centric Federated Adaptive Optimization", 2025, Algorithm 1 and appendix A(a).
+    """
+
+    divide: Literal["steps", "travel", "none"] = "steps"
+
+    def needs(self) -> frozenset[Need]:
+        return frozenset({"travel"}) if self.divide == "travel" else frozenset()
+
+    def scales(self, facts: Sequence[Facts], shares: Sequence[float]) -> list[float]:
+        if self.divide == "none":
+            return [1.0] * len(facts)
+        by = [float(f.steps) if self.divide == "steps" else f.travel for f in facts]
+        return [1 / b if b > 0 else 0.0 for b in by]
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Staleness(Scaling):
+    """Scales an update down by its staleness t: versions between the one that it was made from and the server's.
+
+    | rule | scale | a | b |
+    | --- | --- | --- | --- |
+    | polynomial | (1 + t) ** -a | 0.5 | |
+    | hinge | 1 if t <= b, else 1 / (a * (t - b) + 1) | 10 | 4 |
+    | cutoff | 1 if t <= b, else 0 | | 4 |
+    | delay_adaptive | 1 if t <= b, else b / t | | must be given |
+    | constant | 1 | | |
+
+    A scale, not a share: a version of stale updates is a small step, it is not made up for by the others. So an update
+    that is cut off still counts in a buffer, and keeps its share. rule = "constant" is exactly no scaling; so is every
+    rule where nothing is stale. No state.
+
+    "delay_adaptive" is what remains of step sizes of at most min(eta, 1 / (4 L t)) for delays beyond the concurrency b,
+    at the largest eta that is allowed, 1 / (4 L b); eta is the recipe's own rate. The paper steps on one gradient at a
+    time; with a buffer of k and M clients at work, delays of M / k versions are within the concurrency.
+
+    Args:
+        rule: how a scale falls.
+        a: how fast, where the rule has it; None for the default above.
+        b: up to which staleness an update counts in full, where the rule has it; likewise.
+
+    Raises:
+        UserError: a setting that the rule does not have, or lacks.
+
+    Reference: polynomial, hinge: Xie, Koyejo, Gupta, "Asynchronous Federated Optimization", 2019, section 5.2;
+    delay_adaptive: Koloskova, Stich, Jaggi, "Sharper Convergence Guarantees for Asynchronous SGD for Distributed and
+    Federated Learning", NeurIPS 2022.
+    """
+
+    rule: Rule = "polynomial"
+    a: Positive | None = None
+    b: NonNegative | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        has = _DEFAULTS[self.rule]
+        for name, value in (("a", self.a), ("b", self.b)):
+            if value is not None and name not in has:
+                raise UserError(
+                    f"staleness: {name} = {value:g} with rule={self.rule!r}",
+                    expected=f"{' and '.join(has) or 'neither a nor b'} for this rule",
+                    why=f"the rule has no {name}, so the setting would do nothing",
+                    fix=f"leave {name} out, or choose a rule that has it",
+                )
+            if value is None and has.get(name, 0.0) is None:
+                raise UserError(
+                    f"staleness: rule={self.rule!r} without {name}",
+                    expected=f"{name}, the delay up to which an update counts in full",
+                    why="it is the concurrency in versions, which a weighing does not know",
+                    fix=f"{name}=5 for 10 clients at work and a buffer of 2",
+                )
+
+    def scales(self, facts: Sequence[Facts], shares: Sequence[float]) -> list[float]:
+        return [self.scale(f.staleness) for f in facts]
+
+    def scale(self, staleness: int) -> float:
+        """The scale of one update."""
+        has = _DEFAULTS[self.rule]
+        a, b = ((has.get(n) or 0.0) if own is None else own for n, own in (("a", self.a), ("b", self.b)))
+        if self.rule == "constant" or (self.rule != "polynomial" and staleness <= b):
+            return 1.0
+        if self.rule == "polynomial":
+            return float((1 + staleness) ** -a)
+        if self.rule == "hinge":
+            return 1 / (a * (staleness - b) + 1)
+        return b / staleness if self.rule == "delay_adaptive" else 0.0
+
+
+_DEFAULTS: dict[Rule, dict[str, float | None]] = {
+    "polynomial": {"a": 0.5},
+    "hinge": {"a": 10.0, "b": 4.0},
+    "cutoff": {"b": 4.0},
+    "delay_adaptive": {"b": None},
+    "constant": {},
+}
+"""The settings of each rule; None where there is no default."""

@@ -1,0 +1,1 @@
+"""How much does a client do, or what is sent instead?"""

@@ -1,0 +1,193 @@
+"""How much does a client do, or what is sent instead?"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Literal, Protocol, final
+
+from torch import Tensor
+
+from polyrhythm.base.errors import UserError
+from polyrhythm.base.messages import State, Substitute
+from polyrhythm.base.settings import Count, Positive
+from polyrhythm.base.streams import stream
+from polyrhythm.methods.mechanism import Mechanism, Setup, Visit
+from polyrhythm.methods.wrapping import Wrapping
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Instead:
+    """What a client sends instead of training.
+
+    Args:
+        kind: "movement", "model" or "silence".
+        update: the movement, [P]; None where the server keeps it, and for a model, which the client core subtracts.
+        steps, travel, pull, rate: of the visit that it stems from.
+        age: versions since then.
+        packed: bytes of the update on the wire, as in `Report`; None for those of any update.
+    """
+
+    kind: Substitute
+    update: Tensor | None = None
+    steps: int = 0
+    travel: float = 0.0
+    pull: float = 0.0
+    rate: float = 0.0
+    age: int = 0
+    packed: int | None = None
+
+
+class Stop(Protocol):
+    """Ends a visit early: looks at every batch before its step; the running epoch always finishes."""
+
+    @property
+    def layer(self) -> str:
+        """The representation that is compared."""
+
+    def similarity(self, current: Tensor, received: Tensor) -> Tensor:
+        """How alike the representations [B, F] of a batch's samples are, [B]."""
+
+    def reached(self, similarities: Tensor) -> Tensor:
+        """Whether batches with these similarities [..., B] say stop, bool [...]."""
+
+    @property
+    def threshold(self) -> float:
+        """For the record."""
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """What a visit is going to do.
+
+    Args:
+        steps: optimiser steps at most.
+        continues: whether the passes over the data go on where the last visit stopped, instead of starting afresh.
+        stop: ends the visit after the epoch in which a batch says so; None to do all steps.
+        instead: what is sent instead of training; None to train.
+        within: seconds from the invitation to the report, for which steps are left out; None for all the time it takes.
+    """
+
+    steps: int
+    continues: bool = False
+    stop: Stop | None = None
+    instead: Instead | None = None
+    within: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Work(Mechanism):
+    """Base: what a visit does, decided before it starts."""
+
+    @property
+    def substitutes(self) -> frozenset[Substitute]:
+        """The kinds of `Instead` that its plans may have: a real federation's server takes no others."""
+        return frozenset()
+
+    def plan(self, setup: Setup, visit: Visit, state: State, brief: State) -> Plan:
+        """The plan of one training visit."""
+        raise NotImplementedError
+
+
+def rebased(base: Work, earlier: Mechanism) -> Work:
+    """A base in the place of the earlier one's base; policies around that stay."""
+    return replace(earlier, inner=rebased(base, earlier.inner)) if isinstance(earlier, Around) else base
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Epochs(Work):
+    """Passes over the client's samples, each in a fresh order.
+
+    An epoch has ceil(n_i / batch) steps, floor with `drop_last`. A fraction of an epoch is that fraction of its steps,
+    rounded half up; a visit takes at least one step. No state.
+
+    Args:
+        epochs: passes per visit, > 0; 0.5 is half a pass.
+        rule: "passes"; or "code": floor(n_i / batch) + 1 steps per epoch, as the curriculum paper's program counts
+            them, which is one more where the batch divides n_i.
+    """
+
+    epochs: Positive = 2.0
+    rule: Literal["passes", "code"] = "passes"
+
+    def plan(self, setup: Setup, visit: Visit, state: State, brief: State) -> Plan:
+        per_epoch = visit.epoch_steps if self.rule == "passes" else visit.held // visit.batch + 1
+        return Plan(steps=max(1, math.floor(self.epochs * per_epoch + 0.5)))
+
+    def over(self, earlier: Mechanism) -> Mechanism:
+        return rebased(self, earlier)
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Steps(Work):
+    """A fixed number of steps, from passes that go on where the last visit stopped.
+
+    Unequal clients do equal work. Client state: the number of the pass and the place in it.
+
+    Args:
+        steps: optimiser steps per visit.
+
+    Reference: the authors' code of "CC-FedAvg", IEEE Internet of Things Journal (CCFL): a persistent shuffled iterator.
+    """
+
+    steps: Count = 1
+
+    def plan(self, setup: Setup, visit: Visit, state: State, brief: State) -> Plan:
+        return Plan(steps=self.steps, continues=True)
+
+    def over(self, earlier: Mechanism) -> Mechanism:
+        return rebased(self, earlier)
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class RandomEpochs(Work):
+    """A number of epochs drawn anew for every client and visit, uniform on epochs - spread ... epochs + spread.
+
+    spread = 0 is exactly `Epochs`. No state.
+
+    Args:
+        epochs: the middle.
+        spread: how far it varies, less than `epochs`.
+
+    Reference: "Client-Centric Federated Adaptive Optimization", 2025, section 5: {1, ..., 5}.
+    """
+
+    epochs: Count = 3
+    spread: int = 2
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0 <= self.spread < self.epochs:
+            raise UserError(
+                f"random_epochs: epochs={self.epochs}, spread={self.spread}",
+                expected="a spread of 0 or more, and less than epochs",
+                why="every visit makes at least one epoch",
+                fix=f"spread={max(self.epochs - 1, 0)} or less",
+            )
+
+    def plan(self, setup: Setup, visit: Visit, state: State, brief: State) -> Plan:
+        drawn = stream(visit.seed, "work", "epochs", visit.client, visit.visit)
+        epochs = int(drawn.integers(self.epochs - self.spread, self.epochs + self.spread, endpoint=True))
+        return Epochs(epochs=epochs).plan(setup, visit, state, brief)
+
+    def over(self, earlier: Mechanism) -> Mechanism:
+        return rebased(self, earlier)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Around(Wrapping, Work):
+    """Base of policies around another one. Each changes another part of the plan, so their order does not matter.
+
+    Args:
+        inner: the policy around which this one stands; set by the pipe.
+    """
+
+    inner: Work = Epochs()
+
+    def plan(self, setup: Setup, visit: Visit, state: State, brief: State) -> Plan:
+        return self.inner.plan(setup, visit, state.get("inner", {}), brief.get("inner", {}))

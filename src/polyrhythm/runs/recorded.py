@@ -1,0 +1,432 @@
+"""A recorded run, to look at: while it goes on, or years later."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, final
+
+from polyrhythm.base.errors import UserError, unknown
+from polyrhythm.runs import costs, holes, run_lock
+from polyrhythm.runs.checkpoints import checkpoints, version_of
+from polyrhythm.runs.checkpoints import reached as checkpoints_reached
+from polyrhythm.runs.costs import On, Took
+from polyrhythm.runs.database import FILE, read_records, read_runs, unpacked
+from polyrhythm.runs.schema import COLUMNS, Table
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from rich.table import Table as RichTable
+    from torch import Tensor
+
+    from polyrhythm.figures.plots import Plots
+
+# `train_loss` is the loss of local models while they train, so the global model's on training data needs another name.
+_PREFIXES = {
+    "test": "test",
+    "validation": "validation",
+    "train": "global_train",
+    "clients": "clients",
+    "groups": "groups",
+    "faults": "faults",
+    "measures": "measures",
+}
+_RECORDED = "recorded"  # rows by table, beside the summary: for us
+_SHOWN = (
+    *("rounds", "final_accuracy", "best_accuracy", "best_by", "last20_mean", "last20_sd"),
+    *("client_updates", "local_steps", "samples", "wall_seconds", "digest"),
+)
+
+
+@final
+class Run:
+    """One run of an output folder. Reads the record anew at each use, so a run that goes on shows what it has.
+
+        run = Run.open("20260301-1425", "runs")   # an id, its unique beginning, or a name
+        run.history["test_accuracy"].max()
+        run.plot.accuracy(save="accuracy.png")
+        model.load_state_dict(run.weights("best"))
+
+    Args:
+        folder: the output folder.
+        row: of the run, as `read_runs` gives it.
+    """
+
+    def __init__(self, folder: Path, row: dict[str, Any]) -> None:
+        self.folder = folder
+        self._known = row
+
+    @property
+    def _row(self) -> dict[str, Any]:
+        if self._known["status"] == "running":
+            self._known = read_runs(self.folder, self._known["run_id"])[0]
+        return self._known
+
+    @classmethod
+    def open(cls, reference: str, folder: Path | str = "runs") -> Run:
+        """Finds a run by its id, its name, or a beginning of its id that no other run shares.
+
+        Raises:
+            UserError: no run fits, or several do.
+        """
+        fits = cls.find(reference, folder)
+        if len(fits) > 1:
+            raise UserError(
+                f"{reference!r} fits {len(fits)} runs in {folder}: {', '.join(run.id for run in fits)}",
+                expected="a name, id or beginning of an id that one run has",
+                why="the runs are different experiments",
+                fix=f"give one of these ids; the newest is {fits[-1].id}",
+            )
+        return fits[0]
+
+    @classmethod
+    def find(cls, reference: str, folder: Path | str = "runs") -> list[Run]:
+        """All runs with this id, else with this name, else with this beginning of their ids; oldest first.
+
+        Raises:
+            UserError: no run fits.
+        """
+        folder = Path(folder)
+        rows = read_runs(folder)
+        for fits in (
+            [row for row in rows if row["run_id"] == reference],
+            [row for row in rows if row["name"] == reference],
+            [row for row in rows if reference and row["run_id"].startswith(reference)],
+        ):
+            if fits:
+                return [cls(folder, row) for row in fits]
+        why = "there is no record under that id, name or beginning of an id"
+        if Path(reference).name == reference and (folder / reference).is_dir():
+            why = f"its folder is there, but its rows are missing from {folder / FILE}; in a backup they may be"
+        raise unknown("run", reference, [row["run_id"] for row in rows], where=str(folder), why=why)
+
+    @property
+    def id(self) -> str:
+        """The run's id: sorts by time of start."""
+        return str(self._row["run_id"])
+
+    @property
+    def number(self) -> int:
+        """Its number in the database of its folder."""
+        return int(self._row["number"])
+
+    @property
+    def name(self) -> str:
+        """What the user called it."""
+        return str(self._row["name"])
+
+    @property
+    def path(self) -> Path:
+        """The folder of the run's own files.
+
+        Raises:
+            UserError: its id would lead elsewhere, as in a database that somebody has tampered with.
+        """
+        if Path(self.id).name != self.id or self.id in ("", ".", "..") or "\0" in self.id:
+            raise UserError(
+                f"the run database of {self.folder} has a run with the id {self.id!r}",
+                expected="the name of a folder in it",
+                why="files of that run would be looked for elsewhere",
+                fix="use a record that you trust",
+            )
+        return self.folder / self.id
+
+    @property
+    def status(self) -> Literal["running", "finished", "stopped", "failed", "killed"]:
+        """How it stands. "killed": its process ended without a word, and what it had committed is here."""
+        # In this order: a run writes its end before it lets go of its lock.
+        alive_now = run_lock.is_alive(self.path)
+        status: Literal["running", "finished", "stopped", "failed"] = self._row["status"]
+        return "killed" if status == "running" and not alive_now else status
+
+    @property
+    def reason(self) -> str:
+        """Why it stopped or failed."""
+        return str(self._row["reason"])
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """What is missing from its record, in words such as "versions 61 to 80"; nothing if it is whole.
+
+        A database that was damaged, or rows that somebody has deleted, leave holes. `polyrhythm resume` fills them.
+        """
+        summary, finished = self.summary, self.status == "finished"
+        reached = int(summary.get("rounds", -1)) if finished else checkpoints_reached(self.path)
+        recorded = (self._row["summary"] or {}).get(_RECORDED)
+        return holes.missing(self.folder, self.number, reached=reached, finished=finished, recorded=recorded)
+
+    @property
+    def started(self) -> str:
+        """When it started: ISO 8601, UTC."""
+        return str(self._row["started"])
+
+    @property
+    def ended(self) -> str | None:
+        """When it ended: ISO 8601, UTC."""
+        return None if self._row["ended"] is None else str(self._row["ended"])
+
+    @property
+    def headline(self) -> str:
+        """The metric that "accuracy" stands for in the summary."""
+        return str(self._row["headline"])
+
+    @property
+    def config_digest(self) -> str:
+        """SHA-256 of its configuration: runs of one experiment have the same one."""
+        return str(self._row["config_digest"])
+
+    @property
+    def recipe(self) -> str:
+        """The method, as text."""
+        return str(self._row["recipe"])
+
+    @property
+    def seed(self) -> int:
+        """The experiment's seed."""
+        return int(self._row["seed"])
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """The resolved configuration."""
+        return dict(self._row["config"])
+
+    @property
+    def notices(self) -> tuple[str, ...]:
+        """Deviations and substitutions that the run announced."""
+        return tuple(self._row["notices"])
+
+    @property
+    def libraries(self) -> dict[str, str]:
+        """Versions of Python and of the libraries that decide numbers."""
+        return dict(self._row["libraries"])
+
+    @property
+    def machine(self) -> dict[str, Any]:
+        """Where it ran."""
+        return dict(self._row["machine"])
+
+    @property
+    def on_nodes(self) -> bool:
+        """Whether nodes of a real federation carried out its visits, and not a simulation."""
+        return self.machine.get("driver") == "flower"
+
+    @property
+    def summary(self) -> dict[str, Any]:
+        """The fields of the `--json` line; empty until the run has ended."""
+        return {key: value for key, value in (self._row["summary"] or {}).items() if key != _RECORDED}
+
+    @property
+    def history(self) -> pd.DataFrame:
+        """One row per version. Metrics are columns such as `test_accuracy`, `validation_loss`, `clients_accuracy_mean`.
+
+        `train_loss` is the loss of the local models while they train; `global_train_loss`, the global model's on a
+        sample of all training data. The counters are cumulative.
+        """
+        return self._frame("versions").set_index("version")
+
+    @property
+    def visits(self) -> pd.DataFrame:
+        """One row per client visit, by dispatch number; what mechanisms recorded is in columns `measures_...`."""
+        return self._frame("visits").set_index("dispatch")
+
+    @property
+    def answers(self) -> pd.DataFrame:
+        """One row per question of the server about who is there, with the clients that it was told, in order.
+
+        `event` counts what the server heard, from 0, the start; `clients` is None for the question "all".
+        """
+        import pandas as pd
+
+        rows = read_records(self.folder, "answers", self._row["number"])
+        told = [{**row, "clients": None if row["clients"] is None else unpacked(row["clients"])} for row in rows]
+        return pd.DataFrame(told, columns=COLUMNS["answers"]).set_index(["event", "place"])
+
+    @property
+    def events(self) -> pd.DataFrame:
+        """One row per thing that the server heard, in order: `kind`, `number` (dispatch or client), and `time`."""
+        return self._frame("events").set_index("event")
+
+    @property
+    def versions(self) -> list[dict[str, Any]]:
+        """The rows of `history` as plain values."""
+        return read_records(self.folder, "versions", self._row["number"])
+
+    def costs(self) -> pd.DataFrame:
+        """What the run has cost so far: total and unit of each cost, by its name in the summary."""
+        import pandas as pd
+
+        rows = self.versions
+        known = costs.totals(rows[-1]) if rows else dict.fromkeys(costs.UNITS)
+        table = pd.DataFrame({"total": pd.Series(known, dtype=object), "unit": pd.Series(costs.UNITS)})
+        table.index.name = "cost"
+        return table
+
+    def costs_to(self, goal: float, *, on: On = "test") -> Took | None:
+        """What it took until the first evaluated version whose headline metric is at least `goal`.
+
+        Args:
+            goal: of the headline metric.
+            on: the set that it is judged on, "test" or "validation".
+
+        Returns:
+            `rounds`, `virtual_seconds`, `joules`, `bytes` (both ways), `client_updates`, `mean_cohort` (None if the
+            initial model was good enough), `flops`, and `reached`, the metric then. None if no version is as good:
+            there is no number for what did not happen. Nothing is interpolated between evaluations.
+
+        Raises:
+            UserError: the run was never judged on that set.
+        """
+        return costs.reached(self.versions, self.headline, goal, on)
+
+    def rounds_to(self, goal: float, *, on: On = "test") -> int | None:
+        """Versions until `costs_to` the goal; None if it was never reached."""
+        took = self.costs_to(goal, on=on)
+        return None if took is None else took["rounds"]
+
+    def time_to(self, goal: float, *, on: On = "test") -> float | None:
+        """Virtual seconds until then; None if it was never reached."""
+        took = self.costs_to(goal, on=on)
+        return None if took is None else took["virtual_seconds"]
+
+    def energy_to(self, goal: float, *, on: On = "test") -> float | None:
+        """Joules until then; None if it was never reached."""
+        took = self.costs_to(goal, on=on)
+        return None if took is None else took["joules"]
+
+    def bytes_to(self, goal: float, *, on: On = "test") -> int | None:
+        """Bytes, up and down, until then; None if it was never reached."""
+        took = self.costs_to(goal, on=on)
+        return None if took is None else took["bytes"]
+
+    def updates_to(self, goal: float, *, on: On = "test") -> int | None:
+        """Client updates until then; None if it was never reached."""
+        took = self.costs_to(goal, on=on)
+        return None if took is None else took["client_updates"]
+
+    def mean_cohort_to(self, goal: float, *, on: On = "test") -> float | None:
+        """Mean cohort of the versions until then; None if it was never reached, or by the initial model."""
+        took = self.costs_to(goal, on=on)
+        return None if took is None else took["mean_cohort"]
+
+    def accuracy_at(self, seconds: float, *, on: On = "test") -> float | None:
+        """The headline metric of the last version evaluated by a virtual time; None if the run ended before it."""
+        return costs.score_at(self.versions, self.headline, seconds, on)
+
+    @property
+    def scores(self) -> list[tuple[int, float]]:
+        """The headline metric on the test set: (version, value) of every version that was evaluated."""
+        found = []
+        for row in self.versions:
+            value = (row["test"] or {}).get(self.headline)
+            if value is not None:
+                found.append((int(row["version"]), float(value)))
+        return found
+
+    @property
+    def plot(self) -> Plots:
+        """Every figure that has something to show of this run, as an Altair chart: `plot.accuracy(save="a.png")`."""
+        from polyrhythm.figures.plots import Plots
+
+        return Plots([self])
+
+    def weights(self, which: Literal["final", "best"] = "final") -> dict[str, Tensor]:
+        """The model of the last or of the best version, as a state dict.
+
+        Raises:
+            UserError: there is no such file, for example since the run was killed, or it is damaged.
+        """
+        path = self.path / f"{which}.safetensors"
+        from safetensors import SafetensorError
+        from safetensors.torch import load_file
+
+        try:
+            # Cloned, since what safetensors maps need not lie on the borders that fast kernels expect.
+            return {name: tensor.clone() for name, tensor in load_file(path).items()}
+        except (FileNotFoundError, SafetensorError) as error:
+            missing = isinstance(error, FileNotFoundError)
+            raise UserError(
+                f"{path} {'does not exist' if missing else f'is damaged ({error})'}",
+                expected="weights that the run wrote",
+                why=f"the run is {self.status}; final weights are written when a run ends, best ones as it goes",
+                fix="ask for the other one of final and best, or run again",
+            ) from error
+
+    def _frame(self, table: Table) -> pd.DataFrame:
+        import pandas as pd
+
+        rows = [_flat(row) for row in read_records(self.folder, table, self._row["number"])]
+        frame = pd.DataFrame(rows, columns=None if rows else [c for c in COLUMNS[table] if c not in _PREFIXES])
+        counts = [c for c in frame if str(c).startswith("faults_")]
+        return frame.fillna(dict.fromkeys(counts, 0)).astype(dict.fromkeys(counts, int))  # of a kind until it happens
+
+    def __rich__(self) -> RichTable:
+        from rich.table import Table as RichTable
+        from rich.text import Text
+
+        # As plain text: names and reasons may hold what rich would take for markup.
+        title = Text(f"{self.id} {self.name}".strip())
+        table = RichTable(title=title, show_header=False, title_justify="left")
+        table.add_column(style="dim")
+        table.add_column(overflow="fold")
+        summary = self.summary
+        shown = {name.replace("_", " "): _short(summary[name]) for name in _SHOWN if summary.get(name) is not None}
+        weights = ", ".join(which for which in ("best", "final") if (self.path / f"{which}.safetensors").is_file())
+        there = ", ".join(str(version_of(path)) for path in reversed(checkpoints(self.path)))
+        missing = self.missing
+        standing = f"{self.status}, with holes" if missing and self.status == "finished" else self.status
+        lines = {
+            "status": f"{standing}: {self.reason}" if self.reason else standing,
+            "method": self.recipe,
+            "started": self.started,
+            **shown,
+            **costs.lines(summary or self._so_far()),
+            "weights": weights or "none yet",
+            "checkpoints": f"of version {there}" if there else "none",
+            **({"record": holes.in_words(missing)} if missing else {}),
+        }
+        for label, value in lines.items():
+            table.add_row(label, Text(value))
+        return table
+
+    def _so_far(self) -> dict[str, Any]:
+        rows = self.versions
+        return {**costs.totals(rows[-1]), "faults": rows[-1]["faults"]} if rows else {}
+
+    def _repr_html_(self) -> str:
+        from polyrhythm.report.notebook import run_html
+
+        return run_html(self)
+
+    def __repr__(self) -> str:
+        from rich.console import Console
+
+        console = Console(file=io.StringIO(), width=100, color_system=None, legacy_windows=False)
+        with console.capture() as captured:
+            console.print(self)
+        return captured.get().rstrip()
+
+
+def all_runs(folder: Path | str = "runs") -> list[Run]:
+    """The runs of an output folder, oldest first.
+
+    Raises:
+        UserError: there is no run database, or it cannot be read.
+    """
+    folder = Path(folder)
+    return [Run(folder, row) for row in read_runs(folder)]
+
+
+def _flat(row: dict[str, Any]) -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for name, value in row.items():
+        if name in _PREFIXES:
+            flat |= {f"{_PREFIXES[name]}_{key}": number for key, number in (value or {}).items()}
+        else:
+            flat[name] = value
+    return flat
+
+
+def _short(value: object) -> str:
+    if isinstance(value, float):
+        return f"{value:.4f}"
+    return f"{value:,}" if isinstance(value, int) else str(value)

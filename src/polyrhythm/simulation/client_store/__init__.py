@@ -1,0 +1,1 @@
+"""What clients remember between their visits, in memory and in files."""

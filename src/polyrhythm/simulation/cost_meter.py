@@ -1,0 +1,76 @@
+"""What visits ask of devices: samples, floating-point operations, and bytes on the wire."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import final
+
+from polyrhythm.base.frozen import made
+from polyrhythm.base.messages import Assignment, Report
+from polyrhythm.base.vectors import Buffers, Layout, bytes_of
+from polyrhythm.fleet import Load
+from polyrhythm.methods.recipe import Recipe
+from polyrhythm.models.flops import Cost
+
+_NOTHING = Cost(forward=0, training=0)
+
+
+@final
+class Meter:
+    """Measures visits.
+
+    Args:
+        layout: of the vectors that travel.
+        cost: floating-point operations per sample; asked for once, at the first visit.
+    """
+
+    def __init__(self, layout: Layout, cost: Callable[[], Cost] = lambda: _NOTHING) -> None:
+        self._layout, self._ask = layout, cost
+        self._cost: Cost | None = None
+
+    def load(self, assignment: Assignment, report: Report) -> Load:
+        """The work in one visit."""
+        samples = report.samples + report.gradient_samples
+        return self._load(assignment, samples, report.forward_samples, self._sent_up(report))
+
+    def ahead(self, recipe: Recipe, assignment: Assignment, samples: int, forward_samples: int) -> Load:
+        """The work in a training visit to come, on so many samples: no report of it is larger."""
+        packed = recipe.compression.size(self._layout)
+        up = self._layout.vector_bytes if packed is None else packed
+        up += _size(assignment.buffers)
+        up += self._layout.vector_bytes * sum(part.extra_vectors for part in recipe.parts())
+        return self._load(assignment, samples, forward_samples, up)
+
+    def _load(self, assignment: Assignment, samples: int, forward_samples: int, up: int) -> Load:
+        if self._cost is None:
+            self._cost = self._ask()
+        forward = (samples + forward_samples) * self._cost.forward
+        return made(
+            Load,
+            samples=samples,
+            forward_samples=forward_samples,
+            flops=forward + samples * self._cost.backward,
+            forward_flops=forward,
+            bytes_down=self._sent_down(assignment),
+            bytes_up=up,
+        )
+
+    def _sent_down(self, assignment: Assignment) -> int:
+        beside = _size(assignment.buffers)
+        return (
+            self._layout.vector_bytes + beside + (bytes_of(assignment.briefs, self._layout) if assignment.briefs else 0)
+        )
+
+    def _sent_up(self, report: Report) -> int:
+        """What a report costs on the wire; a bare word that a client skips is one byte."""
+        if report.kind == "measure":
+            return bytes_of(report.measures, self._layout)
+        if report.update is None:
+            return 1
+        beside = _size(report.buffers)
+        update = self._layout.vector_bytes if report.packed is None else report.packed
+        return update + beside + (bytes_of(report.extras, self._layout) if report.extras else 0)
+
+
+def _size(buffers: Buffers) -> int:
+    return sum(b.numel() * b.element_size() for b in buffers) if buffers else 0

@@ -1,0 +1,1 @@
+"""Who computes visits: this process, threads, worker processes, or a Ray cluster."""

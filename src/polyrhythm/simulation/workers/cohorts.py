@@ -1,0 +1,77 @@
+"""Visits whose steps are taken together, by an engine that takes cohorts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import final
+
+from polyrhythm.core.client import Visiting
+from polyrhythm.core.protocols import Done as Answer
+from polyrhythm.core.protocols import Job, TakesCohorts
+from polyrhythm.simulation.workers.executors import Clients, Done, Errand, Ticket, groups
+
+
+@final
+class AtOnce:
+    """Visits that begin at once, here: their steps are taken together, so many visits at a time.
+
+    Args:
+        clients: what visits need; the engine must be one that takes cohorts.
+        size: of a group; None for all of them.
+    """
+
+    goes_on = False
+    deaths = 0
+
+    def __init__(self, clients: Clients, size: int | None = None) -> None:
+        engine: TakesCohorts = clients.engine  # type: ignore[assignment]
+        self._clients, self._engine, self._size = clients, engine, size
+
+    def start(self, errands: Sequence[Errand]) -> Sequence[Ticket]:
+        tickets = [Ticket(errand) for errand in errands]
+        for group in groups(tickets, self._size):
+            for ticket, done in zip(group, self._together([ticket.errand for ticket in group]), strict=True):
+                ticket.outcome.set_result(done)
+        return tickets
+
+    def done(self, ticket: Ticket) -> Done:
+        return ticket.outcome.result()
+
+    def _together(self, errands: Sequence[Errand]) -> list[Done]:
+        waiting: dict[int, tuple[Visiting, Job]] = {}
+        done: dict[int, Done] = {}
+        for place, visit in enumerate(map(self._clients.begin, errands)):
+            try:
+                waiting[place] = visit, next(visit)
+            except StopIteration as end:
+                done[place] = end.value
+        answers = self._answers([errands[place] for place in waiting], [job for _, job in waiting.values()])
+        for (place, (visit, _)), answer in zip(waiting.items(), answers, strict=True):
+            if answer is not None:
+                done[place] = _ended(visit, answer)
+        # What was not taken is begun anew, one after the other: a visit is a pure function.
+        return [done[place] if place in done else self._clients.visit(errand) for place, errand in enumerate(errands)]
+
+    def _answers(self, errands: Sequence[Errand], jobs: Sequence[Job]) -> Iterator[Answer | None]:
+        """What comes of the steps; an error in them says whose they were."""
+        try:
+            yield from self._engine.local_rounds(jobs) if jobs else ()
+        except Exception as error:
+            clients = ", ".join(str(errand.assignment.client) for errand in errands)
+            error.add_note(
+                f"this happened in the steps of clients {clients}, on version {errands[0].assignment.version}"
+            )
+            raise
+
+    def close(self) -> None:
+        """Nothing to end."""
+
+
+def _ended(visit: Visiting, answer: Answer) -> Done:
+    """What comes of a visit that is told what came of its steps."""
+    try:
+        visit.send(answer)
+    except StopIteration as end:
+        done: Done = end.value
+        return done
+    raise RuntimeError("a visit asks for its steps once")

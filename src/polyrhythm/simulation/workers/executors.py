@@ -1,0 +1,301 @@
+"""Who carries out visits: the driver itself, threads, or (in `processes` and `on_ray`) worker processes.
+
+What comes of a visit follows from its errand alone, so visits may run at once and in any order. Their results are the
+same to the last bit whoever carries them out: a visit is a pure function, and every worker computes with one thread.
+
+An executor is handed errands and gives tickets; what came of an errand is asked for by its ticket, as late as it is
+needed, while workers go on.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import heapq
+import queue
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Literal, Protocol, TypeVar, final
+
+import torch
+
+from polyrhythm.base.messages import Assignment, Report
+from polyrhythm.core.client import Visiting, visiting, work
+from polyrhythm.core.client_state import ClientState
+from polyrhythm.core.forecast import Forecast
+from polyrhythm.core.protocols import ClientData, Engine
+from polyrhythm.methods.mechanism import Setup
+from polyrhythm.methods.recipe import Recipe
+
+Mishap = Literal["", "worker_killed", "out_of_memory"]
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Errand:
+    """One visit to be carried out.
+
+    Args:
+        assignment: what to do.
+        state: the client's, where it goes on from.
+        pace: how long the visit would take.
+        mishap: what happens by plan to the worker process that carries it out, at its first try, its second, and so on.
+        known: what the pace has said already: seconds by samples and forward samples.
+        urgency: when its end is needed, in virtual seconds, and less its length in samples: the least is begun first,
+            and of those that are needed at once the longest, so that no worker begins a long one last.
+    """
+
+    assignment: Assignment
+    state: ClientState
+    pace: Forecast | None = None
+    mishap: Callable[[int], Mishap] | None = None
+    known: Mapping[tuple[int, int], float] = field(default_factory=dict)
+    urgency: tuple[float, int] = (0.0, 0)
+
+
+Done = tuple[ClientState, Report]
+"""What came of an errand: the client's new state, and its report."""
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Clients:
+    """All that a visit needs beside its errand.
+
+    Args:
+        recipe: the method.
+        setup: what is fixed for the run.
+        engine: computes gradients; scratch.
+        data: gives a client's samples.
+    """
+
+    recipe: Recipe
+    setup: Setup
+    engine: Engine
+    data: Callable[[int], ClientData]
+
+    def visit(self, errand: Errand) -> Done:
+        """Carries out an errand; an error says where it happened."""
+        with named(errand.assignment):
+            return work(*self._of(errand))
+
+    def begin(self, errand: Errand) -> Visiting:
+        """The same, with a pause where its steps may be taken by somebody else."""
+        with named(errand.assignment):
+            return (yield from visiting(*self._of(errand)))
+
+    def _of(self, errand: Errand) -> tuple[Recipe, Setup, ClientState, Assignment, ClientData, Engine, Forecast | None]:
+        data = self.data(errand.assignment.client)
+        return self.recipe, self.setup, errand.state, errand.assignment, data, self.engine, errand.pace
+
+
+@contextlib.contextmanager
+def named(what: Assignment) -> Iterator[None]:
+    """Says of an error where it happened."""
+    try:
+        yield
+    except Exception as error:
+        error.add_note(f"this happened to client {what.client} in its visit {what.visit}, on version {what.version}")
+        raise
+
+
+@final
+class Ticket:
+    """Stands for what comes of an errand.
+
+    Args:
+        errand: what is to be done.
+    """
+
+    def __init__(self, errand: Errand) -> None:
+        self.errand = errand
+        self.outcome: Future[Done] = Future()
+        self.deaths = 0  # workers that it has killed
+
+
+@final
+class Waiting:
+    """Tickets that no worker has taken yet, the most urgent first, and of equal ones the first.
+
+    Args:
+        size: how many of those that come together are taken together; see `groups`.
+    """
+
+    def __init__(self, size: int = 1) -> None:
+        self._heap: list[tuple[tuple[float, int], int, Sequence[Ticket]]] = []
+        self._size, self._made = size, 0
+        self._lock = threading.Lock()
+
+    def add(self, errands: Sequence[Errand]) -> list[Ticket]:
+        """Gives each errand a ticket."""
+        tickets = [Ticket(errand) for errand in errands]
+        for group in groups(tickets, self._size):
+            self.put_back(group)
+        return tickets
+
+    def put_back(self, group: Sequence[Ticket]) -> None:
+        """Has tickets wait that were taken together, and go on together."""
+        with self._lock:
+            self._made += 1
+            heapq.heappush(self._heap, (min(ticket.errand.urgency for ticket in group), self._made, group))
+
+    def __bool__(self) -> bool:
+        return bool(self._heap)
+
+    def take(self) -> Ticket:
+        """The next one, where each is alone; there must be one."""
+        (ticket,) = self.take_together()
+        return ticket
+
+    def take_together(self) -> Sequence[Ticket]:
+        """The next ones; there must be some."""
+        with self._lock:
+            return heapq.heappop(self._heap)[-1]
+
+
+Given = TypeVar("Given")
+
+
+def groups(given: Sequence[Given], size: int | None) -> list[Sequence[Given]]:
+    """Things in the order in which they were given, so many in a group; all in one if None.
+
+    What is stacked may depend in its last bits on what is stacked with it. So groups follow from what is begun at once
+    and from their size, and never from who carries them out.
+    """
+    step = size or max(1, len(given))
+    return [given[place : place + step] for place in range(0, len(given), step)]
+
+
+class Executor(Protocol):
+    """Carries out visits."""
+
+    goes_on: bool
+    """Whether visits are under way while the driver does something else."""
+
+    deaths: int
+    """How many workers have died and were replaced."""
+
+    def start(self, errands: Sequence[Errand]) -> Sequence[Ticket]:
+        """Takes errands, and gives a ticket for each."""
+
+    def done(self, ticket: Ticket) -> Done:
+        """What came of an errand, once it is done; or the error."""
+
+    def close(self) -> None:
+        """Ends whatever was started."""
+
+
+class Elsewhere(ABC):
+    """An executor whose workers are other processes. It looks after them whenever there are errands, or one is waited
+    for; until then each goes on with what it has.
+
+    Args:
+        together: how many errands that are started at once a worker takes together.
+    """
+
+    goes_on = True
+
+    def __init__(self, together: int = 1) -> None:
+        self.deaths = 0
+        self._waiting = Waiting(together)
+
+    def start(self, errands: Sequence[Errand]) -> Sequence[Ticket]:
+        tickets = self._waiting.add(errands)
+        self._look(0)
+        return tickets
+
+    def done(self, ticket: Ticket) -> Done:
+        while not ticket.outcome.done():
+            self._look(None)
+        return ticket.outcome.result()
+
+    @abstractmethod
+    def close(self) -> None:
+        """Ends all workers."""
+
+    @abstractmethod
+    def _look(self, timeout: float | None) -> None:
+        """Hears those workers that have something to say, and gives idle ones what there is to do.
+
+        Args:
+            timeout: seconds to wait for the first of them; None for as long as it takes.
+        """
+
+
+@final
+class OneByOne:
+    """One visit after the other, here, when it is asked for.
+
+    Args:
+        clients: what visits need.
+    """
+
+    goes_on = False
+    deaths = 0
+
+    def __init__(self, clients: Clients) -> None:
+        self._clients = clients
+
+    def start(self, errands: Sequence[Errand]) -> Sequence[Ticket]:
+        return [Ticket(errand) for errand in errands]
+
+    def done(self, ticket: Ticket) -> Done:
+        return self._clients.visit(ticket.errand)
+
+    def close(self) -> None:
+        """Nothing to end."""
+
+
+class ReleasesLock(Engine, Protocol):
+    """An engine that lets other threads run while it computes."""
+
+    def twin(self) -> ReleasesLock:
+        """Another engine of the same kind, for another thread."""
+
+
+@final
+class Threads:
+    """Several threads, each with an engine of its own, for engines that let go of the interpreter's lock.
+
+    Args:
+        clients: what visits need; the engine must have `releases_lock`.
+        workers: how many threads.
+    """
+
+    goes_on = True
+    deaths = 0
+
+    def __init__(self, clients: Clients, workers: int) -> None:
+        engine: ReleasesLock = clients.engine  # type: ignore[assignment]
+        self._waiting = Waiting()
+        self._free: queue.SimpleQueue[Clients] = queue.SimpleQueue()
+        for _ in range(workers):
+            self._free.put(Clients(recipe=clients.recipe, setup=clients.setup, engine=engine.twin(), data=clients.data))
+        # The number of threads that a kernel takes is a setting of each thread.
+        self._pool = ThreadPoolExecutor(workers, "visits", initializer=functools.partial(torch.set_num_threads, 1))
+
+    def start(self, errands: Sequence[Errand]) -> Sequence[Ticket]:
+        tickets = self._waiting.add(errands)
+        for _ in tickets:
+            self._pool.submit(self._visit)
+        return tickets
+
+    def done(self, ticket: Ticket) -> Done:
+        return ticket.outcome.result()
+
+    def _visit(self) -> None:
+        """Carries out whatever is most urgent now."""
+        ticket, clients = self._waiting.take(), self._free.get()
+        try:
+            ticket.outcome.set_result(clients.visit(ticket.errand))
+        except BaseException as error:
+            ticket.outcome.set_exception(error)
+        finally:
+            self._free.put(clients)
+
+    def close(self) -> None:
+        """Waits for the visits under way and ends the threads."""
+        self._pool.shutdown(cancel_futures=True)

@@ -1,0 +1,153 @@
+"""An actor of Ray that carries out visits, in a process of its own, on whichever machine Ray has put it."""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, final
+
+import numpy as np
+import torch
+
+from polyrhythm import __version__
+from polyrhythm.base.errors import UserError
+from polyrhythm.base.messages import Assignment
+from polyrhythm.base.vectors import CPU
+from polyrhythm.core.protocols import TakesCohorts
+from polyrhythm.simulation.workers import packing
+from polyrhythm.simulation.workers.cohorts import AtOnce
+from polyrhythm.simulation.workers.executors import Clients, Errand, Executor, Mishap, OneByOne
+from polyrhythm.simulation.workers.worker import Unsendable, befall, out_of_memory, sendable, settle
+
+Known = Mapping[tuple[int, int], float]
+"""Forecasts: seconds by samples and forward samples."""
+
+
+def own_device(gpus: float | None) -> torch.device:
+    """Where this actor computes: on the GPU that Ray gave it, of which it sees no other; without one on a processor.
+
+    Raises:
+        UserError: torch does not see it.
+    """
+    if gpus is None:
+        return CPU
+    if torch.cuda.is_available():
+        return torch.device("cuda", 0)
+    import ray
+
+    given, here = ", ".join(map(str, ray.get_gpu_ids())), platform.node()
+    raise UserError(
+        f"gpus={gpus:g}: Ray gave a worker on {here} the GPU {given}, and torch {torch.__version__} sees none there",
+        expected="GPUs that torch can compute on",
+        why="visits were to be stacked there",
+        fix="install a PyTorch with CUDA on that machine, or leave gpus out: visits are computed on processors then",
+    )
+
+
+@final
+class Visitor:
+    """An actor: errands that are taken together, one group after the other.
+
+    Args:
+        version: of the driver's polyrhythm.
+        path: where the driver looks for modules.
+        folder: where the driver runs.
+        gpus: the share of a GPU that this actor has; None for none.
+        device: says where it computes then.
+        data: what gives a client's samples, rolled.
+        rest: everything else that visits need, rolled.
+    """
+
+    def __init__(
+        self,
+        version: str,
+        path: list[str],
+        folder: str,
+        gpus: float | None,
+        device: Callable[[float | None], torch.device],
+        data: np.ndarray,
+        rest: np.ndarray,
+    ) -> None:
+        sys.path += [place for place in path if place not in sys.path]
+        if os.path.isdir(folder):
+            os.chdir(folder)
+        self._problem: UserError | Unsendable | None = None
+        if version != __version__:
+            self._problem = _unlike(version)
+            return
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # of torch: samples that all actors of a machine read cannot be written
+                holdings = packing.unrolled(packing.on_border(data, writable=False))
+            (recipe, setup, engine), told = packing.unrolled(packing.on_border(rest, writable=True))
+        except Exception as error:  # whatever a user's own class does when it is unpickled
+            self._problem = Unsendable(f"{type(error).__name__}: {error}")
+            return
+        settle(told)
+        try:
+            if isinstance(engine, TakesCohorts):
+                engine = engine.on(device(gpus), gpus or 1.0)
+        except UserError as error:
+            self._problem = error
+            return
+        clients = Clients(recipe=recipe, setup=setup, engine=engine, data=holdings)
+        self._dtype: torch.dtype = setup.dtype
+        self._executor: Executor = AtOnce(clients) if isinstance(engine, TakesCohorts) else OneByOne(clients)
+
+    def problem(self) -> UserError | Unsendable | None:
+        """What keeps this actor from carrying out visits."""
+        return self._problem
+
+    def visit(self, board: np.ndarray, sent: np.ndarray) -> np.ndarray:
+        """Carries out errands, rolled as what is answered: "done", "failed", or "asks" for a forecast."""
+        weights = torch.from_numpy(packing.on_border(board, writable=True)).view(self._dtype)
+        return packing.rolled(self._answer(packing.unrolled(packing.on_border(sent, writable=True), [weights])))
+
+    def _answer(self, sent: Sequence[tuple[Assignment, Any, Mishap, Known | None]]) -> tuple[str, Any]:
+        try:
+            errands = []
+            for place, (assignment, state, mishap, known) in enumerate(sent):
+                befall(mishap)
+                pace = None if known is None else _Told(place, known)
+                errands.append(Errand(assignment=assignment, state=state, pace=pace))
+            return "done", [self._executor.done(ticket) for ticket in self._executor.start(errands)]
+        except _Asks as question:
+            return "asks", question.args
+        except Exception as error:
+            if out_of_memory(error):
+                os._exit(1)  # as if the system had killed it: perhaps a fresh actor has more
+            return "failed", sendable(error)
+
+
+def _unlike(version: str) -> UserError:
+    return UserError(
+        f"polyrhythm {version} sends visits to a machine with polyrhythm {__version__}",
+        expected="the same version on all machines of the cluster",
+        why="another version may compute something else",
+        fix=f"install polyrhythm {version} on {platform.node()}",
+    )
+
+
+class _Asks(BaseException):
+    """A visit needs a forecast that it was not told. It is begun anew with it, which changes nothing."""
+
+
+@final
+class _Told:
+    """A forecast from what the driver has said, who knows the devices.
+
+    Args:
+        place: of the errand among those that are taken together.
+        known: what was said.
+    """
+
+    def __init__(self, place: int, known: Known) -> None:
+        self._place, self._known = place, known
+
+    def seconds(self, samples: int, forward_samples: int) -> float:
+        if (samples, forward_samples) not in self._known:
+            raise _Asks(self._place, (samples, forward_samples))
+        return self._known[samples, forward_samples]

@@ -1,0 +1,1 @@
+"""Many runs under one definition: searches for settings, and the tables and figures of papers."""

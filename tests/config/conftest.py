@@ -1,0 +1,3 @@
+"""The command line, for all tests of this folder."""
+
+from terminal import polyrhythm as polyrhythm

@@ -1,0 +1,872 @@
+"""Pairs that need a decision: one test for each row of the table in docs/concepts.md that laws do not cover already."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from laws import selecting
+from laws.fleets import Paces
+from laws.world import Federation, Run, alike, near, play, run, same
+from polyrhythm import fleet as fleets
+from polyrhythm.base.errors import UserError
+from polyrhythm.base.messages import Assignment, Event, Facts, Lost, Report
+from polyrhythm.base.settings import Settings
+from polyrhythm.base.vectors import combine_buffers
+from polyrhythm.core.client import cut
+from polyrhythm.data import ArraySamples
+from polyrhythm.methods.compression import Int8, TopK
+from polyrhythm.methods.correction import (
+    ControlVariates,
+    DynamicRegularisation,
+    ModelContrast,
+    Prox,
+    VarianceReduction,
+)
+from polyrhythm.methods.mechanism import Visit
+from polyrhythm.methods.order.base import Curriculum, Progress
+from polyrhythm.methods.papers import fedavg, local_only
+from polyrhythm.methods.participation.base import Participation
+from polyrhythm.methods.participation.client_curriculum import ClientCurriculum
+from polyrhythm.methods.participation.critical_periods import CriticalPeriods, FisherTrace, RandomResize
+from polyrhythm.methods.participation.oort import Oort
+from polyrhythm.methods.participation.power_of_choice import PowerOfChoice
+from polyrhythm.methods.participation.rolling import OnArrival, Rolling
+from polyrhythm.methods.participation.tiers import Tifl
+from polyrhythm.methods.recipe import Recipe
+from polyrhythm.methods.release.base import Buffer, MinReports, OverSelect, Standing, WhenAll
+from polyrhythm.methods.release.from_current import FromCurrent
+from polyrhythm.methods.release.memory import Memory
+from polyrhythm.methods.release.robust import ClipUpdates, GeometricMedian, Median, TrimmedMean
+from polyrhythm.methods.release.staleness import SampledStaleness
+from polyrhythm.methods.server_step import Adam, Momentum
+from polyrhythm.methods.weighing import Equal, NormalisedAveraging, PerStep, Staleness
+from polyrhythm.methods.work.base import RandomEpochs, Steps
+from polyrhythm.methods.work.budgets import Listed
+from polyrhythm.methods.work.partial_work import PartialWork
+from polyrhythm.methods.work.skip_and_estimate import BudgetSteps, SkipAndEstimate, SkipAndResendModel, SkipSilently
+from polyrhythm.methods.work.stop_on_drift import StopOnDrift
+from polyrhythm.models.tasks import task
+from small import collection, dealt, experiment, logged
+
+BATCH = 4
+EVERYBODY = fedavg(cohort=4, batch=BATCH, epochs=2, lr=0.1)
+# In three versions, clients 0 and 2 always train; 1 and 3 train in the first and skip the others.
+ODD_ONES_SKIP = SkipAndEstimate(budgets=Listed(shares=(1.0, 0.3)), schedule="exhaust")
+ALL_SKIP = SkipAndEstimate(budgets=Listed(shares=(0.3,)), schedule="exhaust")
+AFTER_ONE_EPOCH = StopOnDrift(a=1.5, b=0, representation="logits")
+NEVER_STOPS = StopOnDrift(a=-1, b=0, representation="logits")
+UNEQUAL = fleets.Fleet(devices=Paces(seconds=(0.01, 0.03, 0.1, 0.3)))
+TABLE = (Path(__file__).parents[2] / "docs" / "concepts.md").read_text(encoding="utf-8")
+
+
+def row(*pairs: str) -> Callable[[Any], Any]:
+    """Marks the test of one or more rows of the table, which must be there."""
+    for pair in pairs:
+        assert f"| {pair} |" in TABLE, pair
+    return lambda test: test
+
+
+def skipped(story: Run) -> list[int]:
+    """The dispatch numbers of visits that did not train."""
+    return [d for d, report in story.reports.items() if not report.fresh]
+
+
+def steps_of_an_epoch(held: int) -> int:
+    return math.ceil(held / BATCH)
+
+
+@row("a skipped visit × control variates, VRL-SGD, FedDyn")
+@pytest.mark.parametrize(
+    "memory", [ControlVariates(), VarianceReduction(), DynamicRegularisation()], ids=lambda part: part.label()
+)
+def test_who_skips_keeps_what_it_knows_of_its_drift(memory: Settings) -> None:
+    story = play(EVERYBODY | memory | ODD_ONES_SKIP, Federation())
+    assert len(skipped(story)) == 4
+    for dispatch in skipped(story):
+        assert story.reports[dispatch].extras == {}
+        assert same(story.ends[dispatch], story.starts[dispatch])
+    if isinstance(memory, VarianceReduction):
+        first, last = (story.states[version].parts["variance_reduction"]["drift"] for version in (1, 3))
+        assert all(same(first[client], last[client]) for client in (1, 3))
+        assert not any(same(first[client], last[client]) for client in (0, 2))
+    if isinstance(memory, ControlVariates):
+        own = [state.parts["control_variates"]["control"] for state in story.clients.values()]
+        assert near(story.states[-1].parts["control_variates"]["control"], torch.stack(own).mean(0))
+
+
+@row("early stop × everything that divides by steps")
+@pytest.mark.parametrize(
+    "part", [ControlVariates(), VarianceReduction(), NormalisedAveraging(), PerStep()], ids=lambda part: part.label()
+)
+def test_an_early_stop_counts_the_steps_truly_taken(part: Settings) -> None:
+    """Three epochs that are ended after the first are one epoch, whatever divides by them."""
+    three, one = (fedavg(cohort=4, batch=BATCH, epochs=epochs, lr=0.1) | part for epochs in (3, 1))
+    assert alike(run(three | AFTER_ONE_EPOCH, Federation()), run(one, Federation()))
+
+
+@row("a substitute × FedNova, per-step weighing")
+@pytest.mark.parametrize(
+    "scaling", [PerStep(), PerStep(divide="travel"), NormalisedAveraging()], ids=lambda part: part.label()
+)
+@pytest.mark.parametrize("storage", ["client", "server"])
+def test_a_movement_remembers_its_steps(scaling: Settings, storage: Any) -> None:
+    skip = SkipAndEstimate(budgets=ODD_ONES_SKIP.budgets, schedule="exhaust", storage=storage)
+    story = play(EVERYBODY | RandomEpochs(epochs=3, spread=2) | scaling | skip, Federation())
+    first = {report.client: report for report in story.reports.values() if report.version == 0}
+    for released in story.released[1:]:
+        assert released.release is not None
+        for report, scale in zip(released.release.reports, released.release.scales, strict=True):
+            if not report.fresh:
+                assert (report.steps, report.travel) == (first[report.client].steps, first[report.client].travel)
+                assert same(report.update, first[report.client].update)
+            if scaling == PerStep():
+                assert scale == 1 / report.steps
+
+
+@row("control variates, VRL-SGD, FedNova × local momentum, Nesterov, prox, weight decay, schedules")
+def test_travel_is_the_path_of_a_constant_gradient() -> None:
+    recipe = fedavg(cohort=4, batch=BATCH, epochs=2, lr=0.1, momentum=0.9) | Prox(mu=0.5) | ControlVariates()
+    for report in run(recipe, Federation(), versions=1).reports.values():
+        way = speed = 0.0
+        for _ in range(report.steps):
+            speed = 0.9 * speed + 1 - 0.5 * way
+            way += 0.1 * speed
+        assert report.travel == pytest.approx(way, rel=1e-12)
+        assert report.update is not None
+        assert near(report.extras["control_variates"]["change"], -report.update / way)
+
+
+@row("prox × local momentum")
+def test_the_pull_is_part_of_the_gradient_that_momentum_gathers() -> None:
+    federation = Federation(sizes=(7,), net="logistic", dtype=torch.float64)
+    story = run(fedavg(cohort=1, batch=None, epochs=4, momentum=0.9) | Prox(mu=0.5), federation, versions=1)
+    shard, module = federation.shards()[0], nn.Linear(4, 3, dtype=torch.float64)
+    module.load_state_dict(federation.module().state_dict())
+    received = [p.detach().clone() for p in module.parameters()]
+    optimiser = torch.optim.SGD(module.parameters(), lr=0.1, momentum=0.9)
+    for _ in range(4):
+        optimiser.zero_grad()
+        away = torch.stack([(p - w).square().sum() for p, w in zip(module.parameters(), received, strict=True)]).sum()
+        loss = nn.functional.cross_entropy(module(shard.inputs), shard.targets) + 0.25 * away
+        loss.backward()  # type: ignore[no-untyped-call]
+        optimiser.step()
+    own = federation.engine().layout.named(story.weights)
+    assert all(near(own[name], p.detach(), 1e-12) for name, p in module.named_parameters())
+
+
+@row("curriculum × early stop")
+def test_similarity_is_judged_on_every_batch_and_scoring_is_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    from polyrhythm.methods.work.stop_on_drift import Drift
+
+    judged: list[int] = []
+    reached = Drift.reached
+
+    def noted(self: Drift, similarities: torch.Tensor) -> torch.Tensor:
+        judged.append(len(similarities))
+        return reached(self, similarities)
+
+    monkeypatch.setattr(Drift, "reached", noted)
+    story = run(EVERYBODY | Curriculum(least=1) | NEVER_STOPS, Federation())
+    assert sum(judged) == sum(report.steps for report in story.reports.values())
+    for report in story.reports.values():
+        assert report.forward_samples == 2 * report.held  # scored once, and the received model's outputs once
+
+
+@row("curriculum × a skipped visit")
+def test_who_skips_scores_nothing() -> None:
+    story = play(EVERYBODY | Curriculum() | ODD_ONES_SKIP, Federation())
+    assert {bool(r.forward_samples) for r in story.reports.values() if r.fresh} == {True}
+    assert all(story.reports[dispatch].forward_samples == 0 for dispatch in skipped(story))
+
+
+@row("curriculum × work", "an epoch of `steps`, or of a curriculum")
+def test_an_epoch_has_as_many_steps_with_a_curriculum() -> None:
+    story = run(EVERYBODY | Curriculum(least=1), Federation())
+    assert all(report.steps == 2 * steps_of_an_epoch(report.held) for report in story.reports.values())
+    story = run(EVERYBODY | Steps(steps=20) | AFTER_ONE_EPOCH, Federation())
+    assert all(report.steps == steps_of_an_epoch(report.held) for report in story.reports.values())
+
+
+@row("curriculum × BatchNorm")
+@pytest.mark.parametrize("refresh", ["pass", "step"])
+def test_a_curriculum_leaves_batchnorm_two_samples(refresh: Any) -> None:
+    story = run(EVERYBODY | Curriculum(least=1, refresh=refresh), Federation(net="batchnorm"))
+    assert all(r.steps == 2 * len(cut(r.held, BATCH, False, True)) for r in story.reports.values())
+    assert min(len(batch) for batches in story.batches.values() for batch in batches) == 2
+
+
+@row("BatchNorm × a last batch of one sample", "BatchNorm × a client with one sample")
+def test_batchnorm_is_never_trained_on_one_sample() -> None:
+    story = run(fedavg(cohort=3, batch=4, epochs=1), Federation(sizes=(5, 9, 1), net="batchnorm"), versions=1)
+    assert sorted(sorted(map(len, batches)) for batches in story.batches.values()) == [[], [4, 5], [5]]
+    assert story.released[0].refused == ((2, "no step was possible with the samples it holds"),)
+
+
+@row("a client curriculum by reported losses × a skipped visit")
+def test_a_skipped_visit_brings_no_fresh_loss() -> None:
+    story = play(EVERYBODY | ClientCurriculum(scores="reported") | ODD_ONES_SKIP, Federation())
+    scores = story.states[-1].parts["client_curriculum"]["scores"]
+    last = {r.client: r.loss for _, r in sorted(story.reports.items()) if r.fresh}
+    assert skipped(story)
+    assert scores == last
+
+
+@row("BatchNorm × any weighing or server step")
+@pytest.mark.parametrize("step", [Momentum(lr=0.5), Adam(), PerStep()], ids=lambda part: part.label())
+def test_statistics_are_averaged_and_never_stepped(step: Settings) -> None:
+    stepped, plain = (run(r, Federation(net="batchnorm"), versions=1) for r in (EVERYBODY | step, EVERYBODY))
+    assert not same(stepped.weights, plain.weights)
+    assert same(stepped.states[-1].buffers, plain.states[-1].buffers)
+
+
+@row("a substitute × BatchNorm")
+def test_a_substitute_has_no_statistics() -> None:
+    federation = Federation(net="batchnorm")
+    story = play(EVERYBODY | ODD_ONES_SKIP, federation)
+    trained = [r for r in story.reports.values() if r.version == 2 and r.fresh]
+    assert {r.client for r in trained} == {0, 2}
+    assert all(story.reports[dispatch].buffers == () for dispatch in skipped(story))
+    held = [r.held / sum(r.held for r in trained) for r in trained]
+    mean = combine_buffers(federation.engine().layout, [r.buffers for r in trained], held)
+    assert same(story.states[-1].buffers, mean)
+
+
+@row("buffer × a skipped visit", "one client × two visits")
+def test_nobody_is_invited_twice_for_one_version() -> None:
+    story = run(fedavg(cohort=3, batch=BATCH) | ALL_SKIP | Buffer(size=2), Federation(), versions=6)
+    asked = [(assignment.version, assignment.client) for assignment in story.assignments.values()]
+    assert len(asked) == len(set(asked))
+    for turn in story.turns:
+        out = [flight.client for flight in turn.state.flights.values()]
+        assert len(out) == len(set(out))
+
+
+@row("buffer × critical periods")
+def test_the_cohort_of_a_buffer_is_how_many_are_under_way() -> None:
+    always = CriticalPeriods(delta=-1e9)
+    story = run(fedavg(cohort=3, batch=BATCH) | always | Buffer(size=2), Federation(sizes=(5,) * 9), versions=4)
+    for version, state in enumerate(story.states[:-1]):
+        kept = state.parts["critical_periods"]
+        assert len(state.flights) == kept["size"] == min(3 * 2**version, 9)
+        assert len(kept["history"]) == version
+
+
+@row("a substitute × the federated gradient norm")
+def test_the_gradient_norm_hears_only_who_trained() -> None:
+    story = run(EVERYBODY | CriticalPeriods(delta=1e9, floor=0.1) | ALL_SKIP, Federation(), versions=3)
+    first, *others = (state.parts["critical_periods"] for state in story.states[1:])
+    assert len(first["history"]) == 1
+    assert all(same(other, first) for other in others)
+    some = play(EVERYBODY | CriticalPeriods(act=False) | ODD_ONES_SKIP, Federation())
+    fresh = [r for r in some.reports.values() if r.version == 2 and r.fresh]
+    norm = sum(r.held * r.measures["gradient_square"] * r.rate for r in fresh) / sum(r.held for r in fresh)
+    assert some.states[-1].parts["critical_periods"]["history"][-1] == pytest.approx(norm)
+
+
+@row("sampled staleness × a substitute")
+def test_staleness_and_age_are_two_facts(monkeypatch: pytest.MonkeyPatch) -> None:
+    facts: list[Facts] = []
+    scales = PerStep.scales
+
+    def noted(self: PerStep, heard: Sequence[Facts], shares: Sequence[float]) -> list[float]:
+        facts.extend(heard)
+        return scales(self, heard, shares)
+
+    monkeypatch.setattr(PerStep, "scales", noted)
+    story = run(EVERYBODY | SampledStaleness(max_delay=3) | SkipAndEstimate() | PerStep(), Federation(), versions=8)
+    assert len(skipped(story)) > 4
+    trained: dict[int, int] = {}
+    for fact in facts:
+        report = story.reports[fact.dispatch]
+        assert fact.staleness == fact.dispatch // 4 - report.version  # four are dispatched for each version
+        if report.fresh:
+            trained[report.client] = report.version
+        else:
+            assert report.age == max(0, report.version - trained[report.client])
+    assert {fact.staleness for fact in facts} == {0, 1, 2}
+
+
+@row("buffer × nobody under way any more")
+def test_losses_cannot_stop_a_buffer() -> None:
+    assert Buffer(size=5).ready(Standing(waiting=1, in_flight=0))
+    assert len(run(fedavg(cohort=2, batch=BATCH) | Buffer(size=5), Federation()).states) == 4
+
+
+@row("power of choice by reported losses, Oort, TiFL × a skipped visit")
+def test_only_visits_that_trained_tell_of_a_client() -> None:
+    def heard(policy: Settings) -> tuple[dict[int, Any], dict[int, Report]]:
+        story = play(EVERYBODY | policy | ODD_ONES_SKIP, Federation())
+        assert {story.reports[dispatch].client for dispatch in skipped(story)} == {1, 3}
+        last = {r.client: r for _, r in sorted(story.reports.items()) if r.fresh}
+        return story.states[-1].parts[policy.label()], last
+
+    state, last = heard(PowerOfChoice(d=4, variant="rpow"))
+    assert dict(state["losses"]) == {client: report.loss for client, report in last.items()}
+    state, last = heard(Oort())
+    assert {c: (e[0], e[2]) for c, e in state["heard"].items()} == {
+        c: (r.held * math.sqrt(r.measures["squared_loss"]), r.version + 1) for c, r in last.items()
+    }
+    state, _ = heard(Tifl(profile=9))
+    assert {c: entry[1] for c, entry in state["profiles"].items()} == {0: 3, 1: 1, 2: 3, 3: 1}
+
+
+@row("power of choice, Oort, TiFL × clients that are away")
+@pytest.mark.parametrize(
+    "policy", [PowerOfChoice(cohort=2, d=3), Oort(cohort=2), Tifl(cohort=2, tiers=2)], ids=lambda part: part.label()
+)
+def test_who_is_chosen_is_there(policy: Participation) -> None:
+    state, everybody, some = (
+        policy.server_start(selecting.setup(6)),
+        selecting.Present([5] * 6),
+        selecting.Present([5] * 6, away=(0, 1, 5)),
+    )
+    state, asked = policy.invite(selecting.setup(6), state, selecting.call(everybody, count=6))
+    state = selecting.told(policy, state, 0, [selecting.report(c) for c in selecting.who(asked)])
+    state, asked = policy.invite(selecting.setup(6), state, selecting.call(everybody, 1))
+    for client in selecting.who(asked, "measure"):
+        measures = {"loss": 1.0}
+        state = policy.measured(
+            selecting.setup(6), state, selecting.report(client, 1, kind="measure", measures=measures)
+        )
+    chosen = selecting.who(
+        policy.invite(selecting.setup(6), state, selecting.call(some, 1 + (not selecting.who(asked, "measure"))))[1]
+    )
+    assert chosen
+    assert set(chosen) <= {2, 3, 4}
+
+
+@row("power of choice × a candidate that does not answer")
+def test_a_candidate_without_an_answer_comes_last() -> None:
+    policy, fixed, roster = PowerOfChoice(cohort=3, d=5), selecting.setup(9), selecting.Present([5] * 9)
+    state, asked = policy.invite(fixed, policy.server_start(fixed), selecting.call(roster))
+    one, two, three, four, _ = selecting.who(asked, "measure")
+    assert selecting.who(policy.invite(fixed, state, selecting.call(roster))[1]) == [one, two, three]
+    state = policy.measured(fixed, state, selecting.report(four, kind="measure", measures={"loss": 0.1}))
+    assert selecting.who(policy.invite(fixed, state, selecting.call(roster))[1]) == [four, one, two]
+
+
+@row("power of choice × fewer or more places (rolling, critical periods, over-selection)")
+def test_candidates_shrink_and_grow_with_the_places() -> None:
+    choice = fedavg(cohort=2, batch=BATCH, epochs=1) | PowerOfChoice(d=4)
+
+    def asked(recipe: Recipe, versions: int = 3) -> list[tuple[int, int]]:
+        """Of each time that clients are measured: how many are at work, and how many are measured."""
+        turns = run(recipe, Federation(sizes=(5,) * 12), versions=versions).turns
+        measured = [(t.state.training, sum(a.kind == "measure" for a in t.assignments)) for t in turns]
+        return [(training, count) for training, count in measured if count]
+
+    rolling = asked(choice | Rolling() | Buffer(size=1), versions=9)
+    assert len(rolling) > 3
+    assert all(count == 2 * (2 - training) for training, count in rolling)
+    assert asked(choice | CriticalPeriods(delta=-1e9)) == [(0, 4), (0, 8), (0, 12)]  # of 16, there are 12
+    assert asked(choice | OverSelect(factor=1.5)) == [(0, 6)] * 3
+
+
+@row("Oort × rolling")
+def test_single_places_explore_as_often_as_many() -> None:
+    """Rounded down, four in five of them would never go to an unheard client."""
+    policy = Oort(exploration=0.2)
+    found = [policy._explorers(1, version, (version % 10) / 10) for version in range(100)]
+    assert sum(found) == 20
+    assert policy._explorers(10, 0, 0.5) == 2
+
+
+@row("Oort × a client that is lost")
+def test_a_lost_visit_says_nothing_of_a_client() -> None:
+    def happening(assignment: Assignment, report: Report) -> Event:
+        lost = assignment.client == 1 or (assignment.client == 2 and assignment.version)
+        return Lost(dispatch=assignment.dispatch, reason="gone") if lost else replace(report, duration=3.0)
+
+    story = play(EVERYBODY | Oort(), Federation(), versions=3, happening=happening)
+    heard = story.states[-1].parts["oort"]["heard"]
+    assert {c: list(entry[1:]) for c, entry in heard.items()} == {0: [3.0, 3, 3], 2: [3.0, 1, 1], 3: [3.0, 3, 3]}
+    assert [a.client for a in story.assignments.values()].count(1) == 3  # unheard, so it is invited again
+
+
+@row("TiFL × a client that never answers")
+def test_who_never_answers_is_in_the_last_tier() -> None:
+    def happening(assignment: Assignment, report: Report) -> Event:
+        if assignment.client == 0:
+            return Lost(dispatch=assignment.dispatch, reason="gone")
+        return replace(report, duration=9.0)
+
+    story = play(fedavg(cohort=2, batch=BATCH) | Tifl(tiers=2), Federation(), versions=6, happening=happening)
+    assert story.states[-1].parts["tifl"]["tier_of"][0] == 1
+    # Not even if nobody ever answers, and no version has a release, does it run out of clients.
+    silent = play(
+        fedavg(cohort=4) | Tifl(tiers=2),
+        Federation(),
+        versions=6,
+        happening=lambda assignment, _: Lost(dispatch=assignment.dispatch, reason="gone"),
+    )
+    assert len(silent.states) == 7
+
+
+@row("TiFL × a cohort larger than a tier, critical periods", "TiFL × rolling")
+def test_a_tier_is_not_filled_up_and_is_drawn_for_every_place() -> None:
+    federation = Federation(sizes=(5,) * 6)
+    tiered = fedavg(cohort=3, batch=BATCH, epochs=1) | Tifl(tiers=3)
+    story = run(tiered | CriticalPeriods(delta=-1e9), federation, versions=4)
+    for turn in story.turns[:-1]:
+        tier_of = turn.state.parts["critical_periods"]["inner"]["tier_of"]
+        chosen = [a.client for a in turn.assignments]
+        if turn.state.version >= 2 and chosen:  # everybody has been timed
+            assert len(chosen) == 2
+            assert len({tier_of[c] for c in chosen}) == 1
+    story = run(tiered | Rolling() | Buffer(size=2), federation, versions=20)
+    drawn = {turn.state.parts["rolling"]["inner"]["drawn"] for turn in story.turns if turn.assignments}
+    assert {0, 1, 2} <= drawn
+    assert any(
+        len({t.state.parts["rolling"]["inner"]["drawn"] for t in story.turns if t.state.version == v}) > 1
+        for v in range(20)
+    )
+
+
+MOVED = SkipAndEstimate(budgets=Listed(shares=(1.0, 0.5)), schedule="round_robin", turns="visits")
+
+
+@row("staleness × a substitute", "`from_current` × a movement sent again")
+def test_a_movement_sent_again_is_as_stale_as_the_model_it_answers() -> None:
+    recipe = fedavg(batch=BATCH) | Equal() | Rolling(concurrency=3) | Buffer(size=2) | MOVED
+    recipe = recipe | Staleness(rule="hinge", a=1.0, b=0.0) | FromCurrent()
+    story = run(recipe, Federation(dtype=torch.float64, fleet=UNEQUAL), versions=12)
+    again = 0
+    for state, released, after in zip(story.states, story.released, story.states[1:], strict=False):
+        assert released.release is not None
+        moved = torch.zeros_like(state.weights)
+        for report, scale in zip(released.release.reports, released.release.scales, strict=True):
+            assert report.update is not None
+            assert scale == 1 / (1 + released.release.version - report.version)
+            again += not report.fresh and report.age > 0
+            moved += scale / 2 * (story.assignments[report.dispatch].weights + report.update - state.weights)
+        assert near(after.weights, state.weights + moved, 1e-10)
+    assert again > 2
+
+
+@row("`rolling` × one client twice in a buffer", "memory × a client twice in a version")
+def test_a_client_twice_in_a_buffer_counts_twice_and_is_remembered_once() -> None:
+    plain = fedavg(batch=BATCH) | Equal() | Rolling(concurrency=2) | Buffer(size=6)
+    federation = Federation(dtype=torch.float64, fleet=UNEQUAL)
+    for recipe, of_all in ((plain, False), (plain | Memory(), True)):
+        story = run(recipe, federation, versions=1)
+        release = story.released[0].release
+        assert release is not None
+        last = {r.client: r.update for r in release.reports if r.update is not None}
+        assert len(last) < len(release.reports) == 6
+        mean = torch.stack([*last.values()]).sum(0) / 4 if of_all else torch.stack(release.updates()).mean(0)
+        assert near(story.weights, story.states[0].weights + mean, 1e-10)
+
+
+@row("memory × BatchNorm", "memory × clients without data")
+def test_memory_keeps_updates_of_those_who_hold_data_and_no_statistics() -> None:
+    federation = Federation(net="batchnorm", eligible=(0, 1, 3))
+    plain = fedavg(cohort=2, batch=BATCH) | Equal()
+    story, without = (run(r, federation, versions=2) for r in (plain | Memory(), plain))
+    release = story.released[0].release
+    assert release is not None
+    mean = torch.stack(release.updates()).sum(0) / 3
+    assert near(story.states[1].weights, story.states[0].weights + mean)
+    assert same(story.states[1].buffers, without.states[1].buffers)
+
+
+WHOLE: dict[str, tuple[Callable[[], Recipe], str]] = {
+    "rolling and rounds": (lambda: EVERYBODY | Rolling(), "always at work"),
+    "on arrival and rounds": (lambda: EVERYBODY | OnArrival(), "always at work"),
+    "rolling and over-selection": (lambda: EVERYBODY | Buffer() | Rolling() | OverSelect(), "no rounds"),
+    "a buffer and over-selection": (lambda: EVERYBODY | OverSelect(factor=1) | Buffer(), "no rounds"),
+    "memory by samples": (lambda: EVERYBODY | Memory(), "not heard yet"),
+    "too many reports": (lambda: EVERYBODY | MinReports(count=5), "every version would be skipped"),
+}
+
+
+@row(
+    "`rolling` × a release that waits for everybody",
+    "`over_select` × `buffer`, `rolling`",
+    "memory × shares by samples",
+    "`min_reports` × a smaller cohort",
+)
+@pytest.mark.parametrize("pair", WHOLE)
+def test_it_is_refused_of_the_whole(pair: str) -> None:
+    build, why = WHOLE[pair]
+    with pytest.raises(UserError) as refused:
+        build().whole()
+    assert why in refused.value.why
+    assert refused.value.fix
+
+
+@pytest.mark.parametrize(
+    "recipe",
+    [
+        EVERYBODY | Rolling() | Buffer(),
+        EVERYBODY | Memory() | Equal(),
+        EVERYBODY | MinReports(count=4),
+        EVERYBODY | MinReports(count=5) | OverSelect(factor=1.3),
+        EVERYBODY | Buffer() | OverSelect() | WhenAll(),
+        EVERYBODY | MinReports(count=9) | Rolling() | Buffer(),
+    ],
+    ids=lambda recipe: recipe.title,
+)
+def test_a_later_part_may_put_it_right(recipe: Recipe) -> None:
+    assert recipe.whole() is recipe
+
+
+@row("`rolling` × `on_arrival`")
+def test_on_arrival_takes_the_place_of_rolling() -> None:
+    arriving = OnArrival(most=3)
+    after = EVERYBODY | SampledStaleness() | Rolling(concurrency=7) | arriving
+    assert (EVERYBODY | arriving | SampledStaleness()).digest == after.digest
+    assert "on_arrival takes the place of uniform (participation)" in after.notices
+
+
+REFUSED: dict[str, tuple[Callable[[], Recipe], str]] = {
+    "control variates and VRL-SGD": (lambda: EVERYBODY | ControlVariates() | VarianceReduction(), "other's correction"),
+    "VRL-SGD and FedDyn": (lambda: EVERYBODY | VarianceReduction() | DynamicRegularisation(), "other's correction"),
+    "local Adam": (lambda: fedavg(optimiser="adam") | ControlVariates(), "Adam's path"),
+    "kept momentum": (lambda: fedavg(momentum=0.9, keep_state=True) | NormalisedAveraging(), "earlier"),
+    "FedNova twice": (lambda: EVERYBODY | NormalisedAveraging() | NormalisedAveraging(), "squared"),
+    "per-step and last models": (lambda: EVERYBODY | PerStep() | SkipAndResendModel(), "not made in"),
+    "two skips": (lambda: EVERYBODY | SkipSilently() | SkipAndEstimate(), "contradict"),
+    "two stops": (lambda: EVERYBODY | NEVER_STOPS | AFTER_ONE_EPOCH, "contradict"),
+    "compression and last models": (lambda: EVERYBODY | TopK() | SkipAndResendModel(), "would not lead there"),
+    "last models and compression": (lambda: EVERYBODY | SkipAndResendModel() | Int8(), "would not lead there"),
+    "two times": (lambda: EVERYBODY | PartialWork() | PartialWork(seconds=1.0), "contradict"),
+    "two cuts": (lambda: EVERYBODY | BudgetSteps() | BudgetSteps(), "contradict"),
+    "two sizes": (lambda: EVERYBODY | CriticalPeriods() | RandomResize(), "contradict"),
+    "two stalenesses": (lambda: EVERYBODY | SampledStaleness() | SampledStaleness(), "contradict"),
+    "turns by versions and old versions": (
+        lambda: EVERYBODY | SampledStaleness() | SkipSilently(schedule="round_robin"),
+        "that version's turn again",
+    ),
+    "local and shared": (lambda: local_only() | ControlVariates(), "no release"),
+    "local and compressed": (lambda: local_only() | Int8(), "no release"),
+    "local and remembered": (lambda: local_only() | Memory(), "no release"),
+    "local and current": (lambda: local_only() | FromCurrent(), "no release"),
+    "two concurrencies": (lambda: EVERYBODY | Rolling() | Rolling(), "contradict"),
+    "on arrival and rolling": (lambda: EVERYBODY | OnArrival() | Rolling(), "contradict"),
+    "on arrival and critical periods": (lambda: EVERYBODY | OnArrival() | CriticalPeriods(), "nobody is"),
+    "random resizing and on arrival": (lambda: EVERYBODY | RandomResize() | OnArrival(), "nobody is"),
+    "memory and FedDyn": (lambda: EVERYBODY | Memory() | DynamicRegularisation(), "changes the mean"),
+    "memory and the current model": (lambda: EVERYBODY | FromCurrent() | Memory(), "changes the mean"),
+    "two memories": (lambda: EVERYBODY | Memory() | Memory(), "contradict"),
+    "two scales by staleness": (lambda: EVERYBODY | Staleness() | Staleness(rule="cutoff"), "squared"),
+}
+
+
+@row(
+    "the same × local Adam",
+    "the same × momentum kept over visits",
+    "two of control variates, VRL-SGD, FedDyn",
+    "FedNova twice",
+    "`skip_and_resend_model` × per-step weighing",
+    "compression × `skip_and_resend_model`",
+    "two parts that decide whether to skip, when to stop, or how large the cohort is",
+    "`on_arrival` × critical periods, random resizing",
+    "memory × FedDyn, `from_current`",
+    "`local_only` × anything exchanged",
+)
+@pytest.mark.parametrize("pair", REFUSED)
+def test_it_is_refused_when_it_is_put_together(pair: str) -> None:
+    build, why = REFUSED[pair]
+    with pytest.raises(UserError) as refused:
+        build()
+    assert why in refused.value.why
+    assert refused.value.fix
+
+
+@row("`stop_on_drift` × no number of rounds")
+def test_a_rising_threshold_needs_the_number_of_rounds() -> None:
+    assert "horizon" in (EVERYBODY | StopOnDrift()).needs()
+    assert "horizon" not in (EVERYBODY | StopOnDrift(b=0)).needs()
+
+
+@row("MOON × a client's first visit")
+def test_moon_has_no_term_before_there_is_a_last_model() -> None:
+    moon = ModelContrast(mu=5, layer="logits")
+    assert alike(run(EVERYBODY | moon, Federation(), versions=1), run(EVERYBODY, Federation(), versions=1))
+    assert not alike(run(EVERYBODY | moon, Federation(), versions=2), run(EVERYBODY, Federation(), versions=2))
+
+
+@row("fewer samples than a batch × `drop_last`")
+def test_who_has_less_than_a_batch_trains_on_it() -> None:
+    story = run(fedavg(cohort=2, batch=4, drop_last=True, epochs=1), Federation(sizes=(3, 6)), versions=1)
+    assert sorted(sorted(map(len, batches)) for batches in story.batches.values()) == [[3], [4]]
+
+
+@row(
+    "label smoothing × losses that are reported, or score samples and clients",
+    "label smoothing × the gradient norm, the Fisher trace",
+    "Fisher trace for the model's labels × for those in the data",
+)
+def test_label_smoothing_is_in_the_gradients_that_are_taken_and_nowhere_else() -> None:
+    """One step on all samples: everything that is measured in it is of the initial model."""
+    data, net = collection(), nn.Linear(4, 3)
+    watch = (FisherTrace(), FisherTrace(labels="model"))
+    recipe = fedavg(cohort=1, epochs=1, batch=None) | CriticalPeriods(act=False, watch=watch)
+    visits, inputs, targets = {}, *data.train.batch(torch.arange(60))
+    for smoothing in (0.0, 0.4):
+        aim = task("classification", smoothing=smoothing)
+        _, log = logged(federation=dealt(data, [60]), model=net, recipe=recipe, rounds=1, task=aim)
+        visits[smoothing] = log.visits[0]
+        loss = nn.functional.cross_entropy(net(inputs), targets, label_smoothing=smoothing)
+        square = sum(float(g.square().sum()) for g in torch.autograd.grad(loss, list(net.parameters())))
+        assert log.visits[0].measures["gradient_square"] == pytest.approx(square, rel=1e-5)
+    assert visits[0.0].loss == visits[0.4].loss
+    for measure in ("fisher", "fisher_model"):
+        assert visits[0.0].measures[measure] == visits[0.4].measures[measure]
+    assert visits[0.0].measures["fisher"] != visits[0.0].measures["fisher_model"]
+
+
+CAPACITIES = "computation_ms_per_sample,communication_kbps\n10,80\n20,160\n"
+
+
+@row(
+    "a device with too little memory × an invitation",
+    "`on_arrival` × a fleet in which everybody is always there",
+    "arrivals × a recipe that invites whom it wants",
+    "`by_labels` × samples without a class",
+)
+def test_fleets_that_a_recipe_cannot_use_are_told_or_refused(tmp_path: Path) -> None:
+    small = fleets.ListedDevices(devices=(fleets.Device(seconds_per_sample=1.0, memory=60.0),))
+    with pytest.raises(UserError, match="the most memory that any device has is 60 bytes"):
+        logged(fleet=fleets.Fleet(devices=small))
+    waiting = fedavg() | OnArrival() | Buffer(size=2)
+    with pytest.raises(UserError, match="everybody is always there"):
+        experiment(recipe=waiting)
+    for there in (fleets.Poisson(rate=0.1), fleets.Markov(mean_on=1.0, mean_off=1.0)):
+        experiment(recipe=waiting, fleet=fleets.Fleet() | there)
+    for at_work in (fleets.Faults(crash=0.1), fleets.Energy(battery=1.0)):  # as long as nobody works, nobody goes
+        with pytest.raises(UserError, match="everybody is always there"):
+            experiment(recipe=waiting, fleet=fleets.Fleet() | at_work)
+    plain, log = logged(fleet=fleets.Fleet() | fleets.Poisson(rate=100.0))
+    assert plain["digest"] == logged()[0]["digest"]
+    assert any("clients come by themselves" in notice for notice in log.plans[0].notices)
+    numbers = replace(collection(), task="regression", classes=(), train=regression(60), test=regression(15))
+    (tmp_path / "a.csv").write_text("time,client\n0,1\n1,4\n")
+    with pytest.raises(UserError, match=r"line 3: client = 4"):
+        experiment(fleet=fleets.Fleet() | fleets.ArrivalTrace(path=tmp_path / "a.csv")).world()
+    with pytest.raises(UserError, match="samples without classes"):
+        logged(federation=dealt(numbers, [30, 30]), fleet=fleets.Fleet() | fleets.ByLabels())
+
+
+def regression(many: int) -> ArraySamples:
+    return ArraySamples(torch.zeros(many, 4), torch.zeros(many, 3))
+
+
+@row(
+    "a device trace × links piped on after it",
+    "more clients than a trace has rows × the trace",
+    "energy of a device × energy of the fleet",
+)
+def test_parts_of_a_fleet_that_say_the_same_thing(tmp_path: Path) -> None:
+    (tmp_path / "c.csv").write_text(CAPACITIES)
+    trace = fleets.Fleet() | fleets.DeviceTrace(path=tmp_path / "c.csv")
+    work = fleets.Load(samples=1, bytes_down=10_000)
+    costs = {world.price(c, work, 0.0) for world in [fleets.World(trace, 50, 0, range(50))] for c in range(50)}
+    assert {(round(cost.compute, 6), round(cost.down, 6)) for cost in costs} == {(0.03, 1.0), (0.06, 0.5)}
+    fixed = fleets.World(trace | fleets.FixedLinks(down=1e4), 50, 0, range(50))
+    assert {fixed.price(c, work, 0.0).down for c in range(50)} == {1.0}
+    assert {round(fixed.price(c, work, 0.0).compute, 6) for c in range(50)} == {0.03, 0.06}
+    own = (fleets.Device(seconds_per_sample=1.0, joules_per_flop=3.0), fleets.Device(seconds_per_sample=1.0))
+    fleet = fleets.Fleet(devices=fleets.ListedDevices(devices=own)) | fleets.Energy(joules_per_flop=2.0)
+    world = fleets.World(fleet, 2, 0, range(2))
+    assert [world.price(c, fleets.Load(flops=1), 0.0).joules for c in (0, 1)] == [3.0, 2.0]
+
+
+@row(
+    "costs × a visit that is lost, late or dropped",
+    "costs × a visit under way when a version is made, or the run ends",
+)
+def test_what_comes_to_nothing_is_billed_too() -> None:
+    """Two devices of one speed and one that is ten times slower: of its visit four tenths are over in the end."""
+    speeds = tuple(fleets.Device(seconds_per_sample=s) for s in (0.1, 0.1, 1.0))
+    fleet = fleets.Fleet(devices=fleets.ListedDevices(devices=speeds))
+    recipe = fedavg(cohort=3, epochs=1, batch=5) | Buffer(size=2) | Rolling()
+    summary, log = logged(recipe=recipe, fleet=fleet, federation=dealt(collection(), [10, 10, 10]), rounds=4)
+    assert [version.time for version in log.versions] == [0.0, 1.0, 2.0, 3.0, 4.0]
+    (left,) = (visit for visit in log.visits if visit.status == "unfinished")
+    assert (left.client, left.started, left.finished, left.compute_seconds) == (2, 0.0, 4.0, 4.0)
+    assert (left.samples, left.flops) == (4, left.forward_flops + left.backward_flops)
+    assert [version.compute_seconds for version in log.versions] == [0.0, 3.0, 6.0, 9.0, 12.0]
+    assert summary["flops"] == sum(visit.flops for visit in log.visits)
+    assert summary["utilisation"] == 1.0
+    assert summary["visits"] == len(log.visits) - 1
+
+
+@row("compression × control variates", "compression × BatchNorm")
+def test_only_updates_are_compressed() -> None:
+    story = run(EVERYBODY | ControlVariates() | TopK(share=0.1, error_feedback=False), Federation(net="batchnorm"))
+    plain = run(EVERYBODY | ControlVariates(), Federation(net="batchnorm"))
+    for dispatch, report in story.reports.items():
+        assert report.update is not None
+        assert int((report.update != 0).sum()) <= 6  # of 53
+        if report.version == 0:
+            assert same(report.extras, plain.reports[dispatch].extras)
+            assert same(report.buffers, plain.reports[dispatch].buffers)
+
+
+@row("compression × FedNova, per-step weighing, samples")
+def test_what_waits_has_the_weight_of_the_visit_that_sends_it() -> None:
+    story = run(EVERYBODY | RandomEpochs(epochs=3, spread=2) | PerStep() | TopK(share=0.1), Federation(), versions=4)
+    for before, after, released in zip(story.states, story.states[1:], story.released, strict=False):
+        assert released.release is not None
+        reports, shares = released.release.reports, released.release.shares
+        mean = sum(s / r.steps * r.update for s, r in zip(shares, reports, strict=True) if r.update is not None)
+        assert near(after.weights, before.weights + mean)
+
+
+@row("partial work × a rate by step, a curriculum", "partial work × nobody knows the pace")
+def test_a_curriculum_is_paced_over_the_steps_that_are_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+    in_use = Curriculum.in_use
+
+    def noted(self: Curriculum, visit: Visit, progress: Progress) -> int:
+        asked.append(progress.steps)
+        return in_use(self, visit, progress)
+
+    monkeypatch.setattr(Curriculum, "in_use", noted)
+    # A step of 4 takes 4 milliseconds, and scoring 9 samples 3.
+    recipe = fedavg(cohort=1, batch=BATCH, epochs=2) | Curriculum(least=1) | PartialWork(seconds=0.0155)
+    cut, whole = run(recipe, Federation(sizes=(9,))), play(recipe, Federation(sizes=(9,)))
+    assert [r.steps for r in cut.reports.values()] == [3] * 3
+    assert [r.steps for r in whole.reports.values()] == [6] * 3
+    assert set(asked) == {3, 6}
+
+
+@row("`clip_updates`, other middles × memory, `from_current`, FedDyn")
+@pytest.mark.parametrize("other", [Memory(), FromCurrent(), DynamicRegularisation()], ids=lambda part: part.label())
+@pytest.mark.parametrize(
+    "robust", [ClipUpdates(), Median(), TrimmedMean(), GeometricMedian()], ids=lambda part: part.label()
+)
+def test_what_has_a_way_of_its_own_into_the_step_is_refused(robust: Settings, other: Settings) -> None:
+    for first, second in ((robust, other), (other, robust)):
+        with pytest.raises(UserError) as refused:
+            EVERYBODY | Equal() | first | second
+        assert "way of its own" in refused.value.why
+
+
+def test_there_is_one_middle() -> None:
+    with pytest.raises(UserError, match="median and trimmed_mean"):
+        EVERYBODY | TrimmedMean() | Median()
+
+
+def far(which: int) -> Callable[[Assignment, Report], Event]:
+    """One client's updates are a million times as long, and so is what follows from them."""
+
+    def happening(assignment: Assignment, report: Report) -> Event:
+        assert report.update is not None
+        if assignment.client != which:
+            return report
+        extras = {
+            key: {what: 1e6 * value for what, value in extra.items() if isinstance(value, torch.Tensor)}
+            for key, extra in report.extras.items()
+        }
+        return replace(report, update=1e6 * report.update, extras=extras)
+
+    return happening
+
+
+@row("`clip_updates`, other middles × control variates, VRL-SGD")
+def test_an_outlier_is_kept_out_of_the_step_and_not_out_of_c_unless_it_is_refused() -> None:
+    recipe = EVERYBODY | ControlVariates()
+    plain = play(recipe, Federation(), versions=1)
+    for part, into in ((Median(), True), (ClipUpdates(norm=1.0), True), (ClipUpdates(norm=1.0, refuse=10), False)):
+        story = play(recipe | part, Federation(), versions=1, happening=far(0))
+        moved = story.weights - plain.states[0].weights
+        assert torch.linalg.vector_norm(moved) < 3
+        control = story.states[-1].parts["control_variates"]["control"]
+        honest = plain.states[-1].parts["control_variates"]["control"]
+        assert (torch.linalg.vector_norm(control) > 1e3 * torch.linalg.vector_norm(honest)) == into
+        if not into:
+            own = torch.stack([c.parts["control_variates"]["control"] for c in story.clients.values()])
+            assert near(control, own.sum(0) / 4)
+
+
+@row(
+    "`clip_updates` × FedNova, per-step weighing, staleness",
+    "other middles × FedNova, per-step weighing, staleness",
+    "other middles × shares",
+)
+@pytest.mark.parametrize("scaling", [PerStep(), NormalisedAveraging()], ids=lambda part: part.label())
+def test_updates_are_shortened_before_scales_and_sorted_after_them(scaling: Settings) -> None:
+    recipe = EVERYBODY | RandomEpochs(epochs=3, spread=2) | scaling
+    federation = Federation(dtype=torch.float64)
+    clipped, middle = (run(recipe | part, federation, versions=1) for part in (ClipUpdates(norm=0.2), Median()))
+    for story, limit in ((clipped, 0.2), (middle, math.inf)):
+        release = story.released[0].release
+        assert release is not None
+        rows = [
+            s * min(1.0, limit / float(torch.linalg.vector_norm(u))) * u
+            for u, s in zip(release.updates(), release.scales, strict=True)
+        ]
+        moved = story.weights - story.states[0].weights
+        if limit < math.inf:
+            assert near(moved, torch.stack([a * u for a, u in zip(release.shares, rows, strict=True)]).sum(0), 1e-10)
+            continue
+        values, order = torch.stack(rows).sort(dim=0)
+        shares = torch.tensor(release.shares, dtype=torch.float64)[order[1:3]]
+        assert near(moved, (values[1:3] * shares).sum(0) / shares.sum(0), 1e-10)
+
+
+@row("other middles × BatchNorm")
+def test_statistics_have_no_other_middle() -> None:
+    federation = Federation(net="batchnorm")
+    plain, story = (run(r, federation, versions=1) for r in (EVERYBODY, EVERYBODY | Median()))
+    assert same(plain.states[-1].buffers, story.states[-1].buffers)
+    assert not same(plain.weights, story.weights)
+
+
+@row("`clip_updates` × a movement sent again")
+def test_a_movement_sent_again_is_shortened_again() -> None:
+    story = play(EVERYBODY | ODD_ONES_SKIP | ClipUpdates(norm=0.05), Federation(dtype=torch.float64))
+    assert skipped(story)
+    for released, before, after in zip(story.released, story.states, story.states[1:], strict=False):
+        assert released.release is not None
+        shares, updates = released.release.shares, released.release.updates()
+        mean = sum(a * min(1.0, 0.05 / float(u.norm())) * u for a, u in zip(shares, updates, strict=True))
+        assert near(after.weights, before.weights + mean, 1e-10)
+
+
+@row("a version that is skipped × control variates, FedDyn, movements")
+@pytest.mark.parametrize("memory", [ControlVariates(), DynamicRegularisation()], ids=lambda part: part.label())
+def test_a_skipped_version_keeps_what_was_said_at_both_ends(memory: Settings) -> None:
+    def alone(assignment: Assignment, report: Report) -> Event:
+        gone = assignment.version == 1 and assignment.client != 2
+        return Lost(dispatch=report.dispatch, reason="away") if gone else report
+
+    story = play(EVERYBODY | memory | MinReports(count=2), Federation(), versions=3, happening=alone)
+    skipped_one = story.released[1]
+    assert skipped_one.release is None
+    assert skipped_one.note == "reports: 1, where at least 2 are needed"
+    assert same(story.states[2].weights, story.states[1].weights)
+    at_server, at_client = {"control_variates": ("control", "control")}.get(memory.label(), ("h", "dual"))
+    own = torch.stack([c.parts[memory.label()][at_client] for c in story.clients.values()]).mean(0)
+    assert near(story.states[-1].parts[memory.label()][at_server], own)
+
+
+@row("flipped bits without a checksum × FedDyn, CCFL's storages")
+def test_what_nobody_can_know_is_taken_for_true() -> None:
+    def other(assignment: Assignment, report: Report) -> Event:
+        assert report.update is not None
+        return replace(report, update=report.update + 1e-3)
+
+    story = play(EVERYBODY | DynamicRegularisation(), Federation(), versions=1, happening=other)
+    duals = torch.stack([c.parts["dynamic_regularisation"]["dual"] for c in story.clients.values()]).mean(0)
+    assert not near(story.states[-1].parts["dynamic_regularisation"]["h"], duals)
+
+
+@row("a slow visit × partial work")
+def test_a_slow_visit_is_late_where_it_was_to_be_cut() -> None:
+    fleet = UNEQUAL | fleets.Faults(slow=1.0, slowdown=5.0)
+    recipe = fedavg(cohort=4, batch=BATCH, epochs=2) | PartialWork(seconds=1.5)
+    plain, slow = (run(recipe, Federation(fleet=f), versions=1) for f in (UNEQUAL, fleet))
+    assert [r.steps for r in plain.reports.values()] == [r.steps for r in slow.reports.values()]
+    ends = [max(m.time for m in story.moments) for story in (plain, slow)]
+    assert ends[0] <= 1.5 < ends[1]

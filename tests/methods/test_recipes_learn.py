@@ -1,0 +1,42 @@
+"""Every recipe learns with its defaults: at least 0.80 on digits in 60 versions, or as many updates."""
+
+from __future__ import annotations
+
+import functools
+
+import pytest
+
+import polyrhythm as pr
+from polyrhythm.config.names import RECIPES
+from polyrhythm.data import Federation
+from polyrhythm.experiments.session import carry_out
+
+# cc_fedavg divides every update by the steps behind it and steps by 1: slow by definition. Nobody exchanges anything in
+# local_only, so a client with two classes of ten cannot know the others.
+EXEMPT = {"cc_fedavg", "local_only"}
+# A version of fedasync is one update, where others take five or ten.
+VERSIONS = {"fedasync": 300}
+
+
+@functools.cache
+def digits() -> Federation:
+    return pr.federate(pr.data.digits(), pr.data.Dirichlet(alpha=0.3), 20, 0)
+
+
+def final_accuracy(name: str, model: str) -> float:
+    rounds = VERSIONS.get(name, 60)
+    experiment = pr.Experiment(
+        federation=digits(), model=model, recipe=RECIPES[name](), rounds=rounds, evaluation=pr.Evaluation(every=rounds)
+    )
+    return float(carry_out(experiment, [])["final_accuracy"])
+
+
+@pytest.mark.parametrize("name", sorted(RECIPES.keys() - EXEMPT))
+def test_a_linear_model_learns(name: str) -> None:
+    assert final_accuracy(name, "logistic") >= 0.80
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", sorted(RECIPES.keys() - EXEMPT))
+def test_the_default_model_learns(name: str) -> None:
+    assert final_accuracy(name, "mlp") >= 0.80
