@@ -18,6 +18,7 @@ import torch
 from torch.nn import functional
 
 import polyrhythm as pr
+from polyrhythm.base.compiled import extension
 from polyrhythm.base.messages import Assignment
 from polyrhythm.base.streams import stream, torch_generator
 from polyrhythm.base.threads import one_thread
@@ -26,7 +27,6 @@ from polyrhythm.core.client_state import ClientState
 from polyrhythm.core.protocols import Engine
 from polyrhythm.data import ArraySamples, Collection
 from polyrhythm.engines.native.engine import NativeEngine
-from polyrhythm.engines.native.extension import extension
 from polyrhythm.models import build
 
 REPEATS = 7

@@ -31,10 +31,10 @@ import numpy as np
 import torch
 
 import polyrhythm as pr
+from polyrhythm.base.compiled import extension
 from polyrhythm.base.streams import torch_generator
 from polyrhythm.base.threads import one_thread, settled_memory
 from polyrhythm.data import ArraySamples, Collection
-from polyrhythm.engines.native.extension import extension
 from polyrhythm.methods.participation.critical_periods import FisherTrace
 from polyrhythm.methods.recipe import Recipe
 from polyrhythm.models import build

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import torch
 
-from polyrhythm.runs import Plan, Run, VersionRecord, VisitRecord
+from polyrhythm.results import Run
+from polyrhythm.runs import Plan, VersionRecord, VisitRecord
 from polyrhythm.runs.recorder import Recorder
 
 VERSIONS, COHORT, PARAMETERS = 5_000, 10, 10_000

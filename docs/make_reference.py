@@ -71,7 +71,7 @@ from polyrhythm.methods.work.base import Work
 from polyrhythm.models.catalogue import MODELS
 from polyrhythm.models.projection import with_projection
 from polyrhythm.models.tasks import TASKS
-from polyrhythm.runs.comparison import Comparison
+from polyrhythm.results import Comparison
 from polyrhythm.runs.database import Writer
 from polyrhythm.runs.records import AnswerRecord, EventRecord, VersionRecord, VisitRecord
 from polyrhythm.runs.summary import Best, Summary

@@ -30,8 +30,8 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 from jsonschema import Draft7Validator
 
 from polyrhythm.cli import main as polyrhythm
-from polyrhythm.config.json_schema import schema
 from polyrhythm.experiments import estimate
+from polyrhythm.studies.searches.written import file_schema
 from texts import experiments
 
 PATIENCE = 60  # seconds until a file that is neither refused nor run to its end counts as hanging
@@ -141,7 +141,7 @@ class Tally:
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.kinds, self.wrong = folder, Counter[str](), dict[str, str]()
-        self.validator = Draft7Validator(schema())
+        self.validator = Draft7Validator(file_schema())
         write_data(folder)
 
     def add(self, text: str) -> None:

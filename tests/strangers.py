@@ -15,7 +15,7 @@ from safetensors.torch import save_file
 from typer.testing import CliRunner
 
 from polyrhythm.cli.app import app
-from polyrhythm.runs import all_runs
+from polyrhythm.results import Run
 
 MODULE = "strangers_nets"
 PATH = f"{MODULE}:Net"
@@ -104,7 +104,7 @@ def handed_on(there: Path, folder: Path, path: str) -> Path:
         names = file.keys()
         weights, about = {key: file.get_tensor(key) for key in names}, file.metadata()
     save_file(weights, folder / "expert.safetensors", {**about, "model": about["model"].replace(PATH, path)})
-    assert all(run.config["model"] == path for run in all_runs(folder / "runs"))
+    assert all(run.config["model"] == path for run in Run.all(folder / "runs"))
     return folder
 
 

@@ -137,7 +137,7 @@ def runs(rounds: int, turns: int, folder: Path) -> Iterator[dict[str, Any]]:
     """Ours and Flower's in turn, on one federation."""
     from polyrhythm.cli.flowering import up
     from polyrhythm.deployment.local.loopback import Loopback
-    from polyrhythm.runs.recorded import all_runs
+    from polyrhythm.results import Run
 
     (folder / "experiment.toml").write_text(TEXT)
     theirs = folder / "theirs"
@@ -159,7 +159,7 @@ def runs(rounds: int, turns: int, folder: Path) -> Iterator[dict[str, Any]]:
                     **{"folder": folder / "federation", "port": PORT, "keep": True, "resume": False},
                     **{"log_updates": False, "as_json": True},
                 )
-            run = all_runs(folder / "runs")[-1]
+            run = Run.all(folder / "runs")[-1]
             wall = run.history["time"].tolist()
             worked = run.visits["compute_seconds"].tolist()
             yield {

@@ -129,9 +129,9 @@ if TYPE_CHECKING:
     from polyrhythm.methods.parts import when_all as when_all
     from polyrhythm.methods.recipe import Recipe as Recipe
     from polyrhythm.models.tasks import task as task
+    from polyrhythm.results import Run as Run
+    from polyrhythm.results import compare as compare
     from polyrhythm.runs import Checkpoint as Checkpoint
-    from polyrhythm.runs import Run as Run
-    from polyrhythm.runs import compare as compare
     from polyrhythm.studies import searches as _searches
     from polyrhythm.studies.searches import sweep as sweep
     from polyrhythm.trackers import Tracking as Tracking
@@ -148,7 +148,8 @@ _HOMES = {
     "polyrhythm.methods.recipe": "Recipe",
     "polyrhythm.experiments.replay": "replay",
     "polyrhythm.experiments.run": "resume run",
-    "polyrhythm.runs": "Checkpoint Run compare",
+    "polyrhythm.results": "Run compare",
+    "polyrhythm.runs": "Checkpoint",
     "polyrhythm.studies.searches": "sweep",
     "polyrhythm.models.tasks": "task",
     "polyrhythm.trackers": "Tracking",

@@ -539,7 +539,7 @@ def test_a_compiled_difference_that_adds_up_otherwise_than_torch_is_not_used(mon
         def difference(update: Tensor, after: Tensor, before: Tensor) -> float:
             return math.nextafter(torch.linalg.vector_norm(after - before).item(), math.inf)
 
-    monkeypatch.setattr(module, "_compiled", lambda: Extension)
+    monkeypatch.setattr(module, "extension", lambda: Extension)
     assert module._compiled_difference.__wrapped__() is None
 
 

@@ -14,7 +14,7 @@ import pytest
 import polyrhythm as pr
 import small
 from browser.conftest import PHONE
-from polyrhythm.runs import all_runs
+from polyrhythm.results import Run
 
 pytest.importorskip("starlette", reason="polyrhythm[ui] is not installed")
 pytest.importorskip("uvicorn", reason="polyrhythm[ui] is not installed")
@@ -68,10 +68,10 @@ def serve(folder: Path) -> Iterator[Serve]:
 @pytest.fixture
 def long_run(folder: Path) -> Iterator[str]:
     """A run in another process, that goes on for longer than the test; gives its id."""
-    before = {run.id for run in all_runs(folder)}
+    before = {run.id for run in Run.all(folder)}
     tests = str(Path(__file__).parents[1])
     process = subprocess.Popen([sys.executable, "-c", LONG, tests, str(folder)])
-    while not (found := [run.id for run in all_runs(folder) if run.id not in before]):
+    while not (found := [run.id for run in Run.all(folder) if run.id not in before]):
         assert process.poll() is None
     yield found[0]
     if process.poll() is None:
@@ -185,7 +185,7 @@ def test_a_keyboard_is_enough(serve: Serve, page: Any) -> None:
 def test_it_is_legible_on_a_phone(serve: Serve, page: Any, folder: Path, colours: str) -> None:
     page.set_viewport_size(PHONE)
     page.emulate_media(color_scheme=colours)
-    ids = [run.id for run in all_runs(folder)[:4]]
+    ids = [run.id for run in Run.all(folder)[:4]]
     address = serve()
     for path in ("", f"run?run={ids[0]}", "compare?" + "&".join(f"run={run_id}" for run_id in ids)):
         page.goto(address + path)

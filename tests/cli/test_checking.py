@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from polyrhythm.cli.checking import as_toml
 from polyrhythm.config.configuration import configure
+from polyrhythm.config.written import as_toml
 from terminal import Command
 
 GOOD = 'method = ["scaffold(cohort=3)", "prox(mu=0.1)"]\nmodel = "logistic"\nrounds = 4\nfleet = "tiers"\n'

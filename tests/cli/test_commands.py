@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from polyrhythm.runs import Run, all_runs
+from polyrhythm.results import Run
 from terminal import Command
 
 QUICK = ("--rounds", "3", "--model", "logistic")
@@ -291,7 +291,7 @@ def compared(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_show_says_what_a_run_cost_and_what_a_goal_took(polyrhythm: Command, compared: Path) -> None:
     out = ("--out", str(compared))
-    run = next(iter(all_runs(compared)))
+    run = next(iter(Run.all(compared)))
     text = polyrhythm("show", run.id, *out, "--to", "0.3").out
     for part in ("computing", "on links", "waiting", "fairness", "energy", "traffic", "0 lost", "to 0.3: "):
         assert part in text
@@ -324,7 +324,7 @@ def test_compare_prints_a_row_for_each_method(
 
 
 def test_compare_takes_some_runs_too(polyrhythm: Command, compared: Path) -> None:
-    first, *_, last = all_runs(compared)
+    first, *_, last = Run.all(compared)
     found = polyrhythm("compare", first.id, last.id, "--out", str(compared), "--json")
     assert [json.loads(line)["n"] for line in found.out.splitlines()] == [1, 1]
     assert "±" not in polyrhythm("compare", first.id, "--out", str(compared)).out.splitlines()[3]

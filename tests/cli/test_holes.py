@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from polyrhythm.runs import Run, all_runs
+from polyrhythm.results import Run
 from polyrhythm.runs.checkpoints import checkpoints
 from polyrhythm.runs.database import FILE
 from terminal import Command
@@ -23,7 +23,7 @@ def holed(polyrhythm: Command, tmp_path: Path) -> Run:
     """A finished run without two of its versions."""
     assert polyrhythm("run", *QUICK, "--name", "mine", "--out", str(tmp_path)).code == 0
     alter(tmp_path, "DELETE FROM versions WHERE version IN (1, 2)")
-    (run,) = all_runs(tmp_path)
+    (run,) = Run.all(tmp_path)
     return run
 
 
@@ -71,7 +71,7 @@ def test_a_run_that_goes_on_says_so_everywhere(
         assert any(said in notice for notice in Run.open("mine", tmp_path).notices)
     assert (told["digest"], told["missing"], told["status"]) == (digest, [], "finished")
     assert polyrhythm("verify", "mine", "--out", str(tmp_path)).code == 0
-    assert len(all_runs(tmp_path)) == 1
+    assert len(Run.all(tmp_path)) == 1
 
 
 def test_a_record_that_lost_a_run_says_so(polyrhythm: Command, holed: Run, tmp_path: Path) -> None:

@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from polyrhythm.base.errors import UserError
-from polyrhythm.runs import all_runs, run_lock
+from polyrhythm.results import Run
+from polyrhythm.runs import run_lock
 from polyrhythm.studies.searches.performing import Ending
 from terminal import Command
 
@@ -76,14 +77,14 @@ def test_an_own_file_is_run_and_its_page_written(polyrhythm: Command, folder: Pa
     assert "| Other |" in page
     again = polyrhythm("reproduce", "own.toml", "--seeds", "0-1", "-o", "page.md", "--json")
     assert json.loads(again.out)["page"] == "page.md"
-    assert len(all_runs(folder / "runs" / "reproduce" / "own" / "quick")) == 4
+    assert len(Run.all(folder / "runs" / "reproduce" / "own" / "quick")) == 4
 
 
 def test_what_is_set_wins_over_the_scale(polyrhythm: Command, folder: Path) -> None:
     Path("own.toml").write_text(OWN, encoding="utf-8")
     told = polyrhythm("reproduce", "own.toml", "--set", "rounds=1", "--set", "method.lr=0.3", "--row", "One")
     assert told.code == 0, told.err
-    (run,) = all_runs(folder / "runs" / "reproduce" / "own" / "quick")
+    (run,) = Run.all(folder / "runs" / "reproduce" / "own" / "quick")
     assert run.config["rounds"] == 1
     assert run.config["method"] == "fedavg(cohort=2, epochs=1, lr=0.3)"
 
@@ -153,8 +154,8 @@ def test_a_killed_one_goes_on_where_it_was(folder: Path) -> None:
         time.sleep(0.02)
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
-    (killed,) = all_runs(runs)
+    (killed,) = Run.all(runs)
     assert killed.status == "killed"
     subprocess.run(command, check=True, capture_output=True)
-    assert sorted((run.name, run.status) for run in all_runs(runs)) == [("One", "finished"), ("Other", "finished")]
-    assert all_runs(runs)[0].id == killed.id
+    assert sorted((run.name, run.status) for run in Run.all(runs)) == [("One", "finished"), ("Other", "finished")]
+    assert Run.all(runs)[0].id == killed.id

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import polyrhythm as pr
-from polyrhythm.runs import Run, all_runs
+from polyrhythm.results import Run
 from small import experiment
 from terminal import Command
 
@@ -31,7 +31,7 @@ def killed(out: Path, rounds: int, *more: str) -> Run:
         time.sleep(0.01)
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
-    (run,) = all_runs(out)
+    (run,) = Run.all(out)
     assert run.status == "killed"
     return run
 
@@ -61,7 +61,7 @@ def test_a_killed_run_goes_on_by_name_and_by_auto(polyrhythm: Command, tmp_path:
     done = polyrhythm(*again)
     assert "has finished already" in done.err
     assert done.out == found.out
-    assert len(all_runs(tmp_path / "two")) == 1
+    assert len(Run.all(tmp_path / "two")) == 1
 
 
 def test_a_finished_run_goes_on_to_more_rounds(polyrhythm: Command, tmp_path: Path) -> None:

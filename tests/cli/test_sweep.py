@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 import polyrhythm as pr
-from polyrhythm.runs import all_runs
+from polyrhythm.results import Run
 from polyrhythm.studies.searches import Swept
 from polyrhythm.studies.searches.written import written
 from terminal import Command
@@ -70,7 +70,7 @@ def test_a_grid_from_file_to_the_best_file(polyrhythm: Command, folder: Path) ->
     assert trial is not None
     assert f"lr={trial.setting['method.lr']}" in tomllib.loads(best.out)["method"]
     again = json.loads(polyrhythm("run", "best.toml", "--json", "--out", "again").out)
-    (run,) = [run for run in all_runs("runs") if run.id == trial.runs[0]]
+    (run,) = [run for run in Run.all("runs") if run.id == trial.runs[0]]
     assert again["digest"] == run.summary["digest"]
     assert json.loads(polyrhythm("best", "tune", "--json").out)["best"][0]["trial"] == trial.number
 
@@ -182,7 +182,7 @@ def test_a_killed_sweep_goes_on_and_leaves_no_process(folder: Path) -> None:
     first = subprocess.Popen(command, stdout=subprocess.DEVNULL, cwd=folder)
     database = folder / "runs" / "runs.sqlite"
     end = time.monotonic() + 120
-    while not (database.exists() and any(run.versions for run in all_runs("runs"))):
+    while not (database.exists() and any(run.versions for run in Run.all("runs"))):
         assert time.monotonic() < end
         time.sleep(0.05)
     children = subprocess.run(["pgrep", "-P", str(first.pid)], capture_output=True, text=True).stdout.split()
@@ -194,6 +194,6 @@ def test_a_killed_sweep_goes_on_and_leaves_no_process(folder: Path) -> None:
         time.sleep(0.05)
     subprocess.run(command, stdout=subprocess.DEVNULL, cwd=folder, check=True)
     subprocess.run([*command, "--out", "whole"], stdout=subprocess.DEVNULL, cwd=folder, check=True)
-    found = [{(r.name, r.summary["digest"]) for r in all_runs(out)} for out in ("runs", "whole")]
+    found = [{(r.name, r.summary["digest"]) for r in Run.all(out)} for out in ("runs", "whole")]
     assert found[0] == found[1]
-    assert len(all_runs("runs")) == 4
+    assert len(Run.all("runs")) == 4

@@ -16,11 +16,11 @@ from grid.answers import sample
 from polyrhythm.base.settings import Settings
 from polyrhythm.config import names
 from polyrhythm.config.configuration import Configuration, configure
-from polyrhythm.config.json_schema import schema
 from polyrhythm.data import PARTITIONS, SOURCES
 from polyrhythm.methods.recipe import Recipe
 from polyrhythm.models.catalogue import MODELS
 from polyrhythm.models.tasks import TASKS
+from polyrhythm.studies.searches.written import file_schema
 from terminal import Command
 
 ROOT = Path(__file__).parents[2]
@@ -37,7 +37,7 @@ OF_REPRODUCTIONS = ("reproduces", "let", "rows", "columns", "paper", "claims", "
 
 @pytest.fixture(scope="module")
 def validator() -> Draft7Validator:
-    made = schema()
+    made = file_schema()
     Draft7Validator.check_schema(made)
     return Draft7Validator(made)
 

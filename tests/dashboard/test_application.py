@@ -13,7 +13,7 @@ import pytest
 from dashboard.conftest import Client
 from polyrhythm.dashboard import application as of_application
 from polyrhythm.dashboard.drawing import apart
-from polyrhythm.runs import Run, all_runs
+from polyrhythm.results import Run
 from polyrhythm.runs.database import FILE
 from polyrhythm.runs.run_lock import hold, release
 
@@ -30,14 +30,14 @@ def change(folder: Path, statement: str, *values: Any) -> None:
 def test_the_list_has_what_a_row_shows(client: Client, folder: Path) -> None:
     answer = client().get("/api/runs").json()
     assert (answer["folder"], answer["control"], answer["problem"]) == (str(folder), False, "")
-    for run, row in zip(all_runs(folder), answer["runs"], strict=True):
+    for run, row in zip(Run.all(folder), answer["runs"], strict=True):
         assert (row["id"], row["name"], row["status"], row["version"]) == (run.id, run.name, "finished", 3)
         assert row["curve"] == [value for _, value in run.scores]
         assert row["score"] == run.summary["final_accuracy"]
 
 
 def test_a_run_has_what_its_page_shows(client: Client, folder: Path) -> None:
-    run = all_runs(folder)[0]
+    run = Run.all(folder)[0]
     answer = client().get("/api/run", params={"run": run.id}).json()
     assert answer["score"] == run.summary["final_accuracy"]
     assert answer["costs"]["visits"] == "6: 0 lost, 0 late, 0 dropped"
@@ -46,7 +46,7 @@ def test_a_run_has_what_its_page_shows(client: Client, folder: Path) -> None:
 
 
 def test_methods_are_compared_over_their_seeds(client: Client, folder: Path) -> None:
-    ids = [run.id for run in all_runs(folder)]
+    ids = [run.id for run in Run.all(folder)]
     answer = client().get("/api/compare", params={"run": ids}).json()
     (method,) = answer["methods"]
     assert (method["runs"], method["n"]) == (ids, 2)
@@ -55,7 +55,7 @@ def test_methods_are_compared_over_their_seeds(client: Client, folder: Path) -> 
 
 
 def test_a_figure_has_its_data_under_names_that_stay(client: Client, folder: Path) -> None:
-    run = all_runs(folder)[0].id
+    run = Run.all(folder)[0].id
     asking = client()
     offered = asking.get("/api/figures", params={"run": run}).json()
     assert [figure["name"] for figure in offered][:2] == ["accuracy", "loss"]
@@ -92,7 +92,7 @@ def test_data_are_taken_out_wherever_they_are() -> None:
     ],
 )
 def test_what_cannot_be_shown_is_said_in_four_parts(client: Client, folder: Path, path: str) -> None:
-    answer = client().get(path.format(run=all_runs(folder)[0].id))
+    answer = client().get(path.format(run=Run.all(folder)[0].id))
     assert answer.status_code == 400
     assert set(answer.json()["error"]) == {"found", "expected", "why", "fix"}
 
@@ -115,13 +115,13 @@ def test_news_begin_with_what_the_listener_does_not_know(client: Client) -> None
 
 
 def test_news_of_a_run_say_how_it_stands(client: Client, folder: Path) -> None:
-    answer = client().get("/api/news", params={"run": all_runs(folder)[0].id})
+    answer = client().get("/api/news", params={"run": Run.all(folder)[0].id})
     assert answer.headers["content-type"].startswith("text/event-stream")
     assert [event["status"] for event in news(answer.text)] == ["finished"]
 
 
 def test_a_run_without_an_end_is_killed_unless_its_process_lives(client: Client, folder: Path) -> None:
-    run = all_runs(folder)[0]
+    run = Run.all(folder)[0]
     change(folder, "UPDATE runs SET status = 'running', ended = NULL, summary = NULL WHERE run_id = ?", run.id)
     asking = client()
     assert asking.get("/api/runs").json()["runs"][0]["status"] == "killed"
@@ -132,7 +132,7 @@ def test_a_run_without_an_end_is_killed_unless_its_process_lives(client: Client,
 
 
 def test_a_run_is_stopped_by_whoever_may(client: Client, folder: Path) -> None:
-    run = all_runs(folder)[0]
+    run = Run.all(folder)[0]
     change(folder, "UPDATE runs SET status = 'running' WHERE run_id = ?", run.id)
     lock = hold(run.path)
     refused = client().post("/api/stop", params={"run": run.id}, headers=HERE)
@@ -196,7 +196,7 @@ def test_a_database_of_the_first_schema_is_read(client: Client, folder: Path) ->
     for table in ("answers", "events"):
         change(folder, f"DROP TABLE {table}")
     change(folder, "PRAGMA user_version = 1")
-    run = all_runs(folder)[0]
+    run = Run.all(folder)[0]
     asking = client()
     assert asking.get("/api/runs").json()["runs"][0]["score"] == run.summary["final_accuracy"]
     assert list(asking.get("/api/run", params={"run": run.id}).json()["costs"]) == ["traffic"]
@@ -204,7 +204,7 @@ def test_a_database_of_the_first_schema_is_read(client: Client, folder: Path) ->
 
 
 def test_rows_that_somebody_has_spoilt_spoil_no_others(client: Client, folder: Path) -> None:
-    first, second = all_runs(folder)
+    first, second = Run.all(folder)
     change(folder, "UPDATE runs SET config = 'no json', headline = 'a\"b' WHERE run_id = ?", first.id)
     change(folder, "UPDATE versions SET test = '{' WHERE run = ? AND version = 3", second.number)
     rows = client().get("/api/runs").json()["runs"]
@@ -238,7 +238,7 @@ def test_nothing_is_loaded_from_elsewhere(file: Path) -> None:
 
 def test_pages_hold_nothing_of_a_run(client: Client, folder: Path) -> None:
     change(folder, "UPDATE runs SET name = '<script>alert(1)</script>'")
-    run = all_runs(folder)[0].id
+    run = Run.all(folder)[0].id
     asking = client()
     for path in ("/", f"/run?run={run}", "/run?run=<script>alert(1)</script>", "/compare?run=<script>"):
         assert "alert" not in asking.get(path).text

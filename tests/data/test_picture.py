@@ -18,13 +18,12 @@ from polyrhythm.data import (
     QuantitySkew,
     Shards,
     arrays,
-    draw,
     federate,
-    label_chart,
     summary,
     summary_table,
 )
 from polyrhythm.data.partitions import Partition
+from polyrhythm.figures.labels import draw_labels, label_chart
 
 
 def made(partition: Partition, clients: int, classes: int = 4, samples: int = 400) -> Federation:
@@ -97,12 +96,12 @@ def test_regression_is_drawn_as_sizes() -> None:
 
 def test_pictures_are_written_for_reading_offline(tmp_path: Path) -> None:
     federation = made(Dirichlet(alpha=0.3), 8)
-    assert draw(federation, tmp_path / "new" / "labels.png").read_bytes()[:4] == b"\x89PNG"
-    page = draw(federation, tmp_path / "labels.html").read_text()
+    assert draw_labels(federation, tmp_path / "new" / "labels.png").read_bytes()[:4] == b"\x89PNG"
+    page = draw_labels(federation, tmp_path / "labels.html").read_text()
     assert "<script src=" not in page
     assert "dirichlet(alpha=0.3)" in page
     with pytest.raises(UserError, match=r"labels\.bmp"):
-        draw(federation, tmp_path / "labels.bmp")
+        draw_labels(federation, tmp_path / "labels.bmp")
     (tmp_path / "file").write_text("")
     with pytest.raises(UserError, match="cannot write"):
-        draw(federation, tmp_path / "file" / "labels.png")
+        draw_labels(federation, tmp_path / "file" / "labels.png")

@@ -55,9 +55,9 @@ def run(place: Path, *settings: str, file: str = "experiment.toml", **options: A
 
 
 def newest(place: Path) -> pr.Run:
-    from polyrhythm.runs.recorded import all_runs
+    from polyrhythm.results import Run
 
-    return all_runs(place / "runs")[-1]
+    return Run.all(place / "runs")[-1]
 
 
 def program(place: Path, name: str) -> Started:
@@ -85,10 +85,10 @@ def meanwhile(place: Path, version: int, action: Callable[[], None]) -> Iterator
 
 
 def _runs(place: Path) -> list[pr.Run]:
-    from polyrhythm.runs.recorded import all_runs
+    from polyrhythm.results import Run
 
     try:
-        return list(all_runs(place / "runs"))
+        return list(Run.all(place / "runs"))
     except pr.UserError:  # no record yet
         return []
 

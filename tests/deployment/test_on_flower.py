@@ -14,7 +14,7 @@ import polyrhythm as pr
 from polyrhythm.cli.deployed import client_of, server_of
 from polyrhythm.deployment.federating import Serving
 from polyrhythm.experiments.session import carry_out
-from polyrhythm.runs.recorded import all_runs
+from polyrhythm.results import Run
 from pretend import JumpingClock
 from small import collection, dealt, federation
 from strangers import MODULE, OWN, PATH, inside
@@ -58,7 +58,7 @@ def run(server: Any, grid: PretendGrid, out: Path) -> pr.Run:
 
 
 def newest(out: Path) -> pr.Run:
-    return all_runs(out)[-1]
+    return Run.all(out)[-1]
 
 
 @pytest.mark.parametrize(

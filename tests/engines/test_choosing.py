@@ -12,12 +12,12 @@ import torch
 from torch import nn
 
 import polyrhythm as pr
+from polyrhythm.base.compiled import extension
 from polyrhythm.core.protocols import TakesJobs
 from polyrhythm.data import ArraySamples
 from polyrhythm.engines import selection
 from polyrhythm.engines.native import engine as native
 from polyrhythm.engines.native.engine import LARGEST, NativeEngine
-from polyrhythm.engines.native.extension import extension
 from polyrhythm.engines.torch import TorchEngine
 from small import collection, experiment, federation, logged
 

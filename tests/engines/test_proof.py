@@ -17,12 +17,12 @@ from torch.nn import functional
 
 import polyrhythm as pr
 from fuzz_modules import tally
+from polyrhythm.base.compiled import extension
 from polyrhythm.base.streams import generators
 from polyrhythm.engines import selection
 from polyrhythm.engines.native import engine as native
 from polyrhythm.engines.native import program
 from polyrhythm.engines.native.engine import NativeEngine
-from polyrhythm.engines.native.extension import extension
 from polyrhythm.engines.step import Step
 from polyrhythm.engines.torch import TorchEngine
 from small import experiment, federation, logged

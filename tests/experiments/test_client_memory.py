@@ -12,12 +12,11 @@ import pytest
 
 import polyrhythm as pr
 from polyrhythm.base.errors import UserError
-from polyrhythm.experiments import client_memory
-from polyrhythm.experiments.client_memory import budget
 from polyrhythm.experiments.runstate import last_kept
 from polyrhythm.experiments.session import carry_out
 from polyrhythm.methods.local.optimisers import LocalAdam
 from polyrhythm.runs.records import Enough
+from polyrhythm.simulation.client_store.budget import VECTORS, budget
 from polyrhythm.simulation.client_store.shelf import Shelved, vectors
 from small import federation
 
@@ -61,7 +60,7 @@ class Stops:
 def test_every_driver_gives_the_same_run_for_any_memory(driver: str, monkeypatch: pytest.MonkeyPatch) -> None:
     engine = "native" if driver == "threads" else "torch"
     if driver == "threads":
-        pytest.importorskip("polyrhythm.engines.native._native", reason="the native engine was not built")
+        pytest.importorskip("polyrhythm.base._native", reason="the native engine was not built")
     how: dict[str, Any] = {"driver": driver, "engine": engine, "workers": None if driver == "inline" else 2}
     there = set(Path(tempfile.gettempdir()).glob("polyrhythm-*"))
     for name, recipe in RECIPES.items():
@@ -117,7 +116,7 @@ def places(folder: Path, before: int | None = None) -> list[Shelved]:
 def test_a_damaged_file_of_clients_gives_way_to_the_checkpoint_before(tmp_path: Path, how: str) -> None:
     whole = carry_out(experiment(), [])
     run = stopped(tmp_path, client_memory="0 B")
-    (file,) = (run.path / client_memory.VECTORS).iterdir()
+    (file,) = (run.path / VECTORS).iterdir()
     spoil(file, how)
     gone_on = pr.resume(experiment(client_memory="0 B"), run.id, out=tmp_path)
     assert gone_on.summary["digest"] == whole["digest"]
@@ -129,16 +128,16 @@ def test_a_damaged_file_of_clients_gives_way_to_the_checkpoint_before(tmp_path: 
 
 def test_verifying_from_a_checkpoint_leaves_its_files_alone(tmp_path: Path) -> None:
     whole = pr.run(experiment(client_memory="0 B", checkpoint=pr.Checkpoint(every=2)), out=tmp_path)
-    before = {path: path.read_bytes() for path in (whole.path / client_memory.VECTORS).iterdir()}
+    before = {path: path.read_bytes() for path in (whole.path / VECTORS).iterdir()}
     assert before
     for memory in ("0 B", "all"):
         assert pr.verify(whole, experiment(client_memory=memory), from_checkpoint=True, versions=2).equal
-    assert {path: path.read_bytes() for path in (whole.path / client_memory.VECTORS).iterdir()} == before
+    assert {path: path.read_bytes() for path in (whole.path / VECTORS).iterdir()} == before
 
 
 def test_without_checkpoints_nothing_is_left(tmp_path: Path) -> None:
     run = pr.run(experiment(client_memory="0 B", checkpoint=pr.Checkpoint(every="never")), out=tmp_path)
-    assert not (run.path / client_memory.VECTORS).exists()
+    assert not (run.path / VECTORS).exists()
 
 
 @pytest.mark.parametrize(

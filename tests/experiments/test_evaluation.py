@@ -22,10 +22,10 @@ from polyrhythm.experiments.session import carry_out
 from polyrhythm.methods.mechanism import Model
 from polyrhythm.methods.participation.power_of_choice import PowerOfChoice
 from polyrhythm.models.tasks import task
+from polyrhythm.results import Run
 from polyrhythm.runs import VersionRecord
 from polyrhythm.runs.files import write_whole
 from polyrhythm.runs.portrait import SAMPLES
-from polyrhythm.runs.recorded import Run
 from small import Log, collection, dealt, experiment, federation, logged
 from worker_models import Hazy
 

@@ -26,7 +26,7 @@ from polyrhythm.figures.subject import Subject
 from polyrhythm.figures.theme import HUES, THEMES, config, style
 from polyrhythm.figures.updates import errors
 from polyrhythm.methods.work.budgets import SlowShare
-from polyrhythm.runs import Run
+from polyrhythm.results import Run
 from small import experiment, federation
 
 EVERY = pr.Evaluation(measure=("update_similarity", "estimation_error", "sample_losses"))
@@ -320,8 +320,8 @@ def test_fates_have_words_for_every_status() -> None:
 DRAWS = """
 import sys
 from polyrhythm import figures
-from polyrhythm.runs import all_runs
-figures.save(figures.draw("participation", all_runs(sys.argv[1])), sys.argv[2])
+from polyrhythm.results import Run
+figures.save(figures.draw("participation", Run.all(sys.argv[1])), sys.argv[2])
 """
 
 

@@ -12,12 +12,12 @@ import torch
 from torch import Tensor, nn
 
 import polyrhythm as pr
+from polyrhythm.base.compiled import extension
 from polyrhythm.base.threads import one_thread
 from polyrhythm.core.protocols import Job
 from polyrhythm.data import ArraySamples, Collection
 from polyrhythm.engines.native import engine as native
 from polyrhythm.engines.native.engine import NativeEngine
-from polyrhythm.engines.native.extension import extension
 from polyrhythm.engines.native.program import Program
 from polyrhythm.methods.local.optimisers import LocalSgd
 from polyrhythm.simulation.simulator import InlineDriver, Moment

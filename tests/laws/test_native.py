@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 import polyrhythm as pr
 from polyrhythm.base import vectors
+from polyrhythm.base.compiled import extension
 from polyrhythm.base.vectors import difference
 from polyrhythm.core.protocols import Done, Job, Opening
 from polyrhythm.data import ArraySamples
@@ -21,7 +22,6 @@ from polyrhythm.data.holding import Holding
 from polyrhythm.engines.native import engine as native
 from polyrhythm.engines.native import program
 from polyrhythm.engines.native.engine import NativeEngine
-from polyrhythm.engines.native.extension import extension
 from polyrhythm.engines.native.program import AveragePool, Convolution, Linear, MaxPool, Program, Relu
 from polyrhythm.methods.local.optimisers import LocalSgd
 from polyrhythm.methods.mechanism import Model

@@ -19,8 +19,9 @@ from scipy import stats
 import polyrhythm as pr
 from polyrhythm import report
 from polyrhythm.base.errors import UserError
-from polyrhythm.report import latex, markdown, results
-from polyrhythm.report.tables import amounts, signed
+from polyrhythm.report import latex, markdown
+from polyrhythm.results import result_tables
+from polyrhythm.results.tables import amounts, signed
 from polyrhythm.runs.paired import difference, student_t
 from polyrhythm.runs.result_rule import READINGS, read
 from small import experiment, federation
@@ -165,7 +166,7 @@ def test_markdown_tables_keep_their_columns(folder: Path, tmp_path: Path) -> Non
 def test_a_goal_is_what_every_run_reached_and_no_initial_model_had(folder: Path, tmp_path: Path) -> None:
     def goal(*runs: list[float]) -> float | None:
         rows = [[{"version": v, "test": {"accuracy": a}} for v, a in enumerate(run)] for run in runs]
-        return results.goal(SimpleNamespace(versions={"m": rows}, headline="accuracy"), "test")  # type: ignore[arg-type]
+        return result_tables.goal(SimpleNamespace(versions={"m": rows}, headline="accuracy"), "test")  # type: ignore[arg-type]
 
     assert goal([0.1, 0.86, 0.7], [0.2, 0.93]) == 0.85
     assert goal([0.1, 0.15]) == 0.15

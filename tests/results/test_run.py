@@ -13,7 +13,8 @@ import torch
 
 from polyrhythm.base.errors import UserError
 from polyrhythm.figures import save as save_chart
-from polyrhythm.runs import Plan, Run, VersionRecord, all_runs, recorder
+from polyrhythm.results import Run
+from polyrhythm.runs import Plan, VersionRecord, recorder
 from polyrhythm.runs.recorder import Recorder
 
 MakePlan = Callable[..., Plan]
@@ -129,7 +130,7 @@ def test_a_chart_that_cannot_be_saved(folder: Path) -> None:
 
 def test_listing_runs_needs_neither_torch_nor_pandas(folder: Path) -> None:
     code = (
-        f"import sys; from polyrhythm.runs import all_runs; print(*all_runs({str(folder)!r}));"
+        f"import sys; from polyrhythm.results import Run; print(*Run.all({str(folder)!r}));"
         "print({'torch', 'pandas', 'altair'} & set(sys.modules))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -137,4 +138,4 @@ def test_listing_runs_needs_neither_torch_nor_pandas(folder: Path) -> None:
 
 
 def test_all_runs_are_oldest_first(folder: Path) -> None:
-    assert [run.id for run in all_runs(folder)] == list(IDS)
+    assert [run.id for run in Run.all(folder)] == list(IDS)

@@ -11,7 +11,8 @@ import pytest
 
 import polyrhythm as pr
 from polyrhythm.base.errors import UserError
-from polyrhythm.runs import Comparison, Plan, Run
+from polyrhythm.results import Comparison, Run
+from polyrhythm.runs import Plan
 from polyrhythm.runs.costs import GOALS
 from polyrhythm.runs.recorder import Recorder
 from small import experiment

@@ -11,7 +11,8 @@ import pytest
 
 import polyrhythm as pr
 from polyrhythm.base.errors import UserError
-from polyrhythm.runs import Plan, Run, VersionRecord
+from polyrhythm.results import Run
+from polyrhythm.runs import Plan, VersionRecord
 from polyrhythm.runs.costs import UNITS, amount, lines, seconds
 from polyrhythm.runs.recorder import Recorder
 from small import experiment

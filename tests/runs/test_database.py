@@ -15,7 +15,8 @@ from pathlib import Path
 import pytest
 
 from polyrhythm.base.errors import RunFailed, UserError
-from polyrhythm.runs import AnswerRecord, Plan, Run, VersionRecord, all_runs, disk_faults
+from polyrhythm.results import Run
+from polyrhythm.runs import AnswerRecord, Plan, VersionRecord, disk_faults
 from polyrhythm.runs.database import FILE, Writer, read_runs
 from polyrhythm.runs.recorder import Recorder
 
@@ -56,7 +57,7 @@ def test_a_reader_in_the_middle_blocks_no_writer(started: Recorder, tmp_path: Pa
 def test_a_writer_in_the_middle_blocks_no_reader(started: Recorder, tmp_path: Path) -> None:
     with closing(sqlite3.connect(tmp_path / FILE, isolation_level=None)) as writer:
         writer.execute("BEGIN EXCLUSIVE")
-        assert [run.id for run in all_runs(tmp_path)] == [started.run_id]
+        assert [run.id for run in Run.all(tmp_path)] == [started.run_id]
         writer.execute("ROLLBACK")
 
 
@@ -113,7 +114,7 @@ def test_many_runs_may_start_in_an_empty_folder_at_once(tmp_path: Path, make_pla
     for thread in threads:
         thread.join()
     assert problems == []
-    assert len(all_runs(tmp_path / "new")) == 6
+    assert len(Run.all(tmp_path / "new")) == 6
 
 
 def rubbish(path: Path) -> None:
@@ -247,9 +248,9 @@ def test_a_file_in_the_place_of_the_folder_is_refused(tmp_path: Path, make_plan:
 
 def test_a_folder_without_runs_says_so(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="no run database"):
-        all_runs(tmp_path / "nowhere")
+        Run.all(tmp_path / "nowhere")
     (tmp_path / FILE).touch()  # as another process leaves it that is just starting
-    assert all_runs(tmp_path) == []
+    assert Run.all(tmp_path) == []
 
 
 @pytest.fixture
@@ -270,7 +271,7 @@ def test_a_folder_that_may_only_be_read(protected: Path, make_plan: MakePlan) ->
     if user == 0:
         os.seteuid(65534)
     try:
-        assert len(all_runs(protected)) == 1
+        assert len(Run.all(protected)) == 1
         with pytest.raises(UserError, match="cannot be used"):
             Recorder(protected).begin(make_plan())
         with pytest.raises(UserError, match="Permission denied"):

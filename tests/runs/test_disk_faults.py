@@ -15,7 +15,8 @@ import torch
 
 import polyrhythm as pr
 from polyrhythm.base.errors import RunFailed
-from polyrhythm.runs import Plan, Run, VersionRecord, all_runs, disk_faults, recorder
+from polyrhythm.results import Run
+from polyrhythm.runs import Plan, VersionRecord, disk_faults, recorder
 from polyrhythm.runs.database import FILE, Writer
 from polyrhythm.runs.disk_faults import Patience, Trouble, is_full, is_locked
 from polyrhythm.runs.recorder import Recorder
@@ -180,7 +181,7 @@ def test_a_disk_that_is_full_for_ever_ends_a_run_with_what_it_has(
     plan = pr.fleet.Faults(disk_full=0.2, trouble=3600.0)
     with pytest.raises(RunFailed, match=r"full|No space left"):
         pr.run(experiment(rounds=200, fleet=pr.Fleet() | plan), out=tmp_path)
-    (run,) = all_runs(tmp_path)
+    (run,) = Run.all(tmp_path)
     assert run.status in ("failed", "killed")
     with closing(sqlite3.connect(tmp_path / FILE)) as file:
         assert file.execute("PRAGMA integrity_check").fetchone() == ("ok",)

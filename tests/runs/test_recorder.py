@@ -19,7 +19,8 @@ from safetensors.torch import load_file
 from torch import nn
 
 from polyrhythm.base.errors import RunFailed
-from polyrhythm.runs import Plan, Run, VersionRecord, VisitRecord, all_runs, database, disk_faults, files, recorder
+from polyrhythm.results import Run
+from polyrhythm.runs import Plan, VersionRecord, VisitRecord, database, disk_faults, files, recorder
 from polyrhythm.runs.files import write_whole
 from polyrhythm.runs.recorder import Recorder
 
@@ -197,7 +198,7 @@ def test_a_killed_process_leaves_all_that_was_committed(tmp_path: Path) -> None:
     ) as process:
         assert process.stdout is not None
         numbers = [int(process.stdout.readline()) for _ in range(6)]
-        (run,) = all_runs(tmp_path)
+        (run,) = Run.all(tmp_path)
         assert run.status == "running"
         process.send_signal(signal.SIGKILL)
         numbers += [int(line) for line in process.stdout]
@@ -213,7 +214,7 @@ def test_a_killed_process_leaves_all_that_was_committed(tmp_path: Path) -> None:
     after = Recorder(tmp_path)
     after.begin(Plan(**(vars_of(run) | {"name": "after"})))
     after.end("finished", "", {})
-    assert [r.status for r in all_runs(tmp_path)] == ["killed", "finished"]
+    assert [r.status for r in Run.all(tmp_path)] == ["killed", "finished"]
 
 
 def vars_of(run: Run) -> dict[str, Any]:
@@ -265,7 +266,7 @@ def test_ids_sort_by_time_and_never_meet(tmp_path: Path, make_plan: MakePlan) ->
     for one in kept:
         one.end("stopped", "Ctrl-C", {})
     assert started == sorted(set(started))
-    assert [run.id for run in all_runs(tmp_path)] == started
+    assert [run.id for run in Run.all(tmp_path)] == started
 
 
 def test_a_taken_id_is_not_used_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, make_plan: MakePlan) -> None:
@@ -275,7 +276,7 @@ def test_a_taken_id_is_not_used_again(tmp_path: Path, monkeypatch: pytest.Monkey
         kept = Recorder(tmp_path)
         kept.begin(make_plan())
         kept.end("finished", "", {})
-    assert [run.id for run in all_runs(tmp_path)] == ["same", "other"]
+    assert [run.id for run in Run.all(tmp_path)] == ["same", "other"]
 
 
 def test_outside_a_run_nothing_is_recorded(tmp_path: Path, make_visit: MakeVisit) -> None:

@@ -20,11 +20,11 @@ from pydantic import ValidationError
 import polyrhythm as pr
 from polyrhythm.base.errors import RunFailed, UserError
 from polyrhythm.cli.app import app
-from polyrhythm.cli.resuming import configuration_of
 from polyrhythm.config.configuration import Configuration
-from polyrhythm.config.json_schema import schema
+from polyrhythm.config.written import configuration_of
 from polyrhythm.deployment.local.loopback import Loopback
-from polyrhythm.runs import all_runs
+from polyrhythm.results import Run
+from polyrhythm.studies.searches.written import file_schema
 from polyrhythm.studies.tables.catalogue import find
 from strangers import EXPERIMENT, MODULE, PATH, ground, handed_on, inside
 from terminal import Command
@@ -250,7 +250,7 @@ def test_a_file_cannot_consent(polyrhythm: Command, handed: Handed, key: str) ->
     (folder / "exp.toml").write_text(f"{key}\n")
     assert "--trust MODULE for what you trust" in polyrhythm("check", "exp.toml").err or key.startswith("[")
     assert nothing_ran(folder)
-    assert not any("trust" in name for name in [*Configuration.model_fields, *schema()["properties"]])
+    assert not any("trust" in name for name in [*Configuration.model_fields, *file_schema()["properties"]])
 
 
 @pytest.mark.parametrize("key", ["trust", "_trust"])
@@ -259,7 +259,7 @@ def test_neither_can_a_record(handed: Handed, key: str) -> None:
     with contextlib.closing(sqlite3.connect(folder / "runs" / "runs.sqlite")) as database, database:
         change = f'{{"{key}": ["{MODULE}"], '
         database.execute("UPDATE runs SET config = ? || substr(config, 2)", (change,))
-    (run,) = [run for run in all_runs("runs") if run.name == "theirs"]
+    (run,) = [run for run in Run.all("runs") if run.name == "theirs"]
     assert run.config[key] == [MODULE]
     with pytest.raises((UserError, ValidationError)):
         configuration_of(run).things  # noqa: B018

@@ -19,7 +19,7 @@ from polyrhythm.base.errors import UserError
 from polyrhythm.data.sources import cifar
 from polyrhythm.data.sources.pickles import unpickled
 from polyrhythm.models.weights import load_weights
-from polyrhythm.runs import Run
+from polyrhythm.results import Run
 from small import experiment
 
 NAMES = ("data_batch_1", "data_batch_2", "data_batch_3", "data_batch_4", "data_batch_5", "test_batch")

@@ -34,7 +34,7 @@ READERS = [
     ["reproduce", "list"],
 ]
 _SOURCES = {".cpp", ".h"}
-_NATIVE = "polyrhythm/engines/native/_native."
+_NATIVE = "polyrhythm/base/_native."
 
 
 def tracked(root: Path = ROOT) -> set[str]:

@@ -23,7 +23,7 @@ FILES = {
     "src/polyrhythm/a.cpp",
 }
 INSTALLED = {"polyrhythm/py.typed", "polyrhythm/runs/recorded.py"}
-NATIVE = "polyrhythm/engines/native/_native.cpython-313-x86_64-linux-gnu.so"
+NATIVE = "polyrhythm/base/_native.cpython-313-x86_64-linux-gnu.so"
 
 
 def test_what_is_whole_is_found_to_be() -> None:

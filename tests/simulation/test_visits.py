@@ -13,10 +13,10 @@ import torch
 
 import polyrhythm as pr
 from crews import COMMON, ROLLING, ROLLS, TIERS, WAITING, assert_same, letting, made, run
+from polyrhythm.base.compiled import extension
 from polyrhythm.base.errors import RunFailed
 from polyrhythm.core import client
 from polyrhythm.core.forecast import Ahead
-from polyrhythm.engines.native.extension import extension
 from polyrhythm.experiments.session import carry_out
 from polyrhythm.methods.correction import ControlVariates
 from polyrhythm.runs import VersionRecord, VisitRecord

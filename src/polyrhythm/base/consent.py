@@ -34,7 +34,7 @@ _NAME = r"[^\W\d]\w*"
 _PATH = re.compile(rf"{_NAME}(?:\.{_NAME})*:{_NAME}")
 _NAMED = re.compile(rf"{_NAME}(?:\.{_NAME})*(?::{_NAME})?")
 _INSTALLED = {"site-packages", "dist-packages"}
-_OURS = Path(__file__).parent
+_OURS = Path(__file__).parents[1]
 
 
 @final

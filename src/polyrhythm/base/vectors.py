@@ -18,18 +18,17 @@ from __future__ import annotations
 
 import copy
 import functools
-import importlib
 import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from types import ModuleType
 from typing import Any, final
 
 import torch
 from torch import Tensor, nn
 
 from polyrhythm.base.attributes import Attributes
+from polyrhythm.base.compiled import extension
 from polyrhythm.base.errors import UserError
 from polyrhythm.base.tensor_names import joined, named_parts, state_of
 
@@ -495,16 +494,8 @@ def _plain(vector: Tensor) -> bool:
     return vector.dtype == torch.float32 and vector.dim() == 1 and vector.is_contiguous() and vector.is_cpu
 
 
-@functools.cache
-def _compiled() -> ModuleType | None:
-    try:
-        return importlib.import_module("polyrhythm.engines.native._native")
-    except ImportError:
-        return None
-
-
 def _compiled_sum() -> Callable[[Tensor, Sequence[Tensor], Sequence[float]], None] | None:
-    return getattr(_compiled(), "weighted_sum", None)
+    return getattr(extension(), "weighted_sum", None)
 
 
 def difference(after: Tensor, before: Tensor) -> tuple[Tensor, float | None]:
@@ -525,7 +516,7 @@ def difference(after: Tensor, before: Tensor) -> tuple[Tensor, float | None]:
 @functools.cache
 def _compiled_difference() -> Callable[[Tensor, Tensor, Tensor], float] | None:
     """The compiled one, if it adds up as this version of torch does on this processor."""
-    compiled: Callable[[Tensor, Tensor, Tensor], float] | None = getattr(_compiled(), "difference", None)
+    compiled: Callable[[Tensor, Tensor, Tensor], float] | None = getattr(extension(), "difference", None)
     if compiled is None:
         return None
     several = torch.sin(torch.arange(1003, dtype=torch.float32)), torch.zeros(1003)

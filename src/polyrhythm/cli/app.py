@@ -333,9 +333,9 @@ def print_schema() -> None:
     """Print a JSON Schema of experiment files, for editors: polyrhythm schema > polyrhythm.schema.json."""
     from json import dumps
 
-    from polyrhythm.config.json_schema import schema
+    from polyrhythm.studies.searches.written import file_schema
 
-    typer.echo(dumps(schema(), indent=1))
+    typer.echo(dumps(file_schema(), indent=1))
 
 
 @app.command("sweep")

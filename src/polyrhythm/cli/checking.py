@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import typer
@@ -15,6 +14,7 @@ from polyrhythm.cli.results import print_plan, print_rows
 from polyrhythm.config.assembly import assemble
 from polyrhythm.config.configuration import Configuration
 from polyrhythm.config.paths import check_folder
+from polyrhythm.config.written import as_toml
 from polyrhythm.experiments.estimate import Estimate, estimate
 from polyrhythm.experiments.experiment import Experiment
 from polyrhythm.runs.costs import amount, seconds
@@ -70,26 +70,6 @@ def _print(
         print_rows(screen, dict(_costs(expected, len(experiments))))
     for notice in notices:
         screen.note(notice)
-
-
-def as_toml(configuration: Configuration) -> Iterator[str]:
-    """The lines of a file that says the same, with every default; what is not there has no value."""
-    plain = configuration.model_dump(mode="json")
-    if plain["seeds"] is not None:
-        del plain["seed"]
-    return toml_lines(plain)
-
-
-def toml_lines(plain: Mapping[str, Any]) -> Iterator[str]:
-    """The lines of a file with these keys, and tables one deep."""
-    tables = {key: value for key, value in plain.items() if isinstance(value, Mapping)}
-    for key, value in plain.items():
-        if value is not None and key not in tables:
-            yield f"{key} = {json.dumps(value, ensure_ascii=False)}"
-    for name, table in tables.items():
-        if any(value is not None for value in table.values()):
-            yield f"[{name}]"
-            yield from (f"{key} = {json.dumps(value)}" for key, value in table.items() if value is not None)
 
 
 def _costs(found: Estimate, runs: int) -> Iterator[tuple[str, str]]:

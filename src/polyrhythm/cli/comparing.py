@@ -11,8 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from polyrhythm.cli.output import Screen, print_json
-from polyrhythm.runs import Run, all_runs
-from polyrhythm.runs.comparison import Comparison
+from polyrhythm.results import Comparison, Run
 from polyrhythm.runs.costs import On, amount, seconds
 
 _GOAL = {
@@ -35,7 +34,7 @@ def compare_runs(
     as_json: bool,
 ) -> None:
     """One row per method: runs that differ in their seed alone are one."""
-    runs = [run for reference in references for run in Run.find(reference, out)] if references else all_runs(out)
+    runs = [run for reference in references for run in Run.find(reference, out)] if references else Run.all(out)
     found = Comparison(list({run.id: run for run in runs}.values()))
     results = found.results(to=to, at_time=at_time, on=on)
     screen = Screen(stderr=as_json)

@@ -22,8 +22,8 @@ from polyrhythm.config.assembly import assemble
 from polyrhythm.config.configuration import configure
 from polyrhythm.deployment.local.loopback import Loopback, programs
 from polyrhythm.deployment.local.project import PACKAGE, write_project
+from polyrhythm.results import Run
 from polyrhythm.results.progress import LiveProgress
-from polyrhythm.runs import Run
 from polyrhythm.runs.records import Plan, VersionRecord
 
 _LOOK = 0.3  # seconds between two looks at the record

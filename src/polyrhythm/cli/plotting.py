@@ -14,7 +14,7 @@ from polyrhythm import figures
 from polyrhythm.base.errors import UserError
 from polyrhythm.cli.output import Screen, print_json
 from polyrhythm.figures.saving import check_ending
-from polyrhythm.runs import Run, all_runs
+from polyrhythm.results import Run
 
 
 def plot_runs(
@@ -27,7 +27,7 @@ def plot_runs(
     as_json: bool,
 ) -> None:
     """Draws a figure into a file; without a figure, says which ones apply."""
-    found = [run for reference in references for run in Run.find(reference, out)] if references else all_runs(out)
+    found = [run for reference in references for run in Run.find(reference, out)] if references else Run.all(out)
     runs = list({run.id: run for run in found}.values())
     if figure is None:
         if output is not None:

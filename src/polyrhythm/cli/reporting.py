@@ -7,7 +7,7 @@ from pathlib import Path
 
 from polyrhythm import report
 from polyrhythm.cli.output import Screen
-from polyrhythm.runs import Run, all_runs
+from polyrhythm.results import Run
 from polyrhythm.runs.costs import On
 
 
@@ -22,7 +22,7 @@ def report_runs(
     level: float,
 ) -> None:
     """All runs that are named, or all of the folder."""
-    runs = [run for reference in references for run in Run.find(reference, out)] if references else all_runs(out)
+    runs = [run for reference in references for run in Run.find(reference, out)] if references else Run.all(out)
     unique = list({run.id: run for run in runs}.values())
     path = report.write(unique, output, to=to, on=on, against=against, level=level)
     Screen().print(

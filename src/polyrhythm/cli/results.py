@@ -13,8 +13,8 @@ from rich.text import Text
 
 from polyrhythm.experiments.experiment import Experiment
 from polyrhythm.fleet import Fleet
+from polyrhythm.results import Run
 from polyrhythm.results.chart import curve, takes_unicode
-from polyrhythm.runs import Run
 from polyrhythm.runs.costs import lines
 
 _WINDOW = 20  # versions in the summary's last20

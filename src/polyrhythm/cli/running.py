@@ -19,8 +19,8 @@ from polyrhythm.experiments.experiment import Experiment
 from polyrhythm.experiments.resume import is_done, lost_runs, same_experiment, take_up
 from polyrhythm.experiments.run import recording
 from polyrhythm.experiments.session import carry_out, in_words
+from polyrhythm.results import Run
 from polyrhythm.results.progress import LiveProgress
-from polyrhythm.runs import Run
 from polyrhythm.runs.recorder import Recorder
 from polyrhythm.trackers import Tracking
 

@@ -20,11 +20,12 @@ from polyrhythm.config import names
 from polyrhythm.config.assembly import federations
 from polyrhythm.config.configuration import Configuration
 from polyrhythm.data import PARTITIONS, SOURCES
-from polyrhythm.data.picture import draw, summary, summary_table
+from polyrhythm.data.picture import summary, summary_table
+from polyrhythm.figures.labels import draw_labels
 from polyrhythm.methods.papers import Common
 from polyrhythm.models.catalogue import MODELS
 from polyrhythm.models.projection import with_projection
-from polyrhythm.runs import Run, all_runs
+from polyrhythm.results import Run
 from polyrhythm.runs.costs import On, Took
 
 
@@ -47,7 +48,7 @@ def show_run(reference: str, out: str, *, to: float | None = None, on: On = "tes
 
 def list_runs(out: str, *, as_json: bool) -> None:
     """All runs of a folder."""
-    found = all_runs(out)
+    found = Run.all(out)
     if as_json:
         for run in found:
             print_json({**line_of(run), "name": run.name})
@@ -128,7 +129,7 @@ def show_data(configuration: Configuration, output: Path | None) -> None:
     console = Screen()
     console.print(summary_table(summary(federation)))
     if output is not None:
-        console.print(f"drawn into {draw(federation, output)}", highlight=False)
+        console.print(f"drawn into {draw_labels(federation, output)}", highlight=False)
 
 
 def _list(console: Console, title: str, entries: Iterable[tuple[str, str, Callable[..., Any]]]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from polyrhythm.cli.output import Screen, print_json
-from polyrhythm.runs import Run
+from polyrhythm.results import Run
 from polyrhythm.runs.stop_request import ask_to_stop
 
 _PAUSE = 0.1  # seconds between two looks

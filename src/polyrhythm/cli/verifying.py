@@ -12,15 +12,16 @@ from polyrhythm.base.consent import Trust
 from polyrhythm.base.streams import seeded_torch
 from polyrhythm.cli.guard import stopped_by_sigterm
 from polyrhythm.cli.output import Screen, print_json
-from polyrhythm.cli.resuming import configuration_of, experiment_of
+from polyrhythm.cli.resuming import experiment_of
 from polyrhythm.config import names
+from polyrhythm.config.written import configuration_of
 from polyrhythm.engines.torch import TorchEngine
 from polyrhythm.experiments.replay import ServerSide, log_start, replay, replay_server
 from polyrhythm.experiments.verify import Verdict, verify
 from polyrhythm.methods.mechanism import Setup
 from polyrhythm.models.building import build
 from polyrhythm.models.weights import load_weights
-from polyrhythm.runs import Run
+from polyrhythm.results import Run
 from polyrhythm.runs.environment import differences
 
 

@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError,
 
 from polyrhythm.base.consent import NOBODY, Trust, check_cluster
 from polyrhythm.base.errors import Mistakes, UserError
+from polyrhythm.config.defaults import DATA, FLEET, METHOD, PARTITION, default_model
 from polyrhythm.config.expressions import Call, parse_call
 from polyrhythm.config.layers import Said, layered, number_or_text
 from polyrhythm.config.mistakes import explained
@@ -28,7 +29,6 @@ DEFAULT_ROUNDS = 30
 OF_THE_MACHINE = ("driver", "workers", "address", "gpus", "client_memory")
 OF_NO_NUMBER = (*OF_THE_MACHINE, "checkpoint", "track", "tracking", "out", "name")
 _NAMED = ("data", "partition", "model", "method", "task", "fleet", "faults")
-_MODELS = {"shakespeare": "char-lstm", "stackoverflow_tags": "multilabel-logistic"}
 
 Positive = Annotated[int, Ge(1)]
 Whole = Annotated[int, Ge(0)]
@@ -93,13 +93,13 @@ class Configuration(BaseModel):
     """Everything that an experiment file may say. Each key is also an option of `polyrhythm run`."""
 
     model_config = _STRICT
-    data: Text = "digits"
+    data: Text = DATA
     clients: Positive | None = None
-    partition: Text = "dirichlet(alpha=0.3)"
+    partition: Text = PARTITION
     model: Text | None = None
-    method: Text = "fedavg"
+    method: Text = METHOD
     task: Text | None = None
-    fleet: Text = "uniform"
+    fleet: Text = FLEET
     faults: Text | None = None
     rounds: Positive | None = None
     until: UntilSettings = Field(default_factory=UntilSettings)
@@ -143,7 +143,7 @@ class Configuration(BaseModel):
         return self.model_copy(
             update={
                 "clients": self.clients or (None if natural else DEFAULT_CLIENTS),
-                "model": self.model or _default_model(self.data),
+                "model": self.model or default_model(self.data),
                 "rounds": self.rounds or (None if open_ended else DEFAULT_ROUNDS),
             }
         )
@@ -180,23 +180,7 @@ def _named(values: Mapping[str, Any]) -> dict[str, Any]:
     given = {key: values[key] for key in _NAMED if values.get(key) is not None}
     defaults = {key: Configuration.model_fields[key].default for key in _NAMED}
     named = defaults | given
-    return named | {"model": named["model"] or _default_model(named["data"])}
-
-
-def _default_model(data: str) -> str:
-    """The model for a data set, if none is named."""
-    try:
-        return _MODELS.get(parse_call(data).name.replace("-", "_"), "mlp")
-    except UserError:  # of the data
-        return "mlp"
-
-
-def default_text(key: str, values: Mapping[str, Any]) -> str | None:
-    """What a key that names something is, if nothing is said; None for nothing."""
-    if key == "model":
-        return _default_model(str(values.get("data", Configuration.model_fields["data"].default)))
-    default: str | None = Configuration.model_fields[key].default
-    return default
+    return named | {"model": named["model"] or default_model(named["data"])}
 
 
 def _innermost(partition: Call) -> str:

@@ -20,7 +20,6 @@ from polyrhythm.data import PARTITIONS, SOURCES
 from polyrhythm.models.catalogue import MODELS
 from polyrhythm.models.projection import with_projection
 from polyrhythm.models.tasks import TASKS
-from polyrhythm.studies.searches.written import OF_SWEEP, SweepSettings
 from polyrhythm.trackers import TRACKERS
 
 Schema = dict[str, Any]
@@ -33,9 +32,13 @@ _TRACKER = "|".join(TRACKERS)
 _IMPORTED = rf"[A-Za-z_][\w.]*:[A-Za-z_]\w*(?:\s*\({_INSIDE}\))?"
 
 
-def schema() -> Schema:
-    """The whole schema."""
-    found = _without_null(Configuration.model_json_schema(ref_template="#/definitions/{model}"))
+def schema(**tables: Schema) -> Schema:
+    """The whole schema.
+
+    Args:
+        tables: those that a file may have beside the keys of an experiment, by name.
+    """
+    found = without_null(Configuration.model_json_schema(ref_template="#/definitions/{model}"))
     definitions, properties = found.pop("$defs"), found.pop("properties")
     for key, more in _texts().items():
         properties[key] = more | {k: v for k, v in properties[key].items() if k == "default"}
@@ -45,7 +48,7 @@ def schema() -> Schema:
     for key, entry in properties.items():
         entry.pop("title", None)
         entry["description"] = TAKES[key]
-    properties["sweep"] = _sweep()
+    properties |= tables
     return {
         "$schema": "http://json-schema.org/draft-07/schema#",
         "title": "An experiment of polyrhythm",
@@ -55,16 +58,6 @@ def schema() -> Schema:
         "not": {"required": ["seed", "seeds"]},
         "definitions": definitions | _definitions(),
     }
-
-
-def _sweep() -> Schema:
-    """The table of a sweep. What lies in its space is looked at by `polyrhythm check`."""
-    found: Schema = _without_null(SweepSettings.model_json_schema())
-    for key, entry in found["properties"].items():
-        entry.pop("title", None)
-        entry["description"] = OF_SWEEP[key]
-    found["properties"]["fresh"] |= {"type": ["array", "string"]}
-    return {key: value for key, value in found.items() if key not in ("title", "$defs")}
 
 
 def _texts() -> dict[str, Schema]:
@@ -188,13 +181,13 @@ def _ref(kind: str) -> Schema:
     return {"$ref": f"#/definitions/{kind}"}
 
 
-def _without_null(value: Any) -> Any:
+def without_null(value: Any) -> Any:
     """TOML has no null: a key is there or not."""
     if isinstance(value, list):
-        return [_without_null(v) for v in value]
+        return [without_null(v) for v in value]
     if not isinstance(value, dict):
         return value
-    kept = {k: _without_null(v) for k, v in value.items() if not (k == "default" and v is None)}
+    kept = {k: without_null(v) for k, v in value.items() if not (k == "default" and v is None)}
     choices = [choice for choice in kept.get("anyOf", ()) if choice != {"type": "null"}]
     if len(choices) == 1:
         del kept["anyOf"]

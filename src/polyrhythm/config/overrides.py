@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from polyrhythm.base.errors import UserError, unknown
+from polyrhythm.config.defaults import default_text
 from polyrhythm.config.expressions import Call, parse_argument, parse_pipeline
 
 EXPRESSIONS = ("data", "partition", "model", "method", "task", "fleet")
@@ -25,8 +26,6 @@ def put_inside(values: dict[str, Any], path: str, value: Any) -> None:
     key, *inside = path.split(".")
     text = " | ".join(texts) if isinstance(texts := values.get(key), (list, tuple)) else texts
     if text is None:
-        from polyrhythm.config.configuration import default_text
-
         text = default_text(key, values)
     if not isinstance(text, str):
         raise _nothing(path, key, repr(text))

@@ -24,7 +24,7 @@ from polyrhythm.dashboard.access import Door
 from polyrhythm.dashboard.drawing import Drawn, offered, script, set_of
 from polyrhythm.dashboard.listing import Listing
 from polyrhythm.dashboard.views import MOST, compared, details, row_of, standing
-from polyrhythm.runs import Run
+from polyrhythm.results import Run
 from polyrhythm.runs.json_text import to_json
 from polyrhythm.runs.stop_request import ask_to_stop
 

@@ -8,7 +8,7 @@ from typing import Any, cast, final, get_args
 
 from polyrhythm import figures
 from polyrhythm.base.errors import unknown
-from polyrhythm.runs import Run
+from polyrhythm.results import Run
 from polyrhythm.runs.costs import On
 from polyrhythm.runs.json_text import to_json
 

@@ -10,7 +10,7 @@ from polyrhythm.base.errors import UserError
 from polyrhythm.dashboard.listing import is_alive
 from polyrhythm.figures import colours
 from polyrhythm.figures.theme import THEMES
-from polyrhythm.runs import Run, compare
+from polyrhythm.results import Run, compare
 from polyrhythm.runs.checkpoints import checkpoints, version_of
 from polyrhythm.runs.costs import On, lines, score, totals
 from polyrhythm.runs.database import read_last_version, read_runs

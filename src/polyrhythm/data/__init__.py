@@ -23,7 +23,7 @@ from polyrhythm.data.partitions import (
     Split,
     View,
 )
-from polyrhythm.data.picture import Summary, draw, label_chart, summary, summary_table
+from polyrhythm.data.picture import Summary, summary, summary_table
 from polyrhythm.data.samples import ArraySamples, BagSamples, DatasetSamples, Samples, Selected, WindowSamples
 from polyrhythm.data.sources.cifar import cifar10, cifar100
 from polyrhythm.data.sources.digits import digits
@@ -81,11 +81,9 @@ __all__ = [
     "cifar100",
     "dataset",
     "digits",
-    "draw",
     "fashion_mnist",
     "federate",
     "hub",
-    "label_chart",
     "mnist",
     "npz",
     "shakespeare",

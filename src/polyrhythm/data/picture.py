@@ -1,18 +1,15 @@
-"""What a federation looks like: a summary in numbers and the label picture."""
+"""What a federation looks like: a summary in numbers, and what its label picture shows."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 
-from polyrhythm.base.errors import UserError
 from polyrhythm.data.federation import Federation
 
 if TYPE_CHECKING:
-    import altair as alt
     from rich.table import Table
 
 MOST_CLIENTS = 100
@@ -138,51 +135,6 @@ def label_counts(federation: Federation) -> dict[str, Any]:
         "of": "tag" if federation.task == "multilabel" else "class",
         "counts": [[int(row[c]) for c in frequent] for row in counts],
     }
-
-
-def label_chart(federation: Federation) -> alt.Chart:
-    """The label picture: one bubble for each client and class, its area the number of samples.
-
-    Without classes the sizes are drawn as bars.
-    """
-    from polyrhythm.figures.labels import bubbles
-
-    return bubbles(label_counts(federation), colour=_BLUE)
-
-
-def draw(federation: Federation, path: str | Path) -> Path:
-    """Draws the label picture into a file: .png, .svg, .pdf, or .html that needs no connection.
-
-    Raises:
-        UserError: another ending, or a folder that cannot be written to.
-    """
-    target = Path(path)
-    suffix = target.suffix.lower()
-    if suffix not in (".png", ".svg", ".pdf", ".html"):
-        raise UserError(
-            f"a picture named {target.name!r}",
-            expected="a name ending in .png, .svg, .pdf or .html",
-            why="the ending says what to draw",
-            fix=f"{target.stem or 'labels'}.png",
-        )
-    chart = label_chart(federation).configure_view(stroke=None).configure_axis(grid=True, gridColor="#eeeeee")
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        if suffix == ".html":
-            chart.save(target, inline=True)
-        else:
-            chart.save(target, **({"scale_factor": 2} if suffix == ".png" else {}))
-    except OSError as error:
-        raise UserError(
-            f"cannot write {target}: {error.strerror or error}",
-            expected="a folder that can be written to",
-            why="the picture is a file",
-            fix="give another path",
-        ) from None
-    return target
-
-
-_BLUE = "#3b6fb6"
 
 
 def _entropy(mixes: np.ndarray) -> np.ndarray:

@@ -22,7 +22,7 @@ from polyrhythm.experiments.resume import same_experiment, take_up
 from polyrhythm.experiments.run import recording
 from polyrhythm.experiments.session import carry_out
 from polyrhythm.fleet import Fleet
-from polyrhythm.runs import Run
+from polyrhythm.results import Run
 from polyrhythm.runs.records import ModelView, Observer, Plan, RunStatus, VersionRecord, VisitRecord
 from polyrhythm.simulation.cost_meter import Meter
 

@@ -21,13 +21,13 @@ from typing import Literal, final
 import torch
 from torch import nn
 
+from polyrhythm.base.compiled import extension
 from polyrhythm.base.vectors import CPU
 from polyrhythm.data.holding import Holding
 from polyrhythm.data.samples import Samples
 from polyrhythm.engines.compiled import CompiledEngine, Kind
 from polyrhythm.engines.devices import named
 from polyrhythm.engines.native.engine import LARGEST, NativeEngine
-from polyrhythm.engines.native.extension import extension
 from polyrhythm.engines.native.program import Convolution, Program, shape_after
 from polyrhythm.engines.proof import prove
 from polyrhythm.engines.stacked import StackedEngine

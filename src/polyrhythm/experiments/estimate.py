@@ -21,7 +21,6 @@ from polyrhythm.core.client_state import ClientState
 from polyrhythm.core.measuring import measuring
 from polyrhythm.data.holding import Holding
 from polyrhythm.engines.selection import AnyEngine
-from polyrhythm.experiments.client_memory import budget
 from polyrhythm.experiments.dry_run import Rehearsal, rehearse
 from polyrhythm.experiments.experiment import Experiment
 from polyrhythm.methods.work.base import Steps, Work
@@ -29,6 +28,7 @@ from polyrhythm.methods.work.stop_on_drift import StopOnDrift
 from polyrhythm.models.flops import Cost, count
 from polyrhythm.runs.database import read_runs
 from polyrhythm.runs.environment import machine, peak_memory
+from polyrhythm.simulation.client_store.budget import budget
 
 REHEARSED = 5.0  # seconds that a rehearsal may take
 MEASURED = 2.0  # seconds that measuring steps may take

@@ -23,7 +23,6 @@ from polyrhythm.data.holding import Holdings
 from polyrhythm.data.partitions import Difficulty
 from polyrhythm.engines.devices import device_of
 from polyrhythm.engines.selection import ENGINES, Asked, Chosen, Work, choose, looked_at
-from polyrhythm.experiments.client_memory import budget
 from polyrhythm.experiments.difficulty import checked, expert_losses, foreign
 from polyrhythm.fleet import FixedLinks, Fleet, Place, Uniform, World
 from polyrhythm.methods.footprint import least_memory
@@ -42,6 +41,7 @@ from polyrhythm.models.tasks import Task, task
 from polyrhythm.models.weights import load_weights
 from polyrhythm.runs.checkpoints import Checkpoint
 from polyrhythm.runs.records import Measure
+from polyrhythm.simulation.client_store.budget import budget
 from polyrhythm.simulation.workers import choosing as crews
 from polyrhythm.simulation.workers.choosing import DRIVERS, Crew, check_gpus, check_stack
 

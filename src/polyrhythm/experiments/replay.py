@@ -20,9 +20,9 @@ from polyrhythm.experiments.runstate import CODEC
 from polyrhythm.experiments.verify import Verdict, because_of, explanations
 from polyrhythm.methods.mechanism import Model, Setup
 from polyrhythm.methods.recipe import Recipe
+from polyrhythm.results import Run
 from polyrhythm.runs import holes
 from polyrhythm.runs.database import read_records, unpacked
-from polyrhythm.runs.recorded import Run
 from polyrhythm.runs.stored import Damaged, load
 from polyrhythm.runs.summary import model_digest
 from polyrhythm.runs.updates import START, Start, file_of, logged

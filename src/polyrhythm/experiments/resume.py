@@ -11,12 +11,12 @@ from typing import Any
 from polyrhythm.base.errors import UserError
 from polyrhythm.experiments.experiment import Experiment
 from polyrhythm.experiments.runstate import RunState, last_kept
+from polyrhythm.results import Run
 from polyrhythm.runs import holes
 from polyrhythm.runs.checkpointing import Unfit
 from polyrhythm.runs.database import FILE, Cut
 from polyrhythm.runs.environment import differences
 from polyrhythm.runs.json_text import to_json
-from polyrhythm.runs.recorded import Run, all_runs
 from polyrhythm.runs.recorder import Kept, TakenUp, digest_of, going_on
 from polyrhythm.runs.updates import logged
 
@@ -28,14 +28,14 @@ def same_experiment(experiment: Experiment, out: Path | str, *, on_nodes: bool =
     if not (Path(out) / FILE).is_file():
         return None
     digest = digest_of(experiment.describe())
-    runs = (run for run in reversed(all_runs(out)) if run.config_digest == digest)
+    runs = (run for run in reversed(Run.all(out)) if run.config_digest == digest)
     return next((run for run in runs if run.on_nodes == on_nodes), None)
 
 
 def lost_runs(out: Path | str) -> tuple[str, ...]:
     """Runs of a folder that have left checkpoints, and of which the record knows nothing any more; in words."""
     out = Path(out)
-    known = {run.id for run in all_runs(out)} if (out / FILE).is_file() else set[str]()
+    known = {run.id for run in Run.all(out)} if (out / FILE).is_file() else set[str]()
     folders = sorted({path.parent.name for path in out.glob("*/checkpoint-*.safetensors")} - known)
     return tuple(f"there is a folder of the run {name}, but its rows are missing from {out / FILE}" for name in folders)
 

@@ -6,15 +6,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from polyrhythm.experiments.client_memory import check_room
 from polyrhythm.experiments.data_snapshot import Portrait
 from polyrhythm.experiments.experiment import Experiment
 from polyrhythm.experiments.resume import is_done, lost_runs, same_experiment, take_up
+from polyrhythm.experiments.room import check_room
 from polyrhythm.experiments.runstate import CODEC
 from polyrhythm.experiments.session import carry_out
+from polyrhythm.results import Run
 from polyrhythm.runs.checkpointing import Keeper
 from polyrhythm.runs.disk_faults import trouble_of
-from polyrhythm.runs.recorded import Run
 from polyrhythm.runs.recorder import Recorder, TakenUp
 from polyrhythm.runs.records import Observer
 from polyrhythm.runs.stop_request import Stopping

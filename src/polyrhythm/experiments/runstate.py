@@ -16,7 +16,6 @@ from polyrhythm.base.errors import UserError
 from polyrhythm.base.messages import Arrived, Assignment, Report, Timer
 from polyrhythm.core.client_state import ClientState, Memory
 from polyrhythm.core.server import Flight, Record, ServerState
-from polyrhythm.experiments.client_memory import VECTORS
 from polyrhythm.experiments.experiment import Experiment
 from polyrhythm.fleet import Fate, Load, Remembered, Spent
 from polyrhythm.methods.mechanism import Model
@@ -28,6 +27,7 @@ from polyrhythm.runs.records import VersionRecord
 from polyrhythm.runs.stored import Damaged
 from polyrhythm.runs.summary import Best, Summary, model_digest
 from polyrhythm.runs.updates import Start
+from polyrhythm.simulation.client_store.budget import VECTORS
 from polyrhythm.simulation.client_store.shelf import Shelved, check, vectors, with_vectors
 from polyrhythm.simulation.event_queue import Agenda, DriverState, Underway
 

@@ -21,7 +21,6 @@ from polyrhythm.base.threads import one_thread, settled_memory
 from polyrhythm.core.client_state import ClientState
 from polyrhythm.core.server import Record, ServerState
 from polyrhythm.experiments import visit_records
-from polyrhythm.experiments.client_memory import store_of
 from polyrhythm.experiments.evaluation import Evaluator, Metrics, Of, averaged
 from polyrhythm.experiments.experiment import Experiment
 from polyrhythm.experiments.report_metrics import GAUGES
@@ -44,6 +43,7 @@ from polyrhythm.runs.records import (
 )
 from polyrhythm.runs.summary import Best, Summary, model_digest
 from polyrhythm.runs.updates import KeepsReports, Start
+from polyrhythm.simulation.client_store.budget import store_of
 from polyrhythm.simulation.client_store.store import ClientStore, InMemory
 from polyrhythm.simulation.cost_meter import Meter
 from polyrhythm.simulation.event_queue import DriverState, Underway
@@ -169,7 +169,7 @@ class _Session:
         self.evaluator = Evaluator(experiment, self.engine)
         meter = Meter(self.engine.layout, self._cost)
         self.executor: Executor | None = None
-        self.store: ClientStore = store_of(experiment, self.keepers) if staff is None else InMemory()
+        self.store: ClientStore = store_of(experiment.client_memory, self.keepers) if staff is None else InMemory()
         of_ray: dict[str, Any] = {}
         if staff is None:
             crew, self.executor, about = _manned(experiment)

@@ -13,10 +13,10 @@ from polyrhythm.experiments.experiment import Experiment
 from polyrhythm.experiments.resume import other_settings
 from polyrhythm.experiments.runstate import last_kept
 from polyrhythm.experiments.session import carry_out
+from polyrhythm.results import Run
 from polyrhythm.runs import holes
 from polyrhythm.runs.environment import differences
 from polyrhythm.runs.json_text import to_json
-from polyrhythm.runs.recorded import Run
 from polyrhythm.runs.records import Enough, ModelView, Plan, RunStatus, VersionRecord, VisitRecord
 
 _OF_A_CLOCK = {"wall"}

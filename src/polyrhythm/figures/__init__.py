@@ -18,7 +18,7 @@ from polyrhythm.figures.saving import save
 from polyrhythm.figures.subject import Subject, colours
 from polyrhythm.figures.theme import THEMES, Theme, config
 from polyrhythm.runs.costs import On
-from polyrhythm.runs.recorded import Run
+from polyrhythm.runs.recorded import RecordedRun
 
 __all__ = [
     "AXES",
@@ -59,7 +59,7 @@ def find(name: str) -> Figure:
     return CATALOGUE[name]
 
 
-def applicable(runs: Sequence[Run]) -> list[Figure]:
+def applicable(runs: Sequence[RecordedRun]) -> list[Figure]:
     """The figures that have something to show for these runs, in the order of the catalogue. Draws nothing.
 
     Raises:
@@ -69,7 +69,7 @@ def applicable(runs: Sequence[Run]) -> list[Figure]:
     return [figure for figure in CATALOGUE.values() if not figure.lacks(subject)]
 
 
-def why_not(name: str, runs: Sequence[Run]) -> str:
+def why_not(name: str, runs: Sequence[RecordedRun]) -> str:
     """Why a figure has nothing to show for these runs, and what to do; "" if it has something.
 
     Raises:
@@ -80,7 +80,7 @@ def why_not(name: str, runs: Sequence[Run]) -> str:
 
 def draw(
     name: str,
-    runs: Sequence[Run],
+    runs: Sequence[RecordedRun],
     *,
     against: Against = "version",
     on: On = "test",

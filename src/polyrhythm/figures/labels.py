@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from polyrhythm.base.errors import UserError
+from polyrhythm.data.federation import Federation
+from polyrhythm.data.picture import label_counts
 
 if TYPE_CHECKING:
     import altair as alt
@@ -53,3 +58,46 @@ def bubbles(found: Mapping[str, Any], *, colour: str, width: float = 200) -> alt
         tooltip=["client:N", "class:N", "samples:Q"],
     ).properties(width=wide, height=step * len(classes))
     return picture
+
+
+def label_chart(federation: Federation) -> alt.Chart:
+    """The label picture: one bubble for each client and class, its area the number of samples.
+
+    Without classes the sizes are drawn as bars.
+    """
+    return bubbles(label_counts(federation), colour=_BLUE)
+
+
+def draw_labels(federation: Federation, path: str | Path) -> Path:
+    """Draws the label picture into a file: .png, .svg, .pdf, or .html that needs no connection.
+
+    Raises:
+        UserError: another ending, or a folder that cannot be written to.
+    """
+    target = Path(path)
+    suffix = target.suffix.lower()
+    if suffix not in (".png", ".svg", ".pdf", ".html"):
+        raise UserError(
+            f"a picture named {target.name!r}",
+            expected="a name ending in .png, .svg, .pdf or .html",
+            why="the ending says what to draw",
+            fix=f"{target.stem or 'labels'}.png",
+        )
+    chart = label_chart(federation).configure_view(stroke=None).configure_axis(grid=True, gridColor="#eeeeee")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if suffix == ".html":
+            chart.save(target, inline=True)
+        else:
+            chart.save(target, **({"scale_factor": 2} if suffix == ".png" else {}))
+    except OSError as error:
+        raise UserError(
+            f"cannot write {target}: {error.strerror or error}",
+            expected="a folder that can be written to",
+            why="the picture is a file",
+            fix="give another path",
+        ) from None
+    return target
+
+
+_BLUE = "#3b6fb6"

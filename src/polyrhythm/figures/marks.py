@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import altair as alt
 
     from polyrhythm.figures.subject import Subject
-    from polyrhythm.runs.recorded import Run
+    from polyrhythm.runs.recorded import RecordedRun
 
 
 def chart(rows: Sequence[Mapping[str, Any]], width: float, height: float, title: str = "") -> alt.Chart:
@@ -49,7 +49,7 @@ def seconds_axis() -> alt.Axis:
     return alt.Axis(labelExpr="format(datum.value, '~s')", tickCount=8)
 
 
-def named(method: str, run: Run, subject: Subject, *, note: str = "") -> str:
+def named(method: str, run: RecordedRun, subject: Subject, *, note: str = "") -> str:
     """Above a panel of one run: its method where there are several, its seed where they have several, and a note."""
     parts = [method] if len(subject.methods) > 1 or len(subject.runs) > 1 else []
     parts += [f"seed {run.seed}"] if len(subject.runs) > len(subject.methods) else []

@@ -10,7 +10,7 @@ from polyrhythm.figures.theme import LOOKS, Style, Theme, style
 from polyrhythm.runs.comparison import by_method, method_of
 from polyrhythm.runs.costs import On
 from polyrhythm.runs.database import any_record, read_records, read_runs
-from polyrhythm.runs.recorded import Run
+from polyrhythm.runs.recorded import RecordedRun
 from polyrhythm.runs.schema import Table
 
 
@@ -25,8 +25,8 @@ class Subject:
         UserError: nothing to draw, or runs that are judged by different metrics.
     """
 
-    def __init__(self, runs: Sequence[Run]) -> None:
-        self.methods: Mapping[str, tuple[Run, ...]] = by_method(runs)
+    def __init__(self, runs: Sequence[RecordedRun]) -> None:
+        self.methods: Mapping[str, tuple[RecordedRun, ...]] = by_method(runs)
         """The runs of each method by seed, in the order of the methods' first runs."""
         self.runs = tuple(run for members in self.methods.values() for run in members)
         self.headline = self.runs[0].headline
@@ -38,11 +38,11 @@ class Subject:
         """Whether there is but one run."""
         return len(self.runs) == 1
 
-    def versions(self, run: Run) -> list[dict[str, Any]]:
+    def versions(self, run: RecordedRun) -> list[dict[str, Any]]:
         """A run's versions, in order."""
         return self._rows(run, "versions", ())
 
-    def visits(self, run: Run, *columns: str) -> list[dict[str, Any]]:
+    def visits(self, run: RecordedRun, *columns: str) -> list[dict[str, Any]]:
         """Some columns of a run's visits, by dispatch number."""
         return self._rows(run, "visits", columns)
 
@@ -64,14 +64,14 @@ class Subject:
             found[name] = style(place, theme)
         return found
 
-    def _rows(self, run: Run, table: Table, columns: tuple[str, ...]) -> list[dict[str, Any]]:
+    def _rows(self, run: RecordedRun, table: Table, columns: tuple[str, ...]) -> list[dict[str, Any]]:
         key = (run.id, table, columns)
         if key not in self._read:
             self._read[key] = read_records(run.folder, table, run.number, columns)
         return self._read[key]
 
 
-def colours(runs: Sequence[Run] | Path | str, theme: Theme = "light") -> dict[str, str]:
+def colours(runs: Sequence[RecordedRun] | Path | str, theme: Theme = "light") -> dict[str, str]:
     """The colour of each run, by its id: that of its method, in every figure.
 
     Args:

@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from typing import final
 
 from polyrhythm.base.errors import UserError, unknown
-from polyrhythm.report import record, results
+from polyrhythm.report import record
 from polyrhythm.report.record import Recipe
-from polyrhythm.report.tables import Table
-from polyrhythm.runs.comparison import Comparison
+from polyrhythm.results import Comparison, Run, result_tables
+from polyrhythm.results.tables import Table
 from polyrhythm.runs.costs import On
-from polyrhythm.runs.recorded import Run
 
 
 @final
@@ -78,8 +77,8 @@ def contents(
     base = against or next(iter(found.methods))
     apart, common = record.settings(found)
     tables = {
-        "results": (results.accuracy(found, on), results.differences(found, base, on, level)),
-        "costs": (results.costs(found), results.took(found, on, to), results.faults(found)),
+        "results": (result_tables.accuracy(found, on), result_tables.differences(found, base, on, level)),
+        "costs": (result_tables.costs(found), result_tables.took(found, on, to), result_tables.faults(found)),
         "setup": (apart, common),
         "record": (record.runs(found), record.machines(found)),
     }

@@ -6,7 +6,7 @@ import unicodedata
 from collections.abc import Iterator, Mapping
 
 from polyrhythm.report.contents import Contents
-from polyrhythm.report.tables import Table
+from polyrhythm.results.tables import Table
 
 _SHOWN = ("results", "differences", "costs", "goal", "faults", "settings")  # what belongs into a paper
 _GREEK = (

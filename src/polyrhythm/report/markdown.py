@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from polyrhythm.report.contents import Contents
-from polyrhythm.report.tables import Table
+from polyrhythm.results.tables import Table
 
 # What begins a link, a tag, emphasis, code, a heading or a column, wherever it stands.
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~$!&@])")

@@ -10,8 +10,8 @@ from urllib.parse import quote
 
 from polyrhythm import figures
 from polyrhythm.figures import Against, Figure, Theme
+from polyrhythm.results import Run
 from polyrhythm.runs.costs import On
-from polyrhythm.runs.recorded import Run
 
 _WIDTH = 360  # of a panel: as wide as a phone, so that nothing is shrunk there
 _AXES: tuple[Against, ...] = ("time", "bytes")  # beside versions, for what is compared by costs

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import Any, final
 
 from polyrhythm.base.errors import UserError
-from polyrhythm.report import tables
-from polyrhythm.report.tables import NONE, Table
-from polyrhythm.runs.comparison import Comparison, flat
-from polyrhythm.runs.recorded import Run
+from polyrhythm.config.written import as_toml, configuration_of
+from polyrhythm.results import Comparison, Run, tables
+from polyrhythm.results.tables import NONE, Table
+from polyrhythm.runs.comparison import flat
 from polyrhythm.runs.result_rule import read
 
 _PER_RUN = ("seed", "computed_by")
@@ -159,9 +159,6 @@ def recipes(found: Comparison) -> tuple[Recipe, ...]:
 
 
 def _recipe(name: str, members: Sequence[Run], place: int) -> Recipe:
-    from polyrhythm.cli.checking import as_toml
-    from polyrhythm.cli.resuming import configuration_of
-
     check = f"polyrhythm verify {members[0].id} --out FOLDER"
     try:
         written = configuration_of(members[0])

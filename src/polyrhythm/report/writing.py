@@ -10,9 +10,8 @@ from polyrhythm.report.contents import Contents, contents
 from polyrhythm.report.latex import latex
 from polyrhythm.report.markdown import markdown
 from polyrhythm.report.page import page
-from polyrhythm.runs.comparison import Comparison
+from polyrhythm.results import Comparison, Run
 from polyrhythm.runs.costs import On
-from polyrhythm.runs.recorded import Run, all_runs
 
 FORMATS: Mapping[str, Callable[[Contents], str]] = {".html": page, ".md": markdown, ".tex": latex}
 """What writes a report, by the ending of its file."""
@@ -66,4 +65,4 @@ def write(
 def _runs(given: Comparison | Sequence[Run] | Path | str) -> Sequence[Run]:
     if isinstance(given, Comparison):
         return [run for members in given.methods.values() for run in members]
-    return all_runs(given) if isinstance(given, (Path, str)) else given
+    return Run.all(given) if isinstance(given, (Path, str)) else given

@@ -1,8 +1,8 @@
 """The record of runs: what observers are told, where it is kept, and how to look at it afterwards."""
 
 from polyrhythm.runs.checkpoints import Checkpoint
-from polyrhythm.runs.comparison import Comparison, compare
-from polyrhythm.runs.recorded import Run, all_runs
+from polyrhythm.runs.comparison import ComparedRuns
+from polyrhythm.runs.recorded import RecordedRun
 from polyrhythm.runs.records import (
     AnswerRecord,
     EventRecord,
@@ -20,18 +20,16 @@ from polyrhythm.runs.records import (
 __all__ = [
     "AnswerRecord",
     "Checkpoint",
-    "Comparison",
+    "ComparedRuns",
     "EventRecord",
     "HearsAnswers",
     "KeepsState",
     "ModelView",
     "Observer",
     "Plan",
-    "Run",
+    "RecordedRun",
     "RunStatus",
     "VersionRecord",
     "VisitRecord",
     "VisitStatus",
-    "all_runs",
-    "compare",
 ]

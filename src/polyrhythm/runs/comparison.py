@@ -4,32 +4,26 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from polyrhythm.base.errors import UserError, unknown
 from polyrhythm.base.settings import canonical_json
 from polyrhythm.runs import holes
 from polyrhythm.runs.costs import GOALS, On, reached, score_at
 from polyrhythm.runs.paired import Difference, difference, mean_and_spread
-from polyrhythm.runs.recorded import Run, all_runs
+from polyrhythm.runs.recorded import RecordedRun
 from polyrhythm.runs.result_rule import Reading, read
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from polyrhythm.figures.plots import Plots
-
+R = TypeVar("R", bound=RecordedRun, covariant=True)
+S = TypeVar("S", bound=RecordedRun)
 _OF_NO_METHOD = ("seed", "evaluation")
 
 
-@final
-class Comparison:
+class ComparedRuns(Generic[R]):
     """What several methods gave, and what it cost them, over their seeds.
-
-        found = pr.compare("runs")
-        found.table(to=0.75, at_time=600)
-        found.plot.costs(save="costs.png")
 
     Runs with the same configuration but for the seed are one method. Of two runs with the same seed the later counts.
 
@@ -40,8 +34,8 @@ class Comparison:
         UserError: nothing to compare, or runs that are judged by different metrics.
     """
 
-    def __init__(self, runs: Sequence[Run]) -> None:
-        self.methods: Mapping[str, tuple[Run, ...]] = by_method(runs)
+    def __init__(self, runs: Sequence[R]) -> None:
+        self.methods: Mapping[str, tuple[R, ...]] = by_method(runs)
         """The runs of each method, by seed."""
         self.versions: Mapping[str, list[list[dict[str, Any]]]] = {
             name: [run.versions for run in members] for name, members in self.methods.items()
@@ -142,38 +136,14 @@ class Comparison:
             rows.append(row)
         return pd.DataFrame(rows).set_index("method")
 
-    def _repr_html_(self) -> str:
-        from polyrhythm.report.notebook import comparison_html
 
-        return comparison_html(self)
-
-    @property
-    def plot(self) -> Plots:
-        """Every figure that has something to show of these runs: `plot.accuracy(against="time")`, `plot.costs()`."""
-        from polyrhythm.figures.plots import Plots
-
-        return Plots([run for members in self.methods.values() for run in members])
-
-
-def compare(runs: Sequence[Run] | Path | str = "runs") -> Comparison:
-    """Puts runs side by side, seeds of one method together.
-
-    Args:
-        runs: the runs, or a folder with them.
-
-    Raises:
-        UserError: nothing to compare, or runs that are judged by different metrics.
-    """
-    return Comparison(all_runs(runs) if isinstance(runs, (Path, str)) else runs)
-
-
-def by_method(runs: Iterable[Run]) -> dict[str, tuple[Run, ...]]:
+def by_method(runs: Iterable[S]) -> dict[str, tuple[S, ...]]:
     """The runs of each method by seed, by the method's name; methods come in the order of their first runs.
 
     Raises:
         UserError: nothing to compare, or runs that are judged by different metrics.
     """
-    kept: dict[str, dict[int, Run]] = {}
+    kept: dict[str, dict[int, S]] = {}
     for run in sorted(runs, key=lambda run: run.id):
         kept.setdefault(method_of(run.config), {})[run.seed] = run
     groups = [tuple(of_seed[seed] for seed in sorted(of_seed)) for of_seed in kept.values()]
@@ -186,7 +156,7 @@ def method_of(config: Mapping[str, Any]) -> str:
     return canonical_json({key: value for key, value in config.items() if key not in _OF_NO_METHOD})
 
 
-def _check_headline(groups: Sequence[Sequence[Run]]) -> None:
+def _check_headline(groups: Sequence[Sequence[RecordedRun]]) -> None:
     found = sorted({run.headline for members in groups for run in members})
     if len(found) == 1:
         return
@@ -198,7 +168,7 @@ def _check_headline(groups: Sequence[Sequence[Run]]) -> None:
     )
 
 
-def _notes(given: Sequence[Run], methods: Mapping[str, Sequence[Run]]) -> list[str]:
+def _notes(given: Sequence[RecordedRun], methods: Mapping[str, Sequence[RecordedRun]]) -> list[str]:
     counted = {run.id for members in methods.values() for run in members}
     notes = [
         f"{run.id} does not count: a later run has the same settings and seed" for run in given if run.id not in counted
@@ -219,7 +189,7 @@ def spread(values: Sequence[float | None]) -> dict[str, Any]:
     return {"mean": mean, "sd": sd, "n": len(known)}
 
 
-def _names(groups: Sequence[Sequence[Run]]) -> list[str]:
+def _names(groups: Sequence[Sequence[RecordedRun]]) -> list[str]:
     """A name for each method: what its runs are called, or its recipe; with what differs where that is not enough."""
     short, names = [_short_name(members) for members in groups], list[str]()
     for members, name in zip(groups, short, strict=True):
@@ -230,7 +200,7 @@ def _names(groups: Sequence[Sequence[Run]]) -> list[str]:
     return names
 
 
-def _short_name(members: Sequence[Run]) -> str:
+def _short_name(members: Sequence[RecordedRun]) -> str:
     called = {run.name for run in members}
     if len(called) == 1 and (name := next(iter(called))):
         return name

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, final
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from polyrhythm.base.errors import UserError, unknown
 from polyrhythm.runs import costs, holes, run_lock
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from rich.table import Table as RichTable
     from torch import Tensor
 
-    from polyrhythm.figures.plots import Plots
 
 # `train_loss` is the loss of local models while they train, so the global model's on training data needs another name.
 _PREFIXES = {
@@ -38,14 +37,10 @@ _SHOWN = (
 )
 
 
-@final
-class Run:
-    """One run of an output folder. Reads the record anew at each use, so a run that goes on shows what it has.
+class RecordedRun:
+    """The record of one run of an output folder, read anew at each use, so that a run that goes on shows what it has.
 
-        run = Run.open("20260301-1425", "runs")   # an id, its unique beginning, or a name
-        run.history["test_accuracy"].max()
-        run.plot.accuracy(save="accuracy.png")
-        model.load_state_dict(run.weights("best"))
+    What users are given is a `Run` (`polyrhythm.results`), which can be drawn, too.
 
     Args:
         folder: the output folder.
@@ -63,7 +58,7 @@ class Run:
         return self._known
 
     @classmethod
-    def open(cls, reference: str, folder: Path | str = "runs") -> Run:
+    def open(cls, reference: str, folder: Path | str = "runs") -> Self:
         """Finds a run by its id, its name, or a beginning of its id that no other run shares.
 
         Raises:
@@ -80,7 +75,7 @@ class Run:
         return fits[0]
 
     @classmethod
-    def find(cls, reference: str, folder: Path | str = "runs") -> list[Run]:
+    def find(cls, reference: str, folder: Path | str = "runs") -> list[Self]:
         """All runs with this id, else with this name, else with this beginning of their ids; oldest first.
 
         Raises:
@@ -99,6 +94,16 @@ class Run:
         if Path(reference).name == reference and (folder / reference).is_dir():
             why = f"its folder is there, but its rows are missing from {folder / FILE}; in a backup they may be"
         raise unknown("run", reference, [row["run_id"] for row in rows], where=str(folder), why=why)
+
+    @classmethod
+    def all(cls, folder: Path | str = "runs") -> list[Self]:
+        """The runs of an output folder, oldest first.
+
+        Raises:
+            UserError: there is no run database, or it cannot be read.
+        """
+        folder = Path(folder)
+        return [cls(folder, row) for row in read_runs(folder)]
 
     @property
     def id(self) -> str:
@@ -322,13 +327,6 @@ class Run:
                 found.append((int(row["version"]), float(value)))
         return found
 
-    @property
-    def plot(self) -> Plots:
-        """Every figure that has something to show of this run, as an Altair chart: `plot.accuracy(save="a.png")`."""
-        from polyrhythm.figures.plots import Plots
-
-        return Plots([self])
-
     def weights(self, which: Literal["final", "best"] = "final") -> dict[str, Tensor]:
         """The model of the last or of the best version, as a state dict.
 
@@ -392,11 +390,6 @@ class Run:
         rows = self.versions
         return {**costs.totals(rows[-1]), "faults": rows[-1]["faults"]} if rows else {}
 
-    def _repr_html_(self) -> str:
-        from polyrhythm.report.notebook import run_html
-
-        return run_html(self)
-
     def __repr__(self) -> str:
         from rich.console import Console
 
@@ -404,16 +397,6 @@ class Run:
         with console.capture() as captured:
             console.print(self)
         return captured.get().rstrip()
-
-
-def all_runs(folder: Path | str = "runs") -> list[Run]:
-    """The runs of an output folder, oldest first.
-
-    Raises:
-        UserError: there is no run database, or it cannot be read.
-    """
-    folder = Path(folder)
-    return [Run(folder, row) for row in read_runs(folder)]
 
 
 def _flat(row: dict[str, Any]) -> dict[str, Any]:

@@ -12,14 +12,14 @@ from pathlib import Path
 from typing import Any, final
 
 from polyrhythm.base.errors import UserError
-from polyrhythm.runs.recorded import Run
+from polyrhythm.runs.recorded import RecordedRun
 from polyrhythm.runs.records import ModelView, Plan, RunStatus, VersionRecord, VisitRecord
 
 _FILE = "stop"
 _PAUSE = 0.1  # seconds between two looks; each is a system call, and visits may take less
 
 
-def ask_to_stop(run: Run) -> None:
+def ask_to_stop(run: RecordedRun) -> None:
     """Asks a run to stop when the visit in progress is over. It will be "stopped", and can be resumed.
 
     Raises:

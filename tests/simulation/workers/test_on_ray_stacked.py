@@ -25,9 +25,9 @@ from torch import Tensor, nn
 import polyrhythm as pr
 from crews import COMMON, FAMILIES, ROLLING, assert_same, made, run
 from polyrhythm.base.errors import RunFailed, UserError
-from polyrhythm.cli.resuming import configuration_of
 from polyrhythm.config.assembly import assemble
 from polyrhythm.config.configuration import configure
+from polyrhythm.config.written import configuration_of
 from polyrhythm.experiments.session import carry_out
 from polyrhythm.runs import VersionRecord, VisitRecord
 from polyrhythm.simulation.workers import executors

@@ -22,9 +22,9 @@ from torch import Tensor, nn
 
 import polyrhythm as pr
 from crews import FAMILIES, SIZES, assert_same, assert_same_error, letting, made, run
+from polyrhythm.base.compiled import extension
 from polyrhythm.base.errors import RunFailed, UserError
 from polyrhythm.core.client_state import ClientState
-from polyrhythm.engines.native.extension import extension
 from polyrhythm.engines.torch import TorchEngine
 from polyrhythm.experiments.session import carry_out
 from polyrhythm.methods.recipe import Recipe

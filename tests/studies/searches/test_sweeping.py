@@ -12,7 +12,7 @@ import pytest
 
 import polyrhythm as pr
 from polyrhythm import figures
-from polyrhythm.runs import all_runs
+from polyrhythm.results import Run
 from polyrhythm.studies.searches import Range, Side, Sweep, Swept
 from polyrhythm.studies.searches.performing import Job
 from polyrhythm.studies.searches.space import Setting
@@ -57,7 +57,7 @@ def outcome(found: Swept) -> list[dict[str, Any]]:
 
 def test_trials_are_runs_and_the_best_on_validation_is_chosen(tmp_path: Path) -> None:
     found = pr.sweep(sweep(seeds=(0, 1)), out=tmp_path, workers=1)
-    runs = {(run.name, run.seed): run for run in all_runs(tmp_path)}
+    runs = {(run.name, run.seed): run for run in Run.all(tmp_path)}
     assert set(runs) == {(f"s/{n}", seed) for n in (1, 2, 3) for seed in (0, 1)}
     for trial in found.trials:
         history = [runs[f"s/{trial.number}", seed].history["validation_accuracy"].iloc[-1] for seed in (0, 1)]
@@ -75,10 +75,10 @@ def test_a_finished_sweep_runs_nothing_again_and_may_be_made_longer(tmp_path: Pa
     short = sweep(sides={"": Side(make=made, space=space)}, search="random", trials=2)
     first = outcome(pr.sweep(short, out=tmp_path, workers=1))
     assert outcome(pr.sweep(short, out=tmp_path, workers=1)) == first
-    assert len(all_runs(tmp_path)) == 2
+    assert len(Run.all(tmp_path)) == 2
     longer = pr.sweep(replace(short, trials=3), out=tmp_path, workers=1)
     assert outcome(longer)[:2] == first
-    assert len(all_runs(tmp_path)) == 3
+    assert len(Run.all(tmp_path)) == 3
 
 
 def test_another_sweep_of_that_name_is_refused(tmp_path: Path) -> None:
@@ -114,7 +114,7 @@ def test_workers_change_nothing(tmp_path: Path) -> None:
     whole = sweep(sides=sides, search="tpe", trials=4, batch=2, seeds=(0, 1), fresh=(5,), prune=2)
     found = [outcome(pr.sweep(whole, out=tmp_path / str(n), workers=n)) for n in (1, 2)]
     assert found[0] == found[1]
-    digests = [{(run.name, run.seed): run.summary["digest"] for run in all_runs(tmp_path / str(n))} for n in (1, 2)]
+    digests = [{(run.name, run.seed): run.summary["digest"] for run in Run.all(tmp_path / str(n))} for n in (1, 2)]
     assert digests[0] == digests[1]
 
 

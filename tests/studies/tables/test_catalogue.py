@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from polyrhythm.base.errors import UserError
-from polyrhythm.runs import all_runs
+from polyrhythm.results import Run
 from polyrhythm.studies.tables.catalogue import find, items, reproductions
 from polyrhythm.studies.tables.definition import SCALES
 from polyrhythm.studies.tables.reproducing import reproduce
@@ -77,5 +77,5 @@ def test_what_is_done_is_not_done_again(tmp_path: Path) -> None:
     scaled = ALL["ccfl/table-2"].at("smoke")
     for _ in range(2):
         reproduce(scaled, out=tmp_path, workers=1)
-    runs = all_runs(tmp_path / "reproduce" / "ccfl" / "table-2" / "smoke")
+    runs = Run.all(tmp_path / "reproduce" / "ccfl" / "table-2" / "smoke")
     assert sorted(run.name for run in runs) == sorted(cell.name for cell in scaled.cells)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import polyrhythm as pr
-from polyrhythm.runs import Run
+from polyrhythm.results import Run
 from polyrhythm.studies.tables.measures import value
 
 

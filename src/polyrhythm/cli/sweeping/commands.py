@@ -10,12 +10,12 @@ import typer
 
 from polyrhythm.base.consent import Trust
 from polyrhythm.base.errors import RunFailed, UserError
-from polyrhythm.cli.checking import toml_lines
 from polyrhythm.cli.guard import INTERRUPTED, stopped_by_sigterm
 from polyrhythm.cli.output import Screen, print_json
 from polyrhythm.cli.sweeping.progress import SweepProgress
 from polyrhythm.cli.sweeping.showing import how_to_go_on, print_sweep
 from polyrhythm.config.overrides import put
+from polyrhythm.config.written import toml_lines
 from polyrhythm.studies.searches.definition import in_words
 from polyrhythm.studies.searches.result import Swept
 from polyrhythm.studies.searches.sweeping import carry_out

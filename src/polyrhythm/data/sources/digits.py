@@ -27,7 +27,7 @@ def digits(*, scaling: str = "unit", pad: int = 0, augment: bool = False) -> Col
 
     Reference: Alpaydin and Kaynak, UCI Machine Learning Repository, 1998 (CC BY 4.0).
     """
-    with importlib.resources.files("polyrhythm.data").joinpath("digits.npz").open("rb") as file:
+    with importlib.resources.files(__package__).joinpath("digits.npz").open("rb") as file:
         stored = np.load(file, allow_pickle=False)
         images, labels = stored["images"][:, None], stored["labels"].astype(np.int64)
     # Seed 0 always: the test set must not change with the experiment's seed.

@@ -1,11 +1,10 @@
-"""The compiled side, if there is one."""
+"""Programs on the compiled side."""
 
 from __future__ import annotations
 
-import functools
-import importlib
 from typing import Any, Protocol, cast
 
+from polyrhythm.base.compiled import extension
 from polyrhythm.engines.native.program import AveragePool, Convolution, Dropout, Linear, MaxPool, Program, Relu
 
 
@@ -21,15 +20,6 @@ class Rounds(Protocol):
     def ahead(self, **given: Any) -> tuple[float, float]: ...
 
     def back(self, **given: Any) -> None: ...
-
-
-@functools.cache
-def extension() -> Any:
-    """The compiled module, or None where the package was installed without it."""
-    try:
-        return importlib.import_module("polyrhythm.engines.native._native")
-    except ImportError:
-        return None
 
 
 def compiled(program: Program, kernels: str = "") -> Rounds:

@@ -166,9 +166,11 @@ def main(descriptor: int) -> None:
 
 
 def _import_early() -> None:
-    """What every pool would import."""
-    import polyrhythm.engines.torch
-    import polyrhythm.experiments.experiment  # noqa: F401
+    """What every pool would import: whatever a recipe, a model and samples may be made of."""
+    import polyrhythm.data
+    import polyrhythm.engines.selection
+    import polyrhythm.methods.recipe
+    import polyrhythm.models.catalogue  # noqa: F401
 
 
 def _without_return(act: Any, *arguments: Any) -> None:

@@ -14,7 +14,7 @@ from polyrhythm.experiments.experiment import Experiment
 from polyrhythm.experiments.resume import is_done, take_up
 from polyrhythm.experiments.run import recording
 from polyrhythm.experiments.session import carry_out, in_words
-from polyrhythm.runs import Run, all_runs
+from polyrhythm.results import Run
 from polyrhythm.runs.database import FILE
 from polyrhythm.runs.recorder import digest_of
 from polyrhythm.runs.records import Enough, ModelView, Observer, Plan, RunStatus, VersionRecord, VisitRecord
@@ -120,7 +120,7 @@ def _earlier(job: Job, experiment: Experiment) -> Run | None:
     """The newest run of a job."""
     if not (Path(job.out) / FILE).is_file():
         return None
-    called = [run for run in all_runs(job.out) if run.name == job.name and run.seed == job.seed]
+    called = [run for run in Run.all(job.out) if run.name == job.name and run.seed == job.seed]
     if not called:
         return None
     digest = digest_of(experiment.describe())

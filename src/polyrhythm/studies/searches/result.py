@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
 from polyrhythm.base.errors import unknown
-from polyrhythm.runs import Run
+from polyrhythm.results import Run
 from polyrhythm.studies.searches.definition import called
 from polyrhythm.studies.searches.trials import Record, Trial, best, names, read
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from polyrhythm.figures import Chart, Theme
-    from polyrhythm.runs.comparison import Comparison
+    from polyrhythm.results import Comparison
 
 
 @final
@@ -95,7 +95,7 @@ class Swept:
         Raises:
             UserError: there is no run to compare.
         """
-        from polyrhythm.runs.comparison import Comparison
+        from polyrhythm.results import Comparison
 
         return Comparison([run for side in self.sides for run in self.chosen(side)])
 

@@ -11,7 +11,8 @@ from typing import Any, Protocol, final
 
 from polyrhythm.base.consent import in_python
 from polyrhythm.base.errors import UserError
-from polyrhythm.runs import Run, run_lock
+from polyrhythm.results import Run
+from polyrhythm.runs import run_lock
 from polyrhythm.runs.json_text import to_json
 from polyrhythm.simulation.workers.choosing import cores
 from polyrhythm.studies.searches import searching

@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from polyrhythm.base.consent import NOBODY, Trust
 from polyrhythm.base.errors import Mistakes, UserError
 from polyrhythm.config.configuration import OF_NO_NUMBER, TAKES, Configuration, configured
+from polyrhythm.config.json_schema import Schema, schema, without_null
 from polyrhythm.config.layers import Said, layered, seeds_of
 from polyrhythm.config.mistakes import explained
 from polyrhythm.config.overrides import put
@@ -72,6 +73,16 @@ OF_SWEEP = {
     "settings": "tables [[sweep.settings]], each with keys of an experiment",
     "methods": "tables [sweep.methods.NAME], each with keys of an experiment, and a space or settings",
 }
+
+
+def file_schema() -> Schema:
+    """A JSON Schema of experiment files, with or without a sweep. What lies in its space is looked at by `check`."""
+    found: Schema = without_null(SweepSettings.model_json_schema())
+    for key, entry in found["properties"].items():
+        entry.pop("title", None)
+        entry["description"] = OF_SWEEP[key]
+    found["properties"]["fresh"] |= {"type": ["array", "string"]}
+    return schema(sweep={key: value for key, value in found.items() if key not in ("title", "$defs")})
 
 
 @final

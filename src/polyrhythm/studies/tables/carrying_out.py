@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Protocol, final
 
 from polyrhythm.base.errors import Mistakes, UserError
-from polyrhythm.runs import Run, run_lock
+from polyrhythm.results import Run
+from polyrhythm.runs import run_lock
 from polyrhythm.runs.json_text import to_json
 from polyrhythm.simulation.workers.choosing import cores
 from polyrhythm.studies.searches.checking import check as check_sweep

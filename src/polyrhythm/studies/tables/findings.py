@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, final
 
-from polyrhythm.report.tables import Table
+from polyrhythm.results.tables import Table
 
 __all__ = ["Findings", "Outcome", "Picture", "Table"]
 

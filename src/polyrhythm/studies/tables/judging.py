@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, final
 
-from polyrhythm.report.tables import signed
-from polyrhythm.runs import Run
+from polyrhythm.results import Run
+from polyrhythm.results.tables import signed
 from polyrhythm.runs.costs import Row
 from polyrhythm.runs.paired import Difference, difference, mean_and_spread
 from polyrhythm.studies.tables import measures

@@ -6,7 +6,7 @@ import math
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 
-from polyrhythm.runs import Run
+from polyrhythm.results import Run
 from polyrhythm.runs.costs import Row, bytes_of, reached, score
 from polyrhythm.runs.result_rule import read
 from polyrhythm.studies.tables.definition import MEASURES

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from polyrhythm.report import tables
-from polyrhythm.report.tables import NONE, Table, signed
+from polyrhythm.results import tables
+from polyrhythm.results.tables import NONE, Table, signed
 from polyrhythm.runs.comparison import spread
 from polyrhythm.runs.costs import Row
 from polyrhythm.runs.paired import mean_and_spread

@@ -13,7 +13,7 @@ from typing import Any, final
 
 from polyrhythm import __version__
 from polyrhythm.report.markdown import escaped, table
-from polyrhythm.report.tables import Table, rows
+from polyrhythm.results.tables import Table, rows
 from polyrhythm.runs.environment import library_versions, machine
 from polyrhythm.studies.searches.space import Setting
 from polyrhythm.studies.tables.definition import MEASURES, PAPERS, SHORT, Scaled

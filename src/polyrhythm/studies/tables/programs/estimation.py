@@ -14,7 +14,7 @@ from typing import final
 import polyrhythm as pr
 from polyrhythm import figures
 from polyrhythm.data import Collection
-from polyrhythm.runs import Run
+from polyrhythm.results import Run
 from polyrhythm.studies.tables.definition import Scale
 from polyrhythm.studies.tables.findings import Findings, Outcome, Picture, Table, holding
 from polyrhythm.studies.tables.pictures import saved

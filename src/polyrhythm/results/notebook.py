@@ -6,13 +6,13 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from typing import TYPE_CHECKING
 
-from polyrhythm.report import tables
+from polyrhythm.results import tables
 from polyrhythm.runs import costs, holes
 
 if TYPE_CHECKING:
-    from polyrhythm.report.tables import Table
-    from polyrhythm.runs.comparison import Comparison
-    from polyrhythm.runs.recorded import Run
+    from polyrhythm.results.tables import Table
+    from polyrhythm.runs.comparison import ComparedRuns
+    from polyrhythm.runs.recorded import RecordedRun
 
 # Nothing but the text's own colour, so that it is right on light and dark.
 _LINE = "border:0;border-bottom:1px solid rgba(128,128,128,.35);padding:.2em 1.2em .2em 0;vertical-align:top"
@@ -21,7 +21,7 @@ _CAPTION = "caption-side:top;text-align:left;color:inherit;opacity:.75;padding:0
 _WIDTH, _HEIGHT, _MOST = 260, 60, 200
 
 
-def run_html(run: Run) -> str:
+def run_html(run: RecordedRun) -> str:
     """A run: what it is, how it stands, its curve and its costs."""
     scores, rows = run.scores, run.versions
     last = costs.totals(rows[-1]) if rows else {}
@@ -42,12 +42,12 @@ def run_html(run: Run) -> str:
     )
 
 
-def comparison_html(found: Comparison) -> str:
+def comparison_html(found: ComparedRuns[RecordedRun]) -> str:
     """A comparison: its results and differences, and what a reader should know."""
-    from polyrhythm.report import results
+    from polyrhythm.results import result_tables
 
     base = next(iter(found.methods))
-    shown = [results.accuracy(found, "test"), results.differences(found, base, "test", 0.95)]
+    shown = [result_tables.accuracy(found, "test"), result_tables.differences(found, base, "test", 0.95)]
     notes = "".join(f"<li>{escape(note)}</li>" for note in found.notes)
     return _framed("".join(_table(one) for one in shown if one is not None) + (f"<ul>{notes}</ul>" if notes else ""))
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
 from polyrhythm import figures
-from polyrhythm.runs.recorded import Run
+from polyrhythm.runs.recorded import RecordedRun
 
 if TYPE_CHECKING:
     from polyrhythm.figures import Chart
@@ -24,7 +24,7 @@ class Plots:
         runs: what is drawn.
     """
 
-    def __init__(self, runs: Sequence[Run]) -> None:
+    def __init__(self, runs: Sequence[RecordedRun]) -> None:
         self._runs = tuple(runs)
 
     @property

@@ -6,10 +6,11 @@ import math
 from collections.abc import Mapping
 
 from polyrhythm.base.faults import WORDS
-from polyrhythm.report import tables
-from polyrhythm.report.tables import Table
-from polyrhythm.runs.comparison import Comparison, spread
+from polyrhythm.results import tables
+from polyrhythm.results.tables import Table
+from polyrhythm.runs.comparison import ComparedRuns, spread
 from polyrhythm.runs.costs import On, reached
+from polyrhythm.runs.recorded import RecordedRun
 from polyrhythm.runs.result_rule import READINGS, chosen_by
 
 _SETS: Mapping[On, str] = {"test": "test set", "validation": "validation set"}
@@ -51,7 +52,7 @@ def words(headline: str) -> str:
     return headline.replace("_", " ")
 
 
-def accuracy(found: Comparison, on: On) -> Table:
+def accuracy(found: ComparedRuns[RecordedRun], on: On) -> Table:
     """Every reading of every method."""
     lines = []
     for name, members in found.methods.items():
@@ -65,12 +66,12 @@ def accuracy(found: Comparison, on: On) -> Table:
     )
 
 
-def over_seeds(found: Comparison) -> str:
+def over_seeds(found: ComparedRuns[RecordedRun]) -> str:
     """What a mean is over, in words."""
     return "one run each" if all(len(m) == 1 for m in found.methods.values()) else "mean ± sample sd over seeds"
 
 
-def meant(found: Comparison, on: On) -> str:
+def meant(found: ComparedRuns[RecordedRun], on: On) -> str:
     """What the three readings are, and whether the best one can be believed."""
     judges = {chosen_by(rows, found.headline) for runs in found.versions.values() for rows in runs}
     best = " or ".join(f"by the {_SETS[judge]}" for judge in ("validation", "test") if judge in judges)
@@ -80,7 +81,7 @@ def meant(found: Comparison, on: On) -> str:
     return f"{told}. Last 20: the mean over the last 20 evaluated versions."
 
 
-def differences(found: Comparison, base: str, on: On, level: float) -> Table | None:
+def differences(found: ComparedRuns[RecordedRun], base: str, on: On, level: float) -> Table | None:
     """What the other methods give more than one of them; None if there are no others."""
     by = {r: found.differences(to=base, reading=r, on=on, level=level) for r in READINGS}
     if len(found.methods) == 1:
@@ -101,7 +102,7 @@ def differences(found: Comparison, base: str, on: On, level: float) -> Table | N
     )
 
 
-def goal(found: Comparison, on: On) -> float | None:
+def goal(found: ComparedRuns[RecordedRun], on: On) -> float | None:
     """The largest multiple of 0.05 that every run reached and no initial model had; None if there is none."""
     best, first = [], []
     for runs in found.versions.values():
@@ -117,7 +118,7 @@ def goal(found: Comparison, on: On) -> float | None:
     return chosen if chosen > max(first, default=-math.inf) else None
 
 
-def took(found: Comparison, on: On, asked: float | None) -> Table | None:
+def took(found: ComparedRuns[RecordedRun], on: On, asked: float | None) -> Table | None:
     """What it took to a goal, the one that was asked for or one that is chosen here; None without any."""
     target = goal(found, on) if asked is None else asked
     if target is None:
@@ -146,7 +147,7 @@ def took(found: Comparison, on: On, asked: float | None) -> Table | None:
     )
 
 
-def costs(found: Comparison) -> Table:
+def costs(found: ComparedRuns[RecordedRun]) -> Table:
     """What every method cost in all."""
     lines = [line for cost, label, unit in _COSTS if (line := _cost(found, cost, label, unit)) is not None]
     return Table(
@@ -157,7 +158,7 @@ def costs(found: Comparison) -> Table:
     )
 
 
-def _cost(found: Comparison, cost: str, label: str, unit: str) -> tuple[str, ...] | None:
+def _cost(found: ComparedRuns[RecordedRun], cost: str, label: str, unit: str) -> tuple[str, ...] | None:
     """A line of it; None where no run says anything."""
     spreads = [spread([rows[-1][cost] for rows in runs if rows]) for runs in found.versions.values()]
     means = [s["mean"] for s in spreads]
@@ -168,7 +169,7 @@ def _cost(found: Comparison, cost: str, label: str, unit: str) -> tuple[str, ...
     return (tables.headed(label, unit, divisor), *cells)
 
 
-def faults(found: Comparison) -> Table | None:
+def faults(found: ComparedRuns[RecordedRun]) -> Table | None:
     """What went wrong, by kind; None if nothing did."""
     ends = {name: [rows[-1] for rows in runs if rows] for name, runs in found.versions.items()}
     kinds = [k for k in WORDS if any((row["faults"] or {}).get(k) for rows in ends.values() for row in rows)]

@@ -1,0 +1,82 @@
+"""A run and a comparison as they are given to users: their records, which can be drawn and shown in notebooks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, final
+
+from polyrhythm.runs.comparison import ComparedRuns
+from polyrhythm.runs.recorded import RecordedRun
+
+if TYPE_CHECKING:
+    from polyrhythm.results.plots import Plots
+
+
+@final
+class Run(RecordedRun):
+    """One run of an output folder. Reads the record anew at each use, so a run that goes on shows what it has.
+
+        run = Run.open("20260301-1425", "runs")   # an id, its unique beginning, or a name
+        run.history["test_accuracy"].max()
+        run.plot.accuracy(save="accuracy.png")
+        model.load_state_dict(run.weights("best"))
+
+    Args:
+        folder: the output folder.
+        row: of the run, as `read_runs` gives it.
+    """
+
+    @property
+    def plot(self) -> Plots:
+        """Every figure that has something to show of this run, as an Altair chart: `plot.accuracy(save="a.png")`."""
+        from polyrhythm.results.plots import Plots  # which loads Altair
+
+        return Plots([self])
+
+    def _repr_html_(self) -> str:
+        from polyrhythm.results.notebook import run_html
+
+        return run_html(self)
+
+
+@final
+class Comparison(ComparedRuns[Run]):
+    """What several methods gave, and what it cost them, over their seeds.
+
+        found = pr.compare("runs")
+        found.table(to=0.75, at_time=600)
+        found.plot.costs(save="costs.png")
+
+    Runs with the same configuration but for the seed are one method. Of two runs with the same seed the later counts.
+
+    Args:
+        runs: in any order; methods come in the order of their first runs.
+
+    Raises:
+        UserError: nothing to compare, or runs that are judged by different metrics.
+    """
+
+    @property
+    def plot(self) -> Plots:
+        """Every figure that has something to show of these runs: `plot.accuracy(against="time")`, `plot.costs()`."""
+        from polyrhythm.results.plots import Plots
+
+        return Plots([run for members in self.methods.values() for run in members])
+
+    def _repr_html_(self) -> str:
+        from polyrhythm.results.notebook import comparison_html
+
+        return comparison_html(self)
+
+
+def compare(runs: Sequence[Run] | Path | str = "runs") -> Comparison:
+    """Puts runs side by side, seeds of one method together.
+
+    Args:
+        runs: the runs, or a folder with them.
+
+    Raises:
+        UserError: nothing to compare, or runs that are judged by different metrics.
+    """
+    return Comparison(Run.all(runs) if isinstance(runs, (Path, str)) else runs)
