@@ -81,7 +81,7 @@ def test_another_process_gives_the_same_digests(hash_seed: str) -> None:
     """Of runs of every kind, in the opposite order, whatever order sets have there."""
     code = "from surviving import scenarios; print(scenarios.digests(reversed(scenarios.MAKE)))"
     environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
-    environment["PYTHONPATH"] = os.pathsep.join([str(Path(__file__).parent), environment["PYTHONPATH"]])
+    environment["PYTHONPATH"] = os.pathsep.join([str(Path(__file__).parents[1]), environment["PYTHONPATH"]])
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=True)
     assert ast.literal_eval(found.stdout) == scenarios.digests(scenarios.MAKE)
 

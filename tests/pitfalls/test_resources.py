@@ -76,7 +76,7 @@ LIMITED = """
 import resource
 resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
 import polyrhythm as pr
-from polyrhythm.cli import names
+from polyrhythm.config import names
 from polyrhythm.experiments.session import carry_out
 from small import experiment
 if __name__ == "__main__":

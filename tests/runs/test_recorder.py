@@ -192,7 +192,7 @@ for number in itertools.count():
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no SIGKILL")
 def test_a_killed_process_leaves_all_that_was_committed(tmp_path: Path) -> None:
     with subprocess.Popen(
-        [sys.executable, "-c", ENDLESS, str(tmp_path), str(Path(__file__).parent)],
+        [sys.executable, "-c", ENDLESS, str(tmp_path), str(Path(__file__).parents[1])],
         stdout=subprocess.PIPE,
         text=True,
     ) as process:
