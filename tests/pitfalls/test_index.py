@@ -1,4 +1,4 @@
-"""The page of pitfalls names tests that exist."""
+"""The index of pitfalls names tests that exist."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs" / "pitfalls.md").read_text()
+PAGE = (Path(__file__).parent / "index.md").read_text()
 NAMED = sorted(set(re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", PAGE)))
 
 
@@ -25,7 +25,7 @@ def test_every_row_names_a_test() -> None:
     assert all(re.search(r"`tests/[\w/]+\.py::\w+`", row) for row in rows)
 
 
-def test_every_test_here_is_on_the_page() -> None:
+def test_every_test_here_is_in_the_index() -> None:
     for file in sorted(Path(__file__).parent.glob("test_*.py")):
         for node in ast.parse(file.read_text()).body:
             if isinstance(node, ast.FunctionDef) and node.name.startswith("test_") and file.name != Path(__file__).name:
