@@ -209,7 +209,7 @@ def test_a_run_goes_on_with_visits_that_workers_were_at(tmp_path: Path, goes_on_
 
     with suppress(OSError):
         pr.run(replace(of, driver="processes", workers=2), out=tmp_path / "one", observers=[Log(fail)])
-    (left,) = pr.runs.all_runs(tmp_path / "one")
+    (left,) = pr.Run.all(tmp_path / "one")
     how: dict[str, Any] = {"driver": goes_on_with} | ({"workers": 3} if goes_on_with == "processes" else {})
     found = pr.resume(replace(of, **how), left.id, out=tmp_path / "one")
     whole = pr.run(replace(of, driver="inline"), out=tmp_path / "other")

@@ -179,7 +179,7 @@ def test_a_run_that_was_left_goes_on_in_line_with_the_same_groups(tmp_path: Path
 
     with suppress(OSError):
         pr.run(of, out=tmp_path / "one", observers=[Log(fail)])
-    (left,) = pr.runs.all_runs(tmp_path / "one")
+    (left,) = pr.Run.all(tmp_path / "one")
     inline = made(driver="inline", **changes)
     found, whole = pr.resume(inline, left.id, out=tmp_path / "one"), pr.run(inline, out=tmp_path / "other")
     assert found.summary["digest"] == whole.summary["digest"]
