@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Generator
 from pathlib import Path
 
 # Before torch is imported. Several test processes share the cores, and a client's work has one thread anyway.
@@ -12,7 +13,25 @@ os.environ.setdefault("MKL_NUM_THREADS", "1")
 SOURCE = str(Path(__file__).parents[1] / "src")
 os.environ["PYTHONPATH"] = os.pathsep.join([SOURCE, *filter(None, [os.environ.get("PYTHONPATH")])])
 
+import pytest  # noqa: E402
 from hypothesis import HealthCheck, settings  # noqa: E402
 
 settings.register_profile("shared-machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("shared-machine")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(
+    collector: pytest.Collector,
+) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    """A test file that cannot be imported is an error.
+
+    `--doctest-ignore-import-errors`, which is there for modules of libraries that are not installed, would leave it out
+    without a word: what it has imported half of is then taken for the whole file.
+    """
+    report = yield
+    of_tests = getattr(collector, "path", Path()).name.startswith("test_")
+    if of_tests and report.outcome == "skipped" and "unable to import" in str(report.longrepr):
+        report.outcome = "failed"
+        report.longrepr = str(report.longrepr)
+    return report
