@@ -44,7 +44,6 @@ MAY_READ_THE_ENVIRONMENT = {
         "__init__.py",
         "data/sources/files.py",
         "simulation/workers/on_ray/cluster.py",
-        "engines/compiled.py",
         "runs/environment.py",
     ),
     "trackers/mlflow_tracker.py",  # where MLflow's server is, which is MLflow's own setting
