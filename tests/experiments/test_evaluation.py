@@ -179,7 +179,7 @@ def test_a_resumed_run_and_a_verified_one_have_the_same_numbers(tmp_path: Path) 
 
     with pytest.raises(Broken):
         pr.run(trial, out=tmp_path / "parts", observers=[Log(die)])
-    [broken] = pr.runs.all_runs(tmp_path / "parts")
+    [broken] = pr.Run.all(tmp_path / "parts")
     resumed = pr.resume(hazy(checkpoint=pr.Checkpoint(every=1)), broken)
     columns = [c for c in whole.history.columns if c != "wall"]
     assert whole.history[columns].equals(resumed.history[columns])

@@ -43,7 +43,7 @@ def broken_off(out: Path, after: int, made: pr.Experiment | None = None) -> pr.R
 
     with contextlib.suppress(OSError):
         pr.run(made or trial(), out=out, observers=[Log(fail)])
-    (run,) = pr.runs.all_runs(out)
+    (run,) = pr.Run.all(out)
     assert run.status == "failed"
     return run
 
@@ -76,7 +76,7 @@ def same(one: pr.Run, other: pr.Run) -> None:
 def test_a_broken_run_goes_on_under_its_id(tmp_path: Path) -> None:
     run = broken_off(tmp_path / "one", 3)
     found = pr.resume(trial(), run.id[:-1], out=tmp_path / "one")
-    assert (found.id, found.status, len(pr.runs.all_runs(tmp_path / "one"))) == (run.id, "finished", 1)
+    assert (found.id, found.status, len(pr.Run.all(tmp_path / "one"))) == (run.id, "finished", 1)
     same(found, pr.run(trial(), out=tmp_path / "other"))
     assert "from its checkpoint of version 3" in found.notices[-1]
 

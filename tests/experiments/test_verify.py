@@ -41,7 +41,7 @@ def test_a_run_comes_out_again(tmp_path: Path) -> None:
     assert str(verdict) == f"{run.id}: 7 versions, 0 to 6, all equal to the last bit"
     assert len(set(run.history["digest"])) == 7
     assert run.history["digest"].iloc[-1] == run.summary["digest"]
-    assert len(pr.runs.all_runs(tmp_path)) == 1
+    assert len(pr.Run.all(tmp_path)) == 1
 
 
 @pytest.mark.parametrize(("versions", "span"), [(None, (6, 6)), (1, (6, 6)), (2, (5, 6)), (3, (0, 2))])

@@ -122,7 +122,7 @@ def folder_of(out: Path) -> Path:
 def from_anothers(out: Path) -> None:
     """A checkpoint of another run of the same experiment."""
     pr.run(trial(rounds=20, seed=1), out=out.parent / "other")
-    (other,) = pr.runs.all_runs(out.parent / "other")
+    (other,) = pr.Run.all(out.parent / "other")
     newest = checkpoints(folder_of(out))[0]
     shutil.copy(checkpoints(other.path)[0], newest.with_name("checkpoint-00000013.safetensors"))
 
@@ -183,7 +183,7 @@ def test_a_damaged_record_becomes_whole_again_and_says_so(out: Path, whole: dict
 
 def test_a_killed_run_says_what_its_checkpoints_know_and_its_record_lacks(out: Path) -> None:
     cut(LOG, 0.7)(out)
-    (run,) = pr.runs.all_runs(out)
+    (run,) = pr.Run.all(out)
     last = run.versions[-1]["version"]
     assert 0 <= last < 12
     assert run.missing == (f"versions {last + 1} to 12",)

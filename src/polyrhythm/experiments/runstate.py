@@ -45,7 +45,7 @@ class RunState:
         summary: what came of it.
         seconds: of wall time.
         origin: what it began from, as digests by name.
-        answers: what the server was told of who is there, so far; None where an earlier version did not count.
+        answers: what the server was told of who is there, so far.
     """
 
     driver: DriverState
@@ -55,7 +55,7 @@ class RunState:
     summary: Summary
     seconds: float
     origin: Mapping[str, str]
-    answers: int | None = None
+    answers: int
 
 
 CODEC = Codec(
@@ -78,7 +78,6 @@ CODEC = Codec(
             Start,
         ),
     ),
-    added={RunState: ("answers",)},
 )
 """Knows every class that a checkpoint or a log of updates may hold."""
 

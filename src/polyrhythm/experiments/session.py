@@ -331,8 +331,7 @@ class _Session:
 
     def _log(self, number: int, moment: Moment) -> None:
         """Tells whoever keeps it what the server heard, and what it asked of the roster then."""
-        if self._answers is not None:
-            self._answers += len(moment.answers)
+        self._answers += len(moment.answers)
         if self.clerks and number:
             record = _event(number, moment)
             for clerk in self.clerks:
