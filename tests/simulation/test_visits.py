@@ -171,21 +171,15 @@ def test_a_part_that_sends_more_than_it_says_is_found_out(monkeypatch: pytest.Mo
         run(driver="processes", workers=2, **ROLLING["scaffold"])
 
 
-def test_killed_workers_change_nothing(tmp_path: Path) -> None:
-    changes = ROLLING["scaffold"] | {"model": Dies(4, 3, tmp_path)}
+@pytest.mark.parametrize("family", ["scaffold", "fedbuff"])
+def test_killed_workers_change_nothing(family: str, tmp_path: Path) -> None:
+    changes = ROLLING[family] | {"model": Dies(4, 3, tmp_path), "fleet": TIERS}
     alone = run(driver="inline", **changes)
     for name in ("once", "twice"):
         (tmp_path / name).touch()
     hurt = run(driver="processes", workers=2, **changes)
     assert_same(alone, hurt)
     assert hurt[0]["worker_deaths"] == 2
-
-
-def test_a_plan_kills_workers_and_changes_nothing() -> None:
-    changes = ROLLING["fedbuff"] | {"fleet": TIERS | pr.fleet.Faults(worker_killed=0.15)}
-    hurt = run(driver="processes", workers=2, **changes)
-    assert_same(run(driver="inline", **changes), hurt)
-    assert hurt[0]["worker_deaths"] > 0
 
 
 def test_an_error_is_told_in_the_same_words() -> None:
@@ -209,7 +203,7 @@ def test_a_run_goes_on_with_visits_that_workers_were_at(tmp_path: Path, goes_on_
 
     with suppress(OSError):
         pr.run(replace(of, driver="processes", workers=2), out=tmp_path / "one", observers=[Log(fail)])
-    (left,) = pr.runs.all_runs(tmp_path / "one")
+    (left,) = pr.Run.all(tmp_path / "one")
     how: dict[str, Any] = {"driver": goes_on_with} | ({"workers": 3} if goes_on_with == "processes" else {})
     found = pr.resume(replace(of, **how), left.id, out=tmp_path / "one")
     whole = pr.run(replace(of, driver="inline"), out=tmp_path / "other")

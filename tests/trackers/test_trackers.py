@@ -176,7 +176,7 @@ def test_the_command_line_takes_them_by_name_and_records_nothing_of_it(
     done = polyrhythm("run", "x.toml", "--set", "tracking.project=mine")
     assert done.code == 0
     assert "note: wandb is told no more" in " ".join(done.out.split())
-    (run,) = pr.runs.all_runs("runs")
+    (run,) = pr.Run.all("runs")
     assert "track" not in run.config
     assert "tracking" not in run.config
     wrong = polyrhythm("run", "--track", "tensorbord", "--rounds", "1")

@@ -411,8 +411,6 @@ class Experiment:
                 f"visits are stacked by {crew.stack}, which follows from workers={crew.workers}: with others, "
                 f"stack={crew.stack} gives the same numbers"
             )
-        if self.fleet.faults.in_workers and crew.driver not in ("processes", "ray"):
-            notes.append("nothing befalls worker processes, since there are none: driver=processes has some")
         return tuple(notes)
 
     def _about_modes(self) -> tuple[str, ...]:

@@ -18,7 +18,7 @@ from typing import Any, final
 
 from polyrhythm.base.errors import RunFailed, UserError
 from polyrhythm.runs import schema as schemas
-from polyrhythm.runs.disk_faults import PATIENCE, Patience, Trouble, is_full, is_locked
+from polyrhythm.runs.disk_faults import PATIENCE, Patience, is_full, is_locked
 from polyrhythm.runs.json_text import to_json
 from polyrhythm.runs.records import AnswerRecord, EventRecord
 from polyrhythm.runs.schema import INSERT, JSON, RECORDS, TABLES, VALUES, Record, Table, select
@@ -66,14 +66,13 @@ class Writer:
     Args:
         folder: the output folder; made if missing.
         patience: seconds to wait for another process that holds the database.
-        trouble: what fails by plan.
 
     Raises:
         UserError: the folder or the database cannot be written, is locked, damaged, or somebody else's.
     """
 
-    def __init__(self, folder: Path, *, patience: float = 5.0, trouble: Trouble | None = None) -> None:
-        self._path, self._trouble, self._patience = folder / FILE, trouble, Patience()
+    def __init__(self, folder: Path, *, patience: float = 5.0) -> None:
+        self._path, self._patience = folder / FILE, Patience()
         self._saved = -1  # the last version that is in the database
         self.written: dict[Table, int] = dict.fromkeys(RECORDS, 0)
         """Rows of the run so far, committed or waiting, by table."""
@@ -187,8 +186,6 @@ class Writer:
         if not any(self._pending.values()) and self._ending is None and not durable:
             return True
         try:
-            if self._trouble is not None:
-                self._trouble.in_database()
             self._connection.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
             self._connection.execute(f"PRAGMA busy_timeout = {int(patience * 1000)}")
             with self._transaction():

@@ -17,7 +17,7 @@ from polyrhythm.runs import holes, run_lock
 from polyrhythm.runs.checkpointing import Keeper
 from polyrhythm.runs.checkpoints import checkpoints, version_of
 from polyrhythm.runs.database import Cut, Writer
-from polyrhythm.runs.disk_faults import PATIENCE, Patience, Trouble, is_full
+from polyrhythm.runs.disk_faults import PATIENCE, Patience, is_full
 from polyrhythm.runs.environment import library_versions, machine
 from polyrhythm.runs.files import safetensors_bytes, write_whole
 from polyrhythm.runs.records import (
@@ -88,7 +88,6 @@ class Recorder:
         folder: the output folder, shared by any number of runs; made if missing.
         keeper: writes checkpoints; there are none if None.
         taken_up: the run that goes on; a new one if None.
-        trouble: what fails by plan; nothing if None.
         notices: to be kept beside those of the plan.
     """
 
@@ -98,11 +97,10 @@ class Recorder:
         *,
         keeper: Keeper | None = None,
         taken_up: TakenUp | None = None,
-        trouble: Trouble | None = None,
         notices: Sequence[str] = (),
     ) -> None:
         self.folder = Path(folder)
-        self._trouble, self._patience = trouble, Patience()
+        self._patience = Patience()
         self._keeper, self._taken_up = keeper, taken_up
         self.run_id = ""
         """Set by `begin`: the time of the start (UTC) and four characters that keep it unique."""
@@ -131,7 +129,7 @@ class Recorder:
         self._headline = plan.headline
         self._best = Best(plan.headline)
         self._notices = (*plan.notices, *self._notices)
-        writer = Writer(self.folder, trouble=self._trouble)
+        writer = Writer(self.folder)
         try:
             if self._taken_up is None:
                 self._begin_new(writer, plan)
@@ -215,8 +213,6 @@ class Recorder:
             RunFailed: the record can no longer be written.
         """
         self._model, self._version = model, record.version
-        if self._trouble is not None:
-            self._trouble.version(record.version)
         if said := about_loss(record):
             self._note(said)
         if self._best.improves(record):
@@ -337,8 +333,6 @@ class Recorder:
             RunFailed: it cannot be written, or the disk was full for too long.
         """
         try:
-            if self._trouble is not None:
-                self._trouble.in_files()
             write_whole(self.path / name, content)
         except OSError as error:
             if is_full(error) and self._patience.bears():
