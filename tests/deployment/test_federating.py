@@ -11,6 +11,7 @@ import pytest
 import polyrhythm as pr
 from polyrhythm.deployment.federating import Serving, serve
 from polyrhythm.experiments.session import carry_out
+from polyrhythm.runs.observer import Observer
 from pretend import JumpingClock, PretendLine, nodes_of
 from small import federation
 
@@ -126,21 +127,15 @@ class Dies(Exception):
     """The server's process ends here."""
 
 
-class Killed:
+class Killed(Observer):
     """An observer that kills the server at a version."""
 
     def __init__(self, version: int) -> None:
         self.version_to_die = version
 
-    def begin(self, plan: Any) -> None: ...
-
-    def visit(self, record: Any) -> None: ...
-
     def version(self, record: Any, model: Any) -> None:
         if record.version == self.version_to_die:
             raise Dies
-
-    def end(self, status: Any, reason: Any, summary: Any) -> None: ...
 
 
 @pytest.mark.parametrize("every", [1, 3])

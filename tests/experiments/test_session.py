@@ -30,6 +30,7 @@ from polyrhythm.experiments.experiment import Evaluation, Until
 from polyrhythm.experiments.session import carry_out
 from polyrhythm.models.flops import count
 from polyrhythm.runs import VersionRecord, VisitRecord
+from polyrhythm.runs.observer import Observer
 from small import Explodes, Log, collection, dealt, experiment, federation, logged
 from surviving import scenarios
 
@@ -324,10 +325,7 @@ def test_ctrl_c_stops_and_keeps_what_there_is(tmp_path: Path) -> None:
 
 
 def test_every_observer_hears_of_the_end_even_if_one_fails() -> None:
-    class Bad:
-        def begin(self, plan: object) -> None: ...
-        def visit(self, record: object) -> None: ...
-        def version(self, record: object, model: object) -> None: ...
+    class Bad(Observer):
         def end(self, status: object, reason: object, summary: object) -> None:
             raise OSError("disk full")
 

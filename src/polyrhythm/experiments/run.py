@@ -14,8 +14,8 @@ from polyrhythm.experiments.runstate import CODEC
 from polyrhythm.experiments.session import carry_out
 from polyrhythm.results import Run
 from polyrhythm.runs.checkpointing import Keeper
+from polyrhythm.runs.observer import Observer
 from polyrhythm.runs.recorder import Recorder, TakenUp
-from polyrhythm.runs.records import Observer
 from polyrhythm.runs.stop_request import Stopping
 from polyrhythm.runs.updates import START, UpdateLog
 from polyrhythm.trackers.base import Say, Tracking, trackers

@@ -22,11 +22,11 @@ from polyrhythm.methods.mechanism import Model
 from polyrhythm.runs.checkpointing import newest
 from polyrhythm.runs.encoding import Codec
 from polyrhythm.runs.ledger import Ledger
+from polyrhythm.runs.observer import Start
 from polyrhythm.runs.recorder import Kept
 from polyrhythm.runs.records import VersionRecord
 from polyrhythm.runs.stored import Damaged
 from polyrhythm.runs.summary import Best, Summary, model_digest
-from polyrhythm.runs.updates import Start
 from polyrhythm.simulation.client_store.budget import VECTORS
 from polyrhythm.simulation.client_store.shelf import Shelved, check, vectors, with_vectors
 from polyrhythm.simulation.event_queue import Agenda, DriverState, Underway

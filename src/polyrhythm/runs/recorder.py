@@ -20,6 +20,7 @@ from polyrhythm.runs.database import Cut, Writer
 from polyrhythm.runs.disk_faults import PATIENCE, Patience, is_full
 from polyrhythm.runs.environment import library_versions, machine
 from polyrhythm.runs.files import safetensors_bytes, write_whole
+from polyrhythm.runs.observer import Observer
 from polyrhythm.runs.records import (
     AnswerRecord,
     EventRecord,
@@ -78,7 +79,7 @@ class TakenUp:
 
 
 @final
-class Recorder:
+class Recorder(Observer):
     """Records a run in a folder: a row in `runs.sqlite`, and `<run_id>/final.safetensors` and `best.safetensors`.
 
     The best version is chosen by validation data if there are any, otherwise by the test set; the file says which.
@@ -90,6 +91,8 @@ class Recorder:
         taken_up: the run that goes on; a new one if None.
         notices: to be kept beside those of the plan.
     """
+
+    wants_digests = True
 
     def __init__(
         self,
