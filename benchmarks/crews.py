@@ -40,7 +40,7 @@ class Clock(Observer):
 
 def rolling(of: pr.Experiment) -> pr.Experiment:
     """The same work without rounds."""
-    recipe = of.recipe | pr.rolling() | pr.buffer(size=of.recipe.participation.size)
+    recipe = of.recipe | pr.parts.rolling() | pr.parts.buffer(size=of.recipe.participation.size)
     return dataclasses.replace(of, recipe=recipe, fleet=pr.Fleet(devices=pr.fleet.Tiers()))
 
 

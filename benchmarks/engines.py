@@ -90,7 +90,7 @@ def ratios(ways: Mapping[str, Way]) -> dict[str, float]:
 def measured(work: str, engines: list[str], repeats: int, device: str) -> dict[str, Any]:
     """One work on some engines."""
     made = experiment(work, 1)
-    recipe = made.recipe if WORKS[work].steps else made.recipe | pr.epochs(epochs=1)
+    recipe = made.recipe if WORKS[work].steps else made.recipe | pr.parts.epochs(epochs=1)
     of = dataclasses.replace(made, recipe=recipe, device=device)
     ways, refused = taken(of, engines, repeats)
     return {

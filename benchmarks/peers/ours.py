@@ -40,7 +40,7 @@ def main() -> None:
         shares=Shares.of(samples, np.arange(len(samples)), np.full(job.work.clients, job.work.samples)),
         test=ArraySamples(job.test_inputs, job.test_targets),
     )
-    recipe = of.recipe | pr.local_sgd(lr=job.lr)
+    recipe = of.recipe | pr.parts.local_sgd(lr=job.lr)
     of = dataclasses.replace(
         of, federation=federation, model=job.model(), recipe=recipe, engine="auto", workers=2, config=None
     )

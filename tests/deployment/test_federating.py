@@ -24,8 +24,8 @@ SYNCHRONOUS: dict[str, Callable[[], pr.Recipe]] = {
     "ccfl, at the server": lambda: pr.ccfl(cohort=3, epochs=2, batch=5, storage="server"),
     "ccfl, mixed": lambda: pr.ccfl(cohort=3, epochs=2, batch=5, storage="mixed"),
     "alt": lambda: pr.alt(cohort=3, epochs=3, batch=5, representation="logits"),
-    "curriculum": lambda: pr.fedavg(cohort=3, epochs=2, batch=5) | pr.curriculum(),
-    "compressed": lambda: pr.fedavg(cohort=3, epochs=2, batch=5) | pr.compress_top_k(share=0.1),
+    "curriculum": lambda: pr.fedavg(cohort=3, epochs=2, batch=5) | pr.parts.curriculum(),
+    "compressed": lambda: pr.fedavg(cohort=3, epochs=2, batch=5) | pr.parts.compress_top_k(share=0.1),
     "measured": lambda: pr.power_of_choice(cohort=2, batch=5),
     "moon": lambda: pr.moon(cohort=2, batch=5, layer="logits"),
 }
@@ -62,7 +62,9 @@ def test_a_federation_in_rounds_gives_the_simulation_s_numbers(tmp_path: Path, n
 
 
 def asynchronous(**changes: Any) -> pr.Experiment:
-    recipe = pr.cc_fedadam(cohort=4, buffer=2, batch=5, clock="event") | pr.staleness() | pr.control_variates()
+    recipe = (
+        pr.cc_fedadam(cohort=4, buffer=2, batch=5, clock="event") | pr.parts.staleness() | pr.parts.control_variates()
+    )
     return experiment(recipe, **changes)
 
 

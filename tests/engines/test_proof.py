@@ -518,7 +518,7 @@ def test_what_depends_on_the_size_of_a_batch_is_not_filled_up() -> None:
 @compiled
 def test_an_engine_that_was_tried_out_clips_whole_gradients() -> None:
     """Pieces of a gradient that a step without clipping leaves behind are no part of the next one's norm."""
-    recipe = pr.fedavg(cohort=2, epochs=1, batch=3) | pr.local_sgd(lr=0.1, clip=0.01)
+    recipe = pr.fedavg(cohort=2, epochs=1, batch=3) | pr.parts.local_sgd(lr=0.1, clip=0.01)
     states = [
         logged(model="lenet5", federation=images(), recipe=recipe, engine=e)[1].states for e in ("native", "torch")
     ]

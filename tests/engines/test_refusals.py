@@ -54,7 +54,7 @@ def hooked() -> nn.Module:
         ({"model": Odd("branches")}, "torch.func cannot map it"),
         ({"model": nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1d(3))}, "buffers"),
         ({"model": hooked()}, "hooks"),
-        ({"recipe": pr.fedavg(cohort=2) | pr.local_adam()}, "local_adam"),
+        ({"recipe": pr.fedavg(cohort=2) | pr.parts.local_adam()}, "local_adam"),
         ({"recipe": pr.moon(cohort=2)}, "model_contrast"),
         ({"recipe": pr.alt(cohort=2)}, "stop_on_drift"),
     ],

@@ -319,7 +319,7 @@ def _continued(self: Any, errands: Any) -> Any:
 )
 def test_what_is_not_taken_is_begun_anew(taken: list[bool]) -> None:
     """A mixed cohort is the same as torch's; with nothing taken, to the last bit."""
-    recipe = pr.scaffold() | pr.uniform(cohort=3)
+    recipe = pr.scaffold() | pr.parts.uniform(cohort=3)
     with (
         mock.patch.object(stacked, "takes", side_effect=itertools.chain(taken * 3, itertools.repeat(False))),
         one_thread(),

@@ -194,7 +194,7 @@ def test_an_error_is_told_in_the_same_words() -> None:
 
 @pytest.mark.parametrize("goes_on_with", ["inline", "processes"])
 def test_a_run_goes_on_with_visits_that_workers_were_at(tmp_path: Path, goes_on_with: str) -> None:
-    recipe = pr.scaffold(**COMMON) | ROLLS | pr.buffer(size=2)
+    recipe = pr.scaffold(**COMMON) | ROLLS | pr.parts.buffer(size=2)
     of = made(recipe=recipe, fleet=TIERS, rounds=8, checkpoint=pr.Checkpoint(every=1, keep=3))
 
     def fail(record: VisitRecord | VersionRecord) -> None:
