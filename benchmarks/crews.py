@@ -16,40 +16,31 @@ import json
 import statistics
 import sys
 import time
-from collections.abc import Mapping
 from typing import Any
 
 import polyrhythm as pr
 from polyrhythm.bench.works import experiment
 from polyrhythm.experiments.session import carry_out
-from polyrhythm.runs import ModelView, Plan, RunStatus, VersionRecord, VisitRecord
+from polyrhythm.runs import ModelView, VersionRecord
+from polyrhythm.runs.observer import Observer
 
 DRIVERS = ("inline", "processes", "ray")
 
 
-class Clock:
+class Clock(Observer):
     """Notes when each version is there."""
 
     def __init__(self) -> None:
         self.times: list[float] = []
 
-    def begin(self, plan: Plan) -> None:
-        """Not of interest."""
-
-    def visit(self, record: VisitRecord) -> None:
-        """Not of interest."""
-
     def version(self, record: VersionRecord, model: ModelView) -> None:
         """Notes the time."""
         self.times.append(time.perf_counter())
 
-    def end(self, status: RunStatus, reason: str, summary: Mapping[str, Any]) -> None:
-        """Not of interest."""
-
 
 def rolling(of: pr.Experiment) -> pr.Experiment:
     """The same work without rounds."""
-    recipe = of.recipe | pr.rolling() | pr.buffer(size=of.recipe.participation.size)
+    recipe = of.recipe | pr.parts.rolling() | pr.parts.buffer(size=of.recipe.participation.size)
     return dataclasses.replace(of, recipe=recipe, fleet=pr.Fleet(devices=pr.fleet.Tiers()))
 
 

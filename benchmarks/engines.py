@@ -3,10 +3,10 @@
 All engines go through the client core, with one thread, and take turns, so that whoever else uses the machine disturbs
 all of them; of several repeats the quickest counts, in processor time (on a GPU in seconds of the clock). Made-up data
 in the shapes of `polyrhythm bench`. One line of JSON a work: seconds, their ratios to torch's (below 1 is quicker), the
-processor seconds until each engine was there (compilers included; the first that imports much of torch pays for it),
-and which one the rule chooses.
+processor seconds until each engine was there (the first that imports much of torch pays for it), and
+which one the rule chooses.
 
-    python benchmarks/engines.py [WORK ...] [--engines native stacked compiled] [--repeats 7] [--device cpu]
+    python benchmarks/engines.py [WORK ...] [--engines native stacked] [--repeats 7] [--device cpu]
     python benchmarks/engines.py --convolutions     native beside torch, for convolutions of all sizes
 """
 
@@ -90,7 +90,7 @@ def ratios(ways: Mapping[str, Way]) -> dict[str, float]:
 def measured(work: str, engines: list[str], repeats: int, device: str) -> dict[str, Any]:
     """One work on some engines."""
     made = experiment(work, 1)
-    recipe = made.recipe if WORKS[work].steps else made.recipe | pr.epochs(epochs=1)
+    recipe = made.recipe if WORKS[work].steps else made.recipe | pr.parts.epochs(epochs=1)
     of = dataclasses.replace(made, recipe=recipe, device=device)
     ways, refused = taken(of, engines, repeats)
     return {
@@ -136,7 +136,7 @@ def _convolving(channels: int, kernel: int, side: int, batch: int, steps: int) -
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("works", nargs="*", help="by default all")
-    parser.add_argument("--engines", nargs="+", default=["native", "stacked", "compiled"])
+    parser.add_argument("--engines", nargs="+", default=["native", "stacked"])
     parser.add_argument("--repeats", type=int, default=7)
     parser.add_argument("--device", default="auto")
     parser.add_argument("--convolutions", action="store_true")

@@ -28,7 +28,8 @@ import polyrhythm as pr
 from polyrhythm.data import ArraySamples, Collection
 from polyrhythm.experiments.session import carry_out
 from polyrhythm.models.catalogue import find
-from polyrhythm.runs.records import ModelView, Plan, RunStatus, VersionRecord, VisitRecord
+from polyrhythm.runs.observer import Observer
+from polyrhythm.runs.records import ModelView, Plan, RunStatus, VersionRecord
 
 COHORTS, WORKERS = (10, 100, 1_000), (1, 2)
 HIDDEN = {10**4: (12,), 10**5: (116, 64), 10**6: (1_000, 200), 10**7: (4_000, 1_700)}
@@ -37,7 +38,7 @@ MOST, HELD, ROUNDS = 1.1e9, 20, 5
 
 
 @final
-class Clock:
+class Clock(Observer):
     """Seconds of each round but the first, which makes memory, and the last, which is evaluated."""
 
     def __init__(self) -> None:
@@ -45,9 +46,6 @@ class Clock:
 
     def begin(self, plan: Plan) -> None:
         self.parameters = plan.parameters
-
-    def visit(self, record: VisitRecord) -> None:
-        """A part of its round."""
 
     def version(self, record: VersionRecord, model: ModelView) -> None:
         self.ends.append(time.perf_counter())

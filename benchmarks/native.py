@@ -74,9 +74,9 @@ def case(name: str) -> dict[str, Any]:
     model, settings, shape, batch, steps, optimiser = CASES[name]
     module = build(model, shape, 10, **settings)
     federation = pr.federate(data(shape), pr.data.Iid(), CLIENTS, 0)
-    recipe = pr.fedavg(cohort=COHORT, epochs=1, batch=batch) | pr.local_sgd(**optimiser)
+    recipe = pr.fedavg(cohort=COHORT, epochs=1, batch=batch) | pr.parts.local_sgd(**optimiser)
     if steps is not None:
-        recipe = recipe | pr.steps(steps=steps)
+        recipe = recipe | pr.parts.steps(steps=steps)
     native, plain = (
         pr.Experiment(federation=federation, model=module, recipe=recipe, rounds=1, engine=e)
         for e in ("native", "torch")

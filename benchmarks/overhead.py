@@ -16,7 +16,7 @@ import dataclasses
 import json
 import statistics
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, final
 
 import numpy as np
@@ -31,7 +31,8 @@ from polyrhythm.engines.torch import TorchEngine
 from polyrhythm.experiments.session import carry_out
 from polyrhythm.models.tasks import task
 from polyrhythm.runs.environment import peak_memory
-from polyrhythm.runs.records import ModelView, Plan, RunStatus, VersionRecord, VisitRecord
+from polyrhythm.runs.observer import Observer
+from polyrhythm.runs.records import ModelView, VersionRecord
 
 
 @final
@@ -75,7 +76,7 @@ class Stub:
 
 
 @final
-class Pacer:
+class Pacer(Observer):
     """Copies as many vectors after each round as the round had visits, and notes how long both took."""
 
     def __init__(self, cohort: int, parameters: int) -> None:
@@ -86,12 +87,6 @@ class Pacer:
         self.rounds: list[float] = []
         self.copies: list[float] = []
 
-    def begin(self, plan: Plan) -> None:
-        """Nothing to prepare."""
-
-    def visit(self, record: VisitRecord) -> None:
-        """A part of its round."""
-
     def version(self, record: VersionRecord, model: ModelView) -> None:
         now = time.process_time()
         if record.version > 1:  # the first round makes memory
@@ -100,9 +95,6 @@ class Pacer:
                 self._to[i % len(self._to)].copy_(self._from[i % len(self._from)])
             self.copies.append(time.process_time() - now)
         self._begun = time.process_time()
-
-    def end(self, status: RunStatus, reason: str, summary: Mapping[str, Any]) -> None:
-        """All is told."""
 
 
 def measure(cohort: int, parameters: int, rounds: int) -> dict[str, Any]:

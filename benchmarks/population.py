@@ -34,7 +34,7 @@ def main() -> None:
     federation = pr.federate(collection, pr.data.DirichletPerClient(beta=0.3), clients=given.clients, seed=0)
     recipe = pr.fedavg(cohort=given.cohort, epochs=1, batch=10)
     if given.method == "rolling":
-        recipe = recipe | pr.rolling() | pr.buffer(size=max(1, given.cohort // 10))
+        recipe = recipe | pr.parts.rolling() | pr.parts.buffer(size=max(1, given.cohort // 10))
     experiment = pr.Experiment(
         federation=federation,
         model="logistic",

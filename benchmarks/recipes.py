@@ -66,11 +66,11 @@ def recipes(batch: int) -> dict[str, Recipe]:
         "ccfl": pr.ccfl(**cosmopolitan, steps=HELD // batch),
         "fedcl": pr.fedcl(**common),
         "curriculum_fl": pr.curriculum_fl(**common),
-        "client_curriculum": fedavg | pr.client_curriculum(),
+        "client_curriculum": fedavg | pr.parts.client_curriculum(),
         "cc_fedadam": pr.cc_fedadam(**cosmopolitan | {"cohort": 5}),
-        "momentum": fedavg | pr.local_sgd(lr=0.01, momentum=0.9, weight_decay=5e-4),
-        "local_adam": fedavg | pr.local_adam(),
-        "fisher": fedavg | pr.critical_periods(detector=FisherTrace(), act=False),
+        "momentum": fedavg | pr.parts.local_sgd(lr=0.01, momentum=0.9, weight_decay=5e-4),
+        "local_adam": fedavg | pr.parts.local_adam(),
+        "fisher": fedavg | pr.parts.critical_periods(detector=FisherTrace(), act=False),
     }
 
 

@@ -27,12 +27,12 @@ from polyrhythm.simulation.simulator import InlineDriver
 
 
 def _rolling(recipe: Recipe, concurrency: int) -> Recipe:
-    return recipe | pr.rolling(concurrency=concurrency) | pr.buffer(size=max(1, concurrency // 10))
+    return recipe | pr.parts.rolling(concurrency=concurrency) | pr.parts.buffer(size=max(1, concurrency // 10))
 
 
 SETTINGS = {
     "synchronous": lambda cohort: pr.fedavg(cohort=cohort),
-    "over_select": lambda cohort: pr.fedavg(cohort=cohort) | pr.over_select(factor=1.3),
+    "over_select": lambda cohort: pr.fedavg(cohort=cohort) | pr.parts.over_select(factor=1.3),
     "rolling": lambda cohort: _rolling(pr.fedavg(), cohort),
     "scaffold": lambda cohort: pr.scaffold(cohort=cohort),
     "power_of_choice": lambda cohort: pr.power_of_choice(cohort=cohort),

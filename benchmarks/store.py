@@ -14,7 +14,7 @@ import argparse
 import functools
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, final
 
@@ -24,7 +24,8 @@ from safetensors.torch import load_file, save_file
 import polyrhythm as pr
 from polyrhythm.data import ArraySamples, Collection
 from polyrhythm.models.catalogue import find
-from polyrhythm.runs.records import ModelView, Plan, RunStatus, VersionRecord, VisitRecord
+from polyrhythm.runs.observer import Observer
+from polyrhythm.runs.records import ModelView, Plan, VersionRecord
 from polyrhythm.simulation.client_store.shelf import Shelf, Shelved
 
 HIDDEN = (4_000, 1_700)
@@ -42,7 +43,7 @@ def size(folder: Path, pattern: str) -> int:
 
 
 @final
-class Curve:
+class Curve(Observer):
     """Says what is resident after each hundredth version."""
 
     def __init__(self, out: Path, every: int) -> None:
@@ -51,17 +52,11 @@ class Curve:
     def begin(self, plan: Plan) -> None:
         print(json.dumps({"parameters": plan.parameters, "resident_mb": resident()}), flush=True)
 
-    def visit(self, record: VisitRecord) -> None:
-        """A part of its version."""
-
     def version(self, record: VersionRecord, model: ModelView) -> None:
         if record.version and record.version % self.every == 0:
             told = {"version": record.version, "resident_mb": resident()}
             told |= {"files_mb": size(self.out, "*/clients/*"), "seconds": round(time.perf_counter() - self.started)}
             print(json.dumps(told), flush=True)
-
-    def end(self, status: RunStatus, reason: str, summary: Mapping[str, Any]) -> None:
-        """Said by whoever asked for the run."""
 
 
 def few_or_many(out: Path, vectors: int = 50, elements: int = 10_000_000) -> None:

@@ -26,7 +26,7 @@ def methods() -> Mapping[str, tuple[Recipe, int]]:
         "FedAvg": (pr.fedavg(**shared), 60),
         "FedBuff": (pr.fedbuff(**shared), 800),
         "CC-FedAdam": (
-            pr.cc_fedadam(clock="event", server_lr=0.003, **shared) | pr.buffer(size=5),
+            pr.cc_fedadam(clock="event", server_lr=0.003, **shared) | pr.parts.buffer(size=5),
             800,
         ),
         "CCFL": (pr.ccfl(**shared), 120),

@@ -25,7 +25,7 @@ RECIPES: Mapping[str, pr.Recipe] = {
     "fedavg": pr.fedavg(cohort=5),
     "fedcl": pr.fedavg(cohort=5) | CriticalPeriods(watch=(FisherTrace(),)),
     "ccfl": pr.ccfl(cohort=10),
-    "alt": pr.fedavg(cohort=5, epochs=6) | pr.stop_on_drift(batch="min", representation="features"),
+    "alt": pr.fedavg(cohort=5, epochs=6) | pr.parts.stop_on_drift(batch="min", representation="features"),
     "curriculum": pr.curriculum_fl(cohort=5),
     "fedbuff": pr.fedbuff(concurrency=8, buffer=4),
 }

@@ -103,7 +103,7 @@ def critical_periods(out: Path, rounds: int | None) -> Any:
 def stop_on_drift(out: Path, rounds: int | None) -> Any:
     """Epochs that clients truly made, and under them their similarity and the threshold that it meets."""
     rounds = rounds or 30
-    recipe = pr.fedavg(epochs=10, lr=0.05) | pr.stop_on_drift(batch="min")
+    recipe = pr.fedavg(epochs=10, lr=0.05) | pr.parts.stop_on_drift(batch="min")
     visits = made(recipe, out, rounds=rounds, model=pr.models.with_projection(pr.models.find("mlp"))).visits
     visits = visits.assign(round=visits["version"] + 1)
     counted = visits.groupby(["round", "epochs"]).size().reset_index(name="clients")
@@ -137,7 +137,7 @@ def stop_on_drift(out: Path, rounds: int | None) -> Any:
 def skip_and_estimate(out: Path, rounds: int | None) -> Any:
     """Who trained, was estimated or silent, by client and round."""
     rounds = rounds or 40
-    recipe = pr.fedavg(cohort=10) | pr.equal() | pr.skip_and_estimate(cold_start="exclude")
+    recipe = pr.fedavg(cohort=10) | pr.parts.equal() | pr.parts.skip_and_estimate(cold_start="exclude")
     visits = made(recipe, out, rounds=rounds).visits
     colours = {"trained": BLUE, "estimated": ORANGE, "silent": "#BBBBBB"}
     rows = []
@@ -189,7 +189,7 @@ FAMILIES: tuple[Family, ...] = ("linear", "quadratic", "root", "step", "exponent
 def client_curriculum(out: Path, rounds: int | None) -> Any:
     """Which clients trained, by their place in the latest ranking, and the pool that they came from."""
     rounds = rounds or 40
-    recipe = pr.fedavg(cohort=5, epochs=5) | pr.client_curriculum()
+    recipe = pr.fedavg(cohort=5, epochs=5) | pr.parts.client_curriculum()
     run = made(recipe, out, rounds=rounds, clients=40, partition=pr.data.DirichletPerClient(beta=0.2))
     places: dict[int, int] = {}
     pools: list[dict[str, float]] = []
@@ -218,8 +218,8 @@ def client_centric(out: Path, rounds: int | None) -> Any:
     rounds = rounds or 100
     recipes = {
         "cc_fedadam: sampled among 5": pr.cc_fedadam(cohort=10),
-        "buffer of 5, 10 under way": pr.fedavg(cohort=10) | pr.buffer(size=5),
-        "buffer of 2, 10 under way": pr.fedavg(cohort=10) | pr.buffer(size=2),
+        "buffer of 5, 10 under way": pr.fedavg(cohort=10) | pr.parts.buffer(size=5),
+        "buffer of 2, 10 under way": pr.fedavg(cohort=10) | pr.parts.buffer(size=2),
     }
     panels = []
     for (name, recipe), colour in zip(recipes.items(), (BLUE, ORANGE, GREEN), strict=True):
@@ -292,7 +292,7 @@ def asynchrony(out: Path, rounds: int | None) -> Any:
     recipes = {
         "fedavg(cohort=4): a round waits for its slowest client": pr.fedavg(cohort=4),
         "… | over_select(factor=1.5): the first 4 of 6, the others are given up": pr.fedavg(cohort=4)
-        | pr.over_select(factor=1.5),
+        | pr.parts.over_select(factor=1.5),
         "fedbuff(concurrency=4, buffer=4): whoever ends is replaced at once": pr.fedbuff(concurrency=4, buffer=4),
     }
     fates = {

@@ -11,7 +11,7 @@ import polyrhythm as pr
 def main(rounds: int = 30) -> None:
     """A buffered, stale, adaptive server; clients that skip by budget; easy samples first."""
     federation = pr.federate(pr.data.digits(), pr.data.Dirichlet(alpha=0.3), clients=20, seed=0)
-    recipe = pr.cc_fedadam(cohort=10) | pr.skip_and_estimate() | pr.curriculum(least=8)
+    recipe = pr.cc_fedadam(cohort=10) | pr.parts.skip_and_estimate() | pr.parts.curriculum(least=8)
     run = pr.run(pr.Experiment(federation=federation, model="mlp", recipe=recipe, rounds=rounds))
     visits = run.visits
     age = visits.loc[visits["status"] == "skipped", "measures_age"].mean()

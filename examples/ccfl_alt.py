@@ -11,7 +11,7 @@ import polyrhythm as pr
 def main(rounds: int = 15) -> None:
     """FedAvg, each of the two alone, and both: a quarter of the clients each can afford 1, 1/2, 1/4, 1/8 of visits."""
     federation = pr.federate(pr.data.digits(), pr.data.Dirichlet(alpha=0.3), clients=20, seed=0)
-    stop = pr.stop_on_drift(a=0.8, b=0.15, batch="min")
+    stop = pr.parts.stop_on_drift(a=0.8, b=0.15, batch="min")
     recipes = {
         "FedAvg": pr.fedavg(cohort=10, epochs=5),
         "ALT": pr.fedavg(cohort=10, epochs=5) | stop,

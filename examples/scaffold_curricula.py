@@ -12,7 +12,7 @@ def main(rounds: int = 20) -> None:
     """SCAFFOLD, then with a curriculum over samples, over clients, and over both."""
     federation = pr.federate(pr.data.digits(), pr.data.DirichletPerClient(beta=0.2), clients=20, seed=0)
     scaffold = pr.scaffold(cohort=5, epochs=5)
-    samples, clients = pr.curriculum(score="global", least=8), pr.client_curriculum()
+    samples, clients = pr.parts.curriculum(score="global", least=8), pr.parts.client_curriculum()
     recipes = {
         "SCAFFOLD": scaffold,
         "+ samples": scaffold | samples,

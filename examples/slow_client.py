@@ -27,9 +27,9 @@ def main(rounds: int = 1000) -> None:
     wants, ones = torch.tensor([1.0, -1.0] * 10), torch.ones(20, 1)  # the model gives x * 1; losses are squares
     data = pr.data.arrays(ones, wants, test=(ones, wants), columns={"client": wants < 0})
     federation = pr.federate(data, pr.data.ByColumn(column="client"), clients=None, seed=0)
-    rounds_of_all = pr.fedavg(epochs=1, lr=0.01) | pr.equal()
-    as_they_come = rounds_of_all | pr.rolling(concurrency=2) | pr.buffer(size=1)
-    recipes = {"rounds": rounds_of_all, "as they come": as_they_come, "remembered": as_they_come | pr.memory()}
+    rounds_of_all = pr.fedavg(epochs=1, lr=0.01) | pr.parts.equal()
+    as_they_come = rounds_of_all | pr.parts.rolling(concurrency=2) | pr.parts.buffer(size=1)
+    recipes = {"rounds": rounds_of_all, "as they come": as_they_come, "remembered": as_they_come | pr.parts.memory()}
     for name, recipe in recipes.items():
         model, fleet = torch.nn.Linear(1, 1, bias=False), pr.Fleet(devices=OneIsSlow())
         run = pr.run(pr.Experiment(federation=federation, model=model, recipe=recipe, fleet=fleet, rounds=rounds))

@@ -29,7 +29,7 @@ def made(**changes: Any) -> pr.Experiment:
     return experiment(**values | changes)
 
 
-FISHER = pr.critical_periods(act=False, detector=FisherTrace(), watch=(FisherTrace(labels="model"),))
+FISHER = pr.parts.critical_periods(act=False, detector=FisherTrace(), watch=(FisherTrace(labels="model"),))
 FAMILIES: dict[str, dict[str, Any]] = {
     "fedavg": {},
     "scaffold": {"recipe": pr.scaffold(**COMMON)},
@@ -39,24 +39,24 @@ FAMILIES: dict[str, dict[str, Any]] = {
     "moon": {"recipe": pr.moon(**COMMON, layer="logits"), "model": "mlp"},
     "alt": {"recipe": pr.alt(**COMMON, representation="logits", a=0.999, b=0.0), "model": "mlp"},
     "curriculum": {"recipe": pr.curriculum_fl(**COMMON, score="local")},
-    "curriculum of clients": {"recipe": pr.fedavg(**COMMON) | pr.client_curriculum()},
+    "curriculum of clients": {"recipe": pr.fedavg(**COMMON) | pr.parts.client_curriculum()},
     "critical periods": {"recipe": pr.fedcl(**COMMON)},
-    "compressed": {"recipe": pr.fedavg(**COMMON) | pr.compress_top_k(share=0.3)},
-    "partial work": {"recipe": pr.fedavg(**COMMON) | pr.partial_work(seconds=0.05), "fleet": TIERS},
+    "compressed": {"recipe": pr.fedavg(**COMMON) | pr.parts.compress_top_k(share=0.3)},
+    "partial work": {"recipe": pr.fedavg(**COMMON) | pr.parts.partial_work(seconds=0.05), "fleet": TIERS},
     "buffered and rolling": {
-        "recipe": pr.fedavg(**COMMON) | pr.rolling(concurrency=4) | pr.buffer(size=2),
+        "recipe": pr.fedavg(**COMMON) | pr.parts.rolling(concurrency=4) | pr.parts.buffer(size=2),
         "fleet": TIERS,
         "rounds": 8,
     },
     "nobody exchanges anything": {"recipe": pr.local_only(cohort=4, batch=4)},
-    "a fussy model": {"model": Fussy(4, 3), "recipe": pr.fedavg(cohort=4, batch=5) | pr.server_adam()},
+    "a fussy model": {"model": Fussy(4, 3), "recipe": pr.fedavg(cohort=4, batch=5) | pr.parts.server_adam()},
     "a model that draws whenever it is looked at": {
         "model": Hazy(4, 3),
         "recipe": pr.curriculum_fl(**COMMON, score="both") | FISHER,
     },
 }
 
-ROLLS = pr.rolling(concurrency=4)
+ROLLS = pr.parts.rolling(concurrency=4)
 HARD = TIERS | pr.fleet.Faults(dropout=0.2, crash=0.1, downtime=0.05, slow=0.2, slowdown=3.0, lost=0.1)
 ROLLING: dict[str, dict[str, Any]] = {
     "fedbuff": {"recipe": pr.fedbuff(concurrency=4, buffer=2, epochs=2, batch=4)},
@@ -68,29 +68,34 @@ ROLLING: dict[str, dict[str, Any]] = {
         "recipe": pr.afl(participation="on_arrival", concurrency=4, buffer=2, batch=4),
         "fleet": TIERS | pr.fleet.Poisson(rate=100.0),
     },
-    "mifa": {"recipe": pr.mifa(cohort=4, batch=4) | ROLLS | pr.buffer(size=2)},
-    "scaffold": {"recipe": pr.scaffold(**COMMON) | ROLLS | pr.buffer(size=2)},
-    "feddyn with momentum": {"recipe": pr.feddyn(**COMMON, momentum=0.9) | ROLLS | pr.buffer(size=3)},
-    "ccfl": {"recipe": pr.ccfl(cohort=4, steps=3, batch=4) | ROLLS | pr.buffer(size=2)},
-    "quantised": {"recipe": pr.fedbuff(concurrency=4, buffer=2, **{"batch": 4}) | pr.compress_int8()},
-    "fisher traces": {"recipe": pr.fedavg(**COMMON) | ROLLS | pr.buffer(size=2) | FISHER},
+    "mifa": {"recipe": pr.mifa(cohort=4, batch=4) | ROLLS | pr.parts.buffer(size=2)},
+    "scaffold": {"recipe": pr.scaffold(**COMMON) | ROLLS | pr.parts.buffer(size=2)},
+    "feddyn with momentum": {"recipe": pr.feddyn(**COMMON, momentum=0.9) | ROLLS | pr.parts.buffer(size=3)},
+    "ccfl": {"recipe": pr.ccfl(cohort=4, steps=3, batch=4) | ROLLS | pr.parts.buffer(size=2)},
+    "quantised": {"recipe": pr.fedbuff(concurrency=4, buffer=2, **{"batch": 4}) | pr.parts.compress_int8()},
+    "fisher traces": {"recipe": pr.fedavg(**COMMON) | ROLLS | pr.parts.buffer(size=2) | FISHER},
     "batches left over": {"recipe": pr.fedbuff(concurrency=4, buffer=2, batch=4, drop_last=True, steps=5)},
-    "partial work": {"recipe": pr.fedbuff(concurrency=4, buffer=2, epochs=4, batch=4) | pr.partial_work(seconds=0.05)},
+    "partial work": {
+        "recipe": pr.fedbuff(concurrency=4, buffer=2, epochs=4, batch=4) | pr.parts.partial_work(seconds=0.05)
+    },
     "a fussy model": {"recipe": pr.fedbuff(concurrency=4, buffer=2, epochs=2, batch=5), "model": Fussy(4, 3)},
     "visits that go wrong": {"recipe": pr.fedbuff(concurrency=4, buffer=2, epochs=2, batch=4), "fleet": HARD},
     "clients that come and go": {
-        "recipe": pr.scaffold(**COMMON) | ROLLS | pr.buffer(size=2) | pr.time_out(seconds=0.5),
+        "recipe": pr.scaffold(**COMMON) | ROLLS | pr.parts.buffer(size=2) | pr.parts.time_out(seconds=0.5),
         "fleet": HARD | pr.fleet.Markov(),
     },
-    "rounds whose stragglers are late": {"recipe": pr.fedavg(**COMMON) | pr.over_select(factor=1.5), "fleet": HARD},
-    "rounds with a deadline": {"recipe": pr.scaffold(**COMMON) | pr.deadline(seconds=0.1), "fleet": HARD},
+    "rounds whose stragglers are late": {
+        "recipe": pr.fedavg(**COMMON) | pr.parts.over_select(factor=1.5),
+        "fleet": HARD,
+    },
+    "rounds with a deadline": {"recipe": pr.scaffold(**COMMON) | pr.parts.deadline(seconds=0.1), "fleet": HARD},
 }
 """Whatever is under way from one version to the next, and can be foreseen."""
 WAITING: dict[str, dict[str, Any]] = {
-    "alt": {"recipe": FAMILIES["alt"]["recipe"] | ROLLS | pr.buffer(size=2), "model": "mlp"},
-    "moon": {"recipe": FAMILIES["moon"]["recipe"] | ROLLS | pr.buffer(size=2), "model": "mlp"},
-    "curriculum": {"recipe": FAMILIES["curriculum"]["recipe"] | ROLLS | pr.buffer(size=2)},
-    "sparse": {"recipe": FAMILIES["compressed"]["recipe"] | ROLLS | pr.buffer(size=2)},
+    "alt": {"recipe": FAMILIES["alt"]["recipe"] | ROLLS | pr.parts.buffer(size=2), "model": "mlp"},
+    "moon": {"recipe": FAMILIES["moon"]["recipe"] | ROLLS | pr.parts.buffer(size=2), "model": "mlp"},
+    "curriculum": {"recipe": FAMILIES["curriculum"]["recipe"] | ROLLS | pr.parts.buffer(size=2)},
+    "sparse": {"recipe": FAMILIES["compressed"]["recipe"] | ROLLS | pr.parts.buffer(size=2)},
     "reports that are spoiled": {
         "recipe": pr.fedbuff(concurrency=4, buffer=2, batch=4),
         "fleet": TIERS | pr.fleet.Faults(inflate=0.1, malformed=0.1, duplicate=0.2, stray=0.2),

@@ -24,10 +24,10 @@ import polyrhythm as pr
 
 SMALL: dict[str, Any] = {"cohort": 3, "epochs": 2, "batch": 5}
 BASE = pr.fedavg(**SMALL)
-ROLLING = BASE | pr.rolling(concurrency=3)
+ROLLING = BASE | pr.parts.rolling(concurrency=3)
 ALT = pr.alt(cohort=3, epochs=3, batch=5, representation="logits", a=0.9, b=0.0)
-DRIFT = pr.stop_on_drift(representation="logits", a=0.9, b=0.0)
-BUFFERED = ROLLING | pr.buffer(size=2)
+DRIFT = pr.parts.stop_on_drift(representation="logits", a=0.9, b=0.0)
+BUFFERED = ROLLING | pr.parts.buffer(size=2)
 NEVER = pr.Checkpoint(every="never")
 TIERS = pr.Fleet(devices=pr.fleet.Tiers())
 COMES_AND_GOES = TIERS | pr.fleet.Markov(mean_on=0.4, mean_off=0.2)
@@ -245,69 +245,78 @@ RECIPES: Mapping[str, dict[str, Any]] = {
 """By the name of the recipe."""
 
 PARTS: Mapping[str, dict[str, Any]] = {
-    "budget_steps": {"recipe": BASE | pr.budget_steps()},
+    "budget_steps": {"recipe": BASE | pr.parts.budget_steps()},
     "buffer": {"recipe": BUFFERED, "fleet": TIERS},
-    "by_samples": {"recipe": pr.ccfl(cohort=3, batch=5) | pr.by_samples()},
-    "client_curriculum": {"recipe": BASE | pr.client_curriculum()},
-    "clip_updates": {"recipe": BASE | pr.clip_updates(times=0.9, refuse=1.3), "rounds": 6},
-    "compress_int8": {"recipe": BASE | pr.compress_int8()},
-    "compress_top_k": {"recipe": BASE | pr.compress_top_k(share=0.3)},
-    "constant": {"recipe": BASE | pr.cosine() | pr.constant()},
-    "control_variates": {"recipe": BUFFERED | pr.control_variates() | pr.equal(), "fleet": TIERS},
-    "cosine": {"recipe": BASE | pr.cosine(floor=0.1)},
-    "critical_periods": {"recipe": BASE | pr.critical_periods(delta=0.05), "rounds": 6},
-    "curriculum": {"recipe": BASE | pr.curriculum(score="local", least=4)},
-    "deadline": {"recipe": BASE | pr.deadline(seconds=0.1), "fleet": TIERS},
-    "dynamic_regularisation": {"recipe": BASE | pr.dynamic_regularisation(alpha=0.05) | pr.prox(mu=0.1)},
-    "epochs": {"recipe": BASE | pr.epochs(epochs=1.5)},
-    "equal": {"recipe": BASE | pr.equal()},
-    "exponential": {"recipe": BASE | pr.exponential(gamma=0.9)},
-    "from_current": {"recipe": BUFFERED | pr.from_current(), "fleet": TIERS},
-    "geometric_median": {"recipe": BASE | pr.geometric_median()},
-    "local_adam": {"recipe": BASE | pr.local_adam(lr=0.01, weight_decay=0.1, decoupled=True, keep_state=True)},
-    "local_sgd": {"recipe": BASE | pr.local_sgd(momentum=0.9, nesterov=True, clip=1.0, weight_decay=0.01)},
-    "lossless": {"recipe": BASE | pr.compress_int8() | pr.lossless()},
-    "median": {"recipe": BASE | pr.median()},
-    "memory": {"recipe": BASE | pr.equal() | pr.memory(unheard="wait")},
-    "min_reports": {"recipe": BASE | pr.min_reports(count=2), "fleet": TIERS | pr.fleet.Faults(lost=0.5)},
-    "model_contrast": {"recipe": BASE | pr.model_contrast(layer="logits") | pr.prox(mu=0.1), "model": layers},
-    "normalised_averaging": {"recipe": BASE | pr.normalised_averaging() | pr.local_sgd(momentum=0.9)},
-    "on_arrival": {"recipe": BASE | pr.on_arrival(most=3) | pr.buffer(size=2), "fleet": COMES_AND_GOES},
+    "by_samples": {"recipe": pr.ccfl(cohort=3, batch=5) | pr.parts.by_samples()},
+    "client_curriculum": {"recipe": BASE | pr.parts.client_curriculum()},
+    "clip_updates": {"recipe": BASE | pr.parts.clip_updates(times=0.9, refuse=1.3), "rounds": 6},
+    "compress_int8": {"recipe": BASE | pr.parts.compress_int8()},
+    "compress_top_k": {"recipe": BASE | pr.parts.compress_top_k(share=0.3)},
+    "constant": {"recipe": BASE | pr.parts.cosine() | pr.parts.constant()},
+    "control_variates": {"recipe": BUFFERED | pr.parts.control_variates() | pr.parts.equal(), "fleet": TIERS},
+    "cosine": {"recipe": BASE | pr.parts.cosine(floor=0.1)},
+    "critical_periods": {"recipe": BASE | pr.parts.critical_periods(delta=0.05), "rounds": 6},
+    "curriculum": {"recipe": BASE | pr.parts.curriculum(score="local", least=4)},
+    "deadline": {"recipe": BASE | pr.parts.deadline(seconds=0.1), "fleet": TIERS},
+    "dynamic_regularisation": {"recipe": BASE | pr.parts.dynamic_regularisation(alpha=0.05) | pr.parts.prox(mu=0.1)},
+    "epochs": {"recipe": BASE | pr.parts.epochs(epochs=1.5)},
+    "equal": {"recipe": BASE | pr.parts.equal()},
+    "exponential": {"recipe": BASE | pr.parts.exponential(gamma=0.9)},
+    "from_current": {"recipe": BUFFERED | pr.parts.from_current(), "fleet": TIERS},
+    "geometric_median": {"recipe": BASE | pr.parts.geometric_median()},
+    "local_adam": {"recipe": BASE | pr.parts.local_adam(lr=0.01, weight_decay=0.1, decoupled=True, keep_state=True)},
+    "local_sgd": {"recipe": BASE | pr.parts.local_sgd(momentum=0.9, nesterov=True, clip=1.0, weight_decay=0.01)},
+    "lossless": {"recipe": BASE | pr.parts.compress_int8() | pr.parts.lossless()},
+    "median": {"recipe": BASE | pr.parts.median()},
+    "memory": {"recipe": BASE | pr.parts.equal() | pr.parts.memory(unheard="wait")},
+    "min_reports": {"recipe": BASE | pr.parts.min_reports(count=2), "fleet": TIERS | pr.fleet.Faults(lost=0.5)},
+    "model_contrast": {
+        "recipe": BASE | pr.parts.model_contrast(layer="logits") | pr.parts.prox(mu=0.1),
+        "model": layers,
+    },
+    "normalised_averaging": {"recipe": BASE | pr.parts.normalised_averaging() | pr.parts.local_sgd(momentum=0.9)},
+    "on_arrival": {"recipe": BASE | pr.parts.on_arrival(most=3) | pr.parts.buffer(size=2), "fleet": COMES_AND_GOES},
     "oort": {"recipe": BASE | pr.parts.oort(exploration=0.5, pace=0.2), "fleet": TIERS, "rounds": 6},
-    "over_select": {"recipe": BASE | pr.over_select(factor=1.5), "fleet": TIERS},
-    "partial_work": {"recipe": BASE | pr.partial_work(seconds=0.05), "fleet": TIERS},
-    "per_step": {"recipe": BASE | pr.per_step() | pr.server_sgd(lr=5.0)},
-    "power": {"recipe": BASE | pr.power(alpha=0.1)},
+    "over_select": {"recipe": BASE | pr.parts.over_select(factor=1.5), "fleet": TIERS},
+    "partial_work": {"recipe": BASE | pr.parts.partial_work(seconds=0.05), "fleet": TIERS},
+    "per_step": {"recipe": BASE | pr.parts.per_step() | pr.parts.server_sgd(lr=5.0)},
+    "power": {"recipe": BASE | pr.parts.power(alpha=0.1)},
     "power_of_choice": {"recipe": BASE | pr.parts.power_of_choice(variant="cpow", d=5, batch=4)},
-    "prox": {"recipe": BASE | pr.prox(mu=1.0)},
-    "random_epochs": {"recipe": BASE | pr.random_epochs(epochs=2, spread=1)},
-    "random_resize": {"recipe": BASE | pr.random_resize(up=0.5, down=0.5)},
-    "rolling": {"recipe": BASE | pr.rolling(concurrency=3, once_per_buffer=True) | pr.buffer(size=3), "fleet": TIERS},
-    "sampled_staleness": {"recipe": BASE | pr.sampled_staleness(max_delay=3)},
-    "server_adagrad": {"recipe": BASE | pr.server_adagrad(beta1=0.9, initial=0.01)},
-    "server_adam": {"recipe": BASE | pr.server_adam(bias_correction=True)},
-    "server_amsgrad": {"recipe": BASE | pr.server_amsgrad()},
-    "server_momentum": {"recipe": BASE | pr.server_momentum()},
-    "server_sgd": {"recipe": BASE | pr.server_sgd(lr=0.5)},
-    "server_yogi": {"recipe": BASE | pr.server_yogi()},
-    "shuffled": {"recipe": BASE | pr.curriculum() | pr.shuffled()},
-    "skip_and_estimate": {"recipe": BASE | pr.skip_and_estimate(storage="server", schedule="round_robin"), "rounds": 6},
-    "skip_and_resend_model": {"recipe": BASE | pr.skip_and_resend_model(), "rounds": 6},
-    "skip_silently": {"recipe": BASE | pr.skip_silently(schedule="exhaust"), "rounds": 6},
-    "staleness": {"recipe": BUFFERED | pr.staleness(rule="hinge"), "fleet": TIERS, "rounds": 6},
-    "step_decay": {"recipe": BASE | pr.step_decay(every=2)},
-    "steps": {"recipe": BASE | pr.steps(steps=3)},
+    "prox": {"recipe": BASE | pr.parts.prox(mu=1.0)},
+    "random_epochs": {"recipe": BASE | pr.parts.random_epochs(epochs=2, spread=1)},
+    "random_resize": {"recipe": BASE | pr.parts.random_resize(up=0.5, down=0.5)},
+    "rolling": {
+        "recipe": BASE | pr.parts.rolling(concurrency=3, once_per_buffer=True) | pr.parts.buffer(size=3),
+        "fleet": TIERS,
+    },
+    "sampled_staleness": {"recipe": BASE | pr.parts.sampled_staleness(max_delay=3)},
+    "server_adagrad": {"recipe": BASE | pr.parts.server_adagrad(beta1=0.9, initial=0.01)},
+    "server_adam": {"recipe": BASE | pr.parts.server_adam(bias_correction=True)},
+    "server_amsgrad": {"recipe": BASE | pr.parts.server_amsgrad()},
+    "server_momentum": {"recipe": BASE | pr.parts.server_momentum()},
+    "server_sgd": {"recipe": BASE | pr.parts.server_sgd(lr=0.5)},
+    "server_yogi": {"recipe": BASE | pr.parts.server_yogi()},
+    "shuffled": {"recipe": BASE | pr.parts.curriculum() | pr.parts.shuffled()},
+    "skip_and_estimate": {
+        "recipe": BASE | pr.parts.skip_and_estimate(storage="server", schedule="round_robin"),
+        "rounds": 6,
+    },
+    "skip_and_resend_model": {"recipe": BASE | pr.parts.skip_and_resend_model(), "rounds": 6},
+    "skip_silently": {"recipe": BASE | pr.parts.skip_silently(schedule="exhaust"), "rounds": 6},
+    "staleness": {"recipe": BUFFERED | pr.parts.staleness(rule="hinge"), "fleet": TIERS, "rounds": 6},
+    "step_decay": {"recipe": BASE | pr.parts.step_decay(every=2)},
+    "steps": {"recipe": BASE | pr.parts.steps(steps=3)},
     "stop_on_drift": {
-        "recipe": BASE | pr.epochs(epochs=3) | DRIFT,
+        "recipe": BASE | pr.parts.epochs(epochs=3) | DRIFT,
         "model": layers,
     },
     "sweep": {"recipe": BASE | pr.parts.sweep(cohort=2)},
     "tifl": {"recipe": BASE | pr.parts.tifl(cohort=2, tiers=3), "federation": held_out, "fleet": TIERS, "rounds": 6},
-    "time_out": {"recipe": BUFFERED | pr.time_out(seconds=0.1), "fleet": TIERS | pr.fleet.Faults(slow=0.3)},
-    "trimmed_mean": {"recipe": BASE | pr.uniform(cohort=5) | pr.trimmed_mean(share=0.3)},
-    "uniform": {"recipe": BASE | pr.uniform(cohort=5)},
-    "variance_reduction": {"recipe": BASE | pr.variance_reduction()},
-    "when_all": {"recipe": BASE | pr.buffer(size=2) | pr.when_all(), "fleet": TIERS},
+    "time_out": {"recipe": BUFFERED | pr.parts.time_out(seconds=0.1), "fleet": TIERS | pr.fleet.Faults(slow=0.3)},
+    "trimmed_mean": {"recipe": BASE | pr.parts.uniform(cohort=5) | pr.parts.trimmed_mean(share=0.3)},
+    "uniform": {"recipe": BASE | pr.parts.uniform(cohort=5)},
+    "variance_reduction": {"recipe": BASE | pr.parts.variance_reduction()},
+    "when_all": {"recipe": BASE | pr.parts.buffer(size=2) | pr.parts.when_all(), "fleet": TIERS},
 }
 """By the name of the part, which is in the recipe."""
 
@@ -378,28 +387,30 @@ TOO_LARGE = {"alexnet", "vgg11", "resnet18", "resnet50"}
 
 OTHERS: Mapping[str, dict[str, Any]] = {
     "all kinds of faults": {
-        "recipe": BUFFERED | pr.control_variates() | pr.trimmed_mean(share=0.3),
+        "recipe": BUFFERED | pr.parts.control_variates() | pr.parts.trimmed_mean(share=0.3),
         "fleet": TIERS | pr.fleet.Faults(**dict.fromkeys(KINDS_OF_FAULTS, 0.15), downtime=0.3),
         "rounds": 10,
     },
     "a deadline, faults and over-selection": {
-        "recipe": pr.scaffold(**SMALL) | pr.over_select(factor=1.5) | pr.deadline(seconds=0.2),
+        "recipe": pr.scaffold(**SMALL) | pr.parts.over_select(factor=1.5) | pr.parts.deadline(seconds=0.2),
         "fleet": FLEETS["Faults"],
     },
     "rolling, coming and going": {
-        "recipe": BUFFERED | pr.server_adam() | pr.staleness(),
+        "recipe": BUFFERED | pr.parts.server_adam() | pr.parts.staleness(),
         "fleet": COMES_AND_GOES | pr.fleet.Faults(dropout=0.1, crash=0.1, downtime=0.3),
         "rounds": 8,
     },
     "curriculum of anti order by both scores": {"recipe": pr.curriculum_fl(**SMALL, score="both", order="anti")},
     "afl for silos": {"recipe": pr.afl(variant="cs", concurrency=4, buffer=2, batch=5), "fleet": TIERS},
-    "skipping with memories at both": {"recipe": pr.ccfl(cohort=3, batch=5, storage="mixed") | pr.compress_int8()},
-    "memories in files": {"recipe": pr.scaffold(**SMALL) | pr.compress_top_k(share=0.3), "client_memory": "0 B"},
+    "skipping with memories at both": {
+        "recipe": pr.ccfl(cohort=3, batch=5, storage="mixed") | pr.parts.compress_int8()
+    },
+    "memories in files": {"recipe": pr.scaffold(**SMALL) | pr.parts.compress_top_k(share=0.3), "client_memory": "0 B"},
     "optimisers that are kept": {"recipe": pr.feddyn(**SMALL, momentum=0.9, keep_state=True)},
     "batch normalisation": {"model": Normalised, "recipe": pr.fedadam(**SMALL)},
     "batch normalisation, compressed and clipped": {
         "model": Normalised,
-        "recipe": BASE | pr.compress_int8() | pr.clip_updates(norm=0.1),
+        "recipe": BASE | pr.parts.compress_int8() | pr.parts.clip_updates(norm=0.1),
     },
     "another seed": {"seed": 7},
     "tags": {"federation": tags, "task": pr.task("multilabel", k=2)},
@@ -443,13 +454,13 @@ OTHERS: Mapping[str, dict[str, Any]] = {
 
 ORDERS: Mapping[str, pr.Recipe] = {
     "shuffled passes": BASE,
-    "half passes": BASE | pr.epochs(epochs=1.5),
-    "steps from visit to visit": BASE | pr.steps(steps=3),
+    "half passes": BASE | pr.parts.epochs(epochs=1.5),
+    "steps from visit to visit": BASE | pr.parts.steps(steps=3),
     "short batches dropped": pr.fedavg(**SMALL, drop_last=True),
-    "a random curriculum": BASE | pr.curriculum(order="random", least=4),
-    "a curriculum by the own loss": BASE | pr.curriculum(score="local", least=4),
-    "random epochs of a sweep": BASE | pr.random_epochs(epochs=2, spread=1) | pr.parts.sweep(cohort=2),
-    "what fits into a time": BASE | pr.partial_work(seconds=0.02),
+    "a random curriculum": BASE | pr.parts.curriculum(order="random", least=4),
+    "a curriculum by the own loss": BASE | pr.parts.curriculum(score="local", least=4),
+    "random epochs of a sweep": BASE | pr.parts.random_epochs(epochs=2, spread=1) | pr.parts.sweep(cohort=2),
+    "what fits into a time": BASE | pr.parts.partial_work(seconds=0.02),
 }
 """In what order samples are read."""
 
@@ -483,7 +494,7 @@ def _command(name: str) -> tuple[str, ...]:
 
 
 def _fleet(name: str) -> dict[str, Any]:
-    recipe = BASE | pr.on_arrival() | pr.buffer(size=2) if name in COMES else BASE
+    recipe = BASE | pr.parts.on_arrival() | pr.parts.buffer(size=2) if name in COMES else BASE
     return {"fleet": FLEETS[name], "recipe": recipe}
 
 

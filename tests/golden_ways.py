@@ -20,6 +20,7 @@ from unittest import mock
 
 import golden_runs
 import polyrhythm as pr
+from polyrhythm.runs.observer import Observer
 
 Carried = Iterator[tuple[str, pr.Run]]
 Way = Callable[[Iterable[str], Path], Carried]
@@ -78,21 +79,15 @@ def on_ray(names: Iterable[str], out: Path) -> Carried:
 
 
 @final
-class Interrupts:
+class Interrupts(Observer):
     """An observer that sends its own process a signal at a version, which is then not yet kept."""
 
     def __init__(self, number: signal.Signals) -> None:
         self.number = number
 
-    def begin(self, plan: object) -> None: ...
-
-    def visit(self, record: object) -> None: ...
-
     def version(self, record: Any, model: object) -> None:
         if record.version == INTERRUPTED_AT:
             signal.raise_signal(self.number)
-
-    def end(self, status: str, reason: str, summary: object) -> None: ...
 
 
 def killed(names: Iterable[str], out: Path) -> Carried:

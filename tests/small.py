@@ -14,6 +14,7 @@ from polyrhythm.data import ArraySamples, Collection, Federation
 from polyrhythm.data.federation import Shares
 from polyrhythm.experiments.session import carry_out
 from polyrhythm.runs import Plan, RunStatus, VersionRecord, VisitRecord
+from polyrhythm.runs.observer import Observer
 
 
 def collection(samples: int = 60, features: int = 4, classes: int = 3, seed: int = 0) -> Collection:
@@ -69,7 +70,7 @@ def experiment(**changes: Any) -> pr.Experiment:
 
 
 @final
-class Log:
+class Log(Observer):
     """An observer that remembers everything."""
 
     def __init__(self, at: Callable[[VisitRecord | VersionRecord], None] = lambda record: None) -> None:

@@ -108,7 +108,8 @@ def test_nothing_is_under_way_while_the_other_program_has_its_turn(
     small: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     of, tickets, pauses = dataclasses.replace(experiment(small, 4), workers=2), list[Ticket](), list[int]()
-    gate, start, executor = ours.Gate(str(tmp_path / "weights"), "any"), Elsewhere.start, Crew.executor
+    watch, start, executor = ours.Watch(str(tmp_path / "weights")), Elsewhere.start, Crew.executor
+    gate = ours.Gate(watch, "any")
 
     def noted(crew: Elsewhere, errands: Sequence[Errand]) -> Sequence[Ticket]:
         tickets.extend(begun := start(crew, errands))
@@ -122,7 +123,7 @@ def test_nothing_is_under_way_while_the_other_program_has_its_turn(
     monkeypatch.setattr(Elsewhere, "start", noted)
     monkeypatch.setattr(Crew, "executor", lambda crew, clients: gate.before(executor(crew, clients)))
     monkeypatch.setattr(sys, "stdin", SimpleNamespace(readline=line))
-    summary = carry_out(of, [gate])
+    summary = carry_out(of, [watch])
     assert (summary["driver"], summary["reason"]) == ("processes", "measured")
     assert pauses == [0, 3, 6, 9]
     told = [json.loads(said) for said in capsys.readouterr().out.splitlines()]

@@ -41,7 +41,7 @@ def test_every_name_has_its_entry(made: str) -> None:
 
 def test_settings_are_read_from_all_parents(maker: ModuleType) -> None:
     """What a part inherits is explained with it."""
-    from polyrhythm import server_adam
+    from polyrhythm.parts import server_adam
 
     explained = maker.parsed(server_adam).args
     assert {"lr", "beta1", "beta2", "initial"} <= set(explained)

@@ -14,8 +14,8 @@ import pytest
 
 SOURCE = Path(__file__).parents[1] / "src"
 ROOMS = (
-    *("base", "data", "models", "methods", "fleet", "core", "engines", "runs", "simulation", "figures", "results"),
-    *("trackers", "experiments", "deployment", "config", "report", "studies", "dashboard", "bench", "cli"),
+    *("base", "data", "models", "methods", "parts", "fleet", "core", "engines", "runs", "simulation", "figures"),
+    *("results", "trackers", "experiments", "deployment", "config", "report", "studies", "dashboard", "bench", "cli"),
 )
 """From the ground up."""
 OUTSIDE = {"polyrhythm", "polyrhythm.__main__"}  # the names at the top, which are all rooms' doors

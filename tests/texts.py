@@ -177,9 +177,7 @@ def _values(care: bool) -> dict[str, Texts]:
         "address": some('"auto"', '"127.0.0.1:1"', "3"),
         "gpus": some("0.5", "1", "0", "2.0", '"1"'),
         "engine": some('"jax"', "1979-05-27"),
-        "faults": some(
-            '"nan=2"', '"nann=0.1"', '"crash"', '"dropout=0.1 | prox"', "0.1", '"("', '"disk_full=1, trouble=0"'
-        ),
+        "faults": some('"nan=2"', '"nann=0.1"', '"crash"', '"dropout=0.1 | prox"', "0.1", '"("'),
         "checkpoint": some('{every = "5 weeks"}', "{every = 0}", "{keep = 0}", "{evry = 1}", "3", '{every = "0 s"}'),
         "client_memory": some('"much"', '"1"', '"-1 GiB"', "1", '""', '"1 gib"'),
         "device": some('"cuda:99"', '"tpu"', '""', "0", '"meta"'),

@@ -3,8 +3,6 @@
 import dataclasses
 import tempfile
 import time
-from collections.abc import Mapping
-from typing import Any
 
 import job as jobs
 import numpy as np
@@ -14,31 +12,23 @@ from polyrhythm.bench.works import experiment
 from polyrhythm.data import ArraySamples
 from polyrhythm.data.federation import Shares
 from polyrhythm.experiments.session import carry_out
+from polyrhythm.runs.observer import Observer
 from polyrhythm.runs.recorder import Recorder
-from polyrhythm.runs.records import ModelView, Plan, RunStatus, VersionRecord, VisitRecord
+from polyrhythm.runs.records import ModelView, VersionRecord
 
 
-class Clock:
+class Clock(Observer):
     """Notes when each version was complete."""
 
     def __init__(self) -> None:
         self.ends: list[float] = []
         self.accuracy = 0.0
 
-    def begin(self, plan: Plan) -> None:
-        """Nothing to prepare."""
-
-    def visit(self, record: VisitRecord) -> None:
-        """A part of its round."""
-
     def version(self, record: VersionRecord, model: ModelView) -> None:
         if record.version:
             self.ends.append(time.time())
         if record.test is not None:
             self.accuracy = record.test["accuracy"]
-
-    def end(self, status: RunStatus, reason: str, summary: Mapping[str, Any]) -> None:
-        """All is told."""
 
 
 def main() -> None:
@@ -50,7 +40,7 @@ def main() -> None:
         shares=Shares.of(samples, np.arange(len(samples)), np.full(job.work.clients, job.work.samples)),
         test=ArraySamples(job.test_inputs, job.test_targets),
     )
-    recipe = of.recipe | pr.local_sgd(lr=job.lr)
+    recipe = of.recipe | pr.parts.local_sgd(lr=job.lr)
     of = dataclasses.replace(
         of, federation=federation, model=job.model(), recipe=recipe, engine="auto", workers=2, config=None
     )

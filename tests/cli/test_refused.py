@@ -73,7 +73,7 @@ def test_what_was_ignored_and_what_stands_out_is_said() -> None:
 
 
 def test_a_plan_of_faults_is_added_to_the_fleets_and_shown(polyrhythm: Command, tmp_path: Path) -> None:
-    fleet = ("--fleet", "tiers | faults(dropout=0.2)", "--faults", "lost=0.2, duplicate=0.5, database_locked=0.5")
+    fleet = ("--fleet", "tiers | faults(dropout=0.2)", "--faults", "lost=0.2, duplicate=0.5")
     arguments = ("--rounds", "6", "--model", "logistic", "--method", "fedavg(cohort=10)", "--out", str(tmp_path))
     found = polyrhythm("run", *arguments, *fleet, "--json")
     assert found.code == 0, found.err

@@ -11,6 +11,7 @@ import pytest
 import polyrhythm as pr
 from polyrhythm.deployment.federating import Serving, serve
 from polyrhythm.experiments.session import carry_out
+from polyrhythm.runs.observer import Observer
 from pretend import JumpingClock, PretendLine, nodes_of
 from small import federation
 
@@ -23,8 +24,8 @@ SYNCHRONOUS: dict[str, Callable[[], pr.Recipe]] = {
     "ccfl, at the server": lambda: pr.ccfl(cohort=3, epochs=2, batch=5, storage="server"),
     "ccfl, mixed": lambda: pr.ccfl(cohort=3, epochs=2, batch=5, storage="mixed"),
     "alt": lambda: pr.alt(cohort=3, epochs=3, batch=5, representation="logits"),
-    "curriculum": lambda: pr.fedavg(cohort=3, epochs=2, batch=5) | pr.curriculum(),
-    "compressed": lambda: pr.fedavg(cohort=3, epochs=2, batch=5) | pr.compress_top_k(share=0.1),
+    "curriculum": lambda: pr.fedavg(cohort=3, epochs=2, batch=5) | pr.parts.curriculum(),
+    "compressed": lambda: pr.fedavg(cohort=3, epochs=2, batch=5) | pr.parts.compress_top_k(share=0.1),
     "measured": lambda: pr.power_of_choice(cohort=2, batch=5),
     "moon": lambda: pr.moon(cohort=2, batch=5, layer="logits"),
 }
@@ -61,7 +62,9 @@ def test_a_federation_in_rounds_gives_the_simulation_s_numbers(tmp_path: Path, n
 
 
 def asynchronous(**changes: Any) -> pr.Experiment:
-    recipe = pr.cc_fedadam(cohort=4, buffer=2, batch=5, clock="event") | pr.staleness() | pr.control_variates()
+    recipe = (
+        pr.cc_fedadam(cohort=4, buffer=2, batch=5, clock="event") | pr.parts.staleness() | pr.parts.control_variates()
+    )
     return experiment(recipe, **changes)
 
 
@@ -126,21 +129,15 @@ class Dies(Exception):
     """The server's process ends here."""
 
 
-class Killed:
+class Killed(Observer):
     """An observer that kills the server at a version."""
 
     def __init__(self, version: int) -> None:
         self.version_to_die = version
 
-    def begin(self, plan: Any) -> None: ...
-
-    def visit(self, record: Any) -> None: ...
-
     def version(self, record: Any, model: Any) -> None:
         if record.version == self.version_to_die:
             raise Dies
-
-    def end(self, status: Any, reason: Any, summary: Any) -> None: ...
 
 
 @pytest.mark.parametrize("every", [1, 3])

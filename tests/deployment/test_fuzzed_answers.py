@@ -28,7 +28,7 @@ MEMORY = 400
 """MB by which the process may grow."""
 RECIPES: dict[str, Callable[[], pr.Recipe]] = {
     "scaffold": lambda: pr.scaffold(cohort=3, epochs=1, batch=5),
-    "compressed": lambda: pr.fedavg(cohort=3, epochs=1, batch=5) | pr.compress_int8(),
+    "compressed": lambda: pr.fedavg(cohort=3, epochs=1, batch=5) | pr.parts.compress_int8(),
     "measured": lambda: pr.power_of_choice(cohort=2, batch=5),
     "skipping": lambda: pr.ccfl(cohort=3, epochs=1, batch=5, storage="mixed"),
 }

@@ -66,7 +66,7 @@ def newest(out: Path) -> pr.Run:
     [
         lambda: pr.fedavg(cohort=3, epochs=2, batch=5),
         lambda: pr.scaffold(cohort=3, epochs=2, batch=5),
-        lambda: pr.fedavg(cohort=3, batch=5) | pr.compress_int8(),
+        lambda: pr.fedavg(cohort=3, batch=5) | pr.parts.compress_int8(),
     ],
     ids=["fedavg", "scaffold", "int8"],
 )

@@ -181,7 +181,7 @@ def test_where_several_send_no_numbers_training_diverges(tmp_path: Path) -> None
 
 def test_an_endless_update_reaches_no_sum(tmp_path: Path) -> None:
     def made() -> pr.Experiment:
-        return experiment(pr.fedavg(cohort=3, epochs=1, batch=5) | pr.server_adam(lr=0.1))
+        return experiment(pr.fedavg(cohort=3, epochs=1, batch=5) | pr.parts.server_adam(lr=0.1))
 
     endless = reported(update=lambda report: torch.full_like(report.update, 3e38))
     done = federated(tmp_path, made, spoilt={FIRST: endless, FIRST + 4: endless})

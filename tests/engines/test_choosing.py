@@ -120,7 +120,7 @@ def doubled() -> pr.data.Federation:
 @pytest.mark.parametrize(
     "changes",
     [
-        {"recipe": pr.fedavg(cohort=2) | pr.local_adam()},
+        {"recipe": pr.fedavg(cohort=2) | pr.parts.local_adam()},
         {"recipe": pr.moon(cohort=2)},
         {"recipe": pr.alt(cohort=2)},
         {"federation": augmented()},

@@ -1,4 +1,4 @@
-"""What the stacked and the compiled engine do not take, and on which devices they compute."""
+"""What the stacked engine does not take, and on which devices it computes."""
 
 from __future__ import annotations
 
@@ -46,7 +46,6 @@ def hooked() -> nn.Module:
     return module
 
 
-@pytest.mark.parametrize("engine", ["stacked", "compiled"])
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
@@ -55,22 +54,21 @@ def hooked() -> nn.Module:
         ({"model": Odd("branches")}, "torch.func cannot map it"),
         ({"model": nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1d(3))}, "buffers"),
         ({"model": hooked()}, "hooks"),
-        ({"recipe": pr.fedavg(cohort=2) | pr.local_adam()}, "local_adam"),
+        ({"recipe": pr.fedavg(cohort=2) | pr.parts.local_adam()}, "local_adam"),
         ({"recipe": pr.moon(cohort=2)}, "model_contrast"),
         ({"recipe": pr.alt(cohort=2)}, "stop_on_drift"),
     ],
     ids=["mixes", "draws", "branches", "batchnorm", "hooks", "adam", "loss term", "early stop"],
 )
-def test_what_is_left_to_torch(engine: Any, changes: dict[str, Any], words: str) -> None:
-    made = experiment(engine=engine, **changes)
+def test_what_is_left_to_torch(changes: dict[str, Any], words: str) -> None:
+    made = experiment(engine="stacked", **changes)
     assert made.chosen.kind == "torch"
     assert words in made.chosen.why_not
-    assert [n for n in made.notices() if n.startswith(f"engine: torch, since the {engine} one") and words in n]
+    assert [n for n in made.notices() if n.startswith("engine: torch, since the stacked one") and words in n]
 
 
-@pytest.mark.parametrize("engine", ["stacked", "compiled"])
-def test_recurrent_layers_are_left_to_torch(engine: Any) -> None:
-    chosen = dataclasses.replace(works.experiment("lstm-shakespeare", 1), engine=engine).chosen
+def test_recurrent_layers_are_left_to_torch() -> None:
+    chosen = dataclasses.replace(works.experiment("lstm-shakespeare", 1), engine="stacked").chosen
     assert "recurrent" in chosen.why_not
 
 

@@ -15,7 +15,7 @@ from polyrhythm.base.errors import UserError
 from polyrhythm.experiments.runstate import last_kept
 from polyrhythm.experiments.session import carry_out
 from polyrhythm.methods.local.optimisers import LocalAdam
-from polyrhythm.runs.records import Enough
+from polyrhythm.runs.observer import Enough, Observer
 from polyrhythm.simulation.client_store.budget import VECTORS, budget
 from polyrhythm.simulation.client_store.shelf import Shelved, vectors
 from small import federation
@@ -39,21 +39,15 @@ def experiment(recipe: pr.Recipe = RECIPES["scaffold"], **changes: Any) -> pr.Ex
     return pr.Experiment(**values | {"evaluation": pr.Evaluation(every=3)} | changes)
 
 
-class Stops:
+class Stops(Observer):
     """An observer that has seen enough after some versions."""
 
     def __init__(self, after: int) -> None:
         self.after = after
 
-    def begin(self, plan: object) -> None: ...
-
-    def visit(self, record: object) -> None: ...
-
     def version(self, record: Any, model: object) -> None:
         if record.version == self.after:
             raise Enough
-
-    def end(self, status: str, reason: str, summary: object) -> None: ...
 
 
 @pytest.mark.parametrize("driver", ["inline", "threads", "processes"])

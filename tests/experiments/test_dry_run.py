@@ -66,7 +66,7 @@ def both(some: Experiment) -> tuple[Rehearsal, dict[str, object], dict[str, obje
 def test_a_rehearsal_is_exact(method: str, fleet: str) -> None:
     recipe = names.recipe(method)
     if recipe.participation.size > 4 and recipe.participation.invites:
-        recipe = recipe | pr.uniform(cohort=4)
+        recipe = recipe | pr.parts.uniform(cohort=4)
     some = experiment(federation=UNEVEN, recipe=recipe, fleet=names.fleet(fleet), rounds=6)
     rehearsal, counted, done = both(some)
     assert counted == done
@@ -88,7 +88,7 @@ def test_it_ends_with_as_many_updates_as_the_run(method: str) -> None:
             until=pr.Until(updates=9),
             rounds=None,
             federation=UNEVEN,
-            recipe=names.recipe(method) | pr.uniform(cohort=4),
+            recipe=names.recipe(method) | pr.parts.uniform(cohort=4),
             fleet=names.fleet("uniform | slow_share(share_slow=0.5) | faults(lost=0.4, stray=0.2)"),
         )
     )

@@ -53,10 +53,13 @@ BATCH_NORM = nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1d(3))
         ({"task": "classification"}, "task is a str"),
         ({"task": pr.task("multilabel", k=3)}, "the task multilabel for blobs, whose targets are those of classif"),
         ({"federation": collection()}, "federation is a Collection"),
-        ({"recipe": pr.fedavg(schedule=pr.cosine()), "rounds": None, "until": Until(updates=3)}, "without rounds"),
+        (
+            {"recipe": pr.fedavg(schedule=pr.parts.cosine()), "rounds": None, "until": Until(updates=3)},
+            "without rounds",
+        ),
         ({"initial": "nothing.safetensors"}, "no such file"),
         ({"federation": dealt(collection(), [0, 0])}, "none of 2 clients holds a sample"),
-        ({"recipe": pr.fedavg() | pr.on_arrival() | pr.buffer(size=2)}, "everybody is always there"),
+        ({"recipe": pr.fedavg() | pr.parts.on_arrival() | pr.parts.buffer(size=2)}, "everybody is always there"),
         (
             {
                 "rounds": None,
@@ -66,7 +69,10 @@ BATCH_NORM = nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1d(3))
             "a fleet whose visits take no time",
         ),
         (
-            {"recipe": pr.fedavg() | pr.on_arrival() | pr.buffer(), "fleet": pr.Fleet() | pr.fleet.Energy(battery=1.0)},
+            {
+                "recipe": pr.fedavg() | pr.parts.on_arrival() | pr.parts.buffer(),
+                "fleet": pr.Fleet() | pr.fleet.Energy(battery=1.0),
+            },
             "everybody is always there",
         ),
         ({"fleet": pr.Fleet(devices=pr.fleet.Uniform(memory=10.0))}, "the most memory that any device has is 10 bytes"),
@@ -171,7 +177,7 @@ def test_clients_too_small_for_batch_norm_are_counted_once_and_do_not_count() ->
 
 def test_all_mistakes_of_an_experiment_are_said_together() -> None:
     with pytest.raises(UserError) as caught:
-        experiment(rounds=0, seed=-1, driver=3, engine=None, recipe=pr.fedavg() | pr.min_reports(count=99))
+        experiment(rounds=0, seed=-1, driver=3, engine=None, recipe=pr.fedavg() | pr.parts.min_reports(count=99))
     found = [mistake.found for mistake in caught.value.mistakes]
     assert found == [
         "rounds = 0",
@@ -184,5 +190,5 @@ def test_all_mistakes_of_an_experiment_are_said_together() -> None:
         experiment(fleet="tiers", until=3)
     assert [mistake.found for mistake in caught.value.mistakes] == ["fleet is a str: 'tiers'", "until is a int: 3"]
     with pytest.raises(UserError) as caught:
-        pr.server_adam(lr=-1, beta1=3)
+        pr.parts.server_adam(lr=-1, beta1=3)
     assert len(caught.value.mistakes) == 2

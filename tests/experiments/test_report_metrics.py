@@ -22,7 +22,7 @@ RECIPES = {
     "fedavg": pr.fedavg(cohort=3, epochs=1, batch=5),
     "ccfl": pr.ccfl(cohort=4, batch=5),
     "fedbuff": pr.fedbuff(concurrency=3, buffer=2, batch=5),
-    "compressed": pr.fedavg(cohort=3, epochs=1, batch=5) | pr.compress_int8(),
+    "compressed": pr.fedavg(cohort=3, epochs=1, batch=5) | pr.parts.compress_int8(),
 }
 
 

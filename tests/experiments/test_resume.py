@@ -185,7 +185,10 @@ def test_other_data_and_another_initial_model_are_refused(tmp_path: Path) -> Non
     "recipe",
     [
         pr.scaffold(cohort=2, epochs=1, batch=5),
-        pr.fedavg(epochs=1, batch=5) | pr.rolling(concurrency=3) | pr.buffer(size=2) | pr.server_adam(lr=0.03),
+        pr.fedavg(epochs=1, batch=5)
+        | pr.parts.rolling(concurrency=3)
+        | pr.parts.buffer(size=2)
+        | pr.parts.server_adam(lr=0.03),
         pr.ccfl(cohort=3, epochs=1, batch=5),
     ],
     ids=lambda recipe: recipe.title,
@@ -209,8 +212,8 @@ def test_a_finished_run_with_more_rounds_is_the_longer_run(
     ("recipe", "word"),
     [
         (pr.alt(cohort=2, epochs=1, batch=5, representation="logits"), "stop_on_drift"),
-        (pr.fedavg(cohort=2, epochs=1, batch=5) | pr.cosine(), "cosine"),
-        (pr.fedavg(cohort=2, epochs=1, batch=5) | pr.client_curriculum(), "client_curriculum"),
+        (pr.fedavg(cohort=2, epochs=1, batch=5) | pr.parts.cosine(), "cosine"),
+        (pr.fedavg(cohort=2, epochs=1, batch=5) | pr.parts.client_curriculum(), "client_curriculum"),
     ],
 )
 def test_more_rounds_are_refused_where_their_number_is_read(tmp_path: Path, recipe: pr.Recipe, word: str) -> None:
@@ -247,6 +250,6 @@ def test_checkpoints_change_no_number(tmp_path: Path) -> None:
 
 def test_numpy_scores_of_an_expert_are_part_of_the_experiment(tmp_path: Path) -> None:
     scores = np.arange(60.0)
-    made = {"recipe": pr.fedavg(cohort=2, epochs=1, batch=5) | pr.curriculum(score="expert")}
+    made = {"recipe": pr.fedavg(cohort=2, epochs=1, batch=5) | pr.parts.curriculum(score="expert")}
     run = broken_off(tmp_path / "one", 3, trial(expert=scores, **made))
     same(pr.resume(trial(expert=scores, **made), run), pr.run(trial(expert=scores, **made), out=tmp_path / "other"))

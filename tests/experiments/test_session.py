@@ -30,6 +30,7 @@ from polyrhythm.experiments.experiment import Evaluation, Until
 from polyrhythm.experiments.session import carry_out
 from polyrhythm.models.flops import count
 from polyrhythm.runs import VersionRecord, VisitRecord
+from polyrhythm.runs.observer import Observer
 from small import Explodes, Log, collection, dealt, experiment, federation, logged
 from surviving import scenarios
 
@@ -196,7 +197,7 @@ def test_control_variates_and_buffers_are_counted_on_the_wire() -> None:
 
 def test_a_skipped_visit_costs_no_flops_and_sends_what_it_must() -> None:
     everybody = pr.fedavg(cohort=4, epochs=1, batch=5)
-    kept = everybody | pr.skip_and_estimate(storage="server", cold_start="exclude")
+    kept = everybody | pr.parts.skip_and_estimate(storage="server", cold_start="exclude")
     _, log = logged(recipe=kept, rounds=12)
     skipped = [v for v in log.visits if v.status == "skipped"]
     assert skipped
@@ -205,7 +206,7 @@ def test_a_skipped_visit_costs_no_flops_and_sends_what_it_must() -> None:
 
 
 def test_silent_clients_were_asked_and_are_counted() -> None:
-    recipe = pr.fedavg(cohort=4, epochs=1, batch=5) | pr.skip_silently()
+    recipe = pr.fedavg(cohort=4, epochs=1, batch=5) | pr.parts.skip_silently()
     _, log = logged(recipe=recipe, rounds=6)
     assert [v.cohort for v in log.versions[1:]] == [4] * 6
     assert min(v.accepted for v in log.versions[1:]) < 4
@@ -221,7 +222,7 @@ def test_virtual_time_follows_the_work() -> None:
 def test_what_is_no_version_leaves_no_record_of_one() -> None:
     """Timers of a deadline that everybody keeps, and visits given up long before their end, make no version."""
     slow = pr.Fleet(devices=pr.fleet.Tiers(slowdown=(1.0, 8.0), seconds_per_sample=0.01))
-    recipe = pr.fedavg(cohort=4, epochs=1, batch=5) | pr.time_out(seconds=1.0) | pr.deadline(seconds=0.5)
+    recipe = pr.fedavg(cohort=4, epochs=1, batch=5) | pr.parts.time_out(seconds=1.0) | pr.parts.deadline(seconds=0.5)
     _, log = logged(recipe=recipe, fleet=slow, rounds=20)
     assert [v.version for v in log.versions] == list(range(21))
     assert {v.status for v in log.visits} == {"trained", "late", "unfinished"}
@@ -324,10 +325,7 @@ def test_ctrl_c_stops_and_keeps_what_there_is(tmp_path: Path) -> None:
 
 
 def test_every_observer_hears_of_the_end_even_if_one_fails() -> None:
-    class Bad:
-        def begin(self, plan: object) -> None: ...
-        def visit(self, record: object) -> None: ...
-        def version(self, record: object, model: object) -> None: ...
+    class Bad(Observer):
         def end(self, status: object, reason: object, summary: object) -> None:
             raise OSError("disk full")
 
@@ -380,7 +378,7 @@ def test_local_only_shows_the_mean_of_all_clients_own_models() -> None:
         (pr.fedavg(cohort=3, batch=5), "cohort 3, but 2 clients hold data: all of them take part in every version"),
         (pr.fedbuff(concurrency=3, batch=5), "concurrency 3, but 2 clients hold data: no more can be at work"),
         (
-            pr.fedavg(cohort=2, batch=5) | pr.buffer(size=3),
+            pr.fedavg(cohort=2, batch=5) | pr.parts.buffer(size=3),
             "buffer(size=3), but 2 clients are invited at a time: a version is made once all of them are heard",
         ),
         (pr.fedbuff(concurrency=2, buffer=3, batch=5), ""),
@@ -441,7 +439,7 @@ def test_an_update_that_is_far_longer_than_those_before_is_accepted_and_said() -
     assert len(told) == summary["faults"]["outlier"] > 0
     assert all(v.status == "trained" for v in told)
     clipped, _ = logged(
-        rounds=30, fleet=plan, recipe=pr.fedavg(cohort=4, epochs=1, batch=5) | pr.clip_updates(norm=1.0, refuse=5)
+        rounds=30, fleet=plan, recipe=pr.fedavg(cohort=4, epochs=1, batch=5) | pr.parts.clip_updates(norm=1.0, refuse=5)
     )
     assert clipped["faults"]["too_far"] > 0
     assert clipped["dropped_visits"] == clipped["faults"]["too_far"]

@@ -14,6 +14,7 @@ import polyrhythm as pr
 from polyrhythm.base.interrupts import wishes
 from polyrhythm.cli.guard import stopped_by_sigterm
 from polyrhythm.runs.checkpoints import checkpoints
+from polyrhythm.runs.observer import Observer
 from surviving import scenarios
 from surviving.test_kills import assert_equal, record
 
@@ -21,22 +22,16 @@ NEVER = pr.Checkpoint(every=1000)
 INLINE: dict[str, Any] = {"driver": "inline", "workers": None}
 
 
-class Interrupts:
+class Interrupts(Observer):
     """An observer that sends signals to this process when it is told of a visit."""
 
     def __init__(self, visit: int, *numbers: signal.Signals) -> None:
         self.visits, self.at, self.numbers = 0, visit, numbers
 
-    def begin(self, plan: object) -> None: ...
-
     def visit(self, record: object) -> None:
         self.visits += 1
         for number in self.numbers if self.visits == self.at else ():
             os.kill(os.getpid(), number)
-
-    def version(self, record: object, model: object) -> None: ...
-
-    def end(self, status: str, reason: str, summary: object) -> None: ...
 
 
 @pytest.mark.parametrize("name", scenarios.MAKE)

@@ -19,7 +19,7 @@ from small import Log, experiment, federation
 def trial(**changes: Any) -> pr.Experiment:
     values: dict[str, Any] = {
         "rounds": 6,
-        "recipe": pr.fedavg(epochs=1, batch=5) | pr.rolling(concurrency=3) | pr.buffer(size=2),
+        "recipe": pr.fedavg(epochs=1, batch=5) | pr.parts.rolling(concurrency=3) | pr.parts.buffer(size=2),
         "fleet": pr.Fleet(devices=pr.fleet.Tiers()),
         "federation": federation(validation=0.2),
         "evaluation": Evaluation(every=4),

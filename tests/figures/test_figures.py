@@ -279,7 +279,7 @@ def test_a_heat_map_has_a_cell_for_each_share_and_period(tmp_path: Path) -> None
 def test_a_heat_map_keeps_ways_to_skip_apart(tmp_path: Path) -> None:
     budgets = {share: SlowShare(share_slow=share, period=2) for share in (0.0, 1.0)}
     recipes = [pr.ccfl(cohort=4, batch=5, budgets=budgets[0.0]), pr.ccfl(cohort=4, batch=5, budgets=budgets[1.0])]
-    recipes.append(pr.fedavg(cohort=4, batch=5) | pr.skip_silently(budgets=budgets[1.0]))
+    recipes.append(pr.fedavg(cohort=4, batch=5) | pr.parts.skip_silently(budgets=budgets[1.0]))
     runs = [pr.run(experiment(recipe=recipe, seed=0), out=tmp_path) for recipe in recipes]
     last = [run.history["test_accuracy"].iloc[-1] for run in runs]
     drawn = rows(figures.draw("budgets", runs))

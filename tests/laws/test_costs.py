@@ -56,14 +56,14 @@ HALF = Listed(shares=(0.5,) * 8)
 METHODS = {
     "fedavg": pr.fedavg(cohort=3, **COMMON),
     "scaffold": pr.scaffold(cohort=3, **COMMON),
-    "over_select": pr.fedavg(cohort=3, **COMMON) | pr.over_select(factor=1.7),
-    "deadline": pr.fedavg(cohort=4, **COMMON) | pr.deadline(seconds=1.0),
-    "rolling": pr.fedavg(**COMMON) | pr.rolling(concurrency=4) | pr.buffer(size=2),
-    "skipping": pr.fedavg(cohort=4, **COMMON) | pr.skip_and_estimate(budgets=HALF, storage="server"),
-    "silent": pr.fedavg(cohort=4, **COMMON) | pr.skip_silently(budgets=HALF),
-    "measuring": pr.fedavg(cohort=2, **COMMON) | pr.client_curriculum(),
+    "over_select": pr.fedavg(cohort=3, **COMMON) | pr.parts.over_select(factor=1.7),
+    "deadline": pr.fedavg(cohort=4, **COMMON) | pr.parts.deadline(seconds=1.0),
+    "rolling": pr.fedavg(**COMMON) | pr.parts.rolling(concurrency=4) | pr.parts.buffer(size=2),
+    "skipping": pr.fedavg(cohort=4, **COMMON) | pr.parts.skip_and_estimate(budgets=HALF, storage="server"),
+    "silent": pr.fedavg(cohort=4, **COMMON) | pr.parts.skip_silently(budgets=HALF),
+    "measuring": pr.fedavg(cohort=2, **COMMON) | pr.parts.client_curriculum(),
     "fisher": pr.fedavg(cohort=2, **COMMON) | CriticalPeriods(detector=FisherTrace(labels="model")),
-    "curriculum": pr.fedavg(cohort=2, **COMMON) | pr.curriculum(),
+    "curriculum": pr.fedavg(cohort=2, **COMMON) | pr.parts.curriculum(),
 }
 
 
@@ -314,10 +314,10 @@ def test_measuring_costs_passes_bytes_and_time(seed: int) -> None:
 
 
 SKIPS: dict[str, pr.Recipe] = {
-    "server": pr.skip_and_estimate(budgets=HALF, storage="server"),
-    "client": pr.skip_and_estimate(budgets=HALF, storage="client"),
-    "model": pr.skip_and_resend_model(budgets=HALF),
-    "silent": pr.skip_silently(budgets=HALF),
+    "server": pr.parts.skip_and_estimate(budgets=HALF, storage="server"),
+    "client": pr.parts.skip_and_estimate(budgets=HALF, storage="client"),
+    "model": pr.parts.skip_and_resend_model(budgets=HALF),
+    "silent": pr.parts.skip_silently(budgets=HALF),
 }
 
 
@@ -430,7 +430,7 @@ def test_what_was_refused_has_been_paid_for(seed: int) -> None:
     inputs = data.train.batch(torch.arange(60))[0].clone()
     inputs[0, 0] = 99.0
     marked = replace(data, train=pr.data.ArraySamples(inputs, data.train.targets))
-    recipe = pr.fedavg(cohort=4, **COMMON) | pr.over_select(factor=1.5)
+    recipe = pr.fedavg(cohort=4, **COMMON) | pr.parts.over_select(factor=1.5)
     heard, summary = events(
         recipe, unit(), seed=seed, federation=dealt(marked, [10] * 6), model=Explodes(4, 3, 99.0, "nan")
     )
@@ -612,16 +612,16 @@ def test_looking_and_recording_change_no_weight(method: str, seed: int) -> None:
 FEWER: dict[str, tuple[pr.Recipe, pr.Recipe]] = {
     "stop_on_drift": (
         pr.fedavg(cohort=3, epochs=4, batch=5),
-        pr.fedavg(cohort=3, epochs=4, batch=5) | pr.stop_on_drift(a=1.0, b=0.0, representation="logits"),
+        pr.fedavg(cohort=3, epochs=4, batch=5) | pr.parts.stop_on_drift(a=1.0, b=0.0, representation="logits"),
     ),
     "skip_and_estimate": (
         pr.fedavg(cohort=3, epochs=2, batch=5),
         pr.fedavg(cohort=3, epochs=2, batch=5)
-        | pr.skip_and_estimate(budgets=HALF, schedule="round_robin", cold_start="zero"),
+        | pr.parts.skip_and_estimate(budgets=HALF, schedule="round_robin", cold_start="zero"),
     ),
     "budget_steps": (
         pr.fedavg(cohort=3, epochs=2, batch=5),
-        pr.fedavg(cohort=3, epochs=2, batch=5) | pr.budget_steps(budgets=HALF),
+        pr.fedavg(cohort=3, epochs=2, batch=5) | pr.parts.budget_steps(budgets=HALF),
     ),
 }
 

@@ -1,7 +1,6 @@
-"""The stacked and the compiled engine are the torch engine to rounding, and draw dropout by name.
+"""The stacked engine is the torch engine to rounding, and draws dropout by name.
 
-To rounding: after three versions the weights lie 1e-5 apart at most, relative to the largest weight or 1. Compiled
-steps are traced here and run as traced; `tests/engines/test_compiled.py` has them compiled.
+To rounding: after three versions the weights lie 1e-5 apart at most, relative to the largest weight or 1.
 """
 
 from __future__ import annotations
@@ -9,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 from unittest import mock
 
@@ -22,8 +21,7 @@ from torch import Tensor, nn
 import polyrhythm as pr
 from polyrhythm.base.threads import one_thread
 from polyrhythm.core.protocols import Job
-from polyrhythm.engines import compiled, stacked, step
-from polyrhythm.engines.compiled import CompiledEngine
+from polyrhythm.engines import stacked, step
 from polyrhythm.engines.stacked import StackedEngine
 from polyrhythm.engines.step import Masks, keys_of
 from polyrhythm.methods.correction import Push
@@ -38,7 +36,6 @@ from .native import NETS, federation, local
 from .test_native_recipes import METHODS
 from .world import near
 
-KINDS = ("stacked", "compiled")
 SMALL = ("logistic", "perceptron", "functional", "tied")
 
 
@@ -78,23 +75,14 @@ def story(of: pr.Experiment) -> list[Moment]:
     return list(driver.moments(engine.initial()))
 
 
-@contextlib.contextmanager
-def traced() -> Iterator[None]:
-    """Steps are traced and not compiled."""
-    with mock.patch.object(torch, "compile", lambda graph, **_: graph), one_thread():
-        yield
-
-
-def compare(
-    engine: str, net: str, recipe: pr.Recipe, sizes: Sequence[int], *, taken: bool = True, **changes: Any
-) -> None:
-    """Runs three versions with an engine and with torch, and holds one to the other.
+def compare(net: str, recipe: pr.Recipe, sizes: Sequence[int], *, taken: bool = True, **changes: Any) -> None:
+    """Runs three versions with the stacked engine and with torch, and holds one to the other.
 
     What the engine does not take is torch's, to the last bit.
     """
-    with traced():
-        ours = experiment(net, sizes, recipe, engine, **changes)
-        assert ours.chosen.kind == (engine if taken else "torch"), ours.chosen.why_not
+    with one_thread():
+        ours = experiment(net, sizes, recipe, "stacked", **changes)
+        assert ours.chosen.kind == ("stacked" if taken else "torch"), ours.chosen.why_not
         theirs = experiment(net, sizes, recipe, "torch", **changes)
         for mine, wanted in zip(story(ours), story(theirs), strict=True):
             assert near(mine.turn.state.weights, wanted.turn.state.weights, 1e-5 if taken else 0.0)
@@ -107,7 +95,7 @@ def compare(
             assert dict(a.measures) == pytest.approx(dict(b.measures), rel=1e-3, abs=1e-7)
 
 
-_ROUNDS, _ROUND, _STEP_OF = StackedEngine.local_rounds, CompiledEngine.local_round, compiled._step_of
+_ROUNDS = StackedEngine.local_rounds
 _TABULATE, _KEYS = stacked._Cohort._tabulate, step.keys_of
 
 
@@ -119,8 +107,6 @@ def jobs(change: Callable[[Job], dict[str, Any]]) -> Mutation:
 
     def mutate(patch: pytest.MonkeyPatch) -> None:
         patch.setattr(StackedEngine, "local_rounds", lambda self, jobs: _ROUNDS(self, list(map(changed, jobs))))
-        patch.setattr(CompiledEngine, "local_round", lambda self, job: _ROUND(self, changed(job)))
-        patch.setattr(compiled.Kind, "fits", lambda self, job: True)
 
     return mutate
 
@@ -133,7 +119,6 @@ def optimisers(**settings: Any) -> Mutation:
 
     def mutate(patch: pytest.MonkeyPatch) -> None:
         patch.setattr(StackedEngine, "local_rounds", lambda self, jobs: _ROUNDS(self, list(map(changed, jobs))))
-        patch.setattr(compiled, "_step_of", lambda step, kind, size: _STEP_OF(step, changed(kind), size))
 
     return mutate
 
@@ -142,7 +127,7 @@ def everywhere(name: str, other: object) -> Mutation:
     """The mutant in which a function of `step` is something else, wherever it is used."""
 
     def mutate(patch: pytest.MonkeyPatch) -> None:
-        for module in (step, stacked, compiled):
+        for module in (step, stacked):
             if hasattr(module, name):
                 patch.setattr(module, name, other)
 
@@ -159,7 +144,6 @@ def _nobody_ends(cohort: Any) -> None:
 
 
 @law(
-    engine=st.sampled_from(KINDS),
     net=st.sampled_from(SMALL),
     batch=st.sampled_from((1, 3, 16, None)),
     momentum=st.sampled_from((0.0, 0.9)),
@@ -169,7 +153,7 @@ def _nobody_ends(cohort: Any) -> None:
     mu=st.sampled_from((0.0, 0.5)),
     keep=st.booleans(),
     seed=st.integers(0, 3),
-    examples=24,
+    examples=12,
     broken_by={
         "what fills up counts": everywhere("shares_of", _all_count),
         "the short go on": swap(stacked._Cohort, "_tabulate", _nobody_ends),
@@ -185,7 +169,6 @@ def _nobody_ends(cohort: Any) -> None:
     },
 )
 def test_a_round_is_its_optimisers(
-    engine: str,
     net: str,
     batch: int | None,
     momentum: float,
@@ -205,33 +188,31 @@ def test_a_round_is_its_optimisers(
     )
     # Unequal clients, so unequal steps and batches; few steps, since with momentum rounding grows.
     recipe = pr.fedprox(mu=mu, cohort=4, epochs=1, batch=batch) | optimiser
-    compare(engine, net, recipe, (5, 18, 1, 9), seed=seed)
+    compare(net, recipe, (5, 18, 1, 9), seed=seed)
 
 
 @law(
-    engine=st.sampled_from(KINDS),
     net=st.sampled_from(("lenet5", "moon-cnn", "alexnet", "ccfl-mlp")),
     examples=6,
     broken_by={"half the way": jobs(lambda job: {"rates": [rate / 2 for rate in job.rates]})},
 )
-def test_every_net_is_the_same(engine: str, net: str) -> None:
-    compare(engine, net, pr.fedavg(cohort=3, epochs=1, batch=8) | local(), (9, 21, 1, 17))
+def test_every_net_is_the_same(net: str) -> None:
+    compare(net, pr.fedavg(cohort=3, epochs=1, batch=8) | local(), (9, 21, 1, 17))
 
 
 @law(
-    engine=st.sampled_from(KINDS),
     method=st.sampled_from(tuple(METHODS)),
-    examples=30,
+    examples=15,
     broken_by={
         "no shift": jobs(lambda job: {"push": job.push and Push(pull=job.push.pull)}),
         "no pull": jobs(lambda job: {"push": job.push and Push(shift=job.push.shift)}),
         "one rate": jobs(lambda job: {"rates": job.rates[:1] * len(job.rates)}),
     },
 )
-def test_every_method_is_the_same(engine: str, method: str) -> None:
+def test_every_method_is_the_same(method: str) -> None:
     """Local Adam, terms of the loss and early stops are left to torch."""
     taken = not any(word in method for word in ("adam", "moon", "alt"))
-    compare(engine, "perceptron", METHODS[method], (33, 40, 35), taken=taken)
+    compare("perceptron", METHODS[method], (33, 40, 35), taken=taken)
 
 
 @law(
@@ -242,7 +223,7 @@ def test_every_method_is_the_same(engine: str, method: str) -> None:
     },
 )
 def test_a_schedule_over_steps_is_each_clients_own(sizes: list[int]) -> None:
-    compare("stacked", "perceptron", METHODS["cosine"], tuple(sizes))
+    compare("perceptron", METHODS["cosine"], tuple(sizes))
 
 
 _OBJECTIVE = step.Step._objective
@@ -256,13 +237,12 @@ def _not_smoothed(self: Any, used: Any, idle: Any, batch: Any) -> tuple[Tensor, 
 
 @law(
     aim=st.sampled_from((task("classification", smoothing=0.2), task("multilabel"), task("multilabel", labels="sum"))),
-    engine=st.sampled_from(KINDS),
     examples=8,
     broken_by={"not smoothed": swap(step.Step, "_objective", _not_smoothed)},
 )
-def test_a_task_is_the_same(aim: Any, engine: str) -> None:
+def test_a_task_is_the_same(aim: Any) -> None:
     given = {"federation": federation("perceptron", (9, 34, 17), aim.name == "multilabel"), "task": aim}
-    compare(engine, "perceptron", pr.fedavg(cohort=3, epochs=1, batch=6) | local(), (9, 34, 17), **given)
+    compare("perceptron", pr.fedavg(cohort=3, epochs=1, batch=6) | local(), (9, 34, 17), **given)
 
 
 _calls = iter(range(10**9))
@@ -282,16 +262,15 @@ def test_it_does_not_matter_who_else_is_in_a_cohort(dropped: float, seed: int) -
         return pr.models.build("ccfl-mlp", shape, outputs, dropout=dropped)
 
     recipe, sizes = pr.fedavg(cohort=4, epochs=2, batch=8) | local(momentum=0.9), (9, 21, 1, 17)
-    with traced():
+    with one_thread():
         ways = []
-        for engine, room in (("stacked", 2**30), ("stacked", 1), ("compiled", 0), ("stacked", 2**30)):
+        for room in (2**30, 1, 2**30):
             with mock.patch.object(stacked, "ROOM", room):
-                of = experiment("perceptron", sizes, recipe, engine, model=net, seed=seed)
+                of = experiment("perceptron", sizes, recipe, "stacked", model=net, seed=seed)
                 ways.append([moment.turn.state.weights for moment in story(of)])
-    together, alone, whole, again = ways
+    together, alone, again = ways
     assert all(map(torch.equal, together, again))
-    for other in (alone, whole):
-        assert all(near(a, b, 1e-5) for a, b in zip(together, other, strict=True))
+    assert all(near(a, b, 1e-5) for a, b in zip(together, alone, strict=True))
 
 
 def mask(share: float, seed: int, at: int = 0, layer: int = 0, units: int = 4000) -> Tensor:
@@ -340,7 +319,7 @@ def _continued(self: Any, errands: Any) -> Any:
 )
 def test_what_is_not_taken_is_begun_anew(taken: list[bool]) -> None:
     """A mixed cohort is the same as torch's; with nothing taken, to the last bit."""
-    recipe = pr.scaffold() | pr.uniform(cohort=3)
+    recipe = pr.scaffold() | pr.parts.uniform(cohort=3)
     with (
         mock.patch.object(stacked, "takes", side_effect=itertools.chain(taken * 3, itertools.repeat(False))),
         one_thread(),

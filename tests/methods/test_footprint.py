@@ -21,12 +21,12 @@ PLAIN = pr.fedavg(cohort=2, epochs=1, batch=5)
     ("recipe", "vectors"),
     [
         (PLAIN, 4),  # received, weights, gradient, update
-        (PLAIN | pr.local_sgd(momentum=0.9), 5),
-        (PLAIN | pr.prox(mu=0.1), 4),
-        (PLAIN | pr.control_variates(), 5),
-        (PLAIN | pr.variance_reduction() | pr.local_sgd(momentum=0.9), 5),  # whose drift lies at the server
-        (PLAIN | pr.dynamic_regularisation(alpha=0.1), 5),
-        (PLAIN | pr.model_contrast(layer="logits"), 5),  # the last local model
+        (PLAIN | pr.parts.local_sgd(momentum=0.9), 5),
+        (PLAIN | pr.parts.prox(mu=0.1), 4),
+        (PLAIN | pr.parts.control_variates(), 5),
+        (PLAIN | pr.parts.variance_reduction() | pr.parts.local_sgd(momentum=0.9), 5),  # whose drift lies at the server
+        (PLAIN | pr.parts.dynamic_regularisation(alpha=0.1), 5),
+        (PLAIN | pr.parts.model_contrast(layer="logits"), 5),  # the last local model
     ],
 )
 def test_vectors_by_hand(recipe: Recipe, vectors: int) -> None:
@@ -35,14 +35,14 @@ def test_vectors_by_hand(recipe: Recipe, vectors: int) -> None:
 
 def test_adam_and_half_precision() -> None:
     layout = FlatModel(nn.Linear(4, 3).to(torch.bfloat16)).layout
-    assert least_memory(PLAIN | pr.local_adam(epsilon=1e-4), layout) == 6 * 30 + 8  # and the count of its steps
+    assert least_memory(PLAIN | pr.parts.local_adam(epsilon=1e-4), layout) == 6 * 30 + 8  # and the count of its steps
 
 
 def test_who_has_too_little_is_never_invited() -> None:
     """Clients 1 and 3 lack a byte for momentum; without it they have enough."""
     devices = (Device(seconds_per_sample=0.001), Device(seconds_per_sample=0.001, memory=5 * VECTOR - 1))
     fleet = pr.Fleet(devices=ListedDevices(devices=devices))
-    _, log = logged(recipe=PLAIN | pr.local_sgd(momentum=0.9), fleet=fleet, rounds=6)
+    _, log = logged(recipe=PLAIN | pr.parts.local_sgd(momentum=0.9), fleet=fleet, rounds=6)
     assert {visit.client for visit in log.visits} == {0, 2}
     left_out = "2 clients are never invited: their devices have less memory than the 300 bytes"
     assert any(notice.startswith(left_out) for notice in log.plans[0].notices)

@@ -133,7 +133,7 @@ def test_the_norm_is_of_the_clipped_gradient_before_corrections_and_decay() -> N
     data = collection()
     net = nn.Linear(4, 3)
     base = pr.fedprox(mu=5.0, cohort=1, epochs=1, batch=None, lr=0.1, momentum=0.9, weight_decay=0.5, clip=0.3)
-    watched = base | pr.critical_periods(act=False)
+    watched = base | pr.parts.critical_periods(act=False)
     _, log = logged(federation=dealt(data, [60]), model=net, recipe=watched, rounds=1)
     inputs, targets = data.train.batch(torch.arange(60))
     loss = functional.cross_entropy(net(inputs), targets)

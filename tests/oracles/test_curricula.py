@@ -142,7 +142,7 @@ def test_a_curriculum_takes_as_many_steps_on_fewer_samples_and_its_scoring_is_co
 
 
 def test_nothing_is_scored_when_the_plan_is_to_skip() -> None:
-    recipe = EASY | Curriculum(least=5) | pr.skip_and_estimate()
+    recipe = EASY | Curriculum(least=5) | pr.parts.skip_and_estimate()
     _, log = logged(recipe=recipe, rounds=6)
     assert {v.forward_samples for v in log.visits if v.status == "skipped"} == {0}
     assert {v.forward_samples for v in log.visits if v.status == "trained"} == {15}
@@ -171,7 +171,9 @@ def test_easy_clients_make_the_first_pool() -> None:
         net.bias.copy_(torch.tensor([9.0, 5.0, 0.0]))
     split = dealt(data, [20, 20, 20], shares=Shares.of(data.train, order, np.array([20, 20, 20])))
     for easiest, kind in ((0, "curriculum"), (2, "anti")):
-        recipe = pr.fedavg(cohort=1, epochs=1, batch=5) | pr.client_curriculum(order=kind, pacing=Pacing(a=1.0, b=0.34))
+        recipe = pr.fedavg(cohort=1, epochs=1, batch=5) | pr.parts.client_curriculum(
+            order=kind, pacing=Pacing(a=1.0, b=0.34)
+        )
         _, log = logged(federation=split, model=net, recipe=recipe, rounds=3)
         assert rounds_of(log)[0] == [easiest]
         measured = [v for v in log.visits if v.status == "measured"]
@@ -192,7 +194,7 @@ def test_a_score_that_is_no_number_counts_as_hardest() -> None:
 
 
 def test_random_pools_of_everybody_are_a_sweep() -> None:
-    recipe = pr.fedavg(cohort=2, epochs=1, batch=5) | pr.client_curriculum(order="random", pacing=Pacing(b=1.0))
+    recipe = pr.fedavg(cohort=2, epochs=1, batch=5) | pr.parts.client_curriculum(order="random", pacing=Pacing(b=1.0))
     split = dealt(collection(), [6] * 10)
     _, log = logged(federation=split, recipe=recipe, rounds=10)
     rounds = rounds_of(log)
@@ -202,7 +204,7 @@ def test_random_pools_of_everybody_are_a_sweep() -> None:
 
 
 def test_the_pool_grows_with_the_updates() -> None:
-    recipe = pr.fedavg(cohort=2, epochs=1, batch=3) | pr.client_curriculum(
+    recipe = pr.fedavg(cohort=2, epochs=1, batch=3) | pr.parts.client_curriculum(
         scores="reported", pacing=Pacing(a=0.8, b=0.2)
     )
     _, log = logged(federation=dealt(collection(), [6] * 10), recipe=recipe, rounds=40)
@@ -217,8 +219,11 @@ def test_the_pool_grows_with_the_updates() -> None:
 
 def test_a_delay_of_none_is_the_inner_policy_and_others_are_drawn_among_the_last_models() -> None:
     recipe = pr.fedavg(cohort=3, epochs=1, batch=5)
-    assert logged(recipe=recipe | pr.sampled_staleness(max_delay=1))[0]["digest"] == logged(recipe=recipe)[0]["digest"]
-    _, log = logged(recipe=recipe | pr.sampled_staleness(max_delay=3), rounds=60)
+    assert (
+        logged(recipe=recipe | pr.parts.sampled_staleness(max_delay=1))[0]["digest"]
+        == logged(recipe=recipe)[0]["digest"]
+    )
+    _, log = logged(recipe=recipe | pr.parts.sampled_staleness(max_delay=3), rounds=60)
     delays = Counter()
     for number, version in enumerate(log.versions[1:]):
         sent = [v.version for v in log.visits[3 * number : 3 * number + 3]]
@@ -232,7 +237,7 @@ def test_a_delay_of_none_is_the_inner_policy_and_others_are_drawn_among_the_last
 
 def test_client_centric_averaging_with_equal_steps_and_a_rate_of_k_is_fedavg() -> None:
     split = dealt(collection(), [15] * 4)
-    plain = pr.fedavg(cohort=4, epochs=2, batch=5) | pr.equal()
+    plain = pr.fedavg(cohort=4, epochs=2, batch=5) | pr.parts.equal()
     steps = 2 * 3
     centred = pr.cc_fedsgd(server_lr=float(steps), max_delay=1, cohort=4, epochs=2, batch=5)
     _, one = logged(federation=split, recipe=plain)
@@ -244,12 +249,12 @@ def test_client_centric_averaging_with_equal_steps_and_a_rate_of_k_is_fedavg() -
 @pytest.mark.parametrize("base", [pr.fedavg, pr.scaffold, pr.fednova, pr.fedadam])
 def test_a_buffer_of_the_cohort_is_a_synchronous_round(base: Any) -> None:
     recipe = base(cohort=3, epochs=1, batch=5)
-    assert logged(recipe=recipe | pr.buffer(size=3))[0]["digest"] == logged(recipe=recipe)[0]["digest"]
+    assert logged(recipe=recipe | pr.parts.buffer(size=3))[0]["digest"] == logged(recipe=recipe)[0]["digest"]
 
 
 def test_a_smaller_buffer_steps_early_and_keeps_the_rest_under_way() -> None:
     split = dealt(collection(), [3, 6, 12, 24])  # so their visits take unequal times
-    recipe = pr.fedavg(cohort=4, epochs=1, batch=3) | pr.buffer(size=2)
+    recipe = pr.fedavg(cohort=4, epochs=1, batch=3) | pr.parts.buffer(size=2)
     _, log = logged(federation=split, recipe=recipe, rounds=12)
     assert all(v.accepted == 2 for v in log.versions[1:])
     for one in log.visits:

@@ -44,7 +44,7 @@ def test_who_is_slow_does_what_it_can_by_hand() -> None:
 
 def test_who_is_slow_is_dropped_where_it_must_do_all() -> None:
     """They need 9, 16.5 and 121.5 seconds: with the same deadline FedAvg hears only the first."""
-    recipe = pr.fedavg(cohort=3, epochs=3, batch=5) | pr.deadline(seconds=11.5)
+    recipe = pr.fedavg(cohort=3, epochs=3, batch=5) | pr.parts.deadline(seconds=11.5)
     _, log = logged(recipe=recipe, **DATA)
     assert (log.versions[1].accepted, log.versions[1].dropped, log.versions[1].time) == (1, 2, 11.5)
     assert [v.client for v in log.visits if v.version == 0 and v.status == "trained"] == [0]

@@ -37,7 +37,7 @@ class Adapted(nn.Module):
         pr.fedavg(cohort=2, weight_decay=0.1),
         pr.scaffold(cohort=2),
         pr.feddyn(cohort=2),
-        pr.fednova(cohort=2) | pr.prox(mu=0.1),
+        pr.fednova(cohort=2) | pr.parts.prox(mu=0.1),
         pr.fedadam(cohort=2, optimiser="adam"),
         pr.moon(cohort=2, layer="logits"),
     ],

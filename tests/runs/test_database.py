@@ -138,9 +138,20 @@ def newer(path: Path) -> None:
         other.execute("PRAGMA user_version = 99")
 
 
+def older(path: Path) -> None:
+    with closing(sqlite3.connect(path)) as other:
+        other.execute("PRAGMA user_version = 3")
+
+
 @pytest.mark.parametrize(
     ("spoil", "found"),
-    [(rubbish, "is damaged"), (damaged, "is damaged"), (foreign, "not of runs"), (newer, "has schema 99")],
+    [
+        (rubbish, "is damaged"),
+        (damaged, "is damaged"),
+        (foreign, "not of runs"),
+        (newer, "has schema 99"),
+        (older, "has schema 3"),
+    ],
 )
 def test_a_database_that_cannot_be_used_is_refused_and_left_alone(
     spoil: Callable[[Path], None], found: str, tmp_path: Path, make_plan: MakePlan
@@ -153,76 +164,6 @@ def test_a_database_that_cannot_be_used_is_refused_and_left_alone(
     with pytest.raises(UserError, match=found):
         read_runs(tmp_path)
     assert (tmp_path / FILE).read_bytes() == before
-
-
-FIRST = """
-CREATE TABLE runs (
-    number INTEGER PRIMARY KEY, run_id TEXT NOT NULL UNIQUE, name TEXT NOT NULL,
-    status TEXT NOT NULL, reason TEXT NOT NULL DEFAULT '', started TEXT NOT NULL, ended TEXT,
-    seed INTEGER NOT NULL, rounds INTEGER, headline TEXT NOT NULL,
-    recipe TEXT NOT NULL, recipe_digest TEXT NOT NULL, parameters INTEGER NOT NULL, clients INTEGER NOT NULL,
-    config TEXT NOT NULL, config_digest TEXT NOT NULL, notices TEXT NOT NULL,
-    libraries TEXT NOT NULL, machine TEXT NOT NULL, summary TEXT
-);
-CREATE TABLE versions (
-    run INTEGER NOT NULL REFERENCES runs (number), version INTEGER NOT NULL,
-    time REAL, wall REAL, cohort INTEGER, accepted INTEGER, dropped INTEGER, rate REAL, train_loss REAL,
-    test TEXT, validation TEXT, train TEXT, clients TEXT,
-    client_updates INTEGER, local_steps INTEGER, samples INTEGER, flops INTEGER, bytes_up INTEGER, bytes_down INTEGER,
-    note TEXT, measures TEXT,
-    PRIMARY KEY (run, version)
-) WITHOUT ROWID;
-CREATE TABLE visits (
-    run INTEGER NOT NULL REFERENCES runs (number), dispatch INTEGER NOT NULL,
-    client INTEGER, version INTEGER, visit INTEGER, status TEXT, reason TEXT,
-    steps INTEGER, epochs REAL, samples INTEGER, held INTEGER, forward_samples INTEGER, loss REAL, update_norm REAL,
-    bytes_down INTEGER, bytes_up INTEGER, flops INTEGER, started REAL, finished REAL, measures TEXT,
-    PRIMARY KEY (run, dispatch)
-) WITHOUT ROWID;
-CREATE INDEX visits_of_client ON visits (run, client);
-INSERT INTO runs VALUES (1, 'old', '', 'finished', '', '2026', '2026', 0, 1, 'accuracy', 'fedavg', '', 1, 1, '{}', '',
-    '[]', '{}', '{}', '{}');
-INSERT INTO versions (run, version, time, cohort, test, client_updates, bytes_up, bytes_down)
-    VALUES (1, 0, 0.0, 0, '{"accuracy": 0.1}', 0, 0, 0), (1, 1, 2.0, 3, '{"accuracy": 0.9}', 3, 10, 20);
-INSERT INTO visits (run, dispatch, client, status) VALUES (1, 0, 5, 'trained');
-PRAGMA application_id = 1347374169;
-PRAGMA user_version = 1;
-"""
-"""A database of the first schema, with a run."""
-
-
-def test_a_database_of_the_third_schema_is_read_and_taken_on(tmp_path: Path, make_plan: MakePlan) -> None:
-    record(tmp_path, make_plan(name="old"))
-    with closing(sqlite3.connect(tmp_path / FILE, isolation_level=None)) as third:
-        third.execute("ALTER TABLE versions DROP COLUMN faults")
-        third.execute("ALTER TABLE visits DROP COLUMN fault")
-        third.execute("PRAGMA user_version = 3")
-    assert len(Run.open("old", tmp_path).visits) == 0
-    record(tmp_path, make_plan(name="new"))
-    assert len(Run.open("old", tmp_path).history) == 0
-    with closing(sqlite3.connect(tmp_path / FILE)) as now:
-        assert now.execute("PRAGMA user_version").fetchone() == (4,)
-
-
-@pytest.mark.parametrize("upgraded", [False, True])
-def test_a_database_of_the_first_schema_is_read_and_taken_on(
-    upgraded: bool, tmp_path: Path, make_plan: MakePlan
-) -> None:
-    with closing(sqlite3.connect(tmp_path / FILE)) as first:
-        first.executescript(FIRST)
-    if upgraded:
-        record(tmp_path, make_plan(name="new"))
-        with closing(sqlite3.connect(tmp_path / FILE)) as now:
-            assert now.execute("PRAGMA user_version").fetchone() == (4,)
-            assert now.execute("SELECT count(*) FROM answers").fetchone() == (0,)
-    old = Run.open("old", tmp_path)
-    assert old.history["test_accuracy"].tolist() == [0.1, 0.9]
-    assert old.visits["client"].tolist() == [5]
-    assert len(old.answers) == 0
-    assert old.scores == [(0, 0.1), (1, 0.9)]
-    assert (old.time_to(0.5), old.bytes_to(0.5), old.energy_to(0.5)) == (2.0, 30, None)
-    assert old.costs().loc["joules", "total"] is None
-    assert "old" in repr(old)
 
 
 def test_answers_are_kept_in_order_and_take_four_bytes_a_client(tmp_path: Path, make_plan: MakePlan) -> None:

@@ -7,8 +7,9 @@ import math
 import sqlite3
 import time
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import AbstractContextManager, closing
 from pathlib import Path
+from typing import final
 
 import pytest
 import torch
@@ -16,10 +17,11 @@ import torch
 import polyrhythm as pr
 from polyrhythm.base.errors import RunFailed
 from polyrhythm.results import Run
-from polyrhythm.runs import Plan, VersionRecord, disk_faults, recorder
+from polyrhythm.runs import Plan, VersionRecord, database, disk_faults, recorder
 from polyrhythm.runs.database import FILE, Writer
-from polyrhythm.runs.disk_faults import Patience, Trouble, is_full, is_locked
+from polyrhythm.runs.disk_faults import Patience
 from polyrhythm.runs.recorder import Recorder
+from polyrhythm.runs.records import ModelView
 from small import experiment
 
 MakePlan = Callable[..., Plan]
@@ -133,44 +135,72 @@ def test_patience_is_with_what_lasts_and_not_with_what_comes_back() -> None:
     assert patience.times == 4
 
 
-def test_a_plan_makes_a_disk_full_and_a_database_locked_for_a_while() -> None:
-    now = [0.0]
-    plan = pr.fleet.Faults(database_locked=0.3, disk_full=0.3, trouble=2.0)
-    made = Trouble(plan, seed=0, clock=lambda: now[0])
-    kinds: list[str] = []
-    for version in range(200):
-        now[0] += 10.0
-        made.version(version)
-        for look in (made.in_database, made.in_files):
-            try:
-                look()
-            except sqlite3.OperationalError as error:
-                kinds.append("full" if is_full(error) else "locked" if is_locked(error) else "?")
-            except OSError as error:
-                kinds.append("file" if is_full(error) else "?")
-        now[0] += 2.0
-        made.in_database()
-        made.in_files()
-    assert "?" not in kinds
-    locked, files = kinds.count("locked"), kinds.count("file")
-    assert 40 < locked < 80
-    assert 40 < files < 80
-    assert 0 < kinds.count("full") <= files
-    again = Trouble(plan, seed=0, clock=lambda: 0.0)
-    assert [again._happens("disk_full", 0.3, v) for v in range(20)] == [
-        made._happens("disk_full", 0.3, v) for v in range(20)
-    ]
+@final
+class Disk:
+    """A disk that is full and a database that is locked for a while after some versions; to a record it looks real.
+
+    Args:
+        patch: puts it in the place of the real ones.
+        lasts: seconds.
+        full: says of a version whether the disk is full from then on.
+        locked: likewise whether the database is locked.
+    """
+
+    def __init__(
+        self,
+        patch: pytest.MonkeyPatch,
+        *,
+        lasts: float,
+        full: Callable[[int], bool],
+        locked: Callable[[int], bool] = lambda version: False,
+    ) -> None:
+        self._full_until = self._locked_until = -1.0
+        version, commit, write = Recorder.version, Writer._transaction, recorder.write_whole
+
+        def versions(kept: Recorder, record: VersionRecord, model: ModelView) -> None:
+            until = time.monotonic() + lasts
+            self._full_until = until if full(record.version) else self._full_until
+            self._locked_until = until if locked(record.version) else self._locked_until
+            version(kept, record, model)
+
+        def transaction(writer: Writer) -> AbstractContextManager[None]:
+            if time.monotonic() < self._locked_until:
+                raise failing("database is locked", sqlite3.SQLITE_BUSY)
+            if time.monotonic() < self._full_until:
+                raise failing("database or disk is full", sqlite3.SQLITE_FULL)
+            return commit(writer)
+
+        def file(path: Path, content: bytes) -> None:
+            if time.monotonic() < self._full_until:
+                raise OSError(errno.ENOSPC, "No space left on device")
+            write(path, content)
+
+        patch.setattr(Recorder, "version", versions)
+        patch.setattr(Writer, "_transaction", transaction)
+        patch.setattr(recorder, "write_whole", file)
 
 
-def test_a_run_under_such_a_plan_has_the_numbers_and_the_record_of_one_without(tmp_path: Path) -> None:
-    plan = pr.fleet.Faults(database_locked=0.4, disk_full=0.4, trouble=0.05)
+def failing(words: str, code: int) -> sqlite3.OperationalError:
+    error = sqlite3.OperationalError(words)
+    error.sqlite_errorcode = code
+    return error
+
+
+def test_a_run_with_such_a_disk_has_the_numbers_and_the_record_of_one_without(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     plain = pr.run(experiment(rounds=20), out=tmp_path)
-    troubled = pr.run(experiment(rounds=20, fleet=pr.Fleet() | plan), out=tmp_path)
+    Disk(monkeypatch, lasts=0.05, full=lambda version: version % 3 == 1, locked=lambda version: version % 4 == 2)
+    # Seldom by itself in a run of a few milliseconds; so it tries to commit at every version.
+    monkeypatch.setattr(database, "_HALF_A_SECOND", 0.0)
+    troubled = pr.run(experiment(rounds=20), out=tmp_path)
+    monkeypatch.undo()
     same = [c for c in plain.history if c != "wall"]
     assert troubled.history[same].equals(plain.history[same])
     assert troubled.visits.equals(plain.visits)
     assert troubled.summary["digest"] == plain.summary["digest"]
     assert troubled.status == "finished"
+    assert "the record had to wait" in troubled.reason
     assert {"final.safetensors", "best.safetensors"} <= {f.name for f in troubled.path.iterdir()}
 
 
@@ -178,9 +208,10 @@ def test_a_disk_that_is_full_for_ever_ends_a_run_with_what_it_has(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(disk_faults, "PATIENCE", 0.2)
-    plan = pr.fleet.Faults(disk_full=0.2, trouble=3600.0)
+    Disk(monkeypatch, lasts=3600.0, full=lambda version: version == 3)
     with pytest.raises(RunFailed, match=r"full|No space left"):
-        pr.run(experiment(rounds=200, fleet=pr.Fleet() | plan), out=tmp_path)
+        pr.run(experiment(rounds=200), out=tmp_path)
+    monkeypatch.undo()
     (run,) = Run.all(tmp_path)
     assert run.status in ("failed", "killed")
     with closing(sqlite3.connect(tmp_path / FILE)) as file:

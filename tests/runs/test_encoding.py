@@ -104,13 +104,3 @@ def test_other_classes_and_fields_are_refused(classes: dict[str, list[str]]) -> 
 def test_a_class_that_was_not_announced_is_not_made() -> None:
     with pytest.raises(KeyError):
         CODEC.decode({"classes": {}, "value": {"Other": []}}, [].__getitem__)
-
-
-def test_a_field_that_was_added_later_is_none_in_what_was_written_before() -> None:
-    tree, tensors = CODEC.encode([Point(1, 2), Point(3)])
-    tree = json.loads(json.dumps(tree).replace('["x", "y"]', '["x"]').replace("[1, 2]", "[1]").replace("[3, 0]", "[3]"))
-    assert Codec([Point], added={Point: ["y"]}).decode(tree, tensors.__getitem__) == [Point(1, None), Point(3, None)]
-    with pytest.raises(UserError, match="a Point with x"):
-        CODEC.decode(tree, tensors.__getitem__)
-    now, tensors = CODEC.encode(Point(1, 2))
-    assert Codec([Point], added={Point: ["y"]}).decode(now, tensors.__getitem__) == Point(1, 2)

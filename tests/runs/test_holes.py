@@ -12,7 +12,7 @@ import pytest
 import polyrhythm as pr
 from polyrhythm.runs import VersionRecord, VisitRecord, holes
 from polyrhythm.runs.checkpoints import checkpoints, version_of
-from polyrhythm.runs.database import FILE, Cut
+from polyrhythm.runs.database import FILE
 from polyrhythm.runs.updates import file_of
 from small import Log, experiment
 from surviving import scenarios
@@ -144,13 +144,6 @@ def test_a_run_on_its_way_or_broken_off_has_no_holes(tmp_path: Path) -> None:
         assert [note for note in found.notices if "checkpoint" in note] == [
             f"the run went on from its checkpoint of version {newest}"
         ]
-
-
-def test_a_checkpoint_of_an_earlier_version_does_not_count_answers(run: pr.Run) -> None:
-    cut = Cut(version=6, dispatched=12, events=13, sums=None)
-    assert holes.lacking(run.folder, run.number, cut) == ()
-    altered(run.folder, "DELETE FROM answers")
-    assert holes.lacking(run.folder, run.number, cut) == ()
 
 
 @pytest.mark.parametrize(

@@ -44,7 +44,6 @@ MAY_READ_THE_ENVIRONMENT = {
         "__init__.py",
         "data/sources/files.py",
         "simulation/workers/on_ray/cluster.py",
-        "engines/compiled.py",
         "runs/environment.py",
     ),
     "trackers/mlflow_tracker.py",  # where MLflow's server is, which is MLflow's own setting
@@ -171,9 +170,8 @@ def test_pickles_and_the_environment_are_read_in_named_places(file: Path) -> Non
 QUERIES = [f for f in FILES if f.is_relative_to(SOURCE) and "sqlite3" in f.read_text()]
 # What stands in the text of a query all the same: constants of the module, columns by the fields of a class, numbers.
 IN_QUERIES = {
-    *("_APPLICATION", "_SCHEMA_VERSION", "int(patience * 1000)", "name", "table", "_ADDED['versions']"),
-    *("_ADDED['visits']", "_ANSWERS", "', '.join(names)", "', ?' * len(names)", "', '.join(row)"),
-    *("', '.join('?' * len(row))", "_ORDER[table]", "column", "schemas.VERSION", "schemas.APPLICATION"),
+    *("int(patience * 1000)", "name", "table", "column", "schemas.VERSION", "schemas.APPLICATION"),
+    *("', '.join(row)", "', '.join('?' * len(row))"),
     *("records", "_LOOKED_AT", "condition"),  # of `any_record`, see below
     *("'FULL' if durable else 'NORMAL'", "', '.join((f'{column} = ?' for column in changes))"),
 }

@@ -171,21 +171,15 @@ def test_a_part_that_sends_more_than_it_says_is_found_out(monkeypatch: pytest.Mo
         run(driver="processes", workers=2, **ROLLING["scaffold"])
 
 
-def test_killed_workers_change_nothing(tmp_path: Path) -> None:
-    changes = ROLLING["scaffold"] | {"model": Dies(4, 3, tmp_path)}
+@pytest.mark.parametrize("family", ["scaffold", "fedbuff"])
+def test_killed_workers_change_nothing(family: str, tmp_path: Path) -> None:
+    changes = ROLLING[family] | {"model": Dies(4, 3, tmp_path), "fleet": TIERS}
     alone = run(driver="inline", **changes)
     for name in ("once", "twice"):
         (tmp_path / name).touch()
     hurt = run(driver="processes", workers=2, **changes)
     assert_same(alone, hurt)
     assert hurt[0]["worker_deaths"] == 2
-
-
-def test_a_plan_kills_workers_and_changes_nothing() -> None:
-    changes = ROLLING["fedbuff"] | {"fleet": TIERS | pr.fleet.Faults(worker_killed=0.15)}
-    hurt = run(driver="processes", workers=2, **changes)
-    assert_same(run(driver="inline", **changes), hurt)
-    assert hurt[0]["worker_deaths"] > 0
 
 
 def test_an_error_is_told_in_the_same_words() -> None:
@@ -200,7 +194,7 @@ def test_an_error_is_told_in_the_same_words() -> None:
 
 @pytest.mark.parametrize("goes_on_with", ["inline", "processes"])
 def test_a_run_goes_on_with_visits_that_workers_were_at(tmp_path: Path, goes_on_with: str) -> None:
-    recipe = pr.scaffold(**COMMON) | ROLLS | pr.buffer(size=2)
+    recipe = pr.scaffold(**COMMON) | ROLLS | pr.parts.buffer(size=2)
     of = made(recipe=recipe, fleet=TIERS, rounds=8, checkpoint=pr.Checkpoint(every=1, keep=3))
 
     def fail(record: VisitRecord | VersionRecord) -> None:

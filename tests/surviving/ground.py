@@ -21,6 +21,7 @@ import polyrhythm as pr
 from polyrhythm.experiments import session
 from polyrhythm.runs import checkpointing, files, stored
 from polyrhythm.runs.database import Writer
+from polyrhythm.runs.observer import Observer
 from polyrhythm.simulation.client_store.shelf import Shelf
 from surviving import scenarios
 
@@ -78,17 +79,11 @@ STEPS: dict[str, Callable[[int], None]] = {
 }
 
 
-class Says:
+class Says(Observer):
     """An observer that says when the run has begun."""
 
     def begin(self, plan: object) -> None:
         print("begun", flush=True)
-
-    def visit(self, record: object) -> None: ...
-
-    def version(self, record: object, model: object) -> None: ...
-
-    def end(self, status: str, reason: str, summary: object) -> None: ...
 
 
 def carry_out(job: dict[str, Any]) -> None:

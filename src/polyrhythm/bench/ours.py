@@ -9,17 +9,36 @@ import math
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
-from typing import Any, final
+from collections.abc import Sequence
+from typing import final
 
 import torch
 
 from polyrhythm.bench.works import experiment
 from polyrhythm.experiments.session import carry_out
+from polyrhythm.runs.observer import Observer
 from polyrhythm.runs.recorder import Recorder
-from polyrhythm.runs.records import ModelView, Plan, RunStatus, VersionRecord, VisitRecord
+from polyrhythm.runs.records import ModelView, VersionRecord
 from polyrhythm.simulation.workers.choosing import Crew
 from polyrhythm.simulation.workers.executors import Done, Errand, Executor, Ticket
+
+
+@final
+class Watch(Observer):
+    """Keeps the loss of the newest version, and the weights of the first.
+
+    Args:
+        path: where those go.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self.loss: float | None = None
+
+    def version(self, record: VersionRecord, model: ModelView) -> None:
+        self.loss = record.train_loss
+        if record.version == 1:
+            torch.save(list(model().values()), self._path)
 
 
 @final
@@ -31,18 +50,17 @@ class Gate:
     version is therefore told a round late.
 
     Args:
-        path: where the weights of the first version go.
+        watch: knows the loss.
         engine: that is told.
     """
 
     goes_on: bool
     deaths = 0
 
-    def __init__(self, path: str, engine: str) -> None:
-        self._path, self._engine = path, engine
+    def __init__(self, watch: Watch, engine: str) -> None:
+        self._watch, self._engine = watch, engine
         self._crew: Executor
         self._begun = math.nan
-        self._loss: float | None = None
 
     def before(self, crew: Executor) -> Executor:
         """Stands before whoever carries out the visits."""
@@ -54,7 +72,7 @@ class Gate:
         if not errands:
             return self._crew.start(errands)
         if not math.isnan(self._begun):
-            told = {"seconds": time.perf_counter() - self._begun, "loss": self._loss, "engine": self._engine}
+            told = {"seconds": time.perf_counter() - self._begun, "loss": self._watch.loss, "engine": self._engine}
             print(json.dumps(told), flush=True)
         if not sys.stdin.readline():
             raise KeyboardInterrupt("measured")
@@ -67,20 +85,6 @@ class Gate:
     def close(self) -> None:
         self._crew.close()
 
-    def begin(self, plan: Plan) -> None:
-        """Nothing to prepare."""
-
-    def visit(self, record: VisitRecord) -> None:
-        """A visit is a part of its round."""
-
-    def version(self, record: VersionRecord, model: ModelView) -> None:
-        self._loss = record.train_loss
-        if record.version == 1:
-            torch.save(list(model().values()), self._path)
-
-    def end(self, status: RunStatus, reason: str, summary: Mapping[str, Any]) -> None:
-        """Everything has been told."""
-
 
 def main() -> None:
     parser = argparse.ArgumentParser()
@@ -92,10 +96,11 @@ def main() -> None:
     given = parser.parse_args()
     # One round more than are measured, since the last one is evaluated.
     of = dataclasses.replace(experiment(given.work, given.rounds + 1), workers=given.workers, engine=given.engine)
-    gate, executor = Gate(given.path, of.chosen.name), Crew.executor
+    watch, executor = Watch(given.path), Crew.executor
+    gate = Gate(watch, of.chosen.name)
     Crew.executor = lambda crew, clients: gate.before(executor(crew, clients))  # type: ignore[assignment, method-assign]
     with tempfile.TemporaryDirectory() as folder:
-        carry_out(of, [Recorder(folder), gate])
+        carry_out(of, [Recorder(folder), watch])
 
 
 if __name__ == "__main__":

@@ -136,9 +136,7 @@ def run(
     gpus: Gpus = None,
     engine: Annotated[
         str | None,
-        typer.Option(
-            "--engine", help="What computes local steps: auto, torch, native, stacked or compiled.  [default: auto]"
-        ),
+        typer.Option("--engine", help="What computes local steps: auto, torch, native or stacked.  [default: auto]"),
     ] = None,
     device: Annotated[
         str | None, typer.Option("--device", help="Where cohorts are stacked: auto, cpu or cuda.  [default: auto]")

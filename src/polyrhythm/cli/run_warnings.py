@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, final
+from typing import final
 
 from polyrhythm.base.faults import IGNORED, told
 from polyrhythm.runs.ledger import OUTLIER
-from polyrhythm.runs.records import ModelView, Plan, RunStatus, VersionRecord, VisitRecord, about_loss
+from polyrhythm.runs.observer import Observer
+from polyrhythm.runs.records import ModelView, Plan, VersionRecord, VisitRecord, about_loss
 
 _NAMED = 3
 _LIMITS = ("clip_updates", "median", "trimmed_mean")
 
 
 @final
-class Refused:
+class Refused(Observer):
     """Counts what a run could not use, and remembers the first clients that were dropped by name and reason."""
 
     def __init__(self) -> None:
@@ -38,9 +39,6 @@ class Refused:
         """Keeps what else went wrong."""
         self._faults = record.faults
         self._loss = self._loss or about_loss(record)
-
-    def end(self, status: RunStatus, reason: str, summary: Mapping[str, Any]) -> None:
-        """What was counted stays."""
 
     def notices(self) -> Iterator[str]:
         """One line if anybody was dropped, in which a client is named once for each reason, and one for all else."""

@@ -113,7 +113,7 @@ class Configuration(BaseModel):
     workers: Positive | None = None
     address: Text | None = None
     gpus: Annotated[float, Gt(0), Le(1)] | None = None
-    engine: Literal["auto", "torch", "native", "stacked", "compiled"] = "auto"
+    engine: Literal["auto", "torch", "native", "stacked"] = "auto"
     device: Text = "auto"
     stack: Positive | None = None
     evaluation: EvaluationSettings = Field(default_factory=EvaluationSettings)
@@ -219,7 +219,7 @@ TAKES = {
     "workers": _POSITIVE,
     "address": "the address of a Ray cluster, such as 10.0.0.1:6379, or auto",
     "gpus": "a share of a GPU: a number from 0.0001 to 1",
-    "engine": "auto, torch, native, stacked or compiled",
+    "engine": "auto, torch, native or stacked",
     "device": "auto, cpu, cuda, or cuda:1 for the second GPU",
     "stack": _POSITIVE,
     "evaluation": "every or train_samples, each with a number, groups, true or false, or measure, a list of names",

@@ -13,6 +13,7 @@ from typing import Any, TypeVar, final
 from torch import nn
 
 from polyrhythm import fleet as of_fleets
+from polyrhythm import parts
 from polyrhythm.base.consent import NOBODY, Trust
 from polyrhythm.base.errors import Mistakes, UserError, unknown
 from polyrhythm.base.settings import Settings
@@ -21,7 +22,7 @@ from polyrhythm.config.setting_checks import check_setting, hints_of
 from polyrhythm.data import PARTITIONS, SOURCES, Collection, Partition
 from polyrhythm.fleet import Devices, Fleet
 from polyrhythm.fleet.sources import recordings
-from polyrhythm.methods import papers, parts
+from polyrhythm.methods import papers
 from polyrhythm.methods.local.schedules import Schedule
 from polyrhythm.methods.order.pacing import Pacing
 from polyrhythm.methods.participation.critical_periods import Detector, FisherTrace, GradientNorm

@@ -69,10 +69,9 @@ class Listing:
         Raises:
             UserError: there is no run database, or it cannot be read now.
         """
-        with reading(self.folder, patience=_PATIENCE) as opened:
-            if opened is None:
+        with reading(self.folder, patience=_PATIENCE) as connection:
+            if connection is None:
                 return []
-            connection, _ = opened
             connection.row_factory = sqlite3.Row
             return [self._run(connection, dict(row)) for row in connection.execute(_RUNS).fetchall()]
 

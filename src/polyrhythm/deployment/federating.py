@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, final
@@ -23,7 +23,8 @@ from polyrhythm.experiments.run import recording
 from polyrhythm.experiments.session import carry_out
 from polyrhythm.fleet import Fleet
 from polyrhythm.results import Run
-from polyrhythm.runs.records import ModelView, Observer, Plan, RunStatus, VersionRecord, VisitRecord
+from polyrhythm.runs.observer import Observer
+from polyrhythm.runs.records import Plan
 from polyrhythm.simulation.cost_meter import Meter
 
 
@@ -107,7 +108,7 @@ def serve(
 
 
 @final
-class _Announces:
+class _Announces(Observer):
     """An observer that says when the run has an id."""
 
     def __init__(self, say: Callable[[], None]) -> None:
@@ -115,12 +116,6 @@ class _Announces:
 
     def begin(self, plan: Plan) -> None:
         self._say()
-
-    def visit(self, record: VisitRecord) -> None: ...
-
-    def version(self, record: VersionRecord, model: ModelView) -> None: ...
-
-    def end(self, status: RunStatus, reason: str, summary: Mapping[str, Any]) -> None: ...
 
 
 def greeting(experiment: Experiment) -> Greeting:

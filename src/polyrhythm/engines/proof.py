@@ -29,17 +29,16 @@ from polyrhythm.base.vectors import Spans
 from polyrhythm.core.protocols import ClientData, Done, Job, Opening
 from polyrhythm.data.holding import Holding
 from polyrhythm.data.samples import Samples
-from polyrhythm.engines.compiled import CompiledEngine
 from polyrhythm.engines.looking import EVALUATION_BATCH
 from polyrhythm.engines.native.engine import NativeEngine
 from polyrhythm.engines.stacked import StackedEngine
 from polyrhythm.engines.step import Masks, keys_of
 from polyrhythm.engines.torch import TorchEngine
 from polyrhythm.engines.unsupported import Unlike
-from polyrhythm.methods.local.optimisers import LocalOptimiser, LocalSgd, clip_
+from polyrhythm.methods.local.optimisers import LocalSgd
 from polyrhythm.methods.mechanism import Model
 
-Proved = NativeEngine | StackedEngine | CompiledEngine
+Proved = NativeEngine | StackedEngine
 
 FEW = 8  # samples in a batch
 LARGE = 256  # samples in a batch that is shortened
@@ -47,11 +46,10 @@ CLOSE = 2e-3  # how far two results may lie apart, as a share of their size: man
 SLIGHT = 1e-5  # and as a share of the whole step, for a parameter that hardly moves
 RATE = 256.0  # of the step, so large that rounding of the weights hides nothing of the gradient
 _NEARBY = 4099  # numbers that are repeated over the vector
+_SGD = LocalSgd(lr=RATE)
 
 
-def prove(
-    engine: Proved, samples: Samples, *, batch: int, layers: Sequence[str] = (), optimiser: LocalOptimiser | None = None
-) -> None:
+def prove(engine: Proved, samples: Samples, *, batch: int, layers: Sequence[str] = ()) -> None:
     """Goes on if the engine computes what the torch engine inside of it does.
 
     The engine is then as it was, but for scratch.
@@ -61,7 +59,6 @@ def prove(
         samples: what clients train on.
         batch: samples in a batch of the run.
         layers: the representations that are looked at.
-        optimiser: of the steps, for an engine that knows one only; plain SGD if None.
 
     Raises:
         Unlike: it does not.
@@ -70,7 +67,7 @@ def prove(
     initial = inside.weights.clone()
     size = max(1, min(FEW, batch, len(samples)))
     data = Holding(samples, _spread(len(samples), size))
-    trial = _Trial(engine, data, optimiser or LocalSgd(lr=RATE))
+    trial = _Trial(engine, data)
     try:
         with kept_generators(), seeded_torch(0, "network", "proved"):
             drawn = generators()
@@ -112,11 +109,10 @@ class _Trial:
     Args:
         engine: the one to be judged.
         data: a client's samples: one batch.
-        optimiser: of the steps.
     """
 
-    def __init__(self, engine: Proved, data: ClientData, optimiser: LocalOptimiser) -> None:
-        self._engine, self._inside, self._data, self._optimiser = engine, engine.reference, data, optimiser
+    def __init__(self, engine: Proved, data: ClientData) -> None:
+        self._engine, self._inside, self._data = engine, engine.reference, data
         self._positions = np.arange(len(data))
 
     def _open(self, engine: TorchEngine | Proved, weights: Tensor) -> Model:
@@ -198,15 +194,12 @@ class _Trial:
 
     def _step(self, weights: Tensor, masks: Masks) -> tuple[Tensor, float, float]:
         """What torch makes of a step: the change [P], the sum of losses, and of their squares."""
-        inside, optimiser = self._inside, self._optimiser
+        inside = self._inside
         self._open(inside, weights)
         inputs, targets = self._data.batch(self._positions, None)
         with masks, _its_own_errors():
             computed = inside.compute(inputs, targets, self._positions, squares=True)
-        gradient, moments = inside.gradient, optimiser.start(weights)
-        if optimiser.clip is not None:
-            clip_(gradient, optimiser.clip)
-        optimiser.step_(inside.weights, gradient, RATE, moments)
+        _SGD.step_(inside.weights, inside.gradient, RATE, _SGD.start(weights))
         change = inside.weights - weights
         for segment in computed.unused:
             segment.of(change).zero_()
@@ -222,12 +215,12 @@ class _Trial:
             positions=self._positions,
             ends=np.array([len(self._positions)], dtype=np.int64),
             rates=[RATE],
-            optimiser=self._optimiser,
+            optimiser=_SGD,
             push=None,
             start=weights,
-            moments=self._optimiser.start(weights),
+            moments=_SGD.start(weights),
             seed=0,
-            gradient_squares=isinstance(engine, CompiledEngine) and engine.squares,
+            gradient_squares=False,
         )
         if not isinstance(engine, NativeEngine):
             with _its_own_errors():

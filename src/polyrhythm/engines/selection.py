@@ -25,7 +25,6 @@ from polyrhythm.base.compiled import extension
 from polyrhythm.base.vectors import CPU
 from polyrhythm.data.holding import Holding
 from polyrhythm.data.samples import Samples
-from polyrhythm.engines.compiled import CompiledEngine, Kind
 from polyrhythm.engines.devices import named
 from polyrhythm.engines.native.engine import LARGEST, NativeEngine
 from polyrhythm.engines.native.program import Convolution, Program, shape_after
@@ -38,10 +37,10 @@ from polyrhythm.methods.recipe import Recipe
 from polyrhythm.methods.work.stop_on_drift import StopOnDrift
 from polyrhythm.models.tasks import Task
 
-Asked = Literal["auto", "torch", "native", "stacked", "compiled"]
-Named = Literal["torch", "native", "stacked", "compiled"]
-ENGINES: tuple[Asked, ...] = ("auto", "torch", "native", "stacked", "compiled")
-AnyEngine = TorchEngine | NativeEngine | StackedEngine | CompiledEngine
+Asked = Literal["auto", "torch", "native", "stacked"]
+Named = Literal["torch", "native", "stacked"]
+ENGINES: tuple[Asked, ...] = ("auto", "torch", "native", "stacked")
+AnyEngine = TorchEngine | NativeEngine | StackedEngine
 LANES = 16  # samples that the native engine computes side by side
 WORTHWHILE = 8  # samples in a batch: with fewer, more than half of the lanes stand idle
 BROAD = 10_000_000  # products of a convolution for one sample: from there on torch's kernels are as fast
@@ -132,8 +131,7 @@ def _prove(engine: AnyEngine, work: Work) -> None:
     """Refuses an engine that computes something else than torch of this module."""
     if isinstance(engine, TorchEngine):
         return
-    own = work.recipe.optimiser if isinstance(engine, CompiledEngine) else None
-    prove(engine, work.samples, batch=work.batch, layers=sorted(looked_at(work.recipe)), optimiser=own)
+    prove(engine, work.samples, batch=work.batch, layers=sorted(looked_at(work.recipe)))
 
 
 def _native(work: Work) -> Chosen:
@@ -184,30 +182,14 @@ def _stacked(work: Work) -> Chosen:
     return Chosen(engine=engine, kind="stacked", detail=named(work.device))
 
 
-def _compiled(work: Work) -> Chosen:
-    _all_steps_at_once(work)
-    kind = Kind(
-        optimiser=_sgd(work.recipe),
-        width=work.batch,
-        pushed=bool(work.recipe.corrections),
-        squares="gradient_square" in work.recipe.needs(),
-    )
-    return Chosen(engine=CompiledEngine(work.module, work.task, work.samples, kind), kind="compiled")
-
-
-_MAKERS: Mapping[Named, Callable[[Work], Chosen]] = {"native": _native, "stacked": _stacked, "compiled": _compiled}
-
-
-def _sgd(recipe: Recipe) -> LocalSgd:
-    if type(recipe.optimiser) is not LocalSgd:
-        raise Unsupported(f"{recipe.optimiser.label()} is not written for it")
-    return recipe.optimiser
+_MAKERS: Mapping[Named, Callable[[Work], Chosen]] = {"native": _native, "stacked": _stacked}
 
 
 def _all_steps_at_once(work: Work) -> None:
     """Refuses a method that looks at single steps, and samples that are made one batch after the other."""
     recipe = work.recipe
-    _sgd(recipe)
+    if type(recipe.optimiser) is not LocalSgd:
+        raise Unsupported(f"{recipe.optimiser.label()} is not written for it")
     for correction in recipe.corrections:
         if correction.layers is not None:
             raise Unsupported(f"{correction.label()} adds a term to the loss of each batch")

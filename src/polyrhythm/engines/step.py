@@ -1,4 +1,4 @@
-"""A step of one client as a function of tensors alone: what can be mapped over clients, and compiled.
+"""A step of one client as a function of tensors alone: what can be mapped over clients.
 
 Rules:
 

@@ -19,8 +19,9 @@ from polyrhythm.base.vectors import copy_of
 from polyrhythm.data.holding import Holding
 from polyrhythm.data.picture import label_counts
 from polyrhythm.experiments.experiment import Experiment
+from polyrhythm.runs.observer import Observer
 from polyrhythm.runs.portrait import LABELS, QUANTILES, SAMPLES, write
-from polyrhythm.runs.records import ModelView, Plan, RunStatus, VersionRecord, VisitRecord
+from polyrhythm.runs.records import ModelView, Plan, RunStatus, VersionRecord
 
 MOST = 2000  # samples whose losses are looked at
 SHOWN = 10  # images of each kind
@@ -28,7 +29,7 @@ BATCH = 500
 
 
 @final
-class Portrait:
+class Portrait(Observer):
     """Writes down who holds which labels; and, if asked to, how hard single training samples are.
 
     Args:
@@ -56,9 +57,6 @@ class Portrait:
             self._places = order[np.sort(drawn)]
             self._holding = Holding(self._experiment.federation.train)
             self._module = copy_of(self._experiment.chosen.engine.at_rest()).cpu().eval()
-
-    def visit(self, record: VisitRecord) -> None:
-        """Nothing to do."""
 
     def version(self, record: VersionRecord, model: ModelView) -> None:
         """Measures the samples where the version was evaluated."""

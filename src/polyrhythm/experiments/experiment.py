@@ -128,8 +128,7 @@ class Experiment:
         gpus: the share of a GPU that each of Ray's workers takes, such as 0.25 for four on one; there the stacked
             engine computes their visits, and `device` is where models are measured. None for workers on processors.
         engine: what computes local steps: "torch"; "native", which is C++; "stacked", a cohort at once, for GPUs;
-            "compiled", by `torch.compile`; or "auto", by a fixed rule (`polyrhythm.engines.selection`). What one of
-            them cannot take is torch's.
+            or "auto", by a fixed rule (`polyrhythm.engines.selection`). What one of them cannot take is torch's.
         device: where a cohort's steps are computed, and models measured, by the stacked engine: "cpu"; "cuda", or
             "cuda:1" for the second GPU; or "auto", a GPU if there is one.
         stack: how many visits the stacked engine takes at once, of those that begin at once. A client's last bits may
@@ -412,8 +411,6 @@ class Experiment:
                 f"visits are stacked by {crew.stack}, which follows from workers={crew.workers}: with others, "
                 f"stack={crew.stack} gives the same numbers"
             )
-        if self.fleet.faults.in_workers and crew.driver not in ("processes", "ray"):
-            notes.append("nothing befalls worker processes, since there are none: driver=processes has some")
         return tuple(notes)
 
     def _about_modes(self) -> tuple[str, ...]:

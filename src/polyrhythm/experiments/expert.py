@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, final
 
@@ -22,7 +22,8 @@ from polyrhythm.models.output_rate import folded, with_rate
 from polyrhythm.models.representation import output_layer
 from polyrhythm.models.tasks import task
 from polyrhythm.runs.files import safetensors_bytes, write_whole
-from polyrhythm.runs.records import ModelView, Observer, Plan, RunStatus, VersionRecord, VisitRecord
+from polyrhythm.runs.observer import Observer
+from polyrhythm.runs.records import ModelView, VersionRecord
 from polyrhythm.runs.summary import model_digest
 
 
@@ -150,21 +151,12 @@ def _with_head(
 
 
 @final
-class _Keeper:
+class _Keeper(Observer):
     """The observer that keeps hold of the last model."""
 
     def __init__(self) -> None:
         self.model: ModelView | None = None
 
-    def begin(self, plan: Plan) -> None:
-        """Nothing is to be prepared."""
-
-    def visit(self, record: VisitRecord) -> None:
-        """Visits do not matter."""
-
     def version(self, record: VersionRecord, model: ModelView) -> None:
         """Keeps hold of the model."""
         self.model = model
-
-    def end(self, status: RunStatus, reason: str, summary: Mapping[str, Any]) -> None:
-        """The model is read once the run is over."""

@@ -23,9 +23,10 @@ from polyrhythm.methods.recipe import Recipe
 from polyrhythm.results import Run
 from polyrhythm.runs import holes
 from polyrhythm.runs.database import read_records, unpacked
+from polyrhythm.runs.observer import Start
 from polyrhythm.runs.stored import Damaged, load
 from polyrhythm.runs.summary import model_digest
-from polyrhythm.runs.updates import START, Start, file_of, logged
+from polyrhythm.runs.updates import START, file_of, logged
 from polyrhythm.simulation import replay as driving
 from polyrhythm.simulation.replay import Logged, LoggedRoster, Visits
 from polyrhythm.simulation.roster import Answer

@@ -14,9 +14,8 @@ from polyrhythm.experiments.runstate import CODEC
 from polyrhythm.experiments.session import carry_out
 from polyrhythm.results import Run
 from polyrhythm.runs.checkpointing import Keeper
-from polyrhythm.runs.disk_faults import trouble_of
+from polyrhythm.runs.observer import Observer
 from polyrhythm.runs.recorder import Recorder, TakenUp
-from polyrhythm.runs.records import Observer
 from polyrhythm.runs.stop_request import Stopping
 from polyrhythm.runs.updates import START, UpdateLog
 from polyrhythm.trackers.base import Say, Tracking, trackers
@@ -117,9 +116,8 @@ def recording(
         UserError: a tracker that is asked for is not installed, or there is no room on the disk.
     """
     check_room(experiment, Path(out))
-    trouble = trouble_of(experiment.fleet.faults, experiment.seed)
     keeper = Keeper(experiment.checkpoint, CODEC)
-    recorder = Recorder(out, keeper=keeper, taken_up=taken_up, trouble=trouble, notices=notices)
+    recorder = Recorder(out, keeper=keeper, taken_up=taken_up, notices=notices)
     others: list[Observer] = [Portrait(experiment, lambda: recorder.path)]
     if log_updates or (taken_up is not None and (Path(out) / taken_up.run_id / START).exists()):
         others.append(UpdateLog(lambda: recorder.path, CODEC))

@@ -22,11 +22,11 @@ from polyrhythm.methods.mechanism import Model
 from polyrhythm.runs.checkpointing import newest
 from polyrhythm.runs.encoding import Codec
 from polyrhythm.runs.ledger import Ledger
+from polyrhythm.runs.observer import Start
 from polyrhythm.runs.recorder import Kept
 from polyrhythm.runs.records import VersionRecord
 from polyrhythm.runs.stored import Damaged
 from polyrhythm.runs.summary import Best, Summary, model_digest
-from polyrhythm.runs.updates import Start
 from polyrhythm.simulation.client_store.budget import VECTORS
 from polyrhythm.simulation.client_store.shelf import Shelved, check, vectors, with_vectors
 from polyrhythm.simulation.event_queue import Agenda, DriverState, Underway
@@ -45,7 +45,7 @@ class RunState:
         summary: what came of it.
         seconds: of wall time.
         origin: what it began from, as digests by name.
-        answers: what the server was told of who is there, so far; None where an earlier version did not count.
+        answers: what the server was told of who is there, so far.
     """
 
     driver: DriverState
@@ -55,7 +55,7 @@ class RunState:
     summary: Summary
     seconds: float
     origin: Mapping[str, str]
-    answers: int | None = None
+    answers: int
 
 
 CODEC = Codec(
@@ -78,7 +78,6 @@ CODEC = Codec(
             Start,
         ),
     ),
-    added={RunState: ("answers",)},
 )
 """Knows every class that a checkpoint or a log of updates may hold."""
 

@@ -7,6 +7,7 @@ import itertools
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any, Protocol, final
 
 import numpy as np
@@ -28,21 +29,16 @@ from polyrhythm.experiments.runstate import RunState, check_origin, origin
 from polyrhythm.methods.mechanism import Model
 from polyrhythm.models.flops import Cost, count
 from polyrhythm.runs.ledger import Ledger
+from polyrhythm.runs.observer import Enough, Observer, Start, using
 from polyrhythm.runs.records import (
     AnswerRecord,
-    Enough,
     EventRecord,
-    HearsAnswers,
-    KeepsState,
-    MayEnd,
-    Observer,
     Plan,
     RunStatus,
     VersionRecord,
     VisitRecord,
 )
 from polyrhythm.runs.summary import Best, Summary, model_digest
-from polyrhythm.runs.updates import KeepsReports, Start
 from polyrhythm.simulation.client_store.budget import store_of
 from polyrhythm.simulation.client_store.store import ClientStore, InMemory
 from polyrhythm.simulation.cost_meter import Meter
@@ -157,22 +153,22 @@ class _Session:
     ) -> None:
         self.wish = wish
         self.experiment, self.observers = experiment, observers
-        self.clerks = [observer for observer in observers if isinstance(observer, HearsAnswers)]
-        self.loggers = [observer for observer in observers if isinstance(observer, KeepsReports)]
-        self.keepers = [observer for observer in observers if isinstance(observer, KeepsState)]
-        self.enders = [observer for observer in observers if isinstance(observer, MayEnd)]
+        self.event_hooks, self.answer_hooks = using("event", observers), using("answer", observers)
+        self.start_hooks, self.checkpoint_hooks = using("started", observers), using("at_rest", observers)
+        self.digests = any(observer.wants_digests for observer in observers)
         self.engine = experiment.chosen.engine
         self.initial = experiment.initial_model
-        self.origin = origin(experiment) if start is not None or self.keepers else {}
+        self.origin = origin(experiment) if start is not None or self.checkpoint_hooks else {}
         if start is not None:
             check_origin(self.origin, start)
         self.evaluator = Evaluator(experiment, self.engine)
         meter = Meter(self.engine.layout, self._cost)
         self.executor: Executor | None = None
-        self.store: ClientStore = store_of(experiment.client_memory, self.keepers) if staff is None else InMemory()
+        self.store: ClientStore = InMemory()
         of_ray: dict[str, Any] = {}
         if staff is None:
             crew, self.executor, about = _manned(experiment)
+            self.store = store_of(experiment.client_memory, _folder(self.checkpoint_hooks))
             self.driver: Driver = InlineDriver(
                 experiment.recipe,
                 experiment.setup,
@@ -217,10 +213,10 @@ class _Session:
     def go(self) -> str:
         """The whole run, or the rest of it; gives the reason why it ended."""
         if self.server is not None:
-            for keeper in self.keepers:
-                keeper.goes_on(self.server.version, self._state_dict)
-        for logger in self.loggers:
-            logger.started(self._begin())
+            for observer in self.observers:
+                observer.goes_on(self.server.version, self._state_dict)
+        for observer in self.start_hooks:
+            observer.started(self._begin())
         # No moment may be held while the next one is made: a version's updates go before the next visits begin.
         heard = map(self._hear, itertools.count(self._events), self.driver.moments(self.start))
         return next(filter(None, heard), "all rounds made")
@@ -253,8 +249,8 @@ class _Session:
         if self.wish.to_end:
             self._keep(moment.turn.state.version, surely=True)
             raise KeyboardInterrupt(self.wish.to_end)
-        for ender in self.enders:
-            if reason := ender.why_end():
+        for observer in self.observers:
+            if reason := observer.why_end():
                 self._keep(moment.turn.state.version, surely=True)
                 raise Enough(reason)
         return ""
@@ -270,8 +266,8 @@ class _Session:
         self._silent += silent
         self.ledger.heard(record, counts=record.status in ("trained", "skipped") and not silent)
         if isinstance(moment.event, Report):
-            for logger in self.loggers:
-                logger.report(moment.event)
+            for observer in self.observers:
+                observer.report(moment.event)
         for observer in self.observers:
             observer.visit(record)
 
@@ -292,8 +288,8 @@ class _Session:
         self._keep(version, surely=extends and version + 1 == self.experiment.rounds)
 
     def _keep(self, version: int, *, surely: bool) -> None:
-        for keeper in self.keepers:
-            keeper.at_rest(version, self.state, surely=surely)
+        for observer in self.checkpoint_hooks:
+            observer.at_rest(version, self.state, surely=surely)
 
     def state(self) -> RunState:
         """All that the run is between two events."""
@@ -331,17 +327,14 @@ class _Session:
 
     def _log(self, number: int, moment: Moment) -> None:
         """Tells whoever keeps it what the server heard, and what it asked of the roster then."""
-        if self._answers is not None:
-            self._answers += len(moment.answers)
-        if self.clerks and number:
-            record = _event(number, moment)
-            for clerk in self.clerks:
-                clerk.event(record)
-        for place, answer in enumerate(moment.answers if self.clerks else ()):
+        self._answers += len(moment.answers)
+        for observer in self.event_hooks if number else ():
+            observer.event(_event(number, moment))
+        for place, answer in enumerate(moment.answers if self.answer_hooks else ()):
             clients = None if answer.question == "all" else answer.clients
             told = AnswerRecord(event=number, place=place, question=answer.question, clients=clients)
-            for clerk in self.clerks:
-                clerk.answer(told)
+            for observer in self.answer_hooks:
+                observer.answer(told)
 
     def _version(self, moment: Moment, *, evaluate: bool) -> VersionRecord:
         state, released = moment.turn.state, moment.turn.released
@@ -372,7 +365,7 @@ class _Session:
             ),
             note=released.note if released is not None else "",
             measures=self._measures(state),
-            digest=self._digest() if self.clerks and (look or self.experiment.recipe.regime != "local") else "",
+            digest=self._digest() if self.digests and (look or self.experiment.recipe.regime != "local") else "",
         )
 
     def _gauged(self, moment: Moment, record: VisitRecord) -> dict[str, float]:
@@ -453,6 +446,11 @@ class _Session:
         samples = self.experiment.federation.train
         inputs, targets = samples.batch(torch.from_numpy(np.arange(min(2, len(samples)))))
         return count(self.engine.at_rest(), inputs, lambda outputs: self.experiment.aim.loss(outputs, targets))
+
+
+def _folder(keepers: Sequence[Observer]) -> Callable[[], Path] | None:
+    """Gives the folder of the checkpoints, if anybody keeps some."""
+    return (lambda: keepers[0].path) if keepers else None
 
 
 def _told(state: ServerState) -> ServerState:

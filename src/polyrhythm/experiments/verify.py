@@ -17,7 +17,8 @@ from polyrhythm.results import Run
 from polyrhythm.runs import holes
 from polyrhythm.runs.environment import differences
 from polyrhythm.runs.json_text import to_json
-from polyrhythm.runs.records import Enough, ModelView, Plan, RunStatus, VersionRecord, VisitRecord
+from polyrhythm.runs.observer import Enough, Observer
+from polyrhythm.runs.records import ModelView, VersionRecord
 
 _OF_A_CLOCK = {"wall"}
 
@@ -137,30 +138,20 @@ def explanations(run: Run, experiment: Experiment) -> tuple[str, ...]:
 
 
 @final
-class Judge:
+class Judge(Observer):
     """Compares versions with their records, and stops the run at the first difference, or when all are compared.
 
     Args:
         rows: the records, as the database gives them; versions that are not among them are passed over.
     """
 
+    wants_digests = True
+
     def __init__(self, rows: Sequence[Mapping[str, Any]]) -> None:
         self._rows = {row["version"]: row for row in rows}
         self.compared, self.last = 0, -1
         self.differs_at: int | None = None
         self.differs_in: tuple[str, ...] = ()
-
-    def begin(self, plan: Plan) -> None:
-        """Nothing to do."""
-
-    def visit(self, record: VisitRecord) -> None:
-        """Visits are judged by the versions that they make."""
-
-    def event(self, record: object) -> None:
-        """As it is told of events, every version has its digest."""
-
-    def answer(self, record: object) -> None:
-        """Nothing to do."""
 
     def version(self, record: VersionRecord, model: ModelView) -> None:
         """Compares one.
@@ -179,6 +170,3 @@ class Judge:
             self.differs_at, self.differs_in = record.version, tuple(differing)
         if differing or self.compared == len(self._rows):
             raise Enough
-
-    def end(self, status: RunStatus, reason: str, summary: Mapping[str, Any]) -> None:
-        """Nothing to do."""

@@ -1,4 +1,4 @@
-"""What goes wrong: on devices, on the way, and on the machine that carries out the run."""
+"""What goes wrong on devices and on the way."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from polyrhythm.base.settings import Fraction, NonNegative, Positive, Settings
 class Faults(Settings):
     """Things that go wrong by chance, independently of each other and of the method.
 
-    Each is drawn from a stream that is named by it and by the visit (or version), so a plan is the same in every run
+    Each is drawn from a stream that is named by it and by the visit, so a plan is the same in every run
     with that seed, and one more fault moves none of the others. Everything at 0 is exactly no faults. Whatever becomes
     of a visit, its client goes on from the state of its last accepted one.
 
@@ -38,11 +38,6 @@ class Faults(Settings):
         corrupt: probability that some bits of a report are flipped.
         checksum: whether reports carry a checksum, by which every such report is known; else what is flipped to no
             number is refused, and the rest is taken for true.
-        worker_killed: on the machine, changing no number: probability that a worker process is killed in a visit.
-        out_of_memory: probability that a visit asks for more memory than its worker gets.
-        database_locked: probability in each version that another process then holds the run database for `trouble`.
-        disk_full: probability in each version that the disk of the record is then full for `trouble`.
-        trouble: seconds of real time.
     """
 
     dropout: Fraction = 0.0
@@ -59,18 +54,8 @@ class Faults(Settings):
     stray: Fraction = 0.0
     corrupt: Fraction = 0.0
     checksum: bool = True
-    worker_killed: Fraction = 0.0
-    out_of_memory: Fraction = 0.0
-    database_locked: Fraction = 0.0
-    disk_full: Fraction = 0.0
-    trouble: NonNegative = 0.2
 
     @property
     def on_reports(self) -> bool:
         """Whether anything happens to what clients send."""
         return any((self.nan, self.inflate, self.malformed, self.duplicate, self.stray, self.corrupt))
-
-    @property
-    def in_workers(self) -> bool:
-        """Whether anything happens to worker processes."""
-        return any((self.worker_killed, self.out_of_memory))

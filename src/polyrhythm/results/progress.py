@@ -8,11 +8,12 @@ from typing import Any, final
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from polyrhythm.runs.records import ModelView, Plan, RunStatus, VersionRecord, VisitRecord
+from polyrhythm.runs.observer import Observer
+from polyrhythm.runs.records import ModelView, Plan, RunStatus, VersionRecord
 
 
 @final
-class LiveProgress:
+class LiveProgress(Observer):
     """One line in the terminal: round, loss, accuracy, client updates, time left. Silent when output goes elsewhere.
 
     Args:
@@ -46,9 +47,6 @@ class LiveProgress:
         )
         self._task = self._progress.add_task("run", total=plan.rounds, shown=self._shown)
         self._progress.start()
-
-    def visit(self, record: VisitRecord) -> None:
-        """A visit changes nothing in the line."""
 
     def version(self, record: VersionRecord, model: ModelView) -> None:
         """Moves the line on."""

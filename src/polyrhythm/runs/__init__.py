@@ -2,14 +2,12 @@
 
 from polyrhythm.runs.checkpoints import Checkpoint
 from polyrhythm.runs.comparison import ComparedRuns
+from polyrhythm.runs.observer import Observer
 from polyrhythm.runs.recorded import RecordedRun
 from polyrhythm.runs.records import (
     AnswerRecord,
     EventRecord,
-    HearsAnswers,
-    KeepsState,
     ModelView,
-    Observer,
     Plan,
     RunStatus,
     VersionRecord,
@@ -22,8 +20,6 @@ __all__ = [
     "Checkpoint",
     "ComparedRuns",
     "EventRecord",
-    "HearsAnswers",
-    "KeepsState",
     "ModelView",
     "Observer",
     "Plan",

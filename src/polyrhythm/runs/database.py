@@ -7,19 +7,18 @@ loses nothing that was committed (a power cut may lose the last commits, but nev
 from __future__ import annotations
 
 import contextlib
-import functools
 import json
 import sqlite3
 import struct
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, final
 
 from polyrhythm.base.errors import RunFailed, UserError
 from polyrhythm.runs import schema as schemas
-from polyrhythm.runs.disk_faults import PATIENCE, Patience, Trouble, is_full, is_locked
+from polyrhythm.runs.disk_faults import PATIENCE, Patience, is_full, is_locked
 from polyrhythm.runs.json_text import to_json
 from polyrhythm.runs.records import AnswerRecord, EventRecord
 from polyrhythm.runs.schema import INSERT, JSON, RECORDS, TABLES, VALUES, Record, Table, select
@@ -46,18 +45,18 @@ class Cut:
         dispatched: visits that had been sent out, from the first.
         under_way: those of them that were not over.
         events: what the server had heard, and its start.
-        answers: what it had been told of who is there; None if nobody counted.
+        answers: what it had been told of who is there.
         digest: of the last version's model, as its row has it.
-        sums: of whole-numbered columns of the visits that were over, by column; None if they are not known.
+        sums: of whole-numbered columns of the visits that were over, by column.
     """
 
     version: int = -1
     dispatched: int = 0
     under_way: tuple[int, ...] = ()
     events: int = 0
-    answers: int | None = None
+    answers: int = 0
     digest: str = ""
-    sums: Mapping[str, int] | None = None
+    sums: Mapping[str, int] = field(default_factory=dict)
 
 
 @final
@@ -67,14 +66,13 @@ class Writer:
     Args:
         folder: the output folder; made if missing.
         patience: seconds to wait for another process that holds the database.
-        trouble: what fails by plan.
 
     Raises:
         UserError: the folder or the database cannot be written, is locked, damaged, or somebody else's.
     """
 
-    def __init__(self, folder: Path, *, patience: float = 5.0, trouble: Trouble | None = None) -> None:
-        self._path, self._trouble, self._patience = folder / FILE, trouble, Patience()
+    def __init__(self, folder: Path, *, patience: float = 5.0) -> None:
+        self._path, self._patience = folder / FILE, Patience()
         self._saved = -1  # the last version that is in the database
         self.written: dict[Table, int] = dict.fromkeys(RECORDS, 0)
         """Rows of the run so far, committed or waiting, by table."""
@@ -105,9 +103,8 @@ class Writer:
         self._connection.execute("PRAGMA synchronous = NORMAL")
         with self._transaction():
             # Asked inside the transaction: two runs may start in an empty folder at the same moment.
-            schema = _pragma(self._connection, "user_version")
-            if schema < schemas.VERSION:
-                for statement in schemas.statements(schema):
+            if _is_empty(self._connection):
+                for statement in schemas.STATEMENTS:
                     self._connection.execute(statement)
                 self._connection.execute(f"PRAGMA application_id = {schemas.APPLICATION}")
                 self._connection.execute(f"PRAGMA user_version = {schemas.VERSION}")
@@ -189,8 +186,6 @@ class Writer:
         if not any(self._pending.values()) and self._ending is None and not durable:
             return True
         try:
-            if self._trouble is not None:
-                self._trouble.in_database()
             self._connection.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
             self._connection.execute(f"PRAGMA busy_timeout = {int(patience * 1000)}")
             with self._transaction():
@@ -279,8 +274,7 @@ def read_runs(folder: Path, run_id: str | None = None) -> list[dict[str, Any]]:
     Raises:
         UserError: there is no run database, or it cannot be read.
     """
-    select = "SELECT * FROM runs WHERE run_id = coalesce(?, run_id) ORDER BY number"
-    return _read(folder, lambda schema: select, (run_id,))
+    return _read(folder, "SELECT * FROM runs WHERE run_id = coalesce(?, run_id) ORDER BY number", (run_id,))
 
 
 def read_records(folder: Path, table: Table, run_number: int, columns: Sequence[str] = ()) -> list[dict[str, Any]]:
@@ -290,7 +284,7 @@ def read_records(folder: Path, table: Table, run_number: int, columns: Sequence[
         UserError: there is no run database, or it cannot be read.
     """
 
-    return _read(folder, functools.partial(select, table, columns=columns), (run_number,))
+    return _read(folder, select(table, columns), (run_number,))
 
 
 def any_record(folder: Path, table: Table, run_number: int, condition: str) -> bool:
@@ -299,11 +293,8 @@ def any_record(folder: Path, table: Table, run_number: int, condition: str) -> b
     Raises:
         UserError: there is no run database, or it cannot be read.
     """
-
-    def query(schema: int) -> str | None:
-        records = select(table, schema)
-        return None if records is None else f"SELECT 1 FROM ({records} LIMIT {_LOOKED_AT}) WHERE {condition} LIMIT 1"
-
+    records = select(table)
+    query = f"SELECT 1 FROM ({records} LIMIT {_LOOKED_AT}) WHERE {condition} LIMIT 1"
     return bool(_read(folder, query, (run_number,)))
 
 
@@ -313,13 +304,13 @@ def read_last_version(folder: Path, run_number: int) -> dict[str, Any] | None:
     Raises:
         UserError: there is no run database, or it cannot be read.
     """
-    rows = _read(folder, lambda schema: f"{select('versions', schema)} DESC LIMIT 1", (run_number,))
+    rows = _read(folder, f"{select('versions')} DESC LIMIT 1", (run_number,))
     return rows[0] if rows else None
 
 
 @contextlib.contextmanager
-def reading(folder: Path, *, patience: float = 5.0) -> Iterator[tuple[sqlite3.Connection, int] | None]:
-    """A connection that can only read, and the schema of the database; None while its first run is just starting.
+def reading(folder: Path, *, patience: float = 5.0) -> Iterator[sqlite3.Connection | None]:
+    """A connection that can only read; None while the first run of the database is just starting.
 
     A run that writes neither waits for it nor is waited for.
 
@@ -340,18 +331,20 @@ def reading(folder: Path, *, patience: float = 5.0) -> Iterator[tuple[sqlite3.Co
         )
     _check_log(path)
     with _explained(path), contextlib.closing(_reader(path, patience)) as connection:
-        yield None if _is_empty(connection) else (connection, _check_schema(connection, path))
+        if _is_empty(connection):
+            yield None
+        else:
+            _check_schema(connection, path)
+            yield connection
 
 
-def _read(folder: Path, query: Callable[[int], str | None], values: tuple[Any, ...]) -> list[dict[str, Any]]:
-    """What the query for a database's schema gives; nothing if there is none."""
-    with reading(folder) as opened:
-        if opened is None:
+def _read(folder: Path, query: str, values: tuple[Any, ...]) -> list[dict[str, Any]]:
+    """What a query gives; nothing if there are no tables yet."""
+    with reading(folder) as connection:
+        if connection is None:
             return []
-        connection, schema = opened
-        select = query(schema)
         connection.row_factory = sqlite3.Row
-        return [] if select is None else [_decoded(row) for row in connection.execute(select, values)]
+        return [_decoded(row) for row in connection.execute(query, values)]
 
 
 def _reader(path: Path, patience: float) -> sqlite3.Connection:
@@ -368,8 +361,8 @@ def _reader(path: Path, patience: float) -> sqlite3.Connection:
     return connection
 
 
-def _check_schema(connection: sqlite3.Connection, path: Path) -> int:
-    """The schema of a database, if this version can read it."""
+def _check_schema(connection: sqlite3.Connection, path: Path) -> None:
+    """Refuses a database of something else, of another schema, or without some of its tables."""
     if _pragma(connection, "application_id") != schemas.APPLICATION:
         raise UserError(
             f"{path} is a database, but not of runs",
@@ -378,18 +371,16 @@ def _check_schema(connection: sqlite3.Connection, path: Path) -> int:
             fix="give another output folder (--out FOLDER)",
         )
     schema = _pragma(connection, "user_version")
-    if schema > schemas.VERSION:
+    if schema != schemas.VERSION:
         raise UserError(
             f"{path} has schema {schema}",
-            expected=f"schema {schemas.VERSION}, which this version of polyrhythm writes, or an older one",
-            why="its columns may mean something else",
+            expected=f"schema {schemas.VERSION}, which this version of polyrhythm writes and reads",
+            why="its columns are others, or mean something else",
             fix="use the version of polyrhythm that wrote it, or another output folder (--out FOLDER)",
         )
     found = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-    wanted = {"runs", *(table for table in RECORDS if select(table, schema) is not None)}
-    if gone := sorted(wanted - found):
+    if gone := sorted({"runs", *RECORDS} - found):
         raise _damaged(path, f"no table {gone[0]}")
-    return schema
 
 
 def _check_log(path: Path) -> None:

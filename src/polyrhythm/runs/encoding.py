@@ -29,11 +29,9 @@ class Codec:
 
     Args:
         classes: dataclasses that may occur.
-        added: by class, fields that earlier versions did not write, which are None in what they wrote.
     """
 
-    def __init__(self, classes: Iterable[type], added: Mapping[type, Sequence[str]] | None = None) -> None:
-        self._added = {kind.__name__: names for kind, names in (added or {}).items()}
+    def __init__(self, classes: Iterable[type]) -> None:
         self._classes = {kind.__name__: kind for kind in classes}
         self._fields = {name: [f.name for f in dataclasses.fields(kind)] for name, kind in self._classes.items()}
 
@@ -54,7 +52,7 @@ class Codec:
             UserError: a class or a field that this version does not have.
         """
         for name, fields in tree["classes"].items():
-            if fields not in self._known(name):
+            if fields != self._fields.get(name):
                 raise UserError(
                     f"a {name} with {', '.join(fields)}",
                     expected=f"one with {', '.join(self._fields[name])}" if name in self._fields else "a known class",
@@ -62,13 +60,6 @@ class Codec:
                     fix="use the version that wrote it",
                 )
         return self._made(tree["value"], tensor)
-
-    def _known(self, name: str) -> list[list[str]]:
-        """The fields that a class may have been written with."""
-        if name not in self._fields:
-            return []
-        now, added = self._fields[name], self._added.get(name, ())
-        return [now, [field for field in now if field not in added]]
 
     def _made(self, tree: Any, tensor: Fetch) -> Any:
         if isinstance(tree, list):
@@ -95,11 +86,7 @@ class Codec:
                 raise ValueError("a key twice")
             return pairs if kind == "dict" else Map(pairs)
         made: Any = object.__new__(self._classes[kind])  # checked when it was made first
-        names = self._fields[kind]
-        if len(items) < len(names):  # written before some of them were added
-            made.__dict__.update(dict.fromkeys(names))
-            names = [name for name in names if name not in self._added[kind]]
-        made.__dict__.update(zip(names, items, strict=True))
+        made.__dict__.update(zip(self._fields[kind], items, strict=True))
         return made
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, final
 
 from polyrhythm.runs.database import Cut, reading
-from polyrhythm.runs.schema import ORDER, Table, select
+from polyrhythm.runs.schema import ORDER, Table
 
 _SHOWN = 3  # spans of numbers that are named
 _SINGLE = ("version ", "visit ", "event ", "the event of ", "the report of ", "all of it")
@@ -86,10 +86,9 @@ def lacking(folder: Path, run_number: int, cut: Cut) -> tuple[str, ...]:
         found = [
             *_named("version{s} {numbers}", record.gaps("versions", 0, cut.version + 1)),
             *_named("visit{s} {numbers}", record.gaps("visits", 0, cut.dispatched, under_way)),
+            *_named("event{s} {numbers}", record.gaps("events", 1, cut.events)),
         ]
-        if record.has("events"):
-            found += _named("event{s} {numbers}", record.gaps("events", 1, cut.events))
-        if cut.answers is not None and (there := record.rows("answers", "event < ?", cut.events)) < cut.answers:
+        if (there := record.rows("answers", "event < ?", cut.events)) < cut.answers:
             found.append(f"{cut.answers - there:,} of {cut.answers:,} answers")
     return tuple(found)
 
@@ -108,10 +107,10 @@ def unlike(folder: Path, run_number: int, cut: Cut) -> str:
         UserError: the database cannot be read.
     """
     with _at_one_moment(folder, run_number) as record:
-        if record is None or cut.sums is None:
+        if record is None:
             return ""
         query = "SELECT 1 FROM versions WHERE run = ? AND version = ? AND coalesce(digest, '') = ?"
-        if record.has("events") and cut.version >= 0 and not record.numbers(query, cut.version, cut.digest):
+        if cut.version >= 0 and not record.numbers(query, cut.version, cut.digest):
             return f"version {cut.version} has another digest"
         for name, wanted in cut.sums.items():
             query = f"SELECT coalesce(sum({name}), 0) FROM visits WHERE run = ? AND dispatch "
@@ -149,25 +148,20 @@ def in_words(missing: Sequence[str]) -> str:
 
 @contextlib.contextmanager
 def _at_one_moment(folder: Path, run_number: int) -> Iterator[_Record | None]:
-    with reading(folder) as opened:
-        if opened is None:
+    with reading(folder) as connection:
+        if connection is None:
             yield None
             return
-        connection, schema = opened
         connection.execute("BEGIN")
-        yield _Record(connection, schema, run_number)
+        yield _Record(connection, run_number)
 
 
 @final
 class _Record:
     """The rows of one run."""
 
-    def __init__(self, connection: sqlite3.Connection, schema: int, run: int) -> None:
-        self._connection, self._schema, self._run = connection, schema, run
-
-    def has(self, table: Table) -> bool:
-        """Whether this file has such a table: one that an earlier version wrote may have none."""
-        return select(table, self._schema) is not None
+    def __init__(self, connection: sqlite3.Connection, run: int) -> None:
+        self._connection, self._run = connection, run
 
     def numbers(self, query: str, *values: Any) -> list[Any]:
         """What a query gives whose first unknown is the run, one value a row."""
@@ -175,8 +169,6 @@ class _Record:
 
     def rows(self, table: Table, condition: str = "1", *values: Any) -> int:
         """How many there are in a table."""
-        if not self.has(table):
-            return 0
         return int(self.numbers(f"SELECT count(*) FROM {table} WHERE run = ? AND {condition}", *values)[0])
 
     def last(self, table: Table, column: str) -> int:
@@ -206,24 +198,18 @@ class _Record:
 
 
 def _visits(record: _Record, *, finished: bool) -> list[str]:
-    heard: list[int] = []
-    if record.has("events"):
-        last = record.last("events", "event")
-        heard = record.numbers(_UNHEARD, last if finished else last - 1)
-    if heard:
+    last = record.last("events", "event")
+    if heard := record.numbers(_UNHEARD, last if finished else last - 1):
         return _named("visit{s} {numbers}", _spans(heard))
     counted = "SELECT visits FROM versions WHERE run = ? ORDER BY version DESC LIMIT 1"
-    over = (record.numbers(counted) if record.has("answers") else []) or [0]  # the column came with that table
+    over = max(record.numbers(counted), default=0)
     there = record.numbers(_OVER)[0]
-    return [f"{over[0] - there:,} of {over[0]:,} visits"] if (over[0] or 0) > there else []
+    return [f"{over - there:,} of {over:,} visits"] if over > there else []
 
 
 def _events(record: _Record) -> list[str]:
-    """Of a run that has kept them: one that an earlier version began has none, and no digests either."""
-    if not record.has("events"):
-        return []
     last = record.last("events", "event")
-    if last < 0 and not record.rows("versions", "digest <> '' AND version > 0"):
+    if last < 0 and not record.rows("versions", "version > 0"):
         return []
     if gaps := record.gaps("events", 1, last + 1):
         return _named("event{s} {numbers}", gaps)
@@ -231,8 +217,6 @@ def _events(record: _Record) -> list[str]:
 
 
 def _answers(record: _Record) -> list[str]:
-    if not record.has("answers"):
-        return []
     gaps = "SELECT event FROM answers WHERE run = ? GROUP BY event HAVING count(*) <= max(place) ORDER BY event"
     return _named("answers in event{s} {numbers}", _spans(record.numbers(gaps)))
 

@@ -17,9 +17,10 @@ from polyrhythm.runs import holes, run_lock
 from polyrhythm.runs.checkpointing import Keeper
 from polyrhythm.runs.checkpoints import checkpoints, version_of
 from polyrhythm.runs.database import Cut, Writer
-from polyrhythm.runs.disk_faults import PATIENCE, Patience, Trouble, is_full
+from polyrhythm.runs.disk_faults import PATIENCE, Patience, is_full
 from polyrhythm.runs.environment import library_versions, machine
 from polyrhythm.runs.files import safetensors_bytes, write_whole
+from polyrhythm.runs.observer import Observer
 from polyrhythm.runs.records import (
     AnswerRecord,
     EventRecord,
@@ -78,7 +79,7 @@ class TakenUp:
 
 
 @final
-class Recorder:
+class Recorder(Observer):
     """Records a run in a folder: a row in `runs.sqlite`, and `<run_id>/final.safetensors` and `best.safetensors`.
 
     The best version is chosen by validation data if there are any, otherwise by the test set; the file says which.
@@ -88,9 +89,10 @@ class Recorder:
         folder: the output folder, shared by any number of runs; made if missing.
         keeper: writes checkpoints; there are none if None.
         taken_up: the run that goes on; a new one if None.
-        trouble: what fails by plan; nothing if None.
         notices: to be kept beside those of the plan.
     """
+
+    wants_digests = True
 
     def __init__(
         self,
@@ -98,11 +100,10 @@ class Recorder:
         *,
         keeper: Keeper | None = None,
         taken_up: TakenUp | None = None,
-        trouble: Trouble | None = None,
         notices: Sequence[str] = (),
     ) -> None:
         self.folder = Path(folder)
-        self._trouble, self._patience = trouble, Patience()
+        self._patience = Patience()
         self._keeper, self._taken_up = keeper, taken_up
         self.run_id = ""
         """Set by `begin`: the time of the start (UTC) and four characters that keep it unique."""
@@ -131,7 +132,7 @@ class Recorder:
         self._headline = plan.headline
         self._best = Best(plan.headline)
         self._notices = (*plan.notices, *self._notices)
-        writer = Writer(self.folder, trouble=self._trouble)
+        writer = Writer(self.folder)
         try:
             if self._taken_up is None:
                 self._begin_new(writer, plan)
@@ -215,8 +216,6 @@ class Recorder:
             RunFailed: the record can no longer be written.
         """
         self._model, self._version = model, record.version
-        if self._trouble is not None:
-            self._trouble.version(record.version)
         if said := about_loss(record):
             self._note(said)
         if self._best.improves(record):
@@ -337,8 +336,6 @@ class Recorder:
             RunFailed: it cannot be written, or the disk was full for too long.
         """
         try:
-            if self._trouble is not None:
-                self._trouble.in_files()
             write_whole(self.path / name, content)
         except OSError as error:
             if is_full(error) and self._patience.bears():

@@ -5,11 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, Protocol, final, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, final
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from torch import Tensor
 
 VisitStatus = Literal["trained", "measured", "skipped", "dropped", "late", "lost", "unfinished"]
@@ -17,10 +15,6 @@ RunStatus = Literal["finished", "stopped", "failed"]
 """How a run ended: as planned, on Ctrl-C, or with an error."""
 Measure = Literal["update_similarity", "estimation_error", "sample_losses"]
 """What can be measured beside the global model: see `polyrhythm.experiments.experiment.Evaluation`."""
-
-
-class Enough(BaseException):
-    """An observer has seen all that it wanted: the run is stopped, as if by Ctrl-C."""
 
 
 ModelView = Callable[[], Mapping[str, "Tensor"]]
@@ -262,25 +256,6 @@ class EventRecord:
     time: float
 
 
-class Observer(Protocol):
-    """Whoever wants to know how a run goes. It is told, and steers nothing.
-
-    `begin` comes first, and may raise a UserError to stop the run before any work. `end` comes last, whatever happens.
-    """
-
-    def begin(self, plan: Plan) -> None:
-        """The run is about to start."""
-
-    def visit(self, record: VisitRecord) -> None:
-        """A client visit is over."""
-
-    def version(self, record: VersionRecord, model: ModelView) -> None:
-        """The server made a version. `model` is called only when the weights are wanted."""
-
-    def end(self, status: RunStatus, reason: str, summary: Mapping[str, Any]) -> None:
-        """The run is over."""
-
-
 def about_loss(record: VersionRecord) -> str:
     """What is to be said of a version whose training loss is no finite number; else nothing."""
     loss = record.train_loss
@@ -290,43 +265,3 @@ def about_loss(record: VersionRecord) -> str:
         f"the training loss of version {record.version} is {loss:g}, though all weights are finite: it is recorded as "
         "it is; a lower learning rate, clip=10 or other inputs may help"
     )
-
-
-@runtime_checkable
-class HearsAnswers(Protocol):
-    """An observer that is also told what the server heard, and what it asked of the roster."""
-
-    def event(self, record: EventRecord) -> None:
-        """The server heard something."""
-
-    def answer(self, record: AnswerRecord) -> None:
-        """A question was answered; after the event in which it was asked."""
-
-
-@runtime_checkable
-class KeepsState(Protocol):
-    """An observer that may keep what a run needs to go on after its process was killed."""
-
-    @property
-    def path(self) -> Path:
-        """The folder of the run's own files, after `begin`."""
-
-    def goes_on(self, version: int, model: ModelView) -> None:
-        """After `begin`: the run goes on from a version that was made before, with this model."""
-
-    def at_rest(self, version: int, state: Callable[[], Any], *, surely: bool) -> None:
-        """Nothing happens at the moment: a version is made, or the run is about to be stopped.
-
-        Args:
-            version: the last one.
-            state: gives all that the run is now; valid until this returns.
-            surely: whether it must be kept however short a time ago it was kept before.
-        """
-
-
-@runtime_checkable
-class MayEnd(Protocol):
-    """An observer that is asked whether the run should end."""
-
-    def why_end(self) -> str:
-        """Between two events, when nothing happens at the moment: why the run should end; "" to go on."""

@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any, final
 
 from polyrhythm.base.errors import UserError
+from polyrhythm.runs.observer import Observer
 from polyrhythm.runs.recorded import RecordedRun
-from polyrhythm.runs.records import ModelView, Plan, RunStatus, VersionRecord, VisitRecord
+from polyrhythm.runs.records import Plan, RunStatus
 
 _FILE = "stop"
 _PAUSE = 0.1  # seconds between two looks; each is a system call, and visits may take less
@@ -44,7 +45,7 @@ def ask_to_stop(run: RecordedRun) -> None:
 
 
 @final
-class Stopping:
+class Stopping(Observer):
     """The observer that ends a run which was asked to stop.
 
     Args:
@@ -60,12 +61,6 @@ class Stopping:
         """Forgets a request that an earlier part of the run did not live to see."""
         self._request = self._folder() / _FILE
         self._request.unlink(missing_ok=True)
-
-    def visit(self, record: VisitRecord) -> None:
-        """A visit asks for nothing."""
-
-    def version(self, record: VersionRecord, model: ModelView) -> None:
-        """Nor does a version."""
 
     def why_end(self) -> str:
         """What is said of a run that was asked to stop."""

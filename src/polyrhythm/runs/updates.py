@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Protocol, final, runtime_checkable
+from typing import final
 
-from polyrhythm.base.messages import Model, Report
+from polyrhythm.base.messages import Report
 from polyrhythm.runs.encoding import Codec
-from polyrhythm.runs.records import ModelView, Plan, RunStatus, VersionRecord, VisitRecord
+from polyrhythm.runs.observer import Observer, Start
 from polyrhythm.runs.stored import store
 
 START = "updates/start.safetensors"
@@ -28,40 +27,7 @@ def logged(folder: Path) -> set[int] | None:
 
 
 @final
-@dataclass(frozen=True, kw_only=True)
-class Start:
-    """What the server knew when the run began, beyond its description.
-
-    Args:
-        initial: version 0.
-        population: clients that the federation declares.
-        clients: those that may be invited, in order.
-        shape: of one sample.
-        outputs: of the model.
-        task: what the model is asked to do.
-    """
-
-    initial: Model
-    population: int
-    clients: tuple[int, ...]
-    shape: tuple[int, ...]
-    outputs: int
-    task: str
-
-
-@runtime_checkable
-class KeepsReports(Protocol):
-    """An observer that is also told what clients sent."""
-
-    def started(self, start: Start) -> None:
-        """After `begin`, when the run begins or goes on."""
-
-    def report(self, report: Report) -> None:
-        """A report was heard."""
-
-
-@final
-class UpdateLog:
+class UpdateLog(Observer):
     """Keeps every report that is heard in a file of its own: as many bytes as have travelled, uncompressed.
 
     Args:
@@ -72,9 +38,6 @@ class UpdateLog:
     def __init__(self, folder: Callable[[], Path], codec: Codec) -> None:
         self._folder, self._codec = folder, codec
 
-    def begin(self, plan: Plan) -> None:
-        """Nothing to do."""
-
     def started(self, start: Start) -> None:
         """Keeps what the server knows."""
         (self._folder() / START).parent.mkdir(exist_ok=True)
@@ -83,12 +46,3 @@ class UpdateLog:
     def report(self, report: Report) -> None:
         """Keeps a report."""
         store(self._folder() / file_of(report.dispatch), self._codec, report, {}, durable=False)
-
-    def visit(self, record: VisitRecord) -> None:
-        """The report was kept already."""
-
-    def version(self, record: VersionRecord, model: ModelView) -> None:
-        """Versions follow from reports."""
-
-    def end(self, status: RunStatus, reason: str, summary: Mapping[str, Any]) -> None:
-        """Nothing to do."""

@@ -12,14 +12,13 @@ earlier, and who carries visits out changes nothing.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import final
 
 from polyrhythm.base.errors import RunFailed
 from polyrhythm.base.frozen import changed, made
 from polyrhythm.base.messages import Assignment, Report
-from polyrhythm.base.streams import stream
 from polyrhythm.core.client import foreseen
 from polyrhythm.core.client_state import Memory
 from polyrhythm.fleet import World
@@ -27,7 +26,7 @@ from polyrhythm.simulation.client_store.store import ClientStore
 from polyrhythm.simulation.cost_meter import Meter
 from polyrhythm.simulation.event_queue import Underway
 from polyrhythm.simulation.transit import Transit
-from polyrhythm.simulation.workers.executors import Clients, Errand, Executor, Mishap, OneByOne, Ticket, named
+from polyrhythm.simulation.workers.executors import Clients, Errand, Executor, OneByOne, Ticket, named
 
 
 @final
@@ -117,23 +116,8 @@ class Visits:
             assignment=assignment,
             state=self._store.get(assignment.client).at(assignment.accepted),
             pace=pace,
-            mishap=self._mishap(assignment),
             known=pace.known,
         )
-
-    def _mishap(self, assignment: Assignment) -> Callable[[int], Mishap] | None:
-        """What befalls the worker process that carries out a visit, by number of the try."""
-        faults, seed, dispatch = self._world.fleet.faults, self._clients.setup.seed, assignment.dispatch
-        if not faults.in_workers:
-            return None
-
-        def mishap(attempt: int) -> Mishap:
-            drawn = stream(seed, "fault", "worker", dispatch, attempt).random(2)
-            if drawn[0] < faults.worker_killed:
-                return "worker_killed"
-            return "out_of_memory" if drawn[1] < faults.out_of_memory else ""
-
-        return mishap
 
     def _foreseen(self, errand: Errand) -> tuple[Report, bool]:
         of, what = self._clients, errand.assignment

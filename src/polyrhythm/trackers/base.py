@@ -12,7 +12,8 @@ from typing import Any, Literal, Protocol, final
 
 from polyrhythm.base.errors import Mistakes, UserError
 from polyrhythm.base.settings import Settings
-from polyrhythm.runs.records import ModelView, Plan, RunStatus, VersionRecord, VisitRecord
+from polyrhythm.runs.observer import Observer
+from polyrhythm.runs.records import ModelView, Plan, RunStatus, VersionRecord
 
 Name = Literal["tensorboard", "mlflow", "wandb"]
 TRACKERS: tuple[Name, ...] = ("tensorboard", "mlflow", "wandb")
@@ -75,7 +76,7 @@ class Tracker(Protocol):
 
 
 @final
-class Tracked:
+class Tracked(Observer):
     """The observer that tells a tracker. One that fails is warned of once, and told no more.
 
     Args:
@@ -93,9 +94,6 @@ class Tracked:
     def begin(self, plan: Plan) -> None:
         """Keeps the plan until the first version, whose number is not known before."""
         self._plan = plan
-
-    def visit(self, record: VisitRecord) -> None:
-        """Visits are in the run's record alone: there are too many of them."""
 
     def version(self, record: VersionRecord, model: ModelView) -> None:
         """Tells of a version."""

@@ -140,16 +140,11 @@ def test_an_actor_without_memory_is_replaced_and_changes_nothing(tmp_path: Path)
     assert hurt[0]["worker_deaths"] == 1
 
 
-def test_a_plan_kills_actors_and_changes_nothing() -> None:
-    plan = pr.Fleet() | pr.fleet.Faults(worker_killed=0.15)
-    hurt = run(driver="ray", workers=2, fleet=plan)
-    assert_same(run(driver="inline", fleet=plan), hurt)
-    assert hurt[0]["worker_deaths"] > 0
-
-
-def test_a_plan_that_kills_every_actor_ends_the_run() -> None:
+def test_a_visit_that_kills_every_actor_ends_the_run(tmp_path: Path) -> None:
+    for i in range(20):
+        (tmp_path / str(i)).touch()
     with pytest.raises(RunFailed, match="3 worker processes died on the same visit"):
-        run(driver="ray", workers=2, fleet=pr.Fleet() | pr.fleet.Faults(worker_killed=1.0))
+        run(driver="ray", workers=2, model=Dies(4, 3, tmp_path))
 
 
 def test_an_error_in_an_actor_is_the_error_of_the_run() -> None:

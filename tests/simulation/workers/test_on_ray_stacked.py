@@ -33,6 +33,7 @@ from polyrhythm.runs import VersionRecord, VisitRecord
 from polyrhythm.simulation.workers import executors
 from polyrhythm.simulation.workers.on_ray import actors
 from small import Log
+from worker_models import Dies
 
 needs_ray = pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="Ray is not installed: the extra [ray]")
 pytestmark = [needs_ray, pytest.mark.filterwarnings("ignore::ResourceWarning")]  # of Ray's own logs
@@ -215,11 +216,14 @@ def test_an_error_in_a_group_says_whose_visits_they_were(tmp_path: Path) -> None
     assert re.fullmatch(r"this happened in the steps of clients \d, \d, on version 0", note)
 
 
-def test_a_dead_actor_s_group_is_repeated() -> None:
-    plan = pr.Fleet() | pr.fleet.Faults(worker_killed=0.25)
-    hurt = on_crew(stack=2, fleet=plan, **SCAFFOLD)
-    assert_same(run(driver="inline", stack=2, fleet=plan, **SCAFFOLD), hurt)
-    assert hurt[0]["worker_deaths"] > 0
+def test_a_dead_actor_s_group_is_repeated(tmp_path: Path) -> None:
+    family = SCAFFOLD | {"model": Dies(4, 3, tmp_path), "stack": 2}
+    alone = run(driver="inline", **family)
+    for name in ("once", "twice"):
+        (tmp_path / name).touch()
+    hurt = on_crew(**family)
+    assert_same(alone, hurt)
+    assert hurt[0]["worker_deaths"] == 2
 
 
 def test_samples_travel_once() -> None:
@@ -331,7 +335,8 @@ def test_a_share_of_a_gpu_has_a_share_of_its_memory(monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.slow
-def test_a_group_dies_with_its_worker_three_times_and_the_run_ends() -> None:
-    plan = pr.Fleet() | pr.fleet.Faults(worker_killed=1.0)
+def test_a_group_dies_with_its_worker_three_times_and_the_run_ends(tmp_path: Path) -> None:
+    for i in range(20):
+        (tmp_path / str(i)).touch()
     with pytest.raises(RunFailed, match=r"3 worker processes died on the same visits, of clients \d+, \d+:"):
-        on_crew(stack=2, fleet=plan, **STACKED)
+        on_crew(stack=2, engine="stacked", model=Dies(4, 3, tmp_path))

@@ -119,22 +119,6 @@ def test_a_visit_that_never_has_enough_memory_ends_the_run(tmp_path: Path) -> No
         run(driver="processes", workers=2, model=Greedy(4, 3, tmp_path))
 
 
-@pytest.mark.parametrize("what", ["worker_killed", "out_of_memory"])
-def test_a_plan_kills_workers_and_changes_nothing(what: str) -> None:
-    plan = pr.Fleet() | pr.fleet.Faults(**{what: 0.15})  # type: ignore[arg-type]
-    alone = run(driver="inline", fleet=plan)
-    assert any("there are none" in notice for notice in alone[1].plans[0].notices)
-    hurt = run(driver="processes", workers=2, fleet=plan)
-    assert_same(alone, hurt)
-    assert hurt[0]["worker_deaths"] > 0
-    assert run(driver="processes", workers=2, fleet=plan)[0]["worker_deaths"] == hurt[0]["worker_deaths"]
-
-
-def test_a_plan_that_kills_every_worker_ends_the_run() -> None:
-    with pytest.raises(RunFailed, match="3 worker processes died on the same visit"):
-        run(driver="processes", workers=2, fleet=pr.Fleet() | pr.fleet.Faults(worker_killed=1.0))
-
-
 def test_a_worker_killed_between_two_turns_changes_nothing() -> None:
     alone = run(driver="inline")
     of = made()

@@ -17,7 +17,7 @@ def run(recipe: pr.Recipe) -> Run:
 @pytest.mark.parametrize(("delta", "rounds", "until"), [(1e9, 1, 1), (-1e9, 3, 3)])
 def test_critical_rounds_are_counted(delta: float, rounds: int, until: int) -> None:
     """The first round is critical whatever the threshold is; a negative one makes all of them so."""
-    found = run(pr.fedavg(cohort=2) | pr.critical_periods(delta=delta, act=False))
+    found = run(pr.fedavg(cohort=2) | pr.parts.critical_periods(delta=delta, act=False))
     assert value(found, found.versions, "critical_rounds") == rounds
     assert value(found, found.versions, "critical_until") == until
 

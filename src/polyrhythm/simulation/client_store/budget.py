@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import re
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 from polyrhythm.base.errors import UserError
 from polyrhythm.runs.checkpoints import checkpoints, version_of
-from polyrhythm.runs.records import KeepsState
 from polyrhythm.simulation.client_store.shelf import Shelf
 from polyrhythm.simulation.client_store.store import ClientStore, InMemory, Spilling
 
@@ -43,19 +42,18 @@ def budget(memory: object) -> int | None:
     return None
 
 
-def store_of(memory: str, keepers: Sequence[KeepsState]) -> ClientStore:
+def store_of(memory: str, folder: Callable[[], Path] | None) -> ClientStore:
     """Where a run keeps what its clients remember: in memory, or beyond that in files.
 
-    Those are in the run's folder, where its checkpoints find them; if nobody keeps any, in the system's temporary one.
+    Those are in the run's folder, where its checkpoints find them; if there are none, in the system's temporary one.
 
     Args:
         memory: an amount, or "all".
-        keepers: observers that keep the run's state.
+        folder: gives the folder of the run that keeps checkpoints, once it has begun; None if nobody keeps any.
     """
     held = budget(memory)
     if held is None:
         return InMemory()
-    if not keepers:
+    if folder is None:
         return Spilling(Shelf(lambda: Path(tempfile.mkdtemp(prefix="polyrhythm-")), lambda: ()), held)
-    keeper = keepers[0]
-    return Spilling(Shelf(lambda: keeper.path / VECTORS, lambda: map(version_of, checkpoints(keeper.path))), held)
+    return Spilling(Shelf(lambda: folder() / VECTORS, lambda: map(version_of, checkpoints(folder()))), held)

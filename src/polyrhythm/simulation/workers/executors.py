@@ -18,7 +18,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Literal, Protocol, TypeVar, final
+from typing import Protocol, TypeVar, final
 
 import torch
 
@@ -30,8 +30,6 @@ from polyrhythm.core.protocols import ClientData, Engine
 from polyrhythm.methods.mechanism import Setup
 from polyrhythm.methods.recipe import Recipe
 
-Mishap = Literal["", "worker_killed", "out_of_memory"]
-
 
 @final
 @dataclass(frozen=True, kw_only=True)
@@ -42,7 +40,6 @@ class Errand:
         assignment: what to do.
         state: the client's, where it goes on from.
         pace: how long the visit would take.
-        mishap: what happens by plan to the worker process that carries it out, at its first try, its second, and so on.
         known: what the pace has said already: seconds by samples and forward samples.
         urgency: when its end is needed, in virtual seconds, and less its length in samples: the least is begun first,
             and of those that are needed at once the longest, so that no worker begins a long one last.
@@ -51,7 +48,6 @@ class Errand:
     assignment: Assignment
     state: ClientState
     pace: Forecast | None = None
-    mishap: Callable[[int], Mishap] | None = None
     known: Mapping[tuple[int, int], float] = field(default_factory=dict)
     urgency: tuple[float, int] = (0.0, 0)
 

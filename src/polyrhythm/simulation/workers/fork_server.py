@@ -34,7 +34,7 @@ from torch import Tensor
 from polyrhythm.base.threads import keep_freed_memory
 from polyrhythm.simulation.workers import packing
 from polyrhythm.simulation.workers.executors import Clients, Errand
-from polyrhythm.simulation.workers.worker import Unsendable, befall, out_of_memory, sendable, settings, settle
+from polyrhythm.simulation.workers.worker import Unsendable, out_of_memory, sendable, settings, settle
 
 _RAISE, _FORK = b"r", b"f"
 
@@ -225,11 +225,10 @@ def serve(driver: socket.socket, clients: Clients, boards: Sequence[Tensor], lan
     errands, reports = packing.lanes(lane)
     for lane in itertools.cycle(reports):
         try:
-            assignment, state, mishap, known = packing.receive(driver, boards, errands)
+            assignment, state, known = packing.receive(driver, boards, errands)
         except EOFError:
             return
         try:
-            befall(mishap)
             done = clients.visit(Errand(assignment=assignment, state=state, pace=_Asked(driver, known)))
             packing.send(driver, ("done", done), lane=lane)
         except BrokenPipeError:

@@ -110,8 +110,7 @@ class Processes(Elsewhere):
         errand, weights = ticket.errand, ticket.errand.assignment.weights
         worker.on(ticket, self._board(weights))
         try:
-            mishap = "" if errand.mishap is None else errand.mishap(ticket.deaths)
-            told = (errand.assignment, errand.state, mishap, errand.known)
+            told = (errand.assignment, errand.state, errand.known)
             packing.send(worker.socket, told, (worker.board, weights), worker.errands)
         except (BrokenPipeError, ConnectionResetError):
             self._replace(worker, ticket)

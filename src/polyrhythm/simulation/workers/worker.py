@@ -1,9 +1,7 @@
-"""What any worker process does beside its visits: takes over settings, reports errors, meets with planned mishaps."""
+"""What any worker process does beside its visits: takes over settings, reports errors."""
 
 from __future__ import annotations
 
-import os
-import signal
 import traceback
 from typing import Any
 
@@ -12,7 +10,6 @@ import torch
 from polyrhythm.base.errors import RunFailed
 from polyrhythm.base.threads import keep_freed_memory
 from polyrhythm.simulation.workers import packing
-from polyrhythm.simulation.workers.executors import Mishap
 
 DEATHS = 3
 """How many workers one visit may kill before the run is given up."""
@@ -51,14 +48,6 @@ def settle(told: tuple[Any, ...]) -> None:
     dtype, precision = told
     torch.set_default_dtype(dtype)
     torch.set_float32_matmul_precision(precision)
-
-
-def befall(mishap: Mishap) -> None:
-    """Lets happen what a plan of faults says."""
-    if mishap == "worker_killed":
-        os.kill(os.getpid(), signal.SIGKILL)
-    elif mishap == "out_of_memory":
-        raise MemoryError
 
 
 def out_of_memory(error: Exception) -> bool:

@@ -16,8 +16,9 @@ from polyrhythm.experiments.run import recording
 from polyrhythm.experiments.session import carry_out, in_words
 from polyrhythm.results import Run
 from polyrhythm.runs.database import FILE
+from polyrhythm.runs.observer import Enough, Observer
 from polyrhythm.runs.recorder import digest_of
-from polyrhythm.runs.records import Enough, ModelView, Observer, Plan, RunStatus, VersionRecord, VisitRecord
+from polyrhythm.runs.records import ModelView, Plan, VersionRecord
 from polyrhythm.studies.searches.space import Setting
 from polyrhythm.studies.searches.trials import history_of
 from polyrhythm.trackers import Tracking
@@ -144,7 +145,7 @@ def _keep(path: Path, error: Exception) -> None:
 
 
 @final
-class _Watch:
+class _Watch(Observer):
     """The observer that tells how a run goes, and stops it if it is behind."""
 
     def __init__(self, bars: Mapping[int, float], tell: Tell) -> None:
@@ -155,9 +156,6 @@ class _Watch:
     def begin(self, plan: Plan) -> None:
         """Keeps what is needed."""
         self._headline, self._rounds = plan.headline, plan.rounds
-
-    def visit(self, record: VisitRecord) -> None:
-        """A visit decides nothing."""
 
     def version(self, record: VersionRecord, model: ModelView) -> None:
         """Tells of it, and stops the run if the best score so far is below the bar.
@@ -176,6 +174,3 @@ class _Watch:
                 f"{PRUNED}: {self._headline} {self._highest:.4f} after {record.version} versions, where earlier trials "
                 f"had {bar:.4f} in the median"
             )
-
-    def end(self, status: RunStatus, reason: str, summary: Mapping[str, Any]) -> None:
-        """Nothing is left to say."""

@@ -22,7 +22,7 @@ from torch import Tensor
 from polyrhythm import __version__
 from polyrhythm.base.errors import RunFailed
 from polyrhythm.simulation.workers import packing
-from polyrhythm.simulation.workers.executors import Clients, Elsewhere, Mishap, Ticket
+from polyrhythm.simulation.workers.executors import Clients, Elsewhere, Ticket
 from polyrhythm.simulation.workers.on_ray.cluster import check_room, connect, imported, places
 from polyrhythm.simulation.workers.on_ray.visitor import Visitor, own_device
 from polyrhythm.simulation.workers.worker import DEATHS, FromWorker, Unsendable, given_up, settings
@@ -132,12 +132,10 @@ class OnRay(Elsewhere):
     def _visit(self, way: _Way) -> None:
         """Sends an actor on its way."""
         weights = way.tickets[0].errand.assignment.weights
-        errands = []
-        for place, (ticket, told) in enumerate(zip(way.tickets, way.told, strict=True)):
-            errand = ticket.errand
-            # What befalls a worker befalls it once, however many visits it takes together.
-            mishap: Mishap = "" if errand.mishap is None or place else errand.mishap(ticket.deaths)
-            errands.append((errand.assignment, errand.state, mishap, None if errand.pace is None else told))
+        errands = [
+            (ticket.errand.assignment, ticket.errand.state, None if ticket.errand.pace is None else told)
+            for ticket, told in zip(way.tickets, way.told, strict=True)
+        ]
         sent = packing.rolled(errands, board=(0, weights))
         self._ways[way.actor.visit.remote(self._board(weights), sent)] = way
 

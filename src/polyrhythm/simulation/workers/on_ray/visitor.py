@@ -19,8 +19,8 @@ from polyrhythm.base.vectors import CPU
 from polyrhythm.core.protocols import TakesCohorts
 from polyrhythm.simulation.workers import packing
 from polyrhythm.simulation.workers.cohorts import AtOnce
-from polyrhythm.simulation.workers.executors import Clients, Errand, Executor, Mishap, OneByOne
-from polyrhythm.simulation.workers.worker import Unsendable, befall, out_of_memory, sendable, settle
+from polyrhythm.simulation.workers.executors import Clients, Errand, Executor, OneByOne
+from polyrhythm.simulation.workers.worker import Unsendable, out_of_memory, sendable, settle
 
 Known = Mapping[tuple[int, int], float]
 """Forecasts: seconds by samples and forward samples."""
@@ -106,11 +106,10 @@ class Visitor:
         weights = torch.from_numpy(packing.on_border(board, writable=True)).view(self._dtype)
         return packing.rolled(self._answer(packing.unrolled(packing.on_border(sent, writable=True), [weights])))
 
-    def _answer(self, sent: Sequence[tuple[Assignment, Any, Mishap, Known | None]]) -> tuple[str, Any]:
+    def _answer(self, sent: Sequence[tuple[Assignment, Any, Known | None]]) -> tuple[str, Any]:
         try:
             errands = []
-            for place, (assignment, state, mishap, known) in enumerate(sent):
-                befall(mishap)
+            for place, (assignment, state, known) in enumerate(sent):
                 pace = None if known is None else _Told(place, known)
                 errands.append(Errand(assignment=assignment, state=state, pace=pace))
             return "done", [self._executor.done(ticket) for ticket in self._executor.start(errands)]

@@ -47,7 +47,7 @@ class Case:
 
     def run(self, folder: Path) -> Run:
         """Everybody trains in every round."""
-        recipe = pr.fedavg(cohort=CLIENTS, steps=self.steps, batch=BATCH, lr=RATE) | pr.equal()
+        recipe = pr.fedavg(cohort=CLIENTS, steps=self.steps, batch=BATCH, lr=RATE) | pr.parts.equal()
         experiment = pr.Experiment(
             federation=pr.federate(self.load(), pr.data.IidFraction(share=SHARE), clients=CLIENTS, seed=0),
             model=self.model,

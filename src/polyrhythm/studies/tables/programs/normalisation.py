@@ -49,8 +49,8 @@ class Way:
 
     def recipe(self, lr: float) -> Recipe:
         """In this library."""
-        plain = pr.fedavg(cohort=2, epochs=1, batch=BATCH, lr=lr) | pr.equal() | pr.server_sgd(lr=self.rate)
-        return plain | pr.per_step() if self.divides else plain
+        plain = pr.fedavg(cohort=2, epochs=1, batch=BATCH, lr=lr) | pr.parts.equal() | pr.parts.server_sgd(lr=self.rate)
+        return plain | pr.parts.per_step() if self.divides else plain
 
     def counts(self, lr: float) -> tuple[float, float]:
         """How far each client draws the model towards its own optimum."""
