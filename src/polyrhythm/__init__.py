@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from polyrhythm import data as data
     from polyrhythm import fleet as fleet
     from polyrhythm import models as models
+    from polyrhythm import studies as studies
     from polyrhythm.base.errors import PolyrhythmError as PolyrhythmError
     from polyrhythm.base.errors import RunFailed as RunFailed
     from polyrhythm.base.errors import UserError as UserError
@@ -132,11 +133,8 @@ if TYPE_CHECKING:
     from polyrhythm.results import Run as Run
     from polyrhythm.results import compare as compare
     from polyrhythm.runs import Checkpoint as Checkpoint
-    from polyrhythm.studies import searches as _searches
-    from polyrhythm.studies.searches import sweep as sweep
+    from polyrhythm.studies import study as study
     from polyrhythm.trackers import Tracking as Tracking
-
-    sweeps = _searches
 
 _HOMES = {
     "polyrhythm.base.errors": "PolyrhythmError RunFailed UserError",
@@ -150,7 +148,7 @@ _HOMES = {
     "polyrhythm.experiments.run": "resume run",
     "polyrhythm.results": "Run compare",
     "polyrhythm.runs": "Checkpoint",
-    "polyrhythm.studies.searches": "sweep",
+    "polyrhythm.studies": "study",
     "polyrhythm.models.tasks": "task",
     "polyrhythm.trackers": "Tracking",
     "polyrhythm.experiments.verify": "verify",
@@ -175,7 +173,7 @@ _MODULES = {
     "fleet": "polyrhythm.fleet",
     "models": "polyrhythm.models",
     "parts": "polyrhythm.methods.parts",
-    "sweeps": "polyrhythm.studies.searches",
+    "studies": "polyrhythm.studies",
 }
 
 __all__ = sorted([*_HOME, *_MODULES])

@@ -306,7 +306,7 @@ def _a_sweep(place: str) -> UserError:
         f"{place}: [sweep]",
         expected="an experiment",
         why="many runs with other settings are no single one",
-        fix="polyrhythm sweep FILE, or polyrhythm check FILE",
+        fix="polyrhythm study FILE, or polyrhythm check FILE",
     )
 
 
