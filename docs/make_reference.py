@@ -76,7 +76,7 @@ from polyrhythm.results import Comparison
 from polyrhythm.runs.database import Writer
 from polyrhythm.runs.records import AnswerRecord, EventRecord, VersionRecord, VisitRecord
 from polyrhythm.runs.summary import Best, Summary
-from polyrhythm.studies.files.language import OF_SEARCH, SearchSettings
+from polyrhythm.studies.files.language import SearchSettings
 
 PAGE = Path(__file__).with_name("reference.md")
 
@@ -396,7 +396,7 @@ def _command_line() -> Iterator[str]:
     yield table(("key", "default", "meaning"), rows)
     yield "### A study's search"
     yield "A study file may have a table `[tuning]` or `[sweep]`, see [its page](studies.md)."
-    told = [(f"`{k}`", f"`{_value(f.get_default(call_default_factory=True))}`", OF_SEARCH[k]) for k, f in _SEARCH]
+    told = [(f"`{k}`", f"`{_value(f.get_default(call_default_factory=True))}`", str(f.description)) for k, f in _SEARCH]
     yield table(("key", "default", "takes"), told)
     yield "### The language of names"
     yield from _split(inspect.cleandoc(expressions.__doc__ or "")).text

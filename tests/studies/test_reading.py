@@ -158,7 +158,7 @@ def test_all_slips_are_told_at_once(tmp_path: Path) -> None:
 
 def test_a_file_without_rows_has_nothing_to_run(tmp_path: Path) -> None:
     head = '[reproduces]\npaper = "alt"\nitems = ["Panel (z)"]\ntitle = "Nothing"\n'
-    with pytest.raises(UserError, match="no table"):
+    with pytest.raises(UserError, match="own has no rows"):
         read(written(tmp_path, head))
     unknown = read(written(tmp_path, head + 'unknown = "no caption in the text"\n'))
     with pytest.raises(UserError, match="no caption in the text"):

@@ -339,7 +339,7 @@ def _check_names(study: Study) -> None:
             f"{study.name} has no rows",
             expected="one for each method that is compared",
             why="there would be nothing to run",
-            fix="give at least one",
+            fix='give at least one, in a file [rows.FedAvg] and under it method = "fedavg"',
         )
     names = (study.name, *(row for row in study.rows if row or len(study.rows) > 1))
     for name in names if not study.apart else ():

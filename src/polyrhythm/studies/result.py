@@ -127,9 +127,7 @@ class StudyResult:
                 "study": self.name,
                 "row": trial.arm,
                 "trial": trial.number,
-                "run_name": "/".join(
-                    part for part in (self.record.arms[trial.arm].called, str(trial.same_as or trial.number)) if part
-                ),
+                "run_name": self.record.run_name(trial),
                 "setting": dict(trial.setting),
                 "state": trial.state,
                 "score": trial.score,

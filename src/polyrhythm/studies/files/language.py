@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, final
 
 from annotated_types import Ge, Gt, Lt, MinLen
@@ -11,91 +11,88 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 from polyrhythm.config.json_schema import Schema, schema, without_null
 from polyrhythm.studies.definition import BATCH, BUDGETS, COSTS, MEASURES, PAPERS, Judge, Kind, Measure, Spread
 
-_STRICT = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False, frozen=True)
 Text = Annotated[str, MinLen(1)]
 Positive = Annotated[int, Ge(1)]
 Whole = Annotated[int, Ge(0)]
+Seeds = tuple[Whole, ...] | Whole | Text
+Number = float | int
+
+
+class _Table(BaseModel):
+    """Table of a study file: each key with what it takes, in words."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False, frozen=True)
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _lists(cls, value: Any) -> Any:
+        return _fixed(value)
+
+
+def _fixed(value: Any) -> Any:
+    return tuple(map(_fixed, value)) if isinstance(value, list) else value
 
 
 @final
-class SearchSettings(BaseModel):
-    """What the tables [sweep] and [tuning] may say, which are two names of one."""
+class SearchSettings(_Table):
+    """Tables [sweep] and [tuning], which are two names of one."""
 
-    model_config = _STRICT
-    search: Kind = "grid"
-    trials: Positive | None = None
-    seed: Whole = 0
-    seeds: tuple[Whole, ...] | str | None = None
-    fresh: tuple[Whole, ...] | str | None = None
-    by: Judge | None = None
-    prune: Positive | None = None
-    batch: Positive = BATCH
-    column: str = ""
-    space: dict[str, Any] = Field(default_factory=dict)
-    settings: tuple[dict[str, Any], ...] = ()
-    rows: dict[Text, dict[str, Any]] = Field(default_factory=dict)
-    methods: dict[Text, dict[str, Any]] = Field(default_factory=dict)
-
-    @field_validator("seeds", "fresh", "settings", mode="before")
-    @classmethod
-    def _several(cls, value: Any) -> Any:
-        return tuple(value) if isinstance(value, list) else (value,) if type(value) is int else value
+    search: Kind = Field("grid", description="grid, random, list or tpe")
+    trials: Positive | None = Field(None, description="of random and tpe, for each row: a whole number, 1 or more")
+    seed: Whole = Field(0, description="of all draws: a whole number, 0 or more")
+    seeds: Seeds | None = Field(None, description="of the trials: whole numbers, such as 0-2 or [0, 1]")
+    fresh: Seeds | None = Field(None, description="of what is compared: whole numbers, such as 10-14 or [10, 11]")
+    by: Judge | None = Field(None, description="what judges a trial: final, best or last20")
+    prune: Positive | None = Field(None, description="versions: a whole number, 1 or more")
+    batch: Positive = Field(BATCH, description="a whole number, 1 or more")
+    column: str = Field("", description="the column in which settings are chosen for all")
+    space: dict[str, Any] = Field(
+        {}, description="keys of an experiment, each with a list of values or a range such as {low = 0.01, high = 1.0}"
+    )
+    settings: tuple[dict[str, Any], ...] = Field((), description="of a list: tables, each with keys of an experiment")
+    rows: dict[Text, dict[str, Any]] = Field({}, description="tables by row, each with its own space or settings")
+    methods: dict[Text, dict[str, Any]] = Field({}, description="rows: tables that have keys of the experiment, too")
 
 
 @final
-class ReproducesSettings(BaseModel):
-    """What the table [reproduces] may say."""
+class ReproducesSettings(_Table):
+    """Table [reproduces]: words for the page, and what is read from runs."""
 
-    model_config = _STRICT
-    paper: str = ""
-    items: tuple[Text, ...] = ()
-    title: str = ""
-    source: str = ""
-    says: str = ""
-    measure: Measure = "final"
-    spread: Spread = "none"
-    columns: str = ""
-    figures: tuple[Text, ...] = ()
-    notes: tuple[Text, ...] = ()
-    program: str = ""
-    unknown: str = ""
-
-    @field_validator("items", "figures", "notes", mode="before")
-    @classmethod
-    def _several(cls, value: Any) -> Any:
-        return tuple(value) if isinstance(value, list) else value
+    paper: str = Field("", description=f"one of {', '.join(PAPERS)}")
+    items: tuple[Text, ...] = Field((), description='tables and figures, such as ["Table 2"]')
+    title: str = Field("", description="a few words")
+    source: str = Field("", description="where in the paper")
+    says: str = Field("", description="what the paper says, or the question")
+    measure: Measure = Field("final", description=f"one of {', '.join(MEASURES)}")
+    spread: Spread = Field(
+        "none", description='what the paper\'s ± is: "seeds", "rounds of one run", "not said" or "none"'
+    )
+    columns: str = Field("", description="what columns differ in, in words")
+    figures: tuple[Text, ...] = Field((), description='names of figures, such as ["accuracy", "cohort"]')
+    notes: tuple[Text, ...] = Field((), description="a list of sentences")
+    program: str = Field("", description="the name of a program")
+    unknown: str = Field("", description="why there is nothing to do")
 
 
 @final
-class ClaimSettings(BaseModel):
-    """What a table [[claims]] may say."""
+class ClaimSettings(_Table):
+    """Table [[claims]]: something that is looked at by comparing numbers."""
 
-    model_config = _STRICT
-    says: Text
-    of: str = ""
-    against: str = ""
-    pairs: tuple[tuple[Text, Text], ...] = ()
-    measure: str = ""
-    more_than: float | int = 0.0
-    ratio_below: float | int | None = None
-    ratio_above: float | int | None = None
-    between: tuple[float | int, float | int] | None = None
-    rising: str = ""
-    falling: str = ""
-    grows_over: tuple[Text, ...] = ()
-    columns: tuple[Text, ...] = ()
-    at: str = ""
-    goal_of: str = ""
-
-    @field_validator("columns", "between", "grows_over", mode="before")
-    @classmethod
-    def _several(cls, value: Any) -> Any:
-        return tuple(value) if isinstance(value, list) else value
-
-    @field_validator("pairs", mode="before")
-    @classmethod
-    def _several_pairs(cls, value: Any) -> Any:
-        return tuple(map(tuple, value)) if isinstance(value, list) and all(map(_is_list, value)) else value
+    says: Text = Field(description="the claim, in words")
+    of: str = Field("", description="a row")
+    against: str = Field("", description="another row")
+    pairs: tuple[tuple[Text, Text], ...] = Field((), description='pairs of rows, such as [["FedCL", "FedAvg"]]')
+    measure: str = Field("", description=f"one of {', '.join([*MEASURES, *COSTS])}")
+    more_than: Number = Field(0.0, description="points of percent: a number")
+    ratio_below: Number | None = Field(None, description="a number")
+    ratio_above: Number | None = Field(None, description="a number")
+    between: tuple[Number, Number] | None = Field(None, description="two numbers: [low, high]")
+    rising: str = Field("", description="a row")
+    falling: str = Field("", description="a row")
+    grows_over: tuple[Text, ...] = Field((), description="names of columns, in the order in which the difference grows")
+    columns: tuple[Text, ...] = Field((), description="names of columns")
+    at: str = Field("", description=f"one of {', '.join(BUDGETS)}")
+    goal_of: str = Field("", description="a row")
 
     @property
     def can_grow(self) -> bool:
@@ -114,110 +111,60 @@ class ClaimSettings(BaseModel):
             yield self.model_copy(update={"says": says, "of": of, "against": against, "goal_of": goal, "pairs": ()})
 
 
-def _is_list(value: Any) -> bool:
-    return isinstance(value, list)
+@final
+class ExpertSettings(_Table):
+    """Table [expert_training]: settings of `train_expert`."""
+
+    epochs: Positive = Field(10, description="passes: a whole number, 1 or more")
+    batch: Positive = Field(64, description="a whole number, 1 or more")
+    lr: Annotated[float, Gt(0)] = Field(0.1, description="a number above 0, such as 0.1")
+    smoothing: Annotated[float, Ge(0), Lt(1)] = Field(0.0, description="of labels: a number from 0 to below 1")
+    last_layer_rate: Annotated[float, Gt(0)] = Field(1.0, description="a factor above 0, such as 1.0")
+    seed: Whole = Field(0, description="a whole number, 0 or more")
 
 
 @final
-class ExpertSettings(BaseModel):
-    """What the table [expert_training] may say: settings of `train_expert`."""
+class Tables(_Table):
+    """All tables but the search, and those with keys of the experiment."""
 
-    model_config = _STRICT
-    epochs: Annotated[int, Ge(1)] = 10
-    batch: Annotated[int, Ge(1)] = 64
-    lr: Annotated[float, Gt(0)] = 0.1
-    smoothing: Annotated[float, Ge(0), Lt(1)] = 0.0
-    last_layer_rate: Annotated[float, Gt(0)] = 1.0
-    seed: Annotated[int, Ge(0)] = 0
+    reproduces: ReproducesSettings = Field(
+        ReproducesSettings.model_validate({}), description="a table that says what is reproduced"
+    )
+    claims: tuple[ClaimSettings, ...] = Field((), description="tables [[claims]]")
+    expert_training: ExpertSettings | None = Field(None, description="a table of settings of `polyrhythm expert`")
 
 
-@final
-class Tables(BaseModel):
-    """All of them but the search."""
-
-    model_config = _STRICT
-    reproduces: ReproducesSettings = ReproducesSettings()
-    claims: tuple[ClaimSettings, ...] = ()
-    expert_training: ExpertSettings | None = None
-
-    @field_validator("claims", mode="before")
-    @classmethod
-    def _several(cls, value: Any) -> Any:
-        return tuple(value) if isinstance(value, list) else value
+def takes(model: type[_Table], prefix: str = "") -> dict[str, str]:
+    """What each key of a table takes, in words."""
+    return {f"{prefix}{key}": str(field.description) for key, field in model.model_fields.items()}
 
 
-OF_SEARCH = {
-    "search": "grid, random, list or tpe",
-    "trials": "a whole number, 1 or more",
-    "seed": "of all draws: a whole number, 0 or more",
-    "seeds": "of the trials: whole numbers, such as 0-2 or [0, 1]",
-    "fresh": "of the chosen settings: whole numbers, such as 10-14 or [10, 11]",
-    "by": "final, best or last20",
-    "prune": "versions: a whole number, 1 or more",
-    "batch": "a whole number, 1 or more",
-    "column": "the column in which settings are chosen for all",
-    "space": "keys of an experiment, each with a list of values or a range such as {low = 0.01, high = 1.0}",
-    "settings": "tables [[sweep.settings]], each with keys of an experiment",
-    "rows": "tables [tuning.rows.ROW], each with a space or settings of that row",
-    "methods": "tables [sweep.methods.NAME]: rows, each with keys of an experiment, and a space or settings",
+OF_TABLES: Mapping[str, str] = {
+    **takes(Tables),
+    **takes(ReproducesSettings, "reproduces."),
+    **takes(ClaimSettings, "claims."),
+    **takes(ExpertSettings, "expert_training."),
 }
-OF_EXPERT = dict.fromkeys(ExpertSettings.model_fields, "as for `polyrhythm expert`")
-OF_TABLES = {
-    "reproduces": "a table that says what is reproduced",
-    "reproduces.paper": "one of " + ", ".join(PAPERS),
-    "reproduces.items": 'tables and figures, such as ["Table 2"]',
-    "reproduces.title": "a few words",
-    "reproduces.source": "where in the paper",
-    "reproduces.says": "what the paper says",
-    "reproduces.measure": "one of " + ", ".join(MEASURES),
-    "reproduces.spread": 'what the paper\'s ± is: "seeds", "rounds of one run", "not said" or "none"',
-    "reproduces.columns": "what columns differ in, in words",
-    "reproduces.figures": 'names of figures, such as ["accuracy", "cohort"]',
-    "reproduces.notes": "a list of sentences",
-    "reproduces.program": "the name of a program",
-    "reproduces.unknown": "why there is nothing to do",
-    "claims": "tables [[claims]]",
-    "expert_training": "a table of settings of `polyrhythm expert`",
-    "claims.says": "the claim, in words",
-    "claims.of": "a row",
-    "claims.against": "another row",
-    "claims.pairs": 'pairs of rows, such as [["FedCL", "FedAvg"]]',
-    "claims.measure": "one of " + ", ".join([*MEASURES, *COSTS]),
-    "claims.more_than": "points of percent: a number",
-    "claims.ratio_below": "a number",
-    "claims.ratio_above": "a number",
-    "claims.between": "two numbers: [low, high]",
-    "claims.rising": "a row",
-    "claims.falling": "a row",
-    "claims.grows_over": "names of columns, in the order in which the difference grows",
-    "claims.columns": "names of columns",
-    "claims.at": "one of " + ", ".join(BUDGETS),
-    "claims.goal_of": "a row",
-    **{f"expert_training.{key}": of for key, of in OF_EXPERT.items()},
-}
-_KEYS: Schema = {"type": "object", "description": "tables, each with keys of the experiment"}
 
 
 def file_schema() -> Schema:
     """A JSON Schema of experiments and studies. What lies in rows, spaces and scales is looked at by `check`."""
-    search = _described(SearchSettings.model_json_schema(), OF_SEARCH)
-    found = {
-        "sweep": search,
-        "tuning": {**search, "additionalProperties": True},
-        **dict.fromkeys(("rows", "columns", "scales"), _KEYS),
-        "let": {"type": "object", "additionalProperties": {"type": "string"}, "description": "texts by name"},
-        "paper": {"type": "object", "additionalProperties": {"type": "array", "items": {"type": "string"}}},
-    }
-    of_claims = _described(ClaimSettings.model_json_schema(), OF_TABLES, "claims.")
-    found["claims"] = {"type": "array", "items": of_claims, "description": OF_TABLES["claims"]}
-    found["reproduces"] = _described(ReproducesSettings.model_json_schema(), OF_TABLES, "reproduces.")
-    found["expert_training"] = _described(ExpertSettings.model_json_schema(), OF_TABLES, "expert_training.")
-    return schema(**found)
+    search, keys = _plain(SearchSettings), {"type": "object", "description": "tables, each with keys of the experiment"}
+    words = {key: {"description": words} for key, words in takes(Tables).items()}
+    return schema(
+        sweep=search,
+        tuning={**search, "additionalProperties": True},
+        reproduces=_plain(ReproducesSettings) | words["reproduces"],
+        expert_training=_plain(ExpertSettings) | words["expert_training"],
+        claims={"type": "array", "items": _plain(ClaimSettings)} | words["claims"],
+        **dict.fromkeys(("rows", "columns", "scales"), keys),
+        let={"type": "object", "additionalProperties": {"type": "string"}},
+        paper={"type": "object", "additionalProperties": {"type": "array", "items": {"type": "string"}}},
+    )
 
 
-def _described(found: Schema, words: dict[str, str], prefix: str = "") -> Schema:
-    plain: Schema = without_null(found)
-    for key, entry in plain["properties"].items():
+def _plain(model: type[_Table]) -> Schema:
+    found: Schema = without_null(model.model_json_schema())
+    for entry in found["properties"].values():
         entry.pop("title", None)
-        entry["description"] = words[f"{prefix}{key}"]
-    return {key: value for key, value in plain.items() if key not in ("title", "$defs")}
+    return {key: value for key, value in found.items() if key != "title"}

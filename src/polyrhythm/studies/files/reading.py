@@ -11,7 +11,7 @@ from typing import Any, final
 from pydantic import ValidationError
 
 from polyrhythm.base.consent import NOBODY, Trust
-from polyrhythm.base.errors import Mistakes, UserError, unknown
+from polyrhythm.base.errors import Mistakes, unknown
 from polyrhythm.config.configuration import OF_NO_NUMBER, TAKES, configured
 from polyrhythm.config.layers import Said, layered, seeds_of
 from polyrhythm.config.mistakes import explained
@@ -28,15 +28,15 @@ from polyrhythm.studies.definition import (
     Search,
     Study,
 )
+from polyrhythm.studies.files import refused
 from polyrhythm.studies.files.language import (
-    OF_EXPERT,
-    OF_SEARCH,
     OF_TABLES,
     ClaimSettings,
     ExpertSettings,
     ReproducesSettings,
     SearchSettings,
     Tables,
+    takes,
 )
 from polyrhythm.studies.files.maker import Maker
 from polyrhythm.studies.files.spaces import leaves, settings_of, space_of
@@ -45,6 +45,7 @@ from polyrhythm.studies.planning import planned
 from polyrhythm.studies.space import Setting
 
 _TABLES = ("reproduces", "rows", "columns", "paper", "claims", "sweep", "tuning", "expert_training", "scales")
+_OF_SEARCH = takes(SearchSettings)
 _CHECKED = ("reproduces", "claims", "expert_training")
 NOT_OURS = ("name", "out", "seed", "seeds", "track", "tracking", "driver", "workers", "address", "gpus")
 """Keys of an experiment that a cell cannot set: they are of the whole study, or decide no number."""
@@ -113,10 +114,11 @@ class _Reading:
             with self.wrong.noted(said.where(spelling)):
                 search = Search(**{**own, **change}, over=over)
         self.check_names(told.reproduces)
+        numbers, claims = self.numbers(rows, columns), tuple(self.claims(told.claims, rows, columns))
         of_all = {k: v for k, v in said.values.items() if k in (*OF_NO_NUMBER, "seed", "seeds") or k not in TAKES}
         whole = configured(Said(of_all, self.file, said.lines, said.here), self.wrong, trust)
         self.wrong.refuse()
-        with self.wrong.noted(said.where(spelling) if search else ""):
+        with self.wrong.noted(str(self.file)):
             found = Study(
                 name=name or whole.name or self.file.stem,
                 file=self.file,
@@ -126,8 +128,8 @@ class _Reading:
                 columns_are=told.reproduces.columns,
                 seeds=fresh if fresh is not None else () if spelling == "sweep" and search else tuple(seeds),
                 search=search,
-                numbers=self.numbers(rows, columns),
-                claims=tuple(self.claims(told.claims, rows, columns)),
+                numbers=numbers,
+                claims=claims,
                 expert_training=told.expert_training.model_dump() if told.expert_training else None,
                 scales=scales,
                 apart=bool({"rows", "reproduces", "scales"} & {*self.ours}),
@@ -145,19 +147,9 @@ class _Reading:
 
     def told(self) -> Tables:
         if not {"reproduces", "rows", "sweep"} & {*self.ours}:
-            raise UserError(
-                f"{self.file} has no table [sweep], [rows.NAME] or [reproduces]",
-                expected='what is tried, such as [sweep.space] with "method.lr" = [0.01, 0.1], or what is compared',
-                why="a study is made of many experiments; without these the file is a single one",
-                fix="add one of them, or use `polyrhythm run`",
-            )
+            raise refused.no_study(self.file)
         if {"sweep", "tuning"} <= {*self.ours}:
-            raise UserError(
-                f"{self.file} has both [sweep] and [tuning]",
-                expected="one of them",
-                why="they are two names of one table",
-                fix="write all of it into [tuning]",
-            )
+            raise refused.two_searches(self.file)
         try:
             return Tables.model_validate({key: self.ours[key] for key in _CHECKED if key in self.ours})
         except ValidationError as error:
@@ -193,14 +185,14 @@ class _Reading:
         """Rows or columns: the keys of each."""
         table = self.ours.get(inside, {})
         if not isinstance(table, dict) or not all(isinstance(own, dict) for own in table.values()):
-            self.wrong.add(_no_tables(inside, self.said))
+            self.wrong.add(refused.no_tables(inside, self.said))
             return {}
         return {name: self.keys(own, f"{inside}.{name}") for name, own in table.items()}
 
     def methods(self, table: Any, inside: str) -> dict[str, Setting]:
         """The rows that a search names: the keys of each but what is tried for it."""
         if not isinstance(table, dict) or not all(isinstance(own, dict) for own in table.values()):
-            self.wrong.add(_no_tables(inside, self.said))
+            self.wrong.add(refused.no_tables(inside, self.said))
             return {}
         own = {name: {k: v for k, v in of.items() if k not in ("space", "settings")} for name, of in table.items()}
         return {name: self.keys(of, f"{inside}.{name}") for name, of in own.items()}
@@ -254,7 +246,7 @@ class _Reading:
             return ExpertSettings.model_validate(change).model_dump(include=set(change))
         except ValidationError as error:
             where = lambda path: self.said.where(f"{inside}.expert_training.{path}")  # noqa: E731
-            self.wrong.add(*explained(error, OF_EXPERT, where))
+            self.wrong.add(*explained(error, takes(ExpertSettings), where))
             return {}
 
     def search(
@@ -263,14 +255,14 @@ class _Reading:
         """What a table says of the search, by the names of `Search`; the keys that hold meanwhile; the fresh seeds."""
         said, wrong = self.said, self.wrong
         if not isinstance(table, dict):
-            wrong.add(_no_tables(inside, said))
+            wrong.add(refused.no_tables(inside, said))
             return {}, {}, None
         own = {key: table[key] for key in SearchSettings.model_fields if key in table}
         over = self.keys({k: v for k, v in table.items() if k not in own}, inside, SearchSettings.model_fields)
         try:
             told = SearchSettings.model_validate(own)
         except ValidationError as error:
-            wrong.add(*explained(error, OF_SEARCH, lambda path: said.where(f"{inside}.{path}")))
+            wrong.add(*explained(error, _OF_SEARCH, lambda path: said.where(f"{inside}.{path}")))
             return {}, over, None
         plain = ("trials", "seed", "by", "prune", "batch", "column")
         found: dict[str, Any] = {key: getattr(told, key) for key in plain if key in own}
@@ -299,14 +291,7 @@ class _Reading:
         space, settings = table.get("space", {}), table.get("settings", [])
         if not isinstance(space, dict) or not isinstance(settings, list):
             key, value = ("space", space) if not isinstance(space, dict) else ("settings", settings)
-            self.wrong.add(
-                UserError(
-                    f"{self.said.where(inside)}: {key} = {value!r}",
-                    expected=OF_SEARCH[key],
-                    why="it says what is tried",
-                    fix="write it as in the documentation of studies",
-                )
-            )
+            self.wrong.add(refused.nothing_tried(f"{self.said.where(inside)}: {key} = {value!r}", _OF_SEARCH[key]))
             return {}
         listed = settings_of(settings, f"{inside}.settings", self.said, self.wrong)
         return listed or space_of(space, f"{inside}.space", self.said, self.wrong)
@@ -319,12 +304,7 @@ class _Reading:
                 return (value,)
             if isinstance(value, list) and all(type(seed) is int and seed >= 0 for seed in value):
                 return tuple(value)
-            raise UserError(
-                f"seeds = {value!r}",
-                expected='whole numbers, such as "0-2" or [0, 1, 2]',
-                why="one run is made for each",
-                fix='seeds = "0-2"',
-            )
+            raise refused.no_seeds(value)
         return ()
 
     def numbers(self, rows: Mapping[str, Any], columns: Mapping[str, Any]) -> dict[tuple[str, str], Number]:
@@ -333,13 +313,13 @@ class _Reading:
             where = self.said.where(f"paper.{row}")
             self.check_there("row", [row], rows, where)
             if not isinstance(texts, list) or len(texts) != len(columns):
-                self.wrong.add(_not_as_many(row, columns, where))
+                self.wrong.add(refused.not_as_many(row, columns, where))
                 continue
             for column, text in zip(columns, texts, strict=True):
                 try:
                     number = Number.read(text)
                 except (ValueError, AttributeError):
-                    self.wrong.add(_no_number(row, text, where))
+                    self.wrong.add(refused.no_number(row, text, where))
                     continue
                 if number is not None:
                     found[row, column] = number
@@ -356,53 +336,8 @@ class _Reading:
             for key, value, known in (("measure", claim.measure, [*MEASURES, *COSTS]), ("budget", claim.at, BUDGETS)):
                 self.check_there(key, filter(None, (value,)), known, where)
             if not of or (claim.against or claim.between or claim.rising or claim.falling) in ("", None):
-                self.wrong.add(_no_claim(where))
+                self.wrong.add(refused.no_claim(where))
             if claim.grows_over and not claim.can_grow:
-                self.wrong.add(_no_growth(claim.grows_over, where))
+                self.wrong.add(refused.no_growth(claim.grows_over, where))
             plain = claim.model_dump(exclude={"of", "rising", "falling", "pairs"})
             yield Claim(of=of, rising=bool(claim.rising), falling=bool(claim.falling), **plain)
-
-
-def _no_tables(inside: str, said: Said) -> UserError:
-    return UserError(
-        f"{said.where(inside)}: {inside} that are no tables",
-        expected=f"tables [{inside}.NAME]",
-        why="each has keys of the experiment",
-        fix=f"write [{inside}.NAME] and the keys below it",
-    )
-
-
-def _not_as_many(row: str, columns: Mapping[str, Any], where: str) -> UserError:
-    return UserError(
-        f"{where}: other than {len(columns)} numbers for {row}",
-        expected=f"a text for each column: {', '.join(columns) or 'one'}",
-        why="they stand beside ours",
-        fix='give one for each, "" where the paper has none',
-    )
-
-
-def _no_number(row: str, text: Any, where: str) -> UserError:
-    return UserError(
-        f"{where}: {row} has {text!r}",
-        expected='a text such as "78.76 ± 2.62", in percent',
-        why="it is compared with ours",
-        fix='write it so, or "" for none',
-    )
-
-
-def _no_claim(where: str) -> UserError:
-    return UserError(
-        f"{where} compares nothing",
-        expected='of = "ROW" with against = "ROW" or between = [low, high], or pairs, or rising or falling = "ROW"',
-        why="a claim is looked at by comparing numbers",
-        fix="say what is compared",
-    )
-
-
-def _no_growth(columns: Iterable[str], where: str) -> UserError:
-    return UserError(
-        f"{where} has nothing that could grow over {', '.join(columns)}",
-        expected="two or more columns, each once; of and against, or pairs; and no ratio, range, trend or columns",
-        why="the difference of two rows in the last of the columns is compared with that in the first",
-        fix="say which difference grows, or make two claims of it",
-    )

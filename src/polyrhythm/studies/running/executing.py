@@ -19,7 +19,7 @@ from polyrhythm.studies.planning import Arm, Cell, Plan
 from polyrhythm.studies.running import searching
 from polyrhythm.studies.running.performing import Ending, Job
 from polyrhythm.studies.running.trials import ArmRecord, Record, Trial, best, differences, history_of, read
-from polyrhythm.studies.running.workers import Backend, started
+from polyrhythm.studies.running.workers import work_off
 from polyrhythm.studies.space import Range, Setting
 from polyrhythm.trackers import Tracking
 
@@ -143,6 +143,7 @@ class _Execution:
         self._jobs: deque[tuple[_Progress | Cell, Job]] = deque()
         self._under_way: dict[tuple[str, int], _Progress | Cell] = {}
         self._bars: dict[str, dict[int, float]] = {}
+        self._at_cells = False
         self._trials_out = str(plan.trials_folder(out))
 
     def go(self, workers: int) -> None:
@@ -152,15 +153,8 @@ class _Execution:
                 trial.state, trial.reason = "waiting", ""  # perhaps there is more memory now
         makes = {arm.called: arm.make for arm in self._arms.values()}
         makes |= {cell.called: cell.make for cell in self._plan.cells}
-        with started(makes, workers) as backend:
-            while self._begin_batch():
-                self._work(backend)
-            self._begin_cells()
-            self._work(backend)
+        work_off(self, makes, workers)
         self._keep()
-
-    def _work(self, backend: Backend) -> None:
-        backend.work_off(self, self._hear)
 
     def _keep(self) -> None:
         self._record.write(self._plan.folder(self._out))
@@ -227,13 +221,25 @@ class _Execution:
         self._jobs.append((progress, job))
 
     def next(self) -> Job | None:
-        """The next run to be made; those of trials that have failed meanwhile are left out."""
-        while self._jobs:
+        """The next run to be made; those of trials that have failed meanwhile are left out.
+
+        A batch of trials begins when all before it are over, and the cells after the last of them.
+        """
+        while self._jobs or (not self._under_way and self._refilled()):
             whose, job = self._jobs.popleft()
             if isinstance(whose, Cell) or not whose.trial.over:
                 self._under_way[job.name, job.seed] = whose
                 return job
         return None
+
+    def _refilled(self) -> bool:
+        """Puts the next jobs in the queue; false if there are none any more."""
+        while not self._jobs and self._begin_batch():
+            pass
+        if not self._jobs and not self._at_cells:
+            self._at_cells = True
+            self._begin_cells()
+        return bool(self._jobs)
 
     def over(self, job: Job, ending: Ending) -> None:
         """A run has ended."""
@@ -315,7 +321,8 @@ class _Execution:
                 job = Job(of=cell.called, name=cell.called, setting=chosen, seed=seed, out=out, tracking=self._tracking)
                 self._jobs.append((cell, job))
 
-    def _hear(self, job: Job, version: int, rounds: int | None, score: float | None) -> None:
+    def version(self, job: Job, version: int, rounds: int | None, score: float | None) -> None:
+        """A run has come to a version."""
         if self._listener is not None:
             self._listener.version(job, version, rounds, score)
 

@@ -102,6 +102,11 @@ class Record:
         """The trials of an arm, in order."""
         return [trial for trial in self.trials if trial.arm == arm]
 
+    def run_name(self, trial: Trial) -> str:
+        """What the runs are called that a trial has its results from."""
+        parts = (self.arms[trial.arm].called, str(trial.same_as or trial.number))
+        return "/".join(part for part in parts if part)
+
     def write(self, folder: Path) -> None:
         """Keeps it."""
         folder.mkdir(parents=True, exist_ok=True)

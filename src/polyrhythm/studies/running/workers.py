@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import pickle
 import select
@@ -13,7 +14,7 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from multiprocessing import connection
 from typing import Protocol, final
@@ -28,60 +29,36 @@ _GRACE = 10.0  # seconds that workers have to write down where they are
 
 
 class Queue(Protocol):
-    """What is to be done; what comes of a job may bring others."""
+    """Queue of what is to be done; what comes of a job may bring others."""
 
     def next(self) -> Job | None:
-        """The next job; None if there is none at present."""
+        """The next job; None if there is none before one that is under way has ended."""
+
+    def version(self, job: Job, version: int, rounds: int | None, score: float | None) -> None:
+        """Hears of every version of every job."""
 
     def over(self, job: Job, ending: Ending) -> None:
         """Hears how a job ended."""
 
 
-Hear = Callable[[Job, int, int | None, float | None], None]
-"""Hears of every version of every job."""
-
-
-class Backend(Protocol):
-    """Whoever does jobs."""
-
-    def work_off(self, queue: Queue, hear: Hear) -> None:
-        """Does all that there is to do.
-
-        Raises:
-            UserError: another process cannot import what makes experiments.
-            KeyboardInterrupt: it was stopped; the runs under way are as after Ctrl-C.
-        """
-
-
-@contextlib.contextmanager
-def started(makes: Mapping[str, Make], workers: int) -> Iterator[Backend]:
-    """Somebody who does jobs, for as long as the block lasts.
+def work_off(queue: Queue, makes: Mapping[str, Make], workers: int) -> None:
+    """Does all that there is to do.
 
     Args:
+        queue: of it.
         makes: make the experiments of jobs, by what they are of.
         workers: how many jobs are done at once; with one it is this process that does them.
 
     Raises:
-        UserError: what makes experiments cannot be sent to another process.
+        UserError: what makes experiments cannot be sent to another process, or not be imported there.
+        KeyboardInterrupt: it was stopped; the runs under way are as after Ctrl-C.
     """
-    if workers == 1:
-        yield _Alone(makes)
+    if workers > 1:
+        with _Processes(makes, workers) as several:
+            several.work_off(queue)
         return
-    with _Processes(makes, workers) as several:
-        yield several
-
-
-@final
-class _Alone:
-    """This process, one job after the other."""
-
-    def __init__(self, makes: Mapping[str, Make]) -> None:
-        self._makes = makes
-
-    def work_off(self, queue: Queue, hear: Hear) -> None:
-        """Does all that there is to do."""
-        while (job := queue.next()) is not None:
-            queue.over(job, perform(job, self._makes[job.of], lambda *told, job=job: hear(job, *told)))
+    while (job := queue.next()) is not None:
+        queue.over(job, perform(job, makes[job.of], functools.partial(queue.version, job)))
 
 
 @final
@@ -122,7 +99,7 @@ class _Processes:
             worker.line.close()
         self._workers = []
 
-    def work_off(self, queue: Queue, hear: Hear) -> None:
+    def work_off(self, queue: Queue) -> None:
         """Does all that there is to do."""
         while True:
             self._set_to_work(queue)
@@ -130,7 +107,7 @@ class _Processes:
             if not busy:
                 return
             for line in connection.wait([worker.line for worker in busy]):
-                self._hear(next(worker for worker in busy if worker.line is line), queue, hear)
+                self._hear(next(worker for worker in busy if worker.line is line), queue)
 
     def _set_to_work(self, queue: Queue) -> None:
         while sum(worker.job is not None for worker in self._workers) < self._most:
@@ -153,7 +130,7 @@ class _Processes:
         worker.line.send(self._makes)
         return worker
 
-    def _hear(self, worker: _Worker, queue: Queue, hear: Hear) -> None:
+    def _hear(self, worker: _Worker, queue: Queue) -> None:
         job = worker.job
         assert job is not None
         try:
@@ -162,7 +139,7 @@ class _Processes:
             self._bury(worker, job, queue)
             return
         if word == "version":
-            hear(job, *told)
+            queue.version(job, *told)
         elif word == "unreadable":
             raise UserError(
                 f"a worker process cannot read what makes experiments: {told}",
