@@ -41,11 +41,10 @@ def trials(record: Record, arm: str) -> Table:
     tried = sorted(record.of(arm), key=_rank)
     keys = list(dict.fromkeys(key for trial in tried for key in trial.setting))
     lines = [(str(t.number), *(_value(t.setting.get(key)) for key in keys), _scores(t), t.state) for t in tried]
-    best = f" for {arm}" if arm else ""
     return Table(
         name=f"trials {arm}".strip(),
-        caption=f"What was tried{best}, the best first, on the validation data: mean ± sample standard deviation over "
-        "the trials' seeds; of what was stopped early, its last score.",
+        caption=f"Tried{f' for {arm}' if arm else ''}, the best first: mean ± sample standard deviation over seeds, "
+        "on the validation data.",
         head=("trial", *keys, f"validation {record.headline.replace('_', ' ')}", "state"),
         rows=tables.rows(lines),
     )
