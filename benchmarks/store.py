@@ -112,7 +112,7 @@ def main() -> None:
     experiment = pr.Experiment(
         federation=pr.federate(collection, pr.data.Iid(), given.clients, 0),
         model=functools.partial(find("mlp"), hidden=HIDDEN),
-        recipe=pr.scaffold(cohort=1, epochs=1, batch=1, lr=given.lr) | pr.sweep(),
+        recipe=pr.scaffold(cohort=1, epochs=1, batch=1, lr=given.lr) | pr.parts.sweep(),
         rounds=given.rounds,
         evaluation=pr.Evaluation(every=given.rounds + 1),
         client_memory=given.client_memory,

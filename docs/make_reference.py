@@ -36,7 +36,8 @@ from polyrhythm import (
     resume,
     run,
     sample_difficulty,
-    sweep,
+    studies,
+    study,
     task,
     train_expert,
     verify,
@@ -75,8 +76,7 @@ from polyrhythm.results import Comparison
 from polyrhythm.runs.database import Writer
 from polyrhythm.runs.records import AnswerRecord, EventRecord, VersionRecord, VisitRecord
 from polyrhythm.runs.summary import Best, Summary
-from polyrhythm.studies import searches
-from polyrhythm.studies.searches.written import OF_SWEEP, SweepSettings
+from polyrhythm.studies.files.language import SearchSettings
 
 PAGE = Path(__file__).with_name("reference.md")
 
@@ -394,9 +394,9 @@ def _command_line() -> Iterator[str]:
         else:
             rows.append((f"`{key}`", f"`{_value(field.default)}`", helps[key]))
     yield table(("key", "default", "meaning"), rows)
-    yield "### A sweep's table"
-    yield "An experiment file with a table `[sweep]` is a sweep, see [its page](searches.md)."
-    told = [(f"`sweep.{k}`", f"`{_value(f.get_default(call_default_factory=True))}`", OF_SWEEP[k]) for k, f in _SWEEP]
+    yield "### A study's search"
+    yield "A study file may have a table `[tuning]` or `[sweep]`, see [its page](studies.md)."
+    told = [(f"`{k}`", f"`{_value(f.get_default(call_default_factory=True))}`", str(f.description)) for k, f in _SEARCH]
     yield table(("key", "default", "takes"), told)
     yield "### The language of names"
     yield from _split(inspect.cleandoc(expressions.__doc__ or "")).text
@@ -410,7 +410,7 @@ _NESTED: Mapping[str, tuple[type[BaseModel], type[Settings]]] = {
 }
 
 
-_SWEEP = SweepSettings.model_fields.items()
+_SEARCH = SearchSettings.model_fields.items()
 
 
 def _commands(group: typer.Typer, path: str) -> Iterator[tuple[str, Callable[..., Any]]]:
@@ -612,12 +612,13 @@ def _python() -> Iterator[str]:
     yield entry("pr.compare", compare)
     yield entry("Comparison", Comparison, skip=("runs",))
     yield table(("member", "meaning"), list(_members(Comparison)))
-    yield entry("pr.sweep", sweep)
-    yield entry("polyrhythm.studies.searches.Sweep", searches.Sweep)
-    yield entry("polyrhythm.studies.searches.Side", searches.Side)
-    yield entry("polyrhythm.studies.searches.Range", searches.Range)
-    yield entry("polyrhythm.studies.searches.Swept", searches.Swept, skip=("record", "out"))
-    yield table(("member", "meaning"), list(_members(searches.Swept)))
+    yield entry("pr.study", study)
+    yield entry("pr.studies.Study", studies.Study)
+    yield entry("pr.studies.Search", studies.Search)
+    yield entry("pr.studies.Range", studies.Range)
+    yield entry("pr.studies.Claim", studies.Claim)
+    yield entry("pr.studies.StudyResult", studies.StudyResult, skip=("record", "trials_folder", "runs_folder"))
+    yield table(("member", "meaning"), list(_members(studies.StudyResult)))
     yield entry("pr.Tracking", Tracking)
     yield entry("pr.train_expert", train_expert)
     yield entry("pr.sample_difficulty", sample_difficulty)

@@ -1,4 +1,4 @@
-"""Writes docs/results/index.md, and the table of results in README.md, from the pages that `polyrhythm reproduce` made.
+"""Writes docs/results/index.md, and the table of results in README.md, from the pages that `polyrhythm study` made.
 
 python docs/make_results.py
 
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from polyrhythm.report.markdown import escaped
-from polyrhythm.studies.tables.definition import PAPERS, SHORT
+from polyrhythm.studies.definition import PAPERS, SHORT
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "docs" / "results"
@@ -43,7 +43,7 @@ def _index(pages: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     yield ""
     yield (
         "Each line is a page with the paper's numbers beside ours, what it claims and what came out, what it cost, and "
-        "the command that made it. [How to make one](../reproduce.md), and what the verdicts mean. Made by "
+        "the command that made it. [How to make one](../studies.md), and what the verdicts mean. Made by "
         "`python docs/make_results.py` from the pages themselves."
     )
     for paper, words in PAPERS.items():

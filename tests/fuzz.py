@@ -31,7 +31,7 @@ from jsonschema import Draft7Validator
 
 from polyrhythm.cli import main as polyrhythm
 from polyrhythm.experiments import estimate
-from polyrhythm.studies.searches.written import file_schema
+from polyrhythm.studies.files.language import file_schema
 from texts import experiments
 
 PATIENCE = 60  # seconds until a file that is neither refused nor run to its end counts as hanging

@@ -98,7 +98,7 @@ def handed_on(there: Path, folder: Path, path: str) -> Path:
     quoted = path.replace('"', '\\"')
     with contextlib.closing(sqlite3.connect(folder / "runs" / "runs.sqlite")) as database, database:
         database.execute("UPDATE runs SET config = replace(config, ?, ?)", (PATH, quoted))
-    for record in (folder / "runs" / "sweeps").glob("*.json"):
+    for record in (folder / "runs" / "studies").glob("*/*.json"):
         record.write_text(record.read_text().replace(PATH, quoted))
     with safe_open(folder / "expert.safetensors", framework="pt") as file:
         names = file.keys()

@@ -4,6 +4,7 @@ from . import data as data
 from . import fleet as fleet
 from . import models as models
 from . import parts as parts
+from . import studies as studies
 from .base.errors import PolyrhythmError as PolyrhythmError
 from .base.errors import RunFailed as RunFailed
 from .base.errors import UserError as UserError
@@ -54,7 +55,7 @@ from .models.tasks import task as task
 from .results import Run as Run
 from .results import compare as compare
 from .runs import Checkpoint as Checkpoint
-from .studies.searches import sweep as sweep
+from .studies import study as study
 from .trackers import Tracking as Tracking
 
 __version__: str

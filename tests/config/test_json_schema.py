@@ -20,7 +20,8 @@ from polyrhythm.data import PARTITIONS, SOURCES
 from polyrhythm.methods.recipe import Recipe
 from polyrhythm.models.catalogue import MODELS
 from polyrhythm.models.tasks import TASKS
-from polyrhythm.studies.searches.written import file_schema
+from polyrhythm.studies.files.catalogue import catalogue
+from polyrhythm.studies.files.language import file_schema
 from terminal import Command
 
 ROOT = Path(__file__).parents[2]
@@ -32,7 +33,7 @@ EXAMPLES = [
 ] + [pytest.param(path.read_text(), id=path.stem) for path in sorted((ROOT / "examples").glob("*.toml"))]
 
 
-OF_REPRODUCTIONS = ("reproduces", "let", "rows", "columns", "paper", "claims", "tuning", "expert_training", "scales")
+OF_STUDIES = ("reproduces", "let", "rows", "columns", "paper", "claims", "sweep", "tuning", "expert_training", "scales")
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +45,7 @@ def validator() -> Draft7Validator:
 
 def test_it_has_every_key_and_every_name(validator: Draft7Validator) -> None:
     made = validator.schema
-    assert set(made["properties"]) == {*Configuration.model_fields, "sweep"}
+    assert set(made["properties"]) == {*Configuration.model_fields, *OF_STUDIES}
     assert made["additionalProperties"] is False
     kinds: dict[str, Any] = {"recipe": names.RECIPES, "part": names.PARTS, "partition": PARTITIONS, "task": TASKS}
     kinds |= {"data_set": SOURCES, "part_of_a_fleet": names.OF_FLEETS, "model": [*MODELS, "with_projection"]}
@@ -61,11 +62,14 @@ def test_the_command_prints_it(polyrhythm: Command, validator: Draft7Validator) 
 
 @pytest.mark.parametrize("text", EXAMPLES)
 def test_every_example_is_valid(text: str, validator: Draft7Validator) -> None:
-    """Of a reproduction, what is an experiment in it."""
-    told = tomllib.loads(text)
-    if "reproduces" in told:
-        told = {key: value for key, value in told.items() if key not in OF_REPRODUCTIONS}
-    assert not list(validator.iter_errors(told))
+    assert not list(validator.iter_errors(tomllib.loads(text)))
+
+
+@pytest.mark.parametrize("name", catalogue())
+def test_every_study_of_a_paper_is_valid(name: str, validator: Draft7Validator) -> None:
+    file = catalogue()[name].file
+    assert file is not None
+    assert not list(validator.iter_errors(tomllib.loads(file.read_text(encoding="utf-8"))))
 
 
 def as_text(part: Settings) -> str:

@@ -24,8 +24,9 @@ from polyrhythm.config.configuration import Configuration
 from polyrhythm.config.written import configuration_of
 from polyrhythm.deployment.local.loopback import Loopback
 from polyrhythm.results import Run
-from polyrhythm.studies.searches.written import file_schema
-from polyrhythm.studies.tables.catalogue import find
+from polyrhythm.studies.files.catalogue import find
+from polyrhythm.studies.files.language import file_schema
+from polyrhythm.studies.planning import planned
 from strangers import EXPERIMENT, MODULE, PATH, ground, handed_on, inside
 from terminal import Command
 
@@ -51,6 +52,7 @@ NEEDS_IT: dict[str, list[str]] = {
     "verify": ["verify theirs", "verify theirs --from-checkpoint"],
     "replay": ["replay theirs", "replay theirs --from-updates"],
     "sweep": ["sweep tune.toml --workers 1 --out o", "sweep chosen.toml --workers 2 --out o"],
+    "study": [f"study {file} --scale paper --workers 1 --out o" for file in ("table.toml", "tune.toml")],
     "reproduce": [f"reproduce {file} --scale paper --workers 1 --out o" for file in ("table.toml", "trained.toml")],
     "data show": ["data show --expert expert.safetensors"],
     "flower up": ["flower up exp.toml --dir f", "flower up project --dir f"],
@@ -327,21 +329,21 @@ def test_an_experts_own_model_is_not_the_one_that_was_typed(polyrhythm: Command,
 def test_in_python_a_file_needs_consent_and_a_path_is_ones_own(handed: Handed) -> None:
     folder = handed(PATH)
     with pytest.raises(UserError, match="have not named") as refused:
-        pr.sweep("tune.toml", workers=1, out="o")
+        pr.study("tune.toml", workers=1, out="o")
     assert refused.value.fix.endswith(f"trust=['{MODULE}']")
     with pytest.raises(UserError, match="have not named"):
-        find("table.toml").at("paper").cells[0].make({}, 0)
+        planned(find("table.toml"), "paper").cells[0].make({}, 0)
     assert nothing_ran(folder)
-    assert pr.sweep("tune.toml", workers=1, out="o", trust=[MODULE]).best() is not None
-    assert find("table.toml", [MODULE]).at("paper").cells[0].make({}, 0).chosen
+    assert pr.study("tune.toml", workers=1, out="o", trust=[MODULE]).best() is not None
+    assert planned(find("table.toml", [MODULE]), "paper").cells[0].make({}, 0).chosen
     with pytest.raises(UserError, match="trust='strangers_nets'"):
-        pr.sweep("tune.toml", trust=MODULE)
+        pr.study("tune.toml", trust=MODULE)
 
 
 def test_a_typed_path_is_consent_in_a_reproduction_of_ours(handed: Handed) -> None:
     folder = handed(PATH)
     for trust, refused in (((), True), ((MODULE,), False)):
-        cell = find("ccfl/table-2", trust).at("smoke", settings={"model": PATH}).cells[0].make
+        cell = planned(find("ccfl/table-2", trust), "smoke", settings={"model": PATH}).cells[0].make
         with pytest.raises(UserError, match="have not named") if refused else contextlib.nullcontext():
             assert cell.maker.configuration(cell.fixed, 0).things.model
         assert nothing_ran(folder) == refused

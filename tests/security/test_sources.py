@@ -29,8 +29,8 @@ ALLOWED = {
     ("data/sources/pickles.py", "pickle.Unpickler"),
     # Between a driver and the workers that it has forked: over a socket pair and memory that nobody else can open.
     ("simulation/workers/packing.py", "pickle.Unpickler"),
-    # Between a sweep and the workers that it has started: what makes experiments, over a socket pair.
-    ("studies/searches/crew.py", "pickle.loads"),
+    # Between a study and the workers that it has started: what makes experiments, over a socket pair.
+    ("studies/running/workers.py", "pickle.loads"),
     # Asks glibc for a setting of its allocator.
     ("base/threads.py", "ctypes.CDLL"),
 }
@@ -38,7 +38,7 @@ MAY_WRITE_PICKLES = {
     "base/attributes.py",
     "base/streams.py",
 }  # to compare what is inside of something; none is ever read
-MAY_IMPORT_PICKLE = {"data/sources/pickles.py", "simulation/workers/packing.py", "studies/searches/crew.py"}
+MAY_IMPORT_PICKLE = {"data/sources/pickles.py", "simulation/workers/packing.py", "studies/running/workers.py"}
 MAY_READ_THE_ENVIRONMENT = {
     *(
         "__init__.py",

@@ -309,17 +309,17 @@ def check(
     ] = True,
     json: Json = False,
 ) -> None:
-    """Check an experiment, or a sweep, without running it: every mistake at once, or what it means and will cost."""
+    """Check an experiment, or a study, without running it: every mistake at once, or what it means and will cost."""
     from polyrhythm.cli.checking import check_all
     from polyrhythm.cli.consenting import consented
-    from polyrhythm.cli.sweeping import is_sweep
     from polyrhythm.config.configuration import configure
+    from polyrhythm.studies.files.reading import is_study
 
     named = consented(trust, None, settings)
-    if experiment is not None and is_sweep(experiment):
-        from polyrhythm.cli.sweeping.checking import check_sweep
+    if experiment is not None and is_study(experiment):
+        from polyrhythm.cli.studies.checking import check_study
 
-        check_sweep(experiment, settings or [], named, with_estimate=estimate, as_json=json)
+        check_study(experiment, settings or [], named, with_estimate=estimate, as_json=json)
         return
 
     check_all(lambda: configure(experiment, {}, settings or [], named), with_estimate=estimate, as_json=json)
@@ -331,66 +331,30 @@ def print_schema() -> None:
     """Print a JSON Schema of experiment files, for editors: polyrhythm schema > polyrhythm.schema.json."""
     from json import dumps
 
-    from polyrhythm.studies.searches.written import file_schema
+    from polyrhythm.studies.files.language import file_schema
 
     typer.echo(dumps(file_schema(), indent=1))
 
 
-@app.command("sweep")
+@app.command("study")
+@app.command("reproduce", help="Reproduce a table or figure of a paper: another name of `study`.")
+@app.command("sweep", help="Try many settings of an experiment: another name of `study`.")
 @guarded
-def run_sweep(
-    file: Annotated[Path, typer.Argument(metavar="SWEEP", help="An experiment file with a table [sweep].")],
-    settings: Annotated[
-        list[str] | None, typer.Option("--set", help="Any key of the experiment. May be repeated.")
-    ] = None,
-    trust: Trusted = None,
-    workers: Annotated[
-        int | None,
-        typer.Option("--workers", min=1, help="How many runs go on at once, a thread each.  [default: processors]"),
-    ] = None,
-    track: Track = None,
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Draw the trials into a .png, .svg, .pdf or .html.")
-    ] = None,
-    theme: Annotated[Literal["light", "dark"], typer.Option("--theme", help="Of the picture.")] = "light",
-    name: Annotated[str | None, typer.Option("--name", help="What you call it.  [default: the file's name]")] = None,
-    out: Out = None,
-    json: Json = False,
-) -> None:
-    """Try many settings, judged on validation data. What an earlier call has done is kept, and gone on with."""
-    from polyrhythm.cli.consenting import consented
-    from polyrhythm.cli.sweeping.commands import sweep_all
-
-    options = {"out": out, "name": name, "track": track}
-    named = consented(trust, None, settings)
-    sweep_all(file, options, settings or [], named, workers=workers, output=output, theme=theme, as_json=json)
-
-
-@app.command("best")
-@guarded
-def best_of_sweep(
-    reference: Annotated[str, typer.Argument(metavar="SWEEP", help="A sweep's name, or name/method.")],
-    out: Out = None,
-    json: Json = False,
-) -> None:
-    """Print the best setting of a sweep so far, as an experiment file: polyrhythm best tune > best.toml."""
-    from polyrhythm.cli.sweeping.commands import print_best
-
-    print_best(reference, out or "runs", as_json=json)
-
-
-@app.command("reproduce")
-@guarded
-def reproduce_item(
-    name: Annotated[
+def carry_out_study(
+    study: Annotated[
         str,
-        typer.Argument(metavar="NAME", help="list, a name that it shows, such as ccfl/table-2, or a .toml file."),
+        typer.Argument(metavar="STUDY", help="A .toml file; list; or a name that it shows, such as ccfl/table-2."),
     ],
     scale: Annotated[
-        Literal["smoke", "quick", "paper"],
-        typer.Option("--scale", help="smoke: seconds; quick: minutes, for order and direction; paper: its own size."),
-    ] = "quick",
-    seeds: Annotated[str | None, typer.Option("--seeds", help="Such as 0-2.  [default: the scale's]")] = None,
+        Literal["smoke", "quick", "paper"] | None,
+        typer.Option(
+            "--scale",
+            help="Of a study that has scales: seconds, minutes, or its own size.  [default: quick, if it has that]",
+        ),
+    ] = None,
+    seeds: Annotated[
+        str | None, typer.Option("--seeds", help="Of what is compared, such as 0-2.  [default: the scale's]")
+    ] = None,
     row: Annotated[list[str] | None, typer.Option("--row", help="Only this row. May be repeated.")] = None,
     column: Annotated[list[str] | None, typer.Option("--column", help="Only this column. May be repeated.")] = None,
     settings: Annotated[
@@ -401,23 +365,46 @@ def reproduce_item(
         int | None,
         typer.Option("--workers", min=1, help="How many runs go on at once, a thread each.  [default: processors]"),
     ] = None,
+    track: Track = None,
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", help="The page, a .md, or a folder for it.  [default: beside the runs]"),
+        typer.Option(
+            "--output",
+            "-o",
+            help="The page, a .md, or a folder for it; or draw the trials into a .png, .svg, .pdf or .html.",
+        ),
     ] = None,
+    theme: Annotated[Literal["light", "dark"], typer.Option("--theme", help="Of that picture.")] = "light",
+    name: Annotated[str | None, typer.Option("--name", help="What you call it.  [default: the file's name]")] = None,
     out: Out = None,
     json: Json = False,
 ) -> None:
-    """Reproduce a table or figure of a paper, and write a page; `reproduce list` names all of them."""
+    """Make the many runs of a study, and its page. What an earlier call has done is kept, and gone on with."""
     from polyrhythm.cli.consenting import consented
-    from polyrhythm.cli.reproducing import list_items, reproduce_named
+    from polyrhythm.cli.studies.commands import carry_out
+    from polyrhythm.cli.studies.listing import list_items
 
-    if name == "list":
+    if study == "list":
         list_items(as_json=json)
         return
     chosen = {"seeds": seeds, "rows": row or (), "columns": column or (), "settings": settings or ()}
+    options = {"out": out, "name": name, "track": track}
     named = consented(trust, None, settings)
-    reproduce_named(name, scale, chosen, named, out=out or "runs", workers=workers, output=output, as_json=json)
+    how: dict[str, Any] = {"workers": workers, "output": output, "theme": theme, "as_json": json}
+    carry_out(study, scale or "", chosen, options, named, **how)
+
+
+@app.command("best")
+@guarded
+def best_of_study(
+    reference: Annotated[str, typer.Argument(metavar="STUDY", help="A study's name, or name/row.")],
+    out: Out = None,
+    json: Json = False,
+) -> None:
+    """Print the best setting that a study has found so far, as an experiment file: polyrhythm best tune > best.toml."""
+    from polyrhythm.cli.studies.commands import print_best
+
+    print_best(reference, out or "runs", as_json=json)
 
 
 @app.command("expert")

@@ -28,6 +28,7 @@ DEFAULT_CLIENTS = 20
 DEFAULT_ROUNDS = 30
 OF_THE_MACHINE = ("driver", "workers", "address", "gpus", "client_memory")
 OF_NO_NUMBER = (*OF_THE_MACHINE, "checkpoint", "track", "tracking", "out", "name")
+OF_STUDIES = ("sweep", "tuning", "rows", "columns", "claims", "scales", "reproduces", "paper", "let", "expert_training")
 _NAMED = ("data", "partition", "model", "method", "task", "fleet", "faults")
 
 Positive = Annotated[int, Ge(1)]
@@ -257,9 +258,10 @@ def configure(
     """
     wrong = Mistakes()
     said = layered(file, options, settings, wrong, TAKES)
-    if "sweep" in said.values:
-        wrong.add(_a_sweep(said.where("sweep")))
-        del said.values["sweep"]
+    if tables := [key for key in OF_STUDIES if key in said.values]:
+        wrong.add(_a_study(f"{said.where(tables[0])}: [{tables[0]}]"))
+        for key in tables:
+            del said.values[key]
     return configured(said, wrong, trust)
 
 
@@ -301,12 +303,12 @@ def configured(said: Said, wrong: Mistakes, trust: Trust) -> Configuration:
     return whole
 
 
-def _a_sweep(place: str) -> UserError:
+def _a_study(found: str) -> UserError:
     return UserError(
-        f"{place}: [sweep]",
+        found,
         expected="an experiment",
         why="many runs with other settings are no single one",
-        fix="polyrhythm sweep FILE, or polyrhythm check FILE",
+        fix="polyrhythm study FILE, or polyrhythm check FILE",
     )
 
 

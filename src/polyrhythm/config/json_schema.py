@@ -53,7 +53,7 @@ def schema(**tables: Schema) -> Schema:
         "$schema": "http://json-schema.org/draft-07/schema#",
         "title": "An experiment of polyrhythm",
         **{key: value for key, value in found.items() if key not in ("title", "description")},
-        "description": "What `polyrhythm run` reads, and with [sweep] `polyrhythm sweep`. Each key may be left out.",
+        "description": "What `polyrhythm run` reads, and with tables for it `polyrhythm study`. Keys may be left out.",
         "properties": properties,
         "not": {"required": ["seed", "seeds"]},
         "definitions": definitions | _definitions(),

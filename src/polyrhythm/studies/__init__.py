@@ -1,1 +1,9 @@
-"""Many runs under one definition: searches for settings, and the tables and figures of papers."""
+"""Many runs under one definition: tables of rows and columns, grids, lists and searches, with claims and a page."""
+
+from polyrhythm.studies.definition import AtScale, Claim, Number, Search, Study
+from polyrhythm.studies.planning import Plan, planned
+from polyrhythm.studies.result import StudyResult
+from polyrhythm.studies.space import Range
+from polyrhythm.studies.studying import study
+
+__all__ = ["AtScale", "Claim", "Number", "Plan", "Range", "Search", "Study", "StudyResult", "planned", "study"]

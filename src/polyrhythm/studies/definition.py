@@ -1,0 +1,358 @@
+"""A study as it is defined: what is compared, what is tried for it, and what is said of the result."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal, final
+
+from polyrhythm.base.errors import UserError, unknown
+from polyrhythm.base.settings import Count, Settings
+from polyrhythm.experiments.experiment import Experiment
+from polyrhythm.studies.space import Setting, Space
+from polyrhythm.trackers import Tracking
+
+PAPERS: Mapping[str, str] = {
+    "fedcl": "FedCL: critical learning periods (CriticalFL, KDD 2023)",
+    "alt": "ALT: adaptive local training (2025)",
+    "client-centric": "Client-centric federated adaptive optimisation (arXiv 2501.09946)",
+    "curriculum": "When do curricula work in federated learning? (ICCV 2023)",
+    "ccfl": "CCFL: computationally customised federated learning (CC-FedAvg, IEEE IoT-J)",
+    "combinations": "Combinations that no paper tried",
+}
+SHORT: Mapping[str, str] = {
+    "fedcl": "FedCL",
+    "alt": "ALT",
+    "client-centric": "Client-centric",
+    "curriculum": "Curricula",
+    "ccfl": "CCFL",
+    "combinations": "Combinations",
+}
+"""The papers, as they are called in tables."""
+
+SCALES = ("smoke", "quick", "paper")
+Scale = Literal["smoke", "quick", "paper"]
+Spread = Literal["seeds", "rounds of one run", "not said", "none"]
+Measure = Literal["final", "best", "last10", "last20"]
+MEASURES: Mapping[str, str] = {
+    "final": "of the last evaluated version",
+    "best": "of the best version, as the test set has it",
+    "last10": "mean of the last 10 evaluated versions",
+    "last20": "mean of the last 20 evaluated versions",
+}
+"""What is read from a run as its result, in words."""
+
+COSTS: Mapping[str, str] = {
+    "cohort": "clients a round, mean",
+    "client_updates": "client updates",
+    "epochs": "epochs a visit, mean",
+    "local_steps": "local steps",
+    "samples": "samples trained on",
+    "flops": "FLOPs",
+    "bytes": "bytes both ways",
+    "rounds_to": "rounds to the goal",
+    "updates_to": "client updates to the goal",
+    "cohort_to": "clients a round until the goal, mean",
+    "critical_rounds": "rounds found critical",
+    "critical_until": "last round found critical",
+}
+"""What else claims can be about, in words."""
+
+BUDGETS = ("client_updates", "samples", "flops", "bytes")
+"""What two methods can have spent as much of."""
+
+Kind = Literal["grid", "random", "list", "tpe"]
+Judge = Literal["final", "best", "last20"]
+Make = Callable[[Setting, int], Experiment]
+"""Makes the experiment of a setting and a seed."""
+BATCH = 4
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Search(Settings):
+    """Search: what is tried for each row, and how it is judged on the validation data.
+
+    Args:
+        kind: "grid", every setting; "random", `trials` drawn ones; "list", those that are listed; "tpe", `trials`
+            chosen by Optuna's tree of Parzen estimators from what the trials before gave.
+        space: what each key may be, for all rows.
+        settings: those of a list, for all rows.
+        rows: a space, or a list of settings, of one row, over those of all.
+        trials: how many, for each row; of a grid or a list, as many as there are.
+        seeds: each setting is run with each of them, and judged by the mean.
+        seed: decides all draws.
+        by: the number that judges a run, of the headline metric on the validation data: "final", of its last version;
+            "best", of its best one; "last20", the mean of its last 20 evaluated ones.
+        prune: versions after which a run may be stopped that is behind the median of the trials before; None for never.
+        batch: how many trials are chosen at a time, from what all before them gave. It decides what "tpe" and `prune`
+            know, and so results; the number of workers does not.
+        column: where it is done for all columns; "" for in each.
+        over: keys of the experiment that hold meanwhile.
+
+    Raises:
+        UserError: trials of a grid or a list, or none of the others; or no seeds.
+    """
+
+    kind: Kind = "grid"
+    space: Mapping[str, Any] = field(default_factory=dict)
+    settings: tuple[Setting, ...] = ()
+    rows: Mapping[str, Any] = field(default_factory=dict)
+    trials: Count | None = None
+    seeds: tuple[int, ...] = (0,)
+    seed: int = 0
+    by: Judge = "final"
+    prune: Count | None = None
+    batch: Count = BATCH
+    column: str = ""
+    over: Setting = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if (self.trials is None) != (self.kind in ("grid", "list")):
+            raise UserError(
+                f'search = "{self.kind}" ' + ("without trials" if self.trials is None else f"and {self.trials} trials"),
+                expected="a number of trials" if self.trials is None else "no number of trials",
+                why="random and tpe could go on for ever; a grid and a list have as many as there are",
+                fix="add trials = 20" if self.trials is None else 'leave trials out, or use search = "random"',
+            )
+        if not self.seeds:
+            raise UserError(
+                "a search without seeds",
+                expected="one or more",
+                why="there would be nothing to run",
+                fix="leave seeds out: each setting is then run with seed 0",
+            )
+
+    @property
+    def adaptive(self) -> bool:
+        """Whether trials depend on what those before them gave."""
+        return self.kind == "tpe" or self.prune is not None
+
+    def tried(self, row: str) -> tuple[Space, tuple[Setting, ...]]:
+        """The space and the listed settings of a row."""
+        own = self.rows.get(row, {})
+        if isinstance(own, Mapping):
+            return {**self.space, **own}, self.settings
+        return self.space, (*self.settings, *own)
+
+    def at(self, scale: AtScale) -> Search:
+        """The same with what a scale changes."""
+        return replace(self, **scale.search, over=laid_over(self.over, scale.search_over))
+
+    def plain(self) -> dict[str, Any]:
+        """What decides trials and results, as plain data. More trials of the same kind are the same search."""
+        batch = {"batch": self.batch} if self.adaptive else {}
+        kept = {"search": self.kind, "seeds": list(self.seeds), "seed": self.seed, "by": self.by, "prune": self.prune}
+        return {**kept, **batch}
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Number:
+    """Number of a paper, in percent.
+
+    Args:
+        mean: it.
+        sd: what stands behind ±; None if nothing does.
+    """
+
+    mean: float
+    sd: float | None = None
+
+    @classmethod
+    def read(cls, text: str) -> Number | None:
+        """Of a text such as "78.76 ± 2.62"; None of an empty one.
+
+        Raises:
+            ValueError: it is neither.
+        """
+        mean, sign, sd = (part.strip() for part in text.partition("±"))
+        if not text.strip():
+            return None
+        return cls(mean=float(mean), sd=float(sd) if sign else None)
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Claim:
+    """Claim: something that a paper says, or you expect, as a comparison of numbers.
+
+    Args:
+        says: in words.
+        of: a row.
+        against: another row, or "" for none.
+        measure: what is compared; "" for the study's.
+        more_than: of `of` minus `against`, the mean over seeds in each column is more; in points of percent.
+        ratio_below, ratio_above: of the measure, for costs.
+        between: of the measure of `of` itself.
+        rising, falling: whether `of` rises or falls from column to column.
+        grows_over: columns; `of` minus `against` is by `more_than` more in the last of them than in the first.
+        columns: where; empty for all.
+        at: a cost; accuracies are then compared where both have spent as much of it.
+        goal_of: the row whose result is the goal, for what it takes to reach one.
+    """
+
+    says: str
+    of: str
+    against: str = ""
+    measure: str = ""
+    more_than: float = 0.0
+    ratio_below: float | None = None
+    ratio_above: float | None = None
+    between: tuple[float, float] | None = None
+    rising: bool = False
+    falling: bool = False
+    grows_over: tuple[str, ...] = ()
+    columns: tuple[str, ...] = ()
+    at: str = ""
+    goal_of: str = ""
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class AtScale:
+    """Scale: what it changes of a study.
+
+    Args:
+        over: keys of the experiment that win over all others.
+        rows, columns: which of them; empty for all.
+        seeds: of the runs; empty for the study's.
+        search: what it says of the search, by the names of `Search`.
+        search_over: keys of the experiment over those that hold in the search.
+        expert_training: over the settings of the expert's training.
+        why: what was scaled, in words.
+    """
+
+    over: Setting = field(default_factory=dict)
+    rows: tuple[str, ...] = ()
+    columns: tuple[str, ...] = ()
+    seeds: tuple[int, ...] = ()
+    search: Mapping[str, Any] = field(default_factory=dict)
+    search_over: Setting = field(default_factory=dict)
+    expert_training: Mapping[str, Any] = field(default_factory=dict)
+    why: str = ""
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Study:
+    """Study: many runs under one definition. Rows are methods, columns conditions; each cell is run over the seeds.
+
+        Study(name="rates", rows={"": made}, search=Search(space={"lr": (0.01, 0.1, 1.0)}), seeds=(10, 11))
+
+    Args:
+        name: what it is called. Its runs are called `name/row/column/3` by their trial, or `…/best` with what was
+            chosen; without a search `name/row/column`.
+        rows: the methods that are compared, by name; one alone may be called "". Each is a function that makes the
+            experiment of a setting and a seed (with several workers something that another process can import, such as
+            a function at the top of a module), or the keys that it sets for `make`.
+        make: makes the experiments of rows that are keys.
+        columns: the conditions, by name, with the keys that they set.
+        seeds: of the runs that are compared. With a search, those of the chosen settings, which no trial may use; none
+            then compares the trials' own runs.
+        search: what is tried for each row, and chosen by the validation data; None compares them as they are.
+        claims: what is looked at.
+        measure: which number is the result of a run.
+        title, source, says, columns_are, notes: words for its page.
+        figures: names of figures, perhaps with " against " and an axis.
+        paper: one of `PAPERS`, or "".
+        items: the tables and figures of the paper that it covers, such as "Figure 22".
+        numbers: the paper's, by row and column.
+        spread: what the paper's ± is.
+        program: the function that does it, for what is no training.
+        unknown: why there is nothing to do, for what the text of a paper does not give.
+        expert_training: settings of `train_expert`, if it asks for an expert.
+        scales: what smaller scales change.
+        file: where it is written.
+        apart: whether its runs have a folder of their own, and are called by their cells alone.
+        out: the folder of all records.
+        tracking: trackers that are told of every run.
+
+    Raises:
+        UserError: no rows, a name that no run can have, or an unknown measure.
+    """
+
+    name: str
+    rows: Mapping[str, Any]
+    make: Any = None
+    columns: Mapping[str, Setting] = field(default_factory=lambda: {"": {}})
+    seeds: tuple[int, ...] = ()
+    search: Search | None = None
+    claims: tuple[Claim, ...] = ()
+    measure: Measure = "final"
+    title: str = ""
+    source: str = ""
+    says: str = ""
+    columns_are: str = ""
+    notes: tuple[str, ...] = ()
+    figures: tuple[str, ...] = ()
+    paper: str = ""
+    items: tuple[str, ...] = ()
+    numbers: Mapping[tuple[str, str], Number] = field(default_factory=dict)
+    spread: Spread = "none"
+    program: str = ""
+    unknown: str = ""
+    expert_training: Mapping[str, Any] | None = None
+    scales: Mapping[str, AtScale] = field(default_factory=dict)
+    file: Path | None = None
+    apart: bool = False
+    out: str = "runs"
+    tracking: Tracking = field(default_factory=Tracking)
+
+    def __post_init__(self) -> None:
+        if self.measure not in MEASURES:
+            raise unknown("measure", self.measure, MEASURES)
+        _check_names(self)
+
+    @property
+    def compared(self) -> tuple[int, ...]:
+        """The seeds of the runs that are compared; without a search there is at least one."""
+        return self.seeds or (() if self.search else (0,))
+
+    @property
+    def of_paper(self) -> bool:
+        """Whether it repeats what a paper has done."""
+        return self.paper not in ("", "combinations")
+
+    @property
+    def own_scale(self) -> Scale:
+        """The scale that is meant if nobody says: the one for two cores, if there is any."""
+        return "quick" if "quick" in self.scales else "paper"
+
+    def check_there(self, kind: str, asked: Sequence[str]) -> None:
+        """Goes on if it has all of these rows or columns.
+
+        Raises:
+            UserError: it has not.
+        """
+        known = self.rows if kind == "row" else self.columns
+        for name in asked:
+            if name not in known:
+                raise unknown(kind, name, known)
+
+
+def _check_names(study: Study) -> None:
+    if not study.rows and not study.program and not study.unknown:
+        raise UserError(
+            f"{study.name} has no rows",
+            expected="one for each method that is compared",
+            why="there would be nothing to run",
+            fix='give at least one, in a file [rows.FedAvg] and under it method = "fedavg"',
+        )
+    names = (study.name, *(row for row in study.rows if row or len(study.rows) > 1))
+    for name in names if not study.apart else ():
+        if not name or any(sign in name for sign in "/\\\0") or name.startswith(".") or name == "best":
+            raise UserError(
+                f"the name {name!r}",
+                expected="a name without slashes, that does not begin with a dot, and is not best",
+                why="runs are called by study, row and trial, with slashes between",
+                fix="give another name",
+            )
+
+
+def laid_over(below: Setting, above: Setting) -> dict[str, Any]:
+    """Settings over others: those that win are put last, since a whole text undoes what was put into it before."""
+    kept = {key: value for key, value in below.items() if key not in above}
+    return {**kept, **above}

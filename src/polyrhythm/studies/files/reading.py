@@ -1,0 +1,343 @@
+"""Reads a study: an experiment file with tables that say what is compared, what is tried, and what a paper has."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, final
+
+from pydantic import ValidationError
+
+from polyrhythm.base.consent import NOBODY, Trust
+from polyrhythm.base.errors import Mistakes, unknown
+from polyrhythm.config.configuration import OF_NO_NUMBER, TAKES, configured
+from polyrhythm.config.layers import Said, layered, seeds_of
+from polyrhythm.config.mistakes import explained
+from polyrhythm.studies.definition import (
+    BUDGETS,
+    COSTS,
+    MEASURES,
+    PAPERS,
+    SCALES,
+    AtScale,
+    Claim,
+    Judge,
+    Number,
+    Search,
+    Study,
+)
+from polyrhythm.studies.files import refused
+from polyrhythm.studies.files.language import (
+    OF_TABLES,
+    ClaimSettings,
+    ExpertSettings,
+    ReproducesSettings,
+    SearchSettings,
+    Tables,
+    takes,
+)
+from polyrhythm.studies.files.maker import Maker
+from polyrhythm.studies.files.spaces import leaves, settings_of, space_of
+from polyrhythm.studies.files.texts import filled
+from polyrhythm.studies.planning import planned
+from polyrhythm.studies.space import Setting
+
+_TABLES = ("reproduces", "rows", "columns", "paper", "claims", "sweep", "tuning", "expert_training", "scales")
+_OF_SEARCH = takes(SearchSettings)
+_CHECKED = ("reproduces", "claims", "expert_training")
+NOT_OURS = ("name", "out", "seed", "seeds", "track", "tracking", "driver", "workers", "address", "gpus")
+"""Keys of an experiment that a cell cannot set: they are of the whole study, or decide no number."""
+_PROGRAMS = Path(__file__).parents[1] / "programs"
+_JUDGES: Mapping[str, Judge] = {"final": "final", "best": "best", "last10": "last20", "last20": "last20"}
+
+
+def is_study(file: Path) -> bool:
+    """Whether a file describes a study; one that cannot be read does not."""
+    try:
+        return bool({"sweep", "rows", "reproduces"} & {*tomllib.loads(file.read_text(encoding="utf-8"))})
+    except (OSError, ValueError, RecursionError):
+        return False
+
+
+def read(
+    file: Path,
+    name: str = "",
+    options: Mapping[str, Any] | None = None,
+    settings: Sequence[str] = (),
+    trust: Trust = NOBODY,
+) -> Study:
+    """What a file says.
+
+    Args:
+        file: in TOML.
+        name: what it is called; "" for the file's own.
+        options: keys of the experiment that win over the file; None means not given.
+        settings: `key=value` texts, which win over both.
+        trust: the modules that the user has named.
+
+    Raises:
+        UserError: no such file, or whatever is wrong in it; all of it at once.
+    """
+    wrong = Mistakes()
+    said = layered(file, options or {}, list(settings), wrong, [*TAKES, *_TABLES], filled)
+    ours = {key: said.values.pop(key) for key in _TABLES if key in said.values}
+    return _Reading(file, said, ours, wrong).study(name, trust)
+
+
+@final
+@dataclass(frozen=True)
+class _Reading:
+    """A file that is being read."""
+
+    file: Path
+    said: Said
+    ours: Mapping[str, Any]
+    wrong: Mistakes
+
+    def study(self, name: str, trust: Trust) -> Study:
+        """All of it."""
+        told, said = self.told(), self.said
+        rows, columns = self.settings("rows"), self.settings("columns") or {"": {}}
+        spelling = "sweep" if "sweep" in self.ours else "tuning"
+        table = self.ours.get(spelling)
+        if isinstance(table, dict):
+            rows |= self.methods(table.get("methods", {}), f"{spelling}.methods")
+            rows = rows or {"": {}}
+        scales = {key: self.scale(key, of, rows, columns) for key, of in self.ours.get("scales", {}).items()}
+        seeds = said.values.get("seeds") or (said.values.get("seed", 0),)
+        search, fresh = None, None
+        if table is not None:
+            change, over, fresh = self.search(table, spelling, rows, columns)
+            own = {"seeds": seeds if spelling == "sweep" else (100,), "by": _JUDGES[told.reproduces.measure]}
+            with self.wrong.noted(said.where(spelling)):
+                search = Search(**{**own, **change}, over=over)
+        self.check_names(told.reproduces)
+        numbers, claims = self.numbers(rows, columns), tuple(self.claims(told.claims, rows, columns))
+        of_all = {k: v for k, v in said.values.items() if k in (*OF_NO_NUMBER, "seed", "seeds") or k not in TAKES}
+        whole = configured(Said(of_all, self.file, said.lines, said.here), self.wrong, trust)
+        self.wrong.refuse()
+        with self.wrong.noted(str(self.file)):
+            found = Study(
+                name=name or whole.name or self.file.stem,
+                file=self.file,
+                rows=rows,
+                make=Maker(values=self.shared(), lines=said.lines, file=self.file, trust=trust),
+                columns=columns,
+                columns_are=told.reproduces.columns,
+                seeds=fresh if fresh is not None else () if spelling == "sweep" and search else tuple(seeds),
+                search=search,
+                numbers=numbers,
+                claims=claims,
+                expert_training=told.expert_training.model_dump() if told.expert_training else None,
+                scales=scales,
+                apart=bool({"rows", "reproduces", "scales"} & {*self.ours}),
+                out=whole.out,
+                tracking=whole.trackers,
+                **told.reproduces.model_dump(exclude={"columns"}),
+            )
+        self.wrong.refuse()
+        self.check_plans(found, spelling)
+        return found
+
+    def shared(self) -> dict[str, Any]:
+        """What is written for all cells."""
+        return {key: value for key, value in self.said.values.items() if key not in NOT_OURS}
+
+    def told(self) -> Tables:
+        if not {"reproduces", "rows", "sweep"} & {*self.ours}:
+            raise refused.no_study(self.file)
+        if {"sweep", "tuning"} <= {*self.ours}:
+            raise refused.two_searches(self.file)
+        try:
+            return Tables.model_validate({key: self.ours[key] for key in _CHECKED if key in self.ours})
+        except ValidationError as error:
+            self.wrong.add(*explained(error, OF_TABLES, self.said.where))
+            self.wrong.refuse()
+            raise
+
+    def check_names(self, what: ReproducesSettings) -> None:
+        """Names that are needed only when all runs are made."""
+        from polyrhythm import figures
+
+        if what.paper and what.paper not in PAPERS:
+            self.wrong.add(unknown("paper", what.paper, PAPERS, where=self.said.where("reproduces.paper")))
+        for text in what.figures:
+            name, _, against = text.partition(" against ")
+            where = self.said.where("reproduces.figures")
+            if name not in figures.CATALOGUE:
+                self.wrong.add(unknown("figure", name, figures.CATALOGUE, where=where))
+            if against and against not in figures.AXES:
+                self.wrong.add(unknown("axis", against, figures.AXES, where=where))
+        known = [path.stem for path in _PROGRAMS.glob("[a-z]*.py")]
+        if what.program and what.program not in known:
+            self.wrong.add(unknown("program", what.program, known, where=self.said.where("reproduces.program")))
+
+    def check_plans(self, study: Study, spelling: str) -> None:
+        """Looks at what is tried at each scale."""
+        for scale in ("paper", *study.scales) if not study.unknown else ():
+            with self.wrong.noted(self.said.where(spelling if scale == "paper" else f"scales.{scale}.{spelling}")):
+                planned(study, scale).check()
+        self.wrong.refuse()
+
+    def settings(self, inside: str) -> dict[str, Setting]:
+        """Rows or columns: the keys of each."""
+        table = self.ours.get(inside, {})
+        if not isinstance(table, dict) or not all(isinstance(own, dict) for own in table.values()):
+            self.wrong.add(refused.no_tables(inside, self.said))
+            return {}
+        return {name: self.keys(own, f"{inside}.{name}") for name, own in table.items()}
+
+    def methods(self, table: Any, inside: str) -> dict[str, Setting]:
+        """The rows that a search names: the keys of each but what is tried for it."""
+        if not isinstance(table, dict) or not all(isinstance(own, dict) for own in table.values()):
+            self.wrong.add(refused.no_tables(inside, self.said))
+            return {}
+        own = {name: {k: v for k, v in of.items() if k not in ("space", "settings")} for name, of in table.items()}
+        return {name: self.keys(of, f"{inside}.{name}") for name, of in own.items()}
+
+    def keys(self, table: Mapping[str, Any], inside: str, more: Iterable[str] = ()) -> Setting:
+        """Keys of the experiment, with dots for what lies inside.
+
+        Args:
+            table: of them.
+            inside: where it is.
+            more: what else might have been meant.
+        """
+        found = {}
+        for key, value in leaves(table):
+            if key.partition(".")[0] not in TAKES or key in NOT_OURS:
+                known = [name for name in TAKES if "." not in name and name not in NOT_OURS]
+                where = self.said.where(f"{inside}.{key}")
+                self.wrong.add(unknown("key", key.partition(".")[0], [*known, *more], where=where))
+            found[key] = value
+        return found
+
+    def scale(self, name: str, table: Any, rows: Mapping[str, Any], columns: Mapping[str, Any]) -> AtScale:
+        inside = f"scales.{name}"
+        if name not in SCALES[:-1] or not isinstance(table, dict):
+            self.wrong.add(unknown("scale", name, SCALES[:-1], where=self.said.where(inside)))
+            return AtScale()
+        ours = ("rows", "columns", "seeds", "why", "tuning", "sweep", "expert_training")
+        own = {key: table[key] for key in ours if key in table}
+        for kind, known in (("row", rows), ("column", columns)):
+            self.check_there(kind, own.get(f"{kind}s", []), known, self.said.where(f"{inside}.{kind}s"))
+        spelling = "sweep" if "sweep" in own else "tuning"
+        search, search_over, fresh = self.search(own.get(spelling, {}), f"{inside}.{spelling}", rows, columns)
+        seeds = self.seeds(own["seeds"], f"{inside}.seeds") if "seeds" in own else ()
+        return AtScale(
+            over=self.keys({key: value for key, value in table.items() if key not in own}, inside),
+            rows=tuple(own.get("rows", ())),
+            columns=tuple(own.get("columns", ())),
+            seeds=fresh or seeds,
+            search=search,
+            search_over=search_over,
+            expert_training=self.expert(own.get("expert_training", {}), inside),
+            why=str(own.get("why", "")),
+        )
+
+    def check_there(self, kind: str, names: Iterable[str], known: Iterable[str], where: str) -> None:
+        self.wrong.add(*(unknown(kind, name, known, where=where) for name in names if name not in known))
+
+    def expert(self, change: Mapping[str, Any], inside: str) -> dict[str, Any]:
+        """What a scale changes in the training of the expert."""
+        try:
+            return ExpertSettings.model_validate(change).model_dump(include=set(change))
+        except ValidationError as error:
+            where = lambda path: self.said.where(f"{inside}.expert_training.{path}")  # noqa: E731
+            self.wrong.add(*explained(error, takes(ExpertSettings), where))
+            return {}
+
+    def search(
+        self, table: Any, inside: str, rows: Mapping[str, Any], columns: Mapping[str, Any]
+    ) -> tuple[dict[str, Any], Setting, tuple[int, ...] | None]:
+        """What a table says of the search, by the names of `Search`; the keys that hold meanwhile; the fresh seeds."""
+        said, wrong = self.said, self.wrong
+        if not isinstance(table, dict):
+            wrong.add(refused.no_tables(inside, said))
+            return {}, {}, None
+        own = {key: table[key] for key in SearchSettings.model_fields if key in table}
+        over = self.keys({k: v for k, v in table.items() if k not in own}, inside, SearchSettings.model_fields)
+        try:
+            told = SearchSettings.model_validate(own)
+        except ValidationError as error:
+            wrong.add(*explained(error, _OF_SEARCH, lambda path: said.where(f"{inside}.{path}")))
+            return {}, over, None
+        plain = ("trials", "seed", "by", "prune", "batch", "column")
+        found: dict[str, Any] = {key: getattr(told, key) for key in plain if key in own}
+        if "search" in own:
+            found["kind"] = told.search
+        if "seeds" in own:
+            found["seeds"] = self.seeds(own["seeds"], f"{inside}.seeds")
+        if "space" in own:
+            found["space"] = space_of(told.space, f"{inside}.space", said, wrong)
+        if "settings" in own:
+            found["settings"] = settings_of(told.settings, f"{inside}.settings", said, wrong)
+        if told.rows or told.methods:
+            named = [
+                *(("rows", *one) for one in told.rows.items()),
+                *(("methods", *one) for one in told.methods.items()),
+            ]
+            found["rows"] = {row: self.tried(own, f"{inside}.{kind}.{row}") for kind, row, own in named}
+        for row in told.rows:
+            self.check_there("row", [row], rows, said.where(f"{inside}.rows.{row}"))
+        if told.column:
+            self.check_there("column", [told.column], columns, said.where(f"{inside}.column"))
+        return found, over, self.seeds(own["fresh"], f"{inside}.fresh") if "fresh" in own else None
+
+    def tried(self, table: Mapping[str, Any], inside: str) -> Mapping[str, Any] | tuple[Setting, ...]:
+        """The space or the settings of one row."""
+        space, settings = table.get("space", {}), table.get("settings", [])
+        if not isinstance(space, dict) or not isinstance(settings, list):
+            key, value = ("space", space) if not isinstance(space, dict) else ("settings", settings)
+            self.wrong.add(refused.nothing_tried(f"{self.said.where(inside)}: {key} = {value!r}", _OF_SEARCH[key]))
+            return {}
+        listed = settings_of(settings, f"{inside}.settings", self.said, self.wrong)
+        return listed or space_of(space, f"{inside}.space", self.said, self.wrong)
+
+    def seeds(self, value: Any, path: str) -> tuple[int, ...]:
+        with self.wrong.noted(self.said.where(path)):
+            if isinstance(value, str):
+                return seeds_of(value)
+            if type(value) is int and value >= 0:
+                return (value,)
+            if isinstance(value, list) and all(type(seed) is int and seed >= 0 for seed in value):
+                return tuple(value)
+            raise refused.no_seeds(value)
+        return ()
+
+    def numbers(self, rows: Mapping[str, Any], columns: Mapping[str, Any]) -> dict[tuple[str, str], Number]:
+        found = {}
+        for row, texts in self.ours.get("paper", {}).items():
+            where = self.said.where(f"paper.{row}")
+            self.check_there("row", [row], rows, where)
+            if not isinstance(texts, list) or len(texts) != len(columns):
+                self.wrong.add(refused.not_as_many(row, columns, where))
+                continue
+            for column, text in zip(columns, texts, strict=True):
+                try:
+                    number = Number.read(text)
+                except (ValueError, AttributeError):
+                    self.wrong.add(refused.no_number(row, text, where))
+                    continue
+                if number is not None:
+                    found[row, column] = number
+        return found
+
+    def claims(
+        self, told: tuple[ClaimSettings, ...], rows: Mapping[str, Any], columns: Mapping[str, Any]
+    ) -> Iterator[Claim]:
+        for claim in (one for several in told for one in several.each()):
+            where = f"{self.said.where('claims')}: {claim.says!r}"
+            of = claim.of or claim.rising or claim.falling
+            self.check_there("row", filter(None, (of, claim.against, claim.goal_of)), rows, where)
+            self.check_there("column", (*claim.columns, *claim.grows_over), columns, where)
+            for key, value, known in (("measure", claim.measure, [*MEASURES, *COSTS]), ("budget", claim.at, BUDGETS)):
+                self.check_there(key, filter(None, (value,)), known, where)
+            if not of or (claim.against or claim.between or claim.rising or claim.falling) in ("", None):
+                self.wrong.add(refused.no_claim(where))
+            if claim.grows_over and not claim.can_grow:
+                self.wrong.add(refused.no_growth(claim.grows_over, where))
+            plain = claim.model_dump(exclude={"of", "rising", "falling", "pairs"})
+            yield Claim(of=of, rising=bool(claim.rising), falling=bool(claim.falling), **plain)

@@ -1,0 +1,97 @@
+"""What a study file cannot say, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from polyrhythm.base.errors import UserError
+from polyrhythm.config.layers import Said
+
+
+def no_study(file: Path) -> UserError:
+    """Refusal of a file that is a single experiment."""
+    return UserError(
+        f"{file} has no table [sweep], [rows.NAME] or [reproduces]",
+        expected='what is tried, such as [sweep.space] with "method.lr" = [0.01, 0.1], or what is compared',
+        why="a study is made of many experiments; without these the file is a single one",
+        fix="add one of them, or use `polyrhythm run`",
+    )
+
+
+def two_searches(file: Path) -> UserError:
+    """Refusal of both names of one table."""
+    return UserError(
+        f"{file} has both [sweep] and [tuning]",
+        expected="one of them",
+        why="they are two names of one table",
+        fix="write all of it into [tuning]",
+    )
+
+
+def nothing_tried(found: str, expected: str) -> UserError:
+    """Refusal of a space or settings that are none."""
+    return UserError(
+        found, expected=expected, why="it says what is tried", fix="write it as in the documentation of studies"
+    )
+
+
+def no_seeds(value: Any) -> UserError:
+    """Refusal of seeds that are none."""
+    return UserError(
+        f"seeds = {value!r}",
+        expected='whole numbers, such as "0-2" or [0, 1, 2]',
+        why="one run is made for each",
+        fix='seeds = "0-2"',
+    )
+
+
+def no_tables(inside: str, said: Said) -> UserError:
+    """Refusal of rows, columns or a search that are something else than tables."""
+    return UserError(
+        f"{said.where(inside)}: {inside} that are no tables",
+        expected=f"tables [{inside}.NAME]",
+        why="each has keys of the experiment",
+        fix=f"write [{inside}.NAME] and the keys below it",
+    )
+
+
+def not_as_many(row: str, columns: Mapping[str, Any], where: str) -> UserError:
+    """Refusal of a row of a paper with other than a number for each column."""
+    return UserError(
+        f"{where}: other than {len(columns)} numbers for {row}",
+        expected=f"a text for each column: {', '.join(columns) or 'one'}",
+        why="they stand beside ours",
+        fix='give one for each, "" where the paper has none',
+    )
+
+
+def no_number(row: str, text: Any, where: str) -> UserError:
+    """Refusal of a text that is no number."""
+    return UserError(
+        f"{where}: {row} has {text!r}",
+        expected='a text such as "78.76 ± 2.62", in percent',
+        why="it is compared with ours",
+        fix='write it so, or "" for none',
+    )
+
+
+def no_claim(where: str) -> UserError:
+    """Refusal of a claim about nothing."""
+    return UserError(
+        f"{where} compares nothing",
+        expected='of = "ROW" with against = "ROW" or between = [low, high], or pairs, or rising or falling = "ROW"',
+        why="a claim is looked at by comparing numbers",
+        fix="say what is compared",
+    )
+
+
+def no_growth(columns: Iterable[str], where: str) -> UserError:
+    """Refusal of a claim of growth about something that cannot grow."""
+    return UserError(
+        f"{where} has nothing that could grow over {', '.join(columns)}",
+        expected="two or more columns, each once; of and against, or pairs; and no ratio, range, trend or columns",
+        why="the difference of two rows in the last of the columns is compared with that in the first",
+        fix="say which difference grows, or make two claims of it",
+    )

@@ -1,0 +1,1 @@
+"""What came of a study: judged, in numbers, pictures and words."""

@@ -1,0 +1,296 @@
+"""Judges what came out beside what is claimed: number by number, order by order, claim by claim."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, final
+
+from polyrhythm.results import Run
+from polyrhythm.results.tables import signed
+from polyrhythm.runs.costs import Row
+from polyrhythm.runs.paired import Difference, difference, mean_and_spread
+from polyrhythm.studies.definition import COSTS, MEASURES, Claim, Number
+from polyrhythm.studies.page import measures
+from polyrhythm.studies.page.findings import Outcome, Verdict, holding
+from polyrhythm.studies.planning import Plan
+from polyrhythm.studies.result import StudyResult
+
+Agreement = Literal["within spread", "differs", ""]
+Key = tuple[str, str]
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Results:
+    """Results: the runs of a study that are compared, with their versions, read once.
+
+    Args:
+        plan: what was run.
+        runs: by row and column, then by seed.
+        versions: of each, likewise.
+    """
+
+    plan: Plan
+    runs: Mapping[Key, Mapping[int, Run]]
+    versions: Mapping[Key, Mapping[int, Sequence[Row]]]
+
+    @classmethod
+    def of(cls, plan: Plan, found: StudyResult) -> Results:
+        """What came of the runs."""
+        runs = {(c.row, c.column): {run.seed: run for run in found.runs(c.name)} for c in plan.cells}
+        runs = {key: of for key, of in runs.items() if of}
+        versions = {key: {seed: run.versions for seed, run in of.items()} for key, of in runs.items()}
+        return cls(plan=plan, runs=runs, versions=versions)
+
+    @property
+    def headline(self) -> str:
+        """The metric that is the result."""
+        return next((run.headline for runs in self.runs.values() for run in runs.values()), "accuracy")
+
+    def values(self, key: Key, measure: str = "", goal: float | None = None) -> dict[int, float]:
+        """A number of each seed of a cell that has one; results in percent.
+
+        Args:
+            key: row and column.
+            measure: one of `MEASURES` or `COSTS`; "" for the file's.
+            goal: for what it takes to reach one.
+        """
+        measure = measure or self.plan.of.measure
+        factor = 100.0 if measure in MEASURES else 1.0
+        found = {
+            seed: measures.value(run, self.versions[key][seed], measure, goal)
+            for seed, run in self.runs.get(key, {}).items()
+        }
+        return {seed: factor * value for seed, value in found.items() if value is not None}
+
+    def at_budget(self, key: Key, cost: str, budgets: Mapping[int, float]) -> dict[int, float]:
+        """The results of a cell's seeds, in percent, when each had spent a budget."""
+        measure = self.plan.of.measure
+        found = {
+            seed: measures.result_at(rows, self.headline, measure, cost, budgets[seed])
+            for seed, rows in self.versions.get(key, {}).items()
+            if seed in budgets
+        }
+        return {seed: 100.0 * value for seed, value in found.items() if value is not None}
+
+    def least(self, rows: Sequence[str], column: str, cost: str) -> dict[int, float]:
+        """The smallest total of a cost over some rows, for each seed that all of them have."""
+        totals = [
+            {
+                seed: measures.total(versions, cost) or 0.0
+                for seed, versions in self.versions.get((row, column), {}).items()
+            }
+            for row in rows
+        ]
+        seeds = set.intersection(*(set(of) for of in totals)) if totals else set()
+        return {seed: min(of[seed] for of in totals) for seed in seeds}
+
+
+def agreement(paper: Number, ours: Mapping[int, float]) -> Agreement:
+    """Whether a number lies within the paper's spread and ours of the paper's; "" where that cannot be said."""
+    if not ours or paper.sd is None:
+        return ""
+    mean, sd = mean_and_spread(list(ours.values()))
+    return "within spread" if abs(mean - paper.mean) <= paper.sd + (sd or 0.0) else "differs"
+
+
+def ordered(results: Results, column: str) -> tuple[int, int]:
+    """How many pairs of rows the paper puts in an order, and how many of them come out in it."""
+    numbers, agreed, many = results.plan.of.numbers, 0, 0
+    for one, other in itertools.combinations(results.plan.rows, 2):
+        papers = numbers.get((one, column)), numbers.get((other, column))
+        ours = results.values((one, column)), results.values((other, column))
+        if papers[0] is None or papers[1] is None or papers[0].mean == papers[1].mean or not all(ours):
+            continue
+        many += 1
+        means = [math.fsum(of.values()) / len(of) for of in ours]
+        agreed += (means[0] - means[1]) * (papers[0].mean - papers[1].mean) > 0
+    return agreed, many
+
+
+def verdict(results: Results, outcomes: Sequence[Outcome]) -> str:
+    """In a few words: of the numbers if the paper has any, and of the claims."""
+    parts = []
+    cells = [key for key in results.plan.of.numbers if key in results.runs]
+    found = [agreement(results.plan.of.numbers[key], results.values(key)) for key in cells]
+    orders = [ordered(results, column) for column in results.plan.columns]
+    agreed, many = sum(a for a, _ in orders), sum(m for _, m in orders)
+    if cells:
+        within = found.count("within spread")
+        judged = len([f for f in found if f])
+        if judged and within == judged:
+            parts.append("within spread")
+        elif many and agreed == many:
+            parts.append("same order")
+        else:
+            parts.append("differs")
+        told = [f"{within} of {judged} numbers within spread"] if judged else []
+        told += [f"{agreed} of {many} pairs in the paper's order"] if many else []
+        parts[-1] += f" ({', '.join(told)})" if told else ""
+    if outcomes:
+        parts.append(holding(outcomes))
+    return "; ".join(parts)
+
+
+def outcomes(results: Results) -> Iterator[Outcome]:
+    """What came of each claim."""
+    for claim in results.plan.claims():
+        columns = [c for c in results.plan.columns if not claim.columns or c in claim.columns]
+        if claim.rising or claim.falling:
+            yield _trend(results, claim, columns)
+        elif claim.grows_over:
+            yield _growth(results, claim, [c for c in claim.grows_over if c in columns])
+        elif claim.between is not None:
+            yield _range(results, claim, columns)
+        elif claim.ratio_below is not None or claim.ratio_above is not None:
+            yield _ratio(results, claim, columns)
+        else:
+            yield _more(results, claim, columns)
+
+
+def _goals(results: Results, claim: Claim, column: str) -> float | None:
+    """The goal of what it takes to reach one: the result of a row, as a share."""
+    if not claim.goal_of:
+        return None
+    values = results.values((claim.goal_of, column))
+    return math.fsum(values.values()) / len(values) / 100.0 if values else None
+
+
+def _values(results: Results, claim: Claim, row: str, column: str) -> dict[int, float]:
+    return results.values((row, column), claim.measure, _goals(results, claim, column))
+
+
+def _pairs(results: Results, claim: Claim, column: str) -> tuple[dict[int, float], dict[int, float]]:
+    if claim.at:
+        budgets = results.least((claim.of, claim.against), column, claim.at)
+        of, against = (results.at_budget((row, column), claim.at, budgets) for row in (claim.of, claim.against))
+        return of, against
+    return _values(results, claim, claim.of, column), _values(results, claim, claim.against, column)
+
+
+def _more(results: Results, claim: Claim, columns: Sequence[str]) -> Outcome:
+    """Paired by seed: more than a limit in every column, and whether chance alone could have made it."""
+    verdicts: list[Verdict] = []
+    told = []
+    unit = _unit(results, claim)
+    for column in columns:
+        found = difference([*_differences(results, claim, column).values()])
+        if found.mean is None:
+            verdicts.append("not decided")
+            continue
+        verdicts.append(_decided(found, claim.more_than))
+        told.append(f"{_in(column)}{signed(found.mean, digits=2)}{unit}{_interval(found)}")
+    return Outcome(says=claim.says, verdict=_all(verdicts), evidence="; ".join(told))
+
+
+def _differences(results: Results, claim: Claim, column: str) -> dict[int, float]:
+    """What one row has more than the other, for each seed that both have."""
+    of, against = _pairs(results, claim, column)
+    return {seed: of[seed] - against[seed] for seed in sorted({*of} & {*against})}
+
+
+def _unit(results: Results, claim: Claim) -> str:
+    return " points" if (claim.measure or results.plan.of.measure) in MEASURES else ""
+
+
+def _interval(found: Difference) -> str:
+    if found.low is None or found.high is None:
+        return ""
+    return f" [{signed(found.low, digits=2)}, {signed(found.high, digits=2)}]"
+
+
+def _decided(found: Difference, limit: float) -> Verdict:
+    """Whether a mean is above a limit, and whether chance alone could have brought it there."""
+    assert found.mean is not None
+    above = found.mean > limit
+    if found.low is None or found.high is None:
+        return "holds, one seed" if above else "differs, one seed"
+    if found.low <= limit <= found.high:
+        return "holds on average" if above else "not decided"
+    return "holds" if above else "differs"
+
+
+def _all(verdicts: Sequence[Verdict]) -> Verdict:
+    """Of all columns: as weak as the weakest."""
+    return next((verdict for verdict in _WEAKEST_FIRST if verdict in verdicts), "not decided")
+
+
+_WEAKEST_FIRST: tuple[Verdict, ...] = (
+    *("differs", "differs, one seed", "not decided"),
+    *("holds, one seed", "holds on average", "holds"),
+)
+
+
+def _ratio(results: Results, claim: Claim, columns: Sequence[str]) -> Outcome:
+    """Of costs, which chance moves little: judged by the mean over seeds."""
+    verdicts: list[Verdict] = []
+    told = []
+    for column in columns:
+        of, against = _pairs(results, claim, column)
+        seeds = sorted({*of} & {*against})
+        if not seeds or not all(against[seed] for seed in seeds):
+            verdicts.append("not decided")
+            continue
+        mean = math.fsum(of[seed] / against[seed] for seed in seeds) / len(seeds)
+        below = claim.ratio_below is None or mean < claim.ratio_below
+        above = claim.ratio_above is None or mean > claim.ratio_above
+        verdicts.append("holds" if below and above else "differs")
+        told.append(f"{_in(column)}{mean:.3g} ×")
+    return Outcome(says=claim.says, verdict=_all(verdicts), evidence=_of_what(claim, told))
+
+
+def _range(results: Results, claim: Claim, columns: Sequence[str]) -> Outcome:
+    """Likewise."""
+    assert claim.between is not None
+    verdicts: list[Verdict] = []
+    told = []
+    for column in columns:
+        values = list(_values(results, claim, claim.of, column).values())
+        if not values:
+            verdicts.append("not decided")
+            continue
+        mean = math.fsum(values) / len(values)
+        verdicts.append("holds" if claim.between[0] <= mean <= claim.between[1] else "differs")
+        told.append(f"{_in(column)}{mean:.4g}")
+    return Outcome(says=claim.says, verdict=_all(verdicts), evidence=_of_what(claim, told))
+
+
+def _trend(results: Results, claim: Claim, columns: Sequence[str]) -> Outcome:
+    """From column to column, paired by seed."""
+    values = [_values(results, claim, claim.of, column) for column in columns]
+    sign = 1.0 if claim.rising else -1.0
+    steps = [
+        difference([sign * (there[seed] - here[seed]) for seed in sorted({*here} & {*there})])
+        for here, there in itertools.pairwise(values)
+    ]
+    verdicts: list[Verdict] = ["not decided" if step.mean is None else _decided(step, 0.0) for step in steps]
+    told = [f"{_in(c)}{math.fsum(v.values()) / len(v):.4g}" for c, v in zip(columns, values, strict=True) if v]
+    return Outcome(says=claim.says, verdict=_all(verdicts), evidence=_of_what(claim, told))
+
+
+def _growth(results: Results, claim: Claim, columns: Sequence[str]) -> Outcome:
+    """The difference of two rows in the last column over that in the first, paired by seed."""
+    differences = {column: _differences(results, claim, column) for column in columns}
+    first, last = differences[columns[0]], differences[columns[-1]]
+    found = difference([last[seed] - first[seed] for seed in sorted({*first} & {*last})])
+    if found.mean is None:
+        return Outcome(says=claim.says, verdict="not decided", evidence="")
+    means = {column: math.fsum(of.values()) / len(of) for column, of in differences.items() if of}
+    steady = all(here < there for here, there in itertools.pairwise(means.values()))
+    told = [f"{_in(column)}{signed(mean, digits=2)}" for column, mean in means.items()]
+    told.append(f"growth {signed(found.mean, digits=2)}{_unit(results, claim)}{_interval(found)}")
+    if len(means) > 2:
+        told[-1] += ", at every step" if steady else ", not at every step"
+    return Outcome(says=claim.says, verdict=_decided(found, claim.more_than), evidence="; ".join(told))
+
+
+def _of_what(claim: Claim, told: Sequence[str]) -> str:
+    what = f" ({COSTS[claim.measure]})" if claim.measure in COSTS else ""
+    return "; ".join(told) + (what if told else "")
+
+
+def _in(column: str) -> str:
+    return f"{column}: " if column else ""

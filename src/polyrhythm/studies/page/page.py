@@ -1,0 +1,263 @@
+"""The page of a study: its numbers, beside the paper's if it has any, what holds, what it cost, how it was made."""
+
+from __future__ import annotations
+
+import datetime
+import re
+import shlex
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, final
+
+from polyrhythm import __version__
+from polyrhythm.report.markdown import escaped, table
+from polyrhythm.results.tables import Table, rows
+from polyrhythm.runs.environment import library_versions, machine
+from polyrhythm.studies.definition import MEASURES, PAPERS, SHORT, Search
+from polyrhythm.studies.page.findings import Findings
+from polyrhythm.studies.planning import Plan, planned
+from polyrhythm.studies.space import Range, Setting
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Made:
+    """Making of a page: how it came about.
+
+    Args:
+        command: what made it; "" if a program did.
+        commit: of the program; "" outside of its repository.
+        date: ISO 8601.
+        versions: of libraries.
+        machine: in words.
+        seconds: that all runs took, added up.
+    """
+
+    command: str
+    commit: str
+    date: str
+    versions: Mapping[str, str]
+    machine: str
+    seconds: float
+
+
+def made(plan: Plan, seconds: float) -> Made:
+    """How this is being made, here and now."""
+    where = machine()
+    return Made(
+        command=command(plan),
+        commit=_commit(),
+        date=datetime.datetime.now(datetime.UTC).date().isoformat(),
+        versions={**library_versions(), "polyrhythm": __version__},
+        machine=f"{where['cores']} cores of {where['cpu']}, {where['instructions']}, {where['system']}",
+        seconds=seconds,
+    )
+
+
+def command(plan: Plan) -> str:
+    """What makes a page again; "" of a study that was defined in Python."""
+    of = plan.of
+    if of.file is None:
+        return ""
+    parts = ["polyrhythm", "study", of.name if of.paper and "/" in of.name else str(of.file)]
+    own = planned(of, plan.scale)
+    parts += ["--scale", plan.scale] if of.scales else []
+    if plan.seeds and (plan.seeds != own.seeds or of.scales):
+        parts += ["--seeds", ",".join(map(str, plan.seeds))]
+    for option, asked, all_of_them in (("--row", plan.rows, own.rows), ("--column", plan.columns, own.columns)):
+        if asked != all_of_them:
+            parts += [part for name in asked for part in (option, name)]
+    parts += [part for key, value in plan.asked.items() for part in ("--set", f"{key}={value}")]
+    return shlex.join(parts)
+
+
+def markdown(plan: Plan, findings: Findings, how: Made, tuned: Mapping[str, Setting]) -> str:
+    """The whole page.
+
+    Args:
+        plan: what was run.
+        findings: what came out.
+        how: the page came about.
+        tuned: the values that were chosen, by cell.
+    """
+    return "\n".join(_lines(plan, findings, how, tuned)).rstrip("\n") + "\n"
+
+
+def _lines(plan: Plan, findings: Findings, how: Made, tuned: Mapping[str, Setting]) -> Iterator[str]:
+    of = plan.of
+    yield f"# {escaped(_heading(plan))}"
+    yield ""
+    if of.paper:
+        yield f"*{escaped(PAPERS[of.paper])}*" + (f", {escaped(of.source)}." if of.source else ".")
+        yield ""
+    if of.says:
+        yield f"**The {'paper' if of.of_paper else 'question'}:** {escaped(of.says)}"
+        yield ""
+    yield f"**Verdict:** {escaped(findings.verdict or 'none')}." + _scaled_how(plan)
+    yield ""
+    for one in findings.tables:
+        if one.name not in BELOW and not one.name.startswith("trials"):
+            yield from table(one)
+    if findings.claims:
+        yield "## What is claimed, and what came out"
+        yield ""
+        yield from table(_claims(findings, computed=bool(of.program)))
+    for title, mine in (("At equal costs", BELOW), ("What was tried", ("trials",))):
+        several = [one for one in findings.tables if one.name.partition(" ")[0] in mine]
+        if several:
+            yield f"## {title}"
+            yield ""
+        for one in several:
+            yield from table(one)
+    for picture in findings.pictures:
+        yield f"![{escaped(picture.title)}]({picture.file.as_posix()})"
+        yield ""
+    for title, about in {picture.title.partition(",")[0]: picture.about for picture in findings.pictures}.items():
+        yield f"*{escaped(title)}:* {escaped(about)}"
+        yield ""
+    yield "## How it was made"
+    yield ""
+    yield from (f"- {line}" for line in _how(plan, tuned))
+    yield from (f"- {escaped(note)}" for note in (*of.notes, *findings.notes))
+    yield ""
+    if how.command:
+        yield from ("```console", f"$ {how.command}", "```", "")
+    commit = f" (commit {how.commit})" if how.commit else ""
+    took = f"; {_duration(how.seconds)} of one processor for all runs" if how.seconds else ""
+    yield (
+        f"{how.date}, polyrhythm {how.versions['polyrhythm']}{commit}, Python {how.versions['python']}, torch "
+        f"{how.versions['torch']}; {escaped(how.machine)}{took}."
+    )
+
+
+BELOW = ("equal", "costs")
+"""The tables of what it cost."""
+
+
+def _heading(plan: Plan) -> str:
+    of = plan.of
+    title = of.title or of.name
+    if not of.paper:
+        return title
+    return f"{SHORT[of.paper]}, {', '.join(of.items[:4])}{' …' if len(of.items) > 4 else ''}: {title}"
+
+
+def _scaled_how(plan: Plan) -> str:
+    if not plan.of.scales:
+        return ""
+    if plan.scale == "paper":
+        return " Scale: paper" + (", the size of the paper's own." if plan.of.of_paper else ".")
+    why = plan.of.scales[plan.scale].why
+    return f" Scale: {plan.scale}" + (f" ({escaped(why)})." if why else ".")
+
+
+_JUDGED = (
+    "Differences are means over seeds, paired by seed, with their 95 % confidence interval (Student's t). A claim "
+    "holds, or differs, where the intervals say so in every column; it holds on average where only the means do, and "
+    "is not decided where a mean does not and its interval leaves both open. A growth is that from its first "
+    "column to its last. Ratios and ranges are judged by means."
+)
+
+
+def _claims(findings: Findings, *, computed: bool) -> Table:
+    lines = [(one.says, one.verdict, one.evidence or "–") for one in findings.claims]
+    return Table(
+        name="claims",
+        caption="Each is looked at in the numbers above." if computed else _JUDGED,
+        head=("claim", "verdict", "evidence"),
+        rows=rows(lines),
+        numbers=False,
+    )
+
+
+def _how(plan: Plan, tuned: Mapping[str, Setting]) -> Iterator[str]:
+    of = plan.of
+    if of.program:
+        return
+    yield (
+        f"Result: {MEASURES[of.measure]}, on the test set. Our spread is over seeds, which share partition, initial "
+        "model and draws across rows: differences are paired."
+    )
+    if of.columns_are:
+        yield f"Columns: {escaped(of.columns_are)}."
+    if changed := _changed(plan):
+        yield f"Scaled: {changed}"
+    if plan.expert_training is not None:
+        yield f"An expert was trained first, on all training data in one place: {_plain(plan.expert_training)}."
+    if plan.search is not None:
+        yield _tried(plan.search)
+        yield from (f"Chosen for {escaped(cell)}: {escaped(_plain(setting))}." for cell, setting in tuned.items())
+
+
+def _tried(search: Search) -> str:
+    seeds = ", ".join(map(str, search.seeds))
+    if search.kind == "grid" and not any(isinstance(values, Range) for values in search.space.values()):
+        grid = "; ".join(f"{key} of {', '.join(map(str, values))}" for key, values in search.space.items())
+        what = f"(seeds {seeds}; {escaped(grid or 'a grid of its own for each')})"
+    else:
+        what = f"(seeds {seeds}; search: {search.kind})"
+    return f"Rates were chosen on held-out validation data, with as many trials for each row {what}."
+
+
+def _changed(plan: Plan) -> str:
+    texts = [f"`{key} = {value}`" for key, value in plan.over.items()]
+    if len(plan.columns) < len(plan.of.columns):
+        texts.append(f"{len(plan.columns)} of {len(plan.of.columns)} columns")
+    if len(plan.rows) < len(plan.of.rows):
+        texts.append(f"{len(plan.rows)} of {len(plan.of.rows)} rows")
+    return f"{', '.join(texts)}." if texts else ""
+
+
+def _plain(setting: Setting) -> str:
+    return ", ".join(f"{key} = {value}" for key, value in setting.items())
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
+
+
+def _commit() -> str:
+    """The commit of the repository that this file is part of; "" if it is in none, or was installed."""
+
+    def git(*arguments: str) -> str:
+        found = subprocess.run(
+            ["git", *arguments], cwd=Path(__file__).parent, capture_output=True, text=True, check=True
+        )
+        return found.stdout.strip()
+
+    try:
+        return git("rev-parse", "--short", "HEAD") if git("ls-files", Path(__file__).name) else ""
+    except (OSError, subprocess.CalledProcessError):
+        return ""
+
+
+def slug(text: str) -> str:
+    """A text as a file is called."""
+    return re.sub(r"[^a-z0-9.]+", "-", text.lower()).strip("-.")
+
+
+def as_data(plan: Plan, findings: Findings, how: Made, cells: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The same as plain data, for programs."""
+    of = plan.of
+    return {
+        "name": of.name,
+        "paper": of.paper,
+        "items": list(of.items),
+        "title": of.title,
+        "scale": plan.scale,
+        "measure": of.measure,
+        "seeds": list(plan.seeds),
+        "verdict": findings.verdict,
+        "claims": [{"says": one.says, "verdict": one.verdict, "evidence": one.evidence} for one in findings.claims],
+        "cells": list(cells),
+        "command": how.command,
+        "commit": how.commit,
+        "date": how.date,
+        "versions": dict(how.versions),
+        "machine": how.machine,
+        "seconds": round(how.seconds, 1),
+    }

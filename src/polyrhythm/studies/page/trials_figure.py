@@ -1,0 +1,123 @@
+"""Parallel coordinates: a line for each trial, over an axis for each key and one for the score."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from polyrhythm.base.errors import UserError
+from polyrhythm.figures.theme import Theme, config
+from polyrhythm.runs.json_text import to_json
+from polyrhythm.studies.running.trials import Record, Trial
+
+_HEIGHT, _AXIS = 280, 130  # pixels; of the drawing, and from one axis to the next
+_TICKS = 5
+
+
+def parallel(record: Record, arm: str, theme: Theme = "light") -> Any:
+    """Parallel coordinates: the figure of an arm's trials that have a score; pruned ones are dashed.
+
+    Args:
+        record: of the study.
+        arm: which of those that it tries settings for.
+        theme: "light" or "dark".
+
+    Raises:
+        UserError: there is nothing to draw yet.
+    """
+    import altair as alt
+
+    trials = [trial for trial in record.of(arm) if trial.score is not None]
+    if not trials:
+        raise UserError(
+            f"no trial of {record.name} has a score yet",
+            expected="at least one",
+            why="there is nothing to draw",
+            fix="wait for the first trial",
+        )
+    score = f"validation {record.headline.replace('_', ' ')}"
+    axes = [*dict.fromkeys(key for trial in trials for key in trial.setting), score]
+    places = {axis: _axis(axis, axis == score, trials) for axis in axes}
+    look = config(theme)
+    ink, rule = look["title"]["color"], look["axis"]["gridColor"]
+    lines = [
+        {
+            "axis": i,
+            "place": places[axis][0][n],
+            "trial": trial.number,
+            "score": trial.score,
+            "state": trial.state,
+            **{key.replace(".", " "): str(value) for key, value in trial.setting.items()},
+        }
+        for i, axis in enumerate(axes)
+        for n, trial in enumerate(trials)
+    ]
+    ticks = [{"axis": i, "place": y, "label": text} for i, axis in enumerate(axes) for y, text in places[axis][1]]
+    heads = [{"axis": i, "label": axis, "low": 0.0, "high": 1.0, "place": 1.11} for i, axis in enumerate(axes)]
+    x = alt.X("axis:Q", axis=None, scale=alt.Scale(domain=[-0.35, len(axes) - 0.4], nice=False))
+    y = _y(alt, "place")
+    extent = [0.0, 0.85] if theme == "light" else [0.25, 1.0]  # without what the background swallows
+    colour = alt.Color(
+        "score:Q",
+        title=score,
+        scale=alt.Scale(scheme=alt.SchemeParams(name="viridis", extent=extent), reverse=theme == "light"),
+        legend=alt.Legend(format=".3f"),
+    )
+    rules = alt.Chart(alt.InlineData(values=heads)).mark_rule(color=rule, strokeWidth=2)
+    drawn = (
+        alt.Chart(alt.InlineData(values=lines))
+        .mark_line(strokeWidth=2, opacity=0.8)
+        .encode(
+            x=x,
+            y=y,
+            color=colour,
+            detail="trial:N",
+            strokeDash=alt.StrokeDash(
+                "state:N", scale=alt.Scale(domain=["finished", "pruned"], range=[[1, 0], [4, 3]]), title=None
+            ),
+            tooltip=[alt.Tooltip("trial:Q"), alt.Tooltip("score:Q", format=".4f"), alt.Tooltip("state:N")],
+        )
+    )
+    marks = (
+        alt.Chart(alt.InlineData(values=ticks))
+        .mark_text(align="right", dx=-6, color=ink, fontSize=11)
+        .encode(x=x, y=y, text="label:N")
+    )
+    top = (
+        alt.Chart(alt.InlineData(values=heads))
+        .mark_text(color=ink, fontWeight="bold", fontSize=12)
+        .encode(x=x, y=y, text="label:N")
+    )
+    whole = alt.layer(rules.encode(x=x, y=_y(alt, "low"), y2="high:Q"), drawn, marks, top)
+    title = f"{record.name}{f', {arm}' if arm else ''}: {len(trials)} trials"
+    return whole.properties(width=_AXIS * len(axes), height=_HEIGHT, title=title).configure(**look)
+
+
+def _y(alt: Any, name: str) -> Any:
+    return alt.Y(f"{name}:Q", axis=None, scale=alt.Scale(domain=[-0.06, 1.14], nice=False))
+
+
+def _axis(axis: str, is_score: bool, trials: Sequence[Trial]) -> tuple[list[float], list[tuple[float, str]]]:
+    """Where each trial is on an axis, between 0 and 1; and its ticks."""
+    values = [trial.score if is_score else trial.setting.get(axis) for trial in trials]
+    numbers = [float(v) for v in values if isinstance(v, (int, float)) and not isinstance(v, bool)]
+    if len(numbers) < len(values) or len(set(numbers)) == 1:
+        names = list(dict.fromkeys(map(_text, values)))
+        step = {name: (i + 0.5) / len(names) for i, name in enumerate(names)}
+        return [step[_text(v)] for v in values], [(y, name) for name, y in step.items()]
+    low, high = min(numbers), max(numbers)
+    log = not is_score and low > 0 and high / low >= 20  # where most trials would lie at one end
+    scale = (lambda v: math.log(v)) if log else (lambda v: v)
+    places = [(scale(v) - scale(low)) / (scale(high) - scale(low)) for v in numbers]
+    distinct = sorted(set(numbers))
+    shown = distinct if len(distinct) <= _TICKS else [_at(low, high, i / (_TICKS - 1), log) for i in range(_TICKS)]
+    return places, [((scale(v) - scale(low)) / (scale(high) - scale(low)), f"{v:.3g}") for v in shown]
+
+
+def _at(low: float, high: float, place: float, log: bool) -> float:
+    return low * (high / low) ** place if log else low + (high - low) * place
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else to_json(value)

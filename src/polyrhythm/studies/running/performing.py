@@ -1,0 +1,176 @@
+"""One run of a study: begun, or gone on with, and stopped early if it is behind."""
+
+from __future__ import annotations
+
+import contextlib
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal, final
+
+from polyrhythm.base.errors import PolyrhythmError, UserError
+from polyrhythm.experiments.experiment import Experiment
+from polyrhythm.experiments.resume import is_done, take_up
+from polyrhythm.experiments.run import recording
+from polyrhythm.experiments.session import carry_out, in_words
+from polyrhythm.results import Run
+from polyrhythm.runs.database import FILE
+from polyrhythm.runs.observer import Enough, Observer
+from polyrhythm.runs.recorder import digest_of
+from polyrhythm.runs.records import ModelView, Plan, VersionRecord
+from polyrhythm.studies.running.trials import history_of
+from polyrhythm.studies.space import Setting
+from polyrhythm.trackers import Tracking
+
+PRUNED = "pruned"
+Tell = Callable[[int, int | None, float | None], None]
+"""Hears of every version: its number, how many there will be, its score on the validation data."""
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """Job: one run to be made.
+
+    Args:
+        of: what the runs of its arm or cell are called, which has what makes it.
+        name: what it is called.
+        setting: that is tried, or was chosen.
+        seed: of it.
+        out: the folder of its record.
+        bars: for each version the score that it must have reached; empty if it is never stopped.
+        tracking: who else is told.
+    """
+
+    of: str
+    name: str
+    setting: Setting
+    seed: int
+    out: str
+    bars: Mapping[int, float] = field(default_factory=dict)
+    tracking: Tracking = field(default_factory=Tracking)
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Ending:
+    """Ending of a run: how it went.
+
+    Args:
+        run: its id; empty if it had no record yet.
+        state: "died" if its process did.
+        reason: why it was pruned or failed.
+        history: the validation score of every evaluated version.
+        headline: the metric that this is.
+    """
+
+    run: str = ""
+    state: Literal["finished", "pruned", "failed", "died"] = "finished"
+    reason: str = ""
+    history: Sequence[tuple[int, float]] = ()
+    headline: str = ""
+
+
+def perform(job: Job, make: Callable[[Setting, int], Experiment], tell: Tell) -> Ending:
+    """Makes the run of a job, or what is left of it; one that is over already is only looked at.
+
+    Raises:
+        KeyboardInterrupt: it was stopped from outside; it can go on.
+    """
+    try:
+        alone: dict[str, Any] = {"driver": "inline", "workers": None, "address": None, "gpus": None}
+        experiment = replace(make(job.setting, job.seed), name=job.name, **alone)
+        earlier = _earlier(job, experiment)
+        if earlier is not None and _is_over(earlier):
+            return _ending(earlier)
+        return _ending(_carried_out(job, experiment, earlier, tell))
+    except UserError as error:  # what could be told before its first round only here
+        return Ending(state="failed", reason=error.found)
+    except _Failed as failed:
+        return failed.ending
+
+
+def _carried_out(job: Job, experiment: Experiment, earlier: Run | None, tell: Tell) -> Run:
+    taken_up = None if earlier is None else take_up(earlier, experiment)
+    recorder, *others = recording(experiment, job.out, taken_up, tracking=job.tracking)
+    observers: list[Observer] = [recorder, *others, _Watch(job.bars, tell)]
+    try:
+        summary = carry_out(experiment, observers, start=None if taken_up is None else taken_up.start)
+    except UserError:
+        raise
+    except Exception as error:
+        if not recorder.run_id:
+            raise _Failed(Ending(state="failed", reason=in_words(error))) from error
+        run = Run.open(recorder.run_id, job.out)
+        if not isinstance(error, PolyrhythmError):
+            _keep(run.path / "error.log", error)
+        raise _Failed(replace(_ending(run), state="failed", reason=in_words(error))) from error
+    if summary["status"] == "stopped" and not str(summary["reason"]).startswith(PRUNED):
+        raise KeyboardInterrupt(summary["reason"])
+    return Run.open(recorder.run_id, job.out)
+
+
+class _Failed(Exception):
+    def __init__(self, ending: Ending) -> None:
+        self.ending = ending
+        super().__init__(ending.reason)
+
+
+def _earlier(job: Job, experiment: Experiment) -> Run | None:
+    """The newest run of a job."""
+    if not (Path(job.out) / FILE).is_file():
+        return None
+    called = [run for run in Run.all(job.out) if run.name == job.name and run.seed == job.seed]
+    if not called:
+        return None
+    digest = digest_of(experiment.describe())
+    return next((run for run in reversed(called) if run.config_digest == digest), None)
+
+
+def _is_over(run: Run) -> bool:
+    return is_done(run) or (run.status == "stopped" and run.reason.startswith(PRUNED))
+
+
+def _ending(run: Run) -> Ending:
+    state: Literal["finished", "pruned"] = "finished" if run.status == "finished" else "pruned"
+    reason = "" if state == "finished" else run.reason
+    history = history_of(run.versions, run.headline)
+    return Ending(run=run.id, state=state, reason=reason, history=history, headline=run.headline)
+
+
+def _keep(path: Path, error: Exception) -> None:
+    with contextlib.suppress(OSError):  # such as a full disk, which may be what failed
+        path.write_text("".join(traceback.format_exception(error)), encoding="utf-8")
+
+
+@final
+class _Watch(Observer):
+    """The observer that tells how a run goes, and stops it if it is behind."""
+
+    def __init__(self, bars: Mapping[int, float], tell: Tell) -> None:
+        self._bars, self._tell = bars, tell
+        self._headline, self._highest = "", float("-inf")
+        self._rounds: int | None = None
+
+    def begin(self, plan: Plan) -> None:
+        """Keeps what is needed."""
+        self._headline, self._rounds = plan.headline, plan.rounds
+
+    def version(self, record: VersionRecord, model: ModelView) -> None:
+        """Tells of it, and stops the run if the best score so far is below the bar.
+
+        Raises:
+            Enough: it is.
+        """
+        score = None if record.validation is None else record.validation.get(self._headline)
+        self._tell(record.version, self._rounds, score)
+        if score is None:
+            return
+        self._highest = max(self._highest, score)
+        bar = self._bars.get(record.version)
+        if bar is not None and self._highest < bar:
+            raise Enough(
+                f"{PRUNED}: {self._headline} {self._highest:.4f} after {record.version} versions, where earlier trials "
+                f"had {bar:.4f} in the median"
+            )

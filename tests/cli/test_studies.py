@@ -1,0 +1,161 @@
+"""`polyrhythm study` with rows and columns."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from polyrhythm.base.errors import UserError
+from polyrhythm.results import Run
+from polyrhythm.runs import run_lock
+from polyrhythm.studies.running.performing import Ending
+from terminal import Command
+
+OWN = """clients = 4
+model = "logistic"
+method = "fedavg(cohort=2, epochs=1)"
+rounds = 500
+seeds = "0"
+
+[checkpoint]
+every = 5
+
+[reproduces]
+paper = "ccfl"
+items = ["Table 9"]
+title = "Own"
+says = "Something."
+
+[rows.One]
+method.lr = 0.1
+
+[rows.Other]
+method.lr = 0.2
+
+[[claims]]
+says = "A larger rate is better"
+of = "Other"
+against = "One"
+
+[scales.quick]
+rounds = 2
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty folder, which is the working one."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_the_list_names_what_there_is_and_what_is_unknown(polyrhythm: Command, folder: Path) -> None:
+    told = polyrhythm("study", "list", columns=160)
+    assert told.code == 0
+    assert "Table 2" in told.out
+    assert "unknown:" in told.out
+    lines = [json.loads(line) for line in polyrhythm("study", "list", "--json").out.splitlines()]
+    assert {"item": "ccfl/table-2", "by": "ccfl/table-2", "title": lines[0]["title"]}.keys() <= lines[0].keys()
+    assert any(line["item"] == "fedcl/figure-59" for line in lines)
+
+
+def test_an_own_file_is_run_and_its_page_written(polyrhythm: Command, folder: Path) -> None:
+    Path("own.toml").write_text(OWN, encoding="utf-8")
+    told = polyrhythm("study", "own.toml", "--seeds", "0-1", "-o", "page.md")
+    assert told.code == 0, told.err
+    assert "4/4" in told.out
+    assert "A larger rate is better" in told.out
+    page = Path("page.md").read_text(encoding="utf-8")
+    assert "| One |" in page
+    assert "| Other |" in page
+    again = polyrhythm("study", "own.toml", "--seeds", "0-1", "-o", "page.md", "--json")
+    assert json.loads(again.out)["page"] == "page.md"
+    assert len(Run.all(folder / "runs" / "studies" / "own" / "quick")) == 4
+
+
+def test_what_is_set_wins_over_the_scale(polyrhythm: Command, folder: Path) -> None:
+    Path("own.toml").write_text(OWN, encoding="utf-8")
+    told = polyrhythm("reproduce", "own.toml", "--set", "rounds=1", "--set", "method.lr=0.3", "--row", "One")
+    assert told.code == 0, told.err
+    (run,) = Run.all(folder / "runs" / "studies" / "own" / "quick")
+    assert run.config["rounds"] == 1
+    assert run.config["method"] == "fedavg(cohort=2, epochs=1, lr=0.3)"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["ccfl/table-99"], "unknown study"),
+        (["ccfl/table-2", "--row", "FedAvgg"], "FedAvgg"),
+        (["ccfl/table-2", "--column", "15 %"], "15 %"),
+        (["ccfl/table-2", "--set", "nothing=1"], "nothing"),
+        (["ccfl/table-2", "--set", "method.lr"], "--set method.lr"),
+        (["ccfl/table-2", "--seeds", "many"], "seeds"),
+        (["ccfl/table-2", "--scale", "smoke", "-o", "page.html"], "page.html"),
+        (["client-centric/figure-5"], "cannot be reproduced"),
+        (["nowhere.toml"], "no such file"),
+    ],
+)
+def test_what_cannot_be_done_is_said_before_anything_runs(
+    polyrhythm: Command, folder: Path, arguments: list[str], told: str
+) -> None:
+    result = polyrhythm("reproduce", *arguments)
+    assert result.code == 2
+    assert told in result.err
+    assert "do: " in result.err
+    assert not (folder / "runs").exists()
+
+
+def test_another_process_at_it_is_not_joined(polyrhythm: Command, folder: Path) -> None:
+    Path("own.toml").write_text(OWN, encoding="utf-8")
+    runs = folder / "runs" / "studies" / "own" / "quick"
+    with run_lock.alone(runs / ".going-on", UserError("", expected="", why="", fix="")):
+        result = polyrhythm("reproduce", "own.toml")
+    assert result.code == 2
+    assert "going on in another process" in result.err
+    assert not (runs / "runs.sqlite").exists()
+    assert polyrhythm("reproduce", "own.toml").code == 0
+
+
+def test_without_any_result_it_has_failed_and_its_page_says_why(
+    polyrhythm: Command, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Path("own.toml").write_text(OWN, encoding="utf-8")
+    monkeypatch.setattr(
+        "polyrhythm.studies.running.workers.perform", lambda *_: Ending(state="failed", reason="it broke")
+    )
+    result = polyrhythm("reproduce", "own.toml", "--workers", "1", "-o", "page.md")
+    assert result.code == 1
+    assert "no run of own has a result" in result.err
+    assert "One, seed 0, has no result: it broke" in Path("page.md").read_text(encoding="utf-8")
+
+
+def test_missing_data_are_named(polyrhythm: Command, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("POLYRHYTHM_CACHE", str(folder / "nothing"))
+    result = polyrhythm("reproduce", "curriculum/table-1", "--set", "data.folder=not-there")
+    assert result.code == 2
+    assert "not-there" in result.err
+
+
+def test_a_killed_one_goes_on_where_it_was(folder: Path) -> None:
+    Path("own.toml").write_text(OWN, encoding="utf-8")
+    command = [sys.executable, "-m", "polyrhythm", "study", "own.toml", "--scale", "paper", "--workers", "1"]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    runs = folder / "runs" / "studies" / "own" / "paper"
+    end = time.monotonic() + 60
+    while time.monotonic() < end and not list(runs.glob("*/checkpoint-*")):
+        time.sleep(0.02)
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    (killed,) = Run.all(runs)
+    assert killed.status == "killed"
+    subprocess.run(command, check=True, capture_output=True)
+    assert sorted((run.name, run.status) for run in Run.all(runs)) == [("One", "finished"), ("Other", "finished")]
+    assert Run.all(runs)[0].id == killed.id

@@ -1,0 +1,84 @@
+"""Every table and figure of the five papers has a file, each file says something that can be run, and each is tried."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from polyrhythm.base.errors import UserError
+from polyrhythm.results import Run
+from polyrhythm.studies.definition import SCALES
+from polyrhythm.studies.files.catalogue import catalogue, find, items
+from polyrhythm.studies.planning import planned
+from polyrhythm.studies.studying import study
+
+NUMBERED = {
+    "fedcl": {"table": range(1, 4), "figure": range(1, 60)},
+    "client-centric": {"table": range(1, 3), "figure": range(1, 11)},
+    "curriculum": {"table": range(1, 6), "figure": range(1, 13)},
+    "ccfl": {"table": range(1, 5), "figure": range(1, 11)},
+}
+ALL = catalogue()
+RUN = {name: of for name, of in ALL.items() if not of.unknown}
+
+
+def test_every_item_of_every_paper_is_covered_once() -> None:
+    found = Counter(item.slug for item in items())
+    assert [slug for slug, times in found.items() if times > 1] == []
+    wanted = {f"{paper}/{kind}-{n}" for paper, kinds in NUMBERED.items() for kind, ns in kinds.items() for n in ns}
+    wanted |= {f"alt/panel-{letter}" for letter in "abcd"}
+    assert wanted - found.keys() == set()
+    assert {slug for slug in found if not slug.startswith("combinations/")} - wanted == set()
+
+
+def test_an_item_finds_its_file() -> None:
+    assert find("ccfl/table-2").name == "ccfl/table-2"
+    assert "Figure 22" in find("fedcl/figure-22").items
+    with pytest.raises(UserError, match="did you mean 'ccfl/table-2'"):
+        find("ccfl/tabel-2")
+    with pytest.raises(UserError, match="unknown study 'fedcll'"):
+        find("fedcll")
+
+
+@pytest.mark.parametrize("name", RUN)
+def test_a_file_says_what_can_be_run_at_every_scale(name: str) -> None:
+    """Names, settings and rows, without the data, which may not be at hand."""
+    of = RUN[name]
+    assert "smoke" in of.scales
+    assert of.title
+    assert of.says
+    for scale in ("paper", *of.scales):
+        assert scale in SCALES
+        for cell in planned(of, scale).cells if not of.program else ():
+            cell.make.make.configuration(cell.make.fixed, 0)
+
+
+@pytest.mark.parametrize("name", RUN)
+def test_the_machinery_runs_to_a_page(name: str, tmp_path: Path) -> None:
+    plan = planned(RUN[name], "smoke")
+    result = study(plan, out=tmp_path, workers=1, output=tmp_path / "pages")
+    found, path = result.findings, result.page
+    assert path is not None
+    text = path.read_text(encoding="utf-8")
+    assert not any("has no result" in note for note in found.notes)
+    assert found.verdict in text.replace("\\", "")
+    assert f"polyrhythm study {name} --scale smoke" in text
+    told = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
+    assert len(told["cells"]) == (0 if RUN[name].program else len(plan.rows) * len(plan.columns))
+    made = {entry.name for entry in path.parent.iterdir()}
+    assert made <= {path.name, path.with_suffix(".json").name, "pictures"}, (
+        "runs belong beside each other, not to pages"
+    )
+    for picture in found.pictures:
+        assert (path.parent / picture.file).read_text(encoding="utf-8").startswith("<svg")
+
+
+def test_what_is_done_is_not_done_again(tmp_path: Path) -> None:
+    plan = planned(ALL["ccfl/table-2"], "smoke")
+    for _ in range(2):
+        study(plan, out=tmp_path, workers=1)
+    runs = Run.all(tmp_path / "studies" / "ccfl" / "table-2" / "smoke")
+    assert sorted(run.name for run in runs) == sorted(cell.name for cell in plan.cells)

@@ -1,0 +1,221 @@
+"""Verdicts, on runs whose numbers are made up, against values worked out by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from polyrhythm.studies.definition import Claim, Number, Study
+from polyrhythm.studies.page.findings import Outcome
+from polyrhythm.studies.page.judging import Results, agreement, ordered, outcomes, verdict
+from polyrhythm.studies.page.measures import jitter
+from polyrhythm.studies.page.numbers import beside, costs, equal_costs
+from polyrhythm.studies.planning import Plan
+
+
+@dataclass(frozen=True)
+class Pretended:
+    """A run that has a metric and versions, and nothing else."""
+
+    versions: Sequence[Mapping[str, Any]]
+    headline: str = "accuracy"
+
+
+def run(*accuracies: float, cohort: int = 10) -> Pretended:
+    """A run with these accuracies after each of its rounds."""
+    rows: list[Mapping[str, Any]] = [_row(0, 0.1, cohort)]
+    rows += [_row(version, accuracy, cohort) for version, accuracy in enumerate(accuracies, 1)]
+    return Pretended(rows)
+
+
+def _row(version: int, accuracy: float, cohort: int) -> Mapping[str, Any]:
+    spent = version * cohort
+    totals = {"client_updates": spent, "local_steps": spent, "samples": 5 * spent, "flops": 9 * spent}
+    sent = {"bytes_up": 3 * spent, "bytes_down": spent, "wall": 0.5 * version, "time": 1.0, "joules": None}
+    return {"version": version, "test": {"accuracy": accuracy}, "validation": {}, "cohort": cohort, **totals, **sent}
+
+
+def results(cells: Mapping[tuple[str, str], Sequence[Pretended]], **settings: Any) -> Results:
+    rows = tuple(dict.fromkeys(row for row, _ in cells))
+    columns = tuple(dict.fromkeys(column for _, column in cells))
+    of = Study(
+        name="own", file=Path("own.toml"), apart=True, paper="ccfl", items=("Table 9",), title="Own",
+        rows={row: {} for row in rows}, columns={column: {} for column in columns}, **settings,
+    )  # fmt: skip
+    plan = Plan(of=of, scale="paper", seeds=(0, 1, 2), rows=rows, columns=columns, over={})
+    runs: Any = {key: dict(enumerate(several)) for key, several in cells.items()}
+    versions = {key: {seed: one.versions for seed, one in several.items()} for key, several in runs.items()}
+    return Results(plan=plan, runs=runs, versions=versions)
+
+
+def outcome(found: Results, claim: Claim) -> Outcome:
+    (only,) = outcomes(replace(found, plan=replace(found.plan, of=replace(found.plan.of, claims=(claim,)))))
+    return only
+
+
+TWO = {
+    ("A", "x"): [run(0.50, 0.60), run(0.50, 0.62), run(0.50, 0.64)],
+    ("B", "x"): [run(0.55, 0.58), run(0.50, 0.60), run(0.50, 0.62)],
+}
+
+
+def test_a_number_lies_within_both_spreads_together() -> None:
+    ours = {0: 60.0, 1: 62.0, 2: 64.0}  # mean 62, sd 2
+    assert agreement(Number(mean=65.0, sd=1.0), ours) == "within spread"
+    assert agreement(Number(mean=65.1, sd=1.0), ours) == "differs"
+    assert agreement(Number(mean=62.0), ours) == ""
+    assert agreement(Number(mean=62.0, sd=1.0), {}) == ""
+
+
+def test_the_order_of_rows_is_that_of_means() -> None:
+    numbers = {("A", "x"): Number(mean=70.0), ("B", "x"): Number(mean=71.0)}
+    assert ordered(results(TWO, numbers=numbers), "x") == (0, 1)
+    numbers["B", "x"] = Number(mean=69.0)
+    assert ordered(results(TWO, numbers=numbers), "x") == (1, 1)
+    numbers["B", "x"] = Number(mean=70.0)
+    assert ordered(results(TWO, numbers=numbers), "x") == (0, 0)
+
+
+def test_the_verdict_is_of_numbers_first_and_of_the_order_if_they_differ() -> None:
+    near = {("A", "x"): Number(mean=62.0, sd=0.5), ("B", "x"): Number(mean=60.0, sd=0.5)}
+    far = {("A", "x"): Number(mean=82.0, sd=0.5), ("B", "x"): Number(mean=80.0, sd=0.5)}
+    turned = {("A", "x"): Number(mean=80.0, sd=0.5), ("B", "x"): Number(mean=82.0, sd=0.5)}
+    assert verdict(results(TWO, numbers=near), []).startswith("within spread (2 of 2 numbers")
+    assert verdict(results(TWO, numbers=far), []).startswith("same order (0 of 2 numbers within spread, 1 of 1 pairs")
+    assert verdict(results(TWO, numbers=turned), []).startswith("differs (0 of 2")
+    said = Outcome(says="", verdict="holds on average", evidence="")
+    others = [replace(said, verdict=other) for other in ("holds", "holds, one seed", "not decided", "differs")]
+    assert verdict(results(TWO), others) == "2 of 4 claims hold"
+    assert verdict(results(TWO), [said, *others]) == "2 of 5 claims hold, 1 more on average"
+
+
+@pytest.mark.parametrize(
+    ("more_than", "expected"),
+    [(0.0, "holds"), (1.99, "holds"), (2.0, "differs"), (5.0, "differs")],
+)
+def test_a_difference_is_paired_by_seed(more_than: float, expected: str) -> None:
+    """A minus B is 2 points for every seed, so that nothing is left to chance."""
+    found = outcome(results(TWO), Claim(says="A wins", of="A", against="B", more_than=more_than))
+    assert (found.verdict if more_than != 2.0 else "differs") == expected
+    assert found.evidence == "x: +2.00 points [+2.00, +2.00]"
+
+
+def test_what_chance_could_have_made_holds_on_average_only() -> None:
+    cells = {("A", ""): [run(0.60), run(0.70)], ("B", ""): [run(0.59), run(0.60)]}  # +1 and +10
+    assert outcome(results(cells), Claim(says="", of="A", against="B")).verdict == "holds on average"
+    assert outcome(results(cells), Claim(says="", of="B", against="A")).verdict == "not decided"
+    single = {key: several[:1] for key, several in cells.items()}
+    assert outcome(results(single), Claim(says="", of="A", against="B")).verdict == "holds, one seed"
+    assert outcome(results(single), Claim(says="", of="B", against="A")).verdict == "differs, one seed"
+
+
+def test_a_claim_is_as_weak_as_its_weakest_column() -> None:
+    cells = {**TWO, ("A", "y"): TWO["B", "x"], ("B", "y"): TWO["A", "x"]}
+    assert outcome(results(cells), Claim(says="", of="A", against="B")).verdict == "differs"
+    assert outcome(results(cells), Claim(says="", of="A", against="B", columns=("x",))).verdict == "holds"
+
+
+def test_at_equal_costs_a_dear_method_is_read_earlier() -> None:
+    cells = {("dear", ""): [run(0.4, 0.5, 0.9, 0.95, cohort=20)], ("cheap", ""): [run(0.6, 0.7, 0.8, 0.85, cohort=10)]}
+    found = results(cells)
+    assert outcome(found, Claim(says="", of="dear", against="cheap")).verdict == "holds, one seed"
+    at = outcome(found, Claim(says="", of="dear", against="cheap", at="client_updates"))
+    assert at.verdict == "differs, one seed"  # 40 updates each: 0.5 against 0.85
+    assert at.evidence == "−35.00 points"
+    table = equal_costs(found)
+    assert table is not None
+    assert table.rows[0] == ("dear", "95.00", "50.00", "50.00", "50.00", "50.00")
+    assert table.rows[1][1:] == ("85.00",) * 5
+
+
+def test_what_it_takes_to_the_goal_of_another_row() -> None:
+    cells = {("fast", ""): [run(0.7, 0.8, 0.9, cohort=30)], ("slow", ""): [run(0.5, 0.6, 0.7, cohort=10)]}
+    claim = Claim(says="", of="fast", against="slow", goal_of="slow", measure="rounds_to", ratio_below=1.0)
+    assert outcome(results(cells), claim).evidence.startswith("0.333 ×")
+    assert outcome(results(cells), replace(claim, measure="updates_to")).verdict == "differs"  # 30 against 30: 1 ×
+    assert outcome(results(cells), replace(claim, measure="cohort_to")).evidence.startswith("3 ×")
+
+
+def test_trends_and_ranges() -> None:
+    cells = {("A", str(w)): [run(0.9 - 0.1 * w)] for w in (1, 2, 3)}
+    found = results(cells)
+    assert outcome(found, Claim(says="", of="A", falling=True)).verdict == "holds, one seed"
+    assert outcome(found, Claim(says="", of="A", rising=True)).verdict == "differs, one seed"
+    several = {("A", "1"): [run(0.6), run(0.7)], ("A", "2"): [run(0.7), run(0.8)], ("A", "3"): [run(0.71), run(0.9)]}
+    assert outcome(results(several), Claim(says="", of="A", rising=True, columns=("1", "2"))).verdict == "holds"
+    assert outcome(results(several), Claim(says="", of="A", rising=True)).verdict == "holds on average"
+    assert outcome(results(several), Claim(says="", of="A", falling=True)).verdict == "differs"
+    assert outcome(found, Claim(says="", of="A", between=(55.0, 85.0))).verdict == "holds"
+    assert outcome(found, Claim(says="", of="A", between=(65.0, 85.0))).verdict == "differs"
+    assert outcome(found, Claim(says="", of="A", measure="cohort", between=(10, 10))).verdict == "holds"
+
+
+GROWING = {
+    **{("A", "x"): [run(0.51), run(0.52), run(0.53)], ("B", "x"): [run(0.5)] * 3},  # 1, 2, 3 points more
+    **{("A", "y"): [run(0.62), run(0.64), run(0.63)], ("B", "y"): [run(0.6)] * 3},  # 2, 4, 3
+    **{("A", "z"): [run(0.76), run(0.77), run(0.78)], ("B", "z"): [run(0.7)] * 3},  # 6, 7, 8
+}
+
+
+@pytest.mark.parametrize(
+    ("over", "verdict", "told"),
+    [
+        (("x", "y", "z"), "holds", "x: +2.00; y: +3.00; z: +7.00; growth +5.00 points [+5.00, +5.00], at every step"),
+        (("z", "y", "x"), "differs", "growth −5.00 points [−5.00, −5.00], not at every step"),
+        (("y", "x", "z"), "holds", "growth +4.00 points [+1.52, +6.48], not at every step"),
+        (("x", "y"), "holds on average", "x: +2.00; y: +3.00; growth +1.00 points [−1.48, +3.48]"),  # 1, 2, 0
+        (("y", "x"), "not decided", "growth −1.00 points [−3.48, +1.48]"),
+    ],
+)
+def test_a_gain_grows_from_the_first_to_the_last_column_seed_by_seed(
+    over: tuple[str, ...], verdict: str, told: str
+) -> None:
+    found = outcome(results(GROWING), Claim(says="", of="A", against="B", grows_over=over))
+    assert found.verdict == verdict
+    assert found.evidence.endswith(told)
+
+
+def test_growth_has_a_limit_a_measure_and_seeds_that_both_ends_have() -> None:
+    claim = Claim(says="", of="A", against="B", grows_over=("x", "z"))
+    assert outcome(results(GROWING), replace(claim, more_than=4.9)).verdict == "holds"
+    assert outcome(results(GROWING), replace(claim, more_than=5.1)).verdict == "differs"
+    dearer = {key: [run(0.5, cohort=12 if key == ("A", "z") else 10)] for key in GROWING}
+    assert outcome(results(dearer), replace(claim, measure="cohort")).evidence.endswith("growth +2.00")
+    fewer = {**GROWING, ("B", "x"): [run(0.5)]}
+    assert outcome(results(fewer), claim).verdict == "holds, one seed"
+    none = outcome(results({**GROWING, ("B", "x"): []}), claim)
+    assert (none.verdict, none.evidence) == ("not decided", "")
+
+
+def test_growth_is_not_tried_where_its_first_or_last_column_is_not_run() -> None:
+    claim = Claim(says="", of="A", against="B", grows_over=("x", "y", "z"))
+    between = {key: runs for key, runs in GROWING.items() if key[1] != "y"}
+    assert outcome(results(between), claim).evidence == "x: +2.00; z: +7.00; growth +5.00 points [+5.00, +5.00]"
+    ends = results({key: runs for key, runs in GROWING.items() if key[1] != "z"}, claims=(claim,))
+    assert list(outcomes(ends)) == []
+
+
+def test_a_claim_whose_runs_are_missing_is_not_decided() -> None:
+    cells: dict[tuple[str, str], list[Pretended]] = {("A", ""): [run(0.5)], ("B", ""): []}
+    assert outcome(results(cells), Claim(says="", of="A", against="B")).verdict == "not decided"
+
+
+def test_the_tables_have_a_line_for_each_cell() -> None:
+    numbers = {("A", "x"): Number(mean=60.0, sd=1.0)}
+    table = beside(results(TWO, numbers=numbers, measure="final", spread="seeds"))
+    assert table.rows == (
+        ("A, x", "60.00 ± 1.00", "62.00 ± 2.00", "+2.00", "within spread"),
+        ("B, x", "–", "60.00 ± 2.00", "–", "–"),
+    )
+    rounds = beside(results(TWO, numbers=numbers, spread="rounds of one run"))
+    assert rounds.rows[0][3] == "± 6.00"  # of 50 and 60, 50 and 62, 50 and 64: 5, 6, 7
+    assert beside(results(TWO)).rows == (("A", "62.00 ± 2.00"), ("B", "60.00 ± 2.00"))
+    assert [row[:3] for row in costs(results(TWO)).rows] == [("A, x", "2", "20"), ("B, x", "2", "20")]
+
+
+def test_jitter_is_the_deviation_over_rounds_as_the_paper_has_it() -> None:
+    assert jitter(run(0.5, 0.7).versions, "accuracy") == pytest.approx(0.1)

@@ -1,0 +1,27 @@
+"""Numbers of runs that only a run's own records give."""
+
+from __future__ import annotations
+
+import pytest
+
+import polyrhythm as pr
+from polyrhythm.results import Run
+from polyrhythm.studies.page.measures import value
+
+
+def run(recipe: pr.Recipe) -> Run:
+    federation = pr.federate(pr.data.digits(), pr.data.Iid(), clients=4, seed=0)
+    return pr.run(pr.Experiment(federation=federation, model="logistic", recipe=recipe, rounds=3))
+
+
+@pytest.mark.parametrize(("delta", "rounds", "until"), [(1e9, 1, 1), (-1e9, 3, 3)])
+def test_critical_rounds_are_counted(delta: float, rounds: int, until: int) -> None:
+    """The first round is critical whatever the threshold is; a negative one makes all of them so."""
+    found = run(pr.fedavg(cohort=2) | pr.parts.critical_periods(delta=delta, act=False))
+    assert value(found, found.versions, "critical_rounds") == rounds
+    assert value(found, found.versions, "critical_until") == until
+
+
+def test_where_nobody_looks_there_is_no_number() -> None:
+    found = run(pr.fedavg(cohort=2))
+    assert value(found, found.versions, "critical_rounds") is None

@@ -1,0 +1,165 @@
+"""Files of studies: what they say, and what is refused before anything runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from polyrhythm.base.errors import UserError
+from polyrhythm.studies.definition import Number, laid_over
+from polyrhythm.studies.files.reading import read
+from polyrhythm.studies.planning import planned
+
+GOOD = """clients = 4
+model = "logistic"
+rounds = 3
+seeds = "0-1"
+validation = 0.2
+
+[reproduces]
+paper = "ccfl"
+items = ["Table 9"]
+title = "Two of them"
+measure = "last20"
+spread = "seeds"
+
+[rows.One]
+method = "fedavg(cohort=2, epochs=1)"
+
+[rows.Other]
+method = "fedprox(cohort=2, epochs=1)"
+
+[columns.even]
+partition = "iid"
+
+[columns.skewed]
+partition.alpha = 0.1
+
+[paper]
+One = ["78.76 ± 2.62", ""]
+Other = ["80", "1.5 ± 0.1"]
+
+[[claims]]
+says = "{of} is above {against}"
+pairs = [["One", "Other"], ["Other", "One"]]
+more_than = 1
+
+[tuning]
+seeds = "7"
+rounds = 1
+space.method.lr = [0.1, 0.2]
+
+[scales.smoke]
+rounds = 1
+method.epochs = 2
+columns = ["even"]
+seeds = "5"
+tuning.space.method.lr = [0.3, 0.4]
+"""
+
+UNEQUAL = "rows.One.space.method.lr = [1, 2]\nrows.Other.space.method.lr = [1, 2, 3]\n"
+
+
+def written(folder: Path, text: str = GOOD) -> Path:
+    path = folder / "own.toml"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_what_a_file_says(tmp_path: Path) -> None:
+    found = read(written(tmp_path))
+    assert list(found.rows) == ["One", "Other"]
+    assert found.numbers == {
+        ("One", "even"): Number(mean=78.76, sd=2.62),
+        ("Other", "even"): Number(mean=80.0),
+        ("Other", "skewed"): Number(mean=1.5, sd=0.1),
+    }
+    assert [(c.says, c.of, c.against) for c in found.claims] == [
+        ("One is above Other", "One", "Other"),
+        ("Other is above One", "Other", "One"),
+    ]
+    whole, smoke = planned(found, "paper"), planned(found, "smoke")
+    assert (whole.seeds, whole.columns) == ((0, 1), ("even", "skewed"))
+    assert (smoke.seeds, smoke.columns) == ((5,), ("even",))
+    assert smoke.search is not None
+    assert smoke.search.space == {"method.lr": (0.3, 0.4)}
+    assert whole.search is not None
+    assert whole.search.over == {"rounds": 1}
+
+
+def test_a_cell_is_the_file_under_its_row_its_column_the_scale_and_what_was_asked_for(tmp_path: Path) -> None:
+    scaled = planned(read(written(tmp_path)), "smoke", settings={"method.lr": 0.7})
+    experiment = scaled.cell("Other", "even").make({}, 3)
+    told = experiment.describe()
+    assert told["rounds"] == 1
+    assert told["seed"] == 3
+    assert told["method"] == "fedprox(cohort=2, epochs=2, lr=0.7)"
+    assert told["partition"] == "iid"
+
+
+def test_growth_keeps_the_order_in_which_it_is_told(tmp_path: Path) -> None:
+    found = read(written(tmp_path, GOOD.replace("more_than = 1", 'grows_over = ["skewed", "even"]')))
+    assert [claim.grows_over for claim in found.claims] == [("skewed", "even")] * 2
+    assert len(list(planned(found, "paper").claims())) == 2
+    assert list(planned(found, "smoke").claims()) == []  # which has one of the columns
+
+
+def test_a_later_text_undoes_what_was_put_into_the_one_before() -> None:
+    assert list(laid_over({"method": "a", "method.lr": 1}, {"method": "b"})) == ["method.lr", "method"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "told"),
+    [
+        ('paper = "ccfl"', 'paper = "ccfll"', "ccfll"),
+        ('measure = "last20"', 'measure = "mean"', "mean"),
+        ("[rows.One]\nmethod", "[rows.One]\nmethode", "methode"),
+        ('One = ["78.76 ± 2.62", ""]', 'One = ["78.76 ± 2.62"]', "other than 2 numbers for One"),
+        ('"1.5 ± 0.1"', '"a lot"', "'a lot'"),
+        ('pairs = [["One", "Other"]', 'pairs = [["One", "Third"]', "Third"),
+        ('pairs = [["One", "Other"], ["Other", "One"]]', 'of = "One"', "compares nothing"),
+        ("more_than = 1", 'grows_over = ["even", "sqewed"]', "did you mean 'skewed'"),
+        ("more_than = 1", 'grows_over = ["even"]', "nothing that could grow over even"),
+        ("more_than = 1", 'grows_over = ["even", "even"]', "nothing that could grow over even"),
+        ("more_than = 1", 'grows_over = ["even", "skewed"]\nratio_below = 1', "nothing that could grow over even"),
+        ("more_than = 1", 'grows_over = ["even", "skewed"]\ncolumns = ["even"]', "nothing that could grow over even"),
+        ("more_than = 1", "grows_over = true", "in the order in which the difference grows"),
+        ('columns = ["even"]', 'columns = ["odd"]', "odd"),
+        ("[scales.smoke]", "[scales.smoky]", "smoky"),
+        ('seeds = "5"', 'seeds = "many"', "many"),
+        ("space.method.lr = [0.1, 0.2]\n", UNEQUAL,
+         "2 trials for One, even and 3 trials for Other, even"),
+        ('rounds = 1\nspace', 'rounds = 1\ncolumn = "odd"\nspace', "odd"),
+        ("tuning.space.method.lr = [0.3, 0.4]", "tuning.rows.One.space.method.momentum = [0.3, 0.4]",
+         "4 trials for One, even and 2 trials for Other, even"),
+        ('spread = "seeds"', 'spread = "seeds"\nfigures = ["acuracy"]', "did you mean 'accuracy'"),
+        ('spread = "seeds"', 'spread = "seeds"\nfigures = ["accuracy against flop"]', "did you mean 'flops'"),
+        ('spread = "seeds"', 'spread = "seeds"\nprogram = "pacings"', "did you mean 'pacing'"),
+        ("more_than = 1", "more_than = true", "points of percent"),
+        ("more_than = 1", "more_then = 1", "did you mean 'more_than'"),
+        ("[reproduces]", "[reproduce]", "reproduce"),
+        ("[rows.One]", "[rows]\nseven = 7\n[rows.One]", "rows that are no tables"),
+    ],
+)  # fmt: skip
+def test_a_slip_is_refused_with_its_place(tmp_path: Path, old: str, new: str, told: str) -> None:
+    assert old in GOOD
+    with pytest.raises(UserError) as caught:
+        read(written(tmp_path, GOOD.replace(old, new, 1)))
+    assert told in str(caught.value)
+    assert "own.toml" in str(caught.value)
+
+
+def test_all_slips_are_told_at_once(tmp_path: Path) -> None:
+    text = GOOD.replace("[rows.One]\nmethod", "[rows.One]\nmethode").replace('"1.5 ± 0.1"', '"a lot"')
+    with pytest.raises(UserError, match="2 mistakes"):
+        read(written(tmp_path, text))
+
+
+def test_a_file_without_rows_has_nothing_to_run(tmp_path: Path) -> None:
+    head = '[reproduces]\npaper = "alt"\nitems = ["Panel (z)"]\ntitle = "Nothing"\n'
+    with pytest.raises(UserError, match="own has no rows"):
+        read(written(tmp_path, head))
+    unknown = read(written(tmp_path, head + 'unknown = "no caption in the text"\n'))
+    with pytest.raises(UserError, match="no caption in the text"):
+        planned(unknown, "paper")
