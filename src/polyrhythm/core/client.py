@@ -328,8 +328,7 @@ class _Training:
         """What the work policy wants of this visit."""
         if not self.visit.epoch_steps:
             return Plan(steps=0)
-        key = self.recipe.key_of(self.recipe.work)
-        return self.recipe.work.plan(self.setup, self.visit, self.parts[key], self._brief(key))
+        return self.recipe.planning.plan(self.setup, self.visit, self.parts, self.assignment.briefs)
 
     def foreseen(self) -> tuple[Report, bool]:
         """What `run` will report, as `foreseen` says."""

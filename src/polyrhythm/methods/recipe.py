@@ -1,8 +1,8 @@
 """A recipe: one answer to each of the seven questions, plus the local optimiser. A paper is a recipe.
 
 Recipes are built by piping parts onto a paper: `fedprox(mu=0.01) | server_adam(lr=0.01)`. A part takes the place of the
-earlier part of a single-choice slot and says so; corrections chain; scales multiply. What cannot work together is
-refused when it is put together.
+earlier part of a single-choice slot and says so; modifiers change what such a part decides; corrections chain; scales
+multiply. What cannot work together is refused when it is put together.
 """
 
 from __future__ import annotations
@@ -10,37 +10,27 @@ from __future__ import annotations
 import dataclasses
 import functools
 import hashlib
-import itertools
-import math
-from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Literal, final
+from typing import Any, Literal, TypeVar, final
 
-from polyrhythm.base.errors import Mistakes, UserError
+from polyrhythm.base.errors import UserError
+from polyrhythm.base.messages import State
 from polyrhythm.base.settings import Count, Settings, canonical_json
-from polyrhythm.methods.compression import Compression, Lossless, Lossy
-from polyrhythm.methods.correction import ControlVariates, Correction, DynamicRegularisation, Prox, VarianceReduction
+from polyrhythm.methods.compression import Compression, Lossless
+from polyrhythm.methods.correction import Correction
 from polyrhythm.methods.local.optimisers import LocalOptimiser, LocalSgd
 from polyrhythm.methods.local.schedules import Constant, Schedule
-from polyrhythm.methods.mechanism import Mechanism, Need
+from polyrhythm.methods.mechanism import Mechanism, Modifier, Need, Setup
 from polyrhythm.methods.order.base import Order, Shuffled
-from polyrhythm.methods.participation.base import Participation, Uniform
-from polyrhythm.methods.participation.critical_periods import CriticalPeriods, RandomResize
-from polyrhythm.methods.participation.rolling import OnArrival, Rolling
-from polyrhythm.methods.release.base import Deadline, MinReports, OverSelect, ReleasePolicy, TimeOut, WhenAll
-from polyrhythm.methods.release.from_current import FromCurrent
-from polyrhythm.methods.release.memory import Memory
-from polyrhythm.methods.release.robust import ClipUpdates, Middle
-from polyrhythm.methods.release.staleness import SampledStaleness
+from polyrhythm.methods.participation.base import OfParticipation, Participation, ParticipationModifier, Uniform
+from polyrhythm.methods.release.base import ReleaseModifier, ReleasePolicy, WhenAll
+from polyrhythm.methods.rules import OF_THE_WHOLE, RULES, keep_to
 from polyrhythm.methods.server_step import ServerStep, Sgd
-from polyrhythm.methods.weighing import BySamples, Equal, PerStep, Scaling, Sharing
-from polyrhythm.methods.work.base import Epochs, Work
-from polyrhythm.methods.work.budgets import HAIR
-from polyrhythm.methods.work.partial_work import PartialWork
-from polyrhythm.methods.work.skip_and_estimate import BudgetSteps, SkipAndResendModel, Skipping
-from polyrhythm.methods.work.stop_on_drift import StopOnDrift
-from polyrhythm.methods.wrapping import Wrapping
+from polyrhythm.methods.together import Inviting, Planning, Releasing
+from polyrhythm.methods.weighing import BySamples, Scaling, Sharing
+from polyrhythm.methods.work.base import Epochs, OfWork, Work, WorkModifier
 
+M = TypeVar("M")
 _NOT_DIGESTED = {"digest": False}
 
 
@@ -66,6 +56,8 @@ class Recipe(Settings):
         drop_last: whether the last, short batch of a pass is left out. A client with less than one batch keeps it.
         regime: "federated"; or one of the two bounds: "centralised" (one client holds all the data) and "local" (nobody
             exchanges anything).
+        modifiers: what changes who is invited, how much a client does, or when the server steps, and on what; in any
+            order.
         notices: what was replaced while the recipe was built; changes nothing.
 
     Raises:
@@ -87,11 +79,12 @@ class Recipe(Settings):
     batch: Count | None = 10
     drop_last: bool = False
     regime: Literal["federated", "centralised", "local"] = "federated"
+    modifiers: tuple[Modifier, ...] = ()
     notices: tuple[str, ...] = field(default=(), metadata=_NOT_DIGESTED)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _keep_to(_RULES, self)
+        keep_to(RULES, self)
 
     def __or__(self, part: object) -> Recipe:
         """This recipe with one more part."""
@@ -109,6 +102,8 @@ class Recipe(Settings):
             return dataclasses.replace(self, corrections=(*self.corrections, part), title=title)
         if isinstance(part, Scaling):
             return dataclasses.replace(self, scalings=(*self.scalings, part), title=title)
+        if isinstance(part, Modifier):
+            return self._modified(part, title)
         for name, base in _SINGLE.items():
             if isinstance(part, base):
                 return self._replace(name, part, title)
@@ -125,7 +120,7 @@ class Recipe(Settings):
         Raises:
             UserError: a part that needs another one, which is not there.
         """
-        _keep_to(_RULES_OF_THE_WHOLE, self)
+        keep_to(OF_THE_WHOLE, self)
         return self
 
     def called(self, title: str) -> Recipe:
@@ -133,14 +128,23 @@ class Recipe(Settings):
         return dataclasses.replace(self, title=title, notices=())
 
     def _replace(self, name: str, part: Settings, title: str) -> Recipe:
-        before, around = getattr(self, name), isinstance(part, Wrapping)
-        if isinstance(part, Mechanism):
-            part = part.over(before)
-        notices, old, new = self.notices, _base(before), _base(part)
-        if old not in (new, _DEFAULTS[name]) and not around:
-            notices = (*notices, f"{new.label()} takes the place of {old.label()} ({name.replace('_', ' ')})")
-        change: dict[str, Any] = {name: part, "notices": notices, "title": title}
+        before, modifiers = getattr(self, name), self.modifiers
+        if isinstance(part, Participation):
+            part = part.over(self.participation.resized(self.cohort))
+            if not part.invites:  # then nothing fills places but who comes
+                modifiers = tuple(m for m in modifiers if not (isinstance(m, OfParticipation) and m.fills_places))
+        notices = self.notices
+        if before not in (part, _DEFAULTS[name]):
+            notices = (*notices, f"{part.label()} takes the place of {before.label()} ({name.replace('_', ' ')})")
+        change: dict[str, Any] = {name: part, "notices": notices, "title": title, "modifiers": modifiers}
         return dataclasses.replace(self, **change)
+
+    def _modified(self, part: Modifier, title: str) -> Recipe:
+        participation = self.participation
+        if isinstance(part, ParticipationModifier):
+            participation, part = part.piped(participation)
+        modifiers = tuple(sorted((*self.modifiers, part), key=_in_order))
+        return dataclasses.replace(self, participation=participation, modifiers=modifiers, title=title)
 
     def mechanisms(self) -> tuple[tuple[str, Mechanism], ...]:
         """Every mechanism with its key, in slot order; the key names its states, briefs and extras."""
@@ -148,14 +152,17 @@ class Recipe(Settings):
 
     @functools.cached_property
     def _keyed(self) -> tuple[tuple[str, Mechanism], ...]:
+        def of(kind: type[Modifier]) -> list[Modifier]:
+            return sorted((m for m in self.modifiers if isinstance(m, kind)), key=_in_order)
+
         slots: tuple[Mechanism, ...] = (
-            self.participation,
-            self.work,
+            *(self.participation, *of(ParticipationModifier)),
+            *(self.work, *of(WorkModifier)),
             self.order,
             *self.corrections,
             self.sharing,
             *self.scalings,
-            self.release,
+            *(self.release, *of(ReleaseModifier)),
             self.server_step,
             self.compression,
         )
@@ -168,8 +175,17 @@ class Recipe(Settings):
         return tuple(keyed.items())
 
     def parts(self) -> tuple[Mechanism, ...]:
-        """Every mechanism and all that they wrap."""
-        return tuple(itertools.chain.from_iterable(m.parts() for _, m in self.mechanisms()))
+        """Every mechanism."""
+        return tuple(mechanism for _, mechanism in self._keyed)
+
+    def of(self, kind: type[M]) -> tuple[tuple[str, M], ...]:
+        """The mechanisms of a kind with their keys, in slot order."""
+        return tuple((key, mechanism) for key, mechanism in self._keyed if isinstance(mechanism, kind))
+
+    def server_start(self, setup: Setup) -> dict[str, State]:
+        """The server's states of all mechanisms before the first version, by key."""
+        setup = dataclasses.replace(setup, cohort=self.cohort)
+        return {key: mechanism.server_start(setup) for key, mechanism in self._keyed}
 
     def key_of(self, mechanism: Mechanism) -> str:
         """The key of one of this recipe's own mechanisms."""
@@ -181,9 +197,8 @@ class Recipe(Settings):
     def overriding(self, hook: str) -> tuple[tuple[str, Mechanism], ...]:
         """The mechanisms that do something in a hook, such as "accept", with their keys, in slot order."""
         if hook not in self._hooks:
-            neutral = (getattr(Mechanism, hook), getattr(Wrapping, hook))
-            acting = [(k, m) for k, m in self._keyed if any(getattr(type(p), hook) not in neutral for p in m.parts())]
-            self._hooks[hook] = tuple(acting)
+            neutral = getattr(Mechanism, hook)
+            self._hooks[hook] = tuple((k, m) for k, m in self._keyed if getattr(type(m), hook) is not neutral)
         return self._hooks[hook]
 
     @functools.cached_property
@@ -191,19 +206,60 @@ class Recipe(Settings):
         return {}
 
     @functools.cached_property
+    def inviting(self) -> Inviting:
+        """Who is invited, by the participation and its modifiers."""
+        return Inviting(self.key_of(self.participation), self.participation, self.of(ParticipationModifier))
+
+    @functools.cached_property
+    def planning(self) -> Planning:
+        """What a client does, by work and its modifiers."""
+        return Planning(self.key_of(self.work), self.work, self.of(WorkModifier))
+
+    @functools.cached_property
+    def releasing(self) -> Releasing:
+        """When the server steps, and on what, by the release policy and its modifiers."""
+        return Releasing(self.release, self.of(ReleaseModifier))
+
+    @functools.cached_property
+    def cohort(self) -> int:
+        """How many clients one version invites, as far as the settings say."""
+        sizes = (m.size for _, m in self.of(ParticipationModifier))
+        return next((size for size in sizes if size is not None), self.participation.size)
+
+    @functools.cached_property
+    def filling(self) -> str:
+        """The part because of which a client whose visit has ended is replaced at once; empty if there is none."""
+        return next((part.label() for _, part in self.of(OfParticipation) if part.fills_places), "")
+
+    @functools.cached_property
     def fills_places(self) -> bool:
-        """The participation's; kept, as the next two are, because the server asks for it at every event."""
-        return self.participation.fills_places
+        """Whether one is; kept, as the others are, because the server asks for it at every event."""
+        return bool(self.filling)
+
+    @functools.cached_property
+    def one_at_a_time(self) -> bool:
+        """Whether a client whose update waits for the next version is not invited before it."""
+        return any(part.one_at_a_time for _, part in self.of(OfParticipation))
 
     @functools.cached_property
     def due(self) -> float | None:
-        """The release policy's."""
-        return self.release.due
+        """Of the release modifiers."""
+        return self.releasing.due
 
     @functools.cached_property
     def patience(self) -> float | None:
-        """The release policy's."""
-        return self.release.patience
+        """Of the release modifiers."""
+        return self.releasing.patience
+
+    @functools.cached_property
+    def watches(self) -> tuple[str, ...]:
+        """The representations that the parts read in training, in order."""
+        return tuple(sorted({layer for part in self.parts() for layer in part.watches}))
+
+    @functools.cached_property
+    def may_stop(self) -> bool:
+        """Whether a visit may end before its plan does."""
+        return any(part.may_stop for _, part in self.of(OfWork))
 
     @functools.cached_property
     def foreseeable(self) -> bool:
@@ -239,10 +295,14 @@ class Recipe(Settings):
         """SHA-256 over every setting that can change a number; the same for the same method, however it was built."""
         return hashlib.sha256(canonical_json(self.describe()).encode()).hexdigest()
 
+    def describe(self) -> dict[str, Any]:
+        """The recipe as plain data; its modifiers in an order of their own."""
+        return super().describe() | {"modifiers": [m.describe() for m in sorted(self.modifiers, key=_in_order)]}
 
-def _base(part: Settings) -> Settings:
-    """What policies around it leave of a part."""
-    return part.parts()[-1] if isinstance(part, Mechanism) else part
+
+def _in_order(modifier: Modifier) -> tuple[str, str]:
+    """By which modifiers are put in the one order in which they are kept, whatever that in which they were piped."""
+    return modifier.label(), canonical_json(modifier.describe())
 
 
 _SINGLE: dict[str, type[Settings]] = {
@@ -256,282 +316,4 @@ _SINGLE: dict[str, type[Settings]] = {
     "optimiser": LocalOptimiser,
     "schedule": Schedule,
 }
-
-
-def _one_memory_of_drift(recipe: Recipe) -> None:
-    memories = [
-        c for c in recipe.corrections if isinstance(c, (ControlVariates, VarianceReduction, DynamicRegularisation))
-    ]
-    if len(memories) > 1:
-        first, second = memories[0].label(), memories[1].label()
-        raise UserError(
-            f"{first} and {second} in one recipe",
-            expected="at most one of control_variates, variance_reduction and dynamic_regularisation",
-            why="each learns the client's drift from the path it took, and would take the other's correction for drift",
-            fix=f"keep {first} or {second}",
-        )
-
-
-def _travel_is_exact(recipe: Recipe) -> None:
-    needing = [m.label() for m in recipe.parts() if "travel" in m.needs()]
-    if not needing:
-        return
-    optimiser = recipe.optimiser
-    if not optimiser.linear:
-        raise UserError(
-            f"{needing[0]} with {optimiser.label()}",
-            expected="plain or momentum SGD as the local optimiser",
-            why=f"{needing[0]} divides by the effective sum of local steps, which Adam's path does not have",
-            fix="use optimiser='sgd', or a method without it (fedprox, moon, feddyn, fedadam) with local Adam",
-        )
-    if optimiser.keep_state and isinstance(optimiser, LocalSgd) and optimiser.momentum:
-        raise UserError(
-            f"{needing[0]} with momentum kept over visits (keep_state=true)",
-            expected="momentum that starts afresh with every visit",
-            why="the path of a visit would depend on gradients of earlier ones, so no sum of steps divides it exactly",
-            fix="set keep_state=false or momentum=0",
-        )
-    pull = sum(c.mu for c in recipe.corrections if isinstance(c, Prox))
-    pull += sum(c.alpha for c in recipe.corrections if isinstance(c, DynamicRegularisation))
-    back = optimiser.lr * (pull + optimiser.weight_decay)
-    if back >= 1:
-        raise UserError(
-            f"{needing[0]} with lr * (pull + weight_decay) = {optimiser.lr:g} * ({pull:g} + "
-            f"{optimiser.weight_decay:g}) = {back:g}",
-            expected="less than 1",
-            why=f"every step would undo all of the way so far, and {needing[0]} divides by that way",
-            fix="lower lr, or the strength of prox, of dynamic_regularisation or of weight decay",
-        )
-
-
-def _no_scaling_twice(recipe: Recipe) -> None:
-    labels = [s.label() for s in recipe.scalings]
-    for label in labels:
-        if labels.count(label) > 1:
-            raise UserError(
-                f"{label} twice in one recipe",
-                expected="each scaling once",
-                why="scales multiply, so its effect would be squared",
-                fix=f"leave one {label} out",
-            )
-
-
-_OF_A_RELEASE = (
-    *(ControlVariates, VarianceReduction, DynamicRegularisation),
-    *(ClipUpdates, FromCurrent, Lossy, Memory, Middle, Scaling, Skipping, StopOnDrift),
-)
-
-
-def _local_regime_shares_nothing(recipe: Recipe) -> None:
-    if recipe.regime != "local":
-        return
-    shared = [
-        m.label() for m in recipe.parts() if isinstance(m, _OF_A_RELEASE) or (isinstance(m, ServerStep) and m != Sgd())
-    ]
-    if shared:
-        raise UserError(
-            f"{shared[0]} in a recipe where nothing is exchanged",
-            expected="only what a client does on its own",
-            why="in local_only there is no release, so nothing would ever come of it",
-            fix=f"leave {shared[0]} out, or start from fedavg",
-        )
-
-
-def _one_policy_of_a_kind(recipe: Recipe) -> None:
-    """Policies around others that decide the same thing."""
-    kinds: tuple[tuple[type[Mechanism], str], ...] = (
-        (Skipping, "whether a client skips"),
-        (StopOnDrift, "when a client stops"),
-        (BudgetSteps, "by how much steps are cut"),
-        (PartialWork, "by when a client sends what it has"),
-        (CriticalPeriods, "how large the cohort is"),
-        (RandomResize, "how large the cohort is"),
-        (SampledStaleness, "which version a client works on"),
-        (Rolling, "how many are at work"),
-        (OnArrival, "how many are at work"),
-        (Deadline, "when a version ends at the latest"),
-        (OverSelect, "how many more are invited"),
-        (MinReports, "how many updates a version needs"),
-        (TimeOut, "how long a visit may take"),
-        (FromCurrent, "from where an update is measured"),
-        (Memory, "which updates the server steps on"),
-        (ClipUpdates, "how long an update may be"),
-        (Middle, "what the middle of the updates is"),
-    )
-    decided: dict[str, str] = {}
-    for part in recipe.parts():
-        for kind, what in kinds:
-            if isinstance(part, kind):
-                if what in decided:
-                    raise UserError(
-                        f"{decided[what]} and {part.label()} in one recipe",
-                        expected=f"one part that decides {what}",
-                        why="they would contradict each other",
-                        fix=f"leave {decided[what]} or {part.label()} out",
-                    )
-                decided[what] = part.label()
-
-
-def _turns_are_the_servers(recipe: Recipe) -> None:
-    delayed = [p.label() for p in recipe.parts() if isinstance(p, SampledStaleness)]
-    turning = [
-        p.label()
-        for p in recipe.parts()
-        if isinstance(p, Skipping) and p.schedule == "round_robin" and p.turns == "versions"
-    ]
-    if delayed and turning:
-        raise UserError(
-            f"{turning[0]} by round robin over versions with {delayed[0]}",
-            expected='turns="visits", or another schedule',
-            why="a client that is sent an old version would take that version's turn again, and miss its own",
-            fix='set turns="visits" or schedule="ad_hoc"',
-        )
-
-
-def _last_model_has_no_steps(recipe: Recipe) -> None:
-    if any(isinstance(p, SkipAndResendModel) for p in recipe.parts()) and any(
-        isinstance(s, PerStep) for s in recipe.scalings
-    ):
-        raise UserError(
-            "per_step with skip_and_resend_model",
-            expected="skip_and_estimate, whose movement remembers its steps",
-            why="the way from the received model to a client's old one was not made in a number of local steps",
-            fix="use skip_and_estimate or skip_silently, or leave per_step out",
-        )
-
-
-def _a_model_is_sent_whole(recipe: Recipe) -> None:
-    if isinstance(recipe.compression, Lossy) and any(isinstance(p, SkipAndResendModel) for p in recipe.parts()):
-        raise UserError(
-            f"{recipe.compression.label()} with skip_and_resend_model",
-            expected="skip_and_estimate, whose movement is what the client has sent before",
-            why="compressed, the way from the received model to an old one would not lead there",
-            fix=f"use skip_and_estimate or skip_silently, or leave {recipe.compression.label()} out",
-        )
-
-
-def _places_are_filled_for_a_buffer(recipe: Recipe) -> None:
-    if not recipe.participation.fills_places:
-        return
-    filling = next(p.label() for p in recipe.participation.parts() if getattr(p, "fills_places", False))
-    if isinstance(_base(recipe.release), WhenAll) and recipe.release.due is None:
-        raise UserError(
-            f"{filling} with {recipe.release.label()}",
-            expected="a release that does not wait for everybody, such as buffer(size=5)",
-            why="somebody is always at work, so that the server would never step",
-            fix=f"pipe buffer(size=5) onto the recipe, or leave {filling} out",
-        )
-
-
-def _rounds_are_over_selected(recipe: Recipe) -> None:
-    if not any(isinstance(p, OverSelect) for p in recipe.parts()):
-        return
-    filling = (p.label() for p in recipe.participation.parts() if getattr(p, "fills_places", False))
-    other = next(filling, _base(recipe.release).label() if recipe.release.carries_over else None)
-    if other is not None:
-        raise UserError(
-            f"{other} with over_select",
-            expected="one of the two",
-            why="over-selection gives up whom a round does not need, and there are no rounds here: late updates count",
-            fix=f"leave over_select out, or {other}",
-        )
-
-
-def _nobody_else_changes_the_mean_of_all(recipe: Recipe) -> None:
-    if not any(isinstance(p, Memory) for p in recipe.parts()):
-        return
-    neutral = (Mechanism.before_step, Wrapping.before_step, Memory.before_step)
-    other = next((p for p in recipe.parts() if type(p).before_step not in neutral), None)
-    if other is not None:
-        raise UserError(
-            f"memory with {other.label()}",
-            expected="one of the two",
-            why=f"memory steps on the last update of every client, and {other.label()} changes the mean of a release",
-            fix=f"leave memory out, or {other.label()}",
-        )
-
-
-def _outliers_have_no_other_way_in(recipe: Recipe) -> None:
-    robust = next((p for p in recipe.parts() if isinstance(p, (ClipUpdates, Middle))), None)
-    ways = (DynamicRegularisation, FromCurrent, Memory)
-    other = next((p for p in recipe.parts() if isinstance(p, ways)), None)
-    if robust is not None and other is not None:
-        raise UserError(
-            f"{robust.label()} with {other.label()}",
-            expected="one of the two",
-            why=f"{other.label()} adds what clients sent to the step by a way of its own, past {robust.label()}",
-            fix=f"leave {robust.label()} out, or {other.label()}",
-        )
-
-
-def _memory_is_of_clients(recipe: Recipe) -> None:
-    if any(isinstance(p, Memory) for p in recipe.parts()) and not isinstance(recipe.sharing, Equal):
-        raise UserError(
-            f"memory with {recipe.sharing.label()}",
-            expected="clients that weigh equally",
-            why="the mean is over all clients, and how much data those have that were not heard yet nobody has said",
-            fix="pipe equal onto the recipe as well",
-        )
-
-
-def _nobody_is_called(recipe: Recipe) -> None:
-    sizing = [p.label() for p in recipe.parts() if isinstance(p, (CriticalPeriods, RandomResize))]
-    if sizing and not recipe.participation.invites:
-        raise UserError(
-            f"{sizing[0]} with on_arrival",
-            expected="a participation that invites, such as rolling(concurrency=10)",
-            why="it decides how many are invited, and here nobody is",
-            fix=f"leave {sizing[0]} out, or on_arrival",
-        )
-
-
-def _enough_can_report(recipe: Recipe) -> None:
-    part, least = recipe.participation, recipe.release.least
-    most = math.ceil(part.size * recipe.release.surplus - HAIR)
-    grows = any(isinstance(p, (CriticalPeriods, RandomResize)) for p in recipe.parts())
-    if least > most and not part.fills_places and not grows:
-        raise UserError(
-            f"min_reports(count={least}) where a version invites {most}",
-            expected=f"{most} or fewer",
-            why="every version would be skipped, and the model would stay as it is",
-            fix=f"min_reports(count={most}), or a larger cohort",
-        )
-
-
-_Rules = tuple[Callable[[Recipe], None], ...]
-
-
-def _keep_to(rules: _Rules, recipe: Recipe) -> None:
-    """Goes on if a recipe breaks none of the rules.
-
-    Raises:
-        UserError: it does; all of them.
-    """
-    wrong = Mistakes()
-    for rule in rules:
-        with wrong.noted():
-            rule(recipe)
-    wrong.refuse()
-
-
-_RULES: _Rules = (
-    _one_memory_of_drift,
-    _travel_is_exact,
-    _no_scaling_twice,
-    _local_regime_shares_nothing,
-    _one_policy_of_a_kind,
-    _last_model_has_no_steps,
-    _a_model_is_sent_whole,
-    _turns_are_the_servers,
-    _nobody_else_changes_the_mean_of_all,
-    _outliers_have_no_other_way_in,
-    _nobody_is_called,
-)
-# What the next part on the pipe may still put right, so it is asked of the whole.
-_RULES_OF_THE_WHOLE: _Rules = (
-    _places_are_filled_for_a_buffer,
-    _rounds_are_over_selected,
-    _memory_is_of_clients,
-    _enough_can_report,
-)
 _DEFAULTS = {f.name: f.default for f in dataclasses.fields(Recipe)}
