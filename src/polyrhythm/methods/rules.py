@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from polyrhythm.base.errors import Mistakes, UserError
+from polyrhythm.methods.answers import Answers
 from polyrhythm.methods.compression import Lossy
 from polyrhythm.methods.correction import DRIFT
 from polyrhythm.methods.local.optimisers import LocalSgd
@@ -21,11 +21,8 @@ from polyrhythm.methods.weighing import Equal, PerStep
 from polyrhythm.methods.work.budgets import HAIR
 from polyrhythm.methods.work.skip_and_estimate import SkipAndResendModel, Skipping
 
-if TYPE_CHECKING:
-    from polyrhythm.methods.recipe import Recipe
 
-
-def _one_memory_of_drift(recipe: Recipe) -> None:
+def _one_memory_of_drift(recipe: Answers) -> None:
     memories = [part for part in recipe.parts() if part.decides == DRIFT]
     if len(memories) > 1:
         first, second = memories[0].label(), memories[1].label()
@@ -37,7 +34,7 @@ def _one_memory_of_drift(recipe: Recipe) -> None:
         )
 
 
-def _travel_is_exact(recipe: Recipe) -> None:
+def _travel_is_exact(recipe: Answers) -> None:
     needing = [m.label() for m in recipe.parts() if "travel" in m.needs()]
     if not needing:
         return
@@ -68,7 +65,7 @@ def _travel_is_exact(recipe: Recipe) -> None:
         )
 
 
-def _no_scaling_twice(recipe: Recipe) -> None:
+def _no_scaling_twice(recipe: Answers) -> None:
     labels = [s.label() for s in recipe.scalings]
     for label in labels:
         if labels.count(label) > 1:
@@ -80,7 +77,7 @@ def _no_scaling_twice(recipe: Recipe) -> None:
             )
 
 
-def _local_regime_shares_nothing(recipe: Recipe) -> None:
+def _local_regime_shares_nothing(recipe: Answers) -> None:
     if recipe.regime != "local":
         return
     shared = [m.label() for m in recipe.parts() if m.of_a_release or (isinstance(m, ServerStep) and m != Sgd())]
@@ -93,7 +90,7 @@ def _local_regime_shares_nothing(recipe: Recipe) -> None:
         )
 
 
-def _one_part_decides(recipe: Recipe) -> None:
+def _one_part_decides(recipe: Answers) -> None:
     decided: dict[str, str] = {}
     for part in recipe.parts():
         if not part.decides or part.decides == DRIFT:  # which has words of its own
@@ -108,7 +105,7 @@ def _one_part_decides(recipe: Recipe) -> None:
         decided[part.decides] = part.label()
 
 
-def _turns_are_the_servers(recipe: Recipe) -> None:
+def _turns_are_the_servers(recipe: Answers) -> None:
     delayed = [p.label() for p in recipe.parts() if isinstance(p, SampledStaleness)]
     turning = [p.label() for p in recipe.parts() if isinstance(p, Skipping) and p.by_versions]
     if delayed and turning:
@@ -120,7 +117,7 @@ def _turns_are_the_servers(recipe: Recipe) -> None:
         )
 
 
-def _last_model_has_no_steps(recipe: Recipe) -> None:
+def _last_model_has_no_steps(recipe: Answers) -> None:
     if any(isinstance(p, SkipAndResendModel) for p in recipe.parts()) and any(
         isinstance(s, PerStep) for s in recipe.scalings
     ):
@@ -132,7 +129,7 @@ def _last_model_has_no_steps(recipe: Recipe) -> None:
         )
 
 
-def _a_model_is_sent_whole(recipe: Recipe) -> None:
+def _a_model_is_sent_whole(recipe: Answers) -> None:
     if isinstance(recipe.compression, Lossy) and any(isinstance(p, SkipAndResendModel) for p in recipe.parts()):
         raise UserError(
             f"{recipe.compression.label()} with skip_and_resend_model",
@@ -142,7 +139,7 @@ def _a_model_is_sent_whole(recipe: Recipe) -> None:
         )
 
 
-def _places_are_filled_for_a_buffer(recipe: Recipe) -> None:
+def _places_are_filled_for_a_buffer(recipe: Answers) -> None:
     if recipe.filling and recipe.release.waits_for_all and recipe.due is None:
         raise UserError(
             f"{recipe.filling} with {recipe.release.label()}",
@@ -152,7 +149,7 @@ def _places_are_filled_for_a_buffer(recipe: Recipe) -> None:
         )
 
 
-def _rounds_are_over_selected(recipe: Recipe) -> None:
+def _rounds_are_over_selected(recipe: Answers) -> None:
     if not any(isinstance(p, OverSelect) for p in recipe.parts()):
         return
     other = recipe.filling or (recipe.release.label() if recipe.release.carries_over else "")
@@ -165,7 +162,7 @@ def _rounds_are_over_selected(recipe: Recipe) -> None:
         )
 
 
-def _nobody_else_changes_the_mean_of_all(recipe: Recipe) -> None:
+def _nobody_else_changes_the_mean_of_all(recipe: Answers) -> None:
     if not any(isinstance(p, Memory) for p in recipe.parts()):
         return
     neutral = (Mechanism.before_step, Memory.before_step)
@@ -179,7 +176,7 @@ def _nobody_else_changes_the_mean_of_all(recipe: Recipe) -> None:
         )
 
 
-def _outliers_have_no_other_way_in(recipe: Recipe) -> None:
+def _outliers_have_no_other_way_in(recipe: Answers) -> None:
     robust = next((p for p in recipe.parts() if isinstance(p, (ClipUpdates, Middle))), None)
     other = next((p for p in recipe.parts() if p.past_the_mean), None)
     if robust is not None and other is not None:
@@ -191,7 +188,7 @@ def _outliers_have_no_other_way_in(recipe: Recipe) -> None:
         )
 
 
-def _memory_is_of_clients(recipe: Recipe) -> None:
+def _memory_is_of_clients(recipe: Answers) -> None:
     if any(isinstance(p, Memory) for p in recipe.parts()) and not isinstance(recipe.sharing, Equal):
         raise UserError(
             f"memory with {recipe.sharing.label()}",
@@ -201,7 +198,7 @@ def _memory_is_of_clients(recipe: Recipe) -> None:
         )
 
 
-def _nobody_is_called(recipe: Recipe) -> None:
+def _nobody_is_called(recipe: Answers) -> None:
     sizing = [p.label() for p in recipe.parts() if p.decides == HOW_MANY]
     if sizing and not recipe.participation.invites:
         raise UserError(
@@ -212,7 +209,7 @@ def _nobody_is_called(recipe: Recipe) -> None:
         )
 
 
-def _enough_can_report(recipe: Recipe) -> None:
+def _enough_can_report(recipe: Answers) -> None:
     least, most = recipe.releasing.least, math.ceil(recipe.cohort * recipe.releasing.surplus - HAIR)
     grows = any(p.decides == HOW_MANY for p in recipe.parts())
     if least > most and not recipe.fills_places and not grows:
@@ -224,10 +221,10 @@ def _enough_can_report(recipe: Recipe) -> None:
         )
 
 
-Rules = tuple[Callable[["Recipe"], None], ...]
+Rules = tuple[Callable[[Answers], None], ...]
 
 
-def keep_to(rules: Rules, recipe: Recipe) -> None:
+def keep_to(rules: Rules, recipe: Answers) -> None:
     """Goes on if a recipe breaks none of the rules.
 
     Raises:

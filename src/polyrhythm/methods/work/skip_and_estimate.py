@@ -79,7 +79,7 @@ class SkipAndEstimate(Skipping):
     by the client (Algorithm 1), by the server, which then hears no more than that the client skips (Algorithm 2), or by
     one or the other, client by client (Algorithm 3): the same models, other bytes and memory.
 
-    Neutral value: budgets of 1, with which every visit trains: no plan changes. One vector per client that has
+    Neutral value: budgets of 1, with which every visit trains, change no plan. One vector per client that has
     trained, where `storage` says; a skipped visit takes no local FLOPs, and sends a vector only from the client's own
     storage. Steps, travel and rate are remembered with the movement; buffers are not, a substitute carries none.
 
@@ -162,7 +162,7 @@ class SkipAndResendModel(Skipping):
     A model from long ago drags the mean back to where it was, which is what the paper holds against it. A client
     without a last model trains for real.
 
-    Neutral value: budgets of 1: no plan changes. Client state: its last model; a skipped visit takes no local
+    Neutral value: budgets of 1, which change no plan. Client state: its last model; a skipped visit takes no local
     FLOPs and sends a whole vector.
 
     Reference: CCFL, section 4, Strategy 2.
@@ -194,7 +194,7 @@ class SkipAndResendModel(Skipping):
 class SkipSilently(Skipping):
     """CCFL's Strategy 1: a client that skips is left out of the version.
 
-    If everybody skips, the model stays as it is. Neutral value: budgets of 1: no plan changes. No state; a
+    If everybody skips, the model stays as it is. Neutral value: budgets of 1, which change no plan. No state; a
     skipped visit takes no FLOPs and sends nothing.
 
     Reference: CCFL, section 4, Strategy 1.
@@ -213,7 +213,7 @@ class SkipSilently(Skipping):
 class BudgetSteps(WorkModifier):
     """The equal-compute baseline: a client with budget p_i takes ceil(p_i * K) of its K steps in every visit.
 
-    Neutral value: budgets of 1: no plan changes. No state.
+    Neutral value: budgets of 1, which change no plan. No state.
 
     Args:
         budgets: as for `SkipAndEstimate`.
