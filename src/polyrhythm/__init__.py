@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from polyrhythm.experiments.run import run as run
     from polyrhythm.experiments.verify import verify as verify
     from polyrhythm.fleet import Fleet as Fleet
+    from polyrhythm.methods import extend as extend
     from polyrhythm.methods import parts as parts
     from polyrhythm.methods.papers import afl as afl
     from polyrhythm.methods.papers import alt as alt
@@ -172,6 +173,7 @@ _HOMES = {
 _HOME = {name: home for home, names in _HOMES.items() for name in names.split()}
 _MODULES = {
     "data": "polyrhythm.data",
+    "extend": "polyrhythm.methods.extend",
     "fleet": "polyrhythm.fleet",
     "models": "polyrhythm.models",
     "parts": "polyrhythm.methods.parts",

@@ -79,7 +79,7 @@ class SkipAndEstimate(Skipping):
     by the client (Algorithm 1), by the server, which then hears no more than that the client skips (Algorithm 2), or by
     one or the other, client by client (Algorithm 3): the same models, other bytes and memory.
 
-    Neutral value: budgets of 1, with which every visit trains, change no plan. One vector per client that has
+    Neutral value: budgets of 1, with which every visit trains and no plan changes. One vector per client that has
     trained, where `storage` says; a skipped visit takes no local FLOPs, and sends a vector only from the client's own
     storage. Steps, travel and rate are remembered with the movement; buffers are not, a substitute carries none.
 
