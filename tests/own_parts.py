@@ -12,6 +12,7 @@ from polyrhythm.methods.extend import (
     Call,
     Correction,
     Count,
+    Instead,
     Invitations,
     NonNegative,
     Participation,
@@ -24,6 +25,7 @@ from polyrhythm.methods.extend import (
     Setup,
     Standing,
     State,
+    Substitute,
     Visit,
     WorkModifier,
     to_train,
@@ -61,15 +63,24 @@ class StopApart(WorkModifier):
     says: bool = True
 
     @property
-    def decides(self) -> str:
-        return "when a client stops"
-
-    @property
     def watches(self) -> tuple[str, ...]:
         return (self.watch,) if self.says else ()
 
     def change(self, setup: Setup, visit: Visit, state: State, brief: State, plan: Plan) -> Plan:
         return replace(plan, stop=_Apart(layer=self.watch, threshold=self.distance))
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Deaf(WorkModifier):
+    """Has every third client send nothing at all."""
+
+    @property
+    def substitutes(self) -> frozenset[Substitute]:
+        return frozenset({"silence"})
+
+    def change(self, setup: Setup, visit: Visit, state: State, brief: State, plan: Plan) -> Plan:
+        return plan if visit.client % 3 else replace(plan, instead=Instead(kind="silence"))
 
 
 @final

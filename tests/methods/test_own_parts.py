@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 import polyrhythm as pr
-from own_parts import EveryFew, Halving, InTurn, Lean, StopApart, leaning, method
+from golden_nodes import on_nodes
+from own_parts import Deaf, EveryFew, Halving, InTurn, Lean, StopApart, leaning, method
 from polyrhythm.base.consent import NOBODY, Trust
 from polyrhythm.base.errors import UserError
 from polyrhythm.base.settings import Settings
@@ -60,6 +61,15 @@ def test_they_work_in_workers(driver: str, tmp_path: Path) -> None:
     assert others.summary["digest"] == inline.summary["digest"]
 
 
+def test_they_work_on_real_nodes(tmp_path: Path) -> None:
+    def made() -> pr.Experiment:
+        return with_parts(*(part for part in PARTS if not isinstance(part, EveryFew)), Deaf())
+
+    run = on_nodes(made, tmp_path)
+    assert run.summary["digest"] == pr.run(made(), out=tmp_path / "here").summary["digest"]
+    assert "skipped" in set(run.visits["status"])
+
+
 @pytest.mark.parametrize("part", [part for part in PARTS if not isinstance(part, StopApart)])
 @pytest.mark.parametrize("engine", ["native", "stacked"])
 def test_an_engine_takes_those_that_look_at_no_batch(part: Settings, engine: str) -> None:
@@ -88,6 +98,8 @@ def test_two_that_decide_the_same_are_refused() -> None:
     with pytest.raises(UserError, match="stop_apart and stop_on_drift") as caught:
         with_parts(StopApart(), pr.stop_on_drift())
     assert caught.value.expected == "one part that decides when a client stops"
+    with pytest.raises(UserError, match="deaf and skip_silently"):
+        with_parts(Deaf(), pr.skip_silently())
 
 
 def test_a_visit_that_may_stop_is_not_foreseen_where_places_are_filled() -> None:
@@ -98,7 +110,8 @@ def test_a_visit_that_may_stop_is_not_foreseen_where_places_are_filled() -> None
 
 def test_a_dry_run_asks_what_guesses() -> None:
     cost = Cost(forward=1, training=3)
-    assert rehearse(with_parts(*PARTS), cost).guessed == ()
+    assert rehearse(with_parts(*PARTS[1:]), cost).guessed == ()
+    assert rehearse(with_parts(*PARTS), cost).guessed == ("stop_apart",)
     assert rehearse(with_parts(pr.stop_on_drift(b=0)), cost).guessed == ("stop_on_drift",)
 
 

@@ -1,4 +1,4 @@
-"""Everything that a part of your own is written with: `polyrhythm.extend`.
+"""Everything that a part of your own is written with, in Python `pr.extend`.
 
 A part is a final, frozen, keyword-only dataclass on one of the bases here, with the hooks that its equation needs; the
 others are neutral. Its settings are checked against their annotations when it is made, and named in text as those of
@@ -9,14 +9,15 @@ neutral defaults: engines, estimates and a real federation's server decide by th
   `Compression`, `LocalOptimiser`, `Schedule`; what changes the decision of another part: `ParticipationModifier`,
   `WorkModifier`, `ReleaseModifier`; inside parts: `Detector`, `Budgets`, and `Settings` for anything else.
 - What hooks are given and give back: `Setup`, `State`, `Visit`, `Outcome`, `Report`, `Release`, `Facts`, `Call`,
-  `Invitation`, `Plan`, `Stop`, `Instead`, `Standing`, `Push`, `BatchView`, `Lens`, `Progress`, `Packed`, `Fault`.
+  `Invitation`, `Plan`, `Stop`, `Instead`, `Substitute`, `Standing`, `Push`, `BatchView`, `Lens`, `Progress`, `Packed`,
+  `Fault`.
 - Annotations of settings: `Positive`, `NonNegative`, `Count`, `Fraction`, `Decay`.
 - Tools: `weighted_sum` over a fixed tree; `stream` and `torch_generator` for draws with a name; `to_train`;
   `UserError`.
 """
 
 from polyrhythm.base.errors import UserError
-from polyrhythm.base.messages import Facts, Fault, Model, Report, Roster, State
+from polyrhythm.base.messages import Facts, Fault, Model, Report, Roster, State, Substitute
 from polyrhythm.base.settings import Count, Decay, Fraction, NonNegative, Positive, Settings
 from polyrhythm.base.streams import stream, torch_generator
 from polyrhythm.base.vectors import Layout, Spans, weighted_sum
@@ -88,6 +89,7 @@ __all__ = [
     "Standing",
     "State",
     "Stop",
+    "Substitute",
     "UserError",
     "Visit",
     "Work",

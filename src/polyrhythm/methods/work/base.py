@@ -86,6 +86,10 @@ class OfWork(Mechanism):
         return bool(self.watches)
 
     @property
+    def guesses(self) -> bool:
+        return self.may_stop
+
+    @property
     def substitutes(self) -> frozenset[Substitute]:
         """The kinds of `Instead` that its plans may have: a real federation's server takes no others."""
         return frozenset()
@@ -107,6 +111,12 @@ class Work(OfWork):
 @dataclass(frozen=True, kw_only=True)
 class WorkModifier(OfWork, Modifier):
     """Base of what changes a plan. Each changes another part of it, so their order does not matter."""
+
+    @property
+    def decides(self) -> str:
+        if self.may_stop:
+            return "when a client stops"
+        return "whether a client skips" if self.substitutes else ""
 
     def change(self, setup: Setup, visit: Visit, state: State, brief: State, plan: Plan) -> Plan:
         """The plan of one training visit, from what others have planned."""

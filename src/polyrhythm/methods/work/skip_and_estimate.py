@@ -38,10 +38,6 @@ class Skipping(WorkModifier):
     phases: Literal["synchronised", "staggered"] = "synchronised"
 
     @property
-    def decides(self) -> str:
-        return "whether a client skips"
-
-    @property
     def of_a_release(self) -> bool:
         return True
 

@@ -93,16 +93,8 @@ class StopOnDrift(WorkModifier):
         return frozenset({"horizon"}) if self.b else frozenset()
 
     @property
-    def decides(self) -> str:
-        return "when a client stops"
-
-    @property
     def watches(self) -> tuple[str, ...]:
         return (self.representation,)
-
-    @property
-    def guesses(self) -> bool:
-        return True
 
     @property
     def of_a_release(self) -> bool:
