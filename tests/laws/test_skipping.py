@@ -214,8 +214,8 @@ def test_without_a_movement_a_client_does_as_cold_start_says(cold: Any, storage:
 
 
 def _keeps_for_ever(patch: Any) -> None:
-    original = SkipAndEstimate.plan
-    patch.setattr(SkipAndEstimate, "plan", lambda self, *given: original(replace(self, expire=None), *given))
+    original = SkipAndEstimate.change
+    patch.setattr(SkipAndEstimate, "change", lambda self, *given: original(replace(self, expire=None), *given))
 
 
 @law(
