@@ -63,12 +63,12 @@ from polyrhythm.methods.local.schedules import Schedule
 from polyrhythm.methods.mechanism import Mechanism
 from polyrhythm.methods.order.base import Order
 from polyrhythm.methods.order.pacing import Pacing
-from polyrhythm.methods.participation.base import Participation
+from polyrhythm.methods.participation.base import Participation, ParticipationModifier
 from polyrhythm.methods.recipe import Recipe
-from polyrhythm.methods.release.base import ReleasePolicy
+from polyrhythm.methods.release.base import ReleaseModifier, ReleasePolicy
 from polyrhythm.methods.server_step import ServerStep
 from polyrhythm.methods.weighing import Scaling, Sharing
-from polyrhythm.methods.work.base import Work
+from polyrhythm.methods.work.base import Work, WorkModifier
 from polyrhythm.models.catalogue import MODELS
 from polyrhythm.models.projection import with_projection
 from polyrhythm.models.tasks import TASKS
@@ -92,12 +92,12 @@ the federation, n_i the samples of client i. "None" in a table is written `none`
 """
 
 SLOTS: Sequence[tuple[str, str, tuple[type[Settings], ...]]] = (
-    ("Participation", "Who is invited now?", (Participation,)),
-    ("Work", "How much does a client do?", (Work,)),
+    ("Participation", "Who is invited now?", (Participation, ParticipationModifier)),
+    ("Work", "How much does a client do?", (Work, WorkModifier)),
     ("Order", "Which samples, in which order?", (Order,)),
     ("Correction", "In which direction does a client train? Corrections chain.", (Correction,)),
     ("Weighing", "How much does an update count? One part gives the shares, scales multiply.", (Sharing, Scaling)),
-    ("Release", "When does the server step, and on what?", (ReleasePolicy,)),
+    ("Release", "When does the server step, and on what?", (ReleasePolicy, ReleaseModifier)),
     ("Server step", "How does the server step on the mean update D?", (ServerStep,)),
     ("Compression", "Beside the seven slots: how an update travels to the server.", (Compression,)),
     ("Local optimiser", "Beside the seven slots: how a client steps along its gradients.", (LocalOptimiser,)),
@@ -319,7 +319,7 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 def _value(value: object) -> str:
     if isinstance(value, Settings):
-        given = [(f.name, getattr(value, f.name)) for f in dataclasses.fields(value) if f.name != "inner"]
+        given = [(f.name, getattr(value, f.name)) for f in dataclasses.fields(value)]
         changed = [f"{name}={_value(v)}" for name, v in given if v != _default_of(value, name)]
         return f"{value.label()}({', '.join(changed)})" if changed else value.label()
     if isinstance(value, bool) or value is None:
@@ -462,8 +462,7 @@ def _in_parts(name: str) -> str:
     if name == "fedavg" or made.regime != "federated":
         return ""
     known = set(map(_value, base.parts()))
-    # What is wrapped comes first, and is piped first.
-    parts = [said for slot in _slots(made) for said in map(_value, reversed(slot.parts())) if said not in known]
+    parts = [said for said in map(_value, _slots(made)) if said not in known]
     text = " | ".join(["fedavg", *parts])
     try:
         same = names.recipe(text).digest == made.digest
@@ -482,13 +481,13 @@ def _parts() -> Iterator[str]:
     yield "## Parts"
     yield (
         "What stands on the right of a pipe. A part takes the place of the one before it in its slot, and the run says "
-        "so; corrections chain, scales multiply."
+        "so, or it changes what that part decides; corrections chain, scales multiply."
     )
     for title, question, bases in SLOTS:
         yield f"### {title}\n\n{question}"
         for name, part in sorted(names.PARTS.items()):
             if issubclass(part, bases):
-                yield entry(name, part, skip=("inner",), level=4)
+                yield entry(name, part, level=4)
     yield "### Inside parts"
     yield (
         "Settings of parts and fleets that are things with names of their own, as in "

@@ -1,6 +1,7 @@
 """Your own mechanism: a correction with a memory at the server, used like any other part.
 
 python examples/own_mechanism.py
+cd examples && PYTHONPATH=. polyrhythm run --method "fedavg(epochs=5) | own_mechanism:SharedDirection(strength=0.5)"
 """
 
 from __future__ import annotations
@@ -9,11 +10,7 @@ from dataclasses import dataclass
 from typing import final
 
 import polyrhythm as pr
-from polyrhythm.base.messages import State
-from polyrhythm.base.settings import NonNegative
-from polyrhythm.base.vectors import weighted_sum
-from polyrhythm.methods.correction import Correction, Push
-from polyrhythm.methods.mechanism import Need, Release, Setup
+from polyrhythm.methods.extend import Correction, Need, NonNegative, Push, Release, Setup, State, weighted_sum
 
 
 @final

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import subprocess
 import sys
 import time
@@ -11,10 +12,23 @@ from pathlib import Path
 
 import pytest
 
+from polyrhythm.methods.local.optimisers import LocalOptimiser
+from polyrhythm.methods.local.schedules import Schedule
+from polyrhythm.methods.mechanism import Mechanism
+
 SOURCE = Path(__file__).parents[1] / "src" / "polyrhythm"
 FILES = sorted(SOURCE.rglob("*.py"))
 METHODS_MAY_IMPORT = {"methods", "base"}
 CORES_MAY_IMPORT = {"core", "methods", "base"}
+KINDS = (Mechanism, LocalOptimiser, Schedule)
+BLIND = {
+    *("core", "engines", "simulation", "experiments", "deployment", "fleet", "runs", "results", "figures", "report"),
+    *("trackers", "dashboard"),
+}
+NAMED = {
+    "engines/": {"LocalSgd", "LocalAdam", "ModelContrast"},  # of which an engine has a kernel, and else takes steps
+    "experiments/estimate": {"Steps"},  # of which it makes a visit to be timed
+}
 BARE = "bench/bare"  # what runs are compared with: a program of its own, which lies here because a command runs it
 ONLY_IN = {"ray": "simulation/workers/on_ray", "flwr": "deployment/on_flower"}
 
@@ -109,6 +123,29 @@ def test_methods_import_only_what_both_ends_share(file: Path) -> None:
 @pytest.mark.parametrize("file", [f for f in FILES if place(f).startswith("core/")], ids=place)
 def test_cores_import_nothing_that_does_work_in_the_world(file: Path) -> None:
     assert parts(file) <= CORES_MAY_IMPORT
+
+
+def decided_by(file: Path) -> set[str]:
+    """The mechanisms that a file names by their class."""
+    found = set()
+    for node in ast.walk(ast.parse(file.read_text())):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("polyrhythm.methods"):
+            for alias in node.names:
+                thing = getattr(importlib.import_module(str(node.module)), alias.name, None)
+                if isinstance(thing, type) and issubclass(thing, KINDS) and getattr(thing, "__final__", False):
+                    found.add(thing.__name__)
+    return found
+
+
+@pytest.mark.parametrize("file", [f for f in FILES if place(f).partition("/")[0] in BLIND], ids=place)
+def test_nobody_outside_methods_asks_which_mechanism_it_is(file: Path) -> None:
+    """Each says itself what others must know, so that one of a user's own is treated like any other."""
+    allowed = next((some for where, some in NAMED.items() if place(file).startswith(where)), set())
+    assert decided_by(file) <= allowed
+
+
+def test_the_reader_of_mechanisms_sees_them() -> None:
+    assert decided_by(SOURCE / "methods" / "papers" / "alt.py") == {"StopOnDrift"}
 
 
 @pytest.mark.parametrize("library", ONLY_IN)

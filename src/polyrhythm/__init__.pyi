@@ -19,6 +19,7 @@ from .experiments.run import resume as resume
 from .experiments.run import run as run
 from .experiments.verify import verify as verify
 from .fleet import Fleet as Fleet
+from .methods import extend as extend
 from .methods.papers import afl as afl
 from .methods.papers import alt as alt
 from .methods.papers import cc_fedadagrad as cc_fedadagrad

@@ -76,7 +76,7 @@ def as_text(part: Settings) -> str:
     """A part as it is written in a file."""
     known = {made: name for table in (names.PARTS, names.BUDGETS, names.DETECTORS) for name, made in table.items()}
     name = known.get(type(part), part.label())
-    values = {f: v for f in part.__dataclass_fields__ if f != "inner" and (v := getattr(part, f)) is not None}
+    values = {f: v for f in part.__dataclass_fields__ if (v := getattr(part, f)) is not None}
     return f"{name}({', '.join(f'{k}={_value(v)}' for k, v in values.items())})" if values else name
 
 

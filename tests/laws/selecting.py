@@ -87,4 +87,4 @@ def who(invitations: Invitations, kind: str = "train") -> list[int]:
 def most(recipe: Recipe) -> int:
     """How many may be at work at the same time, for a cohort of 3; critical periods double it once."""
     doubled = any(isinstance(part, CriticalPeriods) for part in recipe.parts())
-    return math.ceil((6 if doubled else 3) * recipe.release.surplus)
+    return math.ceil((6 if doubled else 3) * recipe.releasing.surplus)

@@ -24,6 +24,7 @@ from polyrhythm.methods.correction import ControlVariates, ModelContrast, Varian
 from polyrhythm.methods.papers import fedavg
 from polyrhythm.methods.recipe import Recipe
 from polyrhythm.methods.server_step import Adam, Sgd
+from polyrhythm.methods.together import Releasing
 from polyrhythm.methods.weighing import Sharing
 from polyrhythm.simulation import simulator
 from polyrhythm.simulation.simulator import InlineDriver
@@ -465,7 +466,7 @@ def test_a_run_without_anybody_to_invite_fails_and_says_so(population: int) -> N
     assert f"0 of {population} clients hold data" in words
 
 
-EVER_READY: Mutation = swap(type(fedavg().release), "ready", lambda self, standing: True)
+EVER_READY: Mutation = swap(Releasing, "ready", lambda self, standing: True)
 
 
 @law(

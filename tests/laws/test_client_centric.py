@@ -34,6 +34,7 @@ from polyrhythm.methods.recipe import Recipe
 from polyrhythm.methods.release.base import Buffer, Standing
 from polyrhythm.methods.release.staleness import SampledStaleness
 from polyrhythm.methods.server_step import Sgd
+from polyrhythm.methods.together import Releasing
 from polyrhythm.methods.weighing import Equal, PerStep, Scaling
 from polyrhythm.simulation.roster import OpenRoster
 
@@ -44,34 +45,34 @@ from .trials import Trial, trials
 from .world import Federation, alike, near, run, same
 
 # What mutants wrap.
-_INVITE, _SCALES, _READY = SampledStaleness.invite, PerStep.scales, Buffer.ready
+_INVITED, _SCALES, _READY = SampledStaleness.invited, PerStep.scales, Releasing.ready
 
 DELAYED = "sampled_staleness"
 
 
-def _one_more_model(self: SampledStaleness, fixed: Setup, state: State, call: Call) -> Any:
-    return _INVITE(replace(self, max_delay=self.max_delay + 1), fixed, state, call)
+def _one_more_model(self: SampledStaleness, fixed: Setup, state: State, call: Call, invited: Any) -> Any:
+    return _INVITED(replace(self, max_delay=self.max_delay + 1), fixed, state, call, invited)
 
 
-def _the_model_of_now(self: SampledStaleness, fixed: Setup, state: State, call: Call) -> Any:
-    state, invited = _INVITE(self, fixed, state, call)
+def _the_model_of_now(self: SampledStaleness, fixed: Setup, state: State, call: Call, invited: Any) -> Any:
+    state, invited = _INVITED(self, fixed, state, call, invited)
     return state, tuple(replace(i, model=None) for i in invited)
 
 
-def _the_statistics_of_now(self: SampledStaleness, fixed: Setup, state: State, call: Call) -> Any:
-    state, invited = _INVITE(self, fixed, state, call)
+def _the_statistics_of_now(self: SampledStaleness, fixed: Setup, state: State, call: Call, invited: Any) -> Any:
+    state, invited = _INVITED(self, fixed, state, call, invited)
     models = [None if i.model is None else replace(i.model, buffers=call.buffers) for i in invited]
     return state, tuple(replace(i, model=m) for i, m in zip(invited, models, strict=True))
 
 
-def _the_number_of_now(self: SampledStaleness, fixed: Setup, state: State, call: Call) -> Any:
-    state, invited = _INVITE(self, fixed, state, call)
+def _the_number_of_now(self: SampledStaleness, fixed: Setup, state: State, call: Call, invited: Any) -> Any:
+    state, invited = _INVITED(self, fixed, state, call, invited)
     return state, tuple(replace(i, version=None) for i in invited)
 
 
 @law(
     trial=trials(travels=False),
-    broken_by={"one more model": swap(SampledStaleness, "invite", _one_more_model)},
+    broken_by={"one more model": swap(SampledStaleness, "invited", _one_more_model)},
 )
 def test_a_delay_of_none_is_the_inner_policy(trial: Trial) -> None:
     delayed = run(trial.recipe(SampledStaleness(max_delay=1)), trial.federation, versions=4)
@@ -98,10 +99,10 @@ HEARD: list[Facts] = []
     cohort=st.integers(1, 4),
     examples=10,
     broken_by={
-        "one more model": swap(SampledStaleness, "invite", _one_more_model),
-        "the model of now": swap(SampledStaleness, "invite", _the_model_of_now),
-        "the statistics of now": swap(SampledStaleness, "invite", _the_statistics_of_now),
-        "the number of now": swap(SampledStaleness, "invite", _the_number_of_now),
+        "one more model": swap(SampledStaleness, "invited", _one_more_model),
+        "the model of now": swap(SampledStaleness, "invited", _the_model_of_now),
+        "the statistics of now": swap(SampledStaleness, "invited", _the_statistics_of_now),
+        "the number of now": swap(SampledStaleness, "invited", _the_number_of_now),
     },
 )
 def test_an_old_model_is_sent_whole_and_under_its_own_number(
@@ -122,13 +123,13 @@ def test_an_old_model_is_sent_whole_and_under_its_own_number(
     assert all(f.client == story.assignments[d].client for d, f in facts.items())
 
 
-def _the_oldest(self: SampledStaleness, fixed: Setup, state: State, call: Call) -> Any:
-    state, invited = _INVITE(self, fixed, state, call)
+def _the_oldest(self: SampledStaleness, fixed: Setup, state: State, call: Call, invited: Any) -> Any:
+    state, invited = _INVITED(self, fixed, state, call, invited)
     return state, tuple(replace(i, version=state["models"][0]["version"]) for i in invited)
 
 
-def _one_delay_for_all(self: SampledStaleness, fixed: Setup, state: State, call: Call) -> Any:
-    state, invited = _INVITE(self, fixed, state, call)
+def _one_delay_for_all(self: SampledStaleness, fixed: Setup, state: State, call: Call, invited: Any) -> Any:
+    state, invited = _INVITED(self, fixed, state, call, invited)
     return state, tuple(replace(i, version=invited[0].version) for i in invited)
 
 
@@ -137,19 +138,19 @@ def _one_delay_for_all(self: SampledStaleness, fixed: Setup, state: State, call:
     seed=st.integers(0, 99),
     examples=4,
     broken_by={
-        "always the oldest": swap(SampledStaleness, "invite", _the_oldest),
-        "one delay for the whole cohort": swap(SampledStaleness, "invite", _one_delay_for_all),
+        "always the oldest": swap(SampledStaleness, "invited", _the_oldest),
+        "one delay for the whole cohort": swap(SampledStaleness, "invited", _one_delay_for_all),
     },
 )
 def test_delays_are_uniform_and_each_clients_own(max_delay: int, seed: int) -> None:
-    policy, versions = SampledStaleness(inner=Uniform(cohort=10), max_delay=max_delay), 200
+    recipe, versions = fedavg(cohort=10) | SampledStaleness(max_delay=max_delay), 200
     fixed = Setup(size=1, dtype=torch.float32, population=20, horizon=None, seed=seed)
-    state, roster, delays, alike_cohorts = policy.server_start(fixed), OpenRoster(20, range(20)), Counter[int](), 0
+    parts, roster, delays, alike_cohorts = recipe.server_start(fixed), OpenRoster(20, range(20)), Counter[int](), 0
     for now in range(versions):
         call = Call(version=now, weights=torch.zeros(1), buffers=(), roster=roster)
-        state, invited = policy.invite(fixed, state, call)
+        parts, invited = recipe.inviting.invite(fixed, parts, call)
         drawn = [now - i.version for i in invited if i.version is not None]
-        assert len(state["models"]) == min(now + 1, max_delay)
+        assert len(parts[DELAYED]["models"]) == min(now + 1, max_delay)
         if now >= max_delay - 1:
             delays.update(drawn)
             alike_cohorts += len(set(drawn)) == 1
@@ -212,8 +213,8 @@ def _by_samples(self: Equal, facts: Sequence[Facts]) -> list[float]:
     broken_by={
         "not divided by the steps": swap(PerStep, "scales", lambda self, facts, shares: [1.0] * len(facts)),
         "weighed by samples": swap(Equal, "claims", _by_samples),
-        "from the model of now": swap(SampledStaleness, "invite", _the_model_of_now),
-        "one more model": swap(SampledStaleness, "invite", _one_more_model),
+        "from the model of now": swap(SampledStaleness, "invited", _the_model_of_now),
+        "one more model": swap(SampledStaleness, "invited", _one_more_model),
     },
 )
 def test_every_recipe_is_algorithm_1(name: str, net: str, cohort: int, max_delay: int, seed: int) -> None:
@@ -330,11 +331,7 @@ def test_no_division_is_no_scaling(trial: Trial) -> None:
     cohort=st.integers(2, 5),
     part=st.sampled_from((Uniform(), Sweep())),
     examples=10,
-    broken_by={
-        "one too early": swap(
-            Buffer, "ready", lambda self, standing: standing.waiting >= self.size - 1 or standing.in_flight == 0
-        )
-    },
+    broken_by={"one too early": swap(Buffer, "complete", lambda self, standing: standing.waiting >= self.size - 1)},
 )
 def test_a_buffer_of_the_cohort_is_a_synchronous_round(
     base: Callable[..., Recipe], net: str, cohort: int, part: Participation
@@ -368,9 +365,7 @@ def _whoever(self: OpenRoster, count: int, generator: np.random.Generator, exclu
             Call, "places", lambda self, size: size if self.count is None else self.count
         ),
         "busy clients invited": swap(OpenRoster, "draw", _whoever),
-        "one more is awaited": swap(
-            Buffer, "ready", lambda self, standing: standing.waiting > self.size or standing.in_flight == 0
-        ),
+        "one more is awaited": swap(Buffer, "complete", lambda self, standing: standing.waiting > self.size),
     },
 )
 def test_a_buffer_steps_on_what_arrived_and_no_more_than_the_cohort_is_under_way(
@@ -400,14 +395,14 @@ def test_a_buffer_steps_on_what_arrived_and_no_more_than_the_cohort_is_under_way
     assert len(used) + len(turn.state.waiting) == len(story.reports)
 
 
-def _forgets_who_is_late(self: Buffer, standing: Standing) -> bool:
+def _forgets_who_is_late(self: Releasing, standing: Standing) -> bool:
     return standing.in_flight == 0
 
 
 @law(
     cohort=st.integers(3, 5),
     part=st.sampled_from((CriticalPeriods(delta=-1e9), SampledStaleness(max_delay=2), Sgd(lr=0.5))),
-    broken_by={"a round like any other": swap(Buffer, "ready", _forgets_who_is_late)},
+    broken_by={"a round like any other": swap(Releasing, "ready", _forgets_who_is_late)},
 )
 def test_who_is_late_lands_in_a_later_version(cohort: int, part: Any) -> None:
     """The last one invited always answers next, so the first ones wait longest."""

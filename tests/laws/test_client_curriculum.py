@@ -258,12 +258,12 @@ COMBINED: tuple[Callable[[Recipe], Recipe], ...] = (
 )
 
 
-def _measures_old_models(self: SampledStaleness, fixed: Setup, state: State, call: Call) -> Any:
-    state, invited = _DELAYED(self, fixed, state, call)
+def _measures_old_models(self: SampledStaleness, fixed: Setup, state: State, call: Call, invited: Any) -> Any:
+    state, invited = _DELAYED(self, fixed, state, call, invited)
     return state, tuple(replace(i, version=max(0, call.version - 1)) if i.kind == "measure" else i for i in invited)
 
 
-_DELAYED = SampledStaleness.invite
+_DELAYED = SampledStaleness.invited
 
 
 @law(
@@ -275,7 +275,7 @@ _DELAYED = SampledStaleness.invite
     examples=40,
     broken_by={
         "asks again and again": swap(ClientCurriculum, "invite", _asks_until_it_hears),
-        "old models are measured": swap(SampledStaleness, "invite", _measures_old_models),
+        "old models are measured": swap(SampledStaleness, "invited", _measures_old_models),
         "who is under way takes no place": swap(
             Call, "places", lambda self, size: size if self.count is None else self.count
         ),
@@ -318,8 +318,8 @@ _IS_READY = server._ready
         "updates wait for measurements": swap(server, "_ready", _holds_updates_up),
         "any model ever sent is a recent one": swap(
             SampledStaleness,
-            "invite",
-            lambda self, fixed, state, call: _DELAYED(replace(self, max_delay=9), fixed, state, call),
+            "invited",
+            lambda self, *given: _DELAYED(replace(self, max_delay=9), *given),
         ),
     },
 )

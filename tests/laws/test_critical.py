@@ -23,7 +23,7 @@ from polyrhythm.engines.torch import TorchEngine
 from polyrhythm.methods.correction import Prox
 from polyrhythm.methods.mechanism import Model, Release, Setup
 from polyrhythm.methods.papers import fedadam, fedavg, fedcl, fednova, fedprox, scaffold, vrl_sgd
-from polyrhythm.methods.participation.base import Around, Call, Participation, Sweep, Uniform
+from polyrhythm.methods.participation.base import Call, Participation, ParticipationModifier, Sweep, Uniform
 from polyrhythm.methods.participation.critical_periods import (
     CriticalPeriods,
     Detector,
@@ -48,8 +48,8 @@ _DRAW, _TRACES = Classification.draw, client._Training._traces
 RATE = 0.5
 
 
-def setup(population: int) -> Setup:
-    return Setup(size=1, dtype=torch.float32, population=population, horizon=None, seed=0)
+def setup(population: int, cohort: int = 4) -> Setup:
+    return Setup(size=1, dtype=torch.float32, population=population, horizon=None, seed=0, cohort=cohort)
 
 
 def report(who: int, square: float, *, held: int = 4, steps: int = 4, substitute: Substitute = "") -> Report:
@@ -78,16 +78,18 @@ def release(version: int, reports: Sequence[Report]) -> Release:
     )
 
 
-def cohorts(policy: Participation, population: int, squares: Sequence[float]) -> list[int]:
+def cohorts(policy: ParticipationModifier, m: int, population: int, squares: Sequence[float]) -> list[int]:
     """The size of each version's cohort, if all clients of version v find squares[v]; one more than squares."""
-    fixed, roster = setup(population), OpenRoster(population, range(population))
-    state, sizes = policy.server_start(fixed), []
+    fixed, roster = setup(population, m), OpenRoster(population, range(population))
+    recipe, sizes = fedavg(cohort=m) | policy, []
+    parts, key = recipe.server_start(fixed), policy.label()
     for version, square in enumerate([*squares, 0.0]):
         call = Call(version=version, weights=torch.zeros(1), buffers=(), roster=roster)
-        state, invited = policy.invite(fixed, state, call)
+        parts, invited = recipe.inviting.invite(fixed, parts, call)
         assert len({i.client for i in invited}) == len(invited)
         sizes.append(len(invited))
-        state = policy.after_step(fixed, state, release(version, [report(i.client, square) for i in invited]))
+        answers = release(version, [report(i.client, square) for i in invited])
+        parts = {**parts, key: policy.after_step(fixed, parts[key], answers)}
     return sizes
 
 
@@ -97,8 +99,8 @@ def detectors() -> st.SearchStrategy[Detector]:
     return st.one_of(norms, st.builds(FisherTrace, weigh=weigh, labels=st.sampled_from(("data", "model"))))
 
 
-def _acts_all_the_same(self: CriticalPeriods, fixed: Setup, state: State, call: Call) -> Any:
-    return Around.invite(self, fixed, state, replace(call, count=state["size"]))
+def _acts_all_the_same(self: CriticalPeriods, fixed: Setup, state: State, call: Call) -> Call:
+    return replace(call, count=state["size"])
 
 
 def _touches_the_gradient(self: Any, gradient: Tensor) -> None:
@@ -123,7 +125,7 @@ def _after_some_draws(self: TorchEngine, model: Model, data: Any, **rest: Any) -
     watch=st.lists(detectors(), max_size=2).map(tuple),
     examples=10,
     broken_by={
-        "acts all the same": swap(CriticalPeriods, "invite", _acts_all_the_same),
+        "acts all the same": swap(CriticalPeriods, "asked", _acts_all_the_same),
         "the norm touches the gradient": swap(client._Watch, "look", _touches_the_gradient),
         "fisher in the model in training": swap(TorchEngine, "fisher", _in_the_model_in_training),
         "fisher leaves eval mode behind": swap(TorchEngine, "fisher", _after_some_draws),
@@ -180,7 +182,7 @@ def _rounded_down(self: CriticalPeriods, size: int, grow: bool, is_critical: boo
         ),
         "no floor": swap(CriticalPeriods, "_next", lambda self, *given: _NEXT(replace(self, floor=1e-6), *given)),
         "no cap": swap(
-            CriticalPeriods, "_next", lambda self, size, grow, sure, cap: _NEXT(self, size, grow, sure, 10**6)
+            CriticalPeriods, "_next", lambda self, size, grow, sure, cap, m: _NEXT(self, size, grow, sure, 10**6, m)
         ),
     },
 )
@@ -188,10 +190,10 @@ def test_the_literal_rule_by_hand(
     squares: list[int], delta: float, m: int, more: int, cap: float, floor: float
 ) -> None:
     population = m + more
-    policy = CriticalPeriods(inner=Uniform(cohort=m), delta=delta, cap=cap, floor=floor)
+    policy = CriticalPeriods(delta=delta, cap=cap, floor=floor)
     least = max(1, math.ceil(Fraction(str(floor)) * m))
     expected = literal(squares, m, max(1, math.floor(Fraction(str(cap)) * population)), Fraction(delta), least)
-    assert cohorts(policy, population, squares) == expected
+    assert cohorts(policy, m, population, squares) == expected
 
 
 @law(
@@ -204,14 +206,14 @@ def test_the_literal_rule_by_hand(
     },
 )
 def test_the_extremes_of_delta(m: int, more: int, squares: list[float]) -> None:
-    population, inner = m + more, Uniform(cohort=m)
-    never = cohorts(CriticalPeriods(inner=inner, delta=1e12), population, squares)
+    population = m + more
+    never = cohorts(CriticalPeriods(delta=1e12), m, population, squares)
     down = [min(2 * m, population)]
     while len(down) < 8:
         down.append(max((down[-1] + 1) // 2, (m + 1) // 2))
     assert never == [m, *down]
     assert never[-1] == (m + 1) // 2
-    always = cohorts(CriticalPeriods(inner=inner, delta=-1e12), population, squares)
+    always = cohorts(CriticalPeriods(delta=-1e12), m, population, squares)
     assert always == [min(m * 2**version, population) for version in range(9)]
 
 
@@ -262,9 +264,9 @@ def _forgets_the_latch(self: CriticalPeriods, fixed: Setup, state: State, what: 
     },
 )
 def test_the_windowed_rule_by_hand(squares: list[int], delta: float, window: int, m: int) -> None:
-    policy = CriticalPeriods(inner=Uniform(cohort=m), delta=delta, rule="windowed", window=window, cap=0.75, floor=1.0)
+    policy = CriticalPeriods(delta=delta, rule="windowed", window=window, cap=0.75, floor=1.0)
     expected = windowed(squares, m, 12, Fraction(delta), m, window)
-    assert cohorts(policy, 16, squares) == expected
+    assert cohorts(policy, m, 16, squares) == expected
 
 
 @law(
@@ -278,7 +280,7 @@ def test_the_windowed_rule_by_hand(squares: list[int], delta: float, window: int
             lambda self, fixed, state, what: _AFTER(self, fixed, state, replace(what, version=what.version + 1)),
         ),
         "the cap is everybody": swap(
-            CriticalPeriods, "_next", lambda self, size, grow, sure, cap: _NEXT(self, size, grow, sure, 128)
+            CriticalPeriods, "_next", lambda self, size, grow, sure, cap, m: _NEXT(self, size, grow, sure, 128, m)
         ),
         "half of m is enough": swap(
             CriticalPeriods, "_next", lambda self, *given: _NEXT(replace(self, floor=0.5), *given)
@@ -289,7 +291,8 @@ def test_the_trace_of_the_authors_program(decline: float, scale: float) -> None:
     """128 clients, 16 of them at first, and a norm that only declines: METHODS 1.3.6."""
     expected = [16] + [32] * 2 + [64] * 2 + [96] * 16 + [48] * 2 + [24] * 2 + [16] * 15
     squares = [scale * decline**version for version in range(len(expected) - 1)]
-    assert cohorts(fedcl(kdd23=True).participation, 128, squares) == expected
+    ((_, policy),) = fedcl(kdd23=True).of(CriticalPeriods)
+    assert cohorts(policy, 16, 128, squares) == expected
 
 
 @law(
@@ -306,8 +309,8 @@ def test_the_trace_of_the_authors_program(decline: float, scale: float) -> None:
     },
 )
 def test_the_scale_of_the_norm_changes_nothing(squares: list[int], scale: float, rule: Any) -> None:
-    policy = CriticalPeriods(inner=Uniform(cohort=4), rule=rule, window=4)
-    assert cohorts(policy, 30, squares) == cohorts(policy, 30, [scale * s for s in squares])
+    policy = CriticalPeriods(rule=rule, window=4)
+    assert cohorts(policy, 4, 30, squares) == cohorts(policy, 4, 30, [scale * s for s in squares])
 
 
 def _silence_counts_as_zero(self: Detector, reports: Sequence[Report]) -> float | None:
@@ -320,7 +323,7 @@ def _silence_counts_as_zero(self: Detector, reports: Sequence[Report]) -> float 
     broken_by={"who skips counts as zero": swap(Detector, "over", _silence_counts_as_zero)},
 )
 def test_where_nobody_trained_value_and_size_stay(squares: list[int], rule: Any) -> None:
-    policy, fixed = CriticalPeriods(inner=Uniform(cohort=4), rule=rule), setup(20)
+    policy, fixed = CriticalPeriods(rule=rule), setup(20)
     state = policy.server_start(fixed)
     for version, square in enumerate(squares):
         state = policy.after_step(fixed, state, release(version, [report(0, square)]))
@@ -575,7 +578,7 @@ def _seeded_by_size(self: Uniform, fixed: Setup, state: State, call: Call) -> An
     delta=st.sampled_from((-0.2, 0.01, 10.0)),
     broken_by={
         "another draw for every size": swap(Uniform, "invite", _seeded_by_size),
-        "the size is not used": swap(CriticalPeriods, "invite", Around.invite),
+        "the size is not used": swap(CriticalPeriods, "asked", ParticipationModifier.asked),
         "weighed equally": swap(
             Detector,
             "over",
@@ -613,7 +616,7 @@ def test_cohorts_follow_the_norms_over_every_method(method: str, m: int, delta: 
         "one more": swap(
             RandomResize,
             "server_start",
-            lambda self, fixed: {**Around.server_start(self, fixed), "size": self.inner.size + 1},
+            lambda self, fixed: {"size": fixed.cohort + 1},
         )
     },
 )
@@ -653,8 +656,8 @@ def test_a_resize_is_one_move_within_bounds(up: float, down: float, m: int, more
     if up + down > 1:
         up, down = up / 2, down / 2
     population = m + more
-    policy = RandomResize(inner=Uniform(cohort=m), up=up, down=down, cap=cap, floor=floor)
-    largest, sizes = math.floor(Fraction(str(cap)) * population), cohorts(policy, population, [1.0] * 20)
+    policy = RandomResize(up=up, down=down, cap=cap, floor=floor)
+    largest, sizes = math.floor(Fraction(str(cap)) * population), cohorts(policy, m, population, [1.0] * 20)
     assert sizes[0] == m
     for before, after in itertools.pairwise(sizes):
         doubled, halved = max(before, min(2 * before, largest)), min(before, max((before + 1) // 2, floor))

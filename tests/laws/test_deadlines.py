@@ -19,7 +19,9 @@ from polyrhythm.methods.correction import ControlVariates
 from polyrhythm.methods.papers import fedavg
 from polyrhythm.methods.participation.client_curriculum import ClientCurriculum
 from polyrhythm.methods.participation.rolling import Rolling
-from polyrhythm.methods.release.base import Around, Buffer, Deadline, MinReports, OverSelect, Standing, TimeOut
+from polyrhythm.methods.recipe import Recipe
+from polyrhythm.methods.release.base import Buffer, Deadline, MinReports, OverSelect, Standing, TimeOut
+from polyrhythm.methods.together import Releasing
 from polyrhythm.methods.work.budgets import HAIR
 from polyrhythm.simulation.simulator import Moment
 
@@ -58,7 +60,7 @@ def _forgives(state: Any, late: Any, reason: str) -> Any:
     examples=10,
     broken_by={
         "waits for all": swap(Deadline, "complete", lambda self, standing: standing.in_flight == 0),
-        "gives nobody up": swap(Deadline, "forgets", property(lambda self: False)),
+        "gives nobody up": swap(Deadline, "forgets", lambda self, carries_over: False),
         "half the time": swap(Deadline, "due", property(lambda self: self.seconds / 2)),
         "who is late is invited at once": swap(server, "_given_up", _forgives),
     },
@@ -118,7 +120,7 @@ AROUND: tuple[tuple[Settings, ...], ...] = ((), (Buffer(size=2),), (Rolling(conc
     fleet=fleets(),
     examples=20,
     broken_by={
-        "a deadline forgets whom a buffer would wait for": swap(Deadline, "forgets", property(lambda self: True)),
+        "a deadline forgets whom a buffer would wait for": swap(Deadline, "forgets", lambda self, carries_over: True),
         "over-selects by itself": swap(OverSelect, "surplus", property(lambda self: self.factor + 0.3)),
         "two are needed": swap(MinReports, "least", property(lambda self: 2)),
         "no patience": swap(TimeOut, "patience", property(lambda self: 0.1)),
@@ -139,8 +141,8 @@ def test_a_wait_that_nobody_exhausts_changes_no_bit(
     fleet=fleets(),
     examples=10,
     broken_by={
-        "gives up whoever is late": swap(Deadline, "forgets", property(lambda self: True)),
-        "waits for the buffer": swap(Deadline, "complete", lambda self, s: self.inner.complete(s)),
+        "gives up whoever is late": swap(Deadline, "forgets", lambda self, carries_over: True),
+        "waits for the buffer": swap(Deadline, "complete", lambda self, s: False),
         "looks when it likes": swap(Deadline, "due", property(lambda self: self.seconds * 1.5)),
     },
 )
@@ -175,7 +177,7 @@ def _one_more(self: OverSelect, standing: Standing) -> bool:
     broken_by={
         "one more is awaited": swap(OverSelect, "complete", _one_more),
         "the cohort and no more": swap(OverSelect, "surplus", property(lambda self: 1.0)),
-        "the rest stays at work": swap(OverSelect, "forgets", property(lambda self: False)),
+        "the rest stays at work": swap(OverSelect, "forgets", lambda self, carries_over: False),
     },
 )
 def test_of_so_many_invited_the_first_so_many_count(cohort: int, factor: float, fleet: Fleet) -> None:
@@ -303,25 +305,31 @@ def test_a_visit_that_takes_too_long_is_given_up_and_recorded(
             assert len(at_work(moment.turn)) == 3 or free == 0
 
 
-def _inside_first(self: Around, standing: Standing) -> bool:
-    return self.inner.complete(standing) if isinstance(self.inner, OverSelect) else standing.elapsed >= 1.0
+def _the_last_alone(self: Releasing, standing: Standing) -> bool:
+    return standing.in_flight == 0 or self.modifiers[-1][1].complete(standing)
+
+
+def _takes_all(self: Recipe, name: str, part: Settings, title: str) -> Recipe:
+    return replace(self, **{name: part, "modifiers": ()})
 
 
 @law(
     fleet=fleets(),
     buffered=st.booleans(),
     broken_by={
-        "a deadline around over-selection is none": swap(Deadline, "complete", _inside_first),
-        "a buffer throws out what stands around": swap(Buffer, "over", lambda self, earlier: self),
+        "the last is the only one": swap(Releasing, "ready", _the_last_alone),
+        "a buffer throws out the others": swap(Recipe, "_replace", _takes_all),
     },
 )
-def test_policies_around_a_release_come_in_any_order(fleet: Fleet, buffered: bool) -> None:
+def test_what_changes_a_release_comes_in_any_order(fleet: Fleet, buffered: bool) -> None:
     """The base among them."""
     inside: Settings = Buffer(size=2) if buffered else OverSelect(factor=1.5)
     policies = (inside, Deadline(seconds=1.0), MinReports(count=2), TimeOut(seconds=0.7))
     federation = Federation(sizes=SIZES, fleet=fleet)
-    orders = list(itertools.permutations(policies))[::5]
-    first, *others = (run(functools.reduce(or_, order, PLAIN), federation, versions=5) for order in orders)
+    piped = [functools.reduce(or_, order, PLAIN) for order in list(itertools.permutations(policies))[::5]]
+    assert len({recipe.digest for recipe in piped}) == 1
+    orders = [piped[0], *(replace(piped[-1], modifiers=some) for some in itertools.permutations(piped[0].modifiers))]
+    first, *others = (run(recipe, federation, versions=5) for recipe in orders[:5])
     assert all(alike(first, other) for other in others)
     assert all([r.refused for r in first.released] == [r.refused for r in other.released] for other in others)
 

@@ -13,6 +13,7 @@ from torch.nn import functional
 from polyrhythm.base.vectors import weighted_sum
 from polyrhythm.core import client
 from polyrhythm.engines.torch import TorchEngine
+from polyrhythm.methods import together
 from polyrhythm.methods.correction import (
     ControlVariates,
     DynamicRegularisation,
@@ -24,7 +25,6 @@ from polyrhythm.methods.correction import (
 from polyrhythm.methods.local.schedules import Constant, Cosine, Exponential, Power, Schedule, StepDecay
 from polyrhythm.methods.papers import fedavg, fedavgm, fedprox, moon, scaffold, vrl_sgd
 from polyrhythm.methods.participation.base import Sweep
-from polyrhythm.methods.release import base as release
 from polyrhythm.methods.server_step import Momentum, Sgd
 from polyrhythm.methods.weighing import Equal, NormalisedAveraging
 
@@ -169,7 +169,7 @@ def _plain_mean(vectors: Any, weights: Any) -> torch.Tensor:
         "a timid server": swap(
             Sgd, "step", lambda self, setup, state, weights, mean: (state, weights.add(mean, alpha=0.999 * self.lr))
         ),
-        "shares forgotten": swap(release, "weighted_sum", _plain_mean),
+        "shares forgotten": swap(together, "weighted_sum", _plain_mean),
     },
 )
 def test_server_sgd_of_one_is_plain_averaging(trial: Trial, sharing: Equal | None) -> None:

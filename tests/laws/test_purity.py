@@ -20,6 +20,7 @@ from polyrhythm.core.client_state import ClientState, Memory
 from polyrhythm.core.protocols import Opening
 from polyrhythm.core.server import Turn, begin, receive
 from polyrhythm.engines.torch import TorchEngine
+from polyrhythm.methods import together
 from polyrhythm.methods.correction import (
     ControlVariates,
     DynamicRegularisation,
@@ -31,7 +32,6 @@ from polyrhythm.methods.local.optimisers import LocalOptimiser, LocalSgd
 from polyrhythm.methods.mechanism import Model
 from polyrhythm.methods.papers import fedavg
 from polyrhythm.methods.participation.base import Call, Sweep
-from polyrhythm.methods.release import base as release
 from polyrhythm.methods.server_step import Adagrad, AMSGrad, Momentum, Sgd, Yogi
 from polyrhythm.methods.weighing import Equal, NormalisedAveraging
 
@@ -88,7 +88,7 @@ def _shuffled_in_place(self: Sweep, setup: Any, state: Any, call: Call) -> Any:
     examples=12,
     broken_by={
         "the server steps in place": swap(Sgd, "step", _steps_in_place),
-        "the mean is made in place": swap(release, "weighted_sum", _scaled_in_place),
+        "the mean is made in place": swap(together, "weighted_sum", _scaled_in_place),
         "duals change in place": swap(DynamicRegularisation, "finish", _duals_in_place),
         "kept momentum changes in place": swap(client, "carry", _carried_as_it_is),
         "the sweep's list changes in place": swap(Sweep, "invite", _shuffled_in_place),

@@ -18,9 +18,10 @@ from polyrhythm.methods.correction import ControlVariates
 from polyrhythm.methods.papers import fedavg
 from polyrhythm.methods.participation.rolling import Rolling
 from polyrhythm.methods.release import robust
-from polyrhythm.methods.release.base import Buffer, ReleasePolicy
+from polyrhythm.methods.release.base import Buffer, ReleaseModifier
 from polyrhythm.methods.release.robust import ClipUpdates, GeometricMedian, Median, Middle, TrimmedMean
 from polyrhythm.methods.server_step import Adam
+from polyrhythm.methods.together import Releasing
 from polyrhythm.methods.weighing import Equal, PerStep
 
 from .law import law, swap
@@ -29,7 +30,7 @@ from .world import Federation, alike, near, play, run
 
 # What mutants wrap.
 _LIMITS, _CLIP_AFTER, _TRIMMED = ClipUpdates.limits, ClipUpdates.after_step, robust._trimmed
-_LIMIT, _REFUSES = ClipUpdates.limit, ClipUpdates.refuses
+_LIMIT, _REFUSES, _MEAN = ClipUpdates.limit, ClipUpdates.refuses, Releasing.mean
 
 AROUND: tuple[tuple[Settings, ...], ...] = ((), (Buffer(size=2),), (Rolling(concurrency=3), Buffer(size=2)))
 FAR = 1e6
@@ -93,7 +94,7 @@ MIDDLES: tuple[Middle, ...] = (
 
 def _as_the_mean(patch: Any) -> None:
     for kind in (TrimmedMean, Median, GeometricMedian):
-        patch.setattr(kind, "centre", ReleasePolicy.centre)
+        patch.setattr(kind, "centre", ReleaseModifier.centre)
 
 
 @law(
@@ -219,9 +220,8 @@ def test_what_is_far_beyond_the_limit_can_be_refused_with_all_that_it_says(which
     assert near(story.states[-1].parts["control_variates"]["control"], own)
 
 
-def _of_the_scaled(self: Any, state: Any, release: Any) -> Tensor:
-    scales = [a * b for a, b in zip(release.scales, self.limits(state, release), strict=True)]
-    return ReleasePolicy.centre(self, release.updates(), release.shares, scales)
+def _of_the_scaled(self: Releasing, parts: Any, release: Any) -> Tensor:
+    return _MEAN(replace(self, modifiers=tuple((k, m) for k, m in self.modifiers if not m.needs_all)), parts, release)
 
 
 @law(
@@ -229,7 +229,7 @@ def _of_the_scaled(self: Any, state: Any, release: Any) -> Tensor:
     around=st.sampled_from(((), (Buffer(size=4),))),
     which=st.integers(0, 4),
     broken_by={
-        "the clip alone": swap(ReleasePolicy, "mean", _of_the_scaled),
+        "the clip alone": swap(Releasing, "mean", _of_the_scaled),
         "the middle alone": swap(ClipUpdates, "limits", _never),
     },
 )
@@ -240,8 +240,8 @@ def test_limits_and_middles_may_be_piped_in_any_order(middle: Middle, around: tu
         recipe = recipe | part
     happening = longer(which, FAR)
     one, other = (
-        play(recipe | first | second, FIVE, versions=3, happening=happening)
-        for first, second in ((clip, middle), (middle, clip))
+        play(replace(recipe, modifiers=some), FIVE, versions=3, happening=happening)
+        for some in ((clip, middle), (middle, clip))
     )
     assert alike(one, other)
     for alone in (recipe | clip, recipe | middle):

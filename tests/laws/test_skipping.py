@@ -20,7 +20,7 @@ from polyrhythm.methods.correction import ControlVariates, DynamicRegularisation
 from polyrhythm.methods.mechanism import Setup, Visit
 from polyrhythm.methods.papers import fedavg
 from polyrhythm.methods.weighing import Equal, NormalisedAveraging, PerStep
-from polyrhythm.methods.work.base import Instead
+from polyrhythm.methods.work.base import Instead, Plan
 from polyrhythm.methods.work.budgets import Budgets, Levels, Listed, SlowShare
 from polyrhythm.methods.work.skip_and_estimate import (
     BudgetSteps,
@@ -214,8 +214,8 @@ def test_without_a_movement_a_client_does_as_cold_start_says(cold: Any, storage:
 
 
 def _keeps_for_ever(patch: Any) -> None:
-    original = SkipAndEstimate.plan
-    patch.setattr(SkipAndEstimate, "plan", lambda self, *given: original(replace(self, expire=None), *given))
+    original = SkipAndEstimate.change
+    patch.setattr(SkipAndEstimate, "change", lambda self, *given: original(replace(self, expire=None), *given))
 
 
 @law(
@@ -478,20 +478,20 @@ def test_buffers_are_the_mean_of_those_who_trained(policy: Skipping, seed: int) 
         assert same(after.buffers, right)
 
 
-def _rounded_down(self: BudgetSteps, setup: Setup, visit: Visit, state: Any, brief: Any) -> Any:
-    plan = self.inner.plan(setup, visit, {}, {})
+def _rounded_down(self: BudgetSteps, setup: Setup, visit: Visit, state: Any, brief: Any, plan: Plan) -> Plan:
     return replace(plan, steps=max(1, int(self.budgets.share(visit.client, 1, 0) * plan.steps)))  # type: ignore[union-attr]
 
 
 @law(
     percent=st.integers(1, 100),
     steps=st.integers(1, 200),
-    broken_by={"rounded down": swap(BudgetSteps, "plan", _rounded_down)},
+    broken_by={"rounded down": swap(BudgetSteps, "change", _rounded_down)},
     examples=100,
 )
 def test_budget_steps_are_that_share_of_the_steps_rounded_up(percent: int, steps: int) -> None:
     recipe = fedavg(steps=steps) | BudgetSteps(budgets=Listed(shares=(percent / 100,)))
-    plan = recipe.work.plan(SETUP, visit(3, 0, 0), recipe.work.client_start(SETUP), {})
+    parts = {key: part.client_start(SETUP) for key, part in recipe.mechanisms()}
+    plan = recipe.planning.plan(SETUP, visit(3, 0, 0), parts, {})
     assert plan.steps == -(-percent * steps // 100)
     assert plan.continues
 

@@ -15,8 +15,9 @@ from polyrhythm.base.streams import stream
 from polyrhythm.methods.mechanism import Setup, Visit
 from polyrhythm.methods.papers import fedavg
 from polyrhythm.methods.recipe import Recipe
+from polyrhythm.methods.together import Planning
 from polyrhythm.methods.work import base as work
-from polyrhythm.methods.work.base import Around, Epochs, Plan, RandomEpochs, Steps, Work
+from polyrhythm.methods.work.base import Epochs, Plan, RandomEpochs, Steps, Work
 from polyrhythm.methods.work.budgets import Listed
 from polyrhythm.methods.work.skip_and_estimate import BudgetSteps, SkipAndEstimate, SkipAndResendModel, SkipSilently
 from polyrhythm.methods.work.stop_on_drift import StopOnDrift
@@ -27,7 +28,7 @@ from .trials import Misfortune, Trial, misfortunes, trials
 from .world import Federation, alike, play, run
 
 # What mutants wrap.
-_BUDGET_PLAN = BudgetSteps.plan
+_BUDGET_PLAN, _PLAN = BudgetSteps.change, Planning.plan
 
 SETUP = Setup(size=1, dtype=torch.float32, population=8, horizon=9, seed=0)
 SOME = Listed(shares=(1.0, 0.5, 0.4))
@@ -102,8 +103,12 @@ POLICIES: tuple[tuple[Settings, ...], ...] = (
 )
 
 
-def _undoes_what_stands_inside(self: BudgetSteps, *given: Any) -> Plan:
+def _undoes_what_others_do(self: BudgetSteps, *given: Any) -> Plan:
     return replace(_BUDGET_PLAN(self, *given), stop=None, instead=None)
+
+
+def _the_last_alone(self: Planning, *given: Any) -> Plan:
+    return _PLAN(replace(self, modifiers=self.modifiers[-1:]), *given)
 
 
 @law(
@@ -113,8 +118,8 @@ def _undoes_what_stands_inside(self: BudgetSteps, *given: Any) -> Plan:
     happening=misfortunes(),
     examples=20,
     broken_by={
-        "a budget undoes what stands inside": swap(BudgetSteps, "plan", _undoes_what_stands_inside),
-        "policies around hide what the server keeps": swap(Around, "accept", lambda self, setup, state, report: state),
+        "a budget undoes what others do": swap(BudgetSteps, "change", _undoes_what_others_do),
+        "the last is the only one": swap(Planning, "plan", _the_last_alone),
     },
 )
 def test_the_order_of_policies_does_not_matter(
@@ -124,32 +129,32 @@ def test_the_order_of_policies_does_not_matter(
     order.shuffle(shuffled)
     if shuffled == list(parts):
         shuffled.reverse()
+    recipe = trial.recipe(*parts)
+    assert recipe.digest == trial.recipe(*shuffled).digest
     one, other = (
-        play(trial.recipe(*some), trial.federation, versions=5, happening=fair(happening)) for some in (parts, shuffled)
+        play(replace(recipe, modifiers=tuple(some)), trial.federation, versions=5, happening=fair(happening))
+        for some in (parts, shuffled)
     )
     assert alike(one, other)
     assert decisions(one) == decisions(other)
 
 
-def _takes_all(base: Work, earlier: Any) -> Work:
-    return base
-
-
-def _through(recipe: Recipe) -> list[Work]:
-    return [p for p in recipe.work.parts() if isinstance(p, Work)]
+def _takes_all(self: Recipe, name: str, part: Settings, title: str) -> Recipe:
+    return replace(self, **{name: part, "modifiers": ()})
 
 
 @law(
     parts=st.sampled_from(POLICIES),
     base=st.sampled_from((Steps(steps=3), Epochs(epochs=0.5), RandomEpochs(epochs=2, spread=1))),
-    broken_by={"a base takes the place of everything": swap(work, "rebased", _takes_all)},
+    broken_by={"a base takes the place of everything": swap(Recipe, "_replace", _takes_all)},
 )
-def test_a_base_takes_the_place_of_the_base_inside(parts: tuple[Settings, ...], base: Work) -> None:
+def test_a_base_takes_the_place_of_the_base_alone(parts: tuple[Settings, ...], base: Work) -> None:
     before, after = fedavg(cohort=3), fedavg(cohort=3) | base
     for part in parts:
         before, after = before | part, after | part
     before = before | base
     assert before.work == after.work
     assert before.digest == after.digest
-    assert [p.label() for p in _through(before)] == [*(p.label() for p in reversed(parts)), base.label()]
+    assert before.work == base
+    assert set(before.modifiers) == set(parts)
     assert alike(*(run(r, Federation(sizes=(4, 6, 5))) for r in (before, after)))

@@ -296,7 +296,7 @@ def test_staleness_and_age_are_two_facts(monkeypatch: pytest.MonkeyPatch) -> Non
 
 @row("buffer × nobody under way any more")
 def test_losses_cannot_stop_a_buffer() -> None:
-    assert Buffer(size=5).ready(Standing(waiting=1, in_flight=0))
+    assert (fedavg() | Buffer(size=5)).releasing.ready(Standing(waiting=1, in_flight=0))
     assert len(run(fedavg(cohort=2, batch=BATCH) | Buffer(size=5), Federation()).states) == 4
 
 
@@ -416,17 +416,16 @@ def test_a_tier_is_not_filled_up_and_is_drawn_for_every_place() -> None:
     tiered = fedavg(cohort=3, batch=BATCH, epochs=1) | Tifl(tiers=3)
     story = run(tiered | CriticalPeriods(delta=-1e9), federation, versions=4)
     for turn in story.turns[:-1]:
-        tier_of = turn.state.parts["critical_periods"]["inner"]["tier_of"]
+        tier_of = turn.state.parts["tifl"]["tier_of"]
         chosen = [a.client for a in turn.assignments]
         if turn.state.version >= 2 and chosen:  # everybody has been timed
             assert len(chosen) == 2
             assert len({tier_of[c] for c in chosen}) == 1
     story = run(tiered | Rolling() | Buffer(size=2), federation, versions=20)
-    drawn = {turn.state.parts["rolling"]["inner"]["drawn"] for turn in story.turns if turn.assignments}
+    drawn = {turn.state.parts["tifl"]["drawn"] for turn in story.turns if turn.assignments}
     assert {0, 1, 2} <= drawn
     assert any(
-        len({t.state.parts["rolling"]["inner"]["drawn"] for t in story.turns if t.state.version == v}) > 1
-        for v in range(20)
+        len({t.state.parts["tifl"]["drawn"] for t in story.turns if t.state.version == v}) > 1 for v in range(20)
     )
 
 

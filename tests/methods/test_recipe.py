@@ -236,15 +236,15 @@ def test_local_training_refuses_what_needs_a_release(part: Any) -> None:
 @pytest.mark.parametrize("name", PAPERS)
 def test_recipes_share_their_defaults_and_differ_by_what_makes_the_method(name: str) -> None:
     own: dict[str, set[str]] = {
-        "afl": {"participation", "sharing", "scalings", "release", "server_step"},
-        "fedasync": {"participation", "corrections", "scalings", "release", "server_step"},
+        "afl": {"modifiers", "sharing", "scalings", "release", "server_step"},
+        "fedasync": {"modifiers", "corrections", "scalings", "release", "server_step"},
         "fedavg": set(),
-        "fedbuff": {"participation", "sharing", "scalings", "release"},
+        "fedbuff": {"modifiers", "sharing", "scalings", "release"},
         "fedprox": {"corrections"},
         "scaffold": {"corrections", "sharing"},
         "vrl_sgd": {"corrections", "sharing"},
         "feddyn": {"corrections", "sharing"},
-        "mifa": {"sharing", "release"},
+        "mifa": {"sharing", "modifiers"},
         "moon": {"corrections"},
         "fednova": {"scalings"},
         "fedavgm": {"server_step"},
@@ -254,15 +254,15 @@ def test_recipes_share_their_defaults_and_differ_by_what_makes_the_method(name: 
         "fedams": {"server_step"},
         "local_only": {"regime"},
         "centralised": {"regime", "participation", "optimiser"},
-        "alt": {"work"},
-        "ccfl": {"work", "sharing"},
-        "fedcl": {"participation"},
+        "alt": {"modifiers"},
+        "ccfl": {"modifiers", "sharing"},
+        "fedcl": {"modifiers"},
         "curriculum_fl": {"participation", "order"},
         "oort": {"participation"},
         "power_of_choice": {"participation", "sharing"},
         "tifl": {"participation"},
     }
-    client_centric = {"participation", "work", "sharing", "scalings", "release"}
+    client_centric = {"participation", "modifiers", "work", "sharing", "scalings", "release"}
     own |= {"cc_fedavg": client_centric} | {
         name: client_centric | {"server_step"} for name in PAPERS if name.startswith("cc_") and name != "cc_fedavg"
     }
@@ -406,13 +406,13 @@ def test_every_recipe_takes_the_common_settings_by_the_same_names(name: str) -> 
         **cohort, steps=4, batch=5, lr=0.6, momentum=0.7, nesterov=True, weight_decay=0.8, clip=0.9,
         schedule=Cosine(), drop_last=True, keep_state=False,
     )  # fmt: skip
-    assert recipe.work.parts()[-1] == Steps(steps=4)
+    assert recipe.work == Steps(steps=4)
     assert recipe.batch == 5
     assert recipe.optimiser == LocalSgd(lr=0.6, momentum=0.7, nesterov=True, weight_decay=0.8, clip=0.9)
     assert recipe.schedule == Cosine()
     assert recipe.drop_last
     assert recipe.participation.size == (1 if name == "centralised" else 3)
-    assert PAPERS[name](epochs=0.5, batch=None).work.parts()[-1] == Epochs(epochs=0.5)
+    assert PAPERS[name](epochs=0.5, batch=None).work == Epochs(epochs=0.5)
 
 
 @pytest.mark.parametrize("name", PAPERS)

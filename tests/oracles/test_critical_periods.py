@@ -19,7 +19,6 @@ from polyrhythm.data import ArraySamples
 from polyrhythm.data.holding import Holding
 from polyrhythm.engines.torch import TorchEngine
 from polyrhythm.methods.mechanism import Release, Setup
-from polyrhythm.methods.participation.base import Uniform
 from polyrhythm.methods.participation.critical_periods import (
     CriticalPeriods,
     Detector,
@@ -51,9 +50,9 @@ def report(norm: float, client: int = 0, held: int = 10, **changes: object) -> R
     return replace(made, **changes)  # type: ignore[arg-type]
 
 
-def trace(policy: CriticalPeriods, norms: list[float]) -> list[int]:
+def trace(policy: CriticalPeriods, norms: list[float], cohort: int = 16) -> list[int]:
     """The cohort of every version, from the first on, for these norms."""
-    state = policy.server_start(SETUP)
+    state = policy.server_start(replace(SETUP, cohort=cohort))
     sizes = [int(state["size"])]
     for version, norm in enumerate(norms):
         reports = () if np.isnan(norm) else (report(norm),)
@@ -65,7 +64,7 @@ def trace(policy: CriticalPeriods, norms: list[float]) -> list[int]:
 
 
 def test_the_papers_rule_doubles_to_the_population_and_halves_to_half_of_m() -> None:
-    policy = CriticalPeriods(inner=Uniform(cohort=16), delta=0.01)
+    policy = CriticalPeriods(delta=0.01)
     # Version 0 is critical; then 1 % growth (>=: critical), less (not), decline, decline, ...
     norms = [100.0, 101.0, 102.0, 101.0, 50.0, 20.0, 10.0, 5.0]
     assert trace(policy, norms) == [16, 32, 64, 32, 16, 8, 8, 8, 8]
@@ -73,13 +72,12 @@ def test_the_papers_rule_doubles_to_the_population_and_halves_to_half_of_m() -> 
 
 
 def test_odd_cohorts_are_halved_upwards_and_never_below_the_floor() -> None:
-    policy = CriticalPeriods(inner=Uniform(cohort=5), delta=0.01)
-    assert trace(policy, [5.0, 4.0, 3.0, 2.0, 1.0]) == [5, 10, 5, 3, 3, 3]
+    policy = CriticalPeriods(delta=0.01)
+    assert trace(policy, [5.0, 4.0, 3.0, 2.0, 1.0], cohort=5) == [5, 10, 5, 3, 3, 3]
 
 
 def test_the_authors_rule_gives_their_trace() -> None:
     policy = CriticalPeriods(
-        inner=Uniform(cohort=16),
         detector=GradientNorm(reduce="sum", weigh="equal"),
         rule="windowed",
         cap=0.75,
@@ -91,7 +89,7 @@ def test_the_authors_rule_gives_their_trace() -> None:
 
 
 def test_a_second_rise_cannot_grow_the_cohort_once_it_was_at_its_cap() -> None:
-    policy = CriticalPeriods(inner=Uniform(cohort=16), rule="windowed", cap=0.25, floor=1.0)
+    policy = CriticalPeriods(rule="windowed", cap=0.25, floor=1.0)
     norms = [1.0] * 30 + [100.0] * 10
     sizes = trace(policy, norms)
     assert max(sizes) == 32
@@ -101,18 +99,18 @@ def test_a_second_rise_cannot_grow_the_cohort_once_it_was_at_its_cap() -> None:
 @pytest.mark.parametrize("scale", [1e-3, 1e3])
 def test_the_scale_of_the_norm_does_not_matter(scale: float) -> None:
     norms = [3.0, 3.5, 3.4, 3.6, 2.0, 2.1, 1.0]
-    policy = CriticalPeriods(inner=Uniform(cohort=16))
+    policy = CriticalPeriods()
     assert trace(policy, norms) == trace(policy, [scale * n for n in norms])
 
 
 def test_the_limits_of_delta() -> None:
     norms = [1.0, 2.0, 1.0, 3.0, 0.5, 4.0]
-    assert trace(CriticalPeriods(inner=Uniform(cohort=16), delta=1e9), norms)[-1] == 8
-    assert trace(CriticalPeriods(inner=Uniform(cohort=16), delta=-1e9), norms)[-1] == 128
+    assert trace(CriticalPeriods(delta=1e9), norms)[-1] == 8
+    assert trace(CriticalPeriods(delta=-1e9), norms)[-1] == 128
 
 
 def test_a_release_in_which_nobody_trained_changes_nothing() -> None:
-    policy = CriticalPeriods(inner=Uniform(cohort=16))
+    policy = CriticalPeriods()
     with_gaps = trace(policy, [1.0, float("nan"), 2.0, float("nan"), 1.0])
     assert with_gaps == [16, 32, 32, 64, 64, 32]
 

@@ -490,3 +490,21 @@ def test_a_record_with_what_no_experiment_says_is_refused_in_words(
     for line in ("show theirs", "report -o r.html"):
         assert polyrhythm(*line.split()).code == 0
     assert nothing_ran(folder)
+
+
+@pytest.mark.parametrize("path", [PATH, "os:system", f"{MODULE}:system"])
+@pytest.mark.parametrize("place", ["fedavg | {0}", "{0} | prox", "fedavg(schedule={0})", "fedavg | ccfl(budgets={0})"])
+def test_a_part_of_a_method_is_imported_by_the_same_rule(
+    polyrhythm: Command, handed: Handed, path: str, place: str
+) -> None:
+    folder = handed(PATH)
+    call = path if path == PATH else f'{path}(command="touch marker")'
+    (folder / "parts.toml").write_text(f"method = '{place.format(call)}'\n")
+    refused = polyrhythm("check", "parts.toml", "--no-estimate")
+    assert refused.code == 2
+    assert nothing_ran(folder), refused.err
+    assert (f"--trust {MODULE}" in refused.err) == (MODULE in path)
+    trusted = polyrhythm("check", "parts.toml", "--no-estimate", "--trust", MODULE, "--trust", "os")
+    assert trusted.code == 2  # none of them is a part
+    assert "pr.extend" in trusted.err
+    assert (folder / "marker").exists() == (MODULE in path)  # the module was imported, and nothing in it called

@@ -1,7 +1,8 @@
 """Whose code a text may bring in: modules of the user's own, which the user has named; and what may be called in them.
 
-An import path such as "nets:Net" makes Python run a file, and then calls what it finds there. It may stand in an
-experiment file, in a record or beside an expert's weights, and those may come from somebody else. So, in this order:
+An import path such as "nets:Net", of a model or of a part of a method, makes Python run a file, and then calls what it
+finds there. It may stand in an experiment file, in a record or beside an expert's weights, and those may come from
+somebody else. So, in this order:
 
 1. The module is the user's own: not the standard library's, not an installed package's, not polyrhythm's. What is
    installed is full of functions that do harm when they are called with somebody else's arguments.
@@ -123,12 +124,12 @@ class Wanted:
 
     Args:
         what: in a word, such as "model".
-        base: of what a class must be one.
+        base: of what a class must be one, or of one of which.
         kind: that, as one writes it.
     """
 
     what: str
-    base: type = object
+    base: type | tuple[type, ...] = object
     kind: str = ""
 
     @property

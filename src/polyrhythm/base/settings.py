@@ -62,13 +62,22 @@ class Settings:
     @classmethod
     def label(cls) -> str:
         """The part's name in recipes, TOML and on the command line: `StopOnDrift` is `stop_on_drift`."""
-        return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", cls.__name__).lower()
+        return label_of(cls.__name__)
 
     def describe(self) -> dict[str, Any]:
         """The part as plain data: its name under "name" and every setting, nested parts described too."""
         return {"name": type(self).__name__} | {
             f.name: _plain(getattr(self, f.name)) for f in dataclasses.fields(self) if f.metadata.get("digest", True)
         }
+
+
+def label_of(name: str) -> str:
+    """A class's name as one writes it in recipes.
+
+    >>> label_of("StopOnDrift"), label_of("prox")
+    ('stop_on_drift', 'prox')
+    """
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
 
 
 def allowed(error: ValidationError) -> str:

@@ -70,7 +70,7 @@ Trusted = Annotated[
     typer.Option(
         "--trust",
         metavar="MODULE",
-        help="A module of yours with a model, such as nets, that may be imported: it runs with your rights. "
+        help="A module of yours with a model or parts, such as nets, that may be imported: it runs with your rights. "
         "May be repeated.",
     ),
 ]
@@ -204,7 +204,7 @@ def run(
         "out": out,
         "name": name,
     }
-    configuration = configure(experiment, options, settings or [], consented(trust, model, settings, address))
+    configuration = configure(experiment, options, settings or [], consented(trust, model, settings, address, method))
     run_all(configuration, as_json=json, resume=resume == "auto", log_updates=log_updates)
 
 

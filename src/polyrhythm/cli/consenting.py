@@ -3,14 +3,16 @@ and Ray clusters, by their address."""
 
 from __future__ import annotations
 
+import itertools
 import shlex
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from polyrhythm.base.consent import Trust
 from polyrhythm.base.errors import UserError
-from polyrhythm.config.expressions import Call, parse_call
+from polyrhythm.config.expressions import Call, parse_call, parse_pipeline
 from polyrhythm.config.layers import key_and_text
 
 
@@ -19,21 +21,25 @@ def consented(
     model: str | None = None,
     settings: Sequence[str] | None = None,
     address: str | None = None,
+    method: str | None = None,
 ) -> Trust:
     """The modules and clusters that a command line names.
 
     Args:
         named: with --trust.
         model: the text of --model.
-        settings: those of --set. Of them only a whole model counts: `model.width=3` names none; and an address.
+        settings: those of --set. Of them only a whole model and a whole method count: `model.width=3` names none; and
+            an address.
         address: the text of --address.
+        method: the text of --method.
 
     Raises:
         UserError: something else than a module with --trust.
     """
     texts = [text for text in (model, *_values("model", settings or ())) if text is not None]
     clusters = [text for text in (address, *_values("address", settings or ())) if text is not None]
-    typed = (module for text in texts for module in _modules(text))
+    methods = [text for text in (method, *_values("method", settings or ())) if text is not None]
+    typed = itertools.chain(*map(_modules, texts), *map(_modules_of_parts, methods))
     before, after = _again()
     return Trust(tuple(dict.fromkeys([*(named or ()), *typed])), before, after, tuple(clusters))
 
@@ -58,6 +64,22 @@ def _modules(text: str) -> Iterator[str]:
         if ":" in call.name:
             yield call.name.partition(":")[0]
         call = next((inner for inner in call.positional if isinstance(inner, Call)), None)
+
+
+def _modules_of_parts(text: str) -> Iterator[str]:
+    """The modules of the import paths in the text of a method: of recipes, parts, and what is given to them."""
+    try:
+        left: list[Any] = [*parse_pipeline(text)]
+    except UserError:  # likewise
+        return
+    while left:
+        match left.pop(0):
+            case Call() as call:
+                if ":" in call.name:
+                    yield call.name.partition(":")[0]
+                left += [*call.positional, *call.named.values()]
+            case tuple() as values:
+                left += values
 
 
 def _again() -> tuple[str, str]:

@@ -73,7 +73,7 @@ def server_of(run: Run, trust: Trust) -> ServerSide:
         module = build(names.model(configuration.model or "mlp", trust), start.shape, start.outputs)
     if configuration.init is not None:
         module = load_weights(module, Path(configuration.init))
-    engine, recipe = TorchEngine(module, names.task(start.task)), names.recipe(configuration.method)
+    engine, recipe = TorchEngine(module, names.task(start.task)), names.recipe(configuration.method, trust)
     setup = Setup(
         size=engine.layout.size,
         dtype=engine.layout.dtype,

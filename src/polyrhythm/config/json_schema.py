@@ -30,6 +30,7 @@ _VALUE = rf"""(?:"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|\[(?:[^\[\]]|\[[^\[\]]*\])*
 _PIPE = {"type": "string", "pattern": r"\|"}  # several parts in one text of a list: not looked into
 _TRACKER = "|".join(TRACKERS)
 _IMPORTED = rf"[A-Za-z_][\w.]*:[A-Za-z_]\w*(?:\s*\({_INSIDE}\))?"
+_OWN = {"type": "string", "pattern": rf"^\s*{_IMPORTED}\s*$"}
 
 
 def schema(**tables: Schema) -> Schema:
@@ -65,15 +66,19 @@ def _texts() -> dict[str, Schema]:
     return {
         "data": _one_of("data_set"),
         "partition": _one_of("partition"),
-        "model": {"anyOf": [*_one_of("model")["anyOf"], {"type": "string", "pattern": rf"^\s*{_IMPORTED}\s*$"}]},
+        "model": {"anyOf": [*_one_of("model")["anyOf"], _OWN]},
         "method": {
             "anyOf": [
-                {"type": "string", "pattern": _pipe(names.RECIPES, names.PARTS), "examples": ["fedavg | prox(mu=0.1)"]},
+                {
+                    "type": "string",
+                    "pattern": _pipe(names.RECIPES, names.PARTS, own=True),
+                    "examples": ["fedavg | prox(mu=0.1)"],
+                },
                 {
                     "type": "array",
                     "minItems": 1,
-                    "items": [{"anyOf": [_ref("recipe"), _PIPE]}],
-                    "additionalItems": {"anyOf": [_ref("part"), _PIPE]},
+                    "items": [{"anyOf": [_ref("recipe"), _OWN, _PIPE]}],
+                    "additionalItems": {"anyOf": [_ref("part"), _OWN, _PIPE]},
                 },
             ]
         },
@@ -136,9 +141,11 @@ def _calls(named: Named, given: Iterable[str] = ()) -> Schema:
     }
 
 
-def _pipe(first: Named, rest: Named) -> str:
-    begin = "|".join(_call(name, make) for name, make in first.items())
-    more = "|".join(_call(name, make) for name, make in rest.items())
+def _pipe(first: Named, rest: Named, *, own: bool = False) -> str:
+    """A pattern of a name and others after pipes; with `own`, each may be an import path."""
+    imported = [_IMPORTED] if own else []
+    begin = "|".join([*(_call(name, make) for name, make in first.items()), *imported])
+    more = "|".join([*(_call(name, make) for name, make in rest.items()), *imported])
     return rf"^\s*(?:{begin})\s*(?:\|\s*(?:{more})\s*)*$"
 
 

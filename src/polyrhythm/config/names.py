@@ -14,7 +14,7 @@ from torch import nn
 
 from polyrhythm import fleet as of_fleets
 from polyrhythm import parts
-from polyrhythm.base.consent import NOBODY, Trust
+from polyrhythm.base.consent import NOBODY, Trust, Wanted, imported
 from polyrhythm.base.errors import Mistakes, UserError, unknown
 from polyrhythm.base.settings import Settings
 from polyrhythm.config.expressions import Call, parse_call, parse_pipeline
@@ -23,7 +23,9 @@ from polyrhythm.data import PARTITIONS, SOURCES, Collection, Partition
 from polyrhythm.fleet import Devices, Fleet
 from polyrhythm.fleet.sources import recordings
 from polyrhythm.methods import papers
+from polyrhythm.methods.local.optimisers import LocalOptimiser
 from polyrhythm.methods.local.schedules import Schedule
+from polyrhythm.methods.mechanism import Mechanism
 from polyrhythm.methods.order.pacing import Pacing
 from polyrhythm.methods.participation.critical_periods import Detector, FisherTrace, GradientNorm
 from polyrhythm.methods.recipe import Recipe
@@ -79,25 +81,30 @@ _INSIDE: Mapping[str, Mapping[str, type[Settings]]] = {
 }
 
 
-def recipe(text: str) -> Recipe:
-    """A recipe from `recipe | part | part`.
+def recipe(text: str, trust: Trust = NOBODY) -> Recipe:
+    """A recipe from `recipe | part | part`, each a name or an import path.
+
+    Args:
+        text: them.
+        trust: the modules that the user has named; no other one is imported.
 
     Raises:
-        UserError: unknown names or settings, or parts that cannot work together; as many of them as can be known.
+        UserError: unknown names or settings, paths that may not be imported, or parts that cannot work together; as
+            many of them as can be known.
     """
-    return piped(pieces(text))
+    return piped(pieces(text, trust))
 
 
-def pieces(text: str, *, begins: bool = True) -> list[Any]:
+def pieces(text: str, trust: Trust = NOBODY, *, begins: bool = True) -> list[Any]:
     """What stands between the pipes of a text, each made on its own; where it begins, a recipe comes first.
 
     Raises:
-        UserError: unknown names or settings, all of them.
+        UserError: unknown names or settings, or paths that may not be imported; all of them.
     """
     wrong, made = Mistakes(), list[Any]()
     for place, call in enumerate(parse_pipeline(text)):
         with wrong.noted():
-            made.append(_recipe(call, text) if begins and place == 0 else _part(call))
+            made.append(_recipe(call, text, trust) if begins and place == 0 else _part(call, trust))
     wrong.refuse()
     return made
 
@@ -112,11 +119,14 @@ def piped(made: Iterable[Any]) -> Recipe:
     return whole.whole()
 
 
-def _recipe(call: Call, text: str) -> Recipe:
+def _recipe(call: Call, text: str, trust: Trust) -> Recipe:
     name = _key(call.name)
     if name in RECIPES:
-        return _make(call, RECIPES[name], _value)
-    if name in PARTS:
+        return _make(call, RECIPES[name], _inside(trust))
+    own = _own(call, trust) if ":" in call.name else None
+    if isinstance(own, Recipe):
+        return own
+    if name in PARTS or own is not None:
         raise UserError(
             f"{text!r} begins with a part, {call.name}",
             expected=f"a recipe first: {', '.join(sorted(RECIPES))}",
@@ -126,20 +136,39 @@ def _recipe(call: Call, text: str) -> Recipe:
     raise unknown("recipe", call.name, RECIPES)
 
 
-def _part(call: Call) -> object:
+def _part(call: Call, trust: Trust) -> object:
     name = _key(call.name)
+    if ":" in call.name:
+        return _own(call, trust)
     if name in RECIPES and name not in PARTS:
-        return _make(call, RECIPES[name], _value)  # the pipe refuses it, and says why
+        return _make(call, RECIPES[name], _inside(trust))  # the pipe refuses it, and says why
     if name not in PARTS:
         raise _elsewhere(call, OF_FLEETS, "a method", "a fleet (--fleet)") or unknown("part", call.name, PARTS)
-    return _make(call, PARTS[name], _of_part(PARTS[name]))
+    return _make(call, PARTS[name], _of_part(PARTS[name], trust))
 
 
-def _of_part(part: type[Settings]) -> Callable[[str, Any], Any]:
-    """A setting that is a choice of words is a word: the schedule of a part that skips is no learning rate's."""
-    hints = hints_of(part)
-    words = {name for name, hint in hints.items() if typing.get_origin(hint) is typing.Literal}
-    return lambda name, value: _plain(name, value) if name in words else _value(name, value)
+_OWN_PART = Wanted(
+    what="part", base=(Mechanism, LocalOptimiser, Schedule, Budgets, Detector), kind="one of the bases in pr.extend"
+)
+
+
+def _own(call: Call, trust: Trust) -> object:
+    """A part of the user's own, or a recipe that a function makes, from its import path and settings."""
+    make = imported(call.name, _OWN_PART, trust)
+    return _make(call, make, _of_part(make, trust))
+
+
+def _of_part(make: Callable[..., Any], trust: Trust) -> Callable[[str, Any], Any]:
+    """A setting that is no thing by its annotation is a word: a part that skips has a schedule of another kind."""
+    things = {name for name, hint in hints_of(make).items() if _names_a_thing(hint)}
+    inside = _inside(trust)
+    return lambda name, value: inside(name, value) if name in things else _plain(name, value)
+
+
+def _names_a_thing(hint: Any) -> bool:
+    if isinstance(hint, type):
+        return issubclass(hint, Settings)
+    return any(_names_a_thing(inner) for inner in typing.get_args(hint))
 
 
 def partition(text: str) -> Partition:
@@ -351,11 +380,17 @@ def _no_positional(call: Call) -> None:
         )
 
 
-def _value(name: str, value: Any) -> Any:
+def _inside(trust: Trust) -> Callable[[str, Any], Any]:
+    return functools.partial(_value, trust)
+
+
+def _value(trust: Trust, name: str, value: Any) -> Any:
     """A setting of a recipe or a part. Some settings are things with a name of their own; elsewhere a name is text."""
     known = _INSIDE.get(name)
     if isinstance(value, tuple):
-        return tuple(_value(name, v) for v in value)
+        return tuple(_value(trust, name, v) for v in value)
+    if isinstance(value, Call) and ":" in value.name:
+        return _own(value, trust)
     if known is None or not isinstance(value, (str, Call)):
         return _plain(name, value)
     call = value if isinstance(value, Call) else parse_call(value)

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from polyrhythm.base.errors import UserError, unknown
+from polyrhythm.base.settings import label_of
 from polyrhythm.config.defaults import default_text
 from polyrhythm.config.expressions import Call, parse_argument, parse_pipeline
 
@@ -56,7 +57,8 @@ def _read(value: Any) -> Any:
 
 
 def _same(one: str, other: str) -> bool:
-    return one.replace("-", "_") == other.replace("-", "_")
+    """Whether two names mean the same part; one of the user's own is called as its class is, without the module."""
+    return label_of(one.rpartition(":")[2].replace("-", "_")) == label_of(other.replace("-", "_"))
 
 
 def _nothing(path: str, key: str, there: str) -> UserError:

@@ -61,7 +61,7 @@ def things(values: Mapping[str, Any], wrong: Mistakes, place: Callable[[str], st
     before, pieces = len(wrong), list[Any]()
     for number, text in enumerate(texts):
         with wrong.noted(place(f"method.{number}")):
-            pieces += names.pieces(text, begins=number == 0)
+            pieces += names.pieces(text, trust, begins=number == 0)
     if len(wrong) == before:
         with wrong.noted(place("method")):
             made["recipe"] = names.piped(pieces)

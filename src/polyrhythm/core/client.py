@@ -10,7 +10,6 @@ that was accepted, and the client goes on from the state of that visit.
 from __future__ import annotations
 
 import contextlib
-import functools
 import itertools
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -40,7 +39,7 @@ from polyrhythm.core.protocols import (
     TakesJobs,
 )
 from polyrhythm.methods.correction import Correction, Push, chain
-from polyrhythm.methods.local.optimisers import LocalOptimiser, LocalSgd, carry, clip_
+from polyrhythm.methods.local.optimisers import carry, clip_
 from polyrhythm.methods.mechanism import Model, Need, Outcome, Setup, Visit
 from polyrhythm.methods.order.base import Progress
 from polyrhythm.methods.recipe import Recipe
@@ -328,8 +327,7 @@ class _Training:
         """What the work policy wants of this visit."""
         if not self.visit.epoch_steps:
             return Plan(steps=0)
-        key = self.recipe.key_of(self.recipe.work)
-        return self.recipe.work.plan(self.setup, self.visit, self.parts[key], self._brief(key))
+        return self.recipe.planning.plan(self.setup, self.visit, self.parts, self.assignment.briefs)
 
     def foreseen(self) -> tuple[Report, bool]:
         """What `run` will report, as `foreseen` says."""
@@ -567,7 +565,7 @@ class _Training:
     def _straight(self) -> Descends | None:
         """The engine, if it can step by the gradient itself: plain SGD, whose pushes then go to the weights."""
         optimiser, engine = self.recipe.optimiser, self.engine
-        return engine if _plain(optimiser) and _descends(engine) and engine.descends else None
+        return engine if optimiser.plain and _descends(engine) and engine.descends else None
 
     def _measures(self, watch: _Watch, path: _Path) -> dict[str, float]:
         """What was measured on the way, by the measure's name."""
@@ -659,16 +657,6 @@ def _names_draws(engine: Engine) -> TypeGuard[NamesDraws]:
 
 def _descends(engine: Engine) -> TypeGuard[Descends]:
     return hasattr(engine, "descends")
-
-
-def _plain(optimiser: LocalOptimiser) -> bool:
-    """Whether it is SGD and nothing more, at whatever rate."""
-    return isinstance(optimiser, LocalSgd) and _bare(optimiser)
-
-
-@functools.cache
-def _bare(optimiser: LocalSgd) -> bool:
-    return optimiser == LocalSgd(lr=optimiser.lr, keep_state=optimiser.keep_state)
 
 
 def cut(held: int, batch: int, drop_last: bool, fold_single: bool) -> list[slice]:

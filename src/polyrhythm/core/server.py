@@ -173,7 +173,7 @@ def begin(recipe: Recipe, setup: Setup, weights: Tensor, buffers: Buffers, roste
         buffers: initial buffers.
         roster: who is there.
     """
-    parts = {key: mechanism.server_start(setup) for key, mechanism in recipe.mechanisms()}
+    parts = recipe.server_start(setup)
     state = ServerState(version=0, weights=weights.clone(), buffers=buffers, parts=parts)
     return _invite(recipe, setup, state, roster, Timer(time=0.0), ())
 
@@ -263,7 +263,7 @@ def _ready(recipe: Recipe, state: ServerState, event: Event, *, refills: bool = 
     if refills and recipe.fills_places:
         in_flight = max(in_flight, 1)  # the place that has just become free is about to be filled
     standing = made(Standing, waiting=len(state.waiting), in_flight=in_flight, invited=state.invited, elapsed=elapsed)
-    return recipe.release.ready(standing)
+    return recipe.releasing.ready(standing)
 
 
 def _wake_up(recipe: Recipe, state: ServerState, event: Event) -> float | None:
@@ -313,7 +313,6 @@ def _invite(
 ) -> Turn:
     """The end of a turn: whoever is invited now, for an event that may have released a version."""
     now = event.time
-    key = recipe.key_of(recipe.participation)
     call = made(
         Call,
         version=state.version,
@@ -322,13 +321,12 @@ def _invite(
         roster=roster,
         busy=persistent(state.busy).update(dict.fromkeys(state.resting, -1)) if state.resting else state.busy,
         in_flight=state.training,
-        surplus=recipe.release.surplus,
+        surplus=recipe.releasing.surplus,
         occasion=occasion,
         now=now,
         caller=event.client if isinstance(event, Arrived) else None,
     )
-    part, invitations = recipe.participation.invite(setup, state.parts[key], call)
-    parts = state.parts if part is state.parts[key] else {**state.parts, key: part}
+    parts, invitations = recipe.inviting.invite(setup, state.parts, call)
     if not invitations:
         state = changed(state, parts=parts)
         return made(
@@ -403,7 +401,7 @@ def _invite(
 
 def _wanting(recipe: Recipe, state: ServerState) -> bool:
     """Whether a client that comes while others are at work is of any use."""
-    return recipe.fills_places and state.training < recipe.participation.size
+    return recipe.fills_places and state.training < recipe.cohort
 
 
 def _take(
@@ -455,7 +453,7 @@ def _rests(recipe: Recipe, report: Report, refused: bool) -> bool:
 
     Who did not train, or cannot, may answer at once: invited again and again, it would fill the buffer, or time itself.
     """
-    rests = refused or report.substitute or recipe.participation.one_at_a_time
+    rests = refused or report.substitute or recipe.one_at_a_time
     return bool(rests) and recipe.fills_places and recipe.participation.invites
 
 
@@ -500,7 +498,7 @@ def _step(recipe: Recipe, setup: Setup, layout: Layout, state: ServerState, now:
     facts = [_facts(state.version, r) for r in reports]
     normalised = shares(recipe.sharing.claims(facts)) if facts else None
     skipped = ""
-    if normalised is None or len(reports) < recipe.release.least:
+    if normalised is None or len(reports) < recipe.releasing.least:
         skipped = _why_skipped(recipe, state, reports, refused)
     if not reports:
         if refused and all(reason.startswith(NOT_FINITE) for _, reason in refused):
@@ -525,12 +523,11 @@ def _step(recipe: Recipe, setup: Setup, layout: Layout, state: ServerState, now:
     )
     if recipe.regime == "local":
         return settled, Released(version=settled.version, release=release, refused=refused)
-    release_key = recipe.key_of(recipe.release)
-    mean = recipe.release.mean(state.parts[release_key], release)
+    mean = recipe.releasing.mean(state.parts, release)
     parts: dict[str, State] = dict(state.parts)
     for key, mechanism in recipe.overriding("before_step"):
         parts[key], mean = mechanism.before_step(setup, parts[key], release, mean)
-    held_back = skipped or recipe.release.holds_back(setup, parts[release_key])
+    held_back = skipped or recipe.releasing.holds_back(setup, parts)
     stepped, buffers = state.weights, state.buffers
     if not held_back:
         key = recipe.key_of(recipe.server_step)
@@ -552,7 +549,7 @@ def _step(recipe: Recipe, setup: Setup, layout: Layout, state: ServerState, now:
 
 def _close(recipe: Recipe, state: ServerState) -> tuple[ServerState, tuple[tuple[int, str], ...]]:
     """Gives up whoever is still under way, if the release policy does so; and all that is left out of the version."""
-    if not recipe.release.forgets or recipe.fills_places:
+    if not recipe.releasing.forgets or recipe.fills_places:
         return state, state.refused
     late = {d: f for d, f in state.flights.items() if f.kind == "train" and not f.given_up}
     state = _given_up(state, late, f"version {state.version + 1} was complete without it")
@@ -566,8 +563,8 @@ def _why_skipped(
         if refused:
             return f"nobody reported ({_reasons(refused)})"
         return "nobody reported in time" if state.training else "everybody was silent"
-    if len(reports) < recipe.release.least:
-        return f"reports: {len(reports)}, where at least {recipe.release.least} are needed"
+    if len(reports) < recipe.releasing.least:
+        return f"reports: {len(reports)}, where at least {recipe.releasing.least} are needed"
     return "no report has any weight"
 
 

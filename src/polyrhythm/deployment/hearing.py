@@ -18,8 +18,7 @@ from polyrhythm.core.validation import checksum, misshapen
 from polyrhythm.deployment.wire import MOST_COUNTED, Answer, Malformed, shown
 from polyrhythm.methods.mechanism import Need, Setup
 from polyrhythm.methods.recipe import Recipe
-from polyrhythm.methods.work.base import Work
-from polyrhythm.methods.work.skip_and_estimate import SkipAndEstimate
+from polyrhythm.methods.work.base import OfWork
 
 LARGEST = 1e100
 """The largest number that a report may have: products and sums of such numbers are still numbers."""
@@ -120,9 +119,7 @@ class Hearing:
             raise Malformed(f"what belongs to no part of the recipe: {shown(', '.join(sorted(strange)), 80)}")
         if report.substitute and (report.extras or report.buffers):
             raise Malformed("more than a substitute from a client that did not train")
-        known = frozenset[str]().union(
-            *(part.substitutes for part in self._recipe.work.parts() if isinstance(part, Work))
-        )
+        known = frozenset[str]().union(*(part.substitutes for _, part in self._recipe.of(OfWork)))
         if report.substitute and report.substitute not in known:
             raise Malformed(f"a {report.substitute} instead of training, which the recipe has no client send")
         if self._sends_none(report):
@@ -142,10 +139,7 @@ class Hearing:
         """Whether no update goes with a substitute: it is silence, or a movement that the server keeps."""
         if report.substitute != "movement":
             return report.substitute == "silence"
-        keepers = [part for part in self._recipe.work.parts() if isinstance(part, SkipAndEstimate)]
-        if not keepers:
-            return report.update is None  # as work of another's making has it
-        return any(part.at_server(self._setup, report.client) for part in keepers)
+        return any(part.at_server(self._setup, report.client) for _, part in self._recipe.of(OfWork))
 
     def _check_training(self, report: Report) -> None:
         if report.update is not None and not math.isfinite(report.norm or 0.0):

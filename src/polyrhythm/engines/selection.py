@@ -34,7 +34,6 @@ from polyrhythm.engines.torch import TorchEngine
 from polyrhythm.engines.unsupported import Unlike, Unsupported
 from polyrhythm.methods.local.optimisers import LocalSgd
 from polyrhythm.methods.recipe import Recipe
-from polyrhythm.methods.work.stop_on_drift import StopOnDrift
 from polyrhythm.models.tasks import Task
 
 Asked = Literal["auto", "torch", "native", "stacked"]
@@ -131,7 +130,7 @@ def _prove(engine: AnyEngine, work: Work) -> None:
     """Refuses an engine that computes something else than torch of this module."""
     if isinstance(engine, TorchEngine):
         return
-    prove(engine, work.samples, batch=work.batch, layers=sorted(looked_at(work.recipe)))
+    prove(engine, work.samples, batch=work.batch, layers=work.recipe.watches)
 
 
 def _native(work: Work) -> Chosen:
@@ -194,7 +193,7 @@ def _all_steps_at_once(work: Work) -> None:
         if correction.layers is not None:
             raise Unsupported(f"{correction.label()} adds a term to the loss of each batch")
     for part in recipe.parts():
-        if isinstance(part, StopOnDrift):
+        if part.watches:
             raise Unsupported(f"{part.label()} looks at each batch")
     if Holding(work.samples).arrays() is None:
         raise Unsupported("samples are augmented, transformed or made when they are read")
@@ -213,11 +212,6 @@ def _check(samples: Samples, batch: int) -> None:
 
 def _finds(engine: NativeEngine, recipe: Recipe) -> None:
     """Refuses a method that looks at a representation which the engine does not find in the model."""
-    for layer in sorted(looked_at(recipe) - engine.program.places.keys()):
-        raise Unsupported(f"it does not find {layer} in the model")
-
-
-def looked_at(recipe: Recipe) -> set[str]:
-    """The representations that a method looks at."""
-    layers = {layer for correction in recipe.corrections for layer in correction.layers or ()}
-    return layers | {part.representation for part in recipe.parts() if isinstance(part, StopOnDrift)}
+    for layer in recipe.watches:
+        if layer not in engine.program.places:
+            raise Unsupported(f"it does not find {layer} in the model")

@@ -27,15 +27,9 @@ from polyrhythm.core.protocols import ClientData, Computed, Done, Engine, Job, O
 from polyrhythm.data.holding import Holding
 from polyrhythm.experiments import visit_records
 from polyrhythm.experiments.experiment import Experiment
-from polyrhythm.methods.compression import Compression, Lossless, Lossy, Packed
+from polyrhythm.methods.compression import Compression, Packed
 from polyrhythm.methods.correction import Correction
 from polyrhythm.methods.mechanism import Model
-from polyrhythm.methods.participation.client_curriculum import ClientCurriculum
-from polyrhythm.methods.participation.critical_periods import CriticalPeriods
-from polyrhythm.methods.participation.oort import Oort
-from polyrhythm.methods.participation.power_of_choice import PowerOfChoice
-from polyrhythm.methods.participation.tiers import Tifl
-from polyrhythm.methods.work.stop_on_drift import StopOnDrift
 from polyrhythm.models.flops import Cost
 from polyrhythm.simulation.cost_meter import Meter
 from polyrhythm.simulation.event_queue import Underway
@@ -190,7 +184,7 @@ def _is_table(value: object) -> bool:
 def _guessed(experiment: Experiment) -> Iterator[str]:
     """What in an experiment decides by what training gives."""
     for part in experiment.recipe.parts():
-        if isinstance(part, (ClientCurriculum, CriticalPeriods, Oort, PowerOfChoice, StopOnDrift, Tifl)):
+        if part.guesses:
             yield part.label()
     if experiment.until.accuracy is not None:
         yield "until.accuracy"
@@ -198,16 +192,14 @@ def _guessed(experiment: Experiment) -> Iterator[str]:
 
 def _light(compression: Compression, layout: Layout) -> Compression:
     """A compression that packs vectors of any size, and sends as many bytes."""
-    if isinstance(compression, Lossless):
-        return compression
-    left = isinstance(compression, Lossy) and compression.error_feedback
-    return _AsLarge(bytes_=compression.size(layout), left=left)
+    size = compression.size(layout)
+    return compression if size is None else _AsLarge(bytes_=size, left=compression.remembers)
 
 
 @final
 @dataclass(frozen=True, kw_only=True)
 class _AsLarge(Compression):
-    bytes_: int | None
+    bytes_: int
     left: bool
 
     def pack(self, layout: Layout, state: State, update: Tensor, idle: Spans = ()) -> tuple[State, Packed]:

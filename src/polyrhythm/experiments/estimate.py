@@ -23,8 +23,7 @@ from polyrhythm.data.holding import Holding
 from polyrhythm.engines.selection import AnyEngine
 from polyrhythm.experiments.dry_run import Rehearsal, rehearse
 from polyrhythm.experiments.experiment import Experiment
-from polyrhythm.methods.work.base import Steps, Work
-from polyrhythm.methods.work.stop_on_drift import StopOnDrift
+from polyrhythm.methods.work.base import Steps, WorkModifier
 from polyrhythm.models.flops import Cost, count
 from polyrhythm.runs.database import read_runs
 from polyrhythm.runs.environment import machine, peak_memory
@@ -253,12 +252,11 @@ def _steps(experiment: Experiment) -> list[tuple[float, float]]:
 
 def _visit(experiment: Experiment, client: int, steps: int) -> Callable[[], float]:
     """Carries out a visit of so many steps, and says how long that took."""
-    base: Work = Steps(steps=steps)
-    for part in experiment.recipe.parts():
-        if isinstance(part, StopOnDrift):  # whose looking takes time
-            base = replace(part, inner=base)
-    recipe, setup, engine = replace(experiment.recipe, work=base), experiment.setup, experiment.chosen.engine
+    setup, engine = experiment.setup, experiment.chosen.engine
+    looking = tuple(m for m in experiment.recipe.modifiers if m.watches or not isinstance(m, WorkModifier))
+    recipe = replace(experiment.recipe, work=Steps(steps=steps), modifiers=looking)  # to look takes time
     initial, data = engine.initial(), experiment.data_of(client)
+    states = recipe.server_start(setup)
     assignment = Assignment(
         dispatch=0,
         client=client,
@@ -269,7 +267,7 @@ def _visit(experiment: Experiment, client: int, steps: int) -> Callable[[], floa
         horizon=setup.horizon,
         weights=initial.weights,
         buffers=initial.buffers,
-        briefs={key: part.brief(setup, part.server_start(setup), client) for key, part in recipe.mechanisms()},
+        briefs={key: part.brief(setup, states[key], client) for key, part in recipe.mechanisms()},
         recipe=recipe.digest,
     )
 

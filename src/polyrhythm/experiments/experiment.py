@@ -22,17 +22,13 @@ from polyrhythm.data.federation import Federation, Shares
 from polyrhythm.data.holding import Holdings
 from polyrhythm.data.partitions import Difficulty
 from polyrhythm.engines.devices import device_of
-from polyrhythm.engines.selection import ENGINES, Asked, Chosen, Work, choose, looked_at
+from polyrhythm.engines.selection import ENGINES, Asked, Chosen, Work, choose
 from polyrhythm.experiments.difficulty import checked, expert_losses, foreign
 from polyrhythm.fleet import FixedLinks, Fleet, Place, Uniform, World
 from polyrhythm.methods.footprint import least_memory
 from polyrhythm.methods.mechanism import Model, Setup
-from polyrhythm.methods.order.base import Curriculum
 from polyrhythm.methods.recipe import Recipe
-from polyrhythm.methods.release.base import Buffer
-from polyrhythm.methods.release.robust import Middle
 from polyrhythm.methods.size_notes import about_sizes
-from polyrhythm.methods.work.stop_on_drift import StopOnDrift
 from polyrhythm.models.building import build
 from polyrhythm.models.catalogue import Builder
 from polyrhythm.models.probing import output_shape, woken
@@ -200,17 +196,16 @@ class Experiment:
         shape = output_shape(module, samples.batch(few)[0])
         self.aim.check(shape, samples.targets)
         self.aim.check(shape, self.federation.test.targets)
-        for layer in sorted(looked_at(self.recipe)):
+        for layer in self.recipe.watches:
             locate(module, layer)
-        participation = self.recipe.participation
-        parted = participation.fills_places or self.driver in ("processes", "threads", "ray") or (self.workers or 1) > 1
+        parted = self.recipe.fills_places or self.driver in ("processes", "threads", "ray") or (self.workers or 1) > 1
         work = Work(
             module=module,
             task=self.aim,
             samples=samples,
             recipe=self.recipe,
             largest=int(self.federation.sizes.max()),
-            at_once=1 if parted else participation.size,
+            at_once=1 if parted else self.recipe.cohort,
             device=CPU if self._on_processors else device_of(self.device),
         )
         chosen = choose(self.engine, work) if self.gpus is None else self._for_gpus(work)
@@ -303,8 +298,7 @@ class Experiment:
         holders, engine = max(1, len(self.eligible())), self.chosen.engine
         at_once, rounds = min(self._at_once, holders), self.rounds
         if self.recipe.fills_places and rounds is not None:  # then a version is not made of as many as are at work
-            sizes = [part.size for part in self.recipe.parts() if isinstance(part, Buffer)]
-            rounds = -(-rounds * min(sizes, default=at_once) // at_once)
+            rounds = -(-rounds * (self.recipe.release.release_size or at_once) // at_once)
         return crews.choose(
             self.driver,
             None if self.workers is None else min(self.workers, holders),  # nobody is at work twice
@@ -323,9 +317,8 @@ class Experiment:
     def _at_once(self) -> int:
         """How many visits can be computed at once: those of a turn, or all under way where ends are foreseen."""
         recipe, spoiled = self.recipe, self.fleet.faults.on_reports
-        stops = any(isinstance(part, StopOnDrift) for part in recipe.parts())
-        waits = recipe.fills_places and (stops or spoiled or not recipe.foreseeable)
-        return 1 if waits else recipe.participation.size
+        waits = recipe.fills_places and (recipe.may_stop or spoiled or not recipe.foreseeable)
+        return 1 if waits else recipe.cohort
 
     def eligible(self) -> np.ndarray:
         """The clients that can be invited: they hold data, and their devices what a visit needs; in order, int64.
@@ -394,10 +387,10 @@ class Experiment:
 
     def _about_release(self) -> tuple[str, ...]:
         """What a release that needs all updates at once takes."""
-        if not self.recipe.release.needs_all:
+        layout, part = self.chosen.engine.layout, self.recipe.releasing.needing_all
+        if part is None:
             return ()
-        layout, part = self.chosen.engine.layout, next(p for p in self.recipe.release.parts() if isinstance(p, Middle))
-        waiting = min(self.recipe.participation.size, len(self.eligible()))
+        waiting = min(self.recipe.cohort, len(self.eligible()))
         size = waiting * layout.size * layout.dtype.itemsize / 1e6
         return (f"{part.label()} looks at all updates of a version at once: about {waiting:,} of them, {size:,.1f} MB",)
 
@@ -615,14 +608,12 @@ def _check_arrivals(experiment: Experiment) -> None:
 
 def _check_score(experiment: Experiment) -> None:
     order, about = experiment.recipe.order, experiment.federation.task
-    if not isinstance(order, Curriculum) or order.order not in ("curriculum", "anti"):
-        return
-    if order.score.endswith("_pred") and about in ("multilabel", "regression"):
+    if order.predicts and about in ("multilabel", "regression"):
         raise UserError(
-            f"{order.label()}: score = {order.score!r} for the task {about}",
+            f"{order.label()}: score = {order.predicts!r} for the task {about}",
             expected="a score by loss: global, local, both or expert",
             why="whether a prediction is right is asked of one class per sample, and there is none here",
-            fix=f"score={order.score.removesuffix('_pred')!r}",
+            fix=f"score={order.predicts.removesuffix('_pred')!r}",
         )
 
 

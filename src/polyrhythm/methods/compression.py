@@ -59,6 +59,11 @@ class Compression(Mechanism):
         """Whether every update is exactly of that size."""
         return False
 
+    @property
+    def remembers(self) -> bool:
+        """Whether a client keeps a vector of what was left out."""
+        return False
+
 
 @final
 @dataclass(frozen=True, kw_only=True)
@@ -89,6 +94,14 @@ class Lossy(Compression):
     """
 
     error_feedback: bool = True
+
+    @property
+    def of_a_release(self) -> bool:
+        return True
+
+    @property
+    def remembers(self) -> bool:
+        return self.error_feedback
 
     @classmethod
     def label(cls) -> str:

@@ -30,6 +30,7 @@ class Push:
     shift: Tensor | None = None
 
 
+DRIFT = "which path of a client is its drift"
 Which = Literal["current", "received", "previous"]
 
 
@@ -60,6 +61,15 @@ class Correction(Mechanism):
     def layers(self) -> tuple[str, ...] | None:
         """The representations that `term` reads, so that one forward pass serves all terms; None without a term."""
         return None
+
+    @property
+    def watches(self) -> tuple[str, ...]:
+        return self.layers or ()
+
+    @property
+    def pull(self) -> float:
+        """By how much its pushes pull towards the received model, as far as its settings say."""
+        return 0.0
 
 
 def chain(pushes: Sequence[Push]) -> Push | None:
@@ -92,6 +102,10 @@ class Prox(Correction):
 
     mu: NonNegative = 0.01
 
+    @property
+    def pull(self) -> float:
+        return self.mu
+
     def push(self, setup: Setup, state: State, brief: State) -> Push | None:
         return Push(pull=self.mu)
 
@@ -115,6 +129,14 @@ class ControlVariates(Correction):
     Reference: Karimireddy et al., "SCAFFOLD: Stochastic Controlled Averaging for Federated Learning", ICML 2020,
     Algorithm 1, option II.
     """
+
+    @property
+    def decides(self) -> str:
+        return DRIFT
+
+    @property
+    def of_a_release(self) -> bool:
+        return True
 
     def needs(self) -> frozenset[Need]:
         return frozenset({"travel"})
@@ -180,6 +202,14 @@ class VarianceReduction(Correction):
     Reference: Liang et al., "Variance Reduced Local SGD with Lower Communication Complexity", 2019, Algorithm 1.
     """
 
+    @property
+    def decides(self) -> str:
+        return DRIFT
+
+    @property
+    def of_a_release(self) -> bool:
+        return True
+
     def needs(self) -> frozenset[Need]:
         return frozenset({"travel"})
 
@@ -227,6 +257,22 @@ class DynamicRegularisation(Correction):
     """
 
     alpha: Positive = 0.1
+
+    @property
+    def pull(self) -> float:
+        return self.alpha
+
+    @property
+    def past_the_mean(self) -> bool:
+        return True
+
+    @property
+    def decides(self) -> str:
+        return DRIFT
+
+    @property
+    def of_a_release(self) -> bool:
+        return True
 
     @property
     def sends_alike(self) -> bool:

@@ -5,6 +5,8 @@ Rules:
 - A mechanism is a frozen value. What it remembers lies in two states, one at the server and one at each client, which
   it never changes in place: every hook returns the new state.
 - Hooks have neutral defaults, so a mechanism writes only those that its equations need.
+- What others must know of it, it says itself (`needs`, `watches`, `guesses`, …): nobody outside of `methods` asks which
+  class it is of, so that one of a user's own is treated like any other.
 - Vectors are [..., P] and hooks are written elementwise over them.
 
 The order of a version: `brief` for every client invited; at the client `finish` after training; for each report
@@ -26,6 +28,8 @@ from polyrhythm.base.messages import Fault, Model, Report, State
 from polyrhythm.base.settings import Settings
 from polyrhythm.base.vectors import Spans
 from polyrhythm.methods.work.budgets import Budgets
+
+DEFAULT_COHORT = 10
 
 Need = Literal[
     "previous", "travel", "horizon", "gradient_square", "squared_loss", "fisher", "fisher_model", "expert", "base"
@@ -57,6 +61,7 @@ class Setup:
         seed: the experiment's seed.
         budgets: how much each client can afford, where the fleet says so.
         eligible: how many of the clients hold data; None for all.
+        cohort: m, how many a version invites as far as the settings say; in `server_start` that of the recipe.
         table: makes an empty table of vectors by client, which the server may keep; persistent, as a `Map` is.
     """
 
@@ -67,6 +72,7 @@ class Setup:
     seed: int
     budgets: Budgets | None = None
     eligible: int | None = None
+    cohort: int = DEFAULT_COHORT
     table: Callable[[], Map[int, Tensor]] = field(default=Map, compare=False, repr=False)
 
     @property
@@ -151,22 +157,42 @@ class Mechanism(Settings):
         return frozenset()
 
     @property
+    def decides(self) -> str:
+        """The question that it alone answers, in words, such as "when a client stops"; empty if there is none.
+
+        Two parts of a recipe that decide the same thing are refused.
+        """
+        return ""
+
+    @property
+    def watches(self) -> tuple[str, ...]:
+        """The representations that it reads in training. They are looked for in the model before the run starts."""
+        return ()
+
+    @property
+    def guesses(self) -> bool:
+        """Whether it decides by what training gives, so that a dry run can only guess what it will do."""
+        return False
+
+    @property
+    def of_a_release(self) -> bool:
+        """Whether it means something only where clients' updates become a version of the model."""
+        return False
+
+    @property
+    def past_the_mean(self) -> bool:
+        """Whether it adds what clients sent to the server's step by a way of its own, past the mean of the updates."""
+        return False
+
+    @property
     def extra_vectors(self) -> int:
-        """How many vectors [P] it sends up beside an update, at most; those of what it wraps not counted."""
+        """How many vectors [P] it sends up beside an update, at most."""
         return 0
 
     @property
     def sends_alike(self) -> bool:
         """Whether every visit that takes steps sends up exactly its `extra_vectors`, and nothing else."""
         return type(self).finish is Mechanism.finish
-
-    def parts(self) -> tuple[Mechanism, ...]:
-        """This mechanism, then those it wraps, from the outside in."""
-        return (self,)
-
-    def over(self, earlier: Mechanism) -> Mechanism:
-        """What this part becomes when piped over an earlier part of its slot: itself, unless it builds on that one."""
-        return self
 
     def server_start(self, setup: Setup) -> State:
         """The server's state before the first version."""
@@ -209,6 +235,14 @@ class Mechanism(Settings):
         return state, {}
 
 
+@dataclass(frozen=True, kw_only=True)
+class Modifier(Mechanism):
+    """Base of what changes what another part decides, rather than to take its place.
+
+    A recipe has any number of them. Each changes something else, so their order does not matter.
+    """
+
+
 @final
 @dataclass(frozen=True, kw_only=True)
 class Visit:
@@ -234,7 +268,7 @@ class Visit:
     least: int = 1
 
 
-__all__ = ["Mechanism", "Model", "Need", "Outcome", "Release", "Setup", "States", "Visit"]
+__all__ = ["DEFAULT_COHORT", "Mechanism", "Model", "Modifier", "Need", "Outcome", "Release", "Setup", "States", "Visit"]
 
 States = Mapping[str, State]
 """States, briefs or extras of all mechanisms, by key."""

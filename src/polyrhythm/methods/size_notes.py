@@ -17,7 +17,7 @@ def about_sizes(recipe: Recipe, there: int, *, some_unable: bool) -> Iterator[st
         there: clients that can be invited.
         some_unable: whether others hold data, but can never be invited.
     """
-    asked, fills = recipe.participation.size, recipe.participation.fills_places
+    asked, fills = recipe.cohort, recipe.fills_places
     if asked > there and recipe.participation.invites:
         verb = "can be invited" if some_unable else "holds data" if there == 1 else "hold data"
         clients = f"{there} client{'' if there == 1 else 's'} {verb}"

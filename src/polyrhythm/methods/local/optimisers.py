@@ -39,6 +39,11 @@ class LocalOptimiser(Settings):
         """Whether the path is linear in the gradients, so that a travel exists."""
         return False
 
+    @property
+    def plain(self) -> bool:
+        """Whether a step is w - rate * g and nothing more, so that an engine may step by the gradient itself."""
+        return False
+
     def start(self, like: Tensor) -> dict[str, Tensor | int]:
         """Fresh state for weights like these, [P]."""
         raise NotImplementedError
@@ -81,6 +86,10 @@ class LocalSgd(LocalOptimiser):
     @property
     def linear(self) -> bool:
         return True
+
+    @property
+    def plain(self) -> bool:
+        return not self.momentum and not self.weight_decay and self.clip is None
 
     def start(self, like: Tensor) -> dict[str, Tensor | int]:
         return {"momentum": torch.zeros_like(like)} if self.momentum else {}

@@ -59,6 +59,11 @@ class Order(Mechanism):
         """Whether each pass is of all samples."""
         return False
 
+    @property
+    def predicts(self) -> str:
+        """The score for which it asks whether a sample's class is predicted right; empty if it does not ask."""
+        return ""
+
     def one_pass(
         self, visit: Visit, name: tuple[int | str, ...], ranking: np.ndarray | None, progress: Progress
     ) -> np.ndarray:
@@ -131,6 +136,10 @@ class Curriculum(Order):
     @property
     def complete(self) -> bool:
         return self.order == "vanilla"
+
+    @property
+    def predicts(self) -> str:
+        return self.score if self.order in ("curriculum", "anti") and self.score.endswith("_pred") else ""
 
     def needs(self) -> frozenset[Need]:
         asked: set[Need] = set()

@@ -56,7 +56,7 @@ def afl(
         server_step=Sgd(lr=server_lr),
     )
     if variant == "cs":
-        made = replace(made, release=Memory(inner=made.release))
+        made = replace(made, modifiers=(Memory(),))
     if participation == "on_arrival":
         return replace(made, participation=OnArrival(most=common.get("cohort", concurrency)))
     return rolling(made)

@@ -141,7 +141,7 @@ def _client_centric(title: str, step: ServerStep, preset: Preset, settings: Sett
     if clock != "sampled":
         raise unknown("clock", str(clock), ("sampled", "event"), where=title)
     delays = 5 if max_delay is None else cast(int, max_delay)
-    return replace(made, participation=SampledStaleness(inner=made.participation, max_delay=delays))
+    return replace(made, modifiers=(SampledStaleness(max_delay=delays),))
 
 
 def _no_sampled_delays(title: str, max_delay: object) -> None:

@@ -122,7 +122,7 @@ def at_work(title: str, concurrency: int | None, common: Common) -> Common:
 
 def rolling(made: Recipe) -> Recipe:
     """The recipe with its cohort at work all the time."""
-    return replace(made, participation=Rolling(inner=made.participation))
+    return replace(made, modifiers=(*made.modifiers, Rolling()))
 
 
 def _under(base: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:

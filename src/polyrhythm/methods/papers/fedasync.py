@@ -44,7 +44,8 @@ def fedasync(
         at_work("fedasync", concurrency, common),
         corrections=(Prox(mu=rho),),
         scalings=(Staleness(rule=rule, a=a, b=b),),
-        release=FromCurrent(inner=Buffer(size=1)),
+        release=Buffer(size=1),
+        modifiers=(FromCurrent(),),
         server_step=Sgd(lr=alpha),
     )
     return rolling(made)

@@ -29,4 +29,4 @@ def mifa(*, unheard: Literal["zero", "wait"] = "zero", preset: Preset = None, **
             0.01 for MNIST with a linear model, 0.08 for CIFAR-10 with LeNet.
         common: settings of every recipe, see `Common`.
     """
-    return recipe("mifa", common, preset=preset, paper=_PAPER, sharing=Equal(), release=Memory(unheard=unheard))
+    return recipe("mifa", common, preset=preset, paper=_PAPER, sharing=Equal(), modifiers=(Memory(unheard=unheard),))

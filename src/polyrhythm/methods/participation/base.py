@@ -16,11 +16,8 @@ from polyrhythm.base.messages import Kind, Model, Report, Roster, State
 from polyrhythm.base.settings import Count
 from polyrhythm.base.streams import FewIntegers, Integers, stream
 from polyrhythm.base.vectors import Buffers
-from polyrhythm.methods.mechanism import Mechanism, Setup
+from polyrhythm.methods.mechanism import DEFAULT_COHORT, Mechanism, Modifier, Setup
 from polyrhythm.methods.work.budgets import HAIR
-from polyrhythm.methods.wrapping import Wrapping
-
-DEFAULT_COHORT = 10
 
 
 @final
@@ -34,7 +31,7 @@ class Call:
         roster: who is there.
         busy: clients that must not be invited: those with an assignment in flight, and those that rest.
         in_flight: training visits under way; they take up places of the cohort.
-        count: the size of the cohort, decided by a policy around this one; None for the policy's own size.
+        count: the size of the cohort, decided by a modifier; None for the participation's own size.
         surplus: how many times the size of the cohort to invite, decided by the release policy.
         occasion: names this call's random draws: the version, or the dispatch number where places are filled one by
             one.
@@ -124,11 +121,8 @@ def to_train(clients: Iterable[int]) -> Invitations:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Participation(Mechanism):
-    """Base. Asked after every step, and when clients it had measured have all answered; never while one has not.
-
-    A participation that `fills_places` is asked too whenever a visit ends or a client asks for work.
-    """
+class OfParticipation(Mechanism):
+    """What a policy says of when clients are invited."""
 
     @property
     def fills_places(self) -> bool:
@@ -136,14 +130,23 @@ class Participation(Mechanism):
         return False
 
     @property
-    def invites(self) -> bool:
-        """Whether it calls clients, rather than only answering those that come by themselves."""
-        return True
-
-    @property
     def one_at_a_time(self) -> bool:
         """Whether a client whose update waits for the next version is not invited before it."""
         return False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Participation(OfParticipation):
+    """Base. Asked after every step, and when clients it had measured have all answered; never while one has not.
+
+    A participation that `fills_places` is asked too whenever a visit ends or a client asks for work. A setting `cohort`
+    of None is that of the participation whose place it takes.
+    """
+
+    @property
+    def invites(self) -> bool:
+        """Whether it calls clients, rather than only answering those that come by themselves."""
+        return True
 
     def invite(self, setup: Setup, state: State, call: Call) -> tuple[State, Invitations]:
         """Distinct clients, none of them busy."""
@@ -156,7 +159,37 @@ class Participation(Mechanism):
     @property
     def size(self) -> int:
         """How many clients one version invites, as far as the settings say."""
-        raise NotImplementedError
+        return getattr(self, "cohort", None) or DEFAULT_COHORT
+
+    def over(self, earlier: Participation) -> Participation:
+        """This part in the place of an earlier one, whose cohort it takes over if it has none of its own."""
+        return self.resized(earlier.size) if getattr(self, "cohort", 0) is None else self
+
+    def resized(self, size: int) -> Participation:
+        """The same with another cohort, if it has one."""
+        return replace(self, cohort=size) if hasattr(self, "cohort") else self  # type: ignore[call-arg]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ParticipationModifier(OfParticipation, Modifier):
+    """Base of what changes how many are invited, or on which version they work."""
+
+    @property
+    def size(self) -> int | None:
+        """How many clients one version invites; None for as many as the participation says."""
+        return None
+
+    def piped(self, onto: Participation) -> tuple[Participation, ParticipationModifier]:
+        """A participation, and this modifier, once it has been piped onto that one."""
+        return onto, self
+
+    def asked(self, setup: Setup, state: State, call: Call) -> Call:
+        """What the participation is asked."""
+        return call
+
+    def invited(self, setup: Setup, state: State, call: Call, invitations: Invitations) -> tuple[State, Invitations]:
+        """What becomes of its answer."""
+        return state, invitations
 
 
 @final
@@ -180,13 +213,6 @@ class Uniform(Participation):
         places = call.places(self.size)
         drawn = call.roster.draw(places, call.draws(setup), call.busy) if places else ()
         return state, to_train(drawn)
-
-    @property
-    def size(self) -> int:
-        return self.cohort or DEFAULT_COHORT
-
-    def over(self, earlier: Mechanism) -> Mechanism:
-        return rebased(self, earlier)
 
 
 @final
@@ -220,60 +246,3 @@ class Sweep(Participation):
         invited = frozenset(present)
         left = [c for c in rest if c not in invited]
         return {"sweep": sweep, "rest": left}, to_train(present)
-
-    @property
-    def size(self) -> int:
-        return self.cohort or DEFAULT_COHORT
-
-    def over(self, earlier: Mechanism) -> Mechanism:
-        return rebased(self, earlier)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Around(Wrapping, Participation):
-    """Base of policies around another one.
-
-    Args:
-        inner: the policy around which this one stands; set by the pipe.
-    """
-
-    inner: Participation = Uniform()
-
-    @property
-    def size(self) -> int:
-        return self.inner.size
-
-    @property
-    def fills_places(self) -> bool:
-        return self.inner.fills_places
-
-    @property
-    def invites(self) -> bool:
-        return self.inner.invites
-
-    @property
-    def one_at_a_time(self) -> bool:
-        return self.inner.one_at_a_time
-
-    def invite(self, setup: Setup, state: State, call: Call) -> tuple[State, Invitations]:
-        inner, invitations = self.inner.invite(setup, state["inner"], call)
-        return state if inner is state["inner"] else {**state, "inner": inner}, invitations
-
-    def measured(self, setup: Setup, state: State, report: Report) -> State:
-        return {**state, "inner": self.inner.measured(setup, state["inner"], report)}
-
-
-def rebased(base: Participation, earlier: Mechanism) -> Participation:
-    """A base policy in the place of the earlier one's base: policies around that stay, and it inherits the cohort."""
-    if isinstance(earlier, Around):
-        return replace(earlier, inner=rebased(base, earlier.inner))
-    if isinstance(earlier, Participation) and getattr(base, "cohort", 0) is None:
-        return replace(base, cohort=earlier.size)  # type: ignore[call-arg]
-    return base
-
-
-def resized(policy: Participation, size: int) -> Participation:
-    """The policy with another size of its innermost base, if that has one."""
-    if isinstance(policy, Around):
-        return replace(policy, inner=resized(policy.inner, size))
-    return replace(policy, cohort=size) if hasattr(policy, "cohort") else policy  # type: ignore[call-arg]

@@ -10,15 +10,13 @@ from typing import Literal, final
 from polyrhythm.base.messages import Report, State
 from polyrhythm.base.settings import Count
 from polyrhythm.base.streams import stream
-from polyrhythm.methods.mechanism import Mechanism, Need, Release, Setup
+from polyrhythm.methods.mechanism import Need, Release, Setup
 from polyrhythm.methods.order.pacing import Pacing
 from polyrhythm.methods.participation.base import (
-    DEFAULT_COHORT,
     Call,
     Invitation,
     Invitations,
     Participation,
-    rebased,
 )
 
 
@@ -53,16 +51,13 @@ class ClientCurriculum(Participation):
     order: Literal["curriculum", "anti", "random"] = "curriculum"
     scores: Literal["measured", "reported", "expert"] = "measured"
 
+    @property
+    def guesses(self) -> bool:
+        return True
+
     def needs(self) -> frozenset[Need]:
         expert = self.scores == "expert" and self.order != "random"
         return frozenset({"horizon", "expert"} if expert else {"horizon"})
-
-    def over(self, earlier: Mechanism) -> Mechanism:
-        return rebased(self, earlier)
-
-    @property
-    def size(self) -> int:
-        return self.cohort or DEFAULT_COHORT
 
     def server_start(self, setup: Setup) -> State:
         return {"scores": {}, "pool": [], "refills": 0, "updates": 0, "asked": False}

@@ -12,10 +12,11 @@ from polyrhythm.base.messages import Report, State
 from polyrhythm.base.settings import Count, Fraction, Positive, Settings
 from polyrhythm.base.streams import stream
 from polyrhythm.methods.mechanism import Need, Release, Setup
-from polyrhythm.methods.participation.base import Around, Call, Invitations
+from polyrhythm.methods.participation.base import Call, ParticipationModifier
 from polyrhythm.methods.work.budgets import HAIR, part_of
 
 LEAST_NORM = 1e-7
+HOW_MANY = "how large the cohort is"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,19 +112,19 @@ class FisherTrace(Detector):
 
 @final
 @dataclass(frozen=True, kw_only=True)
-class CriticalPeriods(Around):
+class CriticalPeriods(ParticipationModifier):
     """Doubles the cohort while the federation is in a critical learning period, and halves it otherwise.
 
     Critical is a version whose detector has grown by at least `delta` of its last value (rule "literal"), and the first
-    version. Then the next cohort is min(2 c, cap * N), otherwise max(c - floor(c / 2), floor * m), with m the size of
-    the policy around which this one stands. Nobody fresh in a release: the detector keeps its value, and the cohort its
+    version. Then the next cohort is min(2 c, cap * N), otherwise max(c - floor(c / 2), floor * m), with m the cohort
+    that the recipe says. Nobody fresh in a release: the detector keeps its value, and the cohort its
     size.
 
     Rule "windowed" (the authors' code): every second version; critical is (new - old) / old > delta for the means over
     the last `window` checks and over those one check earlier, both over a history that begins with zeros, or one of the
     first five checks; a check that finds the cohort at its cap ends all growth.
 
-    Neutral value: `act=False`, which only watches and is exactly the inner policy. Server state: the detector's history
+    Neutral value: `act=False`, which only watches and changes nothing. Server state: the detector's history
     and the size.
 
     Args:
@@ -153,16 +154,22 @@ class CriticalPeriods(Around):
     def needs(self) -> frozenset[Need]:
         return self.detector.needs().union(*(detector.needs() for detector in self.watch))
 
-    def server_start(self, setup: Setup) -> State:
-        start: dict[str, Any] = {"size": self.inner.size, "history": [], "critical": True, "latched": False}
-        return {**super().server_start(setup), **start, "watched": {}}
+    @property
+    def decides(self) -> str:
+        return HOW_MANY
 
-    def invite(self, setup: Setup, state: State, call: Call) -> tuple[State, Invitations]:
-        count = state["size"] if self.act else call.count
-        return super().invite(setup, state, replace(call, count=count))
+    @property
+    def guesses(self) -> bool:
+        return True
+
+    def server_start(self, setup: Setup) -> State:
+        start: dict[str, Any] = {"size": setup.cohort, "history": [], "critical": True, "latched": False}
+        return {**start, "cohort": setup.cohort, "watched": {}}
+
+    def asked(self, setup: Setup, state: State, call: Call) -> Call:
+        return replace(call, count=state["size"]) if self.act else call
 
     def after_step(self, setup: Setup, state: State, release: Release) -> State:
-        state = super().after_step(setup, state, release)
         watched = {name: v for name, d in self._named() if (v := d.over(release.reports)) is not None}
         state = {**state, "watched": {**state["watched"], **watched}}
         value = self.detector.over(release.reports)
@@ -172,7 +179,7 @@ class CriticalPeriods(Around):
         critical = self._critical(history)
         cap = max(1, part_of(setup.population, self.cap))
         latched = state["latched"] or (self.rule == "windowed" and state["size"] >= cap)
-        size = self._next(state["size"], critical and not latched, critical, cap)
+        size = self._next(state["size"], critical and not latched, critical, cap, state["cohort"])
         keep = self.window + 1 if self.rule == "windowed" else 1
         del history[: max(0, len(history) - max(keep, 5))]
         return {**state, "history": history, "critical": critical, "latched": latched, "size": size}
@@ -198,30 +205,29 @@ class CriticalPeriods(Around):
         old = max(math.fsum(padded[-self.window - 1 : -1]) / self.window, LEAST_NORM)
         return len(history) <= 5 or (new - old) / old > self.delta
 
-    def _next(self, size: int, grow: bool, critical: bool, cap: int) -> int:
+    def _next(self, size: int, grow: bool, critical: bool, cap: int, cohort: int) -> int:
         if grow:
             return max(size, min(2 * size, cap))
         if critical:
             return size
-        least = max(1, math.ceil(self.floor * self.inner.size - HAIR))
+        least = max(1, math.ceil(self.floor * cohort - HAIR))
         return min(size, max(size - size // 2, least))
 
     def measures(self, state: State) -> Mapping[str, float]:
         return {
-            **super().measures(state),
             **state["watched"],
             "critical": float(state["critical"]),
-            "next_cohort": float(state["size"] if self.act else self.inner.size),
+            "next_cohort": float(state["size"] if self.act else state["cohort"]),
         }
 
 
 @final
 @dataclass(frozen=True, kw_only=True)
-class RandomResize(Around):
+class RandomResize(ParticipationModifier):
     """The control experiment for critical periods: doubles or halves the cohort by chance.
 
     At most one move a version, on the current size: doubled with probability `up`, up to cap * N; halved with
-    probability `down`, down to `floor`. up = down = 0 is exactly the inner policy. Server state: the size.
+    probability `down`, down to `floor`. up = down = 0 changes nothing. Server state: the size.
 
     Args:
         up: probability of doubling.
@@ -247,14 +253,17 @@ class RandomResize(Around):
                 fix="lower one of them",
             )
 
-    def server_start(self, setup: Setup) -> State:
-        return {**super().server_start(setup), "size": self.inner.size}
+    @property
+    def decides(self) -> str:
+        return HOW_MANY
 
-    def invite(self, setup: Setup, state: State, call: Call) -> tuple[State, Invitations]:
-        return super().invite(setup, state, replace(call, count=state["size"]))
+    def server_start(self, setup: Setup) -> State:
+        return {"size": setup.cohort}
+
+    def asked(self, setup: Setup, state: State, call: Call) -> Call:
+        return replace(call, count=state["size"])
 
     def after_step(self, setup: Setup, state: State, release: Release) -> State:
-        state = super().after_step(setup, state, release)
         size, drawn = state["size"], stream(setup.seed, "cohort", "resize", release.version).random()
         if drawn < self.up:
             size = max(size, min(2 * size, part_of(setup.population, self.cap)))
@@ -263,4 +272,4 @@ class RandomResize(Around):
         return {**state, "size": size}
 
     def measures(self, state: State) -> Mapping[str, float]:
-        return {**super().measures(state), "next_cohort": float(state["size"])}
+        return {"next_cohort": float(state["size"])}

@@ -15,14 +15,12 @@ from polyrhythm.base.frozen import persistent
 from polyrhythm.base.messages import Report, State
 from polyrhythm.base.settings import Count, Fraction, NonNegative
 from polyrhythm.base.streams import proportionally
-from polyrhythm.methods.mechanism import Mechanism, Need, Release, Setup
+from polyrhythm.methods.mechanism import Need, Release, Setup
 from polyrhythm.methods.participation.base import (
-    DEFAULT_COHORT,
     Call,
     Either,
     Invitations,
     Participation,
-    rebased,
     to_train,
 )
 
@@ -91,15 +89,12 @@ class Oort(Participation):
     window: Count = 20
     set_aside: Count | None = None
 
+    @property
+    def guesses(self) -> bool:
+        return True
+
     def needs(self) -> frozenset[Need]:
         return frozenset({"squared_loss"})
-
-    def over(self, earlier: Mechanism) -> Mechanism:
-        return rebased(self, earlier)
-
-    @property
-    def size(self) -> int:
-        return self.cohort or DEFAULT_COHORT
 
     def server_start(self, setup: Setup) -> State:
         ranking: dict[str, Any] = {"ranked": [], "scores": [], "sums": []}

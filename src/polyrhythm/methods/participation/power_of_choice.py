@@ -11,15 +11,13 @@ from polyrhythm.base.errors import UserError
 from polyrhythm.base.frozen import persistent
 from polyrhythm.base.messages import Report, State
 from polyrhythm.base.settings import Count
-from polyrhythm.methods.mechanism import Mechanism, Setup
+from polyrhythm.methods.mechanism import Setup
 from polyrhythm.methods.participation.base import (
-    DEFAULT_COHORT,
     Call,
     Either,
     Invitation,
     Invitations,
     Participation,
-    rebased,
     to_train,
 )
 from polyrhythm.methods.work.budgets import HAIR
@@ -77,12 +75,9 @@ class PowerOfChoice(Participation):
                 fix=f"set d={self.cohort} (no choice at all) or more, or lower cohort",
             )
 
-    def over(self, earlier: Mechanism) -> Mechanism:
-        return rebased(self, earlier)
-
     @property
-    def size(self) -> int:
-        return self.cohort or DEFAULT_COHORT
+    def guesses(self) -> bool:
+        return True
 
     def server_start(self, setup: Setup) -> State:
         return {"candidates": [], "losses": {}, "drawn": [-1, 0]}

@@ -2,37 +2,31 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import final
 
 from polyrhythm.base.frozen import changed
 from polyrhythm.base.messages import State
 from polyrhythm.base.settings import Count
-from polyrhythm.methods.mechanism import Mechanism, Setup
-from polyrhythm.methods.participation.base import (
-    Around,
-    Call,
-    Invitation,
-    Invitations,
-    Participation,
-    rebased,
-    resized,
-)
+from polyrhythm.methods.mechanism import Setup
+from polyrhythm.methods.participation.base import Call, Invitation, Invitations, Participation, ParticipationModifier
+
+AT_WORK = "how many are at work"
 
 
 @final
 @dataclass(frozen=True, kw_only=True)
-class Rolling(Around):
-    """Keeps `concurrency` clients at work: a client whose visit has ended is replaced at once, by the policy inside.
+class Rolling(ParticipationModifier):
+    """Keeps `concurrency` clients at work: a client whose visit has ended is replaced at once, by the participation.
 
     For buffered asynchrony (`buffer`): fast clients take part more often, slow ones report on older versions. A client
     is never at work twice. One that skipped, or whose report was refused, is not invited again before the next version,
     or instant skippers would fill the buffer. What has arrived is released before its time with nobody left to invite
     and nobody at work, or once so many visits were lost, as many as there are clients more than arrived. Whom the
-    policy inside draws is named by the dispatch number. No state of its own.
+    participation draws is named by the dispatch number. No state of its own.
 
     Args:
-        concurrency: clients at work; None for the cohort of the policy inside.
+        concurrency: clients at work; None for the cohort of the participation.
         once_per_buffer: whether a client with an update in the buffer waits for the next version too.
 
     Reference: Nguyen et al., "Federated Learning with Buffered Asynchronous Aggregation", AISTATS 2022.
@@ -42,6 +36,10 @@ class Rolling(Around):
     once_per_buffer: bool = False
 
     @property
+    def decides(self) -> str:
+        return AT_WORK
+
+    @property
     def fills_places(self) -> bool:
         return True
 
@@ -49,19 +47,19 @@ class Rolling(Around):
     def one_at_a_time(self) -> bool:
         return self.once_per_buffer
 
-    def over(self, earlier: Mechanism) -> Mechanism:
-        # The concurrency is the cohort, so that policies around and inside see one size, in whatever order they stand.
-        if self.concurrency is None or not isinstance(earlier, Participation):
-            return super().over(earlier)
-        return Rolling(inner=resized(earlier, self.concurrency), once_per_buffer=self.once_per_buffer)
-
     @property
-    def size(self) -> int:
-        return self.concurrency or self.inner.size
+    def size(self) -> int | None:
+        return self.concurrency
 
-    def invite(self, setup: Setup, state: State, call: Call) -> tuple[State, Invitations]:
-        count = self.concurrency if call.count is None else call.count
-        return super().invite(setup, state, call if count == call.count else changed(call, count=count))
+    def piped(self, onto: Participation) -> tuple[Participation, ParticipationModifier]:
+        # The concurrency is the cohort, so that whatever else looks at it sees one size.
+        if self.concurrency is None or not hasattr(onto, "cohort"):
+            return onto, self
+        return onto.resized(self.concurrency), Rolling(once_per_buffer=self.once_per_buffer)
+
+    def asked(self, setup: Setup, state: State, call: Call) -> Call:
+        known = self.concurrency is None or call.count is not None  # whoever decides on the cohort decides on this
+        return call if known else changed(call, count=self.concurrency)
 
 
 @final
@@ -83,6 +81,10 @@ class OnArrival(Participation):
     most: Count | None = None
 
     @property
+    def decides(self) -> str:
+        return AT_WORK
+
+    @property
     def fills_places(self) -> bool:
         return True
 
@@ -94,9 +96,6 @@ class OnArrival(Participation):
     def size(self) -> int:
         return self.most or 1
 
-    def over(self, earlier: Mechanism) -> Mechanism:
-        return rebased(self, _without_rolling(earlier))
-
     def invite(self, setup: Setup, state: State, call: Call) -> tuple[State, Invitations]:
         full = self.most is not None and call.in_flight >= self.most
         if call.caller is None or full or call.caller in call.busy:
@@ -104,12 +103,3 @@ class OnArrival(Participation):
         if not call.roster.present((call.caller,)):  # it was on its way, and has broken down since
             return state, ()
         return state, (Invitation(client=call.caller),)
-
-
-def _without_rolling(policy: Mechanism) -> Mechanism:
-    if isinstance(policy, Rolling):
-        return _without_rolling(policy.inner)
-    if isinstance(policy, Around):
-        inner = _without_rolling(policy.inner)
-        return replace(policy, inner=inner) if isinstance(inner, Participation) else policy
-    return policy

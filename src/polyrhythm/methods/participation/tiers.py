@@ -15,15 +15,13 @@ from polyrhythm.base.frozen import persistent
 from polyrhythm.base.messages import Report, State
 from polyrhythm.base.settings import Count, NonNegative
 from polyrhythm.base.streams import proportionally, stream
-from polyrhythm.methods.mechanism import Mechanism, Setup
+from polyrhythm.methods.mechanism import Setup
 from polyrhythm.methods.participation.base import (
-    DEFAULT_COHORT,
     Call,
     Either,
     Invitation,
     Invitations,
     Participation,
-    rebased,
     to_train,
 )
 
@@ -92,12 +90,9 @@ class Tifl(Participation):
                 fix=f"give probabilities {self.tiers} numbers, the fastest tier's first, or leave it out",
             )
 
-    def over(self, earlier: Mechanism) -> Mechanism:
-        return rebased(self, earlier)
-
     @property
-    def size(self) -> int:
-        return self.cohort or DEFAULT_COHORT
+    def guesses(self) -> bool:
+        return True
 
     def server_start(self, setup: Setup) -> State:
         return {

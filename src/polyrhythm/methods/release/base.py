@@ -1,15 +1,15 @@
 """When does the server step, and on what?
 
-One base policy says when a version is complete; policies around it add a reason to step earlier (`Deadline`,
-`OverSelect`) or a reason to wait (`MinReports`). A version is released once the base or any of the added reasons says
-so and nothing says wait, or once nobody is under way any more. So the order of the policies does not matter.
+One base policy says when a version is complete; modifiers add a reason to step earlier (`Deadline`, `OverSelect`) or a
+reason to wait (`MinReports`). A version is released once the base or any of the added reasons says so and nothing says
+wait, or once nobody is under way any more. So the order of the modifiers does not matter.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Annotated, final
 
 from annotated_types import Ge
@@ -17,10 +17,8 @@ from torch import Tensor
 
 from polyrhythm.base.messages import State
 from polyrhythm.base.settings import Count, Positive
-from polyrhythm.base.vectors import weighted_sum
-from polyrhythm.methods.mechanism import Mechanism, Release, Setup
+from polyrhythm.methods.mechanism import Mechanism, Modifier, Release, Setup
 from polyrhythm.methods.work.budgets import HAIR
-from polyrhythm.methods.wrapping import Wrapping
 
 
 @final
@@ -46,24 +44,46 @@ class Standing:
 class ReleasePolicy(Mechanism):
     """Base: when what has arrived becomes a version."""
 
-    def over(self, earlier: Mechanism) -> Mechanism:
-        return rebased(self, earlier)
-
     def complete(self, standing: Standing) -> bool:
         """Whether there is a reason to step now."""
         raise NotImplementedError
+
+    @property
+    def release_size(self) -> int | None:
+        """Updates in a version, where that does not follow from how many are invited."""
+        return None
+
+    @property
+    def carries_over(self) -> bool:
+        """Whether an update that comes after a version is meant for a later one."""
+        return False
+
+    @property
+    def waits_for_all(self) -> bool:
+        """Whether it steps only once nobody is under way, which never is where places are filled at once."""
+        return False
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReleaseModifier(Modifier):
+    """Base of what adds a reason to step or to wait, or changes what is stepped on."""
+
+    def complete(self, standing: Standing) -> bool:
+        """Whether there is another reason to step now."""
+        return False
 
     def waits(self, standing: Standing) -> bool:
         """Whether there is a reason not to step yet, although visits are under way."""
         return False
 
-    def ready(self, standing: Standing) -> bool:
-        """Whether to release now. Where nobody is under way, waiting would be for ever."""
-        return standing.in_flight == 0 or (self.complete(standing) and not self.waits(standing))
-
     @property
     def due(self) -> float | None:
         """Seconds after which the server wants to be woken in every version; None for never."""
+        return None
+
+    @property
+    def patience(self) -> float | None:
+        """Seconds after which a visit without an answer is given up; None for never."""
         return None
 
     @property
@@ -76,38 +96,26 @@ class ReleasePolicy(Mechanism):
         """Updates without which a version is skipped."""
         return 1
 
-    @property
-    def forgets(self) -> bool:
-        """Whether visits that are under way when a version is released are given up, unless places are refilled."""
-        return False
+    def forgets(self, carries_over: bool) -> bool:
+        """Whether visits that are under way when a version is released are given up, unless places are refilled.
 
-    @property
-    def carries_over(self) -> bool:
-        """Whether an update that comes after a version is meant for a later one."""
+        Args:
+            carries_over: whether a late update is meant for a later version.
+        """
         return False
-
-    @property
-    def patience(self) -> float | None:
-        """Seconds after which a visit without an answer is given up; None for never."""
-        return None
 
     @property
     def needs_all(self) -> bool:
         """Whether it looks at all updates of a version at once, so that they cannot be summed as they come."""
         return False
 
-    def limits(self, state: State, release: Release) -> Sequence[float]:
-        """By how much each update is made shorter, before it counts: factors from 0 to 1."""
-        return (1.0,) * len(release.reports)
+    def limits(self, state: State, release: Release) -> Sequence[float] | None:
+        """By how much each update is made shorter, before it counts: factors from 0 to 1; None for not at all."""
+        return None
 
-    def centre(self, updates: Sequence[Tensor], shares: Sequence[float], scales: Sequence[float]) -> Tensor:
-        """The middle of updates [P]: here sum_i share_i * scale_i * update_i."""
-        return weighted_sum(updates, [a * b for a, b in zip(shares, scales, strict=True)])
-
-    def mean(self, state: State, release: Release) -> Tensor:
-        """What the server is to step on, before other mechanisms change it: the middle of the shortened updates [P]."""
-        scales = [a * b for a, b in zip(release.scales, self.limits(state, release), strict=True)]
-        return self.centre(release.updates(), release.shares, scales)
+    def centre(self, updates: Sequence[Tensor], shares: Sequence[float], scales: Sequence[float]) -> Tensor | None:
+        """Another middle of updates [P] than sum_i share_i * scale_i * update_i; None for that one."""
+        return None
 
     def holds_back(self, setup: Setup, state: State) -> str:
         """Why the server keeps its weights although a version is complete; empty if it steps."""
@@ -121,6 +129,10 @@ class WhenAll(ReleasePolicy):
 
     def complete(self, standing: Standing) -> bool:
         return standing.in_flight == 0
+
+    @property
+    def waits_for_all(self) -> bool:
+        return True
 
 
 @final
@@ -143,70 +155,20 @@ class Buffer(ReleasePolicy):
         return standing.waiting >= self.size
 
     @property
+    def release_size(self) -> int | None:
+        return self.size
+
+    @property
     def carries_over(self) -> bool:
         return True
 
 
-@dataclass(frozen=True, kw_only=True)
-class Around(Wrapping, ReleasePolicy):
-    """Base of policies around another one.
-
-    Args:
-        inner: the policy around which this one stands; set by the pipe.
-    """
-
-    inner: ReleasePolicy = WhenAll()
-
-    def complete(self, standing: Standing) -> bool:
-        return self.inner.complete(standing)
-
-    def waits(self, standing: Standing) -> bool:
-        return self.inner.waits(standing)
-
-    @property
-    def due(self) -> float | None:
-        return self.inner.due
-
-    @property
-    def surplus(self) -> float:
-        return self.inner.surplus
-
-    @property
-    def least(self) -> int:
-        return self.inner.least
-
-    @property
-    def forgets(self) -> bool:
-        return self.inner.forgets
-
-    @property
-    def carries_over(self) -> bool:
-        return self.inner.carries_over
-
-    @property
-    def patience(self) -> float | None:
-        return self.inner.patience
-
-    @property
-    def needs_all(self) -> bool:
-        return self.inner.needs_all
-
-    def limits(self, state: State, release: Release) -> Sequence[float]:
-        return self.inner.limits(state["inner"], release)
-
-    def centre(self, updates: Sequence[Tensor], shares: Sequence[float], scales: Sequence[float]) -> Tensor:
-        return self.inner.centre(updates, shares, scales)
-
-    def holds_back(self, setup: Setup, state: State) -> str:
-        return self.inner.holds_back(setup, state["inner"])
-
-
 @final
 @dataclass(frozen=True, kw_only=True)
-class Deadline(Around):
+class Deadline(ReleaseModifier):
     """The server steps at the latest `seconds` after a version's first invitation, on what has arrived by then.
 
-    Whoever is later is given up: its report is dropped when it comes, and it is not invited before. Around `buffer`,
+    Whoever is later is given up: its report is dropped when it comes, and it is not invited before. With `buffer`,
     and under `rolling`, nobody is given up: a late update lands in a later version, and so counts from the last version
     on if somebody is still at work then. With nobody in time the version is skipped, and the model stays. Exactly in
     time is in time. A deadline that everybody keeps changes nothing. No state.
@@ -219,21 +181,24 @@ class Deadline(Around):
 
     seconds: Positive = 60.0
 
+    @property
+    def decides(self) -> str:
+        return "when a version ends at the latest"
+
     def complete(self, standing: Standing) -> bool:
-        return standing.elapsed >= self.seconds or super().complete(standing)
+        return standing.elapsed >= self.seconds
 
     @property
     def due(self) -> float | None:
-        return self.seconds if self.inner.due is None else min(self.seconds, self.inner.due)
+        return self.seconds
 
-    @property
-    def forgets(self) -> bool:
-        return self.inner.forgets or not self.inner.carries_over
+    def forgets(self, carries_over: bool) -> bool:
+        return not carries_over
 
 
 @final
 @dataclass(frozen=True, kw_only=True)
-class OverSelect(Around):
+class OverSelect(ReleaseModifier):
     """Invites `factor` times the cohort, steps once a cohort has reported, and gives the rest up.
 
     factor = 1 changes nothing. Where fewer are there than it would invite, the same share of those invited is enough.
@@ -247,22 +212,24 @@ class OverSelect(Around):
 
     factor: Annotated[float, Ge(1)] = 1.3
 
+    @property
+    def decides(self) -> str:
+        return "how many more are invited"
+
     def complete(self, standing: Standing) -> bool:
-        needed = max(1, math.floor(standing.invited / self.factor + HAIR))
-        return standing.waiting >= needed or super().complete(standing)
+        return standing.waiting >= max(1, math.floor(standing.invited / self.factor + HAIR))
 
     @property
     def surplus(self) -> float:
-        return self.factor * self.inner.surplus
+        return self.factor
 
-    @property
-    def forgets(self) -> bool:
+    def forgets(self, carries_over: bool) -> bool:
         return True
 
 
 @final
 @dataclass(frozen=True, kw_only=True)
-class MinReports(Around):
+class MinReports(ReleaseModifier):
     """A version needs so many updates: the server waits for them, and skips the version if they cannot come.
 
     count = 1 changes nothing. A version skipped has spent its clients' work, and its note says so; what its reports
@@ -274,17 +241,21 @@ class MinReports(Around):
 
     count: Count = 2
 
+    @property
+    def decides(self) -> str:
+        return "how many updates a version needs"
+
     def waits(self, standing: Standing) -> bool:
-        return standing.waiting < self.count or super().waits(standing)
+        return standing.waiting < self.count
 
     @property
     def least(self) -> int:
-        return max(self.count, self.inner.least)
+        return self.count
 
 
 @final
 @dataclass(frozen=True, kw_only=True)
-class TimeOut(Around):
+class TimeOut(ReleaseModifier):
     """A visit that has no answer `seconds` after it was begun is given up.
 
     It no longer counts as under way. Its report is dropped if it comes after all, and the client is not invited before
@@ -297,11 +268,9 @@ class TimeOut(Around):
     seconds: Positive = 60.0
 
     @property
+    def decides(self) -> str:
+        return "how long a visit may take"
+
+    @property
     def patience(self) -> float | None:
-        inner = self.inner.patience
-        return self.seconds if inner is None else min(self.seconds, inner)
-
-
-def rebased(base: ReleasePolicy, earlier: Mechanism) -> ReleasePolicy:
-    """A base policy in the place of the earlier one's base: policies around that stay."""
-    return replace(earlier, inner=rebased(base, earlier.inner)) if isinstance(earlier, Around) else base
+        return self.seconds

@@ -11,12 +11,12 @@ from torch import Tensor
 from polyrhythm.base.messages import State
 from polyrhythm.base.vectors import weighted_sum
 from polyrhythm.methods.mechanism import Need, Release, Setup
-from polyrhythm.methods.release.base import Around
+from polyrhythm.methods.release.base import ReleaseModifier
 
 
 @final
 @dataclass(frozen=True, kw_only=True)
-class FromCurrent(Around):
+class FromCurrent(ReleaseModifier):
     """Measures every update from the server's current model, so that the server moves towards the client's.
 
     D + sum_i share_i * scale_i * (w0_i - x), with w0_i what the client was sent: for one update, x + lr * D is then
@@ -29,11 +29,22 @@ class FromCurrent(Around):
     Reference: Xie, Koyejo, Gupta, "Asynchronous Federated Optimization", 2019, Algorithm 1.
     """
 
+    @property
+    def decides(self) -> str:
+        return "from where an update is measured"
+
+    @property
+    def of_a_release(self) -> bool:
+        return True
+
+    @property
+    def past_the_mean(self) -> bool:
+        return True
+
     def needs(self) -> frozenset[Need]:
         return frozenset({"base"})
 
     def before_step(self, setup: Setup, state: State, release: Release, mean: Tensor) -> tuple[State, Tensor]:
-        state, mean = super().before_step(setup, state, release, mean)
         counted = zip(release.reports, release.bases, release.shares, release.scales, strict=True)
         stale = [(base, share * scale) for r, base, share, scale in counted if r.version < release.version]
         if not stale:

@@ -12,12 +12,12 @@ from torch import Tensor
 from polyrhythm.base.messages import State
 from polyrhythm.base.vectors import weighted_sum
 from polyrhythm.methods.mechanism import Release, Setup
-from polyrhythm.methods.release.base import Around
+from polyrhythm.methods.release.base import ReleaseModifier
 
 
 @final
 @dataclass(frozen=True, kw_only=True)
-class Memory(Around):
+class Memory(ReleaseModifier):
     """The server keeps the last update of every client, and steps on the mean over all of them.
 
     G_i <- scale_i * update_i / rate_i for every update of the release, and D = rate * 1/N * sum over all i of G_i, with
@@ -44,12 +44,23 @@ class Memory(Around):
 
     unheard: Literal["zero", "wait"] = "zero"
 
+    @property
+    def decides(self) -> str:
+        return "which updates the server steps on"
+
+    @property
+    def of_a_release(self) -> bool:
+        return True
+
+    @property
+    def past_the_mean(self) -> bool:
+        return True
+
     def server_start(self, setup: Setup) -> State:
         total = torch.zeros(setup.size, dtype=torch.float64)
-        return {**super().server_start(setup), "last": setup.table(), "total": total, "missing": setup.holders}
+        return {"last": setup.table(), "total": total, "missing": setup.holders}
 
     def before_step(self, setup: Setup, state: State, release: Release, mean: Tensor) -> tuple[State, Tensor]:
-        state, mean = super().before_step(setup, state, release, mean)
         last, newest = state["last"], {}
         # In dispatch order, so the later of two. Without a rate nothing was learned, and nothing can be divided by it.
         for report, scale in zip(release.reports, release.scales, strict=True):
@@ -65,7 +76,7 @@ class Memory(Around):
     def holds_back(self, setup: Setup, state: State) -> str:
         if self.unheard == "wait" and state["missing"] > 0:
             return f"{state['missing']} of {setup.holders} clients were not heard yet"
-        return super().holds_back(setup, state)
+        return ""
 
     def measures(self, state: State) -> Mapping[str, float]:
-        return {**super().measures(state), "remembered": float(len(state["last"]))}
+        return {"remembered": float(len(state["last"]))}

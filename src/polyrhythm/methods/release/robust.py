@@ -20,7 +20,7 @@ from polyrhythm.base.messages import Fault, Report, State
 from polyrhythm.base.settings import Count, Positive
 from polyrhythm.base.vectors import weighted_sum
 from polyrhythm.methods.mechanism import Release, Setup
-from polyrhythm.methods.release.base import Around
+from polyrhythm.methods.release.base import ReleaseModifier
 from polyrhythm.methods.work.budgets import HAIR
 
 _BLOCK = 2**22
@@ -29,7 +29,7 @@ _BLOCK = 2**22
 
 @final
 @dataclass(frozen=True, kw_only=True)
-class ClipUpdates(Around):
+class ClipUpdates(ReleaseModifier):
     """Shortens updates that are longer than a limit, so that no client moves the model further than that.
 
     u_i <- u_i * min(1, limit / |u_i|), before scales and shares. The limit is `norm`, or `times` the median norm of the
@@ -57,8 +57,16 @@ class ClipUpdates(Around):
     window: Count = 50
     refuse: Annotated[float, Ge(1)] | None = None
 
+    @property
+    def decides(self) -> str:
+        return "how long an update may be"
+
+    @property
+    def of_a_release(self) -> bool:
+        return True
+
     def server_start(self, setup: Setup) -> State:
-        return {**super().server_start(setup), "norms": (), "clipped": 0}
+        return {"norms": (), "clipped": 0}
 
     def limit(self, state: State, norms: Sequence[float] = ()) -> float:
         """How long an update may be; infinity where nothing is known yet."""
@@ -67,11 +75,10 @@ class ClipUpdates(Around):
         known = state["norms"] or [n for n in norms if n > 0]
         return self.times * statistics.median(known) if known else math.inf
 
-    def limits(self, state: State, release: Release) -> Sequence[float]:
+    def limits(self, state: State, release: Release) -> Sequence[float] | None:
         norms = _norms(release)
         limit = self.limit(state, norms)
-        inner = super().limits(state, release)
-        return [f * (limit / n if n > limit else 1.0) for f, n in zip(inner, norms, strict=True)]
+        return [limit / n if n > limit else 1.0 for n in norms]
 
     def refuses(self, setup: Setup, state: State, report: Report) -> Fault | None:
         if self.refuse is not None and report.update is not None:
@@ -79,21 +86,29 @@ class ClipUpdates(Around):
             if norm > self.refuse * limit:
                 words = f"its update has norm {norm:.3g}, more than {self.refuse:g} times the limit of {limit:.3g}"
                 return Fault("too_far", words)
-        return super().refuses(setup, state, report)
+        return None
 
     def after_step(self, setup: Setup, state: State, release: Release) -> State:
-        state, norms = super().after_step(setup, state, release), _norms(release)
+        norms = _norms(release)
         limit = self.limit(state, norms)
         seen = (*state["norms"], *(min(n, limit) for n in norms if n > 0))[-self.window :]
         return {**state, "norms": seen, "clipped": sum(n > limit for n in norms)}
 
     def measures(self, state: State) -> Mapping[str, float]:
-        return {**super().measures(state), "clipped": float(state["clipped"])}
+        return {"clipped": float(state["clipped"])}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Middle(Around):
+class Middle(ReleaseModifier):
     """Base of other middles than the mean."""
+
+    @property
+    def decides(self) -> str:
+        return "what the middle of the updates is"
+
+    @property
+    def of_a_release(self) -> bool:
+        return True
 
     @property
     def needs_all(self) -> bool:
@@ -124,7 +139,7 @@ class TrimmedMean(Middle):
 
     share: Annotated[float, Ge(0), Lt(0.5)] = 0.1
 
-    def centre(self, updates: Sequence[Tensor], shares: Sequence[float], scales: Sequence[float]) -> Tensor:
+    def centre(self, updates: Sequence[Tensor], shares: Sequence[float], scales: Sequence[float]) -> Tensor | None:
         return _trimmed(updates, shares, scales, drop=math.floor(self.share * len(updates) + HAIR))
 
 
@@ -142,7 +157,7 @@ class Median(Middle):
     Rates", ICML 2018, definition 1.
     """
 
-    def centre(self, updates: Sequence[Tensor], shares: Sequence[float], scales: Sequence[float]) -> Tensor:
+    def centre(self, updates: Sequence[Tensor], shares: Sequence[float], scales: Sequence[float]) -> Tensor | None:
         return _trimmed(updates, shares, scales, drop=(len(updates) - 1) // 2)
 
 
@@ -170,7 +185,7 @@ class GeometricMedian(Middle):
     iterations: Annotated[int, Ge(0)] = 8
     smoothing: Positive = 1e-6
 
-    def centre(self, updates: Sequence[Tensor], shares: Sequence[float], scales: Sequence[float]) -> Tensor:
+    def centre(self, updates: Sequence[Tensor], shares: Sequence[float], scales: Sequence[float]) -> Tensor | None:
         middle = weighted_sum(updates, [a * b for a, b in zip(shares, scales, strict=True)])
         for _ in range(self.iterations):
             away = [_norm(u.to(middle.dtype) * s - middle) for u, s in zip(updates, scales, strict=True)]

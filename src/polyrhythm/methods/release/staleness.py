@@ -9,16 +9,16 @@ from polyrhythm.base.messages import Model, State
 from polyrhythm.base.settings import Count
 from polyrhythm.base.streams import stream
 from polyrhythm.methods.mechanism import Setup
-from polyrhythm.methods.participation.base import Around, Call, Invitations
+from polyrhythm.methods.participation.base import Call, Invitations, ParticipationModifier
 
 
 @final
 @dataclass(frozen=True, kw_only=True)
-class SampledStaleness(Around):
+class SampledStaleness(ParticipationModifier):
     """Each invitation is for one of the last `max_delay` models, drawn uniformly among those that exist.
 
     How the client-centric paper simulates asynchrony: no event clock, delays in {0, ..., max_delay - 1}.
-    max_delay = 1 is exactly the inner policy. Server state: the last max_delay models.
+    max_delay = 1 changes nothing. Server state: the last max_delay models.
 
     Args:
         max_delay: how many models back a client may work on.
@@ -28,16 +28,19 @@ class SampledStaleness(Around):
 
     max_delay: Count = 5
 
-    def server_start(self, setup: Setup) -> State:
-        return {**super().server_start(setup), "models": []}
+    @property
+    def decides(self) -> str:
+        return "which version a client works on"
 
-    def invite(self, setup: Setup, state: State, call: Call) -> tuple[State, Invitations]:
+    def server_start(self, setup: Setup) -> State:
+        return {"models": []}
+
+    def invited(self, setup: Setup, state: State, call: Call, invitations: Invitations) -> tuple[State, Invitations]:
         models = state["models"]
         if not models or models[-1]["version"] < call.version:
             current = {"version": call.version, "weights": call.weights, "buffers": list(call.buffers)}
             # A version that was stepped to while clients were measured is none of them: nobody was invited for it.
             models = [m for m in (*models, current) if m["version"] > call.version - self.max_delay]
-        state, invitations = super().invite(setup, {**state, "models": models}, call)
         named = call.occasion or (call.version,)
         delayed = []
         for invitation in invitations:
@@ -47,4 +50,4 @@ class SampledStaleness(Around):
                 model = Model(weights=old["weights"], buffers=tuple(old["buffers"]))
                 invitation = replace(invitation, version=old["version"], model=model)
             delayed.append(invitation)
-        return state, tuple(delayed)
+        return {**state, "models": models}, tuple(delayed)

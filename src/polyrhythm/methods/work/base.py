@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal, Protocol, final
 
 from torch import Tensor
@@ -12,8 +12,7 @@ from polyrhythm.base.errors import UserError
 from polyrhythm.base.messages import State, Substitute
 from polyrhythm.base.settings import Count, Positive
 from polyrhythm.base.streams import stream
-from polyrhythm.methods.mechanism import Mechanism, Setup, Visit
-from polyrhythm.methods.wrapping import Wrapping
+from polyrhythm.methods.mechanism import Mechanism, Modifier, Setup, Visit
 
 
 @final
@@ -44,7 +43,7 @@ class Stop(Protocol):
 
     @property
     def layer(self) -> str:
-        """The representation that is compared."""
+        """The representation that is compared; one of those that the policy `watches`."""
 
     def similarity(self, current: Tensor, received: Tensor) -> Tensor:
         """How alike the representations [B, F] of a batch's samples are, [B]."""
@@ -78,22 +77,50 @@ class Plan:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Work(Mechanism):
-    """Base: what a visit does, decided before it starts."""
+class OfWork(Mechanism):
+    """What a policy says of the plans that it makes, or changes."""
+
+    @property
+    def may_stop(self) -> bool:
+        """Whether its plans may `stop` early, so that nobody can say before a visit how long it takes."""
+        return bool(self.watches)
+
+    @property
+    def guesses(self) -> bool:
+        return self.may_stop
 
     @property
     def substitutes(self) -> frozenset[Substitute]:
         """The kinds of `Instead` that its plans may have: a real federation's server takes no others."""
         return frozenset()
 
+    def at_server(self, setup: Setup, client: int) -> bool:
+        """Whether the server keeps what this client sends again, so that no vector goes with it."""
+        return False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Work(OfWork):
+    """Base: what a visit does, decided before it starts."""
+
     def plan(self, setup: Setup, visit: Visit, state: State, brief: State) -> Plan:
         """The plan of one training visit."""
         raise NotImplementedError
 
 
-def rebased(base: Work, earlier: Mechanism) -> Work:
-    """A base in the place of the earlier one's base; policies around that stay."""
-    return replace(earlier, inner=rebased(base, earlier.inner)) if isinstance(earlier, Around) else base
+@dataclass(frozen=True, kw_only=True)
+class WorkModifier(OfWork, Modifier):
+    """Base of what changes a plan. Each changes another part of it, so their order does not matter."""
+
+    @property
+    def decides(self) -> str:
+        if self.may_stop:
+            return "when a client stops"
+        return "whether a client skips" if self.substitutes else ""
+
+    def change(self, setup: Setup, visit: Visit, state: State, brief: State, plan: Plan) -> Plan:
+        """The plan of one training visit, from what others have planned."""
+        raise NotImplementedError
 
 
 @final
@@ -117,9 +144,6 @@ class Epochs(Work):
         per_epoch = visit.epoch_steps if self.rule == "passes" else visit.held // visit.batch + 1
         return Plan(steps=max(1, math.floor(self.epochs * per_epoch + 0.5)))
 
-    def over(self, earlier: Mechanism) -> Mechanism:
-        return rebased(self, earlier)
-
 
 @final
 @dataclass(frozen=True, kw_only=True)
@@ -138,9 +162,6 @@ class Steps(Work):
 
     def plan(self, setup: Setup, visit: Visit, state: State, brief: State) -> Plan:
         return Plan(steps=self.steps, continues=True)
-
-    def over(self, earlier: Mechanism) -> Mechanism:
-        return rebased(self, earlier)
 
 
 @final
@@ -174,20 +195,3 @@ class RandomEpochs(Work):
         drawn = stream(visit.seed, "work", "epochs", visit.client, visit.visit)
         epochs = int(drawn.integers(self.epochs - self.spread, self.epochs + self.spread, endpoint=True))
         return Epochs(epochs=epochs).plan(setup, visit, state, brief)
-
-    def over(self, earlier: Mechanism) -> Mechanism:
-        return rebased(self, earlier)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Around(Wrapping, Work):
-    """Base of policies around another one. Each changes another part of the plan, so their order does not matter.
-
-    Args:
-        inner: the policy around which this one stands; set by the pipe.
-    """
-
-    inner: Work = Epochs()
-
-    def plan(self, setup: Setup, visit: Visit, state: State, brief: State) -> Plan:
-        return self.inner.plan(setup, visit, state.get("inner", {}), brief.get("inner", {}))

@@ -8,12 +8,12 @@ from typing import final
 from polyrhythm.base.messages import State
 from polyrhythm.base.settings import Positive
 from polyrhythm.methods.mechanism import Setup, Visit
-from polyrhythm.methods.work.base import Around, Plan
+from polyrhythm.methods.work.base import Plan, WorkModifier
 
 
 @final
 @dataclass(frozen=True, kw_only=True)
-class PartialWork(Around):
+class PartialWork(WorkModifier):
     """A client takes as many of its steps as fit into `seconds` on its device, and sends what it has then.
 
     The largest K' <= K with links + computing(K' steps) <= seconds, and at least one step. With a deadline of the same
@@ -21,7 +21,7 @@ class PartialWork(Around):
     that come (full ones under a curriculum), and with what else a visit computes: the forward passes of frozen models,
     scores, Fisher traces.
 
-    Neutral value: seconds that nobody needs: exactly the inner policy. It is so too where nobody knows how fast a
+    Neutral value: seconds that nobody needs: exactly the plan as it was. It is so too where nobody knows how fast a
     client is: a simulated fleet knows, and a node that measures its own pace. No state, no bytes.
 
     Args:
@@ -35,5 +35,9 @@ class PartialWork(Around):
 
     seconds: Positive = 60.0
 
-    def plan(self, setup: Setup, visit: Visit, state: State, brief: State) -> Plan:
-        return replace(super().plan(setup, visit, state, brief), within=self.seconds)
+    @property
+    def decides(self) -> str:
+        return "by when a client sends what it has"
+
+    def change(self, setup: Setup, visit: Visit, state: State, brief: State, plan: Plan) -> Plan:
+        return replace(plan, within=self.seconds)

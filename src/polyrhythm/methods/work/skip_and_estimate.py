@@ -12,7 +12,7 @@ from polyrhythm.base.messages import Report, State, Substitute
 from polyrhythm.base.settings import Count
 from polyrhythm.base.streams import stream
 from polyrhythm.methods.mechanism import Need, Outcome, Setup, Visit
-from polyrhythm.methods.work.base import Around, Instead, Plan
+from polyrhythm.methods.work.base import Instead, Plan, WorkModifier
 from polyrhythm.methods.work.budgets import HAIR, Budgets, Levels, part_of
 
 _REMEMBERED = ("steps", "travel", "pull", "rate")
@@ -20,7 +20,7 @@ Schedule = Literal["ad_hoc", "round_robin", "exhaust"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Skipping(Around):
+class Skipping(WorkModifier):
     """Base of what a client does with a budget p_i below 1.
 
     Args:
@@ -36,6 +36,15 @@ class Skipping(Around):
     schedule: Schedule = "ad_hoc"
     turns: Literal["versions", "visits"] = "versions"
     phases: Literal["synchronised", "staggered"] = "synchronised"
+
+    @property
+    def of_a_release(self) -> bool:
+        return True
+
+    @property
+    def by_versions(self) -> bool:
+        """Whether clients skip by the version that they are sent."""
+        return self.schedule == "round_robin" and self.turns == "versions"
 
     def needs(self) -> frozenset[Need]:
         return frozenset({"horizon"}) if self.schedule == "exhaust" else frozenset()
@@ -66,7 +75,7 @@ class SkipAndEstimate(Skipping):
     by the client (Algorithm 1), by the server, which then hears no more than that the client skips (Algorithm 2), or by
     one or the other, client by client (Algorithm 3): the same models, other bytes and memory.
 
-    Neutral value: budgets of 1, with which every visit trains: exactly the inner policy. One vector per client that has
+    Neutral value: budgets of 1, with which every visit trains and no plan changes. One vector per client that has
     trained, where `storage` says; a skipped visit takes no local FLOPs, and sends a vector only from the client's own
     storage. Steps, travel and rate are remembered with the movement; buffers are not, a substitute carries none.
 
@@ -94,54 +103,48 @@ class SkipAndEstimate(Skipping):
         return True
 
     def at_server(self, setup: Setup, client: int) -> bool:
-        """Whether the server keeps this client's movement."""
         if self.storage == "mixed":
             return client < part_of(setup.population, self.server_share)
         return self.storage == "server"
 
     def server_start(self, setup: Setup) -> State:
-        return {**super().server_start(setup), "movements": setup.table()}
+        return {"movements": setup.table()}
 
-    def plan(self, setup: Setup, visit: Visit, state: State, brief: State) -> Plan:
-        inner = super().plan(setup, visit, state, brief)
+    def change(self, setup: Setup, visit: Visit, state: State, brief: State, plan: Plan) -> Plan:
         if self.trains(setup, visit):
-            return inner
+            return plan
         if "version" not in state:
-            return self._cold(setup, visit, inner)
+            return self._cold(setup, visit, plan)
         age = _age(visit, state)
         if self.expire is not None and age > self.expire:
-            return inner
+            return plan
         kept = {name: state[name] for name in ("update", "packed", *_REMEMBERED) if name in state}
-        return replace(inner, instead=Instead(kind="movement", age=age, **kept))
+        return replace(plan, instead=Instead(kind="movement", age=age, **kept))
 
-    def _cold(self, setup: Setup, visit: Visit, inner: Plan) -> Plan:
+    def _cold(self, setup: Setup, visit: Visit, plan: Plan) -> Plan:
         if self.cold_start == "train":
-            return inner
+            return plan
         if self.cold_start == "exclude":
-            return replace(inner, instead=Instead(kind="silence"))
+            return replace(plan, instead=Instead(kind="silence"))
         nothing = None if self.at_server(setup, visit.client) else setup.zeros()
-        return replace(inner, instead=Instead(kind="movement", update=nothing, steps=1))
+        return replace(plan, instead=Instead(kind="movement", update=nothing, steps=1))
 
     def finish(self, setup: Setup, state: State, brief: State, outcome: Outcome) -> tuple[State, State]:
-        state, extra = super().finish(setup, state, brief, outcome)
         if brief.get("at_server"):
-            return {**state, **_remembered(outcome)}, extra
+            return {**state, **_remembered(outcome)}, {}
         # What was sent is what counts, at either end, where updates travel compressed.
-        return {**state, **_remembered(outcome), "update": outcome.sent, "packed": outcome.packed}, extra
+        return {**state, **_remembered(outcome), "update": outcome.sent, "packed": outcome.packed}, {}
 
     def brief(self, setup: Setup, state: State, client: int) -> State:
-        inner = super().brief(setup, state, client)
-        return {**inner, "at_server": True} if self.at_server(setup, client) else inner
+        return {"at_server": True} if self.at_server(setup, client) else {}
 
     def fill(self, setup: Setup, state: State, report: Report) -> Report:
-        report = super().fill(setup, state, report)
         if report.substitute != "movement" or report.update is not None:
             return report
         kept = state["movements"].get(report.client)
         return replace(report, update=setup.zeros() if kept is None else kept)
 
     def accept(self, setup: Setup, state: State, report: Report) -> State:
-        state = super().accept(setup, state, report)
         if not report.fresh or not self.at_server(setup, report.client):
             return state
         return {**state, "movements": state["movements"].set(report.client, report.update)}
@@ -155,7 +158,7 @@ class SkipAndResendModel(Skipping):
     A model from long ago drags the mean back to where it was, which is what the paper holds against it. A client
     without a last model trains for real.
 
-    Neutral value: budgets of 1: exactly the inner policy. Client state: its last model; a skipped visit takes no local
+    Neutral value: budgets of 1, which change no plan. Client state: its last model; a skipped visit takes no local
     FLOPs and sends a whole vector.
 
     Reference: CCFL, section 4, Strategy 2.
@@ -172,16 +175,14 @@ class SkipAndResendModel(Skipping):
     def sends_alike(self) -> bool:
         return True
 
-    def plan(self, setup: Setup, visit: Visit, state: State, brief: State) -> Plan:
-        inner = super().plan(setup, visit, state, brief)
+    def change(self, setup: Setup, visit: Visit, state: State, brief: State, plan: Plan) -> Plan:
         if self.trains(setup, visit) or "version" not in state:
-            return inner
+            return plan
         kept = {name: state[name] for name in _REMEMBERED}
-        return replace(inner, instead=Instead(kind="model", age=_age(visit, state), **kept))
+        return replace(plan, instead=Instead(kind="model", age=_age(visit, state), **kept))
 
     def finish(self, setup: Setup, state: State, brief: State, outcome: Outcome) -> tuple[State, State]:
-        state, extra = super().finish(setup, state, brief, outcome)
-        return {**state, **_remembered(outcome)}, extra
+        return {**state, **_remembered(outcome)}, {}
 
 
 @final
@@ -189,7 +190,7 @@ class SkipAndResendModel(Skipping):
 class SkipSilently(Skipping):
     """CCFL's Strategy 1: a client that skips is left out of the version.
 
-    If everybody skips, the model stays as it is. Neutral value: budgets of 1: exactly the inner policy. No state; a
+    If everybody skips, the model stays as it is. Neutral value: budgets of 1, which change no plan. No state; a
     skipped visit takes no FLOPs and sends nothing.
 
     Reference: CCFL, section 4, Strategy 1.
@@ -199,17 +200,16 @@ class SkipSilently(Skipping):
     def substitutes(self) -> frozenset[Substitute]:
         return frozenset({"silence"})
 
-    def plan(self, setup: Setup, visit: Visit, state: State, brief: State) -> Plan:
-        inner = super().plan(setup, visit, state, brief)
-        return inner if self.trains(setup, visit) else replace(inner, instead=Instead(kind="silence"))
+    def change(self, setup: Setup, visit: Visit, state: State, brief: State, plan: Plan) -> Plan:
+        return plan if self.trains(setup, visit) else replace(plan, instead=Instead(kind="silence"))
 
 
 @final
 @dataclass(frozen=True, kw_only=True)
-class BudgetSteps(Around):
+class BudgetSteps(WorkModifier):
     """The equal-compute baseline: a client with budget p_i takes ceil(p_i * K) of its K steps in every visit.
 
-    Neutral value: budgets of 1: exactly the inner policy. No state.
+    Neutral value: budgets of 1, which change no plan. No state.
 
     Args:
         budgets: as for `SkipAndEstimate`.
@@ -219,10 +219,13 @@ class BudgetSteps(Around):
 
     budgets: Budgets | None = None
 
-    def plan(self, setup: Setup, visit: Visit, state: State, brief: State) -> Plan:
-        inner = super().plan(setup, visit, state, brief)
+    @property
+    def decides(self) -> str:
+        return "by how much steps are cut"
+
+    def change(self, setup: Setup, visit: Visit, state: State, brief: State, plan: Plan) -> Plan:
         share = (self.budgets or setup.budgets or Levels()).share(visit.client, setup.population, setup.seed)
-        return replace(inner, steps=max(1, math.ceil(share * inner.steps - HAIR)))
+        return replace(plan, steps=max(1, math.ceil(share * plan.steps - HAIR)))
 
 
 def _remembered(outcome: Outcome) -> dict[str, Any]:

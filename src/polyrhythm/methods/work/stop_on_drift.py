@@ -11,7 +11,7 @@ from torch import Tensor
 from polyrhythm.base.messages import State
 from polyrhythm.base.settings import Count
 from polyrhythm.methods.mechanism import Need, Setup, Visit
-from polyrhythm.methods.work.base import Around, Plan
+from polyrhythm.methods.work.base import Plan, WorkModifier
 
 
 @final
@@ -54,7 +54,7 @@ class Drift:
 
 @final
 @dataclass(frozen=True, kw_only=True)
-class StopOnDrift(Around):
+class StopOnDrift(WorkModifier):
     """Ends a visit after the epoch in which the local representation has left the received model's.
 
     Before each step, the cosine between the representation of the batch's samples under the evolving local model and
@@ -92,10 +92,17 @@ class StopOnDrift(Around):
     def needs(self) -> frozenset[Need]:
         return frozenset({"horizon"}) if self.b else frozenset()
 
-    def plan(self, setup: Setup, visit: Visit, state: State, brief: State) -> Plan:
-        inner = super().plan(setup, visit, state, brief)
+    @property
+    def watches(self) -> tuple[str, ...]:
+        return (self.representation,)
+
+    @property
+    def of_a_release(self) -> bool:
+        return True
+
+    def change(self, setup: Setup, visit: Visit, state: State, brief: State, plan: Plan) -> Plan:
         rule = Drift(layer=self.representation, threshold=self.threshold(visit), batch=self.batch, k=self.k)
-        return replace(inner, stop=rule)
+        return replace(plan, stop=rule)
 
     def threshold(self, visit: Visit) -> float:
         """T_h of a visit's version."""

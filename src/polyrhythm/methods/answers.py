@@ -1,0 +1,208 @@
+"""The answers that a recipe gives to its questions, and what follows from all of them together."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import hashlib
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeVar
+
+from polyrhythm.base.messages import State
+from polyrhythm.base.settings import Count, Settings, canonical_json
+from polyrhythm.methods.compression import Compression, Lossless
+from polyrhythm.methods.correction import Correction
+from polyrhythm.methods.local.optimisers import LocalOptimiser, LocalSgd
+from polyrhythm.methods.local.schedules import Constant, Schedule
+from polyrhythm.methods.mechanism import Mechanism, Modifier, Need, Setup
+from polyrhythm.methods.order.base import Order, Shuffled
+from polyrhythm.methods.participation.base import OfParticipation, Participation, ParticipationModifier, Uniform
+from polyrhythm.methods.release.base import ReleaseModifier, ReleasePolicy, WhenAll
+from polyrhythm.methods.server_step import ServerStep, Sgd
+from polyrhythm.methods.together import Inviting, Planning, Releasing
+from polyrhythm.methods.weighing import BySamples, Scaling, Sharing
+from polyrhythm.methods.work.base import Epochs, OfWork, Work, WorkModifier
+
+M = TypeVar("M")
+_NOT_DIGESTED = {"digest": False}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answers(Settings):
+    """The settings of a `Recipe`, where they are explained, and what follows from them."""
+
+    title: str = field(default="recipe", metadata=_NOT_DIGESTED)
+    participation: Participation = Uniform()
+    work: Work = Epochs()
+    order: Order = Shuffled()
+    corrections: tuple[Correction, ...] = ()
+    sharing: Sharing = BySamples()
+    scalings: tuple[Scaling, ...] = ()
+    release: ReleasePolicy = WhenAll()
+    server_step: ServerStep = Sgd()
+    compression: Compression = Lossless()
+    optimiser: LocalOptimiser = LocalSgd()
+    schedule: Schedule = Constant()
+    batch: Count | None = 10
+    drop_last: bool = False
+    regime: Literal["federated", "centralised", "local"] = "federated"
+    modifiers: tuple[Modifier, ...] = ()
+    notices: tuple[str, ...] = field(default=(), metadata=_NOT_DIGESTED)
+
+    def mechanisms(self) -> tuple[tuple[str, Mechanism], ...]:
+        """Every mechanism with its key, in slot order; the key names its states, briefs and extras."""
+        return self._keyed
+
+    @functools.cached_property
+    def _keyed(self) -> tuple[tuple[str, Mechanism], ...]:
+        def of(kind: type[Modifier]) -> list[Modifier]:
+            return [modifier for modifier in self.modifiers if isinstance(modifier, kind)]
+
+        slots: tuple[Mechanism, ...] = (
+            *(self.participation, *of(ParticipationModifier)),
+            *(self.work, *of(WorkModifier)),
+            self.order,
+            *self.corrections,
+            self.sharing,
+            *self.scalings,
+            *(self.release, *of(ReleaseModifier)),
+            self.server_step,
+            self.compression,
+        )
+        keyed: dict[str, Mechanism] = {}
+        for part in slots:
+            key, number = part.label(), 2
+            while key in keyed:
+                key, number = f"{part.label()}#{number}", number + 1
+            keyed[key] = part
+        return tuple(keyed.items())
+
+    def parts(self) -> tuple[Mechanism, ...]:
+        """Every mechanism."""
+        return tuple(mechanism for _, mechanism in self._keyed)
+
+    def of(self, kind: type[M]) -> tuple[tuple[str, M], ...]:
+        """The mechanisms of a kind with their keys, in slot order."""
+        return tuple((key, mechanism) for key, mechanism in self._keyed if isinstance(mechanism, kind))
+
+    def server_start(self, setup: Setup) -> dict[str, State]:
+        """The server's states of all mechanisms before the first version, by key."""
+        setup = dataclasses.replace(setup, cohort=self.cohort)
+        return {key: mechanism.server_start(setup) for key, mechanism in self._keyed}
+
+    def key_of(self, mechanism: Mechanism) -> str:
+        """The key of one of this recipe's own mechanisms."""
+        for key, own in self._keyed:
+            if own is mechanism:
+                return key
+        raise KeyError(mechanism)
+
+    def overriding(self, hook: str) -> tuple[tuple[str, Mechanism], ...]:
+        """The mechanisms that do something in a hook, such as "accept", with their keys, in slot order."""
+        if hook not in self._hooks:
+            neutral = getattr(Mechanism, hook)
+            self._hooks[hook] = tuple((k, m) for k, m in self._keyed if getattr(type(m), hook) is not neutral)
+        return self._hooks[hook]
+
+    @functools.cached_property
+    def _hooks(self) -> dict[str, tuple[tuple[str, Mechanism], ...]]:
+        return {}
+
+    @functools.cached_property
+    def inviting(self) -> Inviting:
+        """Who is invited, by the participation and its modifiers."""
+        return Inviting(self.key_of(self.participation), self.participation, self.of(ParticipationModifier))
+
+    @functools.cached_property
+    def planning(self) -> Planning:
+        """What a client does, by work and its modifiers."""
+        return Planning(self.key_of(self.work), self.work, self.of(WorkModifier))
+
+    @functools.cached_property
+    def releasing(self) -> Releasing:
+        """When the server steps, and on what, by the release policy and its modifiers."""
+        return Releasing(self.release, self.of(ReleaseModifier))
+
+    @functools.cached_property
+    def cohort(self) -> int:
+        """How many clients one version invites, as far as the settings say."""
+        sizes = (m.size for _, m in self.of(ParticipationModifier))
+        return next((size for size in sizes if size is not None), self.participation.size)
+
+    @functools.cached_property
+    def filling(self) -> str:
+        """The part because of which a client whose visit has ended is replaced at once; empty if there is none."""
+        return next((part.label() for _, part in self.of(OfParticipation) if part.fills_places), "")
+
+    @functools.cached_property
+    def fills_places(self) -> bool:
+        """Whether one is; kept, as the others are, because the server asks for it at every event."""
+        return bool(self.filling)
+
+    @functools.cached_property
+    def one_at_a_time(self) -> bool:
+        """Whether a client whose update waits for the next version is not invited before it."""
+        return any(part.one_at_a_time for _, part in self.of(OfParticipation))
+
+    @functools.cached_property
+    def due(self) -> float | None:
+        """Of the release modifiers."""
+        return self.releasing.due
+
+    @functools.cached_property
+    def patience(self) -> float | None:
+        """Of the release modifiers."""
+        return self.releasing.patience
+
+    @functools.cached_property
+    def watches(self) -> tuple[str, ...]:
+        """The representations that the parts read in training, in order."""
+        return tuple(sorted({layer for part in self.parts() for layer in part.watches}))
+
+    @functools.cached_property
+    def may_stop(self) -> bool:
+        """Whether a visit may end before its plan does."""
+        return any(part.may_stop for _, part in self.of(OfWork))
+
+    @functools.cached_property
+    def foreseeable(self) -> bool:
+        """Whether the samples and bytes of a visit that trains follow from its plan, unless that may end it early.
+
+        Which frozen models a loss term looks at, and when, is its own affair.
+        """
+        alike = all(part.sends_alike for part in self.parts()) and self.compression.sizes_alike
+        return alike and self.order.complete and all(term.layers is None for term in self.corrections)
+
+    def needs(self) -> frozenset[Need]:
+        """What the parts ask of the cores, together."""
+        return self._needs
+
+    @functools.cached_property
+    def _needs(self) -> frozenset[Need]:
+        asked: set[Need] = set()
+        for mechanism in self.parts():
+            asked |= mechanism.needs()
+        if self.schedule.needs_horizon:
+            asked.add("horizon")
+        if self.regime == "local":
+            asked.add("previous")
+        return frozenset(asked)
+
+    def rate(self, version: int, horizon: int | None) -> float:
+        """The local learning rate of the first step of a visit to a version."""
+        factor = self.schedule.factor(version, horizon) if self.schedule.unit == "version" else 1.0
+        return self.optimiser.lr * factor
+
+    @functools.cached_property
+    def digest(self) -> str:
+        """SHA-256 over every setting that can change a number; the same for the same method, however it was built."""
+        return hashlib.sha256(canonical_json(self.describe()).encode()).hexdigest()
+
+    def describe(self) -> dict[str, Any]:
+        """The recipe as plain data; its modifiers in an order of their own."""
+        return super().describe() | {"modifiers": [m.describe() for m in sorted(self.modifiers, key=in_order)]}
+
+
+def in_order(modifier: Modifier) -> tuple[str, str]:
+    """By which modifiers are put in the one order in which they are kept, whatever that in which they were piped."""
+    return modifier.label(), canonical_json(modifier.describe())

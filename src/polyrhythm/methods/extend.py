@@ -1,0 +1,53 @@
+"""Everything that a part of your own is written with, in Python `pr.extend`.
+
+A part is a final, frozen, keyword-only dataclass on one of the bases here, with the hooks that its equation needs; the
+others are neutral. Its settings are checked against their annotations when it is made, and named in text as those of
+built-in parts are. What others must know of it, it says in properties such as `watches`, `may_stop` or `guesses`, with
+neutral defaults: engines, estimates and a real federation's server decide by these and ask for no class.
+
+- Bases: `Participation`, `Work`, `Order`, `Correction`, `Sharing`, `Scaling`, `ReleasePolicy`, `ServerStep`,
+  `Compression`, `LocalOptimiser`, `Schedule`; what changes the decision of another part: `ParticipationModifier`,
+  `WorkModifier`, `ReleaseModifier`; inside parts: `Detector`, `Budgets`, and `Settings` for anything else.
+- What hooks are given and give back: `Setup`, `State`, `Visit`, `Outcome`, `Report`, `Release`, `Facts`, `Call`,
+  `Invitation`, `Plan`, `Stop`, `Instead`, `Substitute`, `Standing`, `Push`, `BatchView`, `Lens`, `Progress`, `Packed`,
+  `Fault`.
+- Annotations of settings: `Positive`, `NonNegative`, `Count`, `Fraction`, `Decay`.
+- Tools: `weighted_sum` over a fixed tree; `stream` and `torch_generator` for draws with a name; `to_train`;
+  `UserError`.
+"""
+
+from polyrhythm.base.errors import UserError
+from polyrhythm.base.messages import Facts, Fault, Model, Report, Roster, State, Substitute
+from polyrhythm.base.settings import Count, Decay, Fraction, NonNegative, Positive, Settings
+from polyrhythm.base.streams import stream, torch_generator
+from polyrhythm.base.vectors import Layout, Spans, weighted_sum
+from polyrhythm.methods.compression import Compression, Packed
+from polyrhythm.methods.correction import BatchView, Correction, Push
+from polyrhythm.methods.local.optimisers import LocalOptimiser
+from polyrhythm.methods.local.schedules import Schedule
+from polyrhythm.methods.mechanism import Need, Outcome, Release, Setup, Visit
+from polyrhythm.methods.order.base import Lens, Order, Progress
+from polyrhythm.methods.participation.base import (
+    Call,
+    Invitation,
+    Invitations,
+    Participation,
+    ParticipationModifier,
+    to_train,
+)
+from polyrhythm.methods.participation.critical_periods import Detector
+from polyrhythm.methods.recipe import Recipe
+from polyrhythm.methods.release.base import ReleaseModifier, ReleasePolicy, Standing
+from polyrhythm.methods.server_step import ServerStep
+from polyrhythm.methods.weighing import Scaling, Sharing
+from polyrhythm.methods.work.base import Instead, Plan, Stop, Work, WorkModifier
+from polyrhythm.methods.work.budgets import Budgets
+
+__all__ = [
+    "BatchView", "Budgets", "Call", "Compression", "Correction", "Count", "Decay", "Detector", "Facts", "Fault",
+    "Fraction", "Instead", "Invitation", "Invitations", "Layout", "Lens", "LocalOptimiser", "Model", "Need",
+    "NonNegative", "Order", "Outcome", "Packed", "Participation", "ParticipationModifier", "Plan", "Positive",
+    "Progress", "Push", "Recipe", "Release", "ReleaseModifier", "ReleasePolicy", "Report", "Roster", "Scaling",
+    "Schedule", "ServerStep", "Settings", "Setup", "Sharing", "Spans", "Standing", "State", "Stop", "Substitute",
+    "UserError", "Visit", "Work", "WorkModifier", "stream", "to_train", "torch_generator", "weighted_sum",
+]  # fmt: skip
