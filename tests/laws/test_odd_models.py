@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from polyrhythm.base import vectors
 from polyrhythm.base.settings import Settings
-from polyrhythm.core import client, server
+from polyrhythm.core import client, versions
 from polyrhythm.methods.correction import (
     ControlVariates,
     DynamicRegularisation,
@@ -96,8 +96,8 @@ def _load_what_travels(self: Any, weights: Any, buffers: Any) -> None:
 @law(
     parts=st.sampled_from(PARTS),
     broken_by={
-        "the least count": swap(server, "combine_buffers", _least),
-        "all buffers become float": swap(server, "combine_buffers", _all_float),
+        "the least count": swap(versions, "combine_buffers", _least),
+        "all buffers become float": swap(versions, "combine_buffers", _all_float),
         "what is not persistent stays": swap(vectors.FlatModel, "load", _load_what_travels),
     },
 )

@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 
 from polyrhythm.base.messages import Event, Report, Timer
 from polyrhythm.base.settings import Settings
-from polyrhythm.core import client, forecast, server
+from polyrhythm.core import client, forecast, readiness
 from polyrhythm.core.forecast import Ahead, Pace
-from polyrhythm.core.server import ServerState
+from polyrhythm.core.readiness import Readiness
+from polyrhythm.core.server_state import ServerState
 from polyrhythm.fleet import FixedLinks, Fleet, Tiers, Uniform, World
 from polyrhythm.methods.compression import TopK
 from polyrhythm.methods.correction import ControlVariates, ModelContrast, Prox, VarianceReduction
@@ -421,7 +422,7 @@ def test_a_part_of_the_work_is_as_if_no_more_had_been_asked(
     eighths=st.integers(1, 100),
     patience=st.booleans(),
     broken_by={
-        "at the moment itself": swap(server, "_passed", _at_the_moment),
+        "at the moment itself": swap(readiness, "passed", _at_the_moment),
     },
 )
 def test_all_who_are_exactly_in_time_are_in_time(clients: int, eighths: int, patience: bool) -> None:
@@ -437,14 +438,14 @@ def test_all_who_are_exactly_in_time_are_in_time(clients: int, eighths: int, pat
     assert same(late.states[-1].weights, late.states[0].weights)
 
 
-def _again_and_again(recipe: Recipe, state: ServerState, event: Event) -> float | None:
-    return state.began + (recipe.release.due or 0.0) if state.training else None
+def _again_and_again(self: Readiness, state: ServerState, event: Event) -> float | None:
+    return state.began + (self.recipe.release.due or 0.0) if state.training else None
 
 
 @law(
     seconds=st.floats(0.01, 3.0),
     count=st.integers(1, 3),
-    broken_by={"again and again": swap(server, "_wake_up", _again_and_again)},
+    broken_by={"again and again": swap(Readiness, "wake_up", _again_and_again)},
 )
 def test_a_deadline_wakes_the_server_once(seconds: float, count: int) -> None:
     """Also where it must then wait for more reports."""

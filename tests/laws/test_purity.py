@@ -18,7 +18,8 @@ from polyrhythm.core import client
 from polyrhythm.core.client import work
 from polyrhythm.core.client_state import ClientState, Memory
 from polyrhythm.core.protocols import Opening
-from polyrhythm.core.server import Turn, begin, receive
+from polyrhythm.core.server import Server
+from polyrhythm.core.server_state import Turn
 from polyrhythm.engines.torch import TorchEngine
 from polyrhythm.methods.correction import (
     ControlVariates,
@@ -105,9 +106,10 @@ def test_the_cores_leave_what_they_are_given_as_it_was(
     trial = trial.but(keep_state=keep and not steady, momentum=0.9 if keep else 0.0, nesterov=False)
     recipe = trial.recipe(*parts)
     engine, setup, roster, shards = federation.engine(), federation.setup(4), federation.roster(), federation.shards()
-    layout, initial, memories = engine.layout, engine.initial(), dict[int, Memory]()
+    server = Server(recipe=recipe, setup=setup, layout=engine.layout)
+    initial, memories = engine.initial(), dict[int, Memory]()
     before: Any = copied(initial)
-    turn = begin(recipe, setup, initial.weights, initial.buffers, roster)
+    turn = server.begin(initial.weights, initial.buffers, roster)
     assert same(initial, before)
     while turn.assignments:
         for assignment in turn.assignments:
@@ -119,7 +121,7 @@ def test_the_cores_leave_what_they_are_given_as_it_was(
             memories[assignment.client] = memory.then(start, state, assignment.visit)
             event: Event = happening(assignment, report)
             before = copied((turn.state, event, state))
-            previous, turn = turn, receive(recipe, setup, layout, turn.state, event, roster)
+            previous, turn = turn, server.receive(turn.state, event, roster)
             assert same((previous.state, event, state), before)
             assert same((state, report), (memories[assignment.client].provisional, report))
 
@@ -140,8 +142,8 @@ SEEN: list[int] = []
 def test_the_same_goes_in_and_the_same_comes_out(trial: Trial, parts: tuple[Settings, ...]) -> None:
     recipe, federation = trial.recipe(*parts), trial.federation
     engine, setup, roster, shards = federation.engine(), federation.setup(2), federation.roster(), federation.shards()
-    initial = engine.initial()
-    turn, again = (begin(recipe, setup, initial.weights, initial.buffers, roster) for _ in range(2))
+    server, initial = Server(recipe=recipe, setup=setup, layout=engine.layout), engine.initial()
+    turn, again = (server.begin(initial.weights, initial.buffers, roster) for _ in range(2))
     assert same(turn, again)
     while turn.assignments:
         for assignment in turn.assignments:
@@ -149,7 +151,7 @@ def test_the_same_goes_in_and_the_same_comes_out(trial: Trial, parts: tuple[Sett
                 work(recipe, setup, ClientState(), assignment, shards[assignment.client], engine) for _ in range(2)
             )
             assert same(one, other)
-            turn, again = (receive(recipe, setup, engine.layout, turn.state, one[1], roster) for _ in range(2))
+            turn, again = (server.receive(turn.state, one[1], roster) for _ in range(2))
             assert same(turn, again)
 
 
@@ -175,8 +177,8 @@ def test_a_measurement_touches_nothing_and_repeats(net: str) -> None:
 
     recipe, federation = fedavg(cohort=4), Federation(net=net)
     engine, setup, shards = federation.engine(), federation.setup(1), federation.shards()
-    initial = engine.initial()
-    turn = begin(recipe, setup, initial.weights, initial.buffers, federation.roster())
+    server, initial = Server(recipe=recipe, setup=setup, layout=engine.layout), engine.initial()
+    turn = server.begin(initial.weights, initial.buffers, federation.roster())
     for assignment in turn.assignments:
         shard, measuring = shards[assignment.client], dataclasses.replace(assignment, kind="measure")
         trained, _ = work(recipe, setup, ClientState(), assignment, shard, engine)

@@ -14,7 +14,7 @@ from torch import Tensor
 from polyrhythm.base.messages import Assignment, Event, Lost, Report
 from polyrhythm.base.settings import Settings
 from polyrhythm.base.vectors import combine_buffers
-from polyrhythm.core import client, server
+from polyrhythm.core import client, versions
 from polyrhythm.core.client_state import ClientState, Memory
 from polyrhythm.methods.correction import ControlVariates, DynamicRegularisation, ModelContrast, VarianceReduction
 from polyrhythm.methods.mechanism import Setup, Visit
@@ -462,7 +462,7 @@ def _with_the_servers(layout: Any, many: Any, shares: Any) -> Any:
 @law(
     policy=st.sampled_from((SkipAndEstimate(budgets=HALF, cold_start="zero"), SkipAndResendModel(budgets=HALF))),
     seed=st.integers(0, 5),
-    broken_by={"substitutes count too": swap(server, "combine_buffers", _with_the_servers)},
+    broken_by={"substitutes count too": swap(versions, "combine_buffers", _with_the_servers)},
 )
 def test_buffers_are_the_mean_of_those_who_trained(policy: Skipping, seed: int) -> None:
     federation = Federation(net="batchnorm", seed=seed, sizes=(5, 12, 7, 9))

@@ -17,7 +17,8 @@ from polyrhythm.base.streams import seeded_torch
 from polyrhythm.core.client import work
 from polyrhythm.core.client_state import ClientState, Memory
 from polyrhythm.core.protocols import Computed
-from polyrhythm.core.server import Released, ServerState, Turn, begin, receive
+from polyrhythm.core.server import Server
+from polyrhythm.core.server_state import Released, ServerState, Turn
 from polyrhythm.engines.torch import TorchEngine
 from polyrhythm.fleet import Fleet, World
 from polyrhythm.methods.mechanism import Setup
@@ -306,7 +307,8 @@ def play(
     spy, setup, roster = Spy(federation), federation.setup(versions), federation.roster()
     engine = spy.engine()
     initial = engine.initial()
-    turn = begin(recipe, setup, initial.weights, initial.buffers, roster)
+    server = Server(recipe=recipe, setup=setup, layout=engine.layout)
+    turn = server.begin(initial.weights, initial.buffers, roster)
     story, memories = Run(states=[turn.state], turns=[turn]), dict[int, Memory]()
     while turn.assignments:
         assert len(story.states) <= versions
@@ -320,7 +322,7 @@ def play(
             story.batches[assignment.dispatch] = spy.visits[-1]
             memories[client] = memory.then(start, state, assignment.visit)
             story.assignments[assignment.dispatch], story.reports[assignment.dispatch] = assignment, report
-            turn = receive(recipe, setup, engine.layout, turn.state, happening(assignment, report), roster)
+            turn = server.receive(turn.state, happening(assignment, report), roster)
             story._heard(turn)
             assert turn.verdict is not None
             story.starts[assignment.dispatch], story.ends[assignment.dispatch] = start, state

@@ -25,8 +25,9 @@ from polyrhythm.base.messages import Arrived, Assignment, Event, Lost, Report, T
 from polyrhythm.base.vectors import Layout
 from polyrhythm.core.client import report_on
 from polyrhythm.core.client_state import ClientState
-from polyrhythm.core.server import Record, ServerState, Turn, Verdict, begin, receive
-from polyrhythm.core.validation import NOT_FINITE, UNFIT
+from polyrhythm.core.server import Server
+from polyrhythm.core.server_state import Record, ServerState, Turn, Verdict
+from polyrhythm.core.validation import NOT_FINITE
 from polyrhythm.deployment.hearing import Hearing
 from polyrhythm.deployment.node import spans_of
 from polyrhythm.deployment.registry import Clock, Line, Nodes, Reply, Tell
@@ -109,11 +110,11 @@ class RemoteDriver:
         pause: float = 0.1,
         tell: Tell = lambda text: None,
     ) -> None:
-        self.recipe, self.setup, self.layout, self.meter = recipe, setup, layout, meter
+        self.server, self.meter = Server(recipe=recipe, setup=setup, layout=layout), meter
         self.roster = WorldRoster(nodes)
         self._line, self._nodes, self._clock, self._tell = line, nodes, clock, tell
         self._run, self._returns, self._alone, self._pause = run, returns, alone, pause
-        self._server: ServerState | None = None
+        self._state: ServerState | None = None
         self._out: dict[int, _Out] = {}
         self._messages: dict[str, int] = {}  # dispatch numbers
         self._timer: float | None = None
@@ -142,12 +143,12 @@ class RemoteDriver:
 
     def state(self) -> DriverState:
         """All that there is to know of the run between two moments; to be read before the next one is asked for."""
-        assert self._server is not None, "a run that has not begun"
-        self._points.append(self._server.clients)
+        assert self._state is not None, "a run that has not begun"
+        self._points.append(self._state.clients)
         visits = self.under_way()
         heap = [(math.inf, VISIT, visit.assignment.dispatch, visit) for visit in visits]
         return DriverState(
-            server=self._server,
+            server=self._state,
             agenda=Agenda(heap=[*heap], visits=len(visits), timer=self._timer),
             now=self.roster.now,
             clients={},
@@ -165,8 +166,8 @@ class RemoteDriver:
         """
         if isinstance(start, Model):
             self._zero = self._clock.now()
-            turn = begin(self.recipe, self.setup, start.weights, start.buffers, self.roster)
-            self._server = turn.state
+            turn = self.server.begin(start.weights, start.buffers, self.roster)
+            self._state = turn.state
             self._send(turn)
             yield Moment(time=0.0, turn=turn, answers=self.roster.answers())
         else:
@@ -175,7 +176,7 @@ class RemoteDriver:
 
     def _take_up(self, start: DriverState) -> None:
         """Sends out again what was out; whoever nobody waited for any more is lost."""
-        self._server, self.roster.now = start.server, start.now
+        self._state, self.roster.now = start.server, start.now
         self._zero, self._timer = self._clock.now() - start.now, start.agenda.timer
         self._points.append(start.server.clients)
         for visit in start.agenda.under_way():
@@ -185,9 +186,9 @@ class RemoteDriver:
         self._push(waited)
 
     def _events(self) -> Iterator[Moment]:
-        horizon, state = self.setup.horizon, self._server
+        server, state = self.server, self._state
         assert state is not None
-        while horizon is None or state.version < horizon:
+        while not server.over(state):
             for first in self._listen():
                 out, heard = first.visit, first
                 try:
@@ -198,7 +199,7 @@ class RemoteDriver:
                     verdict = Verdict(dispatch=dispatch, accepted=False, reason=str(failure))
                     yield self._moment(heard, Turn(state=state, verdict=verdict))
                     raise
-                self._server = state = turn.state
+                self._state = state = turn.state
                 self._send(turn)
                 yield self._moment(heard, turn)
 
@@ -216,14 +217,14 @@ class RemoteDriver:
                 raise
             self.roster.answers()  # to what the core has asked in vain
             words = str(failure) if isinstance(failure, RunFailed) else f"{type(failure).__name__}: {failure}"
-            heard = _at(self.roster.now, self._unfit(out, f"a report that cannot be used: {words}", heard.came))
+            heard = _at(self.roster.now, self._unfit(out, f"sent a report that cannot be used: {words}", heard.came))
             turn = self._received(heard, state)
         if turn.released is not None and turn.released.release is not None:
             self._blamed.clear()
         return heard, turn
 
     def _received(self, heard: _Heard, state: ServerState) -> Turn:
-        return receive(self.recipe, self.setup, self.layout, state, heard.event, self.roster)
+        return self.server.receive(state, heard.event, self.roster)
 
     def _spared(self, out: _Out, state: ServerState, failure: Exception) -> bool:
         """Whether the run goes on although the core could not go on with a report: no single node can end it.
@@ -233,7 +234,7 @@ class RemoteDriver:
         if not isinstance(failure, RunFailed):
             return True
         self._blamed |= {c for c, reason in state.refused if reason.startswith(NOT_FINITE)} | {out.assignment.client}
-        return len(self._blamed) == 1 and self.setup.holders > 1
+        return len(self._blamed) == 1 and self.server.setup.holders > 1
 
     def _moment(self, heard: _Heard, turn: Turn) -> Moment:
         now, event, out = self.roster.now, heard.event, heard.visit
@@ -292,7 +293,7 @@ class RemoteDriver:
                 self._messages[message] = out.assignment.dispatch
 
     def _order(self, assignment: Assignment) -> Order:
-        client, setup = assignment.client, self.setup
+        client, setup = assignment.client, self.server.setup
         keep = {points[client].accepted for points in self._points if client in points}
         return Order(
             run=self._run(),
@@ -319,8 +320,8 @@ class RemoteDriver:
             # Reports that are there when a deadline is found to have passed are in time.
             now = self._clock.now() - self._zero
             if self._wanting:
-                assert self._server is not None
-                heard += [_Heard(event=Arrived(client=c, time=now)) for c in came if c not in self._server.busy]
+                assert self._state is not None
+                heard += [_Heard(event=Arrived(client=c, time=now)) for c in came if c not in self._state.busy]
             if self._timer is not None and now >= self._timer:
                 self._timer = None
                 heard.append(_Heard(event=Timer(time=now)))
@@ -329,7 +330,7 @@ class RemoteDriver:
                 return [_at(now, h) for h in heard]
             if not self._out and self._timer is None and self._clock.now() - since > self._alone:
                 raise RunFailed(
-                    f"version {0 if self._server is None else self._server.version}: no client is there to be invited, "
+                    f"version {0 if self._state is None else self._state.version}: no client is there to be invited, "
                     f"and none came within {self._alone:g} s"
                 )
             self._clock.sleep(self._pause)
@@ -346,9 +347,9 @@ class RemoteDriver:
         try:
             answer = self._read(reply.parcel, out)
         except Malformed as wrong:
-            return () if out is None else (self._unfit(out, str(wrong), came, wrong.kind),)
+            return () if out is None else (self._unfit(out, f"sent {wrong}", came, wrong.kind),)
         if isinstance(answer, Refusal):
-            return () if out is None else (self._lost(out, f"{UNFIT}refused: {answer.error()}", came=came),)
+            return () if out is None else (self._unfit(out, f"refused: {answer.error()}", came),)
         if out is None:
             return self._stray(answer.report)
         del self._out[out.assignment.dispatch]
@@ -358,7 +359,7 @@ class RemoteDriver:
         """What it means that no answer comes: the visit is sent again if its node went away, or lost."""
         trouble, assignment = shown(reply.trouble), out.assignment
         if not reply.gone:
-            return (self._lost(out, trouble if trouble.startswith(UNFIT) else f"{UNFIT}failed: {trouble}"),)
+            return (self._unfit(out, f"{'sent' if reply.unreadable else 'failed:'} {trouble}"),)
         self._tell(f"client {assignment.client} went away in its visit {assignment.visit}: {trouble}")
         now = self._clock.now() - self._zero
         out.message, out.away, out.tries = None, now, out.tries + 1
@@ -382,7 +383,7 @@ class RemoteDriver:
                     self._nodes.ask_again(sent.client)
                 self._hearing.check(answer, sent, run=self._run(), held=held)
 
-        spans = spans_of(self.layout)
+        spans = spans_of(self.server.layout)
         return unpack(parcel, Answer, Refusal, spans=spans, vectors=self._hearing.vectors, check=check)
 
     def _stray(self, report: Report) -> Sequence[_Heard]:
@@ -394,12 +395,12 @@ class RemoteDriver:
 
     def _back_or_lost(self) -> list[_Heard]:
         """Sends out again what waits for a node that is back; gives up on those that stay away."""
-        assert self._server is not None
+        assert self._state is not None
         lost, back, now = list[_Heard](), list[_Out](), self._clock.now() - self._zero
         for dispatch, out in sorted(self._out.items()):
             if out.message is not None:
                 continue
-            flight = self._server.flights.get(dispatch)
+            flight = self._state.flights.get(dispatch)
             if flight is not None and flight.given_up:
                 lost.append(self._lost(out, "its node went away, and nobody waited for it any more"))
             elif self._nodes.node(out.assignment.client) is not None and now >= out.again:
@@ -412,13 +413,14 @@ class RemoteDriver:
         self._push(back)
         return lost
 
-    def _unfit(self, out: _Out, words: str, came: int, kind: FaultKind = "lost") -> _Heard:
-        return self._lost(out, f"{UNFIT}sent {words}", came=came, fault=kind)
+    def _unfit(self, out: _Out, words: str, came: int = 0, kind: FaultKind = "unfit") -> _Heard:
+        """A visit whose answer is no good."""
+        assignment, reason = out.assignment, f"it has {words}"
+        self._tell(f"client {assignment.client}, visit {assignment.visit}: {reason}")
+        return self._lost(out, reason, came=came, fault=kind)
 
     def _lost(self, out: _Out, reason: str, *, came: int = 0, fault: FaultKind = "lost") -> _Heard:
         assignment, fault = out.assignment, fault if out.away is None else "away"
-        if reason.startswith(UNFIT):
-            self._tell(f"client {assignment.client}, visit {assignment.visit}: {reason}")
         self._out.pop(assignment.dispatch, None)
         return _Heard(event=Lost(dispatch=assignment.dispatch, reason=reason, fault=fault), visit=out, came=came)
 

@@ -63,7 +63,7 @@ class Malformed(Exception):
         kind: as what it counts, where it is the answer of a visit.
     """
 
-    def __init__(self, words: str, kind: FaultKind = "lost") -> None:
+    def __init__(self, words: str, kind: FaultKind = "unfit") -> None:
         super().__init__(words)
         self.kind = kind
 
