@@ -19,6 +19,7 @@ from polyrhythm.core.forecast import Pace
 from polyrhythm.core.protocols import ClientData
 from polyrhythm.core.server import Server
 from polyrhythm.core.server_state import ServerState
+from polyrhythm.core.visit_plan import plan_visit
 from polyrhythm.engines.torch import TorchEngine
 from polyrhythm.methods.mechanism import Setup
 from polyrhythm.methods.recipe import Recipe
@@ -95,7 +96,8 @@ def travel(
         memory = memories.get(client, Memory())
         start = memory.at(assignment.accepted)
         before = copied((turn.state, start, assignment)) if careful else None
-        state, report = work(recipe, here.setup, start, assignment, here.data[client], here.engine, PACE)
+        visit = recipe, here.setup, start, assignment, here.data[client], here.engine
+        state, report = work(*visit, plan_visit(*visit, PACE))
         if assignment.kind == "train":
             memories[client] = kept(memory.then(start, state, assignment.visit))
         trip.reports[assignment.dispatch] = report

@@ -434,8 +434,7 @@ class Torn(Shard):
 
 
 def _tight_lipped(self: Clients, errand: Errand) -> Done:
-    data = self.data(errand.assignment.client)
-    return work(self.recipe, self.setup, errand.state, errand.assignment, data, self.engine)
+    return work(self.recipe, self.setup, errand.state, errand.assignment, errand.data, self.engine, errand.plan)
 
 
 @law(

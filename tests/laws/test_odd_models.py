@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from polyrhythm.base import vectors
 from polyrhythm.base.settings import Settings
-from polyrhythm.core import client, versions
+from polyrhythm.core import client, local_step, training, versions
 from polyrhythm.methods.correction import (
     ControlVariates,
     DynamicRegularisation,
@@ -29,7 +29,7 @@ from .world import Federation, near, run, same
 
 # What mutants wrap.
 _COMBINE = vectors.combine_buffers
-_REPORT = client.report_on
+_REPORT = training.report_on
 
 PARTS: tuple[tuple[Settings, ...], ...] = (
     (),
@@ -57,7 +57,7 @@ def _everything_decays(unused: Any, weights: Any, moments: Any) -> Any:
 
 @law(
     parts=st.sampled_from(PARTS[:2] + PARTS[4:5]),
-    broken_by={"weight decay on what has no gradient": swap(client, "_keep", _everything_decays)},
+    broken_by={"weight decay on what has no gradient": swap(local_step, "kept_parts", _everything_decays)},
 )
 def test_what_gets_no_gradient_stays_as_it_is(parts: tuple[Settings, ...]) -> None:
     story = run(recipe_with(parts), ODD)
@@ -128,7 +128,7 @@ def test_buffers_of_every_kind_keep_shape_dtype_and_meaning(parts: tuple[Setting
     examples=20,
     broken_by={
         "updates in single precision": swap(
-            client, "report_on", lambda assignment, held, **rest: _wide(assignment, held, **rest)
+            training, "report_on", lambda assignment, held, **rest: _wide(assignment, held, **rest)
         ),
     },
 )

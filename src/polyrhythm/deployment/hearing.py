@@ -46,7 +46,7 @@ class Hearing:
 
     def __init__(self, recipe: Recipe, setup: Setup, layout: Layout) -> None:
         self._recipe, self._setup, self._layout = recipe, setup, layout
-        self.vectors = 2 + sum(part.extra_vectors for part in recipe.parts())
+        self.vectors = 2 + recipe.extra_vectors
         """How many vectors of the model's length an answer may hold; one more than there are."""
 
     def check(self, answer: Answer, sent: Assignment, *, run: str, held: int) -> None:

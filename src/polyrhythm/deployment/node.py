@@ -22,6 +22,7 @@ from polyrhythm.base.vectors import Layout, Spans
 from polyrhythm.core.client import work
 from polyrhythm.core.protocols import ClientData
 from polyrhythm.core.validation import misshapen_buffers
+from polyrhythm.core.visit_plan import plan_visit
 from polyrhythm.data import Collection, Federation
 from polyrhythm.data.federation import Shares
 from polyrhythm.data.partitions import Iid
@@ -149,8 +150,9 @@ class Node:
         kept = NodeStore(self._store, order.run, self._client)
         state = kept.state(assignment.accepted)
         engine = experiment.chosen.engine
+        of = experiment.recipe, setup, state, assignment, self._data(), engine
         with one_thread():
-            state, report = work(experiment.recipe, setup, state, assignment, self._data(), engine, kept.pace())
+            state, report = work(*of, plan_visit(*of, kept.pace()))
         if self._change is not None and report.kind == "train":
             report = self._change(report)
         if assignment.kind == "train":

@@ -23,8 +23,8 @@ from polyrhythm.base.errors import RunFailed
 from polyrhythm.base.faults import FaultKind
 from polyrhythm.base.messages import Arrived, Assignment, Event, Lost, Report, Timer
 from polyrhythm.base.vectors import Layout
-from polyrhythm.core.client import report_on
 from polyrhythm.core.client_state import ClientState
+from polyrhythm.core.reports import report_on
 from polyrhythm.core.server import Server
 from polyrhythm.core.server_state import Record, ServerState, Turn, Verdict
 from polyrhythm.core.validation import NOT_FINITE

@@ -22,7 +22,8 @@ import torch
 from torch import Tensor, nn
 
 from polyrhythm.base.vectors import Buffers, Layout
-from polyrhythm.core.protocols import ClientData, Computed, Done, Job, Opening
+from polyrhythm.core.local_step import Computed, LocalSteps
+from polyrhythm.core.protocols import ClientData, Done, Job, Opening
 from polyrhythm.engines.looking import FrozenLens, View
 from polyrhythm.engines.native.extension import compiled
 from polyrhythm.engines.native.passes import Passes, arrays, goals, rows
@@ -37,7 +38,7 @@ LARGEST = 2048  # samples in a batch; beyond it the room between layers would be
 
 
 @final
-class NativeEngine:
+class NativeEngine(LocalSteps):
     """Training and frozen passes in C++, for one module and one task. A thread needs one of its own.
 
     Args:

@@ -111,7 +111,7 @@ class Processes(Elsewhere):
         worker.on(ticket, self._board(weights))
         try:
             mishap = "" if errand.mishap is None else errand.mishap(ticket.deaths)
-            told = (errand.assignment, errand.state, mishap, errand.known)
+            told = (errand.assignment, errand.state, errand.plan, mishap)
             packing.send(worker.socket, told, (worker.board, weights), worker.errands)
         except (BrokenPipeError, ConnectionResetError):
             self._replace(worker, ticket)
@@ -140,10 +140,6 @@ class Processes(Elsewhere):
                 ticket.outcome.set_result(done)
                 return
             word, what = packing.receive(worker.socket, lane=lane, begun=begun)
-            if word == "asks":
-                assert ticket.errand.pace is not None
-                packing.send(worker.socket, ticket.errand.pace.seconds(*what))
-                return
         except (EOFError, BrokenPipeError, ConnectionResetError):
             self._replace(worker, ticket)
             return

@@ -42,12 +42,10 @@ class _Way:
     Args:
         tickets: of the errands.
         actor: who carries them out.
-        told: for each, forecasts that the actor is told: seconds by samples and forward samples.
     """
 
     tickets: Sequence[Ticket]
     actor: Any
-    told: Sequence[dict[tuple[int, int], float]]
 
 
 @final
@@ -126,18 +124,17 @@ class OnRay(Elsewhere):
 
     def _hand_out(self) -> None:
         while self._waiting and self._idle:
-            tickets = self._waiting.take_together()
-            self._visit(_Way(tickets, self._idle.pop(), [dict(ticket.errand.known) for ticket in tickets]))
+            self._visit(_Way(self._waiting.take_together(), self._idle.pop()))
 
     def _visit(self, way: _Way) -> None:
         """Sends an actor on its way."""
         weights = way.tickets[0].errand.assignment.weights
         errands = []
-        for place, (ticket, told) in enumerate(zip(way.tickets, way.told, strict=True)):
+        for place, ticket in enumerate(way.tickets):
             errand = ticket.errand
             # What befalls a worker befalls it once, however many visits it takes together.
             mishap: Mishap = "" if errand.mishap is None or place else errand.mishap(ticket.deaths)
-            errands.append((errand.assignment, errand.state, mishap, None if errand.pace is None else told))
+            errands.append((errand.assignment, errand.state, errand.plan, mishap))
         sent = packing.rolled(errands, board=(0, weights))
         self._ways[way.actor.visit.remote(self._board(weights), sent)] = way
 
@@ -179,13 +176,6 @@ class OnRay(Elsewhere):
             self._replace(way)
             return
         word, what = packing.unrolled(packing.on_border(answer, writable=True))
-        if word == "asks":
-            place, asked = what
-            pace = way.tickets[place].errand.pace
-            assert pace is not None
-            way.told[place][asked] = pace.seconds(*asked)
-            self._visit(way)
-            return
         self._idle.append(way.actor)
         if word == "done":
             for ticket, done in zip(way.tickets, what, strict=True):
