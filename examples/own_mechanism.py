@@ -11,7 +11,7 @@ from typing import final
 import polyrhythm as pr
 from polyrhythm.base.messages import State
 from polyrhythm.base.settings import NonNegative
-from polyrhythm.base.vectors import weighted_sum
+from polyrhythm.base.sums import weighted_sum
 from polyrhythm.methods.correction import Correction, Push
 from polyrhythm.methods.mechanism import Need, Release, Setup
 

@@ -23,8 +23,9 @@ import numpy as np
 import polyrhythm as pr
 from polyrhythm.base.frozen import changed
 from polyrhythm.base.messages import Assignment
+from polyrhythm.deployment.messages import Order
 from polyrhythm.deployment.node import Node
-from polyrhythm.deployment.wire import Order, pack
+from polyrhythm.deployment.wire import pack
 
 NODES, PORT = 4, 8720
 TEXT = """
@@ -93,7 +94,8 @@ def bytes_of_a_visit(method: str, model: str) -> tuple[int, int, int, int]:
     made = experiment(method, model)
     layout, weights = made.chosen.engine.layout, made.initial_model
     from polyrhythm.core.server import Server
-    from polyrhythm.deployment.wire import Answer, Refusal, unpack
+    from polyrhythm.deployment.messages import Answer, Refusal
+    from polyrhythm.deployment.wire import unpack
     from polyrhythm.simulation.cost_meter import Meter
     from polyrhythm.simulation.roster import OpenRoster
 

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from polyrhythm.base.settings import Settings
-from polyrhythm.base.vectors import Spans, weighted_sum
+from polyrhythm.base.sums import weighted_sum
+from polyrhythm.base.vectors import Spans
 from polyrhythm.core import training
 from polyrhythm.core.path import Path
 from polyrhythm.methods import correction

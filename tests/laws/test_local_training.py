@@ -10,7 +10,7 @@ from hypothesis import assume
 from hypothesis import strategies as st
 from torch import Tensor
 
-from polyrhythm.base.vectors import FlatModel
+from polyrhythm.base.flat_model import FlatModel
 from polyrhythm.core import local_step, training
 from polyrhythm.engines.torch import TorchEngine
 from polyrhythm.methods.correction import (

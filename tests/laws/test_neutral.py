@@ -10,7 +10,7 @@ import torch
 from hypothesis import strategies as st
 from torch.nn import functional
 
-from polyrhythm.base.vectors import weighted_sum
+from polyrhythm.base.sums import weighted_sum
 from polyrhythm.core import local_step, training
 from polyrhythm.engines.torch import TorchEngine
 from polyrhythm.methods.correction import (

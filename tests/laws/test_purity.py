@@ -10,10 +10,10 @@ import torch
 from hypothesis import strategies as st
 from torch import Tensor
 
+from polyrhythm.base.flat_model import FlatModel
 from polyrhythm.base.messages import Event
 from polyrhythm.base.settings import Settings
 from polyrhythm.base.streams import stream
-from polyrhythm.base.vectors import FlatModel
 from polyrhythm.core import client, training
 from polyrhythm.core.client import work
 from polyrhythm.core.client_state import ClientState, Memory

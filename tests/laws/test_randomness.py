@@ -12,9 +12,9 @@ import pytest
 import torch
 from hypothesis import strategies as st
 
+from polyrhythm.base.flat_model import FlatModel
 from polyrhythm.base.settings import Settings
 from polyrhythm.base.streams import seeded_torch
-from polyrhythm.base.vectors import FlatModel
 from polyrhythm.core import client, training
 from polyrhythm.core.protocols import Opening
 from polyrhythm.engines.torch import TorchEngine

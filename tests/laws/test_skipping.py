@@ -13,7 +13,7 @@ from torch import Tensor
 
 from polyrhythm.base.messages import Assignment, Event, Lost, Report
 from polyrhythm.base.settings import Settings
-from polyrhythm.base.vectors import combine_buffers
+from polyrhythm.base.sums import combine_buffers
 from polyrhythm.core import versions
 from polyrhythm.core.client_state import ClientState, Memory
 from polyrhythm.core.training import Training

@@ -12,7 +12,7 @@ import numpy as np
 from polyrhythm.base.frozen import changed, made
 from polyrhythm.base.messages import Assignment, Report, State
 from polyrhythm.base.streams import seeded_torch, stream, torch_generator, torch_seed
-from polyrhythm.base.vectors import difference
+from polyrhythm.base.sums import difference
 from polyrhythm.core.batches import cut
 from polyrhythm.core.client_state import ClientState
 from polyrhythm.core.local_step import LocalRule

@@ -14,7 +14,8 @@ from torch import Tensor
 from polyrhythm.base.errors import RunFailed
 from polyrhythm.base.frozen import changed, made
 from polyrhythm.base.messages import Facts, Report, State
-from polyrhythm.base.vectors import Buffers, Layout, combine_buffers, first_non_finite
+from polyrhythm.base.sums import combine_buffers
+from polyrhythm.base.vectors import Buffers, Layout, first_non_finite
 from polyrhythm.core.readiness import given_up
 from polyrhythm.core.server_state import Released, ServerState
 from polyrhythm.core.validation import NOT_FINITE

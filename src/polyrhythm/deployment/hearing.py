@@ -15,7 +15,7 @@ from typing import final
 from polyrhythm.base.messages import Assignment, Report
 from polyrhythm.base.vectors import Layout, first_non_finite
 from polyrhythm.core.validation import checksum, misshapen
-from polyrhythm.deployment.wire import MOST_COUNTED, Answer, Malformed, shown
+from polyrhythm.deployment.messages import MOST_COUNTED, Answer, Malformed, shown
 from polyrhythm.methods.mechanism import Need, Setup
 from polyrhythm.methods.recipe import Recipe
 from polyrhythm.methods.work.base import Work

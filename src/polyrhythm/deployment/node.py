@@ -26,8 +26,9 @@ from polyrhythm.core.visit_plan import plan_visit
 from polyrhythm.data import Collection, Federation
 from polyrhythm.data.federation import Shares
 from polyrhythm.data.partitions import Iid
+from polyrhythm.deployment.messages import MOST_COUNTED, Answer, Greeting, Order, Present, Refusal
 from polyrhythm.deployment.node_store import NodeStore
-from polyrhythm.deployment.wire import MOST_COUNTED, Answer, Greeting, Order, Parcel, Present, Refusal, pack, unpack
+from polyrhythm.deployment.wire import Parcel, pack, unpack
 from polyrhythm.experiments.experiment import Experiment
 
 ChangesReport = Callable[[Report], Report]

@@ -14,17 +14,8 @@ from dataclasses import dataclass
 from typing import Protocol, final
 
 from polyrhythm.base.errors import UserError
-from polyrhythm.deployment.wire import (
-    MOST_COUNTED,
-    Greeting,
-    Malformed,
-    Parcel,
-    Present,
-    Refusal,
-    pack,
-    shown,
-    unpack,
-)
+from polyrhythm.deployment.messages import MOST_COUNTED, Greeting, Malformed, Present, Refusal, shown
+from polyrhythm.deployment.wire import Parcel, pack, unpack
 
 Tell = Callable[[str], None]
 """Says something to whoever watches the server."""

@@ -11,8 +11,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from polyrhythm.base.flat_model import FlatModel
+from polyrhythm.base.module_copies import Hooks, copy_of, hang, hooks_of
 from polyrhythm.base.streams import seeded_torch
-from polyrhythm.base.vectors import CPU, Buffers, FlatModel, Hooks, Layout, Segment, copy_of, hang, hooks_of
+from polyrhythm.base.vectors import CPU, Buffers, Layout, Segment
 from polyrhythm.core.local_step import Computed, LocalRule, LocalSteps
 from polyrhythm.core.protocols import ClientData, Opening
 from polyrhythm.engines.fisher import Squares

@@ -9,8 +9,9 @@ import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MessageType, RecordDict
 from flwr.serverapp import Grid
 
+from polyrhythm.deployment.messages import Malformed
 from polyrhythm.deployment.registry import Reply
-from polyrhythm.deployment.wire import Malformed, Parcel
+from polyrhythm.deployment.wire import Parcel
 
 _TEXT, _ARRAYS, _RAW = "polyrhythm", "arrays", "raw"
 _DTYPES = ("uint8", "int16", "int32", "int64")

@@ -27,7 +27,8 @@ from polyrhythm.core.protocols import ClientData, Done, Job, Opening
 from polyrhythm.engines.looking import FrozenLens, View
 from polyrhythm.engines.native.extension import compiled
 from polyrhythm.engines.native.passes import Passes, arrays, goals, rows
-from polyrhythm.engines.native.program import Dropout, Program, program_of
+from polyrhythm.engines.native.program import Dropout, Program
+from polyrhythm.engines.native.reading import program_of
 from polyrhythm.engines.torch import TorchEngine
 from polyrhythm.methods.correction import Correction, ModelContrast, Which
 from polyrhythm.methods.local.optimisers import LocalAdam, LocalSgd

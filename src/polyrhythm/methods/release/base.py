@@ -17,7 +17,7 @@ from torch import Tensor
 
 from polyrhythm.base.messages import State
 from polyrhythm.base.settings import Count, Positive
-from polyrhythm.base.vectors import weighted_sum
+from polyrhythm.base.sums import weighted_sum
 from polyrhythm.methods.mechanism import Mechanism, Release, Setup
 from polyrhythm.methods.work.budgets import HAIR
 from polyrhythm.methods.wrapping import Wrapping
