@@ -18,7 +18,7 @@ from polyrhythm.base.errors import RunFailed
 from polyrhythm.core.client_state import ClientState
 from polyrhythm.core.forecast import Ahead
 from polyrhythm.experiments.session import carry_out
-from polyrhythm.methods.correction import ControlVariates
+from polyrhythm.methods.recipe import Recipe
 from polyrhythm.runs import VersionRecord, VisitRecord
 from polyrhythm.simulation.simulator import InlineDriver
 from polyrhythm.simulation.visits import Visits
@@ -96,7 +96,7 @@ def test_all_that_is_under_way_may_be_computed_at_once_where_it_is_foreseen(fami
 
 
 def _nothing_beside(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(ControlVariates, "extra_vectors", 0)
+    patch.setattr(Recipe, "extra_vectors", property(lambda self: 0))
 
 
 def _told_unseen(patch: pytest.MonkeyPatch) -> None:

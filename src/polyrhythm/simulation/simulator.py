@@ -100,7 +100,7 @@ class InlineDriver:
         self.tells_updates = tells_updates
         self.store: ClientStore = InMemory() if store is None else store
         self.server = Server(recipe=recipe, setup=changed(setup, table=self.store.table), layout=engine.layout)
-        self.world, self.roster = world, WorldRoster(world)
+        self.engine, self.world, self.roster = engine, world, WorldRoster(world)
         self._agenda = Agenda()
         self._state: ServerState | None = None
         clients = Clients(recipe=recipe, setup=setup, engine=engine, data=data)

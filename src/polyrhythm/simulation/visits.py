@@ -27,7 +27,7 @@ from polyrhythm.simulation.client_store.store import ClientStore
 from polyrhythm.simulation.cost_meter import Meter
 from polyrhythm.simulation.event_queue import Underway
 from polyrhythm.simulation.transit import Transit
-from polyrhythm.simulation.workers.executors import Clients, Errand, Executor, Mishap, OneByOne, Ticket
+from polyrhythm.simulation.workers.executors import Clients, Errand, Executor, Mishap, OneByOne, Ticket, named
 
 
 @final
@@ -59,7 +59,8 @@ class Visits:
             for place, errand in enumerate(errands):
                 what, plan, needed = errand.assignment, errand.plan, now
                 if plan.sure and self.transit is None:  # what becomes of a report on its way depends on all of it
-                    ahead[what.dispatch] = visit = self._foreseen(what, plan, now)
+                    with named(what):
+                        ahead[what.dispatch] = visit = self._foreseen(what, plan, now)
                     if self._clients.recipe.fills_places:  # else a round needs all of its own
                         needed = visit.fate.time
                 errands[place] = changed(errand, urgency=(needed, -plan.samples))
