@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from polyrhythm.base.frozen import changed
+from polyrhythm.base.frozen import changed, kept
 from polyrhythm.base.vectors import Segment
 from polyrhythm.methods.correction import Correction, Push
 from polyrhythm.methods.local.optimisers import LocalOptimiser, LocalSgd, clip_
@@ -66,6 +66,16 @@ class LocalRule:
     squared_losses: bool = False
     terms: Sequence[Correction] = ()
     watch: str | None = None
+
+    @kept
+    def plain(self) -> bool:
+        """Whether the optimiser is SGD and nothing more, at whatever rate."""
+        return isinstance(self.optimiser, LocalSgd) and _bare(self.optimiser)
+
+
+@functools.cache
+def _bare(optimiser: LocalSgd) -> bool:
+    return optimiser == LocalSgd(lr=optimiser.lr, keep_state=optimiser.keep_state)
 
 
 class LocalSteps:
@@ -127,7 +137,7 @@ class LocalSteps:
             # The difference first: at w = w0 it is exactly zero, so the first step is FedAvg's.
             away = self._away = torch.sub(weights, rule.start, out=self._away)
         # Plain SGD, whose pushes then go to the weights.
-        straight = self.descends and isinstance(optimiser, LocalSgd) and _plain(optimiser)
+        straight = self.descends and rule.plain
         if straight and not rule.gradient_squares:
             computed = self.descend(inputs, targets, positions, rule, rate)
             untouched = kept_parts(computed.unused, weights, moments) if push is not None else []
@@ -149,12 +159,6 @@ class LocalSteps:
             part.copy_(before)
         self.stepped()
         return computed
-
-
-@functools.cache
-def _plain(optimiser: LocalSgd) -> bool:
-    """Whether it is SGD and nothing more, at whatever rate."""
-    return optimiser == LocalSgd(lr=optimiser.lr, keep_state=optimiser.keep_state)
 
 
 def squared_norm(gradient: Tensor) -> Tensor:
