@@ -33,7 +33,7 @@ from polyrhythm.bench.works import experiment
 from polyrhythm.core.client_state import ClientState
 from polyrhythm.data import ArraySamples, Collection
 from polyrhythm.engines.devices import device_of
-from polyrhythm.simulation.workers.executors import Clients, Errand
+from polyrhythm.simulation.workers.executors import Clients
 
 
 class Way:
@@ -51,12 +51,12 @@ class Way:
         clients = Clients(recipe=of.recipe, setup=of.setup, engine=self.chosen.engine, data=of.data_of)
         self._executor = of.crew.executor(clients)
         self._errands = [
-            Errand(
-                assignment=Assignment(
+            clients.errand(
+                Assignment(
                     **{"dispatch": client, "client": client, "visit": 0, "version": 0, "kind": "train", "horizon": 1},
                     **{"recipe": of.recipe.digest, "weights": weights, "buffers": (), "briefs": {}, "accepted": -1},
                 ),
-                state=ClientState(),
+                ClientState(),
             )
             for client in range(of.recipe.participation.size)
         ]

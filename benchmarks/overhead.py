@@ -16,7 +16,6 @@ import dataclasses
 import json
 import statistics
 import time
-from collections.abc import Sequence
 from typing import Any, final
 
 import numpy as np
@@ -25,7 +24,7 @@ from torch import nn
 
 import polyrhythm as pr
 from polyrhythm.base.threads import keep_freed_memory
-from polyrhythm.core.protocols import Computed
+from polyrhythm.core.local_step import Computed, LocalSteps
 from polyrhythm.data import ArraySamples, Collection
 from polyrhythm.engines.torch import TorchEngine
 from polyrhythm.experiments.session import carry_out
@@ -48,7 +47,7 @@ class Wide(nn.Module):
 
 
 @final
-class Stub:
+class Stub(LocalSteps):
     """An engine whose gradient lies ready; all else is the torch engine's."""
 
     descends = True
@@ -60,19 +59,23 @@ class Stub:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._real, name)
 
-    def compute(
-        self,
-        inputs: torch.Tensor,
-        targets: torch.Tensor,
-        positions: np.ndarray,
-        terms: Sequence[Any] = (),
-        watch: str | None = None,
-        squares: bool = False,
-        rate: float | None = None,
-    ) -> Computed:
-        if rate is not None:
-            self._real.weights.add_(self._real.gradient, alpha=-rate)
+    @property
+    def weights(self) -> torch.Tensor:
+        return self._real.weights
+
+    @property
+    def gradient(self) -> torch.Tensor:
+        return self._real.gradient
+
+    def compute(self, inputs: torch.Tensor, targets: torch.Tensor, positions: np.ndarray, *rest: Any) -> Computed:
         return Computed(torch.zeros(()), ())
+
+    def descend(self, inputs: torch.Tensor, targets: torch.Tensor, positions: np.ndarray, *rest: Any) -> Computed:
+        self._real.weights.add_(self._real.gradient, alpha=-rest[-1])
+        return Computed(torch.zeros(()), ())
+
+    def stepped(self) -> None:
+        self._real.stepped()
 
 
 @final

@@ -28,6 +28,7 @@ import polyrhythm as pr
 from modules import OUTPUTS, Drawn, drawn
 from polyrhythm.base.errors import UserError
 from polyrhythm.base.threads import one_thread
+from polyrhythm.core.local_step import LocalRule
 from polyrhythm.core.protocols import Job, Opening
 from polyrhythm.data import ArraySamples
 from polyrhythm.data.holding import Holding
@@ -174,14 +175,11 @@ def _open(engine: AnyEngine, data: Holding, model: Model) -> None:
 
 
 def _stepped(engine: AnyEngine, data: Holding) -> float:
-    total, begin = 0.0, 0
+    total, begin, start = 0.0, 0, engine.weights.clone()
+    rule = LocalRule(optimiser=LocalSgd(lr=RATE), push=None, start=start, moments={}, seed=SEED, gradient_squares=False)
     for end in ENDS:
         positions = np.arange(begin, end)
-        computed = engine.compute(*data.batch(positions, None), positions)
-        for segment in computed.unused:
-            segment.of(engine.gradient).zero_()
-        engine.weights.sub_(engine.gradient, alpha=RATE)
-        engine.stepped()
+        computed = engine.step(*data.batch(positions, None), positions, rule, RATE)
         total, begin = total + float(computed.loss) * len(positions), end
     return total
 

@@ -11,7 +11,8 @@ import numpy as np
 import torch
 
 from polyrhythm.base.vectors import Spans
-from polyrhythm.deployment.wire import Answer, Parcel, Present, Refusal, pack, unpack
+from polyrhythm.deployment.messages import Answer, Present, Refusal
+from polyrhythm.deployment.wire import Parcel, pack, unpack
 
 Draws = np.random.Generator
 

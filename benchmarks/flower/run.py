@@ -23,8 +23,9 @@ import numpy as np
 import polyrhythm as pr
 from polyrhythm.base.frozen import changed
 from polyrhythm.base.messages import Assignment
+from polyrhythm.deployment.messages import Order
 from polyrhythm.deployment.node import Node
-from polyrhythm.deployment.wire import Order, pack
+from polyrhythm.deployment.wire import pack
 
 NODES, PORT = 4, 8720
 TEXT = """
@@ -92,13 +93,15 @@ def bytes_of_a_visit(method: str, model: str) -> tuple[int, int, int, int]:
     """What travels down and up in one visit, and the least that both could be: what the run is billed for."""
     made = experiment(method, model)
     layout, weights = made.chosen.engine.layout, made.initial_model
-    from polyrhythm.core.server import begin
-    from polyrhythm.deployment.wire import Answer, Refusal, unpack
+    from polyrhythm.core.server import Server
+    from polyrhythm.deployment.messages import Answer, Refusal
+    from polyrhythm.deployment.wire import unpack
     from polyrhythm.simulation.cost_meter import Meter
     from polyrhythm.simulation.roster import OpenRoster
 
     with tempfile.TemporaryDirectory() as store:
-        turn = begin(made.recipe, made.setup, weights.weights, weights.buffers, OpenRoster(NODES, range(NODES)))
+        server = Server(recipe=made.recipe, setup=made.setup, layout=layout)
+        turn = server.begin(weights.weights, weights.buffers, OpenRoster(NODES, range(NODES)))
         for visit in range(40 if "ccfl" in method else 1):  # until one that skips
             sent: Assignment = changed(turn.assignments[3], visit=visit, accepted=visit - 1)
             order = Order(run="bench", seed=0, population=NODES, eligible=NODES, keep=(visit,), assignment=sent)

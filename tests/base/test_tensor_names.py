@@ -11,8 +11,8 @@ import torch
 from torch import Tensor, nn
 
 import polyrhythm as pr
+from polyrhythm.base.flat_model import FlatModel
 from polyrhythm.base.tensor_names import fill, state_of
-from polyrhythm.base.vectors import FlatModel
 from small import experiment
 
 

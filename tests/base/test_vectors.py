@@ -16,19 +16,12 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.nn.utils import parametrizations
 
-from polyrhythm.base import vectors as module
+from polyrhythm.base import sums as module
 from polyrhythm.base.errors import UserError
-from polyrhythm.base.vectors import (
-    ALIGNMENT,
-    FlatModel,
-    Layout,
-    Slot,
-    bytes_of,
-    combine_buffers,
-    difference,
-    first_non_finite,
-)
-from polyrhythm.base.vectors import weighted_sum as sum_over_tree
+from polyrhythm.base.flat_model import ALIGNMENT, FlatModel
+from polyrhythm.base.sums import combine_buffers, difference
+from polyrhythm.base.sums import weighted_sum as sum_over_tree
+from polyrhythm.base.vectors import Layout, Slot, bytes_of, first_non_finite
 
 FLOATS = [torch.float16, torch.bfloat16, torch.float32, torch.float64]
 SHAPES = [(), (0,), (1,), (3, 0, 2), (3,), (2, 5), (17,), (2, 3, 3, 2)]
@@ -444,7 +437,7 @@ def test_a_sequence_gives_the_bits_of_vectors_made_one_by_one(
     n: int, size: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A sequence of long vectors, as all of these are here, is summed in C++ where that was compiled."""
-    monkeypatch.setattr("polyrhythm.base.vectors._AT_ONCE", 0)
+    monkeypatch.setattr("polyrhythm.base.sums._AT_ONCE", 0)
     vectors = [fill((size,), torch.float32, size + i) for i in range(n)]
     weights = [float(w) for w in fill((n,), torch.float64, n)]
     assert torch.equal(sum_over_tree(vectors, weights), sum_over_tree((v for v in vectors), weights))
@@ -504,7 +497,7 @@ def test_short_vectors_are_summed_at_once_to_the_same_bits(
     vectors = [fill(shape, torch.float32, i).to(dtype) for i in range(many)]
     shares = fill((many,), torch.float64, 7).tolist()
     at_once = sum_over_tree(iter(vectors), shares)
-    monkeypatch.setattr("polyrhythm.base.vectors._AT_ONCE", 1)
+    monkeypatch.setattr("polyrhythm.base.sums._AT_ONCE", 1)
     one_by_one = sum_over_tree(iter(vectors), shares)
     assert (at_once.dtype, at_once.shape) == (one_by_one.dtype, one_by_one.shape)
     assert torch.equal(at_once, one_by_one)
@@ -518,7 +511,7 @@ def test_short_vectors_are_summed_at_once_to_the_same_bits(
 def test_a_difference_of_any_size_and_type_is_torchs(
     dtype: torch.dtype, size: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("polyrhythm.base.vectors._AT_ONCE", -1)  # so that short ones are handed over, too
+    monkeypatch.setattr("polyrhythm.base.sums._AT_ONCE", -1)  # so that short ones are handed over, too
     after, before = fill((size,), dtype, 1), fill((size,), dtype, 2)
     update, length = difference(after, before)
     assert torch.equal(update, after - before)

@@ -117,7 +117,7 @@ def test_lost_doubled_and_spoilt_answers(tmp_path: Path) -> None:
     # Messages 0 to 5 are greetings.
     line: dict[str, Any] = {"doubled": {8, 9, 12}, "spoilt": {7: broken, 10: short}}
     done = federated(tmp_path, asynchronous, **line)
-    assert done["faults"].get("lost") == 2
+    assert done["faults"].get("unfit") == 2
     assert done["faults"].get("duplicate") == 3
     reasons = done["run"].visits.query("status == 'lost'")["reason"].tolist()
     assert "it has sent a message that cannot be read: JSONDecodeError" in reasons[0]

@@ -14,10 +14,11 @@ from mutations import LIES, TENSORS
 from polyrhythm.base.messages import Assignment
 from polyrhythm.core.client import work
 from polyrhythm.core.client_state import ClientState
-from polyrhythm.core.server import begin
+from polyrhythm.core.server import Server
 from polyrhythm.deployment.hearing import LARGEST, Hearing
+from polyrhythm.deployment.messages import MOST_COUNTED, Answer, Malformed, Refusal
 from polyrhythm.deployment.node import spans_of
-from polyrhythm.deployment.wire import MOST_COUNTED, Answer, Malformed, Refusal, pack, unpack
+from polyrhythm.deployment.wire import pack, unpack
 from polyrhythm.simulation.roster import OpenRoster
 from small import experiment
 
@@ -42,7 +43,8 @@ class Heard:
     def __init__(self, recipe: pr.Recipe, **changes: Any) -> None:
         made = experiment(recipe=recipe, **changes)
         engine, setup, start = made.chosen.engine, made.setup, made.initial_model
-        turn = begin(recipe, setup, start.weights, start.buffers, OpenRoster(4, range(4)))
+        server = Server(recipe=recipe, setup=setup, layout=engine.layout)
+        turn = server.begin(start.weights, start.buffers, OpenRoster(4, range(4)))
         self.sent = turn.assignments[0]
         data = made.data_of(self.sent.client)
         _, report = work(recipe, setup, ClientState(), self.sent, data, engine)

@@ -13,9 +13,10 @@ import torch
 
 import polyrhythm as pr
 from polyrhythm.deployment.federating import Serving, serve
+from polyrhythm.deployment.messages import Answer, Order, Present, Refusal
 from polyrhythm.deployment.node import spans_of
 from polyrhythm.deployment.registry import Reply
-from polyrhythm.deployment.wire import Answer, Order, Parcel, Present, Refusal, pack, unpack
+from polyrhythm.deployment.wire import Parcel, pack, unpack
 from pretend import JumpingClock, PretendLine, nodes_of
 from small import federation
 

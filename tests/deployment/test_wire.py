@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 
 from polyrhythm.base.messages import Assignment, Report
 from polyrhythm.deployment.coding import Uncodable, decode, encode
-from polyrhythm.deployment.wire import Answer, Greeting, Malformed, Order, Parcel, Present, Refusal, pack, unpack
+from polyrhythm.deployment.messages import Answer, Greeting, Malformed, Order, Present, Refusal
+from polyrhythm.deployment.wire import Parcel, pack, unpack
 
 DTYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16, torch.int64, torch.uint8, torch.bool)
 wholes = st.integers(-(2**53), 2**53)

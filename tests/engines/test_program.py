@@ -10,8 +10,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from polyrhythm.base.vectors import FlatModel
-from polyrhythm.engines.native.program import Convolution, Dropout, Linear, MaxPool, Place, Program, Relu, program_of
+from polyrhythm.base.flat_model import FlatModel
+from polyrhythm.engines.native.program import Convolution, Dropout, Linear, MaxPool, Place, Program, Relu
+from polyrhythm.engines.native.reading import program_of
 from polyrhythm.engines.unsupported import Unlike, Unsupported
 from polyrhythm.models import build
 from polyrhythm.models.tasks import Task, task

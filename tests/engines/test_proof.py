@@ -21,7 +21,7 @@ from polyrhythm.base.compiled import extension
 from polyrhythm.base.streams import generators
 from polyrhythm.engines import selection
 from polyrhythm.engines.native import engine as native
-from polyrhythm.engines.native import program
+from polyrhythm.engines.native import program, reading
 from polyrhythm.engines.native.engine import NativeEngine
 from polyrhythm.engines.step import Step
 from polyrhythm.engines.torch import TorchEngine
@@ -414,7 +414,7 @@ def test_the_proof_leaves_everything_as_it_was() -> None:
         assert made.chosen.kind == engine
         initial = made.chosen.engine.state_of(made.initial_model)
         assert all(torch.equal(initial[key], value) for key, value in weights.items())
-        assert not made.chosen.engine.gradient.any()
+        assert not made.chosen.engine.reference.gradient.any()
     assert all(torch.equal(net.state_dict()[key], value) for key, value in weights.items())
     assert generators() == before
 
@@ -424,7 +424,7 @@ def test_the_proof_leaves_everything_as_it_was() -> None:
 
 def wrong_program(change: Callable[[Any], Any]) -> Callable[[pytest.MonkeyPatch], None]:
     def mutate(patch: pytest.MonkeyPatch) -> None:
-        patch.setattr(native, "program_of", lambda *given: change(program.program_of(*given)))
+        patch.setattr(native, "program_of", lambda *given: change(reading.program_of(*given)))
 
     return mutate
 
@@ -550,7 +550,7 @@ def test_many_modules_as_people_write_them() -> None:
 @compiled
 def test_without_the_proof_the_fuzz_finds_mistakes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(selection, "prove", lambda *given, **more: None)
-    monkeypatch.setattr(native, "program_of", lambda *given: without_bias(program.program_of(*given)))
+    monkeypatch.setattr(native, "program_of", lambda *given: without_bias(reading.program_of(*given)))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         assert tally(range(30), ("native",)).wrong

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -138,13 +139,19 @@ def test_visits_without_training_and_measured_ones_are_in_a_cohort() -> None:
 
 
 def test_an_error_says_where_it_happened() -> None:
-    def broken(client: int) -> Any:
-        raise OSError("the disk is gone")
+    class Broken:
+        augmented = False
+
+        def __len__(self) -> int:
+            return 15
+
+        def batch(self, positions: Any, generator: Any) -> Any:
+            raise OSError("the disk is gone")
 
     made = experiment(engine="stacked")
-    executor = AtOnce(Clients(recipe=made.recipe, setup=made.setup, engine=made.chosen.engine, data=broken))
+    executor = AtOnce(Clients(recipe=made.recipe, setup=made.setup, engine=made.chosen.engine, data=made.data_of))
     with pytest.raises(OSError, match="the disk is gone") as caught:
-        executor.start([errand(made)])
+        executor.start([replace(errand(made), data=Broken())])
     assert "client 3 in its visit 0, on version 0" in caught.value.__notes__[0]
 
 
@@ -154,4 +161,5 @@ def errand(made: pr.Experiment) -> Errand:
         **{"dispatch": 0, "client": 3, "visit": 0, "version": 0, "kind": "train", "horizon": 1, "accepted": -1},
         **{"recipe": made.recipe.digest, "weights": weights, "buffers": (), "briefs": {}},
     )
-    return Errand(assignment=assignment, state=ClientState())
+    clients = Clients(recipe=made.recipe, setup=made.setup, engine=made.chosen.engine, data=made.data_of)
+    return clients.errand(assignment, ClientState())

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 import polyrhythm as pr
-from polyrhythm.core.protocols import Computed
+from polyrhythm.core.local_step import Computed
 from polyrhythm.engines.torch import TorchEngine
 from polyrhythm.experiments import difficulty, experiment
 from polyrhythm.experiments.difficulty import expert_about, expert_losses, sample_difficulty
@@ -93,13 +93,13 @@ def test_smoothing_and_the_last_layers_rate_by_hand(name: str, tmp_path: Path, m
     """A plain loop over the same batches, with two groups of parameters and torch's own label smoothing."""
     path, (model, head) = tmp_path / "expert.safetensors", MODELS[name]
     batches: list[tuple[Tensor, Tensor]] = []
-    compute = TorchEngine.compute
+    step = TorchEngine.step
 
     def noted(self: TorchEngine, inputs: Tensor, targets: Tensor, *rest: Any) -> Computed:
         batches.append((inputs, targets))
-        return compute(self, inputs, targets, *rest)
+        return step(self, inputs, targets, *rest)
 
-    monkeypatch.setattr(TorchEngine, "compute", noted)
+    monkeypatch.setattr(TorchEngine, "step", noted)
     data = collection()
     initial = small(federation=pr.federate(data, pr.data.Iid(), 1, 5), model=model, seed=5).chosen.engine.module
     module = copy.deepcopy(initial).train()

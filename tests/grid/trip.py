@@ -17,7 +17,9 @@ from polyrhythm.core.client import work
 from polyrhythm.core.client_state import Memory
 from polyrhythm.core.forecast import Pace
 from polyrhythm.core.protocols import ClientData
-from polyrhythm.core.server import ServerState, begin, receive
+from polyrhythm.core.server import Server
+from polyrhythm.core.server_state import ServerState
+from polyrhythm.core.visit_plan import plan_visit
 from polyrhythm.engines.torch import TorchEngine
 from polyrhythm.methods.mechanism import Setup
 from polyrhythm.methods.recipe import Recipe
@@ -83,7 +85,8 @@ def travel(
         careful: whether to assert that neither core changes what it is given.
     """
     here, trip, memories = world(net), Trip(), dict[int, Memory]()
-    turn = begin(recipe, here.setup, here.initial.weights, here.initial.buffers, here.roster)
+    server = Server(recipe=recipe, setup=here.setup, layout=here.engine.layout)
+    turn = server.begin(here.initial.weights, here.initial.buffers, here.roster)
     waiting: list[Assignment] = [*turn.assignments]
     while turn.state.version < VERSIONS:
         assert waiting, f"version {turn.state.version}: nobody is invited"
@@ -93,12 +96,13 @@ def travel(
         memory = memories.get(client, Memory())
         start = memory.at(assignment.accepted)
         before = copied((turn.state, start, assignment)) if careful else None
-        state, report = work(recipe, here.setup, start, assignment, here.data[client], here.engine, PACE)
+        visit = recipe, here.setup, start, assignment, here.data[client], here.engine
+        state, report = work(*visit, plan_visit(*visit, PACE))
         if assignment.kind == "train":
             memories[client] = kept(memory.then(start, state, assignment.visit))
         trip.reports[assignment.dispatch] = report
         heard = copied(report) if careful else None
-        after = receive(recipe, here.setup, here.engine.layout, kept(turn.state), report, here.roster)
+        after = server.receive(kept(turn.state), report, here.roster)
         if careful:
             assert same((turn.state, start, assignment), before)
             assert same(report, heard)

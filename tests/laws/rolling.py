@@ -9,7 +9,8 @@ from typing import final
 from polyrhythm.base.messages import Assignment, Lost, Report
 from polyrhythm.core.client import work
 from polyrhythm.core.client_state import Memory
-from polyrhythm.core.server import Turn, begin, receive
+from polyrhythm.core.server import Server
+from polyrhythm.core.server_state import Turn
 from polyrhythm.methods.recipe import Recipe
 
 from .world import Federation
@@ -57,7 +58,8 @@ def roll(
     engine, shards = federation.engine(), federation.shards()
     setup, roster = federation.setup(versions), federation.roster()
     initial = engine.initial()
-    turn = begin(recipe, setup, initial.weights, initial.buffers, roster)
+    server = Server(recipe=recipe, setup=setup, layout=engine.layout)
+    turn = server.begin(initial.weights, initial.buffers, roster)
     story, under_way, memories = Story(turns=[turn]), list(turn.assignments), dict[int, Memory]()
     moment = 0
     while under_way and turn.state.version < versions:
@@ -74,7 +76,7 @@ def roll(
             heard: Report | Lost = Lost(dispatch=assignment.dispatch, reason="the line is dead")
         else:
             story.reports[assignment.dispatch] = heard = report
-        turn = receive(recipe, setup, engine.layout, turn.state, heard, roster)
+        turn = server.receive(turn.state, heard, roster)
         story.turns.append(turn)
         under_way += turn.assignments
         moment += 1

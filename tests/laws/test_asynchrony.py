@@ -11,8 +11,10 @@ import torch
 from hypothesis import strategies as st
 
 from polyrhythm.base.settings import Settings
-from polyrhythm.core import server
-from polyrhythm.core.server import ServerState
+from polyrhythm.core import versions
+from polyrhythm.core.readiness import Readiness
+from polyrhythm.core.server import Server
+from polyrhythm.core.server_state import ServerState
 from polyrhythm.fleet import Fleet
 from polyrhythm.methods.correction import ControlVariates
 from polyrhythm.methods.mechanism import Model, Release
@@ -39,7 +41,7 @@ from .trials import Trial, trials
 from .world import Federation, Run, alike, near, run, same
 
 # What mutants wrap.
-_READY, _FACTS = server._ready, server._facts
+_READY, _FACTS = Readiness.ready, versions.facts_of
 SIZES = (3, 12, 7, 9, 5, 4)
 
 
@@ -90,9 +92,9 @@ def buffered(concurrency: int, size: int, *parts: Settings, base: Callable[..., 
     fleet=fleets(),
     broken_by={
         "summed in order of arrival": lambda patch: patch.setattr(
-            server, "sorted", _in_order_of_arrival, raising=False
+            versions, "sorted", _in_order_of_arrival, raising=False
         ),
-        "steps without the last": swap(server, "_ready", lambda *a, **n: len(a[1].waiting) >= max(1, a[1].training)),
+        "steps without the last": swap(Readiness, "ready", lambda *a, **n: len(a[1].waiting) >= max(1, a[1].training)),
     },
 )
 def test_where_everybody_is_waited_for_nothing_depends_on_how_fast_they_are(trial: Trial, fleet: Fleet) -> None:
@@ -153,7 +155,7 @@ def test_one_at_work_and_a_buffer_of_one_is_one_client_after_another(net: str, s
         "busy clients invited": swap(WorldRoster, "draw", _whoever),
         "nobody is replaced": swap(Rolling, "fills_places", property(lambda self: False)),
         "a full place is not waited for": swap(
-            server, "_ready", lambda *given, refills=True: _READY(*given, refills=False)
+            Readiness, "ready", lambda *given, refills=True: _READY(*given, refills=False)
         ),
         "one too early": swap(Buffer, "complete", _one_less),
     },
@@ -187,9 +189,9 @@ def _another_staleness(version: int, report: Any) -> Any:
     size=st.integers(1, 3),
     fleet=fleets(),
     broken_by={
-        "one version more": swap(server, "_facts", _another_staleness),
+        "one version more": swap(versions, "facts_of", _another_staleness),
         "of the version that is made": swap(
-            server, "_facts", lambda version, report: replace(_FACTS(version, report), staleness=version)
+            versions, "facts_of", lambda version, report: replace(_FACTS(version, report), staleness=version)
         ),
     },
 )
@@ -225,7 +227,7 @@ SKIPS: tuple[Settings, ...] = (
     concurrency=st.integers(1, 4),
     fleet=fleets(),
     examples=10,
-    broken_by={"invited again at once": swap(server, "_rests", lambda *given: False)},
+    broken_by={"invited again at once": swap(Server, "_resting", lambda self, state, client: state.resting)},
 )
 def test_who_skipped_is_not_invited_again_before_the_next_version(
     skip: Settings, concurrency: int, fleet: Fleet
@@ -245,7 +247,7 @@ def test_who_skipped_is_not_invited_again_before_the_next_version(
 @law(
     broken=st.integers(1, 4),
     concurrency=st.integers(2, 4),
-    broken_by={"invited again at once": swap(server, "_rests", lambda *given: False)},
+    broken_by={"invited again at once": swap(Server, "_resting", lambda self, state, client: state.resting)},
 )
 def test_whose_report_is_refused_is_not_invited_again_before_the_next_version(broken: int, concurrency: int) -> None:
     """BatchNorm cannot train on one sample, and says so in no time: time must go on all the same."""
@@ -312,7 +314,7 @@ def _keeps_all(state: ServerState) -> Any:
     next_one=st.lists(st.integers(0, 9), min_size=1, max_size=8),
     loses=st.lists(st.booleans(), max_size=5).map(lambda fates: [False, *fates]),
     examples=15,
-    broken_by={"every model is kept": swap(server, "_still_needed", _keeps_all)},
+    broken_by={"every model is kept": swap(versions, "still_needed", _keeps_all)},
 )
 def test_the_server_keeps_the_models_that_somebody_works_on_and_no_more(
     parts: tuple[Settings, ...], concurrency: int, size: int, next_one: list[int], loses: list[bool]
@@ -386,7 +388,7 @@ def test_a_client_a_thousand_times_faster_comes_often_and_never_twice_at_once(co
     cohort=st.integers(1, 5),
     fleet=fleets(),
     broken_by={
-        "as if of one step": swap(server, "_facts", lambda v, r: replace(_FACTS(v, r), steps=1)),
+        "as if of one step": swap(versions, "facts_of", lambda v, r: replace(_FACTS(v, r), steps=1)),
     },
 )
 def test_the_client_centric_recipes_have_an_event_clock(cohort: int, fleet: Fleet) -> None:

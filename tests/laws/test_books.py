@@ -16,10 +16,13 @@ from torch import Tensor
 
 from polyrhythm.base.errors import RunFailed
 from polyrhythm.base.messages import Arrived, Assignment, Event, Facts, Fault, Lost, Report, Timer
-from polyrhythm.core import server, validation
+from polyrhythm.core import server, validation, versions
 from polyrhythm.core.client import work
 from polyrhythm.core.client_state import ClientState, Memory
-from polyrhythm.core.server import Record, Turn, begin, receive
+from polyrhythm.core.readiness import Readiness
+from polyrhythm.core.server import Server
+from polyrhythm.core.server_state import Record, Turn
+from polyrhythm.core.versions import Versions
 from polyrhythm.methods.correction import ControlVariates, ModelContrast, VarianceReduction
 from polyrhythm.methods.papers import fedavg
 from polyrhythm.methods.recipe import Recipe
@@ -35,11 +38,11 @@ from .trials import Misfortune, Trial, arrivals, misfortunes, shuffled, trials
 from .world import Federation, Shard, alike, copied, near, play, run, same
 
 # What mutants wrap.
-_TAKE = server._take
+_TAKE = Server._take
 _BEFORE_USE, _ON_ARRIVAL, _UNASKED = server.before_use, server.on_arrival, server.unasked
-_LOSE = server._lose
-_STEP = server._step
-_INVITE = server._invite
+_LOSE = Server._lose
+_STEP = Versions.step
+_INVITE = Server._invite
 
 PARTS = (ControlVariates(), ModelContrast(layer="logits"), Adam())
 
@@ -55,7 +58,7 @@ def _in_order_of_arrival(reports: Any, key: Any) -> list[Report]:
     examples=12,
     broken_by={
         "summed in order of arrival": lambda patch: patch.setattr(
-            server, "sorted", _in_order_of_arrival, raising=False
+            versions, "sorted", _in_order_of_arrival, raising=False
         ),
     },
 )
@@ -84,7 +87,7 @@ def _forgetful(*given: Any) -> Any:
         "states of refused visits kept": swap(
             Memory, "at", lambda self, accepted: self.accepted if self.provisional is None else self.provisional
         ),
-        "acceptance not written down": swap(server, "_take", _forgetful),
+        "acceptance not written down": swap(Server, "_take", _forgetful),
     },
 )
 def test_a_refused_visit_leaves_nothing_at_its_client(trial: Trial, happening: Misfortune) -> None:
@@ -104,9 +107,10 @@ def begun(recipe: Recipe, federation: Federation, versions: int = 3) -> tuple[li
     """The honest reports of the first version, the first turn, and the server as a function of a turn and an event."""
     setup, engine, roster = federation.setup(versions), federation.engine(), federation.roster()
     initial, shards = engine.initial(), federation.shards()
-    first = begin(recipe, setup, initial.weights, initial.buffers, roster)
+    server = Server(recipe=recipe, setup=setup, layout=engine.layout)
+    first = server.begin(initial.weights, initial.buffers, roster)
     reports = [work(recipe, setup, ClientState(), a, shards[a.client], engine)[1] for a in first.assignments]
-    return reports, first, lambda turn, event: receive(recipe, setup, engine.layout, turn.state, event, roster)
+    return reports, first, lambda turn, event: server.receive(turn.state, event, roster)
 
 
 def tell_all(tell: Tell, turn: Turn, events: Sequence[Event]) -> Turn:
@@ -219,15 +223,15 @@ def _lands_anyway(*given: Any) -> Any:
     return replace(after, refused=(*after.refused, (given[-1].client, "?"))), verdict
 
 
-def _takes_by_number(recipe: Any, setup: Any, layout: Any, state: Any, report: Report) -> Any:
+def _takes_by_number(self: Server, state: Any, report: Report) -> Any:
     flight = state.flights.get(report.dispatch)
     if flight is not None:
         report = replace(report, client=flight.client, kind=flight.kind, visit=flight.visit, version=flight.version)
-    return _TAKE(recipe, setup, layout, state, report)
+    return _TAKE(self, state, report)
 
 
-def _takes_any_recipe(recipe: Any, setup: Any, layout: Any, state: Any, report: Report) -> Any:
-    return _TAKE(recipe, setup, layout, state, replace(report, recipe=recipe.digest))
+def _takes_any_recipe(self: Server, state: Any, report: Report) -> Any:
+    return _TAKE(self, state, replace(report, recipe=self.recipe.digest))
 
 
 STRANGERS: dict[str, Callable[[Report], Event]] = {
@@ -245,8 +249,8 @@ STRANGERS: dict[str, Callable[[Report], Event]] = {
     versions=st.integers(1, 2),
     examples=20,
     broken_by={
-        "written down": swap(server, "_take", _lands_anyway),
-        "dispatch numbers are enough": swap(server, "_take", _takes_by_number),
+        "written down": swap(Server, "_take", _lands_anyway),
+        "dispatch numbers are enough": swap(Server, "_take", _takes_by_number),
     },
 )
 def test_a_report_that_nobody_waits_for_changes_nothing(stranger: str, at: int, versions: int) -> None:
@@ -281,14 +285,14 @@ def test_a_report_of_another_kind_answers_nothing(which: int) -> None:
     assert same(tell_all(tell, after, reports).state, tell_all(tell, first, reports).state)
 
 
-def _taken_for_news(recipe: Any, state: Any, lost: Lost) -> Any:
-    after, verdict = _LOSE(recipe, state, lost)
+def _taken_for_news(self: Server, state: Any, lost: Lost) -> Any:
+    after, verdict = _LOSE(self, state, lost)
     return copied(after), verdict
 
 
 def _taken_for_a_round(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(server, "_lose", _taken_for_news)
-    patch.setattr(server, "_ready", lambda *given: True)
+    patch.setattr(Server, "_lose", _taken_for_news)
+    patch.setattr(Readiness, "ready", lambda *given: True)
 
 
 @law(
@@ -332,7 +336,7 @@ def _only_if(condition: Callable[[str], bool]) -> Mutation:
     which=st.integers(0, 3),
     examples=30,
     broken_by={
-        "any recipe": swap(server, "_take", _takes_any_recipe),
+        "any recipe": swap(Server, "_take", _takes_any_recipe),
         "no samples, less than none": _only_if(lambda words: "samples" not in words),
         "the update of another model": _only_if(lambda words: "layout" not in words),
     },
@@ -369,9 +373,9 @@ def _stands_still(*given: Any) -> Any:
     trial=trials(nets=("batchnorm",)),
     cause=st.sampled_from(("a storm", "no step was possible", "no report has any weight")),
     broken_by={
-        "counts as no version": swap(server, "_step", _stands_still),
-        "shares of nothing": swap(server, "shares", lambda claims: [1 / max(1, len(claims)) for _ in claims]),
-        "what was accepted is forgotten": lambda patch: patch.setattr(server, "_step", _forgets),
+        "counts as no version": swap(Versions, "step", _stands_still),
+        "shares of nothing": swap(versions, "shares", lambda claims: [1 / max(1, len(claims)) for _ in claims]),
+        "what was accepted is forgotten": lambda patch: patch.setattr(Versions, "step", _forgets),
     },
 )
 def test_a_version_without_any_weight_is_skipped_and_said(trial: Trial, cause: str) -> None:
@@ -399,7 +403,7 @@ def test_a_version_without_any_weight_is_skipped_and_said(trial: Trial, cause: s
 
 def _forgets(*given: Any) -> Any:
     state, released = _STEP(*given)
-    return (state if released.release is not None else replace(state, parts=given[3].parts)), released
+    return (state if released.release is not None else replace(state, parts=given[1].parts)), released
 
 
 def _saturates(self: Sgd, setup: Any, state: Any, weights: Tensor, mean: Tensor) -> Any:
@@ -431,8 +435,7 @@ class Torn(Shard):
 
 
 def _tight_lipped(self: Clients, errand: Errand) -> Done:
-    data = self.data(errand.assignment.client)
-    return work(self.recipe, self.setup, errand.state, errand.assignment, data, self.engine)
+    return work(self.recipe, self.setup, errand.state, errand.assignment, errand.data, self.engine, errand.plan)
 
 
 @law(
@@ -494,8 +497,8 @@ def _starts_over(*given: Any, **named: Any) -> Any:
     trial=trials(),
     happening=misfortunes(),
     broken_by={
-        "dispatch numbers start over": swap(server, "_invite", _starts_over),
-        "acceptance not written down": swap(server, "_take", _forgetful),
+        "dispatch numbers start over": swap(Server, "_invite", _starts_over),
+        "acceptance not written down": swap(Server, "_take", _forgetful),
     },
 )
 def test_assignments_are_numbered_and_know_the_last_accepted_visit(trial: Trial, happening: Misfortune) -> None:

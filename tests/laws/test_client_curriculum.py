@@ -11,8 +11,8 @@ import torch
 from hypothesis import strategies as st
 
 from polyrhythm.base.messages import Assignment, Event, Lost, Report, State
-from polyrhythm.core import server
-from polyrhythm.core.server import ServerState
+from polyrhythm.core.readiness import Readiness
+from polyrhythm.core.server_state import ServerState
 from polyrhythm.methods.mechanism import Release, Setup
 from polyrhythm.methods.order.base import Curriculum
 from polyrhythm.methods.order.pacing import Pacing
@@ -300,11 +300,11 @@ def test_it_goes_on_under_every_release_and_other_policies(
         assert not measured or len(measured) == len(turn.assignments)
 
 
-def _holds_updates_up(recipe: Recipe, state: ServerState, now: float) -> bool:
-    return not state.measuring and _IS_READY(recipe, state, now)
+def _holds_updates_up(self: Readiness, state: ServerState, event: Event) -> bool:
+    return not state.measuring and _IS_READY(self, state, event)
 
 
-_IS_READY = server._ready
+_IS_READY = Readiness.ready
 
 
 @law(
@@ -315,7 +315,7 @@ _IS_READY = server._ready
     next_one=st.lists(st.integers(0, 9), min_size=2, max_size=8),
     examples=40,
     broken_by={
-        "updates wait for measurements": swap(server, "_ready", _holds_updates_up),
+        "updates wait for measurements": swap(Readiness, "ready", _holds_updates_up),
         "any model ever sent is a recent one": swap(
             SampledStaleness,
             "invited",

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from polyrhythm.base.errors import RunFailed
 from polyrhythm.base.messages import Arrived, Lost
-from polyrhythm.core import server
 from polyrhythm.core.client_state import Memory as ClientMemory
+from polyrhythm.core.readiness import Readiness
 from polyrhythm.fleet import Faults, Fleet, World
 from polyrhythm.methods.papers import afl, fedavg, scaffold
 from polyrhythm.methods.participation.rolling import OnArrival, Rolling
@@ -30,7 +30,7 @@ from .test_deadlines import begun, heard
 from .world import Federation, Run, near, run, same
 
 # What mutants wrap.
-_STUCK, _INVITE = server._stuck, OnArrival.invite
+_STUCK, _INVITE = Readiness.stuck, OnArrival.invite
 
 Spans = tuple[tuple[float, float], ...]
 ROUND = fedavg(cohort=2, epochs=1, batch=4)
@@ -168,7 +168,7 @@ def test_no_fault_stops_a_run_or_counts_at_one_end_only(
 
 @law(
     concurrency=st.integers(1, 4),
-    broken_by={"hopes for ever": swap(server, "_hopeless", lambda *given: False)},
+    broken_by={"hopes for ever": swap(Readiness, "hopeless", lambda *given: False)},
 )
 def test_if_every_visit_is_lost_versions_are_skipped(concurrency: int) -> None:
     """After as many as there are clients."""
@@ -232,7 +232,7 @@ def test_on_arrival_serves_whoever_comes_and_calls_nobody(
 @law(
     calls=CALLS,
     size=st.integers(1, 4),
-    broken_by={"waits for ever": swap(server, "_stuck", lambda *given: False)},
+    broken_by={"waits for ever": swap(Readiness, "stuck", lambda *given: False)},
 )
 def test_if_all_that_come_skip_for_ever_versions_are_skipped(calls: tuple[tuple[float, int], ...], size: int) -> None:
     """After as many visits as there are clients have come to nothing."""

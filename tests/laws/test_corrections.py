@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from polyrhythm.base.settings import Settings
-from polyrhythm.core import client
+from polyrhythm.core import training
 from polyrhythm.core.client_state import Memory
 from polyrhythm.methods import correction
 from polyrhythm.methods.correction import (
@@ -301,7 +301,7 @@ ACTIVE: tuple[Settings, ...] = (
     examples=20,
     broken_by={
         "no correction is applied": lambda patch: (
-            patch.setattr(client, "chain", lambda pushes: None),
+            patch.setattr(training, "chain", lambda pushes: None),
             patch.setattr(ModelContrast, "term", lambda self, view: None),
             patch.setattr(
                 DynamicRegularisation, "before_step", lambda self, setup, state, release, mean: (state, mean)

@@ -18,7 +18,9 @@ from torch.nn import functional
 
 from polyrhythm.base.messages import Report, State, Substitute
 from polyrhythm.base.streams import stream
-from polyrhythm.core import client
+from polyrhythm.core import local_step, training
+from polyrhythm.core.path import Path
+from polyrhythm.core.training import Training
 from polyrhythm.engines.torch import TorchEngine
 from polyrhythm.methods.correction import Prox
 from polyrhythm.methods.mechanism import Model, Release, Setup
@@ -42,8 +44,8 @@ from .world import Federation, alike, invitations, near, run, same
 
 # What mutants wrap.
 _NEXT, _CRITICAL, _AFTER = CriticalPeriods._next, CriticalPeriods._critical, CriticalPeriods.after_step
-_RESIZED, _OVER, _LOOK, _FISHER = RandomResize.after_step, Detector.over, client._Watch.look, TorchEngine.fisher
-_DRAW, _TRACES = Classification.draw, client._Training._traces
+_RESIZED, _OVER, _LOOK, _FISHER = RandomResize.after_step, Detector.over, local_step.squared_norm, TorchEngine.fisher
+_DRAW, _TRACES = Classification.draw, Training._traces
 
 RATE = 0.5
 
@@ -103,10 +105,10 @@ def _acts_all_the_same(self: CriticalPeriods, fixed: Setup, state: State, call: 
     return replace(call, count=state["size"])
 
 
-def _touches_the_gradient(self: Any, gradient: Tensor) -> None:
-    _LOOK(self, gradient)
-    if self._squares is not None:
-        gradient.mul_(1.001)
+def _touches_the_gradient(gradient: Tensor) -> Tensor:
+    square = _LOOK(gradient)
+    gradient.mul_(1.001)
+    return square
 
 
 def _in_the_model_in_training(self: TorchEngine, model: Model, data: Any, **rest: Any) -> float:
@@ -126,7 +128,7 @@ def _after_some_draws(self: TorchEngine, model: Model, data: Any, **rest: Any) -
     examples=10,
     broken_by={
         "acts all the same": swap(CriticalPeriods, "asked", _acts_all_the_same),
-        "the norm touches the gradient": swap(client._Watch, "look", _touches_the_gradient),
+        "the norm touches the gradient": swap(local_step, "squared_norm", _touches_the_gradient),
         "fisher in the model in training": swap(TorchEngine, "fisher", _in_the_model_in_training),
         "fisher leaves eval mode behind": swap(TorchEngine, "fisher", _after_some_draws),
     },
@@ -415,16 +417,20 @@ def squares_by_hand(trial: Trial, story: Any, dispatch: int, mu: float) -> list[
     return squares
 
 
-def _norms(self: Any, gradient: Tensor) -> None:
-    self._squares += torch.linalg.vector_norm(gradient, dtype=torch.float64)
+def _norms(gradient: Tensor) -> Tensor:
+    return torch.linalg.vector_norm(gradient, dtype=torch.float64)
 
 
-def _the_last_one(self: Any, gradient: Tensor) -> None:
-    self._squares = torch.linalg.vector_norm(gradient, dtype=torch.float64).square()
+def _the_last_one(self: Path, *given: Any) -> None:
+    self._gradient_squares = 0.0
+    _ADD(self, *given)
 
 
-def _with_decay(self: Any, gradient: Tensor) -> None:
-    self._squares += torch.linalg.vector_norm(gradient + 0.01, dtype=torch.float64).square()
+def _with_decay(gradient: Tensor) -> Tensor:
+    return torch.linalg.vector_norm(gradient + 0.01, dtype=torch.float64).square()
+
+
+_ADD = Path.add
 
 
 @law(
@@ -432,10 +438,10 @@ def _with_decay(self: Any, gradient: Tensor) -> None:
     mu=st.sampled_from((0.0, 0.5)),
     examples=12,
     broken_by={
-        "norms, not their squares": swap(client._Watch, "look", _norms),
-        "only the last batch": swap(client._Watch, "look", _the_last_one),
-        "with something added": swap(client._Watch, "look", _with_decay),
-        "clipping forgotten": swap(client, "clip_", lambda gradient, largest: None),
+        "norms, not their squares": swap(local_step, "squared_norm", _norms),
+        "only the last batch": swap(Path, "add", _the_last_one),
+        "with something added": swap(local_step, "squared_norm", _with_decay),
+        "clipping forgotten": swap(local_step, "clip_", lambda gradient, largest: None),
     },
 )
 def test_the_norm_is_that_of_the_clipped_gradients(trial: Trial, mu: float) -> None:
@@ -483,12 +489,12 @@ def _one_after_another() -> Callable[..., Any]:
     broken_by={
         "from torch's generator": swap(Classification, "draw", _from_torchs_generator),
         "from NumPy's generator": swap(Classification, "draw", _from_numpys_generator),
-        "alike at every client": swap(client, "stream", _by(lambda who, visit: (0, visit))),
-        "alike at every visit": swap(client, "stream", _by(lambda who, visit: (who, 0))),
-        "named by what was drawn before": swap(client, "stream", _one_after_another()),
-        "the labels in the data": swap(client._Training, "_traces", _the_same_twice),
+        "alike at every client": swap(training, "stream", _by(lambda who, visit: (0, visit))),
+        "alike at every visit": swap(training, "stream", _by(lambda who, visit: (who, 0))),
+        "named by what was drawn before": swap(training, "stream", _one_after_another()),
+        "the labels in the data": swap(Training, "_traces", _the_same_twice),
         "at another model": swap(
-            client._Training,
+            Training,
             "_traces",
             lambda self, received: _TRACES(self, replace(received, weights=1.01 * received.weights)),
         ),

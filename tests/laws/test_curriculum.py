@@ -14,7 +14,8 @@ import torch
 from hypothesis import strategies as st
 from torch.nn import functional
 
-from polyrhythm.core import client
+from polyrhythm.core import training
+from polyrhythm.core.training import Training
 from polyrhythm.engines.torch import TorchEngine
 from polyrhythm.methods.mechanism import Model, Need, Visit
 from polyrhythm.methods.order import base as order
@@ -99,7 +100,7 @@ def _still_in_training(self: TorchEngine, which: Any) -> Any:
 
 def _draws_with_the_training(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(TorchEngine, "_frozen_model", _still_in_training)
-    patch.setattr(client, "measuring", lambda *names: contextlib.nullcontext())
+    patch.setattr(training, "measuring", lambda *names: contextlib.nullcontext())
 
 
 def _with_the_model_in_training(self: TorchEngine, which: Any) -> Any:
@@ -123,12 +124,12 @@ def _no_least(self: Curriculum, visit: Visit, progress: Progress) -> int:
     return _IN_USE(self, replace(visit, least=1), progress)
 
 
-_BATCHES = client._Training._batches
+_BATCHES = Training.batches
 
 
-def _one_pass_at_most(self: Any, plan: Any) -> Any:
+def _one_pass_at_most(self: Training) -> Any:
     limit = self.visit.epoch_steps
-    for number, batch in enumerate(_BATCHES(self, plan)):
+    for number, batch in enumerate(_BATCHES(self)):
         if number < limit:
             yield batch
 
@@ -139,7 +140,7 @@ def _one_pass_at_most(self: Any, plan: Any) -> Any:
     examples=30,
     broken_by={
         "BatchNorm is given one sample": swap(Curriculum, "in_use", _no_least),
-        "one pass at most": swap(client._Training, "_batches", _one_pass_at_most),
+        "one pass at most": swap(Training, "batches", _one_pass_at_most),
     },
 )
 def test_a_curriculum_takes_as_many_steps_as_none(trial: Trial, curriculum: Curriculum) -> None:

@@ -5,15 +5,19 @@ from __future__ import annotations
 import functools
 import itertools
 import math
+from collections.abc import Callable
 from dataclasses import replace
 from operator import or_
 from typing import Any
 
+import pytest
 from hypothesis import strategies as st
 
 from polyrhythm.base.messages import Timer
 from polyrhythm.base.settings import Settings
-from polyrhythm.core import server
+from polyrhythm.core import readiness, versions
+from polyrhythm.core.readiness import Readiness
+from polyrhythm.core.versions import Versions
 from polyrhythm.fleet import Fleet
 from polyrhythm.methods.correction import ControlVariates
 from polyrhythm.methods.papers import fedavg
@@ -26,14 +30,14 @@ from polyrhythm.methods.work.budgets import HAIR
 from polyrhythm.simulation.simulator import Moment
 
 from .fleets import Paces, fleets
-from .law import law, swap
+from .law import Mutation, law, swap
 from .rolling import roll
 from .test_asynchrony import SIZES, at_work
 from .trials import Trial, trials
 from .world import Federation, Run, alike, run, same
 
 # What mutants wrap.
-_WAKE_UP, _GIVEN_UP, _COMPLETE = server._wake_up, server._given_up, OverSelect.complete
+_WAKE_UP, _GIVEN_UP, _COMPLETE = Readiness.wake_up, readiness.given_up, OverSelect.complete
 
 NEVER = 1e9
 PLAIN = fedavg(cohort=4, epochs=1, batch=4)
@@ -49,6 +53,14 @@ def begun(story: Run) -> dict[int, float]:
     return {a.dispatch: m.time for m in story.moments for a in m.turn.assignments}
 
 
+def _giving_up(other: Callable[..., Any]) -> Mutation:
+    def both(patch: pytest.MonkeyPatch) -> None:
+        for module in (readiness, versions):
+            patch.setattr(module, "given_up", other)
+
+    return both
+
+
 def _forgives(state: Any, late: Any, reason: str) -> Any:
     after = _GIVEN_UP(state, late, reason)
     return replace(after, busy={c: d for c, d in after.busy.items() if d not in late})
@@ -62,7 +74,7 @@ def _forgives(state: Any, late: Any, reason: str) -> Any:
         "waits for all": swap(Deadline, "complete", lambda self, standing: standing.in_flight == 0),
         "gives nobody up": swap(Deadline, "forgets", lambda self, carries_over: False),
         "half the time": swap(Deadline, "due", property(lambda self: self.seconds / 2)),
-        "who is late is invited at once": swap(server, "_given_up", _forgives),
+        "who is late is invited at once": _giving_up(_forgives),
     },
 )
 def test_whoever_is_in_time_counts_and_whoever_is_late_is_given_up(seconds: float, fleet: Fleet) -> None:
@@ -242,7 +254,7 @@ def test_a_version_has_enough_reports_or_is_skipped_and_says_so(count: int, size
     count=st.integers(2, 4),
     broken_by={
         "looks at once, again and again": swap(
-            server, "_wake_up", lambda recipe, state, event: _WAKE_UP(recipe, state, Timer(time=-1.0))
+            Readiness, "wake_up", lambda self, state, event: _WAKE_UP(self, state, Timer(time=-1.0))
         ),
         "does not wait": swap(MinReports, "waits", lambda self, standing: False),
     },
@@ -273,8 +285,8 @@ def _says_nothing(state: Any, late: Any, reason: str) -> Any:
     examples=12,
     broken_by={
         "twice as patient": swap(TimeOut, "patience", property(lambda self: 2 * self.seconds)),
-        "says nothing": swap(server, "_given_up", _says_nothing),
-        "who is given up is invited at once": swap(server, "_given_up", _forgives),
+        "says nothing": _giving_up(_says_nothing),
+        "who is given up is invited at once": _giving_up(_forgives),
     },
 )
 def test_a_visit_that_takes_too_long_is_given_up_and_recorded(
@@ -336,7 +348,7 @@ def test_what_changes_a_release_comes_in_any_order(fleet: Fleet, buffered: bool)
 
 @law(
     seconds=st.sampled_from((0.001, 0.003)),
-    broken_by={"skipped, and stepped all the same": swap(server, "_close", lambda recipe, state: (state, ()))},
+    broken_by={"skipped, and stepped all the same": swap(Versions, "_close", lambda self, state: (state, ()))},
 )
 def test_with_nobody_in_time_versions_are_skipped_and_the_run_goes_on(seconds: float) -> None:
     slow = Fleet(devices=Paces(seconds=(0.01,)))

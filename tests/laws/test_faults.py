@@ -19,7 +19,9 @@ from polyrhythm.base.messages import Report
 from polyrhythm.base.settings import Settings
 from polyrhythm.core import server
 from polyrhythm.core.client_state import Memory
-from polyrhythm.core.server import Record
+from polyrhythm.core.server import Server
+from polyrhythm.core.server_state import Record, Verdict
+from polyrhythm.core.versions import Versions
 from polyrhythm.fleet import Faults, Fleet, World
 from polyrhythm.methods.correction import ControlVariates, DynamicRegularisation
 from polyrhythm.methods.papers import fedavg
@@ -37,7 +39,7 @@ from .law import law, swap
 from .world import Federation, same
 
 # What mutants wrap.
-_TAKE, _STEP, _HAPPENS = server._take, server._step, World._happens
+_TAKE, _STEP, _HAPPENS = Server._take, Versions.step, World._happens
 _ARRIVES, _UNASKED, _ON_ARRIVAL = Transit.arrives, server.unasked, server.on_arrival
 
 OFTEN = ("dropout", "crash", "slow", "nan", "malformed", "lost", "duplicate", "stray", "corrupt")
@@ -99,7 +101,7 @@ def _forgetful(*given: Any) -> Any:
 
 def _forgets_what_it_skips(*given: Any) -> Any:
     state, released = _STEP(*given)
-    return (state if released.release is not None else replace(state, parts=given[3].parts)), released
+    return (state if released.release is not None else replace(state, parts=given[1].parts)), released
 
 
 @law(
@@ -113,8 +115,8 @@ def _forgets_what_it_skips(*given: Any) -> Any:
         "states of refused visits kept": swap(
             Memory, "at", lambda self, accepted: self.accepted if self.provisional is None else self.provisional
         ),
-        "acceptance not written down": swap(server, "_take", _forgetful),
-        "a skipped version forgets": swap(server, "_step", _forgets_what_it_skips),
+        "acceptance not written down": swap(Server, "_take", _forgetful),
+        "a skipped version forgets": swap(Versions, "step", _forgets_what_it_skips),
     },
 )
 def test_the_servers_mean_is_that_of_what_clients_keep_at_every_version(
@@ -135,7 +137,7 @@ def test_the_servers_mean_is_that_of_what_clients_keep_at_every_version(
         for client, record in moment.turn.state.clients.items():
             kept = driver.state_of(client, record.accepted).parts.get(part.label(), {})
             own += [kept[at_client]] if at_client in kept else []
-        mean = torch.stack(own).sum(0) / len(SIZES) if own else driver.setup.zeros()
+        mean = torch.stack(own).sum(0) / len(SIZES) if own else driver.server.setup.zeros()
         found = moment.turn.state.parts[part.label()][at_server]
         # Flipped bits may leave any finite number, against which rounding is measured.
         slack = 1e-9 * max([1.0, *(float(o.abs().max()) for o in own)])
@@ -163,7 +165,7 @@ def _at_one_end(*given: Any) -> Any:
         "states of refused visits kept": swap(
             Memory, "at", lambda self, accepted: self.accepted if self.provisional is None else self.provisional
         ),
-        "a refused visit clears what the server keeps": swap(server, "_take", _at_one_end),
+        "a refused visit clears what the server keeps": swap(Server, "_take", _at_one_end),
     },
 )
 def test_wherever_movements_are_kept_the_models_are_the_same(
@@ -289,7 +291,7 @@ def test_one_more_fault_moves_none_of_the_others(what: str, other: str, seed: in
 
 
 def _counted_as_nothing(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(server, "_refusal", lambda report, wrong: server.Verdict(dispatch=report.dispatch, accepted=False))
+    patch.setattr(server, "refusal", lambda report, wrong: Verdict(dispatch=report.dispatch, accepted=False))
 
 
 @law(

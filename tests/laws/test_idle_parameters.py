@@ -15,8 +15,10 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from polyrhythm.base.settings import Settings
-from polyrhythm.base.vectors import Spans, weighted_sum
-from polyrhythm.core import client
+from polyrhythm.base.sums import weighted_sum
+from polyrhythm.base.vectors import Spans
+from polyrhythm.core import training
+from polyrhythm.core.path import Path
 from polyrhythm.methods import correction
 from polyrhythm.methods.correction import ControlVariates, DynamicRegularisation, Prox, VarianceReduction
 from polyrhythm.methods.papers import feddyn, scaffold, vrl_sgd
@@ -27,9 +29,9 @@ from .trials import Misfortune, misfortunes
 from .world import CLASSES, FEATURES, Federation, Run, Shard, near, play, run
 
 # What mutants wrap.
-_REPORT = client.report_on
-_OUTCOME = client.Outcome
-_PATH_ADD = client._Path.add
+_REPORT = training.report_on
+_OUTCOME = training.Outcome
+_PATH_ADD = Path.add
 
 
 @final
@@ -89,7 +91,7 @@ def idle_of(federation: Headed, number: int) -> Spans:
 
 
 def nothing_is_idle(patch: Any) -> None:
-    patch.setattr(client._Path, "idle", property(lambda self: ()))
+    patch.setattr(Path, "idle", property(lambda self: ()))
 
 
 def _only_the_last_step(self: Any, rate: float, computed: Any, samples: int, cursor: Any) -> None:
@@ -109,8 +111,8 @@ def _any_step(self: Any, rate: float, computed: Any, samples: int, cursor: Any) 
     weight_decay=st.sampled_from((0.0, 0.1)),
     broken_by={
         "nothing is idle": nothing_is_idle,
-        "what the last step left out": swap(client._Path, "add", _only_the_last_step),
-        "what any step left out": swap(client._Path, "add", _any_step),
+        "what the last step left out": swap(Path, "add", _only_the_last_step),
+        "what any step left out": swap(Path, "add", _any_step),
     },
 )
 def test_idle_is_what_no_step_of_the_visit_touched(federation: Headed, part: Settings, weight_decay: float) -> None:

@@ -10,8 +10,8 @@ from hypothesis import assume
 from hypothesis import strategies as st
 from torch import Tensor
 
-from polyrhythm.base.vectors import FlatModel
-from polyrhythm.core import client
+from polyrhythm.base.flat_model import FlatModel
+from polyrhythm.core import local_step, training
 from polyrhythm.engines.torch import TorchEngine
 from polyrhythm.methods.correction import (
     ControlVariates,
@@ -67,8 +67,10 @@ def _forgets(state: Any, like: Tensor, optimiser: LocalOptimiser) -> Any:
     examples=20,
     broken_by={
         "weight decay forgotten, momentum damped": swap(LocalSgd, "step_", _damped),
-        "clip that only scales by the bound": swap(client, "clip_", lambda gradient, largest: gradient.mul_(largest)),
-        "optimiser state lost between versions": swap(client, "carry", _forgets),
+        "clip that only scales by the bound": swap(
+            local_step, "clip_", lambda gradient, largest: gradient.mul_(largest)
+        ),
+        "optimiser state lost between versions": swap(training, "carry", _forgets),
         "buffers lost": swap(FlatModel, "buffers", lambda self: tuple(torch.zeros_like(b) for b in _BUFFERS(self))),
     },
 )

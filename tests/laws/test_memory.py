@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from polyrhythm.base.settings import Settings
-from polyrhythm.core import server
+from polyrhythm.core import versions
 from polyrhythm.fleet import Fleet
 from polyrhythm.methods.local.schedules import Power
 from polyrhythm.methods.mechanism import Release, Setup
@@ -120,7 +120,7 @@ def test_a_constant_scale_changes_no_bit_and_another_does(fleet: Fleet, concurre
 @law(
     fleet=fleets(),
     concurrency=st.integers(3, 6),
-    broken_by={"shares are made up": swap(server, "shares", lambda claims: [1.0 for _ in claims])},
+    broken_by={"shares are made up": swap(versions, "shares", lambda claims: [1.0 for _ in claims])},
 )
 def test_what_is_cut_off_keeps_its_place_in_the_buffer_and_its_share(fleet: Fleet, concurrency: int) -> None:
     recipe = asynchronous(concurrency, 2, Staleness(rule="cutoff", b=0.0))
@@ -286,7 +286,7 @@ def _in_order_of_arrival(reports: Any, key: Any) -> list[Any]:
     order=arrivals(),
     broken_by={
         "summed in order of arrival": lambda patch: patch.setattr(
-            server, "sorted", _in_order_of_arrival, raising=False
+            versions, "sorted", _in_order_of_arrival, raising=False
         ),
     },
 )

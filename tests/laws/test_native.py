@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 import polyrhythm as pr
-from polyrhythm.base import vectors
+from polyrhythm.base import sums
 from polyrhythm.base.compiled import extension
-from polyrhythm.base.vectors import difference
+from polyrhythm.base.sums import difference
 from polyrhythm.core.protocols import Done, Job, Opening
 from polyrhythm.data import ArraySamples
 from polyrhythm.data.holding import Holding
@@ -286,8 +286,8 @@ def _measured_alone(update: Tensor, after: Tensor, before: Tensor) -> float:
     size=st.sampled_from((66_001, 2**17, 2**18, 2**18 + 24, 300_007)),
     seed=st.integers(0, 9),
     broken_by={
-        "squares in another order": swap(vectors, "_compiled_difference", lambda: _in_one_sum),
-        "nothing is written": swap(vectors, "_compiled_difference", lambda: _measured_alone),
+        "squares in another order": swap(sums, "_compiled_difference", lambda: _in_one_sum),
+        "nothing is written": swap(sums, "_compiled_difference", lambda: _measured_alone),
     },
 )
 def test_an_update_and_its_length_are_torchs_to_the_bit(size: int, seed: int) -> None:

@@ -10,8 +10,8 @@ import torch
 from hypothesis import strategies as st
 from torch.nn import functional
 
-from polyrhythm.base.vectors import weighted_sum
-from polyrhythm.core import client
+from polyrhythm.base.sums import weighted_sum
+from polyrhythm.core import local_step, training
 from polyrhythm.engines.torch import TorchEngine
 from polyrhythm.methods import together
 from polyrhythm.methods.correction import (
@@ -250,7 +250,7 @@ def _normalise(gradient: torch.Tensor, largest: float) -> None:
 
 @law(
     trial=trials(travels=False),
-    broken_by={"always to one length": swap(client, "clip_", _normalise)},
+    broken_by={"always to one length": swap(local_step, "clip_", _normalise)},
 )
 def test_a_clip_out_of_reach_is_no_clip(trial: Trial) -> None:
     none, far = (run(trial.but(clip=clip).recipe(), trial.federation) for clip in (None, 1e6))
@@ -265,7 +265,7 @@ def _last_of(pushes: Any) -> Push | None:
     trial=trials(),
     first=st.permutations((Prox(mu=0.3), ControlVariates(), ModelContrast(mu=1, layer="features"))),
     second=st.permutations((Prox(mu=0.3), ControlVariates(), ModelContrast(mu=1, layer="features"))),
-    broken_by={"the last correction overwrites the others": swap(client, "chain", _last_of)},
+    broken_by={"the last correction overwrites the others": swap(training, "chain", _last_of)},
 )
 def test_corrections_chain_in_any_order(trial: Trial, first: Any, second: Any) -> None:
     assert alike(run(trial.recipe(*first), trial.federation), run(trial.recipe(*second), trial.federation))
@@ -273,7 +273,7 @@ def test_corrections_chain_in_any_order(trial: Trial, first: Any, second: Any) -
 
 @law(
     trial=trials(travels=False),
-    broken_by={"the last correction overwrites the others": swap(client, "chain", _last_of)},
+    broken_by={"the last correction overwrites the others": swap(training, "chain", _last_of)},
 )
 def test_pulls_add_up(trial: Trial) -> None:
     one = run(trial.recipe(Prox(mu=0.75)), trial.federation)

@@ -8,9 +8,10 @@ from typing import Any
 import torch
 from hypothesis import strategies as st
 
-from polyrhythm.base import vectors
+from polyrhythm.base import sums
+from polyrhythm.base.flat_model import FlatModel
 from polyrhythm.base.settings import Settings
-from polyrhythm.core import client, server
+from polyrhythm.core import client, local_step, training, versions
 from polyrhythm.methods.correction import (
     ControlVariates,
     DynamicRegularisation,
@@ -28,8 +29,8 @@ from .law import law, swap
 from .world import Federation, near, run, same
 
 # What mutants wrap.
-_COMBINE = vectors.combine_buffers
-_REPORT = client.report_on
+_COMBINE = sums.combine_buffers
+_REPORT = training.report_on
 
 PARTS: tuple[tuple[Settings, ...], ...] = (
     (),
@@ -57,7 +58,7 @@ def _everything_decays(unused: Any, weights: Any, moments: Any) -> Any:
 
 @law(
     parts=st.sampled_from(PARTS[:2] + PARTS[4:5]),
-    broken_by={"weight decay on what has no gradient": swap(client, "_keep", _everything_decays)},
+    broken_by={"weight decay on what has no gradient": swap(local_step, "kept_parts", _everything_decays)},
 )
 def test_what_gets_no_gradient_stays_as_it_is(parts: tuple[Settings, ...]) -> None:
     story = run(recipe_with(parts), ODD)
@@ -96,9 +97,9 @@ def _load_what_travels(self: Any, weights: Any, buffers: Any) -> None:
 @law(
     parts=st.sampled_from(PARTS),
     broken_by={
-        "the least count": swap(server, "combine_buffers", _least),
-        "all buffers become float": swap(server, "combine_buffers", _all_float),
-        "what is not persistent stays": swap(vectors.FlatModel, "load", _load_what_travels),
+        "the least count": swap(versions, "combine_buffers", _least),
+        "all buffers become float": swap(versions, "combine_buffers", _all_float),
+        "what is not persistent stays": swap(FlatModel, "load", _load_what_travels),
     },
 )
 def test_buffers_of_every_kind_keep_shape_dtype_and_meaning(parts: tuple[Settings, ...]) -> None:
@@ -128,7 +129,7 @@ def test_buffers_of_every_kind_keep_shape_dtype_and_meaning(parts: tuple[Setting
     examples=20,
     broken_by={
         "updates in single precision": swap(
-            client, "report_on", lambda assignment, held, **rest: _wide(assignment, held, **rest)
+            training, "report_on", lambda assignment, held, **rest: _wide(assignment, held, **rest)
         ),
     },
 )
@@ -160,12 +161,12 @@ def _wide(assignment: Any, held: int, **rest: Any) -> Any:
     dtype=st.sampled_from((torch.float16, torch.bfloat16)),
     broken_by={
         "summed in half precision": swap(
-            vectors, "weighted_sum", lambda many, shares: sum((v * s for v, s in zip(many, shares, strict=True)))
+            sums, "weighted_sum", lambda many, shares: sum((v * s for v, s in zip(many, shares, strict=True)))
         ),
     },
 )
 def test_small_shares_of_half_precision_are_not_lost(count: int, dtype: torch.dtype) -> None:
     many = [torch.full((4,), 1.0 + i % 2 * 0.25, dtype=dtype) for i in range(count)]
-    mean = vectors.weighted_sum(many, [1 / count] * count)
+    mean = sums.weighted_sum(many, [1 / count] * count)
     assert mean.dtype == torch.float32
     assert near(mean, torch.full((4,), 1.125))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from bisect import bisect_left
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, final
 
@@ -12,9 +13,11 @@ from hypothesis import strategies as st
 
 from polyrhythm.base.messages import Event, Report, Timer
 from polyrhythm.base.settings import Settings
-from polyrhythm.core import client, forecast, server
+from polyrhythm.core import forecast, readiness, training, visit_plan
+from polyrhythm.core.batches import batch_sizes
 from polyrhythm.core.forecast import Ahead, Pace
-from polyrhythm.core.server import ServerState
+from polyrhythm.core.readiness import Readiness
+from polyrhythm.core.server_state import ServerState
 from polyrhythm.fleet import FixedLinks, Fleet, Tiers, Uniform, World
 from polyrhythm.methods.compression import TopK
 from polyrhythm.methods.correction import ControlVariates, ModelContrast, Prox, VarianceReduction
@@ -35,15 +38,15 @@ from polyrhythm.models.flops import Cost
 from polyrhythm.simulation.cost_meter import Meter
 from polyrhythm.simulation.simulator import InlineDriver, Moment
 
-from .law import law, swap
+from .law import Mutation, law, swap
 from .trials import Trial, trials
 from .world import NETS, Federation, Shard, alike, play, same
 
 # What mutants wrap.
-_FITTING = client.fitting
+_FITTING = visit_plan.fitting
 _AHEAD = Meter.ahead
-_REPORT = client.report_on
-_RATE = client._Training._rate
+_REPORT = training.report_on
+_AHEAD_OF = visit_plan.ahead_of
 
 COST = Cost(forward=700, training=2000)
 FLEETS: tuple[Fleet, ...] = (
@@ -133,7 +136,7 @@ def _by_one(more: int) -> Any:
         cut = _FITTING(plan, ahead, forecast)
         return cut if plan.within is None else replace(cut, steps=max(1, min(plan.steps, cut.steps + more)))
 
-    return swap(client, "fitting", fitting)
+    return swap(visit_plan, "fitting", fitting)
 
 
 @law(
@@ -164,7 +167,9 @@ def test_time_enough_for_everybody_cuts_nothing(
     part=st.sampled_from((PartialWork(seconds=1e-3), PartialWork(seconds=60.0))),
     broken_by={
         "everybody is slow": swap(
-            client, "fitting", lambda plan, ahead, known: _FITTING(plan, ahead, known or Pace(seconds_per_sample=9.0))
+            visit_plan,
+            "fitting",
+            lambda plan, ahead, known: _FITTING(plan, ahead, known or Pace(seconds_per_sample=9.0)),
         )
     },
 )
@@ -174,6 +179,14 @@ def test_where_nobody_knows_the_pace_nothing_is_cut(trial: Trial, part: PartialW
 
 def _free_links(self: Meter, *given: Any) -> Any:
     return replace(_AHEAD(self, *given), bytes_down=0, bytes_up=0)
+
+
+def _foreseeing(other: Callable[[Ahead], dict[str, Any]]) -> Mutation:
+    def ahead_of(*given: Any) -> Ahead:
+        ahead = _AHEAD_OF(*given)
+        return replace(ahead, **other(ahead))
+
+    return swap(visit_plan, "ahead_of", ahead_of)
 
 
 def _at_the_moment(moment: float, event: Event) -> bool:
@@ -195,7 +208,7 @@ SECONDS = st.sampled_from((0.3, 0.7, 1.1, 1.5, 2.0, 3.3))
         "links are free": swap(Meter, "ahead", _free_links),
         "forward passes are free": swap(Ahead, "forward_samples", lambda self, steps: 0),
         "what is measured is free": swap(Ahead, "samples", lambda self, steps: self._used(steps)),
-        "nothing is cut": swap(client, "fitting", lambda plan, ahead, known: plan),
+        "nothing is cut": swap(visit_plan, "fitting", lambda plan, ahead, known: plan),
     },
 )
 def test_nobody_is_late_who_can_make_a_step(
@@ -221,17 +234,11 @@ def test_nobody_is_late_who_can_make_a_step(
     broken_by={
         "scores are free": lambda patch: [patch.setattr(k, "looks", lambda self, p: 0) for k in (Order, Curriculum)],
         "controls are free": swap(ControlVariates, "extra_vectors", Mechanism.extra_vectors),
-        "full batches are short": swap(
-            client,
-            "Ahead",
-            lambda **given: Ahead(**given | {"batches": tuple(max(1, b - 1) for b in given["batches"])}),
-        ),
-        "judging is free": swap(client, "Ahead", lambda **given: Ahead(**given | {"judged": 0})),
-        "frozen models are free": swap(client, "Ahead", lambda **given: Ahead(**given | {"frozen": 0})),
-        "once, although every batch is another": swap(
-            client, "Ahead", lambda **given: Ahead(**given | {"reuse": True})
-        ),
-        "traces are free": swap(client, "Ahead", lambda **given: Ahead(**given | {"measured": 0})),
+        "full batches are short": _foreseeing(lambda ahead: {"batches": tuple(max(1, b - 1) for b in ahead.batches)}),
+        "judging is free": _foreseeing(lambda ahead: {"judged": 0}),
+        "frozen models are free": _foreseeing(lambda ahead: {"frozen": 0}),
+        "once, although every batch is another": _foreseeing(lambda ahead: {"reuse": True}),
+        "traces are free": _foreseeing(lambda ahead: {"measured": 0}),
     },
 )
 def test_a_visit_is_never_more_than_was_foreseen(trial: Trial, parts: tuple[Settings, ...], augmented: bool) -> None:
@@ -246,7 +253,7 @@ def test_a_visit_is_never_more_than_was_foreseen(trial: Trial, parts: tuple[Sett
         return plan
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(client, "fitting", noted)
+        patch.setattr(visit_plan, "fitting", noted)
         driver = InlineDriver(
             recipe, trial.federation.setup(3), engine, lambda n: shards[n], trial.federation.world(), meter
         )
@@ -274,7 +281,7 @@ def _counted_from_the_end(plan: Plan, ahead: Ahead, known: Any) -> Plan:
     fleet=st.sampled_from(FLEETS),
     seconds=st.lists(st.floats(0.01, 10.0), min_size=2, max_size=2),
     examples=25,
-    broken_by={"what does not fit": swap(client, "fitting", _counted_from_the_end)},
+    broken_by={"what does not fit": swap(visit_plan, "fitting", _counted_from_the_end)},
 )
 def test_more_time_is_never_less_work(
     trial: Trial, parts: tuple[Settings, ...], fleet: Fleet, seconds: list[float]
@@ -328,9 +335,9 @@ def test_as_many_steps_as_fit_by_hand(
     examples=40,
     broken_by={
         "as if every visit began with a pass": swap(
-            client._Training,
-            "_sizes",
-            lambda self, plan, sizes=client._Training._sizes: sizes(self, replace(plan, continues=False)),
+            visit_plan,
+            "ahead_of",
+            lambda *given: _AHEAD_OF(*given[:-2], replace(given[-2], continues=False), given[-1]),
         ),
         "short batches are full": swap(Shuffled, "complete", property(lambda self: False)),
     },
@@ -342,7 +349,7 @@ def test_where_passes_go_on_the_batches_that_are_next_are_counted(
     fleet = Fleet(devices=Uniform(seconds_per_sample=1 / 8))
     federation = Federation(sizes=(held,), net=net)
     recipe = fedavg(cohort=1, batch=batch, steps=steps, drop_last=drop_last)
-    sizes = [s.stop - s.start for s in client.cut(held, batch, drop_last, net == "batchnorm")]
+    sizes = list(batch_sizes(held, batch, drop_last, net == "batchnorm"))
     place = 0
     for report in drive(recipe | PartialWork(seconds=eighths / 8), federation, fleet, versions=4).reports:
         ends = list(itertools.accumulate((sizes * 13)[place : place + steps]))
@@ -382,8 +389,9 @@ def _planned(assignment: Any, held: int, **rest: Any) -> Report:
     return _REPORT(assignment, held, **rest | {"steps": 3 * rest.get("steps", 0)})
 
 
-def _rate_of_the_whole(self: Any, step: int, steps: int) -> float:
-    return _RATE(self, step, 3 * steps if isinstance(self.recipe.work, PartialWork) else steps)
+def _rate_of_the_whole(self: training.Training, step: int) -> float:
+    steps = self.plan.steps * (3 if isinstance(self.recipe.work, PartialWork) else 1)
+    return self.recipe.optimiser.lr * self.recipe.schedule.factor(step, steps)
 
 
 @law(
@@ -399,8 +407,8 @@ def _rate_of_the_whole(self: Any, step: int, steps: int) -> float:
     ),
     momentum=st.sampled_from((0.0, 0.9)),
     broken_by={
-        "the steps that were planned": swap(client, "report_on", _planned),
-        "rates of the whole plan": swap(client._Training, "_rate", _rate_of_the_whole),
+        "the steps that were planned": swap(training, "report_on", _planned),
+        "rates of the whole plan": swap(training.Training, "rate", _rate_of_the_whole),
     },
 )
 def test_a_part_of_the_work_is_as_if_no_more_had_been_asked(
@@ -421,7 +429,7 @@ def test_a_part_of_the_work_is_as_if_no_more_had_been_asked(
     eighths=st.integers(1, 100),
     patience=st.booleans(),
     broken_by={
-        "at the moment itself": swap(server, "_passed", _at_the_moment),
+        "at the moment itself": swap(readiness, "passed", _at_the_moment),
     },
 )
 def test_all_who_are_exactly_in_time_are_in_time(clients: int, eighths: int, patience: bool) -> None:
@@ -437,14 +445,14 @@ def test_all_who_are_exactly_in_time_are_in_time(clients: int, eighths: int, pat
     assert same(late.states[-1].weights, late.states[0].weights)
 
 
-def _again_and_again(recipe: Recipe, state: ServerState, event: Event) -> float | None:
-    return state.began + (recipe.due or 0.0) if state.training else None
+def _again_and_again(self: Readiness, state: ServerState, event: Event) -> float | None:
+    return state.began + (self.recipe.due or 0.0) if state.training else None
 
 
 @law(
     seconds=st.floats(0.01, 3.0),
     count=st.integers(1, 3),
-    broken_by={"again and again": swap(server, "_wake_up", _again_and_again)},
+    broken_by={"again and again": swap(Readiness, "wake_up", _again_and_again)},
 )
 def test_a_deadline_wakes_the_server_once(seconds: float, count: int) -> None:
     """Also where it must then wait for more reports."""

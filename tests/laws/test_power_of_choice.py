@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from polyrhythm.base.messages import Report, State
 from polyrhythm.base.streams import stream
 from polyrhythm.core import client as core
+from polyrhythm.core.visit_plan import VisitPlan
 from polyrhythm.methods.mechanism import Setup
 from polyrhythm.methods.papers import Common, fedavg
 from polyrhythm.methods.participation.base import Call, Uniform
@@ -162,11 +163,16 @@ def _all_of_them(self: Any, *rest: Any) -> Any:
     return np.arange(10_000)
 
 
-def _by_visit(recipe: Recipe, fixed: Setup, assignment: Any, data: Any, engine: Any) -> Report:
-    return _MEASURE(recipe, replace(fixed, seed=fixed.seed + assignment.dispatch), assignment, data, engine)
+def _by_visit(recipe: Recipe, assignment: Any, data: Any, engine: Any, plan: VisitPlan) -> Report:
+    visit = replace(plan.visit, seed=plan.visit.seed + assignment.dispatch)
+    return _MEASURE(recipe, assignment, data, engine, replace(plan, visit=visit))
 
 
-_MEASURE = core._measure
+def _on_all(recipe: Recipe, assignment: Any, data: Any, engine: Any, plan: VisitPlan) -> Report:
+    return _MEASURE(recipe, assignment, data, engine, replace(plan, forward_samples=len(data)))
+
+
+_MEASURE = core.measured
 
 
 @law(
@@ -174,10 +180,8 @@ _MEASURE = core._measure
     seed=st.integers(0, 3),
     examples=12,
     broken_by={
-        "on all samples": lambda patch: patch.setattr(
-            core, "_measure", lambda r, s, a, d, e: _MEASURE(r, s, replace(a, samples=None), d, e)
-        ),
-        "another draw for every assignment": swap(core, "_measure", _by_visit),
+        "on all samples": swap(core, "measured", _on_all),
+        "another draw for every assignment": swap(core, "measured", _by_visit),
     },
 )
 def test_cpow_measures_on_a_few_samples_drawn_by_client_and_version(batch: int, seed: int) -> None:

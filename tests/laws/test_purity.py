@@ -10,15 +10,17 @@ import torch
 from hypothesis import strategies as st
 from torch import Tensor
 
+from polyrhythm.base.flat_model import FlatModel
 from polyrhythm.base.messages import Event
 from polyrhythm.base.settings import Settings
 from polyrhythm.base.streams import stream
-from polyrhythm.base.vectors import FlatModel
-from polyrhythm.core import client
+from polyrhythm.core import client, training
 from polyrhythm.core.client import work
 from polyrhythm.core.client_state import ClientState, Memory
 from polyrhythm.core.protocols import Opening
-from polyrhythm.core.server import Turn, begin, receive
+from polyrhythm.core.server import Server
+from polyrhythm.core.server_state import Turn
+from polyrhythm.core.training import Training
 from polyrhythm.engines.torch import TorchEngine
 from polyrhythm.methods import together
 from polyrhythm.methods.correction import (
@@ -40,8 +42,8 @@ from .trials import Misfortune, Trial, misfortunes, trials
 from .world import Federation, alike, copied, invitations, run, same
 
 # What mutants wrap.
-_BATCHES = client._Training._batches
-_MEASURE = client._measure
+_BATCHES = Training.batches
+_MEASURE = client.measured
 _EVALUATE = TorchEngine.evaluate
 
 MIXES: tuple[tuple[Settings, ...], ...] = (
@@ -90,7 +92,7 @@ def _shuffled_in_place(self: Sweep, setup: Any, state: Any, call: Call) -> Any:
         "the server steps in place": swap(Sgd, "step", _steps_in_place),
         "the mean is made in place": swap(together, "weighted_sum", _scaled_in_place),
         "duals change in place": swap(DynamicRegularisation, "finish", _duals_in_place),
-        "kept momentum changes in place": swap(client, "carry", _carried_as_it_is),
+        "kept momentum changes in place": swap(training, "carry", _carried_as_it_is),
         "the sweep's list changes in place": swap(Sweep, "invite", _shuffled_in_place),
         "the engine trains the received weights": swap(
             FlatModel, "load", lambda self, weights, buffers: setattr(self, "weights", weights)
@@ -105,9 +107,10 @@ def test_the_cores_leave_what_they_are_given_as_it_was(
     trial = trial.but(keep_state=keep and not steady, momentum=0.9 if keep else 0.0, nesterov=False)
     recipe = trial.recipe(*parts)
     engine, setup, roster, shards = federation.engine(), federation.setup(4), federation.roster(), federation.shards()
-    layout, initial, memories = engine.layout, engine.initial(), dict[int, Memory]()
+    server = Server(recipe=recipe, setup=setup, layout=engine.layout)
+    initial, memories = engine.initial(), dict[int, Memory]()
     before: Any = copied(initial)
-    turn = begin(recipe, setup, initial.weights, initial.buffers, roster)
+    turn = server.begin(initial.weights, initial.buffers, roster)
     assert same(initial, before)
     while turn.assignments:
         for assignment in turn.assignments:
@@ -119,14 +122,14 @@ def test_the_cores_leave_what_they_are_given_as_it_was(
             memories[assignment.client] = memory.then(start, state, assignment.visit)
             event: Event = happening(assignment, report)
             before = copied((turn.state, event, state))
-            previous, turn = turn, receive(recipe, setup, layout, turn.state, event, roster)
+            previous, turn = turn, server.receive(turn.state, event, roster)
             assert same((previous.state, event, state), before)
             assert same((state, report), (memories[assignment.client].provisional, report))
 
 
-def _counts(self: Any, plan: Any) -> Any:
+def _counts(self: Training) -> Any:
     SEEN.append(1)
-    return _BATCHES(self, plan) if len(SEEN) % 2 else list(_BATCHES(self, plan))[::-1]
+    return _BATCHES(self) if len(SEEN) % 2 else iter(list(_BATCHES(self))[::-1])
 
 
 SEEN: list[int] = []
@@ -135,13 +138,13 @@ SEEN: list[int] = []
 @law(
     trial=trials(),
     parts=st.sampled_from(MIXES),
-    broken_by={"depends on how often it was called": swap(client._Training, "_batches", _counts)},
+    broken_by={"depends on how often it was called": swap(Training, "batches", _counts)},
 )
 def test_the_same_goes_in_and_the_same_comes_out(trial: Trial, parts: tuple[Settings, ...]) -> None:
     recipe, federation = trial.recipe(*parts), trial.federation
     engine, setup, roster, shards = federation.engine(), federation.setup(2), federation.roster(), federation.shards()
-    initial = engine.initial()
-    turn, again = (begin(recipe, setup, initial.weights, initial.buffers, roster) for _ in range(2))
+    server, initial = Server(recipe=recipe, setup=setup, layout=engine.layout), engine.initial()
+    turn, again = (server.begin(initial.weights, initial.buffers, roster) for _ in range(2))
     assert same(turn, again)
     while turn.assignments:
         for assignment in turn.assignments:
@@ -149,24 +152,24 @@ def test_the_same_goes_in_and_the_same_comes_out(trial: Trial, parts: tuple[Sett
                 work(recipe, setup, ClientState(), assignment, shards[assignment.client], engine) for _ in range(2)
             )
             assert same(one, other)
-            turn, again = (receive(recipe, setup, engine.layout, turn.state, one[1], roster) for _ in range(2))
+            turn, again = (server.receive(turn.state, one[1], roster) for _ in range(2))
             assert same(turn, again)
 
 
-def _train_instead(recipe: Any, setup: Any, assignment: Any, data: Any, engine: Any) -> Any:
+def _train_instead(recipe: Any, assignment: Any, data: Any, engine: Any, plan: Any) -> Any:
     received = Model(weights=assignment.weights, buffers=assignment.buffers)
     engine.open(Opening(data=data, start=received, received=received, previous=None, reuse=False))
     everything = np.arange(len(data))
     engine.compute(*data.batch(everything, None), everything)
     LocalSgd(lr=0.1).step_(engine.weights, engine.gradient, 0.1, {})
     assignment.weights.copy_(engine.weights)
-    return _MEASURE(recipe, setup, assignment, data, engine)
+    return _MEASURE(recipe, assignment, data, engine, plan)
 
 
 @law(
     net=st.sampled_from(("perceptron", "batchnorm", "dropout", "odd")),
     broken_by={
-        "a measurement trains": swap(client, "_measure", _train_instead),
+        "a measurement trains": swap(client, "measured", _train_instead),
         "measured in training mode": swap(torch.nn.Module, "eval", lambda self: self),
     },
 )
@@ -175,8 +178,8 @@ def test_a_measurement_touches_nothing_and_repeats(net: str) -> None:
 
     recipe, federation = fedavg(cohort=4), Federation(net=net)
     engine, setup, shards = federation.engine(), federation.setup(1), federation.shards()
-    initial = engine.initial()
-    turn = begin(recipe, setup, initial.weights, initial.buffers, federation.roster())
+    server, initial = Server(recipe=recipe, setup=setup, layout=engine.layout), engine.initial()
+    turn = server.begin(initial.weights, initial.buffers, federation.roster())
     for assignment in turn.assignments:
         shard, measuring = shards[assignment.client], dataclasses.replace(assignment, kind="measure")
         trained, _ = work(recipe, setup, ClientState(), assignment, shard, engine)

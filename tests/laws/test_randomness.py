@@ -8,13 +8,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import pytest
 import torch
 from hypothesis import strategies as st
 
+from polyrhythm.base.flat_model import FlatModel
 from polyrhythm.base.settings import Settings
 from polyrhythm.base.streams import seeded_torch
-from polyrhythm.base.vectors import FlatModel
-from polyrhythm.core import client
+from polyrhythm.core import client, training
 from polyrhythm.core.protocols import Opening
 from polyrhythm.engines.torch import TorchEngine
 from polyrhythm.methods.correction import ControlVariates, ModelContrast
@@ -52,7 +53,7 @@ class _Unseeded:
     def __exit__(self, *error: object) -> None: ...
 
 
-unseeded: Mutation = swap(client, "seeded_torch", _Unseeded)
+unseeded: Mutation = swap(training, "seeded_torch", _Unseeded)
 
 
 @law(
@@ -158,7 +159,7 @@ class Clones(Federation):
     seeds=st.permutations((0, 1, 2)),
     broken_by={
         "no dropout in training": swap(TorchEngine, "open", _in_eval_mode),
-        "one mask for all": swap(client, "seeded_torch", _one_stream),
+        "one mask for all": swap(training, "seeded_torch", _one_stream),
     },
 )
 def test_dropout_repeats_by_run_and_differs_by_client_and_visit(epochs: float, seeds: list[int]) -> None:
@@ -210,7 +211,9 @@ def _unnamed(*names: object) -> contextlib.AbstractContextManager[None]:
     return contextlib.nullcontext()
 
 
-unnamed: Mutation = swap(client, "measuring", _unnamed)
+def unnamed(patch: pytest.MonkeyPatch) -> None:
+    for module in (client, training):
+        patch.setattr(module, "measuring", _unnamed)
 
 
 @law(
@@ -218,7 +221,7 @@ unnamed: Mutation = swap(client, "measuring", _unnamed)
     broken_by={
         "looks from torch's generator": unnamed,
         "fisher from torch's generator": lambda patch: patch.setattr(
-            client._Training, "_looking", lambda self, what: contextlib.nullcontext()
+            training.Training, "looking", lambda self, what: contextlib.nullcontext()
         ),
     },
 )

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from polyrhythm.base.messages import Assignment, Report
 from polyrhythm.base.settings import Settings
-from polyrhythm.core import server
+from polyrhythm.core import versions
 from polyrhythm.methods.correction import ControlVariates
 from polyrhythm.methods.papers import fedavg
 from polyrhythm.methods.participation.rolling import Rolling
@@ -258,7 +258,7 @@ def _in_order_of_arrival(reports: Any, key: Any) -> list[Report]:
     parts=st.sampled_from(((ClipUpdates(times=1.0), TrimmedMean(share=0.3)), (GeometricMedian(), Adam()))),
     broken_by={
         "summed in order of arrival": lambda patch: patch.setattr(
-            server, "sorted", _in_order_of_arrival, raising=False
+            versions, "sorted", _in_order_of_arrival, raising=False
         ),
     },
 )

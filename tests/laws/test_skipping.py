@@ -13,9 +13,10 @@ from torch import Tensor
 
 from polyrhythm.base.messages import Assignment, Event, Lost, Report
 from polyrhythm.base.settings import Settings
-from polyrhythm.base.vectors import combine_buffers
-from polyrhythm.core import client, server
+from polyrhythm.base.sums import combine_buffers
+from polyrhythm.core import versions
 from polyrhythm.core.client_state import ClientState, Memory
+from polyrhythm.core.training import Training
 from polyrhythm.methods.correction import ControlVariates, DynamicRegularisation, ModelContrast, VarianceReduction
 from polyrhythm.methods.mechanism import Setup, Visit
 from polyrhythm.methods.papers import fedavg
@@ -36,8 +37,8 @@ from .world import Federation, Run, alike, near, play, run, same
 
 # What mutants wrap.
 _FINISH = SkipAndEstimate.finish
-_SUBSTITUTE = client._Training._substitute
-_RUN = client._Training.run
+_SUBSTITUTE = Training.substitute
+_RUN = Training.run
 
 HALF = Listed(shares=(0.5,))
 MIXED = Listed(shares=(1.0, 0.5, 0.3, 0.2))
@@ -156,7 +157,7 @@ def _ageless(self: Any, instead: Any, received: Any) -> Report:
     broken_by={
         "clients keep what was refused": never_rolled_back,
         "a movement forgets its steps": swap(SkipAndEstimate, "finish", _forgets_its_steps),
-        "age is not told": swap(client._Training, "_substitute", _ageless),
+        "age is not told": swap(Training, "substitute", _ageless),
     },
 )
 def test_a_skip_sends_what_the_last_accepted_training_gave(
@@ -383,8 +384,8 @@ def _begins_anew(self: Any) -> Any:
     happening=misfortunes(),
     examples=15,
     broken_by={
-        "a skip claims work": swap(client._Training, "_substitute", _claims_work),
-        "a skip begins anew": swap(client._Training, "run", _begins_anew),
+        "a skip claims work": swap(Training, "substitute", _claims_work),
+        "a skip begins anew": swap(Training, "run", _begins_anew),
     },
 )
 def test_a_skip_costs_nothing_and_teaches_nothing(
@@ -435,7 +436,7 @@ def _moves_again(self: Any, instead: Any, received: Any) -> Report:
     trial=trials(everybody=True),
     happening=misfortunes(),
     broken_by={
-        "the received model again": swap(client._Training, "_substitute", _moves_again),
+        "the received model again": swap(Training, "substitute", _moves_again),
         "clients keep what was refused": never_rolled_back,
     },
 )
@@ -462,7 +463,7 @@ def _with_the_servers(layout: Any, many: Any, shares: Any) -> Any:
 @law(
     policy=st.sampled_from((SkipAndEstimate(budgets=HALF, cold_start="zero"), SkipAndResendModel(budgets=HALF))),
     seed=st.integers(0, 5),
-    broken_by={"substitutes count too": swap(server, "combine_buffers", _with_the_servers)},
+    broken_by={"substitutes count too": swap(versions, "combine_buffers", _with_the_servers)},
 )
 def test_buffers_are_the_mean_of_those_who_trained(policy: Skipping, seed: int) -> None:
     federation = Federation(net="batchnorm", seed=seed, sizes=(5, 12, 7, 9))

@@ -14,7 +14,9 @@ from torch.nn import functional
 
 from polyrhythm.base.frozen import made
 from polyrhythm.base.settings import Settings
-from polyrhythm.core import client
+from polyrhythm.core import training, visit_plan
+from polyrhythm.core.batches import batch_sizes
+from polyrhythm.core.path import Watch
 from polyrhythm.core.protocols import Opening
 from polyrhythm.engines.torch import TorchEngine
 from polyrhythm.methods.correction import ControlVariates, ModelContrast, Prox
@@ -29,7 +31,7 @@ from .trials import Trial, trials
 from .world import NETS, Federation, Shard, alike, near, run, same
 
 # What mutants wrap.
-_REPORT = client.report_on
+_REPORT = training.report_on
 
 MIXES: tuple[tuple[Settings, ...], ...] = (
     (),
@@ -46,7 +48,7 @@ def _judged_in_training(self: TorchEngine, layer: str, inputs: Tensor) -> Tensor
 
 
 JUDGED_IN_TRAINING = swap(TorchEngine, "features_now", _judged_in_training)
-NEVER_STOPS = swap(client._Watch, "says_stop", lambda self: False)
+NEVER_STOPS = swap(Watch, "says_stop", lambda self: False)
 
 
 @law(
@@ -66,7 +68,7 @@ def test_a_threshold_below_all_cosines_is_the_inner_work(trial: Trial, parts: tu
 
 
 def _epochs_of_one_step(patch: Any) -> None:
-    patch.setattr(client, "made", lambda of, /, **given: made(of, **given | _short_epochs(of)))
+    patch.setattr(visit_plan, "made", lambda of, /, **given: made(of, **given | _short_epochs(of)))
 
 
 def _short_epochs(kind: Any) -> dict[str, Any]:
@@ -85,7 +87,7 @@ def test_a_threshold_above_all_cosines_leaves_one_epoch(net: str, batch: int | N
     for report in run(recipe, federation, versions=2).reports.values():
         held = federation.sizes[report.client]
         size = min(batch or held, held)
-        per_epoch = len(client.cut(held, size, False, federation.engine().single_sample_fails))
+        per_epoch = len(batch_sizes(held, size, False, federation.engine().single_sample_fails))
         assert report.steps == min(per_epoch, max(1, math.floor(epochs * per_epoch + 0.5)))
 
 
@@ -270,7 +272,7 @@ class Augmented(Federation):
 
 def _reuses(reuse: bool) -> Any:
     changes = {"reuse": reuse}
-    return swap(client, "made", lambda of, /, **given: made(of, **given | (changes if of is Opening else {})))
+    return swap(training, "made", lambda of, /, **given: made(of, **given | (changes if of is Opening else {})))
 
 
 @law(
@@ -305,7 +307,7 @@ def _planned_steps(assignment: Any, held: int, **rest: Any) -> Any:
     net=st.sampled_from(("perceptron", "batchnorm", "dropout")),
     parts=st.sampled_from(((ControlVariates(),), (NormalisedAveraging(),), (PerStep(),), (PerStep(divide="travel"),))),
     momentum=st.sampled_from((0.0, 0.9)),
-    broken_by={"never stops": NEVER_STOPS, "the steps that were planned": swap(client, "report_on", _planned_steps)},
+    broken_by={"never stops": NEVER_STOPS, "the steps that were planned": swap(training, "report_on", _planned_steps)},
 )
 def test_what_counts_steps_counts_those_taken(net: str, parts: tuple[Settings, ...], momentum: float) -> None:
     federation = Federation(net=net)
@@ -326,7 +328,7 @@ def _sum_of_similarities(self: Any, steps: int) -> dict[str, float]:
 @law(
     net=st.sampled_from(("perceptron", "logistic")),
     steps=st.integers(2, 5),
-    broken_by={"a sum in place of a mean": swap(client._Watch, "measures", _sum_of_similarities)},
+    broken_by={"a sum in place of a mean": swap(Watch, "measures", _sum_of_similarities)},
 )
 def test_the_similarity_in_the_record_is_the_mean_over_steps(net: str, steps: int) -> None:
     federation = Federation(net=net, dtype=torch.float64, sizes=(9,))

@@ -10,7 +10,7 @@ import torch
 from hypothesis import strategies as st
 
 from polyrhythm.base.messages import Assignment, Event, Facts, Lost, Report
-from polyrhythm.core import server
+from polyrhythm.core import server, versions
 from polyrhythm.methods.mechanism import Release
 from polyrhythm.methods.server_step import Adam
 from polyrhythm.methods.weighing import BySamples, Equal, NormalisedAveraging, Sharing, shares
@@ -21,7 +21,7 @@ from .world import Run, near, play, run, same
 
 # What mutants wrap.
 _SCALES = NormalisedAveraging.scales
-_BUFFERS = server._buffers
+_BUFFERS = versions.mean_buffers
 _BEFORE_USE = server.before_use
 
 SHARINGS: tuple[Sharing, ...] = (BySamples(), Equal())
@@ -56,7 +56,7 @@ def released(story: Run) -> list[Release]:
     sharing=st.sampled_from(SHARINGS),
     happening=misfortunes(),
     broken_by={
-        "of those invited": swap(server, "shares", lambda claims: [c / (sum(claims) + 1) for c in claims]),
+        "of those invited": swap(versions, "shares", lambda claims: [c / (sum(claims) + 1) for c in claims]),
     },
 )
 def test_shares_sum_to_one_whoever_reports(trial: Trial, sharing: Sharing, happening: Misfortune) -> None:
@@ -142,7 +142,7 @@ def _without_scales(**given: Any) -> Release:
     trial=trials(),
     broken_by={
         "not by its travel": swap(NormalisedAveraging, "scales", lambda self, facts, shares: [1.0] * len(facts)),
-        "scales forgotten": swap(server, "Release", _without_scales),
+        "scales forgotten": swap(versions, "Release", _without_scales),
     },
 )
 def test_a_fednova_step_is_one_common_way_along_the_mean_direction(trial: Trial) -> None:
@@ -193,11 +193,11 @@ def _first_buffers(layout: Any, state: Any, reports: Any) -> Any:
     sharing=st.sampled_from(SHARINGS),
     server_adam=st.booleans(),
     broken_by={
-        "buffers stay as they were": swap(server, "_buffers", lambda layout, state, reports: state.buffers),
-        "the first client's buffers": swap(server, "_buffers", _first_buffers),
+        "buffers stay as they were": swap(versions, "mean_buffers", lambda layout, state, reports: state.buffers),
+        "the first client's buffers": swap(versions, "mean_buffers", _first_buffers),
         "weighed equally": swap(
-            server,
-            "_buffers",
+            versions,
+            "mean_buffers",
             lambda layout, state, reports: _BUFFERS(layout, state, tuple(replace(r, held=1) for r in reports)),
         ),
     },

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -16,8 +17,10 @@ from polyrhythm.base.messages import Assignment, Event, Report
 from polyrhythm.base.streams import seeded_torch
 from polyrhythm.core.client import work
 from polyrhythm.core.client_state import ClientState, Memory
-from polyrhythm.core.protocols import Computed
-from polyrhythm.core.server import Released, ServerState, Turn, begin, receive
+from polyrhythm.core.local_step import Computed
+from polyrhythm.core.protocols import Opening
+from polyrhythm.core.server import Server
+from polyrhythm.core.server_state import Released, ServerState, Turn
 from polyrhythm.engines.torch import TorchEngine
 from polyrhythm.fleet import Fleet, World
 from polyrhythm.methods.mechanism import Setup
@@ -113,22 +116,31 @@ class Spy:
     def __init__(self, federation: Federation) -> None:
         self.federation, self.shards = federation, federation.shards()
         self.visits: list[list[list[int]]] = []
+        self._given: list[tuple[Shard, list[list[int]]]] = []
 
     def engine(self) -> TorchEngine:
         engine = self.federation.engine()
-        compute = engine.compute
+        begin, step = engine.open, engine.step
+        current: list[list[int]] = []
+
+        def opened(visit: Opening) -> None:
+            nonlocal current
+            current = next(noted for data, noted in self._given if data is visit.data)
+            begin(visit)
 
         def noted(inputs: Tensor, targets: Tensor, positions: np.ndarray, *rest: Any) -> Computed:
-            self.visits[-1].append(positions.tolist())
-            return compute(inputs, targets, positions, *rest)
+            current.append(positions.tolist())
+            return step(inputs, targets, positions, *rest)
 
-        vars(engine)["compute"] = noted
+        vars(engine).update(open=opened, step=noted)
         return engine
 
     def data(self, client: int) -> Shard:
-        """What a client holds, asked for once when a visit begins."""
+        """What a client holds, asked for once when a visit is planned."""
         self.visits.append([])
-        return self.shards[client]
+        shard = copy.copy(self.shards[client])
+        self._given.insert(0, (shard, self.visits[-1]))
+        return shard
 
 
 @functools.cache
@@ -306,7 +318,8 @@ def play(
     spy, setup, roster = Spy(federation), federation.setup(versions), federation.roster()
     engine = spy.engine()
     initial = engine.initial()
-    turn = begin(recipe, setup, initial.weights, initial.buffers, roster)
+    server = Server(recipe=recipe, setup=setup, layout=engine.layout)
+    turn = server.begin(initial.weights, initial.buffers, roster)
     story, memories = Run(states=[turn.state], turns=[turn]), dict[int, Memory]()
     while turn.assignments:
         assert len(story.states) <= versions
@@ -320,7 +333,7 @@ def play(
             story.batches[assignment.dispatch] = spy.visits[-1]
             memories[client] = memory.then(start, state, assignment.visit)
             story.assignments[assignment.dispatch], story.reports[assignment.dispatch] = assignment, report
-            turn = receive(recipe, setup, engine.layout, turn.state, happening(assignment, report), roster)
+            turn = server.receive(turn.state, happening(assignment, report), roster)
             story._heard(turn)
             assert turn.verdict is not None
             story.starts[assignment.dispatch], story.ends[assignment.dispatch] = start, state

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 import polyrhythm as pr
-from polyrhythm.base.vectors import FlatModel
+from polyrhythm.base.flat_model import FlatModel
 from polyrhythm.fleet import Device, ListedDevices, Tiers
 from polyrhythm.methods.footprint import least_memory
 from polyrhythm.methods.recipe import Recipe

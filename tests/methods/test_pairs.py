@@ -19,8 +19,8 @@ from polyrhythm import fleet as fleets
 from polyrhythm.base.errors import UserError
 from polyrhythm.base.messages import Assignment, Event, Facts, Lost, Report
 from polyrhythm.base.settings import Settings
-from polyrhythm.base.vectors import combine_buffers
-from polyrhythm.core.client import cut
+from polyrhythm.base.sums import combine_buffers
+from polyrhythm.core.batches import cut
 from polyrhythm.data import ArraySamples
 from polyrhythm.methods.compression import Int8, TopK
 from polyrhythm.methods.correction import (

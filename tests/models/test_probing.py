@@ -13,7 +13,7 @@ from torch.nn import utils
 from torch.nn.utils import prune
 
 from polyrhythm.base.errors import UserError
-from polyrhythm.base.vectors import FlatModel
+from polyrhythm.base.flat_model import FlatModel
 from polyrhythm.models import build, output_shape
 from polyrhythm.models.probing import woken
 from small import experiment

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from polyrhythm.base.messages import Assignment, Report
 from polyrhythm.core.client import work
 from polyrhythm.core.client_state import ClientState
-from polyrhythm.core.server import ServerState
+from polyrhythm.core.server_state import ServerState
 from polyrhythm.engines.torch import TorchEngine
 from polyrhythm.fleet import Fleet, World
 from polyrhythm.methods.mechanism import Model, Release, Setup

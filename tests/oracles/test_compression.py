@@ -10,7 +10,8 @@ import pytest
 import torch
 from torch import nn
 
-from polyrhythm.base.vectors import FlatModel, Layout, Spans
+from polyrhythm.base.flat_model import FlatModel
+from polyrhythm.base.vectors import Layout, Spans
 from polyrhythm.methods.compression import Int8, Lossy, TopK
 
 

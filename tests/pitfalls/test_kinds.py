@@ -12,7 +12,7 @@ from torch import nn
 
 import polyrhythm as pr
 from polyrhythm.base.messages import Assignment, Report
-from polyrhythm.core.server import receive
+from polyrhythm.core.server import Server
 from polyrhythm.simulation.simulator import InlineDriver
 from small import experiment, federation, logged
 
@@ -121,7 +121,7 @@ def test_a_report_for_a_version_long_gone_changes_nothing() -> None:
     first = next(moment.report for moment in moments if moment.report is not None)
     last = moments[-1].turn.state
     for late in (first, dataclasses.replace(first, dispatch=10_000), dataclasses.replace(first, client=3)):
-        turn = receive(some.recipe, some.setup, engine.layout, last, late, driver.roster)
+        turn = Server(recipe=some.recipe, setup=some.setup, layout=engine.layout).receive(last, late, driver.roster)
         assert turn.verdict is not None
         assert not turn.verdict.accepted
         assert torch.equal(turn.state.weights, last.weights)

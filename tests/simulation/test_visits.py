@@ -15,14 +15,14 @@ import polyrhythm as pr
 from crews import COMMON, ROLLING, ROLLS, TIERS, WAITING, assert_same, letting, made, run
 from polyrhythm.base.compiled import extension
 from polyrhythm.base.errors import RunFailed
-from polyrhythm.core import client
+from polyrhythm.core.client_state import ClientState
 from polyrhythm.core.forecast import Ahead
 from polyrhythm.experiments.session import carry_out
-from polyrhythm.methods.correction import ControlVariates
+from polyrhythm.methods.recipe import Recipe
 from polyrhythm.runs import VersionRecord, VisitRecord
 from polyrhythm.simulation.simulator import InlineDriver
 from polyrhythm.simulation.visits import Visits
-from polyrhythm.simulation.workers import choosing, fork_server
+from polyrhythm.simulation.workers import choosing, executors, fork_server
 from polyrhythm.simulation.workers.executors import Clients, Done, Errand, OneByOne, Ticket
 from polyrhythm.simulation.workers.processes import Processes
 from small import Explodes, Log, collection
@@ -96,7 +96,7 @@ def test_all_that_is_under_way_may_be_computed_at_once_where_it_is_foreseen(fami
 
 
 def _nothing_beside(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(ControlVariates, "extra_vectors", 0)
+    patch.setattr(Recipe, "extra_vectors", property(lambda self: 0))
 
 
 def _told_unseen(patch: pytest.MonkeyPatch) -> None:
@@ -125,15 +125,15 @@ def _a_batch_less(patch: pytest.MonkeyPatch) -> None:
 
 
 def _stops_are_foreseen(patch: pytest.MonkeyPatch) -> None:
-    whole = client._Training.foreseen
-    patch.setattr(client._Training, "foreseen", lambda visit: (whole(visit)[0], True))
+    whole = executors.plan_visit
+    patch.setattr(executors, "plan_visit", lambda *given: replace(whole(*given), sure=True))
     _told_unseen(patch)
 
 
 def _no_states(patch: pytest.MonkeyPatch) -> None:
     """A visit goes on from nothing."""
     whole = Visits._errand
-    patch.setattr(Visits, "_errand", lambda visits, a, now: replace(whole(visits, a, now), state=client.ClientState()))
+    patch.setattr(Visits, "_errand", lambda visits, a, now: replace(whole(visits, a, now), state=ClientState()))
 
 
 def _one_board(patch: pytest.MonkeyPatch) -> None:

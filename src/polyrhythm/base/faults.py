@@ -12,6 +12,7 @@ FaultKind = Literal[
     "dropout",
     "lost",
     "transit",
+    "unfit",
     "duplicate",
     "not_asked",
     "other_version",
@@ -46,6 +47,7 @@ WORDS: Mapping[FaultKind, str] = {
     "battery": "battery empty",
     "transit": "lost on the way",
     "lost": "lost",
+    "unfit": "of no use",
     "late": "late",
     "recipe": "of another recipe",
     "damaged": "damaged on the way",
@@ -62,6 +64,9 @@ WORDS: Mapping[FaultKind, str] = {
     "outlier": "accepted, but an outlier",
 }
 """What each kind of fault is called, in the order in which they are told: lost, refused, ignored, talked about."""
+
+LOST: frozenset[FaultKind] = frozenset({"dropout", "crash", "away", "battery", "transit", "lost"})
+"""Visits of which nothing came. Of any other that is lost an answer has come, and was no good."""
 
 IGNORED: tuple[FaultKind, ...] = ("duplicate", "not_asked", "other_version")
 """Reports that nobody waits for."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import final
 
@@ -14,12 +14,12 @@ from torch import Tensor
 from polyrhythm.base.streams import torch_seed
 from polyrhythm.base.vectors import Buffers, Layout
 from polyrhythm.bench import bare
-from polyrhythm.core.protocols import ClientData, Computed, Opening
+from polyrhythm.core.local_step import Computed, LocalRule
+from polyrhythm.core.protocols import ClientData, Opening
 from polyrhythm.data import ArraySamples, Federation
 from polyrhythm.data.federation import Shares
 from polyrhythm.data.partitions import Iid
 from polyrhythm.experiments.experiment import Evaluation, Experiment
-from polyrhythm.methods.correction import Correction
 from polyrhythm.methods.mechanism import Model, Setup
 from polyrhythm.methods.order.base import Lens
 from polyrhythm.methods.papers import fedavg
@@ -97,7 +97,7 @@ class _Listener:
         self._indices = torch.empty(0, dtype=torch.int64)
         self._made = dict[int, int]()
         self.visits: list[tuple[int, list[Tensor]]] = []
-        self.weights, self.gradient = torch.zeros(16), torch.zeros(16)
+        self.weights = torch.zeros(16)
 
     def holding(self, client: int) -> ClientData:
         """A client's samples, of which this remembers which they are."""
@@ -109,20 +109,9 @@ class _Listener:
     def open(self, visit: Opening) -> None:
         """Nothing to load."""
 
-    def compute(
-        self,
-        inputs: Tensor,
-        targets: Tensor,
-        positions: np.ndarray,
-        terms: Sequence[Correction] = (),
-        watch: str | None = None,
-        squares: bool = False,
-    ) -> Computed:
+    def step(self, inputs: Tensor, targets: Tensor, positions: np.ndarray, rule: LocalRule, rate: float) -> Computed:
         self.visits[-1][1].append(self._indices.index_select(0, torch.from_numpy(positions)))
         return Computed(torch.zeros(()), ())
-
-    def stepped(self) -> None:
-        """Nothing to refresh."""
 
     def buffers(self) -> Buffers:
         return ()

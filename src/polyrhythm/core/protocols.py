@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Protocol, final, runtime_checkable
+from typing import ClassVar, Protocol, TypeGuard, final, runtime_checkable
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from polyrhythm.base.vectors import Buffers, Layout, Segment, Spans
-from polyrhythm.methods.correction import Correction, Push
-from polyrhythm.methods.local.optimisers import LocalOptimiser
+from polyrhythm.base.vectors import Buffers, Layout, Spans
+from polyrhythm.core.local_step import Computed, LocalRule
 from polyrhythm.methods.mechanism import Model
 from polyrhythm.methods.order.base import Lens
 
@@ -31,25 +30,6 @@ class ClientData(Protocol):
 
     def fixed(self, name: str) -> np.ndarray:
         """A score that the experiment holds for each of the client's samples, float [n]."""
-
-
-@final
-@dataclass(frozen=True)
-class Computed:
-    """What one batch gave.
-
-    Args:
-        loss: the task's mean loss, detached.
-        unused: the segments that have no gradient.
-        pair: representations of the batch under the current and the received model in eval mode, each [B, F]; None if
-            nobody asked.
-        squares: the squared loss of each sample, summed over the batch, float64; None if nobody asked.
-    """
-
-    loss: Tensor
-    unused: tuple[Segment, ...]
-    pair: tuple[Tensor, Tensor] | None = None
-    squares: Tensor | None = None
 
 
 @final
@@ -76,7 +56,7 @@ class Opening:
 
 
 class Engine(Protocol):
-    """Computes gradients of one model at a time. Weights and gradient are scratch that the client core steps in place.
+    """Takes the local steps of one model at a time, in weights that are scratch.
 
     Everything from one `open` to the next belongs to one visit.
     """
@@ -87,10 +67,6 @@ class Engine(Protocol):
     @property
     def weights(self) -> Tensor:
         """The current weights [P]."""
-
-    @property
-    def gradient(self) -> Tensor:
-        """The last gradient [P]; padding is zero."""
 
     @property
     def single_sample_fails(self) -> bool:
@@ -107,27 +83,15 @@ class Engine(Protocol):
     def open(self, visit: Opening) -> None:
         """Starts a visit."""
 
-    def compute(
-        self,
-        inputs: Tensor,
-        targets: Tensor,
-        positions: np.ndarray,
-        terms: Sequence[Correction] = (),
-        watch: str | None = None,
-        squares: bool = False,
-    ) -> Computed:
-        """Fills `gradient` for one batch.
+    def step(self, inputs: Tensor, targets: Tensor, positions: np.ndarray, rule: LocalRule, rate: float) -> Computed:
+        """Takes one local step in `weights`, as in `local_step.LocalSteps`, which engines of gradients have it from.
 
         Args:
             inputs, targets: the batch.
             positions: whose they are, among the client's samples.
-            terms: corrections that add a loss term.
-            watch: the representation to give a pair of; None for none.
-            squares: whether the squared losses are asked for.
+            rule: of all steps of the visit.
+            rate: of this one.
         """
-
-    def stepped(self) -> None:
-        """Must be called when the weights have been changed."""
 
     def buffers(self) -> Buffers:
         """A copy of the travelling buffers as training left them."""
@@ -152,27 +116,6 @@ class Engine(Protocol):
 
 
 @runtime_checkable
-class Descends(Protocol):
-    """An engine that can take a step of plain SGD with the gradient, where nobody looks at it or changes it."""
-
-    @property
-    def descends(self) -> bool:
-        """Whether it can for this model, to the same bits as a step of the whole vector."""
-
-    def compute(
-        self,
-        inputs: Tensor,
-        targets: Tensor,
-        positions: np.ndarray,
-        terms: Sequence[Correction] = (),
-        watch: str | None = None,
-        squares: bool = False,
-        rate: float | None = None,
-    ) -> Computed:
-        """As `Engine.compute`; with a rate it steps the weights by -rate * gradient and leaves `gradient` as it was."""
-
-
-@runtime_checkable
 class NamesDraws(Protocol):
     """An engine that never draws from torch's default generator, of which there is one for all threads.
 
@@ -185,40 +128,24 @@ class NamesDraws(Protocol):
 
 @final
 @dataclass(frozen=True, kw_only=True)
-class Job:
+class Job(LocalRule):
     """Steps of a visit that were decided beforehand: nothing needs to be asked between two of them.
 
-    All steps, or those of an epoch where a visit may end after each.
+    All steps, or those of an epoch where a visit may end after each; their squared losses are always wanted.
 
     Args:
         data: the client's samples, not augmented.
         positions: of all batches, one after another, int64 [m].
         ends: where each batch ends in them, int64 [steps].
         rates: of each step.
-        optimiser: steps the weights; its `clip` comes first.
-        push: the affine corrections; None if there are none.
-        start: w0, from which a pull is measured, [P].
-        moments: the optimiser's state, stepped in place.
-        seed: names what the network itself draws (dropout), with the number of the step.
         first: the number of the first step in its visit.
-        terms: corrections that add a loss term.
-        watch: the representation to give pairs of, as in `Engine.compute`; None for none.
-        gradient_squares: whether the squared norms of the (clipped) gradients are asked for.
     """
 
     data: ClientData
     positions: np.ndarray
     ends: np.ndarray
     rates: Sequence[float]
-    optimiser: LocalOptimiser
-    push: Push | None
-    start: Tensor
-    moments: dict[str, Tensor | int]
-    seed: int
-    gradient_squares: bool
     first: int = 0
-    terms: Sequence[Correction] = ()
-    watch: str | None = None
 
 
 @final
@@ -278,3 +205,16 @@ class TakesCohorts(TakesJobs, Protocol):
             device: where to compute.
             share: of a GPU, whose memory others may be using too.
         """
+
+
+# As `isinstance` of these protocols, which takes as long as a small step.
+
+
+def takes_jobs(engine: Engine) -> TypeGuard[TakesJobs]:
+    """Whether it is a `TakesJobs`."""
+    return hasattr(engine, "local_round")
+
+
+def names_draws(engine: Engine) -> TypeGuard[NamesDraws]:
+    """Whether it is a `NamesDraws`."""
+    return hasattr(engine, "names_draws")

@@ -26,8 +26,6 @@ from polyrhythm.methods.mechanism import Setup
 from polyrhythm.methods.recipe import Recipe
 
 NOT_FINITE = "not a finite number"
-UNFIT = "it has "
-"""How the reason begins for which a visit is lost whose answer has come and was no good, so that a replay knows it."""
 READ = ("not_finite", "missing", "too_far")
 """For what a report is refused whose update was of the model's layout, and was read."""
 

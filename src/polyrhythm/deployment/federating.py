@@ -13,10 +13,10 @@ import torch
 
 from polyrhythm.base.errors import UserError
 from polyrhythm.data.federation import Federation, Shares
+from polyrhythm.deployment.messages import Greeting
 from polyrhythm.deployment.node import layout_digest
 from polyrhythm.deployment.registry import Clock, Line, Nodes, Tell, WallClock
 from polyrhythm.deployment.server import RemoteDriver
-from polyrhythm.deployment.wire import Greeting
 from polyrhythm.experiments.experiment import Experiment
 from polyrhythm.experiments.resume import same_experiment, take_up
 from polyrhythm.experiments.run import recording

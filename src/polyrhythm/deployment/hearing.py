@@ -15,7 +15,7 @@ from typing import final
 from polyrhythm.base.messages import Assignment, Report
 from polyrhythm.base.vectors import Layout, first_non_finite
 from polyrhythm.core.validation import checksum, misshapen
-from polyrhythm.deployment.wire import MOST_COUNTED, Answer, Malformed, shown
+from polyrhythm.deployment.messages import MOST_COUNTED, Answer, Malformed, shown
 from polyrhythm.methods.mechanism import Need, Setup
 from polyrhythm.methods.recipe import Recipe
 from polyrhythm.methods.work.base import OfWork
@@ -45,7 +45,7 @@ class Hearing:
 
     def __init__(self, recipe: Recipe, setup: Setup, layout: Layout) -> None:
         self._recipe, self._setup, self._layout = recipe, setup, layout
-        self.vectors = 2 + sum(part.extra_vectors for part in recipe.parts())
+        self.vectors = 2 + recipe.extra_vectors
         """How many vectors of the model's length an answer may hold; one more than there are."""
 
     def check(self, answer: Answer, sent: Assignment, *, run: str, held: int) -> None:

@@ -22,11 +22,13 @@ from polyrhythm.base.vectors import Layout, Spans
 from polyrhythm.core.client import work
 from polyrhythm.core.protocols import ClientData
 from polyrhythm.core.validation import misshapen_buffers
+from polyrhythm.core.visit_plan import plan_visit
 from polyrhythm.data import Collection, Federation
 from polyrhythm.data.federation import Shares
 from polyrhythm.data.partitions import Iid
+from polyrhythm.deployment.messages import MOST_COUNTED, Answer, Greeting, Order, Present, Refusal
 from polyrhythm.deployment.node_store import NodeStore
-from polyrhythm.deployment.wire import MOST_COUNTED, Answer, Greeting, Order, Parcel, Present, Refusal, pack, unpack
+from polyrhythm.deployment.wire import Parcel, pack, unpack
 from polyrhythm.experiments.experiment import Experiment
 
 ChangesReport = Callable[[Report], Report]
@@ -149,8 +151,9 @@ class Node:
         kept = NodeStore(self._store, order.run, self._client)
         state = kept.state(assignment.accepted)
         engine = experiment.chosen.engine
+        of = experiment.recipe, setup, state, assignment, self._data(), engine
         with one_thread():
-            state, report = work(experiment.recipe, setup, state, assignment, self._data(), engine, kept.pace())
+            state, report = work(*of, plan_visit(*of, kept.pace()))
         if self._change is not None and report.kind == "train":
             report = self._change(report)
         if assignment.kind == "train":

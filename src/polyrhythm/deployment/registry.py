@@ -14,17 +14,8 @@ from dataclasses import dataclass
 from typing import Protocol, final
 
 from polyrhythm.base.errors import UserError
-from polyrhythm.deployment.wire import (
-    MOST_COUNTED,
-    Greeting,
-    Malformed,
-    Parcel,
-    Present,
-    Refusal,
-    pack,
-    shown,
-    unpack,
-)
+from polyrhythm.deployment.messages import MOST_COUNTED, Greeting, Malformed, Present, Refusal, shown
+from polyrhythm.deployment.wire import Parcel, pack, unpack
 
 Tell = Callable[[str], None]
 """Says something to whoever watches the server."""
@@ -40,12 +31,14 @@ class Reply:
         parcel: the answer; None if there will be none.
         trouble: why, in words.
         gone: whether that is since the node went away, so that another try may do.
+        unreadable: whether something came that cannot be read, which `trouble` describes.
     """
 
     to: str
     parcel: Parcel | None = None
     trouble: str = ""
     gone: bool = False
+    unreadable: bool = False
 
 
 class Line(Protocol):
@@ -201,7 +194,7 @@ class Nodes:
             return []
         if reply.parcel is None:
             if not reply.gone:  # whoever is gone is greeted again when it is back
-                self._refuse(node, f"node {node}: {shown(reply.trouble)}")
+                self._refuse(node, f"node {node}: {'it has sent ' if reply.unreadable else ''}{shown(reply.trouble)}")
             return []
         try:
             present = unpack(reply.parcel, Present, Refusal)

@@ -1,36 +1,29 @@
 """The server of a real federation: the pure core, on the clock that really passes, over a line to nodes.
 
 Time is seconds since the run began. What the core hears is written down in the order in which it is heard, so a replay
-gives the same models again. A visit whose node goes away is sent again when the node is back; it is the same visit,
-with the same draws, from the same state, so nothing shows that it was interrupted. Only if the node stays away is it
-lost.
+gives the same models again. What becomes of visits on their way is a matter of its own (`outstanding`); the core
+decides everything else: who is invited, how long anybody waits, what a late report counts.
 
-The core decides everything else: who is invited, how long anybody waits, what a late report counts.
-
-A node may send anything, and nothing that one of them sends ends the run: an answer that does not fit what was asked
-(`drivers.hearing`), or that the core cannot make use of, is a lost visit with its reason, billed for what came.
+A node may send anything, and nothing that one of them sends ends the run: a report that the core cannot make use of is
+a lost visit with its reason, billed for what came.
 """
 
 from __future__ import annotations
 
 import math
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
 from typing import final
 
 from polyrhythm.base.errors import RunFailed
-from polyrhythm.base.faults import FaultKind
-from polyrhythm.base.messages import Arrived, Assignment, Event, Lost, Report, Timer
+from polyrhythm.base.messages import Arrived, Lost, Report, Timer
 from polyrhythm.base.vectors import Layout
-from polyrhythm.core.client import report_on
 from polyrhythm.core.client_state import ClientState
-from polyrhythm.core.server import Record, ServerState, Turn, Verdict, begin, receive
-from polyrhythm.core.validation import NOT_FINITE, UNFIT
-from polyrhythm.deployment.hearing import Hearing
-from polyrhythm.deployment.node import spans_of
-from polyrhythm.deployment.registry import Clock, Line, Nodes, Reply, Tell
-from polyrhythm.deployment.wire import Answer, Malformed, Order, Parcel, Refusal, Sums, pack, shown, unpack
+from polyrhythm.core.reports import report_on
+from polyrhythm.core.server import Server
+from polyrhythm.core.server_state import ServerState, Turn, Verdict
+from polyrhythm.core.validation import NOT_FINITE
+from polyrhythm.deployment.outstanding import LOOK, Heard, Out, Outstanding
+from polyrhythm.deployment.registry import Clock, Line, Nodes, Tell
 from polyrhythm.fleet import Fate, Load, Remembered, Spent
 from polyrhythm.methods.mechanism import Model, Setup
 from polyrhythm.methods.recipe import Recipe
@@ -38,38 +31,6 @@ from polyrhythm.simulation.cost_meter import Meter
 from polyrhythm.simulation.event_queue import VISIT, Agenda, DriverState, Underway
 from polyrhythm.simulation.roster import WorldRoster
 from polyrhythm.simulation.simulator import Moment
-
-LOOK = 1.0
-"""Seconds between two looks at who is there."""
-TRIES = 9
-"""How often a visit is sent to a node that goes away in it each time and is there again; waiting longer each time."""
-
-
-@final
-@dataclass
-class _Out:
-    """A visit that is out: sent at `started`, in `message`; None while its node is away, since `away`.
-
-    It was sent in vain `tries` times, and is not sent again before `again`.
-    """
-
-    assignment: Assignment
-    started: float
-    message: str | None = None
-    away: float | None = None
-    tries: int = 0
-    again: float = 0.0
-
-
-@final
-@dataclass(frozen=True, kw_only=True)
-class _Heard:
-    """An event, the visit that it ends, the seconds that its node says it worked, and the bytes that came."""
-
-    event: Event
-    visit: _Out | None = None
-    seconds: float = 0.0
-    came: int = 0
 
 
 @final
@@ -109,21 +70,16 @@ class RemoteDriver:
         pause: float = 0.1,
         tell: Tell = lambda text: None,
     ) -> None:
-        self.recipe, self.setup, self.layout, self.meter = recipe, setup, layout, meter
+        self.server, self.meter = Server(recipe=recipe, setup=setup, layout=layout), meter
         self.roster = WorldRoster(nodes)
-        self._line, self._nodes, self._clock, self._tell = line, nodes, clock, tell
-        self._run, self._returns, self._alone, self._pause = run, returns, alone, pause
-        self._server: ServerState | None = None
-        self._out: dict[int, _Out] = {}
-        self._messages: dict[str, int] = {}  # dispatch numbers
+        self._nodes, self._clock, self._alone, self._pause = nodes, clock, alone, pause
+        self._state: ServerState | None = None
+        self._out = Outstanding(self.server, line, nodes, run=run, retain=retain, returns=returns, tell=tell)
         self._timer: float | None = None
         self._zero = self._looked = 0.0
         self._wanting = False
-        self._hearing = Hearing(recipe, setup, layout)
         # Whose reports a version came to nothing by, since a version was last made of any.
         self._blamed: set[int] = set()
-        # Accepted visits as they were at the checkpoints that may be gone back to.
-        self._points: deque[Mapping[int, Record]] = deque(maxlen=retain + 1)
 
     def state_of(self, client: int, accepted: int) -> ClientState:
         """What the server knows of a client's state: nothing, it lies at the node."""
@@ -131,9 +87,9 @@ class RemoteDriver:
 
     def under_way(self) -> list[Underway]:
         """Visits whose end was not heard yet, by dispatch number: what is known of them."""
-        return [self._underway(self._out[dispatch]) for dispatch in sorted(self._out)]
+        return [self._underway(out) for out in self._out]
 
-    def _underway(self, out: _Out) -> Underway:
+    def _underway(self, out: Out) -> Underway:
         report = report_on(out.assignment, held=0)
         load = Load(bytes_down=self.meter.load(out.assignment, report).bytes_down)
         spent = Spent(down=max(0.0, self.roster.now - out.started), bytes_down=load.bytes_down)
@@ -142,12 +98,12 @@ class RemoteDriver:
 
     def state(self) -> DriverState:
         """All that there is to know of the run between two moments; to be read before the next one is asked for."""
-        assert self._server is not None, "a run that has not begun"
-        self._points.append(self._server.clients)
+        assert self._state is not None, "a run that has not begun"
+        self._out.kept(self._state.clients)
         visits = self.under_way()
         heap = [(math.inf, VISIT, visit.assignment.dispatch, visit) for visit in visits]
         return DriverState(
-            server=self._server,
+            server=self._state,
             agenda=Agenda(heap=[*heap], visits=len(visits), timer=self._timer),
             now=self.roster.now,
             clients={},
@@ -165,8 +121,8 @@ class RemoteDriver:
         """
         if isinstance(start, Model):
             self._zero = self._clock.now()
-            turn = begin(self.recipe, self.setup, start.weights, start.buffers, self.roster)
-            self._server = turn.state
+            turn = self.server.begin(start.weights, start.buffers, self.roster)
+            self._state = turn.state
             self._send(turn)
             yield Moment(time=0.0, turn=turn, answers=self.roster.answers())
         else:
@@ -175,19 +131,16 @@ class RemoteDriver:
 
     def _take_up(self, start: DriverState) -> None:
         """Sends out again what was out; whoever nobody waited for any more is lost."""
-        self._server, self.roster.now = start.server, start.now
+        self._state, self.roster.now = start.server, start.now
         self._zero, self._timer = self._clock.now() - start.now, start.agenda.timer
-        self._points.append(start.server.clients)
-        for visit in start.agenda.under_way():
-            self._out[visit.assignment.dispatch] = _Out(visit.assignment, visit.started)
-        flights = start.server.flights
-        waited = [out for dispatch, out in self._out.items() if not flights[dispatch].given_up]
-        self._push(waited)
+        self._out.kept(start.server.clients)
+        outs = [Out(visit.assignment, visit.started) for visit in start.agenda.under_way()]
+        self._out.take_up(outs, start.server.flights, start.now)
 
     def _events(self) -> Iterator[Moment]:
-        horizon, state = self.setup.horizon, self._server
+        server, state = self.server, self._state
         assert state is not None
-        while horizon is None or state.version < horizon:
+        while not server.over(state):
             for first in self._listen():
                 out, heard = first.visit, first
                 try:
@@ -198,11 +151,11 @@ class RemoteDriver:
                     verdict = Verdict(dispatch=dispatch, accepted=False, reason=str(failure))
                     yield self._moment(heard, Turn(state=state, verdict=verdict))
                     raise
-                self._server = state = turn.state
+                self._state = state = turn.state
                 self._send(turn)
                 yield self._moment(heard, turn)
 
-    def _taken(self, heard: _Heard, state: ServerState) -> tuple[_Heard, Turn]:
+    def _taken(self, heard: Heard, state: ServerState) -> tuple[Heard, Turn]:
         """What the core makes of an event; of a lost visit, where a report is one that it cannot go on with.
 
         Raises:
@@ -216,16 +169,16 @@ class RemoteDriver:
                 raise
             self.roster.answers()  # to what the core has asked in vain
             words = str(failure) if isinstance(failure, RunFailed) else f"{type(failure).__name__}: {failure}"
-            heard = _at(self.roster.now, self._unfit(out, f"a report that cannot be used: {words}", heard.came))
+            heard = self._out.unfit(out, f"sent a report that cannot be used: {words}", heard.came).at(self.roster.now)
             turn = self._received(heard, state)
         if turn.released is not None and turn.released.release is not None:
             self._blamed.clear()
         return heard, turn
 
-    def _received(self, heard: _Heard, state: ServerState) -> Turn:
-        return receive(self.recipe, self.setup, self.layout, state, heard.event, self.roster)
+    def _received(self, heard: Heard, state: ServerState) -> Turn:
+        return self.server.receive(state, heard.event, self.roster)
 
-    def _spared(self, out: _Out, state: ServerState, failure: Exception) -> bool:
+    def _spared(self, out: Out, state: ServerState, failure: Exception) -> bool:
         """Whether the run goes on although the core could not go on with a report: no single node can end it.
 
         Where the reports of several come to nothing, one after the other, it is the training that diverges.
@@ -233,9 +186,9 @@ class RemoteDriver:
         if not isinstance(failure, RunFailed):
             return True
         self._blamed |= {c for c, reason in state.refused if reason.startswith(NOT_FINITE)} | {out.assignment.client}
-        return len(self._blamed) == 1 and self.setup.holders > 1
+        return len(self._blamed) == 1 and self.server.setup.holders > 1
 
-    def _moment(self, heard: _Heard, turn: Turn) -> Moment:
+    def _moment(self, heard: Heard, turn: Turn) -> Moment:
         now, event, out = self.roster.now, heard.event, heard.visit
         if out is None:
             return Moment(time=now, turn=turn, event=event, answers=self.roster.answers())
@@ -269,41 +222,12 @@ class RemoteDriver:
         )
 
     def _send(self, turn: Turn) -> None:
-        outs = [_Out(assignment, self.roster.now) for assignment in turn.assignments]
-        self._out |= {out.assignment.dispatch: out for out in outs}
-        self._push(outs)
+        self._out.send(turn.assignments, self.roster.now)
         self._wanting = turn.wanting
         if turn.wake_up is not None and (self._timer is None or turn.wake_up < self._timer):
             self._timer = turn.wake_up
 
-    def _push(self, outs: Iterable[_Out]) -> None:
-        """Sends visits to their nodes; those whose node is away wait for it."""
-        letters, sent, sums = list[tuple[int, Parcel]](), list[_Out](), Sums()
-        for out in outs:
-            node = self._nodes.node(out.assignment.client)
-            if node is None:
-                out.message, out.away = None, self.roster.now if out.away is None else out.away
-                continue
-            letters.append((node, pack(self._order(out.assignment), sums=sums)))
-            sent.append(out)
-        if letters:
-            for message, out in zip(self._line.push(letters), sent, strict=True):
-                out.message = message
-                self._messages[message] = out.assignment.dispatch
-
-    def _order(self, assignment: Assignment) -> Order:
-        client, setup = assignment.client, self.setup
-        keep = {points[client].accepted for points in self._points if client in points}
-        return Order(
-            run=self._run(),
-            seed=setup.seed,
-            population=setup.population,
-            eligible=setup.holders,
-            keep=tuple(sorted(keep)),
-            assignment=assignment,
-        )
-
-    def _listen(self) -> list[_Heard]:
+    def _listen(self) -> list[Heard]:
         """Waits until something happens; gives all that has.
 
         Raises:
@@ -311,123 +235,29 @@ class RemoteDriver:
         """
         since = self._clock.now()
         while True:
-            heard = [h for reply in self._line.pull(list(self._messages)) for h in self._understood(reply)]
+            heard = self._out.hear(self._now)
             came = list[int]()
             if self._clock.now() >= self._looked + LOOK:
                 came, self._looked = self._nodes.look(), self._clock.now()
-                heard += self._back_or_lost()
+                assert self._state is not None
+                heard += self._out.back_or_lost(self._state.flights, self._now())
             # Reports that are there when a deadline is found to have passed are in time.
-            now = self._clock.now() - self._zero
+            now = self._now()
             if self._wanting:
-                assert self._server is not None
-                heard += [_Heard(event=Arrived(client=c, time=now)) for c in came if c not in self._server.busy]
+                assert self._state is not None
+                heard += [Heard(event=Arrived(client=c, time=now)) for c in came if c not in self._state.busy]
             if self._timer is not None and now >= self._timer:
                 self._timer = None
-                heard.append(_Heard(event=Timer(time=now)))
+                heard.append(Heard(event=Timer(time=now)))
             if heard:
                 self.roster.now = now
-                return [_at(now, h) for h in heard]
+                return [h.at(now) for h in heard]
             if not self._out and self._timer is None and self._clock.now() - since > self._alone:
                 raise RunFailed(
-                    f"version {0 if self._server is None else self._server.version}: no client is there to be invited, "
+                    f"version {0 if self._state is None else self._state.version}: no client is there to be invited, "
                     f"and none came within {self._alone:g} s"
                 )
             self._clock.sleep(self._pause)
 
-    def _understood(self, reply: Reply) -> Sequence[_Heard]:
-        """What a reply means; nothing, if its visit is to be sent again."""
-        dispatch = self._messages.pop(reply.to, None)
-        out = None if dispatch is None else self._out.get(dispatch)
-        if out is not None and out.message != reply.to:
-            out = None  # it was sent again meanwhile, and answered already
-        if reply.parcel is None:
-            return () if out is None else self._unanswered(out, reply)
-        came = reply.parcel.bytes
-        try:
-            answer = self._read(reply.parcel, out)
-        except Malformed as wrong:
-            return () if out is None else (self._unfit(out, str(wrong), came, wrong.kind),)
-        if isinstance(answer, Refusal):
-            return () if out is None else (self._lost(out, f"{UNFIT}refused: {answer.error()}", came=came),)
-        if out is None:
-            return self._stray(answer.report)
-        del self._out[out.assignment.dispatch]
-        return (_Heard(event=answer.report, visit=out, seconds=answer.seconds, came=came),)
-
-    def _unanswered(self, out: _Out, reply: Reply) -> Sequence[_Heard]:
-        """What it means that no answer comes: the visit is sent again if its node went away, or lost."""
-        trouble, assignment = shown(reply.trouble), out.assignment
-        if not reply.gone:
-            return (self._lost(out, trouble if trouble.startswith(UNFIT) else f"{UNFIT}failed: {trouble}"),)
-        self._tell(f"client {assignment.client} went away in its visit {assignment.visit}: {trouble}")
-        now = self._clock.now() - self._zero
-        out.message, out.away, out.tries = None, now, out.tries + 1
-        if out.tries == TRIES:
-            return (self._lost(out, f"its node went away {TRIES} times"),)
-        out.again = now if out.tries == 1 else now + LOOK * 2 ** (out.tries - 2)
-        return ()
-
-    def _read(self, parcel: Parcel, out: _Out | None) -> Answer | Refusal:
-        """The answer in a parcel, if it is one to the visit.
-
-        Raises:
-            Malformed: it is not.
-        """
-
-        def check(answer: Answer | Refusal) -> None:
-            if out is not None and isinstance(answer, Answer):
-                sent = out.assignment
-                held = self._nodes.declared(sent.client)
-                if answer.report.held != held:
-                    self._nodes.ask_again(sent.client)
-                self._hearing.check(answer, sent, run=self._run(), held=held)
-
-        spans = spans_of(self.layout)
-        return unpack(parcel, Answer, Refusal, spans=spans, vectors=self._hearing.vectors, check=check)
-
-    def _stray(self, report: Report) -> Sequence[_Heard]:
-        """What an answer means that no message is waiting for; the server says why nobody does."""
-        if report.dispatch in self._out:  # whose answer is still to come, and must not be taken for this one
-            self._tell(f"an answer to visit {report.dispatch} that was not asked for now is ignored")
-            return ()
-        return (_Heard(event=report),)
-
-    def _back_or_lost(self) -> list[_Heard]:
-        """Sends out again what waits for a node that is back; gives up on those that stay away."""
-        assert self._server is not None
-        lost, back, now = list[_Heard](), list[_Out](), self._clock.now() - self._zero
-        for dispatch, out in sorted(self._out.items()):
-            if out.message is not None:
-                continue
-            flight = self._server.flights.get(dispatch)
-            if flight is not None and flight.given_up:
-                lost.append(self._lost(out, "its node went away, and nobody waited for it any more"))
-            elif self._nodes.node(out.assignment.client) is not None and now >= out.again:
-                back.append(out)
-            elif out.away is not None and now - out.away >= self._returns:
-                lost.append(self._lost(out, f"its node went away and was not back within {self._returns:g} s"))
-        for out in back:
-            self._tell(f"client {out.assignment.client} is there: its visit {out.assignment.visit} is sent again")
-            out.away = None
-        self._push(back)
-        return lost
-
-    def _unfit(self, out: _Out, words: str, came: int, kind: FaultKind = "lost") -> _Heard:
-        return self._lost(out, f"{UNFIT}sent {words}", came=came, fault=kind)
-
-    def _lost(self, out: _Out, reason: str, *, came: int = 0, fault: FaultKind = "lost") -> _Heard:
-        assignment, fault = out.assignment, fault if out.away is None else "away"
-        if reason.startswith(UNFIT):
-            self._tell(f"client {assignment.client}, visit {assignment.visit}: {reason}")
-        self._out.pop(assignment.dispatch, None)
-        return _Heard(event=Lost(dispatch=assignment.dispatch, reason=reason, fault=fault), visit=out, came=came)
-
-
-def _at(now: float, heard: _Heard) -> _Heard:
-    """The same, heard now."""
-    event, out = heard.event, heard.visit
-    if isinstance(event, Report):
-        event = event.heard(after=now - (now if out is None else out.started), at=now)
-    elif isinstance(event, Lost):
-        event = Lost(dispatch=event.dispatch, reason=event.reason, time=now, fault=event.fault)
-    return _Heard(event=event, visit=out, seconds=heard.seconds, came=heard.came)
+    def _now(self) -> float:
+        return self._clock.now() - self._zero

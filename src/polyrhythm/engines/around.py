@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import ClassVar
 
 import numpy as np
 from torch import Tensor, nn
 
 from polyrhythm.base.vectors import Buffers, Layout
-from polyrhythm.core.protocols import ClientData, Computed, Opening
+from polyrhythm.core.local_step import Computed, LocalRule
+from polyrhythm.core.protocols import ClientData, Opening
 from polyrhythm.engines.torch import TorchEngine
-from polyrhythm.methods.correction import Correction
 from polyrhythm.methods.mechanism import Model
 from polyrhythm.methods.order.base import Lens
 from polyrhythm.models.tasks import Tally
@@ -52,16 +51,8 @@ class AroundTorch:
         return self._torch.weights
 
     @property
-    def gradient(self) -> Tensor:
-        return self._torch.gradient
-
-    @property
     def single_sample_fails(self) -> bool:
         return self._torch.single_sample_fails
-
-    @property
-    def descends(self) -> bool:
-        return self._torch.descends
 
     @property
     def one_mode(self) -> bool:
@@ -82,20 +73,8 @@ class AroundTorch:
     def open(self, visit: Opening) -> None:
         self._torch.open(visit)
 
-    def compute(
-        self,
-        inputs: Tensor,
-        targets: Tensor,
-        positions: np.ndarray,
-        terms: Sequence[Correction] = (),
-        watch: str | None = None,
-        squares: bool = False,
-        rate: float | None = None,
-    ) -> Computed:
-        return self._torch.compute(inputs, targets, positions, terms, watch, squares, rate)
-
-    def stepped(self) -> None:
-        self._torch.stepped()
+    def step(self, inputs: Tensor, targets: Tensor, positions: np.ndarray, rule: LocalRule, rate: float) -> Computed:
+        return self._torch.step(inputs, targets, positions, rule, rate)
 
     def buffers(self) -> Buffers:
         return self._torch.buffers()

@@ -22,8 +22,8 @@ from torch.autograd.graph import GradientEdge, get_gradient_edge
 from torch.func import functional_call, grad, vmap
 from torch.nn import functional
 
+from polyrhythm.base.flat_model import FlatModel
 from polyrhythm.base.streams import seeded_torch, stream, torch_generator
-from polyrhythm.base.vectors import FlatModel
 from polyrhythm.models.tasks import Task
 
 Layer = nn.Linear | nn.Conv2d

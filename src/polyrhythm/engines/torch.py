@@ -11,9 +11,12 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from polyrhythm.base.flat_model import FlatModel
+from polyrhythm.base.module_copies import Hooks, copy_of, hang, hooks_of
 from polyrhythm.base.streams import seeded_torch
-from polyrhythm.base.vectors import CPU, Buffers, FlatModel, Hooks, Layout, copy_of, hang, hooks_of
-from polyrhythm.core.protocols import ClientData, Computed, Opening
+from polyrhythm.base.vectors import CPU, Buffers, Layout, Segment
+from polyrhythm.core.local_step import Computed, LocalRule, LocalSteps
+from polyrhythm.core.protocols import ClientData, Opening
 from polyrhythm.engines.fisher import Squares
 from polyrhythm.engines.looking import EVALUATION_BATCH, FrozenLens, View, batches
 from polyrhythm.methods.correction import Correction, Which
@@ -23,7 +26,7 @@ from polyrhythm.models.tasks import Tally, Task
 
 
 @final
-class TorchEngine:
+class TorchEngine(LocalSteps):
     """Gradients and metrics of one module for one task.
 
     Args:
@@ -117,8 +120,24 @@ class TorchEngine:
         terms: Sequence[Correction] = (),
         watch: str | None = None,
         squares: bool = False,
-        rate: float | None = None,
     ) -> Computed:
+        return self._computed(inputs, targets, positions, terms, watch, squares, self._flat.backward)
+
+    def descend(self, inputs: Tensor, targets: Tensor, positions: np.ndarray, rule: LocalRule, rate: float) -> Computed:
+        down = functools.partial(self._flat.descend, rate=rate)
+        return self._computed(inputs, targets, positions, rule.terms, rule.watch, rule.squared_losses, down)
+
+    def _computed(
+        self,
+        inputs: Tensor,
+        targets: Tensor,
+        positions: np.ndarray,
+        terms: Sequence[Correction],
+        watch: str | None,
+        squares: bool,
+        backward: Callable[[Tensor], tuple[Segment, ...]],
+    ) -> Computed:
+        """What a batch gives, whose objective goes backward in one way or the other."""
         self._begun += 1
         layers = {name for term in terms for name in term.layers or ()}
         # Before the pass in training mode, which moves the statistics of BatchNorm.
@@ -138,8 +157,7 @@ class TorchEngine:
         for term in terms:
             extra = term.term(view)
             total = total if extra is None else total + extra
-        unused = self._flat.backward(total) if rate is None else self._flat.descend(total, rate)
-        return Computed(loss.detach(), unused, pair, squared)
+        return Computed(loss.detach(), backward(total), pair, squared)
 
     def _squared(self, outputs: Tensor, targets: Tensor) -> Tensor:
         """The squared loss of each sample, summed over a batch whose outputs are there anyway."""

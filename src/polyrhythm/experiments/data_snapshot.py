@@ -13,9 +13,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from polyrhythm.base.module_copies import copy_of
 from polyrhythm.base.streams import seeded_torch, stream
 from polyrhythm.base.tensor_names import fill
-from polyrhythm.base.vectors import copy_of
 from polyrhythm.data.holding import Holding
 from polyrhythm.data.picture import label_counts
 from polyrhythm.experiments.experiment import Experiment

@@ -22,13 +22,13 @@ from torch import Tensor
 from polyrhythm.base.errors import RunFailed
 from polyrhythm.base.messages import Report, State
 from polyrhythm.base.vectors import Buffers, Layout, Segment, Spans, bytes_of
+from polyrhythm.core.local_step import Computed, LocalRule
 from polyrhythm.core.measuring import measuring
-from polyrhythm.core.protocols import ClientData, Computed, Done, Engine, Job, Opening
+from polyrhythm.core.protocols import ClientData, Done, Engine, Job, Opening
 from polyrhythm.data.holding import Holding
 from polyrhythm.experiments import visit_records
 from polyrhythm.experiments.experiment import Experiment
 from polyrhythm.methods.compression import Compression, Packed
-from polyrhythm.methods.correction import Correction
 from polyrhythm.methods.mechanism import Model
 from polyrhythm.models.flops import Cost
 from polyrhythm.simulation.cost_meter import Meter
@@ -246,7 +246,7 @@ class _Dry:
         self.layout, self._augmented = layout, augmented
         self.single_sample_fails, self.one_mode = real.single_sample_fails, real.one_mode
         self._buffers = real.buffers()
-        self.weights, self.gradient = layout.zeros(), layout.zeros()
+        self.weights = layout.zeros()
         self._measured = measured
         self.forward_samples = 0
         self._seen: set[tuple[str, str]] = set()
@@ -260,27 +260,24 @@ class _Dry:
         self._visit, self.forward_samples = visit, 0
         self._seen.clear()
 
-    def compute(
-        self,
-        inputs: Tensor,
-        targets: Tensor,
-        positions: np.ndarray,
-        terms: Sequence[Correction] = (),
-        watch: str | None = None,
-        squares: bool = False,
-    ) -> Computed:
+    def step(self, inputs: Tensor, targets: Tensor, positions: np.ndarray, rule: LocalRule, rate: float) -> Computed:
         visit = self._visit
         if visit is not None and visit.previous is not None:
-            for layer in sorted({layer for term in terms for layer in term.layers or ()}):
+            for layer in sorted({layer for term in rule.terms for layer in term.layers or ()}):
                 self._look("received", layer, len(inputs))
                 self._look("previous", layer, len(inputs))
-        alike = None
-        if watch is not None:
+        alike, none = None, torch.zeros((), dtype=torch.float64)
+        if rule.watch is not None:
             self.forward_samples += 0 if self.one_mode else len(inputs)
-            self._look("received", watch, len(inputs))
+            self._look("received", rule.watch, len(inputs))
             alike = torch.ones(len(inputs), 1)
-        of_samples = torch.tensor(float(len(inputs)), dtype=torch.float64) if squares else None
-        return Computed(torch.ones(()), (), None if alike is None else (alike, alike), of_samples)
+        return Computed(
+            loss=torch.ones(()),
+            unused=(),
+            pair=None if alike is None else (alike, alike),
+            squares=none + len(inputs) if rule.squared_losses else None,
+            gradient_square=none if rule.gradient_squares else None,
+        )
 
     def _look(self, which: str, layer: str, batch: int) -> None:
         """Counts the passes of a frozen model, as the real engine makes them."""
@@ -295,9 +292,6 @@ class _Dry:
             return None  # what looks at batches is counted batch by batch
         samples, steps = float(len(job.positions)), float(len(job.rates))
         return Done(loss=samples, squared_loss=samples, gradient_squares=steps, idle=())
-
-    def stepped(self) -> None:
-        """Nothing has changed."""
 
     def buffers(self) -> Buffers:
         return self._buffers

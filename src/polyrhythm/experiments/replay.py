@@ -13,7 +13,8 @@ from torch import Tensor
 from polyrhythm.base.errors import RunFailed, UserError
 from polyrhythm.base.messages import Assignment, Report
 from polyrhythm.base.threads import one_thread, settled_memory
-from polyrhythm.core.server import Turn
+from polyrhythm.core.server import Server
+from polyrhythm.core.server_state import Turn
 from polyrhythm.engines.selection import AnyEngine
 from polyrhythm.experiments.experiment import Experiment
 from polyrhythm.experiments.runstate import CODEC
@@ -203,7 +204,8 @@ def _as_far_as_it_goes(
     run: Run, log: Sequence[Logged], side: ServerSide, roster: LoggedRoster, visits: Visits, *, gaps: bool
 ) -> Iterator[Turn]:
     """The turns. Where a run could not go on it may not go on here, after as many; nor where its log has gaps."""
-    turns, made = driving.replay(side.recipe, side.setup, side.engine.layout, side.initial, roster, log, visits), 0
+    server = Server(recipe=side.recipe, setup=side.setup, layout=side.engine.layout)
+    turns, made = driving.replay(server, side.initial, roster, log, visits), 0
     try:
         for turn in turns:
             made += 1
@@ -220,14 +222,15 @@ def _digest(side: ServerSide, turn: Turn) -> str:
 
 
 def _log(run: Run) -> list[Logged]:
-    lost = {row["dispatch"]: row["reason"] for row in _rows(run, "visits") if row["status"] == "lost"}
+    visits = {row["dispatch"]: row for row in _rows(run, "visits") if row["status"] == "lost"}
+    lost = {dispatch: {"lost": row["reason"], "fault": row["fault"] or "lost"} for dispatch, row in visits.items()}
     log = [
         Logged(
             number=row["event"],
             kind=row["kind"],
             about=row["number"],
             time=row["time"],
-            lost=lost.get(row["number"], "") if row["kind"] == "visit" else "",
+            **lost.get(row["number"], {}) if row["kind"] == "visit" else {},
         )
         for row in _rows(run, "events")
     ]

@@ -15,7 +15,7 @@ import numpy as np
 from polyrhythm.base.errors import UserError
 from polyrhythm.base.messages import Arrived, Assignment, Report, Timer
 from polyrhythm.core.client_state import ClientState, Memory
-from polyrhythm.core.server import Flight, Record, ServerState
+from polyrhythm.core.server_state import Flight, Record, ServerState
 from polyrhythm.experiments.experiment import Experiment
 from polyrhythm.fleet import Fate, Load, Remembered, Spent
 from polyrhythm.methods.mechanism import Model

@@ -20,7 +20,7 @@ from polyrhythm.base.interrupts import Wish, wishes
 from polyrhythm.base.messages import Arrived, Report
 from polyrhythm.base.threads import one_thread, settled_memory
 from polyrhythm.core.client_state import ClientState
-from polyrhythm.core.server import Record, ServerState
+from polyrhythm.core.server_state import Record, ServerState
 from polyrhythm.experiments import visit_records
 from polyrhythm.experiments.evaluation import Evaluator, Metrics, Of, averaged
 from polyrhythm.experiments.experiment import Experiment

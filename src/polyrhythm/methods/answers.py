@@ -165,6 +165,11 @@ class Answers(Settings):
         return any(part.may_stop for _, part in self.of(OfWork))
 
     @functools.cached_property
+    def extra_vectors(self) -> int:
+        """How many vectors its parts send up beside an update."""
+        return sum(part.extra_vectors for part in self.parts())
+
+    @functools.cached_property
     def foreseeable(self) -> bool:
         """Whether the samples and bytes of a visit that trains follow from its plan, unless that may end it early.
 

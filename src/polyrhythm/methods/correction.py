@@ -17,7 +17,8 @@ from torch.nn import functional
 
 from polyrhythm.base.messages import Fault, Report, State
 from polyrhythm.base.settings import NonNegative, Positive
-from polyrhythm.base.vectors import clear_, mean_of_moved, weighted_sum
+from polyrhythm.base.sums import mean_of_moved, weighted_sum
+from polyrhythm.base.vectors import clear_
 from polyrhythm.methods.mechanism import Mechanism, Need, Outcome, Release, Setup
 
 

@@ -20,7 +20,8 @@ from polyrhythm.base.errors import UserError
 from polyrhythm.base.messages import Facts, Fault, Model, Report, Roster, State, Substitute
 from polyrhythm.base.settings import Count, Decay, Fraction, NonNegative, Positive, Settings
 from polyrhythm.base.streams import stream, torch_generator
-from polyrhythm.base.vectors import Layout, Spans, weighted_sum
+from polyrhythm.base.sums import weighted_sum
+from polyrhythm.base.vectors import Layout, Spans
 from polyrhythm.methods.compression import Compression, Packed
 from polyrhythm.methods.correction import BatchView, Correction, Push
 from polyrhythm.methods.local.optimisers import LocalOptimiser

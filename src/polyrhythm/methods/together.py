@@ -11,8 +11,8 @@ from torch import Tensor
 
 from polyrhythm.base.errors import UserError
 from polyrhythm.base.messages import State
-from polyrhythm.base.vectors import weighted_sum
-from polyrhythm.methods.mechanism import Release, Setup, States, Visit
+from polyrhythm.base.sums import weighted_sum
+from polyrhythm.methods.mechanism import Mechanism, Release, Setup, States, Visit
 from polyrhythm.methods.participation.base import Call, Invitations, Participation, ParticipationModifier
 from polyrhythm.methods.release.base import ReleaseModifier, ReleasePolicy, Standing
 from polyrhythm.methods.work.base import OfWork, Plan, Work, WorkModifier
@@ -47,6 +47,11 @@ class Planning:
     key: str
     base: Work
     modifiers: tuple[tuple[str, WorkModifier], ...]
+
+    @property
+    def mechanisms(self) -> tuple[tuple[str, Mechanism], ...]:
+        """All whose states at the client a plan is made from, with their keys."""
+        return ((self.key, self.base), *self.modifiers)
 
     def plan(self, setup: Setup, visit: Visit, parts: States, briefs: States) -> Plan:
         """The plan of one training visit, from the client's states and what it was sent."""

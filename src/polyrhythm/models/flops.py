@@ -16,8 +16,8 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
+from polyrhythm.base.module_copies import copy_of
 from polyrhythm.base.streams import seeded_torch
-from polyrhythm.base.vectors import copy_of
 
 
 @final

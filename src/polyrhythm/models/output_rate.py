@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
 from polyrhythm.base.errors import UserError
-from polyrhythm.base.vectors import copy_of
+from polyrhythm.base.module_copies import copy_of
 
 
 @final

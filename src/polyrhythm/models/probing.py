@@ -6,9 +6,9 @@ import torch
 from torch import Tensor, nn
 
 from polyrhythm.base.errors import UserError
+from polyrhythm.base.module_copies import copy_of, refuse_lazy
 from polyrhythm.base.streams import seeded_torch
 from polyrhythm.base.tensor_names import named_parts, state_of
-from polyrhythm.base.vectors import copy_of, refuse_lazy
 
 
 def output_shape(model: nn.Module, inputs: Tensor) -> tuple[int, ...]:

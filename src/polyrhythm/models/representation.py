@@ -13,7 +13,7 @@ from typing import Any, Literal, final
 from torch import Tensor, nn
 
 from polyrhythm.base.errors import UserError, unknown
-from polyrhythm.base.vectors import copy_of
+from polyrhythm.base.module_copies import copy_of
 from polyrhythm.models.probing import output_shape
 
 Reader = Callable[[nn.Module, tuple[Any, ...], Any], Any]

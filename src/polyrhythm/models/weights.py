@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from polyrhythm.base.errors import UserError, unknown
+from polyrhythm.base.module_copies import copy_of
 from polyrhythm.base.tensor_names import fill, plain, state_of
-from polyrhythm.base.vectors import copy_of
 
 
 def load_weights(module: nn.Module, path: Path) -> nn.Module:

@@ -8,6 +8,7 @@ from typing import final
 from polyrhythm.base.frozen import made
 from polyrhythm.base.messages import Assignment, Report
 from polyrhythm.base.vectors import Buffers, Layout, bytes_of
+from polyrhythm.core.visit_plan import VisitPlan
 from polyrhythm.fleet import Load
 from polyrhythm.methods.recipe import Recipe
 from polyrhythm.models.flops import Cost
@@ -33,13 +34,22 @@ class Meter:
         samples = report.samples + report.gradient_samples
         return self._load(assignment, samples, report.forward_samples, self._sent_up(report))
 
+    def planned(self, assignment: Assignment, plan: VisitPlan) -> Load:
+        """The work in a visit of which the plan is sure."""
+        samples = plan.samples + plan.gradient_samples
+        buffers = () if plan.work.instead else assignment.buffers
+        up = self._update(plan.packed, buffers, plan.vectors) if plan.sends else 1
+        return self._load(assignment, samples, plan.forward_samples, up)
+
     def ahead(self, recipe: Recipe, assignment: Assignment, samples: int, forward_samples: int) -> Load:
         """The work in a training visit to come, on so many samples: no report of it is larger."""
-        packed = recipe.compression.size(self._layout)
-        up = self._layout.vector_bytes if packed is None else packed
-        up += _size(assignment.buffers)
-        up += self._layout.vector_bytes * sum(part.extra_vectors for part in recipe.parts())
+        up = self._update(recipe.compression.size(self._layout), assignment.buffers, recipe.extra_vectors)
         return self._load(assignment, samples, forward_samples, up)
+
+    def _update(self, packed: int | None, buffers: Buffers, vectors: int) -> int:
+        """What an update costs on the wire, with what is beside it."""
+        update = self._layout.vector_bytes if packed is None else packed
+        return update + _size(buffers) + self._layout.vector_bytes * vectors
 
     def _load(self, assignment: Assignment, samples: int, forward_samples: int, up: int) -> Load:
         if self._cost is None:
@@ -67,9 +77,8 @@ class Meter:
             return bytes_of(report.measures, self._layout)
         if report.update is None:
             return 1
-        beside = _size(report.buffers)
-        update = self._layout.vector_bytes if report.packed is None else report.packed
-        return update + beside + (bytes_of(report.extras, self._layout) if report.extras else 0)
+        extras = bytes_of(report.extras, self._layout) if report.extras else 0
+        return self._update(report.packed, report.buffers, 0) + extras
 
 
 def _size(buffers: Buffers) -> int:

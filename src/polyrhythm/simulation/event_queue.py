@@ -10,7 +10,7 @@ from typing import final
 
 from polyrhythm.base.messages import Arrived, Assignment, Event, Lost, Report, Timer
 from polyrhythm.core.client_state import Memory
-from polyrhythm.core.server import ServerState
+from polyrhythm.core.server_state import ServerState
 from polyrhythm.fleet import Fate, Load, Remembered
 
 

@@ -14,12 +14,12 @@ from typing import Literal, final
 import numpy as np
 
 from polyrhythm.base.errors import RunFailed
+from polyrhythm.base.faults import FaultKind
 from polyrhythm.base.messages import Arrived, Assignment, Event, Lost, Report, Timer
 from polyrhythm.base.streams import Integers
-from polyrhythm.base.vectors import Layout
-from polyrhythm.core.server import Turn, begin, receive
-from polyrhythm.methods.mechanism import Model, Setup
-from polyrhythm.methods.recipe import Recipe
+from polyrhythm.core.server import Server
+from polyrhythm.core.server_state import Turn
+from polyrhythm.methods.mechanism import Model
 from polyrhythm.simulation.roster import Answer
 
 
@@ -34,6 +34,7 @@ class Logged:
         about: the dispatch number of the visit, or the client that came.
         time: virtual seconds.
         lost: why no report came of the visit; empty if one did.
+        fault: as what that counts.
     """
 
     number: int
@@ -41,6 +42,7 @@ class Logged:
     about: int
     time: float
     lost: str = ""
+    fault: FaultKind = "lost"
 
 
 Visits = Callable[[Sequence[Assignment], float], Iterable[Report | None]]
@@ -93,9 +95,7 @@ class LoggedRoster:
 
 
 def replay(
-    recipe: Recipe,
-    setup: Setup,
-    layout: Layout,
+    server: Server,
     initial: Model,
     roster: LoggedRoster,
     log: Iterable[Logged],
@@ -104,9 +104,7 @@ def replay(
     """The turns of the run, the first of them its start.
 
     Args:
-        recipe: the method.
-        setup: what is fixed for the run.
-        layout: of the vectors.
+        server: of the run.
         initial: version 0.
         roster: answers as it did then.
         log: what the server heard, in order.
@@ -116,7 +114,7 @@ def replay(
         RunFailed: the log is of another run, or that run failed here, too.
     """
     sent: dict[int, tuple[float, Report | None]] = {}
-    turn, now = begin(recipe, setup, initial.weights, initial.buffers, roster), 0.0
+    turn, now = server.begin(initial.weights, initial.buffers, roster), 0.0
     for logged in itertools.chain((None,), log):
         if logged is not None:
             now = logged.time
@@ -124,7 +122,7 @@ def replay(
             if logged.kind == "beside":
                 turn = Turn(state=turn.state)
             else:
-                turn = receive(recipe, setup, layout, turn.state, _event(logged, sent), roster)
+                turn = server.receive(turn.state, _event(logged, sent), roster)
         for assignment, report in zip(turn.assignments, visits(turn.assignments, now), strict=True):
             sent[assignment.dispatch] = now, report
         yield turn
@@ -139,7 +137,7 @@ def _event(logged: Logged, sent: dict[int, tuple[float, Report | None]]) -> Even
         raise RunFailed(f"event {logged.number}: the log has visit {logged.about}, which the server has not sent out")
     then, report = sent.pop(logged.about)
     if logged.lost:
-        return Lost(dispatch=logged.about, reason=logged.lost, time=logged.time)
+        return Lost(dispatch=logged.about, reason=logged.lost, time=logged.time, fault=logged.fault)
     if report is None:
         raise RunFailed(f"event {logged.number}: the log does not have the report of visit {logged.about}")
     return report.heard(after=logged.time - then, at=logged.time)

@@ -16,7 +16,8 @@ from polyrhythm.base.frozen import changed, made
 from polyrhythm.base.messages import Arrived, Assignment, Event, Report, Timer
 from polyrhythm.core.client_state import ClientState
 from polyrhythm.core.protocols import ClientData, Engine
-from polyrhythm.core.server import ServerState, Turn, Verdict, begin, receive
+from polyrhythm.core.server import Server
+from polyrhythm.core.server_state import ServerState, Turn, Verdict
 from polyrhythm.fleet import Load, Spent, World
 from polyrhythm.methods.mechanism import Model, Release, Setup
 from polyrhythm.methods.recipe import Recipe
@@ -98,10 +99,10 @@ class InlineDriver:
     ) -> None:
         self.tells_updates = tells_updates
         self.store: ClientStore = InMemory() if store is None else store
-        self.recipe, self.setup, self.engine = recipe, changed(setup, table=self.store.table), engine
-        self.data, self.world, self.roster = data, world, WorldRoster(world)
+        self.server = Server(recipe=recipe, setup=changed(setup, table=self.store.table), layout=engine.layout)
+        self.engine, self.world, self.roster = engine, world, WorldRoster(world)
         self._agenda = Agenda()
-        self._server: ServerState | None = None
+        self._state: ServerState | None = None
         clients = Clients(recipe=recipe, setup=setup, engine=engine, data=data)
         self.visits = Visits(clients, world, meter or Meter(engine.layout), self.store, executor)
         self._stand_in = visit
@@ -118,12 +119,12 @@ class InlineDriver:
 
     def state(self) -> DriverState:
         """All that there is to know of the run between two moments; to be read before the next one is asked for."""
-        assert self._server is not None, "a run that has not begun"
+        assert self._state is not None, "a run that has not begun"
         return DriverState(
-            server=changed(self._server, parts=self.store.written(self._server.parts)),
+            server=changed(self._state, parts=self.store.written(self._state.parts)),
             agenda=self._agenda,
             now=self.roster.now,
-            clients=self.store.snapshot(self._server.version),
+            clients=self.store.snapshot(self._state.version),
             world=self.world.remembered(),
         )
 
@@ -139,11 +140,11 @@ class InlineDriver:
         if isinstance(start, DriverState):
             self._agenda, self.roster.now = start.agenda, start.now
             self.store.restore(start.clients)
-            self._server = changed(start.server, parts=self.store.taken_up(start.server.parts))
+            self._state = changed(start.server, parts=self.store.taken_up(start.server.parts))
             self.world.restore(start.world)
             self.visits.take_up(self.under_way())
         arrivals = self.world.arrivals()
-        if arrivals is None and not self.recipe.participation.invites:
+        if arrivals is None and not self.server.recipe.participation.invites:
             arrivals = self.world.comings()
         if isinstance(start, Model):
             yield self._begun(start, arrivals)
@@ -152,16 +153,16 @@ class InlineDriver:
     def _begun(self, initial: Model, arrivals: Arrivals | None) -> Moment:
         if arrivals is not None:
             self._expect(*arrivals())
-        turn = begin(self.recipe, self.setup, initial.weights, initial.buffers, self.roster)
-        self._server = turn.state
+        turn = self.server.begin(initial.weights, initial.buffers, self.roster)
+        self._state = turn.state
         self._send(turn, 0.0)
         return Moment(time=0.0, turn=turn, answers=self.roster.answers())
 
     def _events(self, arrivals: Arrivals | None) -> Iterator[Moment]:
-        agenda, state, layout, horizon = self._agenda, self._server, self.engine.layout, self.setup.horizon
+        agenda, server, state = self._agenda, self.server, self._state
         assert state is not None
         while agenda.heap:
-            over = horizon is not None and state.version >= horizon
+            over = server.over(state)
             if over and not agenda.visits:
                 break
             time, what = agenda.pop()
@@ -180,7 +181,7 @@ class InlineDriver:
             event: Event = what.end if isinstance(what, Underway) else what
             late = visit is not None and bool(state.flights[visit.assignment.dispatch].given_up)
             try:
-                turn = receive(self.recipe, self.setup, layout, state, event, self.roster)
+                turn = server.receive(state, event, self.roster)
             except RunFailed as failure:
                 # The report that settled it belongs in the record too.
                 dispatch = -1 if visit is None else visit.assignment.dispatch
@@ -191,10 +192,10 @@ class InlineDriver:
                 turn = changed(turn, released=changed(turn.released, release=_lean(turn.released.release)))
             if visit is not None:
                 self._settle(visit.assignment, turn.state)
-            self._server = state = turn.state  # the last holder of the updates that were waiting
+            self._state = state = turn.state  # the last holder of the updates that were waiting
             self._send(turn, time, None if visit is None else visit.assignment.client)
             yield self._moment(time, event, visit, turn, late)
-        if horizon is None or state.version < horizon:
+        if not server.over(state):
             raise RunFailed(
                 f"version {state.version}: no client is left to invite. "
                 f"{self.roster.eligible} of {self.roster.population} clients hold data"

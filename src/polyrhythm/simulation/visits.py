@@ -11,17 +11,17 @@ earlier, and who carries visits out changes nothing.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import final
 
 from polyrhythm.base.errors import RunFailed
 from polyrhythm.base.frozen import changed, made
 from polyrhythm.base.messages import Assignment, Report
-from polyrhythm.core.client import foreseen
 from polyrhythm.core.client_state import Memory
-from polyrhythm.fleet import World
+from polyrhythm.core.reports import foreseen
+from polyrhythm.core.visit_plan import VisitPlan
+from polyrhythm.fleet import Load, World
+from polyrhythm.methods.recipe import Recipe
 from polyrhythm.simulation.client_store.store import ClientStore
 from polyrhythm.simulation.cost_meter import Meter
 from polyrhythm.simulation.event_queue import Underway
@@ -49,7 +49,6 @@ class Visits:
         faults = world.fleet.faults
         self.transit = Transit(faults, clients.setup.seed, clients.engine.layout) if faults.on_reports else None
         self._tickets: dict[int, Ticket] = {}  # of visits that are not told yet, by dispatch number
-        self._pricing = threading.Lock()
 
     def set_out(self, assignments: Sequence[Assignment], now: float) -> list[Underway]:
         """Lets clients set out, and says how each visit ends."""
@@ -57,20 +56,28 @@ class Visits:
         ahead: dict[int, Underway] = {}
         if self._executor.goes_on:
             for place, errand in enumerate(errands):
-                with named(what := errand.assignment):
-                    report, sure = self._foreseen(errand)
-                    needed = now
-                    if sure and self.transit is None:  # what becomes of a report on its way depends on all of it
-                        ahead[what.dispatch] = visit = self.underway(what, report, now, foreseen=True)
-                        if self._clients.recipe.fills_places:  # else a round needs all of its own
-                            needed = visit.fate.time
-                errands[place] = replace(errand, urgency=(needed, -report.samples))
+                what, plan, needed = errand.assignment, errand.plan, now
+                if plan.sure and self.transit is None:  # what becomes of a report on its way depends on all of it
+                    with named(what):
+                        ahead[what.dispatch] = visit = self._foreseen(what, plan, now)
+                    if self._clients.recipe.fills_places:  # else a round needs all of its own
+                        needed = visit.fate.time
+                errands[place] = changed(errand, urgency=(needed, -plan.samples))
         self._start(errands)
         return [ahead.get(a.dispatch) or self.underway(a, self._report(a), now) for a in assignments]
 
-    def underway(self, assignment: Assignment, report: Report, now: float, *, foreseen: bool = False) -> Underway:
-        """A visit that begins now, from its report or from what is foreseen of that."""
-        load = self._meter.load(assignment, report)
+    def _foreseen(self, assignment: Assignment, plan: VisitPlan, now: float) -> Underway:
+        """A visit that begins now, from its plan: its report has no content yet."""
+        report = foreseen(assignment, plan)
+        return self._on_its_way(assignment, report, self._meter.planned(assignment, plan), now, foreseen=True)
+
+    def underway(self, assignment: Assignment, report: Report, now: float) -> Underway:
+        """A visit that begins now, from its report."""
+        return self._on_its_way(assignment, report, self._meter.load(assignment, report), now)
+
+    def _on_its_way(
+        self, assignment: Assignment, report: Report, load: Load, now: float, *, foreseen: bool = False
+    ) -> Underway:
         fate = self._world.undertake(assignment.dispatch, assignment.client, load, now)
         report = report.heard(after=fate.time - now, at=fate.time)
         arrives = report if self.transit is None or fate.lost else self.transit.arrives(report)
@@ -78,7 +85,7 @@ class Visits:
             Underway,
             started=now,
             assignment=assignment,
-            report=changed(report, update=None, buffers=(), extras={}) if foreseen else report,
+            report=report,
             load=load,
             fate=fate,
             heard=None if arrives is report else arrives,
@@ -103,7 +110,7 @@ class Visits:
         """Begins visits anew that somebody was at when an earlier run was left."""
         left = [visit for visit in visits if visit.foreseen]
         errands = [self._errand(visit.assignment, visit.started) for visit in left]
-        self._start([replace(e, urgency=(v.fate.time, 0)) for e, v in zip(errands, left, strict=True)])
+        self._start([changed(e, urgency=(v.fate.time, 0)) for e, v in zip(errands, left, strict=True)])
 
     def carry_out(self, assignments: Sequence[Assignment], now: float) -> list[Report]:
         """The reports of visits that begin now, once all are done."""
@@ -111,17 +118,9 @@ class Visits:
         return [self._report(a) for a in assignments]
 
     def _errand(self, assignment: Assignment, now: float) -> Errand:
-        pace = _Forecast(self, assignment, now)
-        return Errand(
-            assignment=assignment,
-            state=self._store.get(assignment.client).at(assignment.accepted),
-            pace=pace,
-            known=pace.known,
-        )
-
-    def _foreseen(self, errand: Errand) -> tuple[Report, bool]:
-        of, what = self._clients, errand.assignment
-        return foreseen(of.recipe, of.setup, errand.state, what, of.data(what.client), of.engine, errand.pace)
+        state = self._store.get(assignment.client).at(assignment.accepted)
+        pace = _Forecast(self._meter, self._world, self._clients.recipe, assignment, now)
+        return self._clients.errand(assignment, state, pace=pace)
 
     def _start(self, errands: Sequence[Errand]) -> None:
         for ticket in self._executor.start(errands):
@@ -135,23 +134,14 @@ class Visits:
             self._store.put(assignment.client, Memory().then(ticket.errand.state, state, assignment.visit))
         return report
 
-    def price(self, assignment: Assignment, samples: int, forward_samples: int, now: float) -> float:
-        """Seconds that a visit takes on its client's device if it begins now, as it will be priced itself."""
-        with self._pricing:  # several threads may ask at once
-            load = self._meter.ahead(self._clients.recipe, assignment, samples, forward_samples)
-            return self._world.price(assignment.client, load, now).seconds
-
 
 @final
 class _Forecast:
-    """How long a visit that begins at some time would take: to the last bit as it will be. Nothing is asked twice."""
+    """How long a visit that begins at some time would take: to the last bit as it will be."""
 
-    def __init__(self, visits: Visits, assignment: Assignment, now: float) -> None:
-        self._visits, self._assignment, self._now = visits, assignment, now
-        self.known: dict[tuple[int, int], float] = {}
+    def __init__(self, meter: Meter, world: World, recipe: Recipe, assignment: Assignment, now: float) -> None:
+        self._meter, self._world, self._recipe, self._assignment, self._now = meter, world, recipe, assignment, now
 
     def seconds(self, samples: int, forward_samples: int) -> float:
-        asked = samples, forward_samples
-        if asked not in self.known:
-            self.known[asked] = self._visits.price(self._assignment, *asked, self._now)
-        return self.known[asked]
+        load = self._meter.ahead(self._recipe, self._assignment, samples, forward_samples)
+        return self._world.price(self._assignment.client, load, self._now).seconds

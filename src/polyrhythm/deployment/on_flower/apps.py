@@ -13,10 +13,11 @@ from polyrhythm.base.errors import PolyrhythmError, UserError
 from polyrhythm.base.messages import Report
 from polyrhythm.data import Collection
 from polyrhythm.deployment.federating import Serving, serve
+from polyrhythm.deployment.messages import Malformed, Refusal
 from polyrhythm.deployment.node import Node, with_own_data
 from polyrhythm.deployment.on_flower.line import GridLine, parcel_of, records
 from polyrhythm.deployment.on_flower.mods import Mod, changed, check
-from polyrhythm.deployment.wire import Malformed, Parcel, Refusal, pack
+from polyrhythm.deployment.wire import Parcel, pack
 from polyrhythm.experiments.experiment import Experiment
 
 Made = Experiment | Callable[[Context], Experiment]

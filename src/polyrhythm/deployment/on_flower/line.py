@@ -9,9 +9,9 @@ import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MessageType, RecordDict
 from flwr.serverapp import Grid
 
-from polyrhythm.core.validation import UNFIT
+from polyrhythm.deployment.messages import Malformed
 from polyrhythm.deployment.registry import Reply
-from polyrhythm.deployment.wire import Malformed, Parcel
+from polyrhythm.deployment.wire import Parcel
 
 _TEXT, _ARRAYS, _RAW = "polyrhythm", "arrays", "raw"
 _DTYPES = ("uint8", "int16", "int32", "int64")
@@ -115,7 +115,7 @@ class GridLine:
         try:
             return [_reply(reply) for reply in self._grid.pull_messages([message])]
         except _UNREADABLE as error:
-            return [Reply(to=message, trouble=f"{UNFIT}sent what Flower cannot read: {error}")]
+            return [Reply(to=message, trouble=f"what Flower cannot read: {error}", unreadable=True)]
 
 
 def _reply(message: Message) -> Reply:
@@ -126,4 +126,4 @@ def _reply(message: Message) -> Reply:
     try:
         return Reply(to=to, parcel=parcel_of(message.content))
     except (Malformed, *_UNREADABLE) as wrong:
-        return Reply(to=to, trouble=f"{UNFIT}sent {wrong}")
+        return Reply(to=to, trouble=str(wrong), unreadable=True)

@@ -22,11 +22,13 @@ import torch
 from torch import Tensor, nn
 
 from polyrhythm.base.vectors import Buffers, Layout
-from polyrhythm.core.protocols import ClientData, Computed, Done, Job, Opening
+from polyrhythm.core.local_step import Computed, LocalSteps
+from polyrhythm.core.protocols import ClientData, Done, Job, Opening
 from polyrhythm.engines.looking import FrozenLens, View
 from polyrhythm.engines.native.extension import compiled
 from polyrhythm.engines.native.passes import Passes, arrays, goals, rows
-from polyrhythm.engines.native.program import Dropout, Program, program_of
+from polyrhythm.engines.native.program import Dropout, Program
+from polyrhythm.engines.native.reading import program_of
 from polyrhythm.engines.torch import TorchEngine
 from polyrhythm.methods.correction import Correction, ModelContrast, Which
 from polyrhythm.methods.local.optimisers import LocalAdam, LocalSgd
@@ -37,7 +39,7 @@ LARGEST = 2048  # samples in a batch; beyond it the room between layers would be
 
 
 @final
-class NativeEngine:
+class NativeEngine(LocalSteps):
     """Training and frozen passes in C++, for one module and one task. A thread needs one of its own.
 
     Args:

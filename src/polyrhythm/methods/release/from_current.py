@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from polyrhythm.base.messages import State
-from polyrhythm.base.vectors import weighted_sum
+from polyrhythm.base.sums import weighted_sum
 from polyrhythm.methods.mechanism import Need, Release, Setup
 from polyrhythm.methods.release.base import ReleaseModifier
 

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from polyrhythm.base.messages import Fault, Report, State
 from polyrhythm.base.settings import Count, Positive
-from polyrhythm.base.vectors import weighted_sum
+from polyrhythm.base.sums import weighted_sum
 from polyrhythm.methods.mechanism import Release, Setup
 from polyrhythm.methods.release.base import ReleaseModifier
 from polyrhythm.methods.work.budgets import HAIR

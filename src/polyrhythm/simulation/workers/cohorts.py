@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import final
 
-from polyrhythm.core.client import Visiting
 from polyrhythm.core.protocols import Done as Answer
 from polyrhythm.core.protocols import Job, TakesCohorts
+from polyrhythm.core.training import Visiting
 from polyrhythm.simulation.workers.executors import Clients, Done, Errand, Ticket, groups
 
 

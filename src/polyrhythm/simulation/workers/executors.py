@@ -15,18 +15,20 @@ import heapq
 import queue
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Protocol, TypeVar, final
 
 import torch
 
 from polyrhythm.base.messages import Assignment, Report
-from polyrhythm.core.client import Visiting, visiting, work
+from polyrhythm.core.client import visiting, work
 from polyrhythm.core.client_state import ClientState
 from polyrhythm.core.forecast import Forecast
 from polyrhythm.core.protocols import ClientData, Engine
+from polyrhythm.core.training import Visiting
+from polyrhythm.core.visit_plan import VisitPlan, plan_visit
 from polyrhythm.methods.mechanism import Setup
 from polyrhythm.methods.recipe import Recipe
 
@@ -39,16 +41,16 @@ class Errand:
     Args:
         assignment: what to do.
         state: the client's, where it goes on from.
-        pace: how long the visit would take.
-        known: what the pace has said already: seconds by samples and forward samples.
+        plan: of the visit.
+        data: the client's samples.
         urgency: when its end is needed, in virtual seconds, and less its length in samples: the least is begun first,
             and of those that are needed at once the longest, so that no worker begins a long one last.
     """
 
     assignment: Assignment
     state: ClientState
-    pace: Forecast | None = None
-    known: Mapping[tuple[int, int], float] = field(default_factory=dict)
+    plan: VisitPlan
+    data: ClientData
     urgency: tuple[float, int] = (0.0, 0)
 
 
@@ -73,6 +75,23 @@ class Clients:
     engine: Engine
     data: Callable[[int], ClientData]
 
+    def errand(
+        self,
+        assignment: Assignment,
+        state: ClientState,
+        *,
+        pace: Forecast | None = None,
+    ) -> Errand:
+        """A visit that is planned now; an error says where it happened."""
+        with named(assignment):
+            data = self.data(assignment.client)
+            plan = plan_visit(self.recipe, self.setup, state, assignment, data, self.engine, pace)
+        return Errand(assignment=assignment, state=state, plan=plan, data=data)
+
+    def taken_on(self, assignment: Assignment, state: ClientState, plan: VisitPlan) -> Errand:
+        """A visit that was planned elsewhere."""
+        return Errand(assignment=assignment, state=state, plan=plan, data=self.data(assignment.client))
+
     def visit(self, errand: Errand) -> Done:
         """Carries out an errand; an error says where it happened."""
         with named(errand.assignment):
@@ -83,9 +102,8 @@ class Clients:
         with named(errand.assignment):
             return (yield from visiting(*self._of(errand)))
 
-    def _of(self, errand: Errand) -> tuple[Recipe, Setup, ClientState, Assignment, ClientData, Engine, Forecast | None]:
-        data = self.data(errand.assignment.client)
-        return self.recipe, self.setup, errand.state, errand.assignment, data, self.engine, errand.pace
+    def _of(self, errand: Errand) -> tuple[Recipe, Setup, ClientState, Assignment, ClientData, Engine, VisitPlan]:
+        return self.recipe, self.setup, errand.state, errand.assignment, errand.data, self.engine, errand.plan
 
 
 @contextlib.contextmanager

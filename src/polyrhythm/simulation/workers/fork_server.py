@@ -25,7 +25,7 @@ import subprocess
 import sys
 import threading
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, final
 
 import torch
@@ -33,7 +33,7 @@ from torch import Tensor
 
 from polyrhythm.base.threads import keep_freed_memory
 from polyrhythm.simulation.workers import packing
-from polyrhythm.simulation.workers.executors import Clients, Errand
+from polyrhythm.simulation.workers.executors import Clients
 from polyrhythm.simulation.workers.worker import Unsendable, out_of_memory, sendable, settings, settle
 
 _RAISE, _FORK = b"r", b"f"
@@ -225,11 +225,11 @@ def serve(driver: socket.socket, clients: Clients, boards: Sequence[Tensor], lan
     errands, reports = packing.lanes(lane)
     for lane in itertools.cycle(reports):
         try:
-            assignment, state, known = packing.receive(driver, boards, errands)
+            assignment, state, plan = packing.receive(driver, boards, errands)
         except EOFError:
             return
         try:
-            done = clients.visit(Errand(assignment=assignment, state=state, pace=_Asked(driver, known)))
+            done = clients.visit(clients.taken_on(assignment, state, plan))
             packing.send(driver, ("done", done), lane=lane)
         except BrokenPipeError:
             return
@@ -237,18 +237,3 @@ def serve(driver: socket.socket, clients: Clients, boards: Sequence[Tensor], lan
             if out_of_memory(error):
                 os._exit(1)  # as if the system had killed it: perhaps a fresh worker has more
             packing.send(driver, ("failed", sendable(error)))
-
-
-@final
-class _Asked:
-    """A forecast that asks the driver, which knows the devices, for what it has not said already."""
-
-    def __init__(self, driver: socket.socket, known: Mapping[tuple[int, int], float]) -> None:
-        self._driver, self._known = driver, known
-
-    def seconds(self, samples: int, forward_samples: int) -> float:
-        if (samples, forward_samples) in self._known:
-            return self._known[samples, forward_samples]
-        packing.send(self._driver, ("asks", (samples, forward_samples)))
-        answer: float = packing.receive(self._driver)
-        return answer

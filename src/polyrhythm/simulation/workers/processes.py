@@ -110,7 +110,7 @@ class Processes(Elsewhere):
         errand, weights = ticket.errand, ticket.errand.assignment.weights
         worker.on(ticket, self._board(weights))
         try:
-            told = (errand.assignment, errand.state, errand.known)
+            told = (errand.assignment, errand.state, errand.plan)
             packing.send(worker.socket, told, (worker.board, weights), worker.errands)
         except (BrokenPipeError, ConnectionResetError):
             self._replace(worker, ticket)
@@ -139,10 +139,6 @@ class Processes(Elsewhere):
                 ticket.outcome.set_result(done)
                 return
             word, what = packing.receive(worker.socket, lane=lane, begun=begun)
-            if word == "asks":
-                assert ticket.errand.pace is not None
-                packing.send(worker.socket, ticket.errand.pace.seconds(*what))
-                return
         except (EOFError, BrokenPipeError, ConnectionResetError):
             self._replace(worker, ticket)
             return

@@ -42,12 +42,10 @@ class _Way:
     Args:
         tickets: of the errands.
         actor: who carries them out.
-        told: for each, forecasts that the actor is told: seconds by samples and forward samples.
     """
 
     tickets: Sequence[Ticket]
     actor: Any
-    told: Sequence[dict[tuple[int, int], float]]
 
 
 @final
@@ -126,16 +124,12 @@ class OnRay(Elsewhere):
 
     def _hand_out(self) -> None:
         while self._waiting and self._idle:
-            tickets = self._waiting.take_together()
-            self._visit(_Way(tickets, self._idle.pop(), [dict(ticket.errand.known) for ticket in tickets]))
+            self._visit(_Way(self._waiting.take_together(), self._idle.pop()))
 
     def _visit(self, way: _Way) -> None:
         """Sends an actor on its way."""
         weights = way.tickets[0].errand.assignment.weights
-        errands = [
-            (ticket.errand.assignment, ticket.errand.state, None if ticket.errand.pace is None else told)
-            for ticket, told in zip(way.tickets, way.told, strict=True)
-        ]
+        errands = [(t.errand.assignment, t.errand.state, t.errand.plan) for t in way.tickets]
         sent = packing.rolled(errands, board=(0, weights))
         self._ways[way.actor.visit.remote(self._board(weights), sent)] = way
 
@@ -177,13 +171,6 @@ class OnRay(Elsewhere):
             self._replace(way)
             return
         word, what = packing.unrolled(packing.on_border(answer, writable=True))
-        if word == "asks":
-            place, asked = what
-            pace = way.tickets[place].errand.pace
-            assert pace is not None
-            way.told[place][asked] = pace.seconds(*asked)
-            self._visit(way)
-            return
         self._idle.append(way.actor)
         if word == "done":
             for ticket, done in zip(way.tickets, what, strict=True):

@@ -6,7 +6,7 @@ import os
 import platform
 import sys
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, final
 
 import numpy as np
@@ -16,14 +16,13 @@ from polyrhythm import __version__
 from polyrhythm.base.errors import UserError
 from polyrhythm.base.messages import Assignment
 from polyrhythm.base.vectors import CPU
+from polyrhythm.core.client_state import ClientState
 from polyrhythm.core.protocols import TakesCohorts
+from polyrhythm.core.visit_plan import VisitPlan
 from polyrhythm.simulation.workers import packing
 from polyrhythm.simulation.workers.cohorts import AtOnce
-from polyrhythm.simulation.workers.executors import Clients, Errand, Executor, OneByOne
+from polyrhythm.simulation.workers.executors import Clients, Executor, OneByOne
 from polyrhythm.simulation.workers.worker import Unsendable, out_of_memory, sendable, settle
-
-Known = Mapping[tuple[int, int], float]
-"""Forecasts: seconds by samples and forward samples."""
 
 
 def own_device(gpus: float | None) -> torch.device:
@@ -93,7 +92,7 @@ class Visitor:
         except UserError as error:
             self._problem = error
             return
-        clients = Clients(recipe=recipe, setup=setup, engine=engine, data=holdings)
+        self._clients = clients = Clients(recipe=recipe, setup=setup, engine=engine, data=holdings)
         self._dtype: torch.dtype = setup.dtype
         self._executor: Executor = AtOnce(clients) if isinstance(engine, TakesCohorts) else OneByOne(clients)
 
@@ -102,19 +101,14 @@ class Visitor:
         return self._problem
 
     def visit(self, board: np.ndarray, sent: np.ndarray) -> np.ndarray:
-        """Carries out errands, rolled as what is answered: "done", "failed", or "asks" for a forecast."""
+        """Carries out errands, rolled as what is answered: "done" or "failed"."""
         weights = torch.from_numpy(packing.on_border(board, writable=True)).view(self._dtype)
         return packing.rolled(self._answer(packing.unrolled(packing.on_border(sent, writable=True), [weights])))
 
-    def _answer(self, sent: Sequence[tuple[Assignment, Any, Known | None]]) -> tuple[str, Any]:
+    def _answer(self, sent: Sequence[tuple[Assignment, ClientState, VisitPlan]]) -> tuple[str, Any]:
         try:
-            errands = []
-            for place, (assignment, state, known) in enumerate(sent):
-                pace = None if known is None else _Told(place, known)
-                errands.append(Errand(assignment=assignment, state=state, pace=pace))
+            errands = [self._clients.taken_on(assignment, state, plan) for assignment, state, plan in sent]
             return "done", [self._executor.done(ticket) for ticket in self._executor.start(errands)]
-        except _Asks as question:
-            return "asks", question.args
         except Exception as error:
             if out_of_memory(error):
                 os._exit(1)  # as if the system had killed it: perhaps a fresh actor has more
@@ -128,25 +122,3 @@ def _unlike(version: str) -> UserError:
         why="another version may compute something else",
         fix=f"install polyrhythm {version} on {platform.node()}",
     )
-
-
-class _Asks(BaseException):
-    """A visit needs a forecast that it was not told. It is begun anew with it, which changes nothing."""
-
-
-@final
-class _Told:
-    """A forecast from what the driver has said, who knows the devices.
-
-    Args:
-        place: of the errand among those that are taken together.
-        known: what was said.
-    """
-
-    def __init__(self, place: int, known: Known) -> None:
-        self._place, self._known = place, known
-
-    def seconds(self, samples: int, forward_samples: int) -> float:
-        if (samples, forward_samples) not in self._known:
-            raise _Asks(self._place, (samples, forward_samples))
-        return self._known[samples, forward_samples]

@@ -1,0 +1,183 @@
+"""A local step, by any engine that computes gradients: the one place where their order is written down.
+
+Gradient, clip, corrections, weight decay, momentum, step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from polyrhythm.base.frozen import changed
+from polyrhythm.base.vectors import Segment
+from polyrhythm.methods.correction import Correction, Push
+from polyrhythm.methods.local.optimisers import LocalOptimiser, clip_
+
+
+@final
+@dataclass(frozen=True)
+class Computed:
+    """What one batch gave.
+
+    Args:
+        loss: the task's mean loss, detached.
+        unused: the segments that have no gradient.
+        pair: representations of the batch under the current and the received model in eval mode, each [B, F]; None if
+            nobody asked.
+        squares: the squared loss of each sample, summed over the batch, float64; None if nobody asked.
+        gradient_square: the squared norm of the (clipped) gradient, float64; None if nobody asked.
+    """
+
+    loss: Tensor
+    unused: tuple[Segment, ...]
+    pair: tuple[Tensor, Tensor] | None = None
+    squares: Tensor | None = None
+    gradient_square: Tensor | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class LocalRule:
+    """Rule of a visit's local steps: all that is the same in each of them.
+
+    Args:
+        optimiser: steps the weights; its `clip` comes first.
+        push: the affine corrections; None if there are none.
+        start: w0, from which a pull is measured, [P].
+        moments: the optimiser's state, stepped in place.
+        seed: names what the network itself draws (dropout), with the number of the step.
+        gradient_squares: whether the squared norms of the (clipped) gradients are asked for.
+        squared_losses: whether the squared losses of samples are asked for.
+        terms: corrections that add a loss term.
+        watch: the representation to give a pair of in each batch; None for none.
+    """
+
+    optimiser: LocalOptimiser
+    push: Push | None
+    start: Tensor
+    moments: dict[str, Tensor | int]
+    seed: int
+    gradient_squares: bool
+    squared_losses: bool = False
+    terms: Sequence[Correction] = ()
+    watch: str | None = None
+
+
+class LocalSteps:
+    """Base of engines that compute a batch's gradient: they have their steps from here.
+
+    Attributes:
+        weights: the current weights [P].
+        gradient: the last gradient [P]; padding is zero.
+        descends: whether it can take a step of plain SGD with the gradient, where nobody looks at it or changes it, to
+            the same bits as a step of the whole vector.
+    """
+
+    _away: Tensor | None = None  # scratch [P]
+
+    @property
+    def weights(self) -> Tensor:
+        raise NotImplementedError
+
+    @property
+    def gradient(self) -> Tensor:
+        raise NotImplementedError
+
+    @property
+    def descends(self) -> bool:
+        return False
+
+    def compute(
+        self,
+        inputs: Tensor,
+        targets: Tensor,
+        positions: np.ndarray,
+        terms: Sequence[Correction] = (),
+        watch: str | None = None,
+        squares: bool = False,
+    ) -> Computed:
+        """Fills `gradient` for one batch.
+
+        Args:
+            inputs, targets: the batch.
+            positions: whose they are, among the client's samples.
+            terms: corrections that add a loss term.
+            watch: the representation to give a pair of; None for none.
+            squares: whether the squared losses are asked for.
+        """
+        raise NotImplementedError
+
+    def descend(self, inputs: Tensor, targets: Tensor, positions: np.ndarray, rule: LocalRule, rate: float) -> Computed:
+        """Steps `weights` by -rate * gradient, and leaves `gradient` as it was. Only where it `descends`."""
+        raise NotImplementedError
+
+    def stepped(self) -> None:
+        """Must be called when the weights have been changed."""
+
+    def step(self, inputs: Tensor, targets: Tensor, positions: np.ndarray, rule: LocalRule, rate: float) -> Computed:
+        """One local step, as `Engine.step`."""
+        weights, push, optimiser, moments = self.weights, rule.push, rule.optimiser, rule.moments
+        away = weights
+        if push is not None and push.pull:
+            # The difference first: at w = w0 it is exactly zero, so the first step is FedAvg's.
+            away = self._away = torch.sub(weights, rule.start, out=self._away)
+        # Plain SGD, whose pushes then go to the weights.
+        straight = self.descends and rule.optimiser.plain
+        if straight and not rule.gradient_squares:
+            computed = self.descend(inputs, targets, positions, rule, rate)
+            untouched = kept_parts(computed.unused, weights, moments) if push is not None else []
+            _add(weights, push, away, -rate)
+        else:
+            computed = self.compute(inputs, targets, positions, rule.terms, rule.watch, rule.squared_losses)
+            gradient = self.gradient
+            untouched = kept_parts(computed.unused, weights, moments)
+            if optimiser.clip is not None:
+                clip_(gradient, optimiser.clip)
+            if rule.gradient_squares:
+                computed = changed(computed, gradient_square=squared_norm(gradient))
+            if not straight:
+                _add(gradient, push, away, 1.0)
+            optimiser.step_(weights, gradient, rate, moments)
+            if straight:  # the same bits, looked at or not
+                _add(weights, push, away, -rate)
+        for part, before in untouched:
+            part.copy_(before)
+        self.stepped()
+        return computed
+
+
+def squared_norm(gradient: Tensor) -> Tensor:
+    """The squared norm of a gradient, float64. One read of it; half precision is summed in float32."""
+    wide = torch.promote_types(gradient.dtype, torch.float32)
+    norm: Tensor = torch.linalg.vector_norm(gradient, dtype=wide)
+    return norm.double().square()
+
+
+def _add(vector: Tensor, push: Push | None, away: Tensor, times: float) -> None:
+    """Adds a push to a vector [P], so many times, from how far the weights are away from w0."""
+    if push is not None and push.pull:
+        vector.add_(away, alpha=times * push.pull)
+    if push is not None and push.shift is not None:
+        vector.add_(push.shift, alpha=times)
+
+
+def kept_parts(
+    unused: tuple[Segment, ...], weights: Tensor, moments: dict[str, Tensor | int]
+) -> list[tuple[Tensor, Tensor]]:
+    """Parts that a step must leave as they are, each with a copy: what belongs to parameters without a gradient.
+
+    torch.optim passes such parameters over altogether: no weight decay, no momentum, no count of the step. So a count
+    that all weights shared until now becomes one for each.
+    """
+    if not unused:
+        return []
+    for name, value in moments.items():
+        if not isinstance(value, Tensor):
+            moments[name] = torch.full(weights.shape, value, dtype=torch.promote_types(weights.dtype, torch.float32))
+    vectors = [weights, *(m for m in moments.values() if isinstance(m, Tensor))]
+    parts = [v.narrow(0, s.offset, s.size) for v in vectors for s in unused]
+    return [(part, part.clone()) for part in parts]

@@ -1,0 +1,57 @@
+"""Reports on assignments."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from polyrhythm.base.frozen import made
+from polyrhythm.base.messages import Assignment, Report
+from polyrhythm.core.visit_plan import VisitPlan
+from polyrhythm.methods.work.base import Instead
+
+
+def report_on(assignment: Assignment, held: int, **rest: object) -> Report:
+    """A report on an assignment, with what is given of it; of a visit without an update, if nothing is."""
+    given: dict[str, Any] = {"update": None, "extras": {}, "measures": {}, **rest}
+    return made(
+        Report,
+        dispatch=assignment.dispatch,
+        client=assignment.client,
+        visit=assignment.visit,
+        version=assignment.version,
+        kind=assignment.kind,
+        recipe=assignment.recipe,
+        held=held,
+        **given,
+    )
+
+
+def substitute_on(assignment: Assignment, held: int, instead: Instead, **rest: object) -> Report:
+    """The report of a visit that does not train; what is sent describes the visit that it stems from."""
+    return report_on(
+        assignment,
+        held,
+        substitute=instead.kind,
+        age=instead.age,
+        steps=instead.steps,
+        travel=instead.travel,
+        pull=instead.pull,
+        rate=instead.rate,
+        **rest,
+    )
+
+
+def foreseen(assignment: Assignment, plan: VisitPlan) -> Report:
+    """What can be told of a report before the work is done: one of as much work, with no content."""
+    held, instead = plan.visit.held, plan.work.instead
+    if instead is not None:
+        return substitute_on(assignment, held, instead, packed=plan.packed)
+    return report_on(
+        assignment,
+        held,
+        packed=plan.packed,
+        steps=plan.work.steps,
+        samples=plan.samples,
+        forward_samples=plan.forward_samples,
+        gradient_samples=plan.gradient_samples,
+    )

@@ -1,0 +1,174 @@
+"""The next version: what the reports that wait weigh, and the step that is taken with them.
+
+Updates are summed in dispatch order over a fixed tree, never in the order of arrival.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import final
+
+from torch import Tensor
+
+from polyrhythm.base.errors import RunFailed
+from polyrhythm.base.frozen import changed, made
+from polyrhythm.base.messages import Facts, Report, State
+from polyrhythm.base.sums import combine_buffers
+from polyrhythm.base.vectors import Buffers, Layout, first_non_finite
+from polyrhythm.core.readiness import given_up
+from polyrhythm.core.server_state import Released, ServerState
+from polyrhythm.core.validation import NOT_FINITE
+from polyrhythm.methods.mechanism import Release, Setup
+from polyrhythm.methods.recipe import Recipe
+from polyrhythm.methods.weighing import shares
+
+Refused = tuple[tuple[int, str], ...]
+"""What was left out of a version: clients, and why."""
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Versions:
+    """Maker of versions.
+
+    Args:
+        recipe: the method.
+        setup: what is fixed for the run.
+        layout: of the vectors.
+    """
+
+    recipe: Recipe
+    setup: Setup
+    layout: Layout
+
+    def step(self, state: ServerState, now: float) -> tuple[ServerState, Released]:
+        """The version after `state`, of all that waits there.
+
+        Raises:
+            RunFailed: every update had to be dropped, or the step gave no finite number.
+        """
+        reports = tuple(sorted(state.waiting, key=lambda r: r.dispatch))
+        state, refused = self._close(state)
+        settled = changed(state, version=state.version + 1, waiting=(), refused=(), resting=(), began=now, invited=0)
+        settled = changed(settled, past=still_needed(settled))
+        facts = [facts_of(state.version, r) for r in reports]
+        normalised = shares(self.recipe.sharing.claims(facts)) if facts else None
+        skipped = ""
+        if normalised is None or len(reports) < self.recipe.releasing.least:
+            skipped = self._why_skipped(state, reports, refused)
+        if not reports:
+            if refused and all(reason.startswith(NOT_FINITE) for _, reason in refused):
+                raise RunFailed(
+                    f"version {state.version + 1}: every update had to be dropped ({_reasons(refused)}). "
+                    "The last good model is kept. Training diverges: lower the learning rate, or set clip=10"
+                )
+            return settled, Released(version=settled.version, release=None, refused=refused, note=skipped)
+        # What is known of clients goes on from the visits that they had accepted, also where no step comes of them:
+        # else c would no longer be the mean of all c_i.
+        release = self._release(state, reports, facts, normalised or [0.0] * len(reports))
+        if self.recipe.regime == "local":
+            return settled, Released(version=settled.version, release=release, refused=refused)
+        parts, stepped, buffers, held_back = self._taken(state, release, skipped)
+        name = first_non_finite(self.layout, stepped)
+        if name:
+            raise RunFailed(
+                f"version {settled.version}: the server step gave no finite number in {name}. The last good model is "
+                "kept. The server's learning rate is too high, or its epsilon too small"
+            )
+        settled = changed(settled, weights=stepped, buffers=buffers, parts=parts)
+        used = None if skipped else release
+        return settled, Released(version=settled.version, release=used, refused=refused, note=held_back)
+
+    def _close(self, state: ServerState) -> tuple[ServerState, Refused]:
+        """Gives up whoever is still under way, if the release policy does so; and all that is left out."""
+        if not self.recipe.releasing.forgets or self.recipe.fills_places:
+            return state, state.refused
+        late = {d: f for d, f in state.flights.items() if f.kind == "train" and not f.given_up}
+        state = given_up(state, late, f"version {state.version + 1} was complete without it")
+        return state, state.refused
+
+    def _why_skipped(self, state: ServerState, reports: tuple[Report, ...], refused: Refused) -> str:
+        if not reports:
+            if refused:
+                return f"nobody reported ({_reasons(refused)})"
+            return "nobody reported in time" if state.training else "everybody was silent"
+        if len(reports) < self.recipe.releasing.least:
+            return f"reports: {len(reports)}, where at least {self.recipe.releasing.least} are needed"
+        return "no report has any weight"
+
+    def _release(
+        self, state: ServerState, reports: tuple[Report, ...], facts: list[Facts], weights: list[float]
+    ) -> Release:
+        """The reports of a version, and what each of them counts."""
+        scales = [1.0] * len(reports)
+        for scaling in self.recipe.scalings:
+            scales = [a * b for a, b in zip(scales, scaling.scales(facts, weights), strict=True)]
+        return Release(
+            version=state.version,
+            reports=reports,
+            shares=tuple(weights),
+            scales=tuple(scales),
+            weights=state.weights,
+            bases=tuple(state.past[r.version] for r in reports) if "base" in self.recipe.needs() else (),
+            rate=self.recipe.rate(state.version, self.setup.horizon),
+        )
+
+    def _taken(
+        self, state: ServerState, release: Release, skipped: str
+    ) -> tuple[dict[str, State], Tensor, Buffers, str]:
+        """The mechanisms' states, the weights and the buffers after a step; and why it was not taken, if it was not."""
+        recipe, setup = self.recipe, self.setup
+        mean = recipe.releasing.mean(state.parts, release)
+        parts: dict[str, State] = dict(state.parts)
+        for key, mechanism in recipe.overriding("before_step"):
+            parts[key], mean = mechanism.before_step(setup, parts[key], release, mean)
+        held_back = skipped or recipe.releasing.holds_back(setup, parts)
+        stepped, buffers = state.weights, state.buffers
+        if not held_back:
+            key = recipe.key_of(recipe.server_step)
+            parts[key], stepped = recipe.server_step.step(setup, parts[key], state.weights, mean)
+            buffers = mean_buffers(self.layout, state, release.reports)
+        for key, mechanism in recipe.overriding("after_step"):
+            parts[key] = mechanism.after_step(setup, parts[key], release)
+        return parts, stepped.to(self.layout.dtype), buffers, held_back
+
+
+def still_needed(state: ServerState) -> Mapping[int, Tensor]:
+    """The past models that somebody who is waited for was sent."""
+    if not state.past:
+        return state.past
+    sent = {f.version for f in state.flights.values() if f.kind == "train" and not f.given_up}
+    return {version: weights for version, weights in state.past.items() if version in sent}
+
+
+def _reasons(refused: Refused, most: int = 3) -> str:
+    words = [f"client {client}: {reason}" for client, reason in refused[:most]]
+    more = len(refused) - most
+    return "; ".join(words) + (f" and {more} more" if more > 0 else "")
+
+
+def facts_of(version: int, report: Report) -> Facts:
+    """What weighing may know of a report in a release of a version."""
+    assert 0 <= report.version <= version, f"an update of version {report.version} in a release of version {version}"
+    return made(
+        Facts,
+        dispatch=report.dispatch,
+        client=report.client,
+        held=report.held,
+        steps=report.steps,
+        travel=report.travel,
+        pull=report.pull,
+        rate=report.rate,
+        staleness=version - report.version,
+    )
+
+
+def mean_buffers(layout: Layout, state: ServerState, reports: tuple[Report, ...]) -> Buffers:
+    """Buffers averaged by samples, whatever weighs the updates: they are statistics of the data.
+
+    Clients that did not train have none to offer.
+    """
+    fresh = [r for r in reports if r.fresh]
+    held = shares([float(r.held) for r in fresh]) if layout.buffers and fresh else None
+    return state.buffers if held is None else combine_buffers(layout, [r.buffers for r in fresh], held)

@@ -1,0 +1,171 @@
+"""The plan of a visit: made once, before anything in it is computed.
+
+Whoever drives prices it, and whoever carries the visit out does what it says: it is a plain value that travels with the
+assignment, so a worker has nothing to ask.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import final
+
+from polyrhythm.base.errors import UserError
+from polyrhythm.base.frozen import made
+from polyrhythm.base.messages import Assignment
+from polyrhythm.core.batches import batch_sizes
+from polyrhythm.core.client_state import ClientState
+from polyrhythm.core.forecast import Ahead, Forecast, fitting
+from polyrhythm.core.protocols import ClientData, Engine
+from polyrhythm.methods.mechanism import Setup, Visit
+from polyrhythm.methods.recipe import Recipe
+from polyrhythm.methods.work.base import Plan
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class VisitPlan:
+    """Plan of a visit, and how much it is.
+
+    Args:
+        visit: whose it is, and how its samples are cut into batches.
+        work: what the work policy wants, with the steps that fit into its time.
+        samples, forward_samples, gradient_samples: as they will be in its report.
+        sends: whether an update is sent up; else a bare word, or measures.
+        packed: bytes of the update on the wire, as in a report.
+        vectors: how many more vectors of the model's length are sent up.
+        sure: whether the report will be of just so much work; else of as much at most, or nobody knows.
+    """
+
+    visit: Visit
+    work: Plan
+    samples: int = 0
+    forward_samples: int = 0
+    gradient_samples: int = 0
+    sends: bool = False
+    packed: int | None = None
+    vectors: int = 0
+    sure: bool = False
+
+
+def plan_visit(
+    recipe: Recipe,
+    setup: Setup,
+    state: ClientState,
+    assignment: Assignment,
+    data: ClientData,
+    engine: Engine,
+    pace: Forecast | None = None,
+) -> VisitPlan:
+    """Plans a visit.
+
+    Args:
+        recipe: the method.
+        setup: what is fixed for the run.
+        state: the client's state after its last accepted visit.
+        assignment: what to do.
+        data: the client's samples, of which none is read.
+        engine: what will compute; it computes nothing here.
+        pace: how long the visit would take, for work that must be done by a certain time; None if nobody knows.
+
+    Raises:
+        UserError: the assignment was made for another recipe.
+    """
+    if assignment.recipe != recipe.digest:
+        raise UserError(
+            f"client {assignment.client} has recipe {recipe.digest[:12]}, its work is for {assignment.recipe[:12]}",
+            expected="the same recipe at the server and at every client",
+            why="a client that follows another method would send updates that mean something else",
+            fix="start server and clients from the same experiment file and version",
+        )
+    held = len(data)
+    batch, fold = min(recipe.batch or held, held) or 1, engine.single_sample_fails
+    sizes = batch_sizes(held, batch, recipe.drop_last, fold)
+    visit = made(
+        Visit,
+        seed=setup.seed,
+        client=assignment.client,
+        visit=assignment.visit,
+        version=assignment.version,
+        horizon=assignment.horizon,
+        held=held,
+        batch=batch,
+        epoch_steps=len(sizes),
+        least=2 if fold else 1,
+    )
+    if assignment.kind == "measure":
+        samples = min(held, assignment.samples or held)
+        return made(VisitPlan, visit=visit, work=_NOTHING, forward_samples=samples)
+    work = _wanted(recipe, setup, state, assignment, visit)
+    if work.instead is not None:
+        sends, packed = _substitute_size(recipe, state, work, engine)
+        return made(VisitPlan, visit=visit, work=work, sends=sends, packed=packed, sure=True)
+    ahead = ahead_of(recipe, state, data, engine, visit, work, sizes)
+    work = fitting(work, ahead, pace)
+    steps = work.steps
+    return made(
+        VisitPlan,
+        visit=visit,
+        work=work,
+        samples=ahead.samples(steps) - ahead.measured,
+        forward_samples=ahead.forward_samples(steps) if steps else 0,
+        gradient_samples=ahead.measured if steps else 0,
+        sends=True,
+        packed=recipe.compression.size(engine.layout),
+        vectors=recipe.extra_vectors if steps else 0,
+        sure=work.stop is None and recipe.foreseeable,
+    )
+
+
+_NOTHING = Plan(steps=0)
+
+
+def _wanted(recipe: Recipe, setup: Setup, state: ClientState, assignment: Assignment, visit: Visit) -> Plan:
+    """What the work policy wants."""
+    if not visit.epoch_steps:
+        return _NOTHING
+    parts = {
+        key: state.parts[key] if key in state.parts else mechanism.client_start(setup)
+        for key, mechanism in recipe.planning.mechanisms
+    }
+    return recipe.planning.plan(setup, visit, parts, assignment.briefs)
+
+
+def _substitute_size(recipe: Recipe, state: ClientState, work: Plan, engine: Engine) -> tuple[bool, int | None]:
+    """Whether what is sent instead is an update, and its bytes."""
+    instead = work.instead
+    assert instead is not None
+    sends = instead.update is not None or (instead.kind == "model" and state.previous is not None)
+    return sends, recipe.compression.size(engine.layout) if sends and instead.packed is None else instead.packed
+
+
+def ahead_of(
+    recipe: Recipe,
+    state: ClientState,
+    data: ClientData,
+    engine: Engine,
+    visit: Visit,
+    work: Plan,
+    sizes: tuple[int, ...],
+) -> Ahead:
+    """How much a visit computes by its number of steps."""
+    held, needs, has_previous = visit.held, recipe.needs(), state.previous is not None
+    asked = {("received", layer) for term in recipe.corrections for layer in term.layers or ()}
+    if has_previous:
+        asked |= {("previous", layer) for _, layer in asked}
+    if work.stop is not None:
+        asked.add(("received", work.stop.layer))
+    place = state.cursor[1] if work.continues else 0
+    batches = (*sizes[place:], *sizes[:place])
+    if not recipe.order.complete:
+        batches = (min(held, visit.batch + engine.single_sample_fails),)  # full ones, where a pass leaves samples out
+    return made(
+        Ahead,
+        held=held,
+        batches=batches or (held,),
+        pass_steps=visit.epoch_steps,
+        measured=held * len(needs & {"fisher", "fisher_model"}),
+        scored=held * (recipe.order.looks(has_previous) + ("fisher_model" in needs)),
+        judged=int(work.stop is not None and not engine.one_mode),
+        frozen=len(asked),
+        reuse=not data.augmented,
+    )

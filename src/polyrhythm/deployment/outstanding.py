@@ -1,0 +1,238 @@
+"""Visits that are out at nodes: sent, sent again where a node went away and came back, answered or lost.
+
+A visit whose node goes away is sent again when the node is back; it is the same visit, with the same draws, from the
+same state, so nothing shows that it was interrupted. Only if the node stays away is it lost. An answer that does not
+fit what was asked (`hearing`) is a lost visit with its reason, billed for what came.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import final
+
+from polyrhythm.base.faults import FaultKind
+from polyrhythm.base.messages import Assignment, Event, Lost, Report
+from polyrhythm.core.server import Server
+from polyrhythm.core.server_state import Flight, Record
+from polyrhythm.deployment.hearing import Hearing
+from polyrhythm.deployment.messages import Answer, Malformed, Order, Refusal, shown
+from polyrhythm.deployment.node import spans_of
+from polyrhythm.deployment.registry import Line, Nodes, Reply, Tell
+from polyrhythm.deployment.wire import Parcel, Sums, pack, unpack
+
+LOOK = 1.0
+"""Seconds between two looks at who is there."""
+TRIES = 9
+"""How often a visit is sent to a node that goes away in it each time and is there again; waiting longer each time."""
+
+
+@final
+@dataclass
+class Out:
+    """A visit that is out: sent at `started`, in `message`; None while its node is away, since `away`.
+
+    It was sent in vain `tries` times, and is not sent again before `again`.
+    """
+
+    assignment: Assignment
+    started: float
+    message: str | None = None
+    away: float | None = None
+    tries: int = 0
+    again: float = 0.0
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Heard:
+    """An event, the visit that it ends, the seconds that its node says it worked, and the bytes that came."""
+
+    event: Event
+    visit: Out | None = None
+    seconds: float = 0.0
+    came: int = 0
+
+    def at(self, now: float) -> Heard:
+        """The same, heard now."""
+        event, out = self.event, self.visit
+        if isinstance(event, Report):
+            event = event.heard(after=now - (now if out is None else out.started), at=now)
+        elif isinstance(event, Lost):
+            event = Lost(dispatch=event.dispatch, reason=event.reason, time=now, fault=event.fault)
+        return Heard(event=event, visit=out, seconds=self.seconds, came=self.came)
+
+
+@final
+class Outstanding:
+    """All visits that are out.
+
+    Args:
+        server: who has sent them.
+        line: to the nodes.
+        nodes: who they are; gathered already.
+        run: gives the run's id, once it has begun.
+        retain: how many checkpoints the server may go back to.
+        returns: seconds that a visit waits for its node to come back, 0 for none.
+        tell: says what happens to nodes.
+    """
+
+    def __init__(
+        self,
+        server: Server,
+        line: Line,
+        nodes: Nodes,
+        *,
+        run: Callable[[], str],
+        retain: int,
+        returns: float,
+        tell: Tell,
+    ) -> None:
+        self._server, self._line, self._nodes = server, line, nodes
+        self._run, self._returns, self._tell = run, returns, tell
+        self._hearing = Hearing(server.recipe, server.setup, server.layout)
+        self._out: dict[int, Out] = {}
+        self._messages: dict[str, int] = {}  # dispatch numbers
+        # Accepted visits as they were at the checkpoints that may be gone back to.
+        self._points: deque[Mapping[int, Record]] = deque(maxlen=retain + 1)
+
+    def __bool__(self) -> bool:
+        return bool(self._out)
+
+    def __iter__(self) -> Iterator[Out]:
+        """By dispatch number."""
+        return (self._out[dispatch] for dispatch in sorted(self._out))
+
+    def kept(self, clients: Mapping[int, Record]) -> None:
+        """Notes what is known of clients at a checkpoint: nodes keep the states after these visits."""
+        self._points.append(clients)
+
+    def take_up(self, outs: Sequence[Out], flights: Mapping[int, Flight], now: float) -> None:
+        """Sends out again what was out; whoever nobody waited for any more is lost."""
+        self._out |= {out.assignment.dispatch: out for out in outs}
+        self._push([out for out in outs if not flights[out.assignment.dispatch].given_up], now)
+
+    def send(self, assignments: Iterable[Assignment], now: float) -> None:
+        """Sends visits to their nodes."""
+        outs = [Out(assignment, now) for assignment in assignments]
+        self._out |= {out.assignment.dispatch: out for out in outs}
+        self._push(outs, now)
+
+    def _push(self, outs: Iterable[Out], now: float) -> None:
+        """Sends visits to their nodes; those whose node is away wait for it."""
+        letters, sent, sums = list[tuple[int, Parcel]](), list[Out](), Sums()
+        for out in outs:
+            node = self._nodes.node(out.assignment.client)
+            if node is None:
+                out.message, out.away = None, now if out.away is None else out.away
+                continue
+            letters.append((node, pack(self._order(out.assignment), sums=sums)))
+            sent.append(out)
+        if letters:
+            for message, out in zip(self._line.push(letters), sent, strict=True):
+                out.message = message
+                self._messages[message] = out.assignment.dispatch
+
+    def _order(self, assignment: Assignment) -> Order:
+        client, setup = assignment.client, self._server.setup
+        keep = {points[client].accepted for points in self._points if client in points}
+        return Order(
+            run=self._run(),
+            seed=setup.seed,
+            population=setup.population,
+            eligible=setup.holders,
+            keep=tuple(sorted(keep)),
+            assignment=assignment,
+        )
+
+    def hear(self, now: Callable[[], float]) -> list[Heard]:
+        """What the answers mean that have come."""
+        return [heard for reply in self._line.pull(list(self._messages)) for heard in self._understood(reply, now)]
+
+    def _understood(self, reply: Reply, now: Callable[[], float]) -> Sequence[Heard]:
+        """What a reply means; nothing, if its visit is to be sent again."""
+        dispatch = self._messages.pop(reply.to, None)
+        out = None if dispatch is None else self._out.get(dispatch)
+        if out is not None and out.message != reply.to:
+            out = None  # it was sent again meanwhile, and answered already
+        if reply.parcel is None:
+            return () if out is None else self._unanswered(out, reply, now())
+        came = reply.parcel.bytes
+        try:
+            answer = self._read(reply.parcel, out)
+        except Malformed as wrong:
+            return () if out is None else (self.unfit(out, f"sent {wrong}", came, wrong.kind),)
+        if isinstance(answer, Refusal):
+            return () if out is None else (self.unfit(out, f"refused: {answer.error()}", came),)
+        if out is None:
+            return self._stray(answer.report)
+        del self._out[out.assignment.dispatch]
+        return (Heard(event=answer.report, visit=out, seconds=answer.seconds, came=came),)
+
+    def _unanswered(self, out: Out, reply: Reply, now: float) -> Sequence[Heard]:
+        """What it means that no answer comes: the visit is sent again if its node went away, or lost."""
+        trouble, assignment = shown(reply.trouble), out.assignment
+        if not reply.gone:
+            return (self.unfit(out, f"{'sent' if reply.unreadable else 'failed:'} {trouble}"),)
+        self._tell(f"client {assignment.client} went away in its visit {assignment.visit}: {trouble}")
+        out.message, out.away, out.tries = None, now, out.tries + 1
+        if out.tries == TRIES:
+            return (self._lost(out, f"its node went away {TRIES} times"),)
+        out.again = now if out.tries == 1 else now + LOOK * 2 ** (out.tries - 2)
+        return ()
+
+    def _read(self, parcel: Parcel, out: Out | None) -> Answer | Refusal:
+        """The answer in a parcel, if it is one to the visit.
+
+        Raises:
+            Malformed: it is not.
+        """
+
+        def check(answer: Answer | Refusal) -> None:
+            if out is not None and isinstance(answer, Answer):
+                sent = out.assignment
+                held = self._nodes.declared(sent.client)
+                if answer.report.held != held:
+                    self._nodes.ask_again(sent.client)
+                self._hearing.check(answer, sent, run=self._run(), held=held)
+
+        spans = spans_of(self._server.layout)
+        return unpack(parcel, Answer, Refusal, spans=spans, vectors=self._hearing.vectors, check=check)
+
+    def _stray(self, report: Report) -> Sequence[Heard]:
+        """What an answer means that no message is waiting for; the server says why nobody does."""
+        if report.dispatch in self._out:  # whose answer is still to come, and must not be taken for this one
+            self._tell(f"an answer to visit {report.dispatch} that was not asked for now is ignored")
+            return ()
+        return (Heard(event=report),)
+
+    def back_or_lost(self, flights: Mapping[int, Flight], now: float) -> list[Heard]:
+        """Sends out again what waits for a node that is back; gives up on those that stay away."""
+        lost, back = list[Heard](), list[Out]()
+        for out in self:
+            if out.message is not None:
+                continue
+            flight = flights.get(out.assignment.dispatch)
+            if flight is not None and flight.given_up:
+                lost.append(self._lost(out, "its node went away, and nobody waited for it any more"))
+            elif self._nodes.node(out.assignment.client) is not None and now >= out.again:
+                back.append(out)
+            elif out.away is not None and now - out.away >= self._returns:
+                lost.append(self._lost(out, f"its node went away and was not back within {self._returns:g} s"))
+        for out in back:
+            self._tell(f"client {out.assignment.client} is there: its visit {out.assignment.visit} is sent again")
+            out.away = None
+        self._push(back, now)
+        return lost
+
+    def unfit(self, out: Out, words: str, came: int = 0, kind: FaultKind = "unfit") -> Heard:
+        """A visit whose answer is no good."""
+        assignment, reason = out.assignment, f"it has {words}"
+        self._tell(f"client {assignment.client}, visit {assignment.visit}: {reason}")
+        return self._lost(out, reason, came=came, fault=kind)
+
+    def _lost(self, out: Out, reason: str, *, came: int = 0, fault: FaultKind = "lost") -> Heard:
+        assignment, fault = out.assignment, fault if out.away is None else "away"
+        self._out.pop(assignment.dispatch, None)
+        return Heard(event=Lost(dispatch=assignment.dispatch, reason=reason, fault=fault), visit=out, came=came)

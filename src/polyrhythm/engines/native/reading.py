@@ -1,0 +1,292 @@
+"""Reading a module as a step program.
+
+The module is traced symbolically, so it does not matter whether it is written with layers or with functions. What the
+program cannot say exactly is refused with a reason, and never approximated; that it says what the module does is held
+to torch before a run (`engines.proof`).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, final
+
+import torch
+from torch import fx, nn
+from torch.nn import functional
+
+from polyrhythm.base.vectors import Layout
+from polyrhythm.engines.native.program import (
+    AveragePool,
+    Convolution,
+    Dropout,
+    Layer,
+    Linear,
+    MaxPool,
+    Pair,
+    Place,
+    Program,
+    Relu,
+    slid,
+)
+from polyrhythm.engines.native.tracing import Pass, refuse_hooks, traces
+from polyrhythm.engines.unsupported import Unlike, Unsupported
+from polyrhythm.models.tasks import Classification, MultiLabel, Task
+
+
+def program_of(module: nn.Module, layout: Layout, task: Task, shape: tuple[int, ...]) -> Program:
+    """The step program of a model.
+
+    Args:
+        module: the model, in training mode.
+        layout: of its weights.
+        task: its loss.
+        shape: of one sample.
+
+    Raises:
+        Unsupported: with the reason.
+    """
+    if any(s.dtype != torch.float32 for s in layout.segments):
+        raise Unsupported("its weights are not float32")
+    walk = _walked(module, layout, shape)
+    layers = tuple(walk.layers)
+    if not any(isinstance(layer, Convolution | Linear) for layer in layers):
+        raise Unsupported("no layer of it learns")
+    if len(walk.shape) != 1:
+        raise Unsupported(f"it gives outputs of shape {walk.shape} for a sample")
+    channels, height, width = shape if len(shape) == 3 else (math.prod(shape), 1, 1)
+    program = Program(
+        shape=(channels, height, width),
+        layers=layers,
+        size=layout.size,
+        loss="cross_entropy",
+        idle=tuple(s for s in layout.segments if s.offset not in walk.used),
+        places=walk.places,
+    )
+    return _with_loss(program, task, outputs=walk.shape[0])
+
+
+def _with_loss(program: Program, task: Task, outputs: int) -> Program:
+    if type(task) is Classification:
+        return dataclasses.replace(program, smoothing=task.smoothing)
+    if type(task) is MultiLabel:
+        weight = 1.0 / outputs if task.labels == "mean" else 1.0
+        return dataclasses.replace(program, loss="binary_cross_entropy", weight=weight)
+    raise Unsupported(f"the loss of {task.name} has no kernel")
+
+
+def _walked(module: nn.Module, layout: Layout, shape: tuple[int, ...]) -> _Walk:
+    """The walk of a training pass, if every other pass goes the same way."""
+    refuse_hooks(module)
+    if sum(1 for _ in module.named_parameters(remove_duplicate=False)) != len(layout.segments):
+        raise Unsupported("some of its parameters are frozen or tied")
+    if any(True for _ in module.buffers()):
+        raise Unsupported("it has buffers, which its passes may change")
+    first: _Walk | None = None
+    for way, replica, graph in traces(module):
+        try:
+            walk = _Walk(replica, layout, shape).along(graph)
+        except Unsupported as reason:
+            if first is None:
+                raise
+            raise Unlike(f"in {way}, {reason}") from reason
+        first = first or walk
+        _compare(way, first, walk)
+    assert first is not None
+    return first
+
+
+def _compare(way: Pass, training: _Walk, other: _Walk) -> None:
+    """Refuses a module that goes another way in evaluation than in training, beside dropout, or the next time."""
+    if not way.training and any(isinstance(layer, Dropout) for layer in other.layers):
+        raise Unlike(f"in {way}, it drops out")
+    same = training.layers == other.layers if way.training else training.kept == other.layers
+    if not same or training.landmarks != other.landmarks:
+        raise Unlike(f"in {way}, it takes other operations than in its first pass")
+
+
+@final
+@dataclass
+class _Walk:
+    """A walk through a traced module, which keeps the shape of a sample as it goes."""
+
+    module: nn.Module
+    layout: Layout
+    shape: tuple[int, ...]
+    layers: list[Layer] = field(default_factory=list)
+    used: set[int] = field(default_factory=set)
+    places: dict[str, Place] = field(default_factory=dict)
+
+    def along(self, graph: fx.Graph) -> _Walk:
+        """Reads the layers of a graph, if they follow one after another."""
+        before: list[fx.Node] = []
+        for node in graph.nodes:
+            if node.all_input_nodes != before:
+                raise Unsupported("its layers do not follow one after another")
+            if node.op not in ("placeholder", "output"):
+                here = self._here
+                self.layers += self._read(node)
+                self._name(node, here, self._here)
+            before = [node]
+        self.places["logits"] = self._here
+        if not isinstance(getattr(self.module, "projection", None), nn.Module) and "features" in self.places:
+            self.places["projection"] = self.places["features"]
+        return self
+
+    @property
+    def kept(self) -> list[Layer]:
+        """The layers of an evaluation pass."""
+        return [layer for layer in self.layers if not isinstance(layer, Dropout)]
+
+    @property
+    def landmarks(self) -> dict[str, tuple[int, int]]:
+        """The places, counted without dropout."""
+        dropped = [sum(isinstance(p, Dropout) for p in self.layers[:i]) for i in range(len(self.layers) + 1)]
+        return {name: (p.layers - dropped[p.layers], p.width) for name, p in self.places.items()}
+
+    @property
+    def _here(self) -> Place:
+        return Place(len(self.layers), math.prod(self.shape))
+
+    def _name(self, node: fx.Node, before: Place, after: Place) -> None:
+        """Notes where a node's submodules have their outputs, and the output layer its inputs."""
+        layer = self.module.get_submodule(str(node.target)) if node.op == "call_module" else None
+        if getattr(layer, "inplace", node.kwargs.get("inplace", False)):
+            # What was read before is changed with it.
+            self.places |= {name: after for name, place in self.places.items() if place == before}
+        for name, _ in node.meta.get("nn_module_stack", {}).values():
+            if name not in ("features", "logits"):  # which mean something else, whatever a submodule is called
+                self.places[name] = after
+        if isinstance(layer, nn.Linear):
+            self.places["features"] = before
+
+    def _read(self, node: fx.Node) -> tuple[Layer, ...]:
+        """What a node does; its outputs' shape is then the walk's."""
+        if node.op == "call_module":
+            name = str(node.target)
+            layer = self.module.get_submodule(name)
+            if type(layer) not in _MODULES:
+                raise Unsupported(f"{name} is a {type(layer).__name__}")
+            return _MODULES[type(layer)](self, layer, name)
+        if node.op == "get_attr" or node.target not in _CALLS:
+            raise Unsupported(f"it uses {getattr(node.target, '__name__', node.target)}")
+        read, names = _CALLS[node.target]
+        return read(self, **dict(zip(names, node.args[1:], strict=False)), **node.kwargs)
+
+    def _offset(self, name: str, shape: tuple[int, ...]) -> int:
+        """Where a parameter lies in the vector, if it is as large as its layer says."""
+        for segment in self.layout.segments:
+            if segment.name == name and segment.offset not in self.used:
+                if segment.shape != shape:
+                    raise Unsupported(f"{name} is of shape {segment.shape}, where its layer says {shape}")
+                self.used.add(segment.offset)
+                return segment.offset
+        raise Unsupported(f"{name} is used twice, or no parameter of the model")
+
+    def _offsets(self, layer: nn.Conv2d | nn.Linear, name: str, shape: tuple[int, ...]) -> dict[str, Any]:
+        bias = -1 if layer.bias is None else self._offset(f"{name}.bias", shape[:1])
+        return {"weights": self._offset(f"{name}.weight", shape), "bias": bias}
+
+    def convolution(self, layer: nn.Conv2d, name: str) -> tuple[Layer, ...]:
+        plain = layer.groups == 1 and layer.dilation == (1, 1) and layer.padding_mode == "zeros"
+        if not plain or isinstance(layer.padding, str):
+            raise Unsupported(f"{name} has groups, dilation, or a padding that is not a number of zeros")
+        if self.shape[:1] != (layer.in_channels,):
+            raise Unsupported(f"{name} reads {layer.in_channels} channels from samples of shape {self.shape}")
+        window = self._slide(name, layer.kernel_size, layer.stride, layer.padding, channels=layer.out_channels)
+        offsets = self._offsets(layer, name, (layer.out_channels, layer.in_channels, *window["kernel"]))
+        return (Convolution(rows=layer.out_channels, **offsets, **window),)
+
+    def linear(self, layer: nn.Linear, name: str) -> tuple[Layer, ...]:
+        if self.shape != (layer.in_features,):
+            raise Unsupported(f"{name} reads {layer.in_features} numbers from samples of shape {self.shape}")
+        self.shape = (layer.out_features,)
+        offsets = self._offsets(layer, name, (layer.out_features, layer.in_features))
+        return (Linear(rows=layer.out_features, **offsets),)
+
+    def relu(self, inplace: bool = False) -> tuple[Layer, ...]:
+        return (Relu(),)
+
+    def dropout(self, p: float = 0.5, training: bool = True, inplace: bool = False) -> tuple[Layer, ...]:
+        return (Dropout(share=p),) if training and p else ()
+
+    def flatten(self, start_dim: int = 0, end_dim: int = -1) -> tuple[Layer, ...]:
+        if start_dim != 1 or end_dim not in (-1, len(self.shape)):
+            raise Unsupported(f"it flattens axes {start_dim} to {end_dim}")
+        self.shape = (math.prod(self.shape),)
+        return ()
+
+    def max_pool(
+        self,
+        kernel_size: Any,
+        stride: Any = None,
+        padding: Any = 0,
+        dilation: Any = 1,
+        ceil_mode: bool = False,
+        return_indices: bool = False,
+    ) -> tuple[Layer, ...]:
+        if ceil_mode or return_indices or _pair(dilation) != (1, 1):
+            raise Unsupported("it pools with dilation, ceil_mode or indices")
+        return (MaxPool(**self._slide("a pooling", kernel_size, stride or kernel_size, padding)),)
+
+    def average_pool(
+        self,
+        kernel_size: Any,
+        stride: Any = None,
+        padding: Any = 0,
+        ceil_mode: bool = False,
+        count_include_pad: bool = True,
+        divisor_override: int | None = None,
+    ) -> tuple[Layer, ...]:
+        if ceil_mode or divisor_override is not None:
+            raise Unsupported("it pools with ceil_mode or a divisor")
+        window = self._slide("a pooling", kernel_size, stride or kernel_size, padding)
+        return (AveragePool(**window, whole_area=count_include_pad),)
+
+    def _slide(self, name: str, kernel: Any, stride: Any, padding: Any, channels: int | None = None) -> dict[str, Any]:
+        """Slides a window over an image, and keeps the shape that it leaves."""
+        if len(self.shape) != 3:
+            raise Unsupported(f"{name} reads samples of shape {self.shape}")
+        window = {"kernel": _pair(kernel), "stride": _pair(stride), "padding": _pair(padding)}
+        self.shape = (channels or self.shape[0], *slid(self.shape[1:], **window))
+        return window
+
+
+def _pair(value: Any) -> Pair:
+    first, second = (value, value) if isinstance(value, int) else value
+    return first, second
+
+
+_MODULES: Mapping[type, Callable[[_Walk, Any, str], tuple[Layer, ...]]] = {
+    nn.Conv2d: _Walk.convolution,
+    nn.Linear: _Walk.linear,
+    nn.ReLU: lambda walk, layer, name: walk.relu(),
+    nn.Identity: lambda walk, layer, name: (),
+    nn.Flatten: lambda walk, layer, name: walk.flatten(layer.start_dim, layer.end_dim),
+    nn.Dropout: lambda walk, layer, name: walk.dropout(layer.p, layer.training),
+    nn.MaxPool2d: lambda walk, layer, name: walk.max_pool(
+        layer.kernel_size, layer.stride, layer.padding, layer.dilation, layer.ceil_mode, layer.return_indices
+    ),
+    nn.AvgPool2d: lambda walk, layer, name: walk.average_pool(
+        layer.kernel_size, layer.stride, layer.padding, layer.ceil_mode, layer.count_include_pad, layer.divisor_override
+    ),
+}
+"""What reads a layer. Exactly these classes: a subclass may compute something else."""
+_RELU = (_Walk.relu, ("inplace",))
+_FLATTEN = (_Walk.flatten, ("start_dim", "end_dim"))
+_MAX_POOL = (_Walk.max_pool, ("kernel_size", "stride", "padding", "dilation", "ceil_mode", "return_indices"))
+_AVERAGE = ("kernel_size", "stride", "padding", "ceil_mode", "count_include_pad", "divisor_override")
+_CALLS: Mapping[Any, tuple[Callable[..., tuple[Layer, ...]], tuple[str, ...]]] = {
+    functional.relu: _RELU,
+    torch.relu: _RELU,
+    "relu": _RELU,
+    torch.flatten: _FLATTEN,
+    "flatten": _FLATTEN,
+    functional.max_pool2d: _MAX_POOL,
+    torch.max_pool2d: _MAX_POOL,
+    functional.avg_pool2d: (_Walk.average_pool, _AVERAGE),
+    functional.dropout: (_Walk.dropout, ("p", "training", "inplace")),
+}
+"""What reads a call of a function, or of a method by its name, and the names of its arguments after the first."""
