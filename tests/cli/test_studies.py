@@ -89,6 +89,30 @@ def test_what_is_set_wins_over_the_scale(polyrhythm: Command, folder: Path) -> N
     assert run.config["method"] == "fedavg(cohort=2, epochs=1, lr=0.3)"
 
 
+def test_it_has_other_names_and_is_no_experiment(polyrhythm: Command, folder: Path) -> None:
+    Path("own.toml").write_text(OWN, encoding="utf-8")
+    for name in ("study", "reproduce", "sweep"):
+        assert polyrhythm(name, "own.toml", "--set", "rounds=1", "--row", "One", "--json").code == 0
+    assert len(Run.all(folder / "runs" / "studies" / "own" / "quick")) == 1
+    refused = polyrhythm("run", "own.toml")
+    assert refused.code == 2
+    assert "polyrhythm study FILE" in refused.err
+
+
+def test_a_row_that_is_not_tuned_can_be_run_alone(polyrhythm: Command, folder: Path) -> None:
+    tuned = OWN.replace("[scales.quick]\nrounds = 2\n", "[tuning.rows.Other]\nspace.method.lr = [0.1, 0.2]\n")
+    Path("own.toml").write_text(tuned, encoding="utf-8")
+    options = ("--set", "rounds=1", "--set", "validation=0.2")
+    assert polyrhythm("study", "own.toml", "--row", "One", *options).code == 0
+    told = polyrhythm("study", "own.toml", *options)
+    assert told.code == 0
+    assert "Chosen for Other: method.lr" in Path("runs/studies/own/paper/own.md").read_text(encoding="utf-8")
+    assert {run.name for run in Run.all("runs/studies/own/paper")} == {"One", "Other"}
+    assert len(Run.all("runs/studies/own/paper/tuning")) == 2
+    told = polyrhythm("check", "own.toml", "--no-estimate", *options)
+    assert "trials 2, by grid" in " ".join(told.out.split()), told.err
+
+
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [

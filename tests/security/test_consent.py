@@ -345,7 +345,7 @@ def test_a_typed_path_is_consent_in_a_reproduction_of_ours(handed: Handed) -> No
     for trust, refused in (((), True), ((MODULE,), False)):
         cell = planned(find("ccfl/table-2", trust), "smoke", settings={"model": PATH}).cells[0].make
         with pytest.raises(UserError, match="have not named") if refused else contextlib.nullcontext():
-            assert cell.maker.configuration(cell.fixed, 0).things.model
+            assert cell.make.configuration(cell.fixed, 0).things.model
         assert nothing_ran(folder) == refused
 
 

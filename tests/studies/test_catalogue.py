@@ -26,7 +26,7 @@ RUN = {name: of for name, of in ALL.items() if not of.unknown}
 
 
 def test_every_item_of_every_paper_is_covered_once() -> None:
-    found = Counter(item.slug for item in items())
+    found = Counter(item for item, _ in items())
     assert [slug for slug, times in found.items() if times > 1] == []
     wanted = {f"{paper}/{kind}-{n}" for paper, kinds in NUMBERED.items() for kind, ns in kinds.items() for n in ns}
     wanted |= {f"alt/panel-{letter}" for letter in "abcd"}

@@ -12,7 +12,7 @@ import pytest
 import polyrhythm as pr
 from polyrhythm import figures
 from polyrhythm.results import Run
-from polyrhythm.studies import Claim, Plan, Range, Search, Study, StudyResult, planned
+from polyrhythm.studies import AtScale, Claim, Plan, Range, Search, Study, StudyResult, planned
 from polyrhythm.studies.running.executing import carry_out, judged
 from polyrhythm.studies.running.performing import Ending, Job
 from polyrhythm.studies.running.trials import Record, Trial
@@ -196,6 +196,49 @@ def test_what_cannot_be_is_refused_before_anything_runs(tmp_path: Path, changes:
 def test_no_run_can_have_every_name(name: str) -> None:
     with pytest.raises(pr.UserError, match="the name"):
         Study(name=name, rows={"": made})
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"rows": {}}, "no rows"),
+        ({"columns": {}}, "no columns"),
+        ({"rows": {"A": {"lr": 0.1}}}, "make="),
+        ({"measure": "mean"}, "unknown measure 'mean'"),
+        ({"claims": (Claim(says="more", of="A", against="C"),)}, "unknown row 'C' in the claim 'more'"),
+        ({"claims": (Claim(says="more", of="A", rising=True, columns=("x",)),)}, "unknown column 'x'"),
+        ({"search": Search(rows={"C": {"lr": (1.0,)}})}, "unknown row 'C' in the search"),
+        ({"search": Search(space=RATES, column="x")}, "unknown column 'x' in the search"),
+        ({"scales": {"quick": AtScale(rows=("C",))}}, "unknown row 'C' in the scale quick"),
+    ],
+)
+def test_names_of_a_study_are_there(changes: dict[str, Any], words: str) -> None:
+    with pytest.raises(pr.UserError, match=words):
+        Study(**{"name": "s", "rows": {"A": made}} | changes)
+
+
+@pytest.mark.parametrize("changes", [{"against": ""}, {"measure": "mean"}, {"at": "money"}, {"grows_over": ("x",)}])
+def test_a_claim_compares_something(changes: dict[str, Any]) -> None:
+    with pytest.raises(pr.UserError, match="the claim 'more': "):
+        Claim(**{"says": "more", "of": "A", "against": "B"} | changes)
+
+
+def test_settings_are_chosen_in_one_column_for_all_and_compared_over_other_seeds(tmp_path: Path) -> None:
+    columns: dict[str, Any] = {"few": {"epochs": 1}, "many": {"epochs": 2}}
+    search = Search(space=RATES, column="few", seeds=(7,))
+    what = Study(name="s", rows={"A": made, "B": made}, columns=columns, seeds=(0,), search=search)
+    found = pr.study(what, out=tmp_path, workers=1)
+    assert found.arms == ("A, few", "B, few")
+    assert {run.name for run in Run.all(tmp_path)} == {
+        *(f"s/{row}/few/{trial}" for row in "AB" for trial in (1, 2, 3)),
+        *(f"s/{row}/{column}/best" for row in "AB" for column in columns),
+    }
+    (run,) = found.runs("B, many")
+    chosen = found.best("B, few")
+    assert chosen is not None
+    assert f"'lr': {chosen.setting['lr']}" in str(run.config["method"])
+    assert found.page is not None
+    assert "Chosen for B, many" in found.page.read_text()
 
 
 def test_rows_in_columns_without_a_search_are_compared_as_they_are(tmp_path: Path) -> None:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, final
 
-from polyrhythm.base.errors import UserError, unknown
+from polyrhythm.base.errors import Mistakes, UserError, unknown
 from polyrhythm.base.settings import Count, Settings
 from polyrhythm.experiments.experiment import Experiment
+from polyrhythm.studies.claims import MEASURES, Claim, Measure, Number
 from polyrhythm.studies.space import Setting, Space
 from polyrhythm.trackers import Tracking
 
@@ -34,34 +35,6 @@ SHORT: Mapping[str, str] = {
 SCALES = ("smoke", "quick", "paper")
 Scale = Literal["smoke", "quick", "paper"]
 Spread = Literal["seeds", "rounds of one run", "not said", "none"]
-Measure = Literal["final", "best", "last10", "last20"]
-MEASURES: Mapping[str, str] = {
-    "final": "of the last evaluated version",
-    "best": "of the best version, as the test set has it",
-    "last10": "mean of the last 10 evaluated versions",
-    "last20": "mean of the last 20 evaluated versions",
-}
-"""What is read from a run as its result, in words."""
-
-COSTS: Mapping[str, str] = {
-    "cohort": "clients a round, mean",
-    "client_updates": "client updates",
-    "epochs": "epochs a visit, mean",
-    "local_steps": "local steps",
-    "samples": "samples trained on",
-    "flops": "FLOPs",
-    "bytes": "bytes both ways",
-    "rounds_to": "rounds to the goal",
-    "updates_to": "client updates to the goal",
-    "cohort_to": "clients a round until the goal, mean",
-    "critical_rounds": "rounds found critical",
-    "critical_until": "last round found critical",
-}
-"""What else claims can be about, in words."""
-
-BUDGETS = ("client_updates", "samples", "flops", "bytes")
-"""What two methods can have spent as much of."""
-
 Kind = Literal["grid", "random", "list", "tpe"]
 Judge = Literal["final", "best", "last20"]
 Make = Callable[[Setting, int], Experiment]
@@ -146,68 +119,6 @@ class Search(Settings):
         batch = {"batch": self.batch} if self.adaptive else {}
         kept = {"search": self.kind, "seeds": list(self.seeds), "seed": self.seed, "by": self.by, "prune": self.prune}
         return {**kept, **batch}
-
-
-@final
-@dataclass(frozen=True, kw_only=True)
-class Number:
-    """Number of a paper, in percent.
-
-    Args:
-        mean: it.
-        sd: what stands behind ±; None if nothing does.
-    """
-
-    mean: float
-    sd: float | None = None
-
-    @classmethod
-    def read(cls, text: str) -> Number | None:
-        """Of a text such as "78.76 ± 2.62"; None of an empty one.
-
-        Raises:
-            ValueError: it is neither.
-        """
-        mean, sign, sd = (part.strip() for part in text.partition("±"))
-        if not text.strip():
-            return None
-        return cls(mean=float(mean), sd=float(sd) if sign else None)
-
-
-@final
-@dataclass(frozen=True, kw_only=True)
-class Claim:
-    """Claim: something that a paper says, or you expect, as a comparison of numbers.
-
-    Args:
-        says: in words.
-        of: a row.
-        against: another row, or "" for none.
-        measure: what is compared; "" for the study's.
-        more_than: of `of` minus `against`, the mean over seeds in each column is more; in points of percent.
-        ratio_below, ratio_above: of the measure, for costs.
-        between: of the measure of `of` itself.
-        rising, falling: whether `of` rises or falls from column to column.
-        grows_over: columns; `of` minus `against` is by `more_than` more in the last of them than in the first.
-        columns: where; empty for all.
-        at: a cost; accuracies are then compared where both have spent as much of it.
-        goal_of: the row whose result is the goal, for what it takes to reach one.
-    """
-
-    says: str
-    of: str
-    against: str = ""
-    measure: str = ""
-    more_than: float = 0.0
-    ratio_below: float | None = None
-    ratio_above: float | None = None
-    between: tuple[float, float] | None = None
-    rising: bool = False
-    falling: bool = False
-    grows_over: tuple[str, ...] = ()
-    columns: tuple[str, ...] = ()
-    at: str = ""
-    goal_of: str = ""
 
 
 @final
@@ -302,9 +213,9 @@ class Study:
     tracking: Tracking = field(default_factory=Tracking)
 
     def __post_init__(self) -> None:
-        if self.measure not in MEASURES:
-            raise unknown("measure", self.measure, MEASURES)
-        _check_names(self)
+        wrong = Mistakes()
+        wrong.add(*_wrong_rows(self), *_unknown_names(self))
+        wrong.refuse()
 
     @property
     def compared(self) -> tuple[int, ...]:
@@ -333,23 +244,48 @@ class Study:
                 raise unknown(kind, name, known)
 
 
-def _check_names(study: Study) -> None:
-    if not study.rows and not study.program and not study.unknown:
-        raise UserError(
-            f"{study.name} has no rows",
-            expected="one for each method that is compared",
+def _wrong_rows(study: Study) -> Iterator[UserError]:
+    """Rows that are none, and names that no run can have."""
+    if not study.columns or (not study.rows and not study.program and not study.unknown):
+        yield UserError(
+            f"{study.name} has no {'rows' if study.columns else 'columns'}",
+            expected="one for each method that is compared" if study.columns else "one or more, or leave them out",
             why="there would be nothing to run",
             fix='give at least one, in a file [rows.FedAvg] and under it method = "fedavg"',
         )
+    for row, own in study.rows.items():
+        if not callable(own) and not (isinstance(own, Mapping) and callable(study.make)):
+            yield UserError(
+                f"the row {row!r} is {own!r}",
+                expected="a function that makes the experiment of a setting and a seed; or keys, with make=",
+                why="experiments are made of rows",
+                fix="give a function",
+            )
     names = (study.name, *(row for row in study.rows if row or len(study.rows) > 1))
     for name in names if not study.apart else ():
         if not name or any(sign in name for sign in "/\\\0") or name.startswith(".") or name == "best":
-            raise UserError(
+            yield UserError(
                 f"the name {name!r}",
                 expected="a name without slashes, that does not begin with a dot, and is not best",
                 why="runs are called by study, row and trial, with slashes between",
                 fix="give another name",
             )
+
+
+def _unknown_names(study: Study) -> Iterator[UserError]:
+    """Names of rows and columns that are not there, wherever one is meant."""
+    if study.measure not in MEASURES:
+        yield unknown("measure", study.measure, MEASURES)
+    named: list[tuple[str, Sequence[str], Sequence[str]]] = [
+        (f"the claim {claim.says!r}", claim.rows, (*claim.columns, *claim.grows_over)) for claim in study.claims
+    ]
+    named += [(f"the scale {name}", scale.rows, scale.columns) for name, scale in study.scales.items()]
+    named += [("the paper's numbers", [row], [column]) for row, column in study.numbers]
+    searches = [study.search, *(study.search.at(scale) for scale in study.scales.values())] if study.search else []
+    named += [("the search", [*search.rows], [search.column] if search.column else []) for search in searches]
+    for where, rows, columns in named:
+        for kind, names, known in (("row", rows, study.rows), ("column", columns, study.columns)):
+            yield from (unknown(kind, name, known, where=where) for name in names if name not in known)
 
 
 def laid_over(below: Setting, above: Setting) -> dict[str, Any]:

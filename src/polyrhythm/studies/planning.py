@@ -12,7 +12,8 @@ from typing import Any, final
 from polyrhythm.base.errors import Mistakes, UserError
 from polyrhythm.experiments.experiment import Experiment
 from polyrhythm.runs.json_text import to_json
-from polyrhythm.studies.definition import SCALES, AtScale, Claim, Make, Scale, Search, Study, laid_over
+from polyrhythm.studies.claims import Claim
+from polyrhythm.studies.definition import SCALES, AtScale, Make, Scale, Search, Study, laid_over
 from polyrhythm.studies.space import Range, Setting, Space, drawn, grid, size
 
 FOLDER = "studies"
@@ -250,10 +251,9 @@ class Plan:
     def claims(self) -> Iterator[Claim]:
         """Those whose rows and columns are there."""
         for claim in self.of.claims:
-            named = [row for row in (claim.of, claim.against, claim.goal_of) if row]
             ends = {*claim.grows_over[:1], *claim.grows_over[-1:]}
             somewhere = not claim.columns or {*claim.columns} & {*self.columns}
-            if somewhere and {*named} <= {*self.rows} and ends <= {*self.columns}:
+            if somewhere and {*claim.rows} <= {*self.rows} and ends <= {*self.columns}:
                 yield claim
 
     def folder(self, out: Path | str) -> Path:
@@ -287,7 +287,7 @@ class Plan:
                 why="the one that is tuned harder looks better than it is",
                 fix='list as many values for each, or use search = "random" or "tpe" with trials',
             )
-        if self.search is not None and not self.arms:
+        if self.search is not None and not any(any(self.search.tried(row)) for row in self.of.rows):
             raise UserError(
                 f"{self.of.name} searches, and has nothing to try",
                 expected="a space or settings, of all rows or of one",

@@ -17,12 +17,11 @@ from polyrhythm.studies.files.catalogue import items
 
 def list_items(*, as_json: bool) -> None:
     """Every table and figure, and what reproduces it."""
-    found = list(items())
     if as_json:
-        for item in found:
-            state: dict[str, Any] = {"unknown": item.by.unknown or None, "scales": [*item.by.scales, "paper"]}
-            state |= {"data": needs.data(item.by), "slow": needs.slow(item.by)}
-            print_json({"item": item.slug, "by": item.by.name, "title": item.by.title, **state})
+        for item, by in items():
+            state: dict[str, Any] = {"unknown": by.unknown or None, "scales": [*by.scales, "paper"]}
+            state |= {"data": needs.data(by), "slow": needs.slow(by)}
+            print_json({"item": item, "by": by.name, "title": by.title, **state})
         return
     screen = Screen(stderr=False)
     for paper, words in PAPERS.items():
@@ -31,7 +30,7 @@ def list_items(*, as_json: bool) -> None:
         table.add_column("items", overflow="fold")
         table.add_column("what", overflow="fold")
         table.add_column("at the paper's size it needs", overflow="fold")
-        for by in {item.by.name: item.by for item in found if item.paper == paper}.values():
+        for by in {by.name: by for _, by in items() if by.paper == paper}.values():
             what = by.title if not by.unknown else f"unknown: {by.unknown}"
             table.add_row(*map(Text, (by.name, _joined(by.items), what, needs.in_words(by))))
         if table.row_count:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, final
+from typing import Any
 
 from polyrhythm.base.consent import NOBODY, Trust, in_python
 from polyrhythm.base.errors import UserError, unknown
@@ -17,27 +16,6 @@ from polyrhythm.studies.files.reading import read
 _PAPERS = Path(__file__).parents[1] / "papers"
 
 
-@final
-@dataclass(frozen=True, kw_only=True)
-class Item:
-    """Item: a table or figure of a paper.
-
-    Args:
-        paper: one of `PAPERS`.
-        name: such as "Figure 22".
-        by: the study that covers it.
-    """
-
-    paper: str
-    name: str
-    by: Study
-
-    @property
-    def slug(self) -> str:
-        """As it is asked for: "fedcl/figure-22"."""
-        return f"{self.paper}/{_slug(self.name)}"
-
-
 @functools.cache
 def catalogue() -> Mapping[str, Study]:
     """All of them, by name, in the order of the papers."""
@@ -45,11 +23,11 @@ def catalogue() -> Mapping[str, Study]:
     return {name: read(path, name) for path in files for name in (f"{path.parent.name}/{path.stem}",)}
 
 
-def items() -> Iterator[Item]:
-    """Every table and figure of every paper."""
+def items() -> Iterator[tuple[str, Study]]:
+    """Every table and figure of every paper, as it is asked for ("fedcl/figure-22"), with the study that covers it."""
     for paper in PAPERS:
-        own = [Item(paper=paper, name=i, by=by) for by in catalogue().values() if by.paper == paper for i in by.items]
-        yield from sorted(own, key=lambda item: _natural_text(item.name))
+        own = [(name, by) for by in catalogue().values() if by.paper == paper for name in by.items]
+        yield from ((f"{paper}/{_slug(name)}", by) for name, by in sorted(own, key=lambda item: _natural_text(item[0])))
 
 
 def find(
@@ -79,7 +57,7 @@ def find(
 
 def _known(reference: str) -> Study:
     """One of ours."""
-    known = {**{item.slug: item.by for item in items()}, **catalogue()}
+    known = {**dict(items()), **catalogue()}
     if reference in known:
         return known[reference]
     paper, slash, _ = reference.partition("/")

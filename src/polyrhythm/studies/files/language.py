@@ -9,7 +9,8 @@ from annotated_types import Ge, Gt, Lt, MinLen
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from polyrhythm.config.json_schema import Schema, schema, without_null
-from polyrhythm.studies.definition import BATCH, BUDGETS, COSTS, MEASURES, PAPERS, Judge, Kind, Measure, Spread
+from polyrhythm.studies.claims import BUDGETS, COSTS, MEASURES, Claim, Measure
+from polyrhythm.studies.definition import BATCH, PAPERS, Judge, Kind, Spread
 
 Text = Annotated[str, MinLen(1)]
 Positive = Annotated[int, Ge(1)]
@@ -94,21 +95,20 @@ class ClaimSettings(_Table):
     at: str = Field("", description=f"one of {', '.join(BUDGETS)}")
     goal_of: str = Field("", description="a row")
 
-    @property
-    def can_grow(self) -> bool:
-        """Whether it is about a difference of two rows, in several columns, and about nothing else."""
-        others = (self.ratio_below, self.ratio_above, self.between, self.rising or None, self.falling or None)
-        several = len({*self.grows_over}) == len(self.grows_over) > 1
-        return several and bool(self.against) and not self.columns and all(other is None for other in others)
+    def each(self) -> Iterator[Claim]:
+        """The claim, or that of each of its pairs of rows, which stand in its words as {of} and {against}.
 
-    def each(self) -> Iterator[ClaimSettings]:
-        """The claim for each of its pairs of rows, which stand in its words as {of} and {against}."""
+        Raises:
+            UserError: it compares nothing, or something that cannot be compared so.
+        """
+        own: dict[str, Any] = self.model_dump(exclude={"pairs", "of", "against"})
+        own |= {"rising": bool(self.rising), "falling": bool(self.falling)}
         if not self.pairs:
-            yield self
+            yield Claim(**own, of=self.of or self.rising or self.falling, against=self.against)
         for of, against in self.pairs:
             says = self.says.replace("{of}", of).replace("{against}", against)
             goal = self.goal_of.replace("{against}", against)
-            yield self.model_copy(update={"says": says, "of": of, "against": against, "goal_of": goal, "pairs": ()})
+            yield Claim(**own | {"says": says, "goal_of": goal}, of=of, against=against)
 
 
 @final

@@ -15,19 +15,8 @@ from polyrhythm.base.errors import Mistakes, unknown
 from polyrhythm.config.configuration import OF_NO_NUMBER, TAKES, configured
 from polyrhythm.config.layers import Said, layered, seeds_of
 from polyrhythm.config.mistakes import explained
-from polyrhythm.studies.definition import (
-    BUDGETS,
-    COSTS,
-    MEASURES,
-    PAPERS,
-    SCALES,
-    AtScale,
-    Claim,
-    Judge,
-    Number,
-    Search,
-    Study,
-)
+from polyrhythm.studies.claims import Claim, Number
+from polyrhythm.studies.definition import PAPERS, SCALES, AtScale, Judge, Search, Study
 from polyrhythm.studies.files import refused
 from polyrhythm.studies.files.language import (
     OF_TABLES,
@@ -105,16 +94,16 @@ class _Reading:
         if isinstance(table, dict):
             rows |= self.methods(table.get("methods", {}), f"{spelling}.methods")
             rows = rows or {"": {}}
-        scales = {key: self.scale(key, of, rows, columns) for key, of in self.ours.get("scales", {}).items()}
+        scales = {key: self.scale(key, of) for key, of in self.ours.get("scales", {}).items()}
         seeds = said.values.get("seeds") or (said.values.get("seed", 0),)
         search, fresh = None, None
         if table is not None:
-            change, over, fresh = self.search(table, spelling, rows, columns)
+            change, over, fresh = self.search(table, spelling)
             own = {"seeds": seeds if spelling == "sweep" else (100,), "by": _JUDGES[told.reproduces.measure]}
             with self.wrong.noted(said.where(spelling)):
                 search = Search(**{**own, **change}, over=over)
         self.check_names(told.reproduces)
-        numbers, claims = self.numbers(rows, columns), tuple(self.claims(told.claims, rows, columns))
+        numbers, claims = self.numbers(columns), tuple(self.claims(told.claims))
         of_all = {k: v for k, v in said.values.items() if k in (*OF_NO_NUMBER, "seed", "seeds") or k not in TAKES}
         whole = configured(Said(of_all, self.file, said.lines, said.here), self.wrong, trust)
         self.wrong.refuse()
@@ -214,17 +203,15 @@ class _Reading:
             found[key] = value
         return found
 
-    def scale(self, name: str, table: Any, rows: Mapping[str, Any], columns: Mapping[str, Any]) -> AtScale:
+    def scale(self, name: str, table: Any) -> AtScale:
         inside = f"scales.{name}"
         if name not in SCALES[:-1] or not isinstance(table, dict):
             self.wrong.add(unknown("scale", name, SCALES[:-1], where=self.said.where(inside)))
             return AtScale()
         ours = ("rows", "columns", "seeds", "why", "tuning", "sweep", "expert_training")
         own = {key: table[key] for key in ours if key in table}
-        for kind, known in (("row", rows), ("column", columns)):
-            self.check_there(kind, own.get(f"{kind}s", []), known, self.said.where(f"{inside}.{kind}s"))
         spelling = "sweep" if "sweep" in own else "tuning"
-        search, search_over, fresh = self.search(own.get(spelling, {}), f"{inside}.{spelling}", rows, columns)
+        search, search_over, fresh = self.search(own.get(spelling, {}), f"{inside}.{spelling}")
         seeds = self.seeds(own["seeds"], f"{inside}.seeds") if "seeds" in own else ()
         return AtScale(
             over=self.keys({key: value for key, value in table.items() if key not in own}, inside),
@@ -237,9 +224,6 @@ class _Reading:
             why=str(own.get("why", "")),
         )
 
-    def check_there(self, kind: str, names: Iterable[str], known: Iterable[str], where: str) -> None:
-        self.wrong.add(*(unknown(kind, name, known, where=where) for name in names if name not in known))
-
     def expert(self, change: Mapping[str, Any], inside: str) -> dict[str, Any]:
         """What a scale changes in the training of the expert."""
         try:
@@ -249,9 +233,7 @@ class _Reading:
             self.wrong.add(*explained(error, takes(ExpertSettings), where))
             return {}
 
-    def search(
-        self, table: Any, inside: str, rows: Mapping[str, Any], columns: Mapping[str, Any]
-    ) -> tuple[dict[str, Any], Setting, tuple[int, ...] | None]:
+    def search(self, table: Any, inside: str) -> tuple[dict[str, Any], Setting, tuple[int, ...] | None]:
         """What a table says of the search, by the names of `Search`; the keys that hold meanwhile; the fresh seeds."""
         said, wrong = self.said, self.wrong
         if not isinstance(table, dict):
@@ -280,10 +262,6 @@ class _Reading:
                 *(("methods", *one) for one in told.methods.items()),
             ]
             found["rows"] = {row: self.tried(own, f"{inside}.{kind}.{row}") for kind, row, own in named}
-        for row in told.rows:
-            self.check_there("row", [row], rows, said.where(f"{inside}.rows.{row}"))
-        if told.column:
-            self.check_there("column", [told.column], columns, said.where(f"{inside}.column"))
         return found, over, self.seeds(own["fresh"], f"{inside}.fresh") if "fresh" in own else None
 
     def tried(self, table: Mapping[str, Any], inside: str) -> Mapping[str, Any] | tuple[Setting, ...]:
@@ -307,11 +285,10 @@ class _Reading:
             raise refused.no_seeds(value)
         return ()
 
-    def numbers(self, rows: Mapping[str, Any], columns: Mapping[str, Any]) -> dict[tuple[str, str], Number]:
+    def numbers(self, columns: Mapping[str, Any]) -> dict[tuple[str, str], Number]:
         found = {}
         for row, texts in self.ours.get("paper", {}).items():
             where = self.said.where(f"paper.{row}")
-            self.check_there("row", [row], rows, where)
             if not isinstance(texts, list) or len(texts) != len(columns):
                 self.wrong.add(refused.not_as_many(row, columns, where))
                 continue
@@ -325,19 +302,7 @@ class _Reading:
                     found[row, column] = number
         return found
 
-    def claims(
-        self, told: tuple[ClaimSettings, ...], rows: Mapping[str, Any], columns: Mapping[str, Any]
-    ) -> Iterator[Claim]:
-        for claim in (one for several in told for one in several.each()):
-            where = f"{self.said.where('claims')}: {claim.says!r}"
-            of = claim.of or claim.rising or claim.falling
-            self.check_there("row", filter(None, (of, claim.against, claim.goal_of)), rows, where)
-            self.check_there("column", (*claim.columns, *claim.grows_over), columns, where)
-            for key, value, known in (("measure", claim.measure, [*MEASURES, *COSTS]), ("budget", claim.at, BUDGETS)):
-                self.check_there(key, filter(None, (value,)), known, where)
-            if not of or (claim.against or claim.between or claim.rising or claim.falling) in ("", None):
-                self.wrong.add(refused.no_claim(where))
-            if claim.grows_over and not claim.can_grow:
-                self.wrong.add(refused.no_growth(claim.grows_over, where))
-            plain = claim.model_dump(exclude={"of", "rising", "falling", "pairs"})
-            yield Claim(of=of, rising=bool(claim.rising), falling=bool(claim.falling), **plain)
+    def claims(self, told: Iterable[ClaimSettings]) -> Iterator[Claim]:
+        for several in told:
+            with self.wrong.noted(self.said.where("claims")):
+                yield from several.each()

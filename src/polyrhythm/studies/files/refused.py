@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -74,24 +74,4 @@ def no_number(row: str, text: Any, where: str) -> UserError:
         expected='a text such as "78.76 ± 2.62", in percent',
         why="it is compared with ours",
         fix='write it so, or "" for none',
-    )
-
-
-def no_claim(where: str) -> UserError:
-    """Refusal of a claim about nothing."""
-    return UserError(
-        f"{where} compares nothing",
-        expected='of = "ROW" with against = "ROW" or between = [low, high], or pairs, or rising or falling = "ROW"',
-        why="a claim is looked at by comparing numbers",
-        fix="say what is compared",
-    )
-
-
-def no_growth(columns: Iterable[str], where: str) -> UserError:
-    """Refusal of a claim of growth about something that cannot grow."""
-    return UserError(
-        f"{where} has nothing that could grow over {', '.join(columns)}",
-        expected="two or more columns, each once; of and against, or pairs; and no ratio, range, trend or columns",
-        why="the difference of two rows in the last of the columns is compared with that in the first",
-        fix="say which difference grows, or make two claims of it",
     )

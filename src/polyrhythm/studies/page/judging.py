@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, final
 
@@ -12,7 +12,7 @@ from polyrhythm.results import Run
 from polyrhythm.results.tables import signed
 from polyrhythm.runs.costs import Row
 from polyrhythm.runs.paired import Difference, difference, mean_and_spread
-from polyrhythm.studies.definition import COSTS, MEASURES, Claim, Number
+from polyrhythm.studies.claims import COSTS, MEASURES, Claim, Number
 from polyrhythm.studies.page import measures
 from polyrhythm.studies.page.findings import Outcome, Verdict, holding
 from polyrhythm.studies.planning import Plan
@@ -226,35 +226,31 @@ _WEAKEST_FIRST: tuple[Verdict, ...] = (
 
 def _ratio(results: Results, claim: Claim, columns: Sequence[str]) -> Outcome:
     """Of costs, which chance moves little: judged by the mean over seeds."""
-    verdicts: list[Verdict] = []
-    told = []
-    for column in columns:
+    low = -math.inf if claim.ratio_above is None else claim.ratio_above
+    high = math.inf if claim.ratio_below is None else claim.ratio_below
+
+    def ratios(column: str) -> list[float]:
         of, against = _pairs(results, claim, column)
         seeds = sorted({*of} & {*against})
-        if not seeds or not all(against[seed] for seed in seeds):
-            verdicts.append("not decided")
-            continue
-        mean = math.fsum(of[seed] / against[seed] for seed in seeds) / len(seeds)
-        below = claim.ratio_below is None or mean < claim.ratio_below
-        above = claim.ratio_above is None or mean > claim.ratio_above
-        verdicts.append("holds" if below and above else "differs")
-        told.append(f"{_in(column)}{mean:.3g} ×")
-    return Outcome(says=claim.says, verdict=_all(verdicts), evidence=_of_what(claim, told))
+        return [of[seed] / against[seed] for seed in seeds] if all(against[seed] for seed in seeds) else []
+
+    return _by_means(claim, {c: ratios(c) for c in columns}, lambda mean: low < mean < high, "{:.3g} ×")
 
 
 def _range(results: Results, claim: Claim, columns: Sequence[str]) -> Outcome:
     """Likewise."""
-    assert claim.between is not None
-    verdicts: list[Verdict] = []
-    told = []
-    for column in columns:
-        values = list(_values(results, claim, claim.of, column).values())
-        if not values:
-            verdicts.append("not decided")
-            continue
-        mean = math.fsum(values) / len(values)
-        verdicts.append("holds" if claim.between[0] <= mean <= claim.between[1] else "differs")
-        told.append(f"{_in(column)}{mean:.4g}")
+    low, high = claim.between or (-math.inf, math.inf)
+    values = {c: [*_values(results, claim, claim.of, c).values()] for c in columns}
+    return _by_means(claim, values, lambda mean: low <= mean <= high, "{:.4g}")
+
+
+def _by_means(
+    claim: Claim, columns: Mapping[str, Sequence[float]], holds: Callable[[float], bool], words: str
+) -> Outcome:
+    means = {column: math.fsum(values) / len(values) for column, values in columns.items() if values}
+    verdicts: list[Verdict] = ["holds" if holds(mean) else "differs" for mean in means.values()]
+    verdicts += ["not decided"] * (len(columns) - len(means))
+    told = [f"{_in(column)}{words.format(mean)}" for column, mean in means.items()]
     return Outcome(says=claim.says, verdict=_all(verdicts), evidence=_of_what(claim, told))
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from polyrhythm.results import Run
 from polyrhythm.runs.costs import Row, bytes_of, reached, score
 from polyrhythm.runs.result_rule import read
-from polyrhythm.studies.definition import MEASURES
+from polyrhythm.studies.claims import MEASURES
 
 _WINDOWS = {"final": 1, "last10": 10, "last20": 20}
 _TOTALS: Mapping[str, Callable[[Row], float]] = {

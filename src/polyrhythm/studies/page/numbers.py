@@ -12,7 +12,7 @@ from polyrhythm.results.tables import NONE, Table, signed
 from polyrhythm.runs.comparison import spread
 from polyrhythm.runs.costs import Row
 from polyrhythm.runs.paired import mean_and_spread
-from polyrhythm.studies.definition import BUDGETS, MEASURES, Number
+from polyrhythm.studies.claims import BUDGETS, MEASURES, Number
 from polyrhythm.studies.page import measures
 from polyrhythm.studies.page.judging import Key, Results, agreement, ordered
 from polyrhythm.studies.planning import named

@@ -7,53 +7,31 @@ import re
 import shlex
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, final
+from typing import Any
 
 from polyrhythm import __version__
 from polyrhythm.report.markdown import escaped, table
 from polyrhythm.results.tables import Table, rows
 from polyrhythm.runs.environment import library_versions, machine
-from polyrhythm.studies.definition import MEASURES, PAPERS, SHORT, Search
+from polyrhythm.studies.claims import MEASURES
+from polyrhythm.studies.definition import PAPERS, SHORT, Search
 from polyrhythm.studies.page.findings import Findings
 from polyrhythm.studies.planning import Plan, planned
 from polyrhythm.studies.space import Range, Setting
 
 
-@final
-@dataclass(frozen=True, kw_only=True)
-class Made:
-    """Making of a page: how it came about.
-
-    Args:
-        command: what made it; "" if a program did.
-        commit: of the program; "" outside of its repository.
-        date: ISO 8601.
-        versions: of libraries.
-        machine: in words.
-        seconds: that all runs took, added up.
-    """
-
-    command: str
-    commit: str
-    date: str
-    versions: Mapping[str, str]
-    machine: str
-    seconds: float
-
-
-def made(plan: Plan, seconds: float) -> Made:
-    """How this is being made, here and now."""
+def made(plan: Plan, seconds: float) -> dict[str, Any]:
+    """How a page comes about, here and now: the command (of a file), commit, date, versions, machine, and seconds."""
     where = machine()
-    return Made(
-        command=command(plan),
-        commit=_commit(),
-        date=datetime.datetime.now(datetime.UTC).date().isoformat(),
-        versions={**library_versions(), "polyrhythm": __version__},
-        machine=f"{where['cores']} cores of {where['cpu']}, {where['instructions']}, {where['system']}",
-        seconds=seconds,
-    )
+    return {
+        "command": command(plan),
+        "commit": _commit(),
+        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
+        "versions": {**library_versions(), "polyrhythm": __version__},
+        "machine": f"{where['cores']} cores of {where['cpu']}, {where['instructions']}, {where['system']}",
+        "seconds": round(seconds, 1),
+    }
 
 
 def command(plan: Plan) -> str:
@@ -73,7 +51,7 @@ def command(plan: Plan) -> str:
     return shlex.join(parts)
 
 
-def markdown(plan: Plan, findings: Findings, how: Made, tuned: Mapping[str, Setting]) -> str:
+def markdown(plan: Plan, findings: Findings, how: Mapping[str, Any], tuned: Mapping[str, Setting]) -> str:
     """The whole page.
 
     Args:
@@ -85,7 +63,7 @@ def markdown(plan: Plan, findings: Findings, how: Made, tuned: Mapping[str, Sett
     return "\n".join(_lines(plan, findings, how, tuned)).rstrip("\n") + "\n"
 
 
-def _lines(plan: Plan, findings: Findings, how: Made, tuned: Mapping[str, Setting]) -> Iterator[str]:
+def _lines(plan: Plan, findings: Findings, how: Mapping[str, Any], tuned: Mapping[str, Setting]) -> Iterator[str]:
     of = plan.of
     yield f"# {escaped(_heading(plan))}"
     yield ""
@@ -95,8 +73,9 @@ def _lines(plan: Plan, findings: Findings, how: Made, tuned: Mapping[str, Settin
     if of.says:
         yield f"**The {'paper' if of.of_paper else 'question'}:** {escaped(of.says)}"
         yield ""
-    yield f"**Verdict:** {escaped(findings.verdict or 'none')}." + _scaled_how(plan)
-    yield ""
+    if findings.verdict or of.paper:
+        yield f"**Verdict:** {escaped(findings.verdict or 'none')}." + _scaled_how(plan)
+        yield ""
     for one in findings.tables:
         if one.name not in BELOW and not one.name.startswith("trials"):
             yield from table(one)
@@ -122,13 +101,13 @@ def _lines(plan: Plan, findings: Findings, how: Made, tuned: Mapping[str, Settin
     yield from (f"- {line}" for line in _how(plan, tuned))
     yield from (f"- {escaped(note)}" for note in (*of.notes, *findings.notes))
     yield ""
-    if how.command:
-        yield from ("```console", f"$ {how.command}", "```", "")
-    commit = f" (commit {how.commit})" if how.commit else ""
-    took = f"; {_duration(how.seconds)} of one processor for all runs" if how.seconds else ""
+    if how["command"]:
+        yield from ("```console", f"$ {how['command']}", "```", "")
+    commit, versions = f" (commit {how['commit']})" if how["commit"] else "", how["versions"]
+    took = f"; {_duration(how['seconds'])} of one processor for all runs" if how["seconds"] else ""
     yield (
-        f"{how.date}, polyrhythm {how.versions['polyrhythm']}{commit}, Python {how.versions['python']}, torch "
-        f"{how.versions['torch']}; {escaped(how.machine)}{took}."
+        f"{how['date']}, polyrhythm {versions['polyrhythm']}{commit}, Python {versions['python']}, torch "
+        f"{versions['torch']}; {escaped(how['machine'])}{took}."
     )
 
 
@@ -240,7 +219,9 @@ def slug(text: str) -> str:
     return re.sub(r"[^a-z0-9.]+", "-", text.lower()).strip("-.")
 
 
-def as_data(plan: Plan, findings: Findings, how: Made, cells: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def as_data(
+    plan: Plan, findings: Findings, how: Mapping[str, Any], cells: Sequence[Mapping[str, Any]]
+) -> dict[str, Any]:
     """The same as plain data, for programs."""
     of = plan.of
     return {
@@ -254,10 +235,5 @@ def as_data(plan: Plan, findings: Findings, how: Made, cells: Sequence[Mapping[s
         "verdict": findings.verdict,
         "claims": [{"says": one.says, "verdict": one.verdict, "evidence": one.evidence} for one in findings.claims],
         "cells": list(cells),
-        "command": how.command,
-        "commit": how.commit,
-        "date": how.date,
-        "versions": dict(how.versions),
-        "machine": how.machine,
-        "seconds": round(how.seconds, 1),
+        **how,
     }

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol, final
 
@@ -121,16 +120,6 @@ def _going_on(plan: Plan) -> UserError:
 
 
 @final
-@dataclass
-class _Progress:
-    """Progress of a trial: what has come of its runs."""
-
-    trial: Trial
-    sent: set[int] = field(default_factory=set)
-    endings: dict[int, Ending] = field(default_factory=dict)
-
-
-@final
 class _Execution:
     """Execution of a plan: what is left to be made, and what came of it."""
 
@@ -140,8 +129,8 @@ class _Execution:
         self._plan, self._record, self._out = plan, record, out
         self._tracking, self._listener = tracking, listener
         self._arms: dict[str, Arm] = plan.arms
-        self._jobs: deque[tuple[_Progress | Cell, Job]] = deque()
-        self._under_way: dict[tuple[str, int], _Progress | Cell] = {}
+        self._jobs: deque[tuple[Trial | Cell, Job]] = deque()
+        self._under_way: dict[tuple[str, int], Trial | Cell] = {}
         self._bars: dict[str, dict[int, float]] = {}
         self._at_cells = False
         self._trials_out = str(plan.trials_folder(out))
@@ -201,12 +190,12 @@ class _Execution:
                 if other.over:
                     self._copy(other, trial)
                 return
-        progress, search = _Progress(trial), self._arms[trial.arm].search
+        trial.scores, search = {}, self._arms[trial.arm].search
         for seed in search.seeds[:1] if search.prune else search.seeds:
-            self._send(progress, seed)
+            self._send(trial, seed)
 
-    def _send(self, progress: _Progress, seed: int) -> None:
-        trial, arm = progress.trial, self._arms[progress.trial.arm]
+    def _send(self, trial: Trial, seed: int) -> None:
+        arm = self._arms[trial.arm]
         bars = self._bars[trial.arm] if seed == arm.search.seeds[0] else {}
         job = Job(
             of=arm.called,
@@ -217,8 +206,7 @@ class _Execution:
             bars=bars,
             tracking=self._tracking,
         )
-        progress.sent.add(seed)
-        self._jobs.append((progress, job))
+        self._jobs.append((trial, job))
 
     def next(self) -> Job | None:
         """The next run to be made; those of trials that have failed meanwhile are left out.
@@ -227,7 +215,7 @@ class _Execution:
         """
         while self._jobs or (not self._under_way and self._refilled()):
             whose, job = self._jobs.popleft()
-            if isinstance(whose, Cell) or not whose.trial.over:
+            if isinstance(whose, Cell) or not whose.over:
                 self._under_way[job.name, job.seed] = whose
                 return job
         return None
@@ -248,15 +236,14 @@ class _Execution:
         if isinstance(whose, Cell):
             self._compared(whose, job, ending)
             return
-        trial, search = whose.trial, self._arms[whose.trial.arm].search
-        whose.endings[job.seed] = ending
+        trial, search = whose, self._arms[whose.arm].search
         if ending.run:
             trial.runs[job.seed] = ending.run
         if (score := judged(ending.history, search.by)) is not None:
             trial.scores[job.seed] = score
         if trial.over:  # another of its runs has failed before
             return
-        self._settle(whose, job.seed, ending, score)
+        self._settle(trial, job.seed, ending, score)
         if trial.over:
             self._finish(trial)
 
@@ -269,8 +256,8 @@ class _Execution:
         if self._listener is not None:
             self._listener.compared(job, ending)
 
-    def _settle(self, progress: _Progress, seed: int, ending: Ending, score: float | None) -> None:
-        trial, search = progress.trial, self._arms[progress.trial.arm].search
+    def _settle(self, trial: Trial, seed: int, ending: Ending, score: float | None) -> None:
+        search = self._arms[trial.arm].search
         if ending.state in ("failed", "died"):
             trial.state = "failed"
             trial.reason = f"{_DIED if ending.state == 'died' else ''}{ending.reason} (seed {seed})"
@@ -278,12 +265,12 @@ class _Execution:
             trial.state, trial.reason, trial.score = "pruned", ending.reason, score
         elif score is None:
             trial.state, trial.reason = "failed", f"no score on the validation data (seed {seed})"
-        elif len(progress.endings) == len(search.seeds):
+        elif len(trial.scores) == len(search.seeds):
             trial.state = "finished"
             trial.score = math.fsum(trial.scores[s] for s in search.seeds) / len(search.seeds)
         elif seed == search.seeds[0] and search.prune:
             for other in search.seeds[1:]:
-                self._send(progress, other)
+                self._send(trial, other)
 
     def _finish(self, trial: Trial) -> None:
         trial.runs = dict(sorted(trial.runs.items()))

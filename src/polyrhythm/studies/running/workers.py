@@ -141,12 +141,7 @@ class _Processes:
         if word == "version":
             queue.version(job, *told)
         elif word == "unreadable":
-            raise UserError(
-                f"a worker process cannot read what makes experiments: {told}",
-                expected="a function at the top of a module that can be imported",
-                why="each worker is a process of its own",
-                fix="move it into a module, or use one worker (workers=1)",
-            )
+            raise _unsendable(f"a worker process cannot read what makes experiments: {told}")
         else:
             worker.job = None
             queue.over(job, told)
@@ -162,21 +157,24 @@ class _Processes:
             self._again.append(job)
             return
         how = f"signal {-code}" if code < 0 else f"exit code {code}"
-        queue.over(
-            job, Ending(state="died", reason=f"{LIVES} processes died in it ({how}): perhaps for lack of memory")
-        )
+        reason = f"{LIVES} processes died in it ({how}): perhaps for lack of memory"
+        queue.over(job, Ending(state="died", reason=reason))
 
 
 def _packed(makes: Mapping[str, Make]) -> bytes:
     try:
         return pickle.dumps(dict(makes))
     except Exception as error:  # whatever a user's own class does when it is pickled
-        raise UserError(
-            f"what makes experiments cannot be sent to another process: {error}",
-            expected="a function at the top of a module that can be imported",
-            why="each worker is a process of its own",
-            fix="move it into a module, or use one worker (workers=1)",
-        ) from None
+        raise _unsendable(f"what makes experiments cannot be sent to another process: {error}") from None
+
+
+def _unsendable(found: str) -> UserError:
+    return UserError(
+        found,
+        expected="a function at the top of a module that can be imported",
+        why="each worker is a process of its own",
+        fix="move it into a module, or use one worker (workers=1)",
+    )
 
 
 def main(descriptor: int) -> None:

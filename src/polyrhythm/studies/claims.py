@@ -1,0 +1,142 @@
+"""Claims, and numbers of a paper: what is looked at once the runs of a study are there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal, final
+
+from polyrhythm.base.errors import Mistakes, UserError, unknown
+
+Measure = Literal["final", "best", "last10", "last20"]
+MEASURES: Mapping[str, str] = {
+    "final": "of the last evaluated version",
+    "best": "of the best version, as the test set has it",
+    "last10": "mean of the last 10 evaluated versions",
+    "last20": "mean of the last 20 evaluated versions",
+}
+"""What is read from a run as its result, in words."""
+
+COSTS: Mapping[str, str] = {
+    "cohort": "clients a round, mean",
+    "client_updates": "client updates",
+    "epochs": "epochs a visit, mean",
+    "local_steps": "local steps",
+    "samples": "samples trained on",
+    "flops": "FLOPs",
+    "bytes": "bytes both ways",
+    "rounds_to": "rounds to the goal",
+    "updates_to": "client updates to the goal",
+    "cohort_to": "clients a round until the goal, mean",
+    "critical_rounds": "rounds found critical",
+    "critical_until": "last round found critical",
+}
+"""What else claims can be about, in words."""
+
+BUDGETS = ("client_updates", "samples", "flops", "bytes")
+"""What two methods can have spent as much of."""
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Number:
+    """Number of a paper, in percent.
+
+    Args:
+        mean: it.
+        sd: what stands behind ±; None if nothing does.
+    """
+
+    mean: float
+    sd: float | None = None
+
+    @classmethod
+    def read(cls, text: str) -> Number | None:
+        """Of a text such as "78.76 ± 2.62"; None of an empty one.
+
+        Raises:
+            ValueError: it is neither.
+        """
+        mean, sign, sd = (part.strip() for part in text.partition("±"))
+        if not text.strip():
+            return None
+        return cls(mean=float(mean), sd=float(sd) if sign else None)
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Claim:
+    """Claim: something that a paper says, or you expect, as a comparison of numbers.
+
+    Args:
+        says: in words.
+        of: a row.
+        against: another row, or "" for none.
+        measure: what is compared; "" for the study's.
+        more_than: of `of` minus `against`, the mean over seeds in each column is more; in points of percent.
+        ratio_below, ratio_above: of the measure, for costs.
+        between: of the measure of `of` itself.
+        rising, falling: whether `of` rises or falls from column to column.
+        grows_over: columns; `of` minus `against` is by `more_than` more in the last of them than in the first.
+        columns: where; empty for all.
+        at: a cost; accuracies are then compared where both have spent as much of it.
+        goal_of: the row whose result is the goal, for what it takes to reach one.
+
+    Raises:
+        UserError: it compares nothing, or something that cannot be compared so.
+    """
+
+    says: str
+    of: str
+    against: str = ""
+    measure: str = ""
+    more_than: float = 0.0
+    ratio_below: float | None = None
+    ratio_above: float | None = None
+    between: tuple[float, float] | None = None
+    rising: bool = False
+    falling: bool = False
+    grows_over: tuple[str, ...] = ()
+    columns: tuple[str, ...] = ()
+    at: str = ""
+    goal_of: str = ""
+
+    def __post_init__(self) -> None:
+        wrong = Mistakes()
+        for kind, name, known in (("measure", self.measure, [*MEASURES, *COSTS]), ("budget", self.at, BUDGETS)):
+            if name and name not in known:
+                wrong.add(unknown(kind, name, known))
+        trend = self.rising or self.falling
+        if not self.of or not (self.against or self.between or trend):
+            wrong.add(_nothing())
+        others = (self.ratio_below, self.ratio_above, self.between)
+        plain = not trend and not self.columns and all(other is None for other in others)
+        if self.grows_over and not (len({*self.grows_over}) == len(self.grows_over) > 1 and self.against and plain):
+            wrong.add(_no_growth(self.grows_over))
+        told = Mistakes()
+        with told.noted(f"the claim {self.says!r}"):
+            wrong.refuse()
+        told.refuse()
+
+    @property
+    def rows(self) -> tuple[str, ...]:
+        """The rows that it is about."""
+        return tuple(filter(None, (self.of, self.against, self.goal_of)))
+
+
+def _nothing() -> UserError:
+    return UserError(
+        "nothing is compared",
+        expected='of = "ROW" with against = "ROW" or between = [low, high], or pairs, or rising or falling = "ROW"',
+        why="a claim is looked at by comparing numbers",
+        fix="say what is compared",
+    )
+
+
+def _no_growth(columns: tuple[str, ...]) -> UserError:
+    return UserError(
+        f"nothing could grow over {', '.join(columns)}",
+        expected="two or more columns, each once; of and against, or pairs; and no ratio, range, trend or columns",
+        why="the difference of two rows in the last of the columns is compared with that in the first",
+        fix="say which difference grows, or make two claims of it",
+    )
