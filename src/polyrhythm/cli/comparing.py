@@ -75,7 +75,7 @@ def _table(results: Sequence[Mapping[str, Any]], headline: str, at_time: float |
 
 def _goals(results: Sequence[Mapping[str, Any]]) -> Table:
     scales = {c.name: tables.scale([entry[c.name]["mean"] for entry in results], c.unit) for c in _GOAL}
-    heads = [tables.headed(c.words, c.unit, scales[c.name]).replace(" (", "\n(") for c in _GOAL]  # for narrow screens
+    heads = [tables.headed(c.words, c.unit, scales[c.name]).replace(" ", "\n") for c in _GOAL]  # for narrow screens
     table = _empty("method", "reached", *heads)
     for entry in results:
         cells = [entry["method"], f"{entry['reached']}/{entry['n']}"]
