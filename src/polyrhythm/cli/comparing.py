@@ -11,16 +11,10 @@ from rich.table import Table
 from rich.text import Text
 
 from polyrhythm.cli.output import Screen, print_json
-from polyrhythm.results import Comparison, Run
-from polyrhythm.runs.costs import On, amount, seconds
+from polyrhythm.results import Comparison, Run, tables
+from polyrhythm.runs.costs import COSTS, On, amount, seconds
 
-_GOAL = {
-    "virtual_seconds": ("time", "s"),
-    "joules": ("energy", "J"),
-    "bytes": ("traffic", "B"),
-    "client_updates": ("updates", ""),
-}
-_PREFIXES = {1e-3: "m", 1.0: "", 1e3: "k", 1e6: "M", 1e9: "G", 1e12: "T"}
+_GOAL = [COSTS[name] for name in ("virtual_seconds", "joules", "bytes", "client_updates")]
 
 
 def compare_runs(
@@ -61,10 +55,9 @@ def goal_lines(goal: float, found: Mapping[str, Any] | None) -> dict[str, str]:
     if found is None:
         return {label: "not reached"}
     cohort = "" if found["mean_cohort"] is None else f", {found['mean_cohort']:.3g} clients each"
-    energy = "" if found["joules"] is None else f"{amount(found['joules'], 'J')}, "
     return {
-        label: f"{found['rounds']:,} rounds{cohort}; {seconds(found['virtual_seconds'])}; {energy}"
-        f"{amount(found['bytes'], 'B')}; {found['client_updates']:,} client updates"
+        label: f"{found['rounds']:,} rounds{cohort}; {seconds(found['virtual_seconds'])}; "
+        f"{amount(found['joules'], 'J')}, {amount(found['bytes'], 'B')}; {found['client_updates']:,} client updates"
     }
 
 
@@ -81,12 +74,12 @@ def _table(results: Sequence[Mapping[str, Any]], headline: str, at_time: float |
 
 
 def _goals(results: Sequence[Mapping[str, Any]]) -> Table:
-    scales = {name: _scale([entry[name]["mean"] for entry in results], unit) for name, (_, unit) in _GOAL.items()}
-    heads = [f"{head} ({_PREFIXES[scales[name]]}{unit})" if unit else head for name, (head, unit) in _GOAL.items()]
+    scales = {c.name: tables.scale([entry[c.name]["mean"] for entry in results], c.unit) for c in _GOAL}
+    heads = [tables.headed(c.words, c.unit, scales[c.name]).replace(" ", "\n") for c in _GOAL]  # for narrow screens
     table = _empty("method", "reached", *heads)
     for entry in results:
         cells = [entry["method"], f"{entry['reached']}/{entry['n']}"]
-        cells += [_pair(entry[name], scales[name]) for name in _GOAL]
+        cells += [_pair(entry[c.name], scales[c.name]) for c in _GOAL]
         table.add_row(*map(Text, cells))
     return table
 
@@ -97,13 +90,6 @@ def _empty(first: str, *others: str) -> Table:
     for name in others:
         table.add_column(name, justify="right", overflow="fold")
     return table
-
-
-def _scale(values: Sequence[float | None], unit: str) -> float:
-    """The unit that leaves the largest number between 1 and 1,000."""
-    largest = max((value for value in values if value is not None), default=0.0)
-    fits = [scale for scale in _PREFIXES if scale <= largest and (unit != "s" or scale == 1.0)]
-    return max(fits, default=1.0) if unit else 1.0
 
 
 def _score(spread: Mapping[str, Any], runs: int) -> str:

@@ -16,9 +16,9 @@ from polyrhythm.cli.run_warnings import Refused
 from polyrhythm.config.assembly import assemble
 from polyrhythm.config.configuration import Configuration
 from polyrhythm.experiments.experiment import Experiment
-from polyrhythm.experiments.resume import is_done, lost_runs, same_experiment, take_up
-from polyrhythm.experiments.run import recording
-from polyrhythm.experiments.session import carry_out, in_words
+from polyrhythm.experiments.resume import is_done, lost_runs, same_experiment
+from polyrhythm.experiments.run import Launch
+from polyrhythm.experiments.session import in_words
 from polyrhythm.results import Run
 from polyrhythm.results.progress import LiveProgress
 from polyrhythm.runs.recorder import Recorder
@@ -70,28 +70,27 @@ def run_one(
     if earlier is not None and is_done(earlier) and experiment.rounds == earlier.config["rounds"]:
         screen.note(f"{earlier.id} has finished already")
         return _show(earlier, screen, out, as_json)
-    taken_up = None if earlier is None else take_up(earlier, experiment)
+    how: dict[str, Any] = {"log_updates": log_updates, "tracking": tracking, "say": screen.note, "notices": notices}
+    launch = Launch(experiment, out, earlier, **how)
     parameters = experiment.chosen.engine.layout.parameters  # builds and checks the model before anything is said
     if not as_json:
         print_plan(screen, experiment, parameters)
     for notice in experiment.notices():
         screen.note(notice)
-    for note in (*notices, *(() if taken_up is None else taken_up.notes)):
+    for note in (*notices, *launch.notes):
         screen.note(note)
-    how: dict[str, Any] = {"log_updates": log_updates, "tracking": tracking, "say": screen.note, "notices": notices}
-    recorder, *others = recording(experiment, out, taken_up, **how)
-    refused, start = Refused(), None if taken_up is None else taken_up.start
+    recorder, refused = launch.recorder, Refused()
     try:
-        summary = carry_out(experiment, [recorder, *others, refused, LiveProgress(screen)], start=start)
+        summary = launch.carry_out([refused, LiveProgress(screen)])
     except Exception as error:
         if not (recorder.run_id and recorder.path.is_dir()):
             raise _before_the_record(error) from error
         if as_json:
-            print_json(line_of(Run.open(recorder.run_id, recorder.folder)))
+            print_json(line_of(launch.opened()))
         raise RunFailed(_explained(error, recorder, out)) from error
     for notice in refused.notices():
         screen.note(notice)
-    return _told(Run.open(recorder.run_id, out), summary, screen, out, as_json)
+    return _told(launch.opened(), summary, screen, out, as_json)
 
 
 def _show(run: Run, screen: Screen, out: str, as_json: bool) -> dict[str, Any]:

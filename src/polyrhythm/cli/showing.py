@@ -72,16 +72,15 @@ _WIDE = 72  # characters that all of them need
 
 
 def _cells(run: Run) -> dict[str, str]:
-    results = run.summary
-    holes = ", with holes" if run.status == "finished" and run.missing else ""
+    view = run.view
     return {
         "run": run.id,
         "name": run.name,
         "method": run.recipe,
-        "status": f"{run.status}{holes}",
-        "rounds": str(results.get("rounds", "–")),
-        "final": _number(results.get("final_accuracy")),
-        "last 20": _number(results.get("last20_mean")),
+        "status": view.standing,
+        "rounds": str(view.summary.get("rounds", "–")),
+        "final": _number(view.numbers["final_accuracy"]),
+        "last 20": _number(view.numbers["last20_mean"]),
     }
 
 

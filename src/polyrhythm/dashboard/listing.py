@@ -7,8 +7,8 @@ import sqlite3
 from pathlib import Path
 from typing import Any, final
 
-from polyrhythm.runs import run_lock
 from polyrhythm.runs.database import FILE, reading
+from polyrhythm.runs.view import as_it_stands
 
 POINTS = 32
 """Of a small curve, at most."""
@@ -77,10 +77,8 @@ class Listing:
 
     def _run(self, connection: sqlite3.Connection, row: dict[str, Any]) -> dict[str, Any]:
         written, method = row.pop("written"), row.pop("method")
-        if row["status"] == "running" and not is_alive(self.folder, row["id"]):
-            # It may have ended between the two looks: it writes its end before it lets go of its lock.
-            row |= dict(connection.execute(_END, (row["number"],)).fetchone())
-            row["status"] = "killed" if row["status"] == "running" else row["status"]
+        again = connection.execute
+        row = as_it_stands(self.folder, row["id"], row, lambda: dict(again(_END, (row["number"],)).fetchone()))
         curve = self._curve(connection, row)
         return {
             **row,
@@ -106,8 +104,3 @@ def curve_of(connection: sqlite3.Connection, run: int, last: int | None, headlin
     found = connection.execute(_CURVE, {**at, "last": last, "points": POINTS - 1}).fetchall() if last else []
     found += connection.execute(_LATEST, at).fetchall()
     return [float(row[0]) for row in found if isinstance(row[0], (int, float))]
-
-
-def is_alive(folder: Path, run_id: str) -> bool:
-    """Whether a run is going on; one with an id that would lead elsewhere is not."""
-    return Path(run_id).name == run_id and run_id not in ("", ".", "..") and run_lock.is_alive(folder / run_id)

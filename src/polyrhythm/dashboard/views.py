@@ -7,18 +7,18 @@ from pathlib import Path
 from typing import Any
 
 from polyrhythm.base.errors import UserError
-from polyrhythm.dashboard.listing import is_alive
 from polyrhythm.figures import colours
 from polyrhythm.figures.theme import THEMES
 from polyrhythm.results import Run, compare
 from polyrhythm.runs.checkpoints import checkpoints, version_of
-from polyrhythm.runs.costs import On, lines, score, totals
+from polyrhythm.runs.costs import COSTS, On
 from polyrhythm.runs.database import read_last_version, read_runs
+from polyrhythm.runs.view import RunView, as_it_stands
 
 MOST = 60
 """Runs side by side, at most."""
 
-_COSTS = ("virtual_seconds", "bytes_up", "bytes_down", "joules", "flops", "client_updates")
+_COSTS = [COSTS[name] for name in ("client_updates", "virtual_seconds", "bytes", "joules", "flops")]
 
 
 def row_of(folder: Path, run_id: str) -> dict[str, Any]:
@@ -27,7 +27,6 @@ def row_of(folder: Path, run_id: str) -> dict[str, Any]:
     Raises:
         UserError: there is none, or the database cannot be read.
     """
-    alive = is_alive(folder, run_id)  # first: a run writes its end before it lets go of its lock
     rows = read_runs(folder, run_id)
     if not rows:
         raise UserError(
@@ -36,26 +35,24 @@ def row_of(folder: Path, run_id: str) -> dict[str, Any]:
             why="it may have been in another folder",
             fix="go back to the list of runs",
         )
-    return {**rows[0], "status": "killed" if rows[0]["status"] == "running" and not alive else rows[0]["status"]}
+    return as_it_stands(folder, run_id, rows[0], lambda: read_runs(folder, run_id)[0])
 
 
 def standing(folder: Path, row: Mapping[str, Any]) -> dict[str, Any]:
     """How a run stands: what changes while it goes on."""
-    last, summary = read_last_version(folder, row["number"]), row["summary"] or {}
+    view = RunView(folder, row)
     told = {
         **{name: row[name] for name in ("status", "reason", "ended", "rounds")},
-        **{
-            name: summary.get(name) for name in ("best_accuracy", "best_by", "best_version", "last20_mean", "last20_sd")
-        },
-        "digest": summary.get("digest"),
+        **{name: value for name, value in view.numbers.items() if name != "final_accuracy"},
+        "digest": view.summary.get("digest"),
+        "costs": view.costs,
     }
-    if last is None:
-        return {**told, "version": None, "costs": {}}
+    if view.last is None:
+        return {**told, "version": None}
     return {
         **told,
-        **{name: last[name] for name in ("version", "wall", "train_loss", "client_updates")},
-        "score": summary.get("final_accuracy", score(last, row["headline"])),
-        "costs": lines({**totals(last), "faults": last["faults"]}),
+        **{name: view.last[name] for name in ("version", "wall", "train_loss", "client_updates")},
+        "score": view.numbers["final_accuracy"],
     }
 
 
@@ -86,14 +83,11 @@ def compared(runs: Sequence[Run], on: On) -> dict[str, Any]:
         members = found.methods[entry["method"]]
         colour = {theme: of_run[members[0].id] for theme, of_run in shades.items()}
         rows.append({**entry, "colour": colour, "costs": _mean_costs(members)})
-    return {"headline": found.headline, "methods": rows, "notes": found.notes}
+    heads = [{"name": cost.name, "words": cost.words, "unit": cost.unit} for cost in _COSTS]
+    return {"headline": found.headline, "methods": rows, "costs": heads, "notes": found.notes}
 
 
 def _mean_costs(runs: Sequence[Run]) -> dict[str, float | None]:
-    """Means over seeds; None where a record does not say."""
+    """Means over seeds; None before there is a version."""
     rows = [row for run in runs if (row := read_last_version(run.folder, run.number)) is not None]
-    found: dict[str, float | None] = {}
-    for name in _COSTS:
-        values = [totals(row)[name] for row in rows]
-        found[name] = sum(values) / len(values) if values and None not in values else None
-    return found
+    return {cost.name: sum(cost.of(row) for row in rows) / len(rows) if rows else None for cost in _COSTS}

@@ -18,11 +18,9 @@ from polyrhythm.deployment.node import layout_digest
 from polyrhythm.deployment.registry import Clock, Line, Nodes, Tell, WallClock
 from polyrhythm.deployment.server import RemoteDriver
 from polyrhythm.experiments.experiment import Experiment
-from polyrhythm.experiments.resume import same_experiment, take_up
-from polyrhythm.experiments.run import recording
-from polyrhythm.experiments.session import carry_out
+from polyrhythm.experiments.resume import same_experiment
+from polyrhythm.experiments.run import Launch
 from polyrhythm.fleet import Fleet
-from polyrhythm.results import Run
 from polyrhythm.runs.observer import Observer
 from polyrhythm.runs.records import Plan
 from polyrhythm.simulation.cost_meter import Meter
@@ -86,8 +84,8 @@ def serve(
     experiment = as_declared(experiment, nodes.held)
     earlier = same_experiment(experiment, serving.out, on_nodes=True) if serving.resume else None
     unfinished = earlier is not None and earlier.status != "finished"
-    taken_up = take_up(earlier, experiment, on_nodes=True) if earlier is not None and unfinished else None
-    recorder, *others = recording(experiment, serving.out, taken_up, log_updates=serving.log_updates)
+    goes_on = earlier if unfinished else None
+    launch = Launch(experiment, serving.out, goes_on, on_nodes=True, log_updates=serving.log_updates)
     staff = _OnNodes(
         experiment=experiment,
         name=name,
@@ -95,16 +93,14 @@ def serve(
         line=line,
         nodes=nodes,
         clock=clock,
-        run=lambda: recorder.run_id,
+        run=lambda: launch.recorder.run_id,
         tell=tell,
     )
-    for note in (*experiment.notices(), *staff.notes, *(() if taken_up is None else taken_up.notes)):
+    for note in (*experiment.notices(), *staff.notes, *launch.notes):
         tell(f"note: {note}")
-    start = None if taken_up is None else taken_up.start
-    announced = _Announces(lambda: tell(f"run {recorder.run_id} in {serving.out}"))
-    everybody = [recorder, *others, announced, *observers(experiment)]
-    summary = carry_out(experiment, everybody, start=start, staff=staff)
-    return {"run_id": Run.open(recorder.run_id, serving.out).id, **summary}
+    announced = _Announces(lambda: tell(f"run {launch.recorder.run_id} in {serving.out}"))
+    summary = launch.carry_out([announced, *observers(experiment)], staff=staff)
+    return {"run_id": launch.recorder.run_id, **summary}
 
 
 @final

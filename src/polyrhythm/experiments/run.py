@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, final
 
 from polyrhythm.experiments.data_snapshot import Portrait
 from polyrhythm.experiments.experiment import Experiment
 from polyrhythm.experiments.resume import is_done, lost_runs, same_experiment, take_up
 from polyrhythm.experiments.room import check_room
 from polyrhythm.experiments.runstate import CODEC
-from polyrhythm.experiments.session import carry_out
+from polyrhythm.experiments.session import Staff, carry_out
 from polyrhythm.results import Run
 from polyrhythm.runs.checkpointing import Keeper
 from polyrhythm.runs.observer import Observer
-from polyrhythm.runs.recorder import Recorder, TakenUp
+from polyrhythm.runs.recorder import Recorder
 from polyrhythm.runs.stop_request import Stopping
 from polyrhythm.runs.updates import START, UpdateLog
 from polyrhythm.trackers.base import Say, Tracking, trackers
@@ -53,10 +53,10 @@ def run(
     earlier = same_experiment(experiment, out) if resume == "auto" else None
     if earlier is not None and is_done(earlier):
         return earlier
-    taken_up = None if earlier is None else take_up(earlier, experiment)
     notices = lost_runs(out) if resume == "auto" and earlier is None else ()
-    how = {"log_updates": log_updates, "tracking": tracking, "notices": notices}
-    return _recorded(experiment, out, observers, taken_up, **how)
+    launch = Launch(experiment, out, earlier, log_updates=log_updates, tracking=tracking, notices=notices)
+    launch.carry_out(observers)
+    return launch.opened()
 
 
 def resume(
@@ -83,44 +83,59 @@ def resume(
         RunFailed: the run could not go on; what it had is recorded.
     """
     earlier = run if isinstance(run, Run) else Run.open(run, out)
-    return _recorded(experiment, earlier.folder, observers, take_up(earlier, experiment))
+    launch = Launch(experiment, earlier.folder, earlier)
+    launch.carry_out(observers)
+    return launch.opened()
 
 
-def _recorded(
-    experiment: Experiment,
-    out: Path | str,
-    observers: Sequence[Observer],
-    taken_up: TakenUp | None,
-    **how: Any,
-) -> Run:
-    recorder, *others = recording(experiment, out, taken_up, **how)
-    carry_out(experiment, [recorder, *others, *observers], start=None if taken_up is None else taken_up.start)
-    return Run.open(recorder.run_id, out)
+@final
+class Launch:
+    """A run before it is carried out, with those who keep its record. A log of updates is gone on with.
 
-
-def recording(
-    experiment: Experiment,
-    out: Path | str,
-    taken_up: TakenUp | None = None,
-    *,
-    log_updates: bool = False,
-    tracking: Tracking | None = None,
-    say: Say | None = None,
-    notices: Sequence[str] = (),
-) -> tuple[Recorder, *tuple[Observer, ...]]:
-    """Those who keep the record of a run; the first of them knows its id. A log of updates is gone on with.
-
-    The last of them ends the run when it is asked to stop.
+    Args:
+        experiment: what to do.
+        out: the folder of the record.
+        earlier: the run that goes on; None for a new one.
+        on_nodes: whether nodes of a real federation are to carry it out.
+        log_updates: whether every report is kept, too.
+        tracking: trackers that are told.
+        say: takes what a tracker has to warn of.
+        notices: to be kept beside those of the experiment.
 
     Raises:
-        UserError: a tracker that is asked for is not installed, or there is no room on the disk.
+        UserError: the earlier run cannot go on, a tracker is not installed, or there is no room on the disk.
     """
-    check_room(experiment, Path(out))
-    keeper = Keeper(experiment.checkpoint, CODEC)
-    recorder = Recorder(out, keeper=keeper, taken_up=taken_up, notices=notices)
-    others: list[Observer] = [Portrait(experiment, lambda: recorder.path)]
-    if log_updates or (taken_up is not None and (Path(out) / taken_up.run_id / START).exists()):
-        others.append(UpdateLog(lambda: recorder.path, CODEC))
-    if tracking is not None:
-        others += trackers(tracking, Path(out), lambda: recorder.run_id, say)
-    return recorder, *(*others, Stopping(lambda: recorder.path))
+
+    def __init__(
+        self,
+        experiment: Experiment,
+        out: Path | str,
+        earlier: Run | None = None,
+        *,
+        on_nodes: bool = False,
+        log_updates: bool = False,
+        tracking: Tracking | None = None,
+        say: Say | None = None,
+        notices: Sequence[str] = (),
+    ) -> None:
+        taken_up = None if earlier is None else take_up(earlier, experiment, on_nodes=on_nodes)
+        check_room(experiment, Path(out))
+        self.notes: tuple[str, ...] = () if taken_up is None else taken_up.notes
+        """What is to be said of a run that goes on."""
+        keeper = Keeper(experiment.checkpoint, CODEC)
+        self.recorder = recorder = Recorder(out, keeper=keeper, taken_up=taken_up, notices=notices)
+        self._experiment, self._start = experiment, None if taken_up is None else taken_up.start
+        self._observers: list[Observer] = [recorder, Portrait(experiment, lambda: recorder.path)]
+        if log_updates or (taken_up is not None and (Path(out) / taken_up.run_id / START).exists()):
+            self._observers.append(UpdateLog(lambda: recorder.path, CODEC))
+        if tracking is not None:
+            self._observers += trackers(tracking, Path(out), lambda: recorder.run_id, say)
+        self._observers.append(Stopping(lambda: recorder.path))
+
+    def carry_out(self, observers: Sequence[Observer] = (), *, staff: Staff | None = None) -> dict[str, Any]:
+        """Carries it out, and gives its summary; the arguments and errors are those of `session.carry_out`."""
+        return carry_out(self._experiment, [*self._observers, *observers], start=self._start, staff=staff)
+
+    def opened(self) -> Run:
+        """Its record, once it has begun."""
+        return Run.open(self.recorder.run_id, self.recorder.folder)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from polyrhythm.runs.costs import bytes_of
+from polyrhythm.runs.costs import COSTS, bytes_of
 
 Against = Literal[
     "version",
@@ -28,20 +28,20 @@ Against = Literal[
 
 AXES: Mapping[Against, str] = {
     "version": "server version",
-    "time": "virtual time (s)",
+    "time": COSTS["virtual_seconds"].title,
     "wall": "wall-clock time (s)",
-    "client_updates": "client updates",
+    "client_updates": COSTS["client_updates"].title,
     "visits": "client visits",
-    "local_steps": "local steps",
-    "samples": "samples trained on",
-    "flops": "floating-point operations",
-    "joules": "energy (J)",
+    "local_steps": COSTS["local_steps"].title,
+    "samples": COSTS["samples"].title,
+    "flops": COSTS["flops"].title,
+    "joules": COSTS["joules"].title,
     "bytes": "traffic (bytes)",
-    "bytes_up": "bytes sent by clients",
-    "bytes_down": "bytes sent to clients",
-    "compute_seconds": "clients' time computing (s)",
-    "link_seconds": "clients' time on links (s)",
-    "waiting_seconds": "clients' time waiting (s)",
+    "bytes_up": COSTS["bytes_up"].title,
+    "bytes_down": COSTS["bytes_down"].title,
+    "compute_seconds": COSTS["compute_seconds"].title,
+    "link_seconds": COSTS["link_seconds"].title,
+    "waiting_seconds": COSTS["waiting_seconds"].title,
 }
 """Their titles, in the order in which a reader wants them."""
 
@@ -54,7 +54,6 @@ SETS: Mapping[str, str] = {
 """What a model is measured on, by its column in the record."""
 
 
-def across(row: Mapping[str, Any], against: Against) -> float | None:
-    """Where a version lies on an axis; None where an older record does not say."""
-    value = bytes_of(row) if against == "bytes" else row[against]
-    return None if value is None else float(value)
+def across(row: Mapping[str, Any], against: Against) -> float:
+    """Where a version lies on an axis."""
+    return float(bytes_of(row) if against == "bytes" else row[against])

@@ -116,7 +116,7 @@ def runs(found: Comparison) -> Table:
         for run, rows in zip(members, found.versions[name], strict=True):
             lines.append(
                 (
-                    *(run.id, name, str(run.seed), run.status, f"{rows[-1]['version'] if rows else 0:,}"),
+                    *(run.id, name, str(run.seed), run.view.standing, f"{rows[-1]['version'] if rows else 0:,}"),
                     tables.score(read(rows, found.headline, "final")),
                     *(text[:12] or NONE for text in (run.config_digest, str(run.summary.get("digest") or ""))),
                 )

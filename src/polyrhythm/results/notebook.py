@@ -7,7 +7,7 @@ from html import escape
 from typing import TYPE_CHECKING
 
 from polyrhythm.results import tables
-from polyrhythm.runs import costs, holes
+from polyrhythm.runs import holes
 
 if TYPE_CHECKING:
     from polyrhythm.results.tables import Table
@@ -23,16 +23,15 @@ _WIDTH, _HEIGHT, _MOST = 260, 60, 200
 
 def run_html(run: RecordedRun) -> str:
     """A run: what it is, how it stands, its curve and its costs."""
-    scores, rows = run.scores, run.versions
-    last = costs.totals(rows[-1]) if rows else {}
+    scores, view = run.scores, run.view
     lines = {
-        "status": f"{run.status}: {run.reason}" if run.reason else run.status,
+        "status": f"{view.standing}: {run.reason}" if run.reason else view.standing,
         "method": run.recipe,
         "seed": str(run.seed),
-        "rounds": f"{rows[-1]['version']:,}" if rows else "0",
-        f"final {run.headline.replace('_', ' ')}": tables.score(scores[-1][1] if scores else None),
-        **costs.lines({**last, "faults": rows[-1]["faults"]} if rows else {}),
-        **({"record": holes.in_words(missing)} if (missing := run.missing) else {}),
+        "rounds": f"{view.last['version']:,}" if view.last else "0",
+        f"final {run.headline.replace('_', ' ')}": tables.score(view.numbers["final_accuracy"]),
+        **view.costs,
+        **({"record": holes.in_words(view.missing)} if view.missing else {}),
     }
     title = f"{run.name or run.recipe}, {run.id}"
     body = "".join(_row((label, value), number=False) for label, value in lines.items())

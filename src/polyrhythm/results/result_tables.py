@@ -9,42 +9,14 @@ from polyrhythm.base.faults import WORDS
 from polyrhythm.results import tables
 from polyrhythm.results.tables import Table
 from polyrhythm.runs.comparison import ComparedRuns, spread
-from polyrhythm.runs.costs import On, reached
+from polyrhythm.runs.costs import COSTS, GOALS, TOTALS, Cost, On, reached
 from polyrhythm.runs.recorded import RecordedRun
 from polyrhythm.runs.result_rule import READINGS, chosen_by
 
 _SETS: Mapping[On, str] = {"test": "test set", "validation": "validation set"}
 _STEP = 0.05  # between goals that are chosen here
-# A cost's name in a version's record, its words, its unit.
-_COSTS = (
-    ("version", "rounds", ""),
-    ("client_updates", "client updates", ""),
-    ("local_steps", "local steps", ""),
-    ("samples", "samples trained on", ""),
-    ("flops", "computing", "FLOPs"),
-    ("bytes_up", "traffic up", "B"),
-    ("bytes_down", "traffic down", "B"),
-    ("time", "virtual time", "s"),
-    ("compute_seconds", "clients computing", "s"),
-    ("link_seconds", "clients on links", "s"),
-    ("waiting_seconds", "clients waiting", "s"),
-    ("joules", "energy", "J"),
-    ("utilisation", "fleet busy", "%"),
-    ("fairness", "fairness of participation", ""),
-    ("visits", "visits", ""),
-    ("lost_visits", "of them lost", ""),
-    ("late_visits", "of them late", ""),
-    ("dropped_visits", "of them refused", ""),
-    ("wall", "time here", "s"),
-)
-_GOAL = (
-    ("rounds", "rounds", ""),
-    ("client_updates", "client updates", ""),
-    ("flops", "computing", "FLOPs"),
-    ("bytes", "traffic", "B"),
-    ("virtual_seconds", "virtual time", "s"),
-    ("joules", "energy", "J"),
-)
+_COSTS = tuple(COSTS[name] for name in ("rounds", *(cost.name for cost in TOTALS), "wall_seconds"))
+_GOAL = tuple(COSTS[name] for name in GOALS if name != "mean_cohort")
 
 
 def words(headline: str) -> str:
@@ -125,15 +97,15 @@ def took(found: ComparedRuns[RecordedRun], on: On, asked: float | None) -> Table
         return None
     by = {name: [reached(rows, found.headline, target, on) for rows in runs] for name, runs in found.versions.items()}
     spreads = {
-        name: {cost: spread([t[cost] for t in ts if t is not None]) for cost, *_ in _GOAL}  # type: ignore[literal-required]
+        name: {cost.name: spread([t[cost.name] for t in ts if t is not None]) for cost in _GOAL}  # type: ignore[literal-required]
         for name, ts in by.items()
     }
-    units = {cost: tables.scale([s[cost]["mean"] for s in spreads.values()], unit) for cost, _, unit in _GOAL}
+    units = {c.name: tables.scale([s[c.name]["mean"] for s in spreads.values()], c.unit) for c in _GOAL}
     lines = [
         (
             name,
             f"{sum(t is not None for t in by[name])} of {len(by[name])}",
-            *(tables.amounts(of[cost], units[cost]) for cost, *_ in _GOAL),
+            *(tables.amounts(of[cost.name], units[cost.name]) for cost in _GOAL),
         )
         for name, of in spreads.items()
     ]
@@ -142,14 +114,14 @@ def took(found: ComparedRuns[RecordedRun], on: On, asked: float | None) -> Table
         name="goal",
         caption=f"What it took until the {words(found.headline)} on the {_SETS[on]} was {target:g} for the first time, "
         f"{over_seeds(found)}, of the runs that reached it.{why}",
-        head=("method", "reached", *(tables.headed(label, unit, units[cost]) for cost, label, unit in _GOAL)),
+        head=("method", "reached", *(tables.headed(c.words, c.unit, units[c.name]) for c in _GOAL)),
         rows=tables.rows(lines),
     )
 
 
 def costs(found: ComparedRuns[RecordedRun]) -> Table:
     """What every method cost in all."""
-    lines = [line for cost, label, unit in _COSTS if (line := _cost(found, cost, label, unit)) is not None]
+    lines = [line for cost in _COSTS if (line := _cost(found, cost)) is not None]
     return Table(
         name="costs",
         caption=f"What the runs cost in all, {over_seeds(found)}.",
@@ -158,23 +130,24 @@ def costs(found: ComparedRuns[RecordedRun]) -> Table:
     )
 
 
-def _cost(found: ComparedRuns[RecordedRun], cost: str, label: str, unit: str) -> tuple[str, ...] | None:
+def _cost(found: ComparedRuns[RecordedRun], cost: Cost) -> tuple[str, ...] | None:
     """A line of it; None where no run says anything."""
-    spreads = [spread([rows[-1][cost] for rows in runs if rows]) for runs in found.versions.values()]
+    spreads = [spread([cost.of(rows[-1]) for rows in runs if rows]) for runs in found.versions.values()]
     means = [s["mean"] for s in spreads]
-    if all(mean is None for mean in means) or (label.startswith("of them") and not any(means)):
+    if all(mean is None for mean in means) or (cost.words.startswith("of ") and not any(means)):
         return None
+    unit = "%" if cost.percent else cost.unit
     divisor = tables.scale(means, unit)
-    cells = [tables.amounts(s, divisor, 100.0 if unit == "%" else 1.0) for s in spreads]
-    return (tables.headed(label, unit, divisor), *cells)
+    cells = [tables.amounts(s, divisor, 100.0 if cost.percent else 1.0) for s in spreads]
+    return (tables.headed(cost.words, unit, divisor), *cells)
 
 
 def faults(found: ComparedRuns[RecordedRun]) -> Table | None:
     """What went wrong, by kind; None if nothing did."""
     ends = {name: [rows[-1] for rows in runs if rows] for name, runs in found.versions.items()}
-    kinds = [k for k in WORDS if any((row["faults"] or {}).get(k) for rows in ends.values() for row in rows)]
+    kinds = [k for k in WORDS if any(row["faults"].get(k) for rows in ends.values() for row in rows)]
     lines = [
-        (WORDS[kind], *(f"{sum((row['faults'] or {}).get(kind, 0) for row in rows):,}" for rows in ends.values()))
+        (WORDS[kind], *(f"{sum(row['faults'].get(kind, 0) for row in rows):,}" for rows in ends.values()))
         for kind in kinds
     ]
     return (

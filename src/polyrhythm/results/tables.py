@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, final
 
+from polyrhythm.runs.costs import MEASURED
 from polyrhythm.runs.paired import Difference
 
 NONE = "–"
@@ -74,12 +75,12 @@ def scale(values: Iterable[float | None], unit: str) -> float:
     """What to divide numbers of a unit by, so that the largest lies between 1 and 1,000; seconds stay seconds."""
     largest = max((abs(value) for value in values if value is not None), default=0.0)
     fits = [step for step in _PREFIXES if step <= largest and (unit != "s" or step <= 1.0)]
-    return max(fits, default=1.0) if unit in ("s", "J", "B", "FLOPs") else 1.0
+    return max(fits, default=1.0) if unit in MEASURED else 1.0
 
 
 def headed(name: str, unit: str, divisor: float) -> str:
     """The head of numbers that are given in a unit: traffic (MB)."""
-    return f"{name} ({_PREFIXES[divisor]}{unit})" if unit else name
+    return f"{name} ({_PREFIXES[divisor]}{unit})" if unit in (*MEASURED, "%") else name
 
 
 def amounts(spread: Mapping[str, Any], divisor: float = 1.0, factor: float = 1.0) -> str:

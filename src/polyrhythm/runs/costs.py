@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, TypedDict
+from typing import Any, Literal, NamedTuple, TypedDict, cast, final
 
 from polyrhythm.base.errors import UserError
 from polyrhythm.base.faults import told
@@ -21,7 +21,7 @@ class Took(TypedDict):
 
     rounds: int
     virtual_seconds: float
-    joules: float | None
+    joules: float
     bytes: int
     client_updates: int
     mean_cohort: float | None
@@ -32,33 +32,77 @@ class Took(TypedDict):
 GOALS = tuple(name for name in Took.__annotations__ if name != "reached")
 """What it takes to reach a goal, by name."""
 
-UNITS: Mapping[str, str] = {
-    "virtual_seconds": "s",
-    "compute_seconds": "s",
-    "link_seconds": "s",
-    "waiting_seconds": "s",
-    "utilisation": "share",
-    "fairness": "share",
-    "joules": "J",
-    "flops": "FLOPs",
-    "forward_flops": "FLOPs",
-    "backward_flops": "FLOPs",
-    "bytes_up": "B",
-    "bytes_down": "B",
-    "client_updates": "visits",
-    "visits": "visits",
-    "dropped_visits": "visits",
-    "late_visits": "visits",
-    "lost_visits": "visits",
-    "local_steps": "steps",
-    "samples": "samples",
+
+MEASURED = ("s", "J", "B", "FLOPs")
+"""Units that are said; all else is counted, and the words say what."""
+
+
+@final
+class Cost(NamedTuple):
+    """Something that a run spends, as it grows from version to version.
+
+    Args:
+        name: in the summary, and wherever else it is asked for.
+        unit: of its number.
+        words: what people call it.
+        column: of a version's record, where that has another name.
+        percent: whether people read it in percent.
+    """
+
+    name: str
+    unit: str
+    words: str
+    column: str = ""
+    percent: bool = False
+
+    @property
+    def title(self) -> str:
+        """With its unit, where that is not in the words."""
+        return f"{self.words} ({self.unit})" if self.unit in MEASURED else self.words
+
+    def of(self, row: Row) -> Any:
+        """How much a version and those before it took."""
+        return bytes_of(row) if self.name == "bytes" else row[self.column or self.name]
+
+
+TOTALS = (
+    Cost("client_updates", "visits", "client updates"),
+    Cost("local_steps", "steps", "local steps"),
+    Cost("samples", "samples", "samples trained on"),
+    Cost("flops", "FLOPs", "computing"),
+    Cost("forward_flops", "FLOPs", "of it forward"),
+    Cost("backward_flops", "FLOPs", "of it backward"),
+    Cost("bytes_up", "B", "traffic up"),
+    Cost("bytes_down", "B", "traffic down"),
+    Cost("joules", "J", "energy"),
+    Cost("virtual_seconds", "s", "virtual time", column="time"),
+    Cost("compute_seconds", "s", "clients computing"),
+    Cost("link_seconds", "s", "clients on links"),
+    Cost("waiting_seconds", "s", "clients waiting"),
+    Cost("utilisation", "share", "fleet busy", percent=True),
+    Cost("fairness", "share", "fairness of participation"),
+    Cost("visits", "visits", "visits"),
+    Cost("dropped_visits", "visits", "of them refused"),
+    Cost("late_visits", "visits", "of them late"),
+    Cost("lost_visits", "visits", "of them lost"),
+)
+"""What a run costs in all, in the order of its summary."""
+
+COSTS: Mapping[str, Cost] = {
+    cost.name: cost
+    for cost in (
+        Cost("rounds", "", "rounds", column="version"),
+        *TOTALS,
+        Cost("bytes", "B", "traffic"),
+        Cost("wall_seconds", "s", "time here", column="wall"),
+    )
 }
-"""The unit of each total, by its name in the summary."""
+"""And all else that can be asked for, by name."""
 
 
 def totals(row: Row) -> dict[str, Any]:
-    """A version's cumulative costs, by their names in the summary; None where an older record does not say."""
-    return {name: row["time"] if name == "virtual_seconds" else row[name] for name in UNITS}
+    """A version's cumulative costs, by their names in the summary."""
+    return {cost.name: cost.of(row) for cost in TOTALS}
 
 
 def bytes_of(row: Row) -> int:
@@ -98,16 +142,9 @@ def reached(rows: Sequence[Row], headline: str, goal: float, on: On = "test") ->
         value = score(row, headline, on)
         if value is not None and value >= goal:
             cohorts = [earlier["cohort"] for earlier in rows[: place + 1] if earlier["version"] > 0]
-            return {
-                "rounds": row["version"],
-                "virtual_seconds": row["time"],
-                "joules": row["joules"],
-                "bytes": bytes_of(row),
-                "client_updates": row["client_updates"],
-                "mean_cohort": sum(cohorts) / len(cohorts) if cohorts else None,
-                "flops": row["flops"],
-                "reached": value,
-            }
+            mean = sum(cohorts) / len(cohorts) if cohorts else None
+            spent = {name: mean if name == "mean_cohort" else COSTS[name].of(row) for name in GOALS}
+            return cast(Took, {**spent, "reached": value})
     return None
 
 
@@ -120,12 +157,9 @@ def score_at(rows: Sequence[Row], headline: str, seconds: float, on: On = "test"
 
 
 def lines(costs: Mapping[str, Any]) -> dict[str, str]:
-    """Costs in words, a line for each kind; what an older record does not say is left out."""
-    if costs.get("bytes_up") is None:
+    """Costs in words, a line for each kind; none before there is a version."""
+    if not costs:
         return {}
-    traffic = {"traffic": f"{amount(costs['bytes_up'], 'B')} up, {amount(costs['bytes_down'], 'B')} down"}
-    if costs.get("compute_seconds") is None:
-        return traffic
     work, links, waiting = (seconds(costs[f"{what}_seconds"]) for what in ("compute", "link", "waiting"))
     over = ", ".join(f"{costs[f'{status}_visits']:,} {status}" for status in ("lost", "late", "dropped"))
     busy, fairness = costs["utilisation"], costs["fairness"]
@@ -139,7 +173,7 @@ def lines(costs: Mapping[str, Any]) -> dict[str, str]:
         **({"workers": f"{dead:,} died and were replaced"} if (dead := costs.get("worker_deaths")) else {}),
         "computing": f"{amount(costs['flops'], 'FLOPs')}: {amount(costs['forward_flops'])} forward, "
         f"{amount(costs['backward_flops'])} backward",
-        **traffic,
+        "traffic": f"{amount(costs['bytes_up'], 'B')} up, {amount(costs['bytes_down'], 'B')} down",
         "energy": amount(costs["joules"], "J"),
     }
 

@@ -13,9 +13,10 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, final
 
 from polyrhythm.fleet import Spent
+from polyrhythm.runs.costs import TOTALS
 from polyrhythm.runs.records import VisitRecord
 
-_SPENT = ("flops", "forward_flops", "backward_flops", "bytes_up", "bytes_down", "joules")
+_SPENT = tuple(cost.name for cost in TOTALS if hasattr(Spent, cost.name))  # what visits add up to
 _SUMS = ("samples", *_SPENT, "compute_seconds")
 OUTLIER = 10.0
 """An accepted update is an outlier if it is so many times as long as the median of those before."""

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, final
 
-from polyrhythm.base.messages import Model, Report
 from polyrhythm.runs.records import (
     AnswerRecord,
     EventRecord,
@@ -19,6 +18,8 @@ from polyrhythm.runs.records import (
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from polyrhythm.base.messages import Model, Report
 
 
 class Enough(BaseException):

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from polyrhythm.base.errors import UserError, unknown
-from polyrhythm.runs import costs, holes, run_lock
+from polyrhythm.runs import costs, holes
 from polyrhythm.runs.checkpoints import checkpoints, version_of
-from polyrhythm.runs.checkpoints import reached as checkpoints_reached
 from polyrhythm.runs.costs import On, Took
 from polyrhythm.runs.database import FILE, read_records, read_runs, unpacked
 from polyrhythm.runs.schema import COLUMNS, Table
+from polyrhythm.runs.view import RunView, Status, as_it_stands
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -30,7 +30,6 @@ _PREFIXES = {
     "faults": "faults",
     "measures": "measures",
 }
-_RECORDED = "recorded"  # rows by table, beside the summary: for us
 _SHOWN = (
     *("rounds", "final_accuracy", "best_accuracy", "best_by", "last20_mean", "last20_sd"),
     *("client_updates", "local_steps", "samples", "wall_seconds", "digest"),
@@ -137,12 +136,15 @@ class RecordedRun:
         return self.folder / self.id
 
     @property
-    def status(self) -> Literal["running", "finished", "stopped", "failed", "killed"]:
+    def view(self) -> RunView:
+        """How it stands and what it has come to, at this moment."""
+        row = self._row
+        return RunView(self.folder, as_it_stands(self.folder, self.id, row, lambda: read_runs(self.folder, self.id)[0]))
+
+    @property
+    def status(self) -> Status:
         """How it stands. "killed": its process ended without a word, and what it had committed is here."""
-        # In this order: a run writes its end before it lets go of its lock.
-        alive_now = run_lock.is_alive(self.path)
-        status: Literal["running", "finished", "stopped", "failed"] = self._row["status"]
-        return "killed" if status == "running" and not alive_now else status
+        return self.view.status
 
     @property
     def reason(self) -> str:
@@ -155,10 +157,7 @@ class RecordedRun:
 
         A database that was damaged, or rows that somebody has deleted, leave holes. `polyrhythm resume` fills them.
         """
-        summary, finished = self.summary, self.status == "finished"
-        reached = int(summary.get("rounds", -1)) if finished else checkpoints_reached(self.path)
-        recorded = (self._row["summary"] or {}).get(_RECORDED)
-        return holes.missing(self.folder, self.number, reached=reached, finished=finished, recorded=recorded)
+        return self.view.missing
 
     @property
     def started(self) -> str:
@@ -218,7 +217,7 @@ class RecordedRun:
     @property
     def summary(self) -> dict[str, Any]:
         """The fields of the `--json` line; empty until the run has ended."""
-        return {key: value for key, value in (self._row["summary"] or {}).items() if key != _RECORDED}
+        return RunView(self.folder, self._row).summary
 
     @property
     def history(self) -> pd.DataFrame:
@@ -260,9 +259,9 @@ class RecordedRun:
         """What the run has cost so far: total and unit of each cost, by its name in the summary."""
         import pandas as pd
 
-        rows = self.versions
-        known = costs.totals(rows[-1]) if rows else dict.fromkeys(costs.UNITS)
-        table = pd.DataFrame({"total": pd.Series(known, dtype=object), "unit": pd.Series(costs.UNITS)})
+        rows, units = self.versions, {cost.name: cost.unit for cost in costs.TOTALS}
+        known = costs.totals(rows[-1]) if rows else dict.fromkeys(units)
+        table = pd.DataFrame({"total": pd.Series(known, dtype=object), "unit": pd.Series(units)})
         table.index.name = "cost"
         return table
 
@@ -366,29 +365,24 @@ class RecordedRun:
         table = RichTable(title=title, show_header=False, title_justify="left")
         table.add_column(style="dim")
         table.add_column(overflow="fold")
-        summary = self.summary
-        shown = {name.replace("_", " "): _short(summary[name]) for name in _SHOWN if summary.get(name) is not None}
+        view = self.view
+        known = {**view.summary, **view.numbers}
+        shown = {name.replace("_", " "): _short(known[name]) for name in _SHOWN if known.get(name) is not None}
         weights = ", ".join(which for which in ("best", "final") if (self.path / f"{which}.safetensors").is_file())
         there = ", ".join(str(version_of(path)) for path in reversed(checkpoints(self.path)))
-        missing = self.missing
-        standing = f"{self.status}, with holes" if missing and self.status == "finished" else self.status
         lines = {
-            "status": f"{standing}: {self.reason}" if self.reason else standing,
+            "status": f"{view.standing}: {self.reason}" if self.reason else view.standing,
             "method": self.recipe,
             "started": self.started,
             **shown,
-            **costs.lines(summary or self._so_far()),
+            **view.costs,
             "weights": weights or "none yet",
             "checkpoints": f"of version {there}" if there else "none",
-            **({"record": holes.in_words(missing)} if missing else {}),
+            **({"record": holes.in_words(view.missing)} if view.missing else {}),
         }
         for label, value in lines.items():
             table.add_row(label, Text(value))
         return table
-
-    def _so_far(self) -> dict[str, Any]:
-        rows = self.versions
-        return {**costs.totals(rows[-1]), "faults": rows[-1]["faults"]} if rows else {}
 
     def __repr__(self) -> str:
         from rich.console import Console

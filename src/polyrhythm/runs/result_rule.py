@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Sequence
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 from polyrhythm.base.errors import unknown
 from polyrhythm.runs.costs import On, Row, score
@@ -13,6 +14,8 @@ Reading = Literal["final", "best", "last20"]
 """One number for a run: of its last evaluated version, of its best one, or the mean over its last 20."""
 
 READINGS: tuple[Reading, ...] = get_args(Reading)
+NUMBERS = ("final_accuracy", "best_accuracy", "best_by", "best_version", "last20_mean", "last20_sd")
+"""What a run comes to, by the names of its summary."""
 _WINDOW = 20
 
 
@@ -35,15 +38,40 @@ def read(rows: Sequence[Row], headline: str, reading: Reading, on: On = "test") 
     if reading not in READINGS:
         raise unknown("accuracy", reading, READINGS)
     if reading == "best":
-        judge = chosen_by(rows, headline)
-        scored = [(value, row) for row in rows if (value := score(row, headline, judge)) is not None]
-        return score(max(scored, key=lambda pair: pair[0])[1], headline, on) if scored else None  # the first of equals
-    evaluated = [row for row in rows if row[on]]
+        row = best_of(rows, headline)
+        return None if row is None else score(row, headline, on)
     if reading == "final":
+        evaluated = [row for row in rows if row[on]]
         return score(evaluated[-1], headline, on) if evaluated else None
-    last = [score(row, headline, on) for row in evaluated if row["version"] > 0][-_WINDOW:]
+    last = _last(rows, headline, on)
+    return math.fsum(last) / len(last) if last else None
+
+
+def numbers(rows: Sequence[Row], headline: str) -> dict[str, Any]:
+    """All `NUMBERS` of a run on the test set; None for what there is nothing to read from."""
+    best, last = best_of(rows, headline), _last(rows, headline, "test")
+    return {
+        "final_accuracy": read(rows, headline, "final"),
+        "best_accuracy": read(rows, headline, "best"),
+        "best_by": None if best is None else chosen_by(rows, headline),
+        "best_version": None if best is None else best["version"],
+        "last20_mean": read(rows, headline, "last20"),
+        "last20_sd": statistics.pstdev(last) if last else None,
+    }
+
+
+def best_of(rows: Sequence[Row], headline: str) -> Row | None:
+    """The best version of a run, by the set that `chosen_by` says; the first of equals."""
+    judge = chosen_by(rows, headline)
+    scored = [(value, row) for row in rows if (value := score(row, headline, judge)) is not None]
+    return max(scored, key=lambda pair: pair[0])[1] if scored else None
+
+
+def _last(rows: Sequence[Row], headline: str, on: On) -> list[float]:
+    """The last 20 evaluated versions, the initial model apart; none if one of them is not finite."""
+    last = [score(row, headline, on) for row in rows if row[on] and row["version"] > 0][-_WINDOW:]
     known = [value for value in last if value is not None]
-    return math.fsum(known) / len(known) if known and len(known) == len(last) else None
+    return known if len(known) == len(last) else []
 
 
 def chosen_by(rows: Sequence[Row], headline: str) -> On:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, final
 
+from polyrhythm.runs.costs import TOTALS
 from polyrhythm.runs.records import VersionRecord
 
 if TYPE_CHECKING:
@@ -97,25 +98,7 @@ class Summary:
             "best_version": self.best.version,
             "last20_mean": mean,
             "last20_sd": spread,
-            "client_updates": last.client_updates if last else 0,
-            "local_steps": last.local_steps if last else 0,
-            "samples": last.samples if last else 0,
-            "flops": last.flops if last else 0,
-            "forward_flops": last.forward_flops if last else 0,
-            "backward_flops": last.backward_flops if last else 0,
-            "bytes_up": last.bytes_up if last else 0,
-            "bytes_down": last.bytes_down if last else 0,
-            "joules": last.joules if last else 0.0,
-            "virtual_seconds": last.time if last else 0.0,
-            "compute_seconds": last.compute_seconds if last else 0.0,
-            "link_seconds": last.link_seconds if last else 0.0,
-            "waiting_seconds": last.waiting_seconds if last else 0.0,
-            "utilisation": last.utilisation if last else None,
-            "fairness": last.fairness if last else None,
-            "visits": last.visits if last else 0,
-            "dropped_visits": last.dropped_visits if last else 0,
-            "late_visits": last.late_visits if last else 0,
-            "lost_visits": last.lost_visits if last else 0,
+            **{cost.name: getattr(last, cost.column or cost.name) if last else 0 for cost in TOTALS},
             "faults": dict(last.faults) if last else {},
             "wall_seconds": wall_seconds,
             "digest": digest,

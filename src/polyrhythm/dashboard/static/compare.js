@@ -20,8 +20,6 @@ main.append(
   told, table, notes,
   h("section", { "aria-labelledby": "h-figures" }, h("h2", { id: "h-figures" }, "Figures"), gallery.element));
 
-const COSTS = [["client_updates", "Updates", ""], ["virtual_seconds", "Virtual time", "s"], ["bytes", "Traffic", "B"], ["joules", "Energy", "J"], ["flops", "Operations", "FLOPs"]];
-
 async function show() {
   try {
     const found = await ask("/api/compare", { run: ids, on: on.value });
@@ -29,8 +27,8 @@ async function show() {
     told.textContent = several ? "Mean ± sample standard deviation over seeds; costs are means." : "One seed each: a picture, not a finding.";
     table.replaceChildren(h("table", { class: "methods" },
       h("caption", { class: "unseen" }, "Methods"),
-      h("thead", {}, h("tr", {}, ["Method", "Seeds", `Final ${words(found.headline)}`, ...COSTS.map(([, label]) => label)].map((label, i) => h("th", { scope: "col", class: i ? "number" : null }, label)))),
-      h("tbody", {}, found.methods.map(line))));
+      h("thead", {}, h("tr", {}, ["Method", "Seeds", `Final ${words(found.headline)}`, ...found.costs.map((cost) => cost.words[0].toUpperCase() + cost.words.slice(1))].map((label, i) => h("th", { scope: "col", class: i ? "number" : null }, label)))),
+      h("tbody", {}, found.methods.map((method) => line(method, found.costs)))));
     notes.replaceChildren(...found.notes.map((note) => h("li", {}, note)));
     await gallery.offer({ run: ids });
   } catch (error) {
@@ -38,16 +36,15 @@ async function show() {
   }
 }
 
-function line(method) {
+function line(method, costs) {
   const final = method.final_accuracy;
-  const costs = { ...method.costs, bytes: method.costs.bytes_up === null ? null : method.costs.bytes_up + method.costs.bytes_down };
   const swatch = h("span", { class: "swatch", "aria-hidden": "true" });
   swatch.style.background = method.colour[theme()];
   return h("tr", {},
     h("th", { scope: "row" }, swatch, h("a", { href: `/run?${new URLSearchParams({ run: method.runs[0] })}` }, method.method)),
     h("td", { class: "number" }, String(method.n)),
     h("td", { class: "number" }, score(final.mean) + (final.sd === null ? "" : ` ± ${score(final.sd)}`)),
-    COSTS.map(([name, , unit]) => h("td", { class: "number" }, amount(costs[name], unit))));
+    costs.map(({ name, unit }) => h("td", { class: "number" }, amount(method.costs[name], unit))));
 }
 
 function renew() {

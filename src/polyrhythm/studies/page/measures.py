@@ -7,18 +7,12 @@ import statistics
 from collections.abc import Callable, Mapping, Sequence
 
 from polyrhythm.results import Run
-from polyrhythm.runs.costs import Row, bytes_of, reached, score
+from polyrhythm.runs.costs import COSTS, Row, reached, score
 from polyrhythm.runs.result_rule import read
 from polyrhythm.studies.claims import MEASURES
 
 _WINDOWS = {"final": 1, "last10": 10, "last20": 20}
-_TOTALS: Mapping[str, Callable[[Row], float]] = {
-    "client_updates": lambda row: float(row["client_updates"]),
-    "local_steps": lambda row: float(row["local_steps"]),
-    "samples": lambda row: float(row["samples"]),
-    "flops": lambda row: float(row["flops"]),
-    "bytes": lambda row: float(bytes_of(row)),
-}
+_TOTALS = {name: COSTS[name] for name in ("client_updates", "local_steps", "samples", "flops", "bytes")}
 _CRITICAL: Mapping[str, Callable[[Sequence[int]], int]] = {
     "critical_rounds": len,
     "critical_until": lambda versions: max(versions, default=0),
@@ -63,12 +57,12 @@ def result_at(rows: Sequence[Row], headline: str, measure: str, cost: str, budge
         cost: one of `BUDGETS`.
         budget: of it.
     """
-    return result([row for row in rows if _TOTALS[cost](row) <= budget], headline, measure)
+    return result([row for row in rows if _TOTALS[cost].of(row) <= budget], headline, measure)
 
 
 def total(rows: Sequence[Row], cost: str) -> float | None:
     """What a run has spent in all."""
-    return _TOTALS[cost](rows[-1]) if rows else None
+    return float(_TOTALS[cost].of(rows[-1])) if rows else None
 
 
 def value(run: Run, rows: Sequence[Row], measure: str, goal: float | None = None) -> float | None:

@@ -11,9 +11,9 @@ from typing import Any, Literal, final
 
 from polyrhythm.base.errors import PolyrhythmError, UserError
 from polyrhythm.experiments.experiment import Experiment
-from polyrhythm.experiments.resume import is_done, take_up
-from polyrhythm.experiments.run import recording
-from polyrhythm.experiments.session import carry_out, in_words
+from polyrhythm.experiments.resume import is_done
+from polyrhythm.experiments.run import Launch
+from polyrhythm.experiments.session import in_words
 from polyrhythm.results import Run
 from polyrhythm.runs.database import FILE
 from polyrhythm.runs.observer import Enough, Observer
@@ -92,23 +92,21 @@ def perform(job: Job, make: Callable[[Setting, int], Experiment], tell: Tell) ->
 
 
 def _carried_out(job: Job, experiment: Experiment, earlier: Run | None, tell: Tell) -> Run:
-    taken_up = None if earlier is None else take_up(earlier, experiment)
-    recorder, *others = recording(experiment, job.out, taken_up, tracking=job.tracking)
-    observers: list[Observer] = [recorder, *others, _Watch(job.bars, tell)]
+    launch = Launch(experiment, job.out, earlier, tracking=job.tracking)
     try:
-        summary = carry_out(experiment, observers, start=None if taken_up is None else taken_up.start)
+        summary = launch.carry_out([_Watch(job.bars, tell)])
     except UserError:
         raise
     except Exception as error:
-        if not recorder.run_id:
+        if not launch.recorder.run_id:
             raise _Failed(Ending(state="failed", reason=in_words(error))) from error
-        run = Run.open(recorder.run_id, job.out)
+        run = launch.opened()
         if not isinstance(error, PolyrhythmError):
             _keep(run.path / "error.log", error)
         raise _Failed(replace(_ending(run), state="failed", reason=in_words(error))) from error
     if summary["status"] == "stopped" and not str(summary["reason"]).startswith(PRUNED):
         raise KeyboardInterrupt(summary["reason"])
-    return Run.open(recorder.run_id, job.out)
+    return launch.opened()
 
 
 class _Failed(Exception):

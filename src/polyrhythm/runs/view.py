@@ -1,0 +1,90 @@
+"""How a run stands and what it has come to: decided here for command line, report, notebook and dashboard."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Literal, final
+
+from polyrhythm.runs import costs, holes, result_rule, run_lock
+from polyrhythm.runs.checkpoints import reached
+from polyrhythm.runs.database import read_last_version, read_records
+
+Status = Literal["running", "finished", "stopped", "failed", "killed"]
+RECORDED = "recorded"
+"""Beside the summary, for us: the rows that were written, by table."""
+
+
+def as_it_stands(
+    folder: Path, run_id: str, row: Mapping[str, Any], again: Callable[[], Mapping[str, Any]]
+) -> dict[str, Any]:
+    """A run's row with its status as it is now: "killed" where its process ended without a word.
+
+    Args:
+        folder: the output folder.
+        run_id: of the run.
+        row: as it was read, with `status` at least.
+        again: reads it once more.
+    """
+    if row["status"] != "running" or _is_alive(folder, run_id):
+        return dict(row)
+    # It may have ended between the two looks: it writes its end before it lets go of its lock.
+    row = {**row, **again()}
+    return {**row, "status": "killed"} if row["status"] == "running" else row
+
+
+def _is_alive(folder: Path, run_id: str) -> bool:
+    """Whether a run is going on; one with an id that would lead elsewhere is not."""
+    return Path(run_id).name == run_id and run_id not in ("", ".", "..") and run_lock.is_alive(folder / run_id)
+
+
+@final
+class RunView:
+    """One run at one moment. What takes a look at more than its row is read when it is asked for, once.
+
+    Args:
+        folder: the output folder.
+        row: of the run, with its status as it stands.
+    """
+
+    def __init__(self, folder: Path, row: Mapping[str, Any]) -> None:
+        self._folder, self._row = folder, row
+        self.status: Status = row["status"]
+
+    @functools.cached_property
+    def summary(self) -> dict[str, Any]:
+        """The fields of the `--json` line; empty until the run has ended."""
+        return {key: value for key, value in (self._row["summary"] or {}).items() if key != RECORDED}
+
+    @functools.cached_property
+    def missing(self) -> tuple[str, ...]:
+        """What is missing from its record, in words such as "versions 61 to 80"; nothing if it is whole."""
+        finished = self.status == "finished"
+        known = int(self.summary.get("rounds", -1)) if finished else reached(self._folder / str(self._row["run_id"]))
+        recorded = (self._row["summary"] or {}).get(RECORDED)
+        return holes.missing(self._folder, self._row["number"], reached=known, finished=finished, recorded=recorded)
+
+    @property
+    def standing(self) -> str:
+        """Its status in words: "finished, with holes" where its record lacks something."""
+        return f"{self.status}, with holes" if self.status == "finished" and self.missing else self.status
+
+    @functools.cached_property
+    def last(self) -> dict[str, Any] | None:
+        """Its newest version; None before there is one."""
+        return read_last_version(self._folder, self._row["number"])
+
+    @functools.cached_property
+    def numbers(self) -> dict[str, Any]:
+        """What it has come to so far, as in a summary: `final_accuracy`, `best_accuracy`, `last20_mean` and so on."""
+        if self.summary:
+            return {name: self.summary.get(name) for name in result_rule.NUMBERS}
+        rows = read_records(self._folder, "versions", self._row["number"], ("version", "test", "validation"))
+        return result_rule.numbers(rows, self._row["headline"])
+
+    @property
+    def costs(self) -> dict[str, str]:
+        """What it has cost, or so far, in words: a line for each kind."""
+        last = self.last
+        return costs.lines({**costs.totals(last), "faults": last["faults"], **self.summary} if last else {})
