@@ -17,11 +17,11 @@ import polyrhythm as pr
 from polyrhythm.config.names import PARTS, RECIPES
 from polyrhythm.methods.correction import Correction
 from polyrhythm.methods.order.base import Order
-from polyrhythm.methods.participation.base import Participation
-from polyrhythm.methods.release.base import ReleasePolicy
+from polyrhythm.methods.participation.base import Participation, ParticipationModifier
+from polyrhythm.methods.release.base import ReleaseModifier, ReleasePolicy
 from polyrhythm.methods.server_step import ServerStep
 from polyrhythm.methods.weighing import Scaling, Sharing
-from polyrhythm.methods.work.base import Work
+from polyrhythm.methods.work.base import Work, WorkModifier
 
 ROOT = Path(__file__).parents[1]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
@@ -98,8 +98,9 @@ def test_the_readme_names_every_recipe_and_every_part_in_its_slot() -> None:
     table, rest = page[page.index("## Seven questions") : page.index("## Adding a mechanism")].split("Beside them")
     rows = dict(re.findall(r"^\| ([A-Z][\w ]*) \| .* \| (`.*) \|$", table, flags=re.MULTILINE))
     slots = {
-        **{"Participation": (Participation,), "Work": (Work,), "Order": (Order,), "Correction": (Correction,)},
-        **{"Weighing": (Sharing, Scaling), "Release": (ReleasePolicy,), "Server step": (ServerStep,)},
+        **{"Participation": (Participation, ParticipationModifier), "Work": (Work, WorkModifier), "Order": (Order,)},
+        **{"Correction": (Correction,), "Weighing": (Sharing, Scaling), "Server step": (ServerStep,)},
+        "Release": (ReleasePolicy, ReleaseModifier),
     }
     named = {slot: set(re.findall(r"`(\w+)`", cell)) for slot, cell in rows.items()}
     assert named == {slot: {n for n, part in PARTS.items() if issubclass(part, kinds)} for slot, kinds in slots.items()}

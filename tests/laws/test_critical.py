@@ -164,8 +164,8 @@ def _strictly(self: CriticalPeriods, history: list[float]) -> bool:
     return len(history) < 2 or (history[-1] - history[-2]) / history[-2] > self.delta
 
 
-def _rounded_down(self: CriticalPeriods, size: int, grow: bool, is_critical: bool, cap: int) -> int:
-    return size // 2 or 1 if not grow else _NEXT(self, size, grow, is_critical, cap)
+def _rounded_down(self: CriticalPeriods, size: int, grow: bool, *given: Any) -> int:
+    return size // 2 or 1 if not grow else _NEXT(self, size, grow, *given)
 
 
 @law(
