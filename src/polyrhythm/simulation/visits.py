@@ -120,7 +120,7 @@ class Visits:
 
     def _errand(self, assignment: Assignment, now: float) -> Errand:
         state = self._store.get(assignment.client).at(assignment.accepted)
-        pace = _Forecast(self._meter, self._world, self._clients.recipe, assignment, now)
+        pace = DeviceForecast(self._meter, self._world, self._clients.recipe, assignment, now)
         return self._clients.errand(assignment, state, pace=pace, mishap=self._mishap(assignment))
 
     def _mishap(self, assignment: Assignment) -> Callable[[int], Mishap] | None:
@@ -151,7 +151,7 @@ class Visits:
 
 
 @final
-class _Forecast:
+class DeviceForecast:
     """How long a visit that begins at some time would take: to the last bit as it will be."""
 
     def __init__(self, meter: Meter, world: World, recipe: Recipe, assignment: Assignment, now: float) -> None:
