@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import replace
@@ -15,13 +16,15 @@ import polyrhythm as pr
 from crews import COMMON, ROLLING, ROLLS, TIERS, WAITING, assert_same, letting, made, run
 from polyrhythm.base.compiled import extension
 from polyrhythm.base.errors import RunFailed
+from polyrhythm.core import client
 from polyrhythm.core.client_state import ClientState
 from polyrhythm.core.forecast import Ahead
+from polyrhythm.core.visit_plan import VisitPlan
 from polyrhythm.experiments.session import carry_out
 from polyrhythm.methods.recipe import Recipe
 from polyrhythm.runs import VersionRecord, VisitRecord
 from polyrhythm.simulation.simulator import InlineDriver
-from polyrhythm.simulation.visits import Visits
+from polyrhythm.simulation.visits import DeviceForecast, Visits
 from polyrhythm.simulation.workers import choosing, executors, fork_server
 from polyrhythm.simulation.workers.executors import Clients, Done, Errand, OneByOne, Ticket
 from polyrhythm.simulation.workers.processes import Processes
@@ -93,6 +96,30 @@ def test_all_that_is_under_way_may_be_computed_at_once_where_it_is_foreseen(fami
         assert max(idler.open[8:]) == 1  # after the first turn
     elif of.recipe.fills_places:
         assert max(idler.open[8:]) == max(under_way[8:]) >= (1 if "come and go" in family else 4)
+
+
+@pytest.mark.parametrize("driver", ["inline", "processes"])
+def test_a_visit_is_planned_once_by_whoever_drives(driver: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    planned, priced = Counter[int](), Counter[tuple[int, int]]()
+    plan, seconds = executors.plan_visit, DeviceForecast.seconds
+
+    def noted(*given: Any) -> VisitPlan:
+        planned[given[3].dispatch] += 1
+        return plan(*given)
+
+    def asked(pace: Any, samples: int, forward_samples: int) -> float:
+        priced[id(pace), samples] += 1
+        paces.append(pace)  # so that no other has its id
+        return seconds(pace, samples, forward_samples)
+
+    paces: list[Any] = []
+    monkeypatch.setattr(executors, "plan_visit", noted)
+    monkeypatch.setattr(client, "plan_visit", None)
+    monkeypatch.setattr(DeviceForecast, "seconds", asked)
+    summary = run(driver=driver, **ROLLING["partial work"])[0]
+    assert len(planned) >= summary["visits"]
+    assert set(planned.values()) == {1}
+    assert set(priced.values()) == {1}
 
 
 def _nothing_beside(patch: pytest.MonkeyPatch) -> None:
