@@ -119,27 +119,8 @@ class Visits:
 
     def _errand(self, assignment: Assignment, now: float) -> Errand:
         state = self._store.get(assignment.client).at(assignment.accepted)
-<<<<<<< HEAD
-        pace = _Forecast(self._meter, self._world, self._clients.recipe, assignment, now)
-        return self._clients.errand(assignment, state, pace=pace)
-=======
         pace = DeviceForecast(self._meter, self._world, self._clients.recipe, assignment, now)
-        return self._clients.errand(assignment, state, pace=pace, mishap=self._mishap(assignment))
-
-    def _mishap(self, assignment: Assignment) -> Callable[[int], Mishap] | None:
-        """What befalls the worker process that carries out a visit, by number of the try."""
-        faults, seed, dispatch = self._world.fleet.faults, self._clients.setup.seed, assignment.dispatch
-        if not faults.in_workers:
-            return None
-
-        def mishap(attempt: int) -> Mishap:
-            drawn = stream(seed, "fault", "worker", dispatch, attempt).random(2)
-            if drawn[0] < faults.worker_killed:
-                return "worker_killed"
-            return "out_of_memory" if drawn[1] < faults.out_of_memory else ""
-
-        return mishap
->>>>>>> house-journeys
+        return self._clients.errand(assignment, state, pace=pace)
 
     def _start(self, errands: Sequence[Errand]) -> None:
         for ticket in self._executor.start(errands):
