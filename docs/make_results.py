@@ -8,6 +8,7 @@ A test compares both with what this gives, so run it whenever a page was added o
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -64,12 +65,28 @@ def _items(page: Mapping[str, Any]) -> str:
 
 
 def table(pages: Sequence[Mapping[str, Any]]) -> str:
-    """The table of the README: what came out of each page, in short."""
-    lines = ["| paper | item | what | verdict |", "| --- | --- | --- | --- |"]
-    for page in pages:
-        what = f"[{escaped(page['title'])}](docs/results/{page['page']}.md)"
-        lines.append(f"| {SHORT[page['paper']]} | {_items(page)} | {what} | {escaped(page['verdict'] or '–')} |")
+    """The table of the README: how much of each paper was tried, and how much of it came out."""
+    lines = [
+        "| paper | tables and figures tried | numbers within spread | claims that hold | on average only |",
+        "| --- | ---: | ---: | ---: | ---: |",
+    ]
+    for paper in PAPERS:
+        own = [page for page in pages if page["paper"] == paper]
+        if own:
+            verdicts = [claim["verdict"] for page in own for claim in page["claims"]]
+            average = verdicts.count("holds on average")
+            hold = sum(verdict.startswith("holds") for verdict in verdicts) - average
+            near, compared = (sum(counted) for counted in zip(*map(_numbers, own), strict=True))
+            numbers = f"{near} of {compared}" if compared else "–"
+            tried = sum(len(page["items"]) for page in own)
+            lines.append(f"| {SHORT[paper]} | {tried} | {numbers} | {hold} of {len(verdicts)} | {average} |")
     return "\n".join(lines)
+
+
+def _numbers(page: Mapping[str, Any]) -> tuple[int, int]:
+    """How many of a page's numbers are within the paper's spread, of how many that are compared."""
+    found = re.search(r"(\d+) of (\d+) numbers within spread", page["verdict"] or "")
+    return (int(found[1]), int(found[2])) if found else (0, 0)
 
 
 def readme(text: str, pages: Sequence[Mapping[str, Any]]) -> str:
