@@ -163,3 +163,79 @@ def test_a_file_without_rows_has_nothing_to_run(tmp_path: Path) -> None:
     unknown = read(written(tmp_path, head + 'unknown = "no caption in the text"\n'))
     with pytest.raises(UserError, match="no caption in the text"):
         planned(unknown, "paper")
+
+
+BARE = """clients = 4
+model = "logistic"
+rounds = 3
+seeds = "0-1"
+validation = 0.2
+"""
+AS_TUNING = (
+    BARE.replace('"0-1"', '"10-11"')
+    + """
+[rows.One]
+method = "fedavg(cohort=2)"
+[rows.Other]
+method = "fedprox(cohort=2)"
+[tuning]
+search = "random"
+trials = 3
+seeds = "0-1"
+space.method.lr = {low = 0.1, high = 1.0}
+rows.Other.space.method.mu = [0.1, 0.2]
+"""
+)
+AS_SWEEP = (
+    BARE
+    + """
+[sweep]
+search = "random"
+trials = 3
+fresh = "10-11"
+space.method.lr = {low = 0.1, high = 1.0}
+[sweep.methods.One]
+method = "fedavg(cohort=2)"
+[sweep.methods.Other]
+method = "fedprox(cohort=2)"
+space.method.mu = [0.1, 0.2]
+"""
+)
+
+
+def test_a_search_has_two_names_that_say_the_same(tmp_path: Path) -> None:
+    one, other = planned(read(written(tmp_path, AS_TUNING))), planned(read(written(tmp_path, AS_SWEEP)))
+    assert [arm.describe() for arm in one.arms.values()] == [arm.describe() for arm in other.arms.values()]
+    assert (one.seeds, one.rows, one.columns) == (other.seeds, other.rows, other.columns)
+    assert [arm.known() for arm in one.arms.values()] == [arm.known() for arm in other.arms.values()]
+    assert [cell.make({}, 0).describe() for cell in one.cells] == [cell.make({}, 0).describe() for cell in other.cells]
+    assert [cell.called for cell in one.cells] == ["One", "Other"]
+    assert [cell.called for cell in other.cells] == ["own/One/best", "own/Other/best"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "told"),
+    [
+        ("[sweep]", "[tuning]\nseeds = 3\n[sweep]", "two names of one table"),
+        ("[sweep]", "[sweep]\ntrails = 3", "did you mean 'trials'"),
+        ("[sweep]", '[sweep]\ncolumn = "even"', "unknown column 'even' in the search"),
+        ("[sweep]", "[sweep]\nrows.Third.space.rounds = [1, 2, 3]", "unknown row 'Third' in the search"),
+        ('fresh = "10-11"', 'fresh = "1-2"', "seeds [1] are tried and compared"),
+        ("trials = 3", "trials = true", "of random and tpe"),
+        ("space.method.mu = [0.1, 0.2]", "space = 3", "keys of an experiment, each with a list"),
+        ("[sweep.methods.One]", "[sweep.methods]\nThird = 3\n[sweep.methods.One]", "sweep.methods"),
+        ("rounds = 3", "roundz = 3", "unknown key 'roundz'"),
+    ],
+)
+def test_a_slip_in_a_search_is_refused(tmp_path: Path, old: str, new: str, told: str) -> None:
+    assert old in AS_SWEEP
+    with pytest.raises(UserError) as caught:
+        read(written(tmp_path, AS_SWEEP.replace(old, new, 1)))
+    assert told in str(caught.value)
+    assert "own.toml" in str(caught.value)
+
+
+def test_keys_in_a_search_hold_for_trials_alone(tmp_path: Path) -> None:
+    plan = planned(read(written(tmp_path, AS_SWEEP.replace("trials = 3", "trials = 3\nrounds = 1"))))
+    assert plan.arms["One"].make({}, 0).rounds == 1
+    assert plan.cell("One", "").make({}, 0).rounds == 3

@@ -1,4 +1,4 @@
-"""What a sweep may set, and how settings are drawn from it."""
+"""Spaces: what a search may set, and how settings are drawn from it."""
 
 from __future__ import annotations
 

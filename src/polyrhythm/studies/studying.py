@@ -150,12 +150,24 @@ def _findings(plan: Plan, found: StudyResult, results: Results, path: Path) -> F
         tables=tuple(one for one in tables if one is not None),
         claims=judged,
         pictures=tuple(pictures),
-        notes=tuple(
-            f"{cell or plan.of.name}, seed {seed}, has no result: {why}."
-            for cell, of in found.record.failed.items()
-            for seed, why in of.items()
-        ),
+        notes=(*_failed_trials(found), *_failed_runs(found)),
     )
+
+
+def _failed_trials(found: StudyResult) -> Iterator[str]:
+    """Why trials failed: each reason once, with their numbers."""
+    for arm in found.arms:
+        reasons: dict[str, list[str]] = {}
+        for trial in found.record.of(arm):
+            if trial.state == "failed":
+                reasons.setdefault(trial.reason.partition("\n")[0], []).append(str(trial.number))
+        for reason, several in reasons.items():
+            yield f"{arm}{', ' if arm else ''}trial{'s' * (len(several) > 1)} {', '.join(several)} failed: {reason}"
+
+
+def _failed_runs(found: StudyResult) -> Iterator[str]:
+    for cell, of in found.record.failed.items():
+        yield from (f"{cell or found.name}, seed {seed}, has no result: {why}." for seed, why in of.items())
 
 
 def _pictures(plan: Plan, results: Results, path: Path) -> Iterator[Picture]:

@@ -71,7 +71,8 @@ class StudyProgress:
         self._count(1)
         score = "" if trial.score is None else f" {trial.score:.4f}"
         what = f"{trial.arm} trial {trial.number}".strip()
-        self._say(f"{what} {trial.state}{score}: {in_words(trial.setting)}")
+        why = f": {trial.reason.partition(chr(10))[0]}" if trial.state == "failed" else ""
+        self._say(f"{what} {trial.state}{score}: {in_words(trial.setting)}{why}")
 
     def compared(self, job: Job, ending: Ending) -> None:
         """Says how a run has ended; where lines move, only if it failed."""

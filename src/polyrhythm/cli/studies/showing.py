@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Literal
 
 from rich.box import SIMPLE_HEAD
@@ -16,7 +16,6 @@ from polyrhythm.studies.page.numbers import mean_sd
 from polyrhythm.studies.page.page import BELOW
 from polyrhythm.studies.planning import Plan, in_words
 from polyrhythm.studies.result import StudyResult
-from polyrhythm.studies.running.trials import Trial
 
 _MOST = 40  # rows of a table
 
@@ -28,9 +27,6 @@ def print_study(screen: Screen, plan: Plan, found: StudyResult) -> None:
     for table in of.tables:
         if table.name not in BELOW and (table.name in tried or plan.seeds or plan.of.program):
             _print_table(screen, table)
-    for arm in found.arms:
-        for reason, several in _by_reason(found.record.of(arm)).items():
-            screen.print(f"{several}: {reason}", style="dim", markup=False, highlight=False, soft_wrap=True)
     for claim in of.claims:
         screen.print(Text(f"{claim.verdict}: {claim.says} ({claim.evidence or 'no numbers'})"))
     if not plan.of.apart:
@@ -54,18 +50,6 @@ def _print_table(screen: Screen, table: Table) -> None:
     screen.print(shown)
     if len(table.rows) > _MOST:
         screen.print(f"and {len(table.rows) - _MOST:,} more; the page has all of them", style="dim")
-
-
-def _by_reason(trials: Sequence[Trial]) -> dict[str, str]:
-    """Why trials failed: each reason once, with their numbers."""
-    found: dict[str, list[int]] = {}
-    for trial in trials:
-        if trial.state == "failed":
-            found.setdefault(trial.reason.partition("\n")[0], []).append(trial.number)
-    return {
-        reason: f"trial{'s' if len(numbers) > 1 else ''} {', '.join(map(str, numbers))} failed"
-        for reason, numbers in found.items()
-    }
 
 
 def _chosen(plan: Plan, found: StudyResult) -> Iterator[tuple[str, str]]:

@@ -167,7 +167,8 @@ def _how(plan: Plan, tuned: Mapping[str, Setting]) -> Iterator[str]:
         yield f"An expert was trained first, on all training data in one place: {_plain(plan.expert_training)}."
     if plan.search is not None:
         yield _tried(plan.search)
-        yield from (f"Chosen for {escaped(cell)}: {escaped(_plain(setting))}." for cell, setting in tuned.items())
+        for cell, setting in tuned.items():
+            yield f"Chosen{f' for {escaped(cell)}' if cell else ''}: {escaped(_plain(setting))}."
 
 
 def _tried(search: Search) -> str:
