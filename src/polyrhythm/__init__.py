@@ -30,13 +30,14 @@ if TYPE_CHECKING:
     from polyrhythm.base.errors import UserError as UserError
     from polyrhythm.data import federate as federate
     from polyrhythm.experiments.difficulty import sample_difficulty as sample_difficulty
-    from polyrhythm.experiments.experiment import Evaluation as Evaluation
+    from polyrhythm.experiments.execution import Execution as Execution
     from polyrhythm.experiments.experiment import Experiment as Experiment
-    from polyrhythm.experiments.experiment import Until as Until
     from polyrhythm.experiments.expert import train_expert as train_expert
     from polyrhythm.experiments.replay import replay as replay
     from polyrhythm.experiments.run import resume as resume
     from polyrhythm.experiments.run import run as run
+    from polyrhythm.experiments.settings import Evaluation as Evaluation
+    from polyrhythm.experiments.settings import Until as Until
     from polyrhythm.experiments.verify import verify as verify
     from polyrhythm.fleet import Fleet as Fleet
     from polyrhythm.methods import parts as parts
@@ -142,7 +143,9 @@ _HOMES = {
     "polyrhythm.base.errors": "PolyrhythmError RunFailed UserError",
     "polyrhythm.data": "federate",
     "polyrhythm.experiments.difficulty": "sample_difficulty",
-    "polyrhythm.experiments.experiment": "Evaluation Experiment Until",
+    "polyrhythm.experiments.execution": "Execution",
+    "polyrhythm.experiments.experiment": "Experiment",
+    "polyrhythm.experiments.settings": "Evaluation Until",
     "polyrhythm.experiments.expert": "train_expert",
     "polyrhythm.fleet": "Fleet",
     "polyrhythm.methods.recipe": "Recipe",

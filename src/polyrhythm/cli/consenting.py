@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 
 from polyrhythm.base.consent import Trust
 from polyrhythm.base.errors import UserError
@@ -16,23 +17,22 @@ from polyrhythm.config.layers import key_and_text
 
 def consented(
     named: Sequence[str] | None,
-    model: str | None = None,
+    options: Mapping[str, str] = MappingProxyType({}),
     settings: Sequence[str] | None = None,
-    address: str | None = None,
 ) -> Trust:
     """The modules and clusters that a command line names.
 
     Args:
         named: with --trust.
-        model: the text of --model.
-        settings: those of --set. Of them only a whole model counts: `model.width=3` names none; and an address.
-        address: the text of --address.
+        options: keys that were given as options. Of them a model counts, and the address of a cluster.
+        settings: those of --set. Of them the same: `model.width=3` names none.
 
     Raises:
         UserError: something else than a module with --trust.
     """
-    texts = [text for text in (model, *_values("model", settings or ())) if text is not None]
-    clusters = [text for text in (address, *_values("address", settings or ())) if text is not None]
+    texts, clusters = (
+        [*filter(None, [options.get(key)]), *_values(key, settings or ())] for key in ("model", "address")
+    )
     typed = (module for text in texts for module in _modules(text))
     before, after = _again()
     return Trust(tuple(dict.fromkeys([*(named or ()), *typed])), before, after, tuple(clusters))

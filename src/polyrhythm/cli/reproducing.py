@@ -16,10 +16,10 @@ from polyrhythm.base.errors import Mistakes
 from polyrhythm.cli.guard import INTERRUPTED, stopped_by_sigterm
 from polyrhythm.cli.output import Screen, print_json
 from polyrhythm.cli.sweeping.progress import Bars, SweepProgress
-from polyrhythm.config.configuration import TAKES
 from polyrhythm.config.expressions import parse_value
+from polyrhythm.config.keys import TAKES
 from polyrhythm.config.layers import key_and_text, layered, seeds_of
-from polyrhythm.config.overrides import EXPRESSIONS
+from polyrhythm.config.overrides import names_something
 from polyrhythm.studies.searches.performing import Ending, Job
 from polyrhythm.studies.searches.written import leaves
 from polyrhythm.studies.tables import needs
@@ -114,7 +114,7 @@ def _settings(texts: Sequence[str]) -> dict[str, Any]:
     for text in texts:
         with wrong.noted():
             key, value = key_and_text(text)
-            inside = "." in key and key.partition(".")[0] in EXPRESSIONS  # of a text that only the file has
+            inside = "." in key and names_something(key.partition(".")[0])  # of a text that only the file has
             found |= {key: parse_value(value)} if inside else leaves(layered(None, {}, [text], wrong, TAKES).values)
     wrong.refuse()
     return found

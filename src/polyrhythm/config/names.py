@@ -16,7 +16,7 @@ from polyrhythm import fleet as of_fleets
 from polyrhythm.base.consent import NOBODY, Trust
 from polyrhythm.base.errors import Mistakes, UserError, unknown
 from polyrhythm.base.settings import Settings
-from polyrhythm.config.expressions import Call, parse_call, parse_pipeline
+from polyrhythm.config.expressions import Call, Pipe, parse_call
 from polyrhythm.config.setting_checks import check_setting, hints_of
 from polyrhythm.data import PARTITIONS, SOURCES, Collection, Partition
 from polyrhythm.fleet import Devices, Fleet
@@ -84,21 +84,21 @@ def recipe(text: str) -> Recipe:
     Raises:
         UserError: unknown names or settings, or parts that cannot work together; as many of them as can be known.
     """
-    return piped(pieces(text))
+    wrong, made = Mistakes(), list[Any]()
+    for number, call in enumerate(Pipe.of(text).calls):
+        with wrong.noted():
+            made.append(piece(call, text, begins=number == 0))
+    wrong.refuse()
+    return piped(made)
 
 
-def pieces(text: str, *, begins: bool = True) -> list[Any]:
-    """What stands between the pipes of a text, each made on its own; where it begins, a recipe comes first.
+def piece(call: Call, text: str, *, begins: bool) -> Any:
+    """What stands between two pipes of a text: a recipe where it begins, else a part.
 
     Raises:
-        UserError: unknown names or settings, all of them.
+        UserError: an unknown name or setting.
     """
-    wrong, made = Mistakes(), list[Any]()
-    for place, call in enumerate(parse_pipeline(text)):
-        with wrong.noted():
-            made.append(_recipe(call, text) if begins and place == 0 else _part(call))
-    wrong.refuse()
-    return made
+    return _recipe(call, text) if begins else _part(call)
 
 
 def piped(made: Iterable[Any]) -> Recipe:
@@ -143,7 +143,7 @@ def _of_part(part: type[Settings]) -> Callable[[str, Any], Any]:
 
 def partition(text: str) -> Partition:
     """A partition from its name and settings."""
-    return _partition(parse_call(text))
+    return _partition(Pipe.one(text).calls[0])
 
 
 def _partition(call: Call) -> Partition:
@@ -162,7 +162,7 @@ def _of_partition(name: str, value: Any) -> Any:
 
 def source(text: str) -> Callable[[], Collection]:
     """What loads a data set, from its name and settings."""
-    call = parse_call(text)
+    call = Pipe.one(text).calls[0]
     known = {_key(name): made for name, made in SOURCES.items()}
     if _key(call.name) not in known:
         raise unknown("data set", call.name, SOURCES)
@@ -180,7 +180,7 @@ def model(text: str, trust: Trust = NOBODY) -> Builder:
     Raises:
         UserError: unknown names or settings, or a path that may not be imported.
     """
-    return _model(parse_call(text), trust)
+    return _model(Pipe.one(text).calls[0], trust)
 
 
 def _model(call: Call, trust: Trust) -> Builder:
@@ -216,7 +216,7 @@ class _Configured:
 
 def task(text: str) -> Task:
     """A task from its name and settings: `multilabel(k=3)`."""
-    call = parse_call(text)
+    call = Pipe.one(text).calls[0]
     if _key(call.name) not in TASKS:
         raise unknown("task", call.name, TASKS)
     return _make(call, TASKS[_key(call.name)], _plain)
@@ -229,7 +229,7 @@ def fleet(text: str) -> Fleet:
         UserError: unknown names or settings, or files that cannot be read; all of them.
     """
     wrong, made = Mistakes(), Fleet()
-    for place, call in enumerate(parse_pipeline(text)):
+    for place, call in enumerate(Pipe.of(text).calls):
         with wrong.noted():
             if not place:
                 made = _source_of_devices(call, text)
@@ -258,7 +258,7 @@ def _source_of_devices(call: Call, text: str) -> Fleet:
 
 def with_faults(made: Fleet, text: str) -> Fleet:
     """A fleet with more faults, from `crash=0.05, nan=0.01`: what is not named stays as the fleet has it."""
-    call = parse_call(text if text.strip().endswith(")") and "(" in text else f"faults({text})")
+    call = Pipe.one(text, "faults").calls[0]
     if _key(call.name) != "faults":
         raise UserError(
             f"faults {text!r}",

@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from polyrhythm.experiments.data_snapshot import Portrait
+from polyrhythm.experiments.execution import AUTO, Execution
 from polyrhythm.experiments.experiment import Experiment
+from polyrhythm.experiments.prepared import Prepared, prepare
 from polyrhythm.experiments.resume import is_done, lost_runs, same_experiment, take_up
 from polyrhythm.experiments.room import check_room
 from polyrhythm.experiments.runstate import CODEC
@@ -25,6 +27,7 @@ from polyrhythm.trackers.base import Say, Tracking, trackers
 def run(
     experiment: Experiment,
     *,
+    execution: Execution = AUTO,
     out: Path | str = "runs",
     observers: Sequence[Observer] = (),
     resume: Literal["auto", "never"] = "never",
@@ -37,6 +40,7 @@ def run(
 
     Args:
         experiment: what to do.
+        execution: how.
         out: the folder of the record, shared by any number of runs.
         observers: whoever else wants to know how it goes.
         resume: "auto" goes on with the newest run of the same experiment in that folder, or gives it if it has
@@ -54,14 +58,20 @@ def run(
     earlier = same_experiment(experiment, out) if resume == "auto" else None
     if earlier is not None and is_done(earlier):
         return earlier
-    taken_up = None if earlier is None else take_up(earlier, experiment)
+    prepared = prepare(experiment, execution)
+    taken_up = None if earlier is None else take_up(earlier, prepared)
     notices = lost_runs(out) if resume == "auto" and earlier is None else ()
     how = {"log_updates": log_updates, "tracking": tracking, "notices": notices}
-    return _recorded(experiment, out, observers, taken_up, **how)
+    return _recorded(prepared, out, observers, taken_up, **how)
 
 
 def resume(
-    experiment: Experiment, run: Run | str, *, out: Path | str = "runs", observers: Sequence[Observer] = ()
+    experiment: Experiment,
+    run: Run | str,
+    *,
+    execution: Execution = AUTO,
+    out: Path | str = "runs",
+    observers: Sequence[Observer] = (),
 ) -> Run:
     """Goes on with a run that was killed, stopped or failed, from its last checkpoint.
 
@@ -72,6 +82,7 @@ def resume(
     Args:
         experiment: the same one.
         run: the run, its id, its name, or a unique beginning of its id.
+        execution: how it goes on: another driver changes no number, another engine rounds otherwise.
         out: the folder of its record.
         observers: whoever else wants to know how it goes.
 
@@ -84,23 +95,24 @@ def resume(
         RunFailed: the run could not go on; what it had is recorded.
     """
     earlier = run if isinstance(run, Run) else Run.open(run, out)
-    return _recorded(experiment, earlier.folder, observers, take_up(earlier, experiment))
+    prepared = prepare(experiment, execution)
+    return _recorded(prepared, earlier.folder, observers, take_up(earlier, prepared))
 
 
 def _recorded(
-    experiment: Experiment,
+    prepared: Prepared,
     out: Path | str,
     observers: Sequence[Observer],
     taken_up: TakenUp | None,
     **how: Any,
 ) -> Run:
-    recorder, *others = recording(experiment, out, taken_up, **how)
-    carry_out(experiment, [recorder, *others, *observers], start=None if taken_up is None else taken_up.start)
+    recorder, *others = recording(prepared, out, taken_up, **how)
+    carry_out(prepared, [recorder, *others, *observers], start=None if taken_up is None else taken_up.start)
     return Run.open(recorder.run_id, out)
 
 
 def recording(
-    experiment: Experiment,
+    prepared: Prepared,
     out: Path | str,
     taken_up: TakenUp | None = None,
     *,
@@ -116,11 +128,11 @@ def recording(
     Raises:
         UserError: a tracker that is asked for is not installed, or there is no room on the disk.
     """
-    check_room(experiment, Path(out))
-    trouble = trouble_of(experiment.fleet.faults, experiment.seed)
-    keeper = Keeper(experiment.checkpoint, CODEC)
+    check_room(prepared, Path(out))
+    trouble = trouble_of(prepared.experiment.fleet.faults, prepared.experiment.seed)
+    keeper = Keeper(prepared.execution.checkpoint, CODEC)
     recorder = Recorder(out, keeper=keeper, taken_up=taken_up, trouble=trouble, notices=notices)
-    others: list[Observer] = [Portrait(experiment, lambda: recorder.path)]
+    others: list[Observer] = [Portrait(prepared, lambda: recorder.path)]
     if log_updates or (taken_up is not None and (Path(out) / taken_up.run_id / START).exists()):
         others.append(UpdateLog(lambda: recorder.path, CODEC))
     if tracking is not None:

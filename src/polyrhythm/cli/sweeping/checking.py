@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import typer
 
@@ -15,12 +16,21 @@ from polyrhythm.cli.output import Screen, print_json
 from polyrhythm.cli.results import print_rows
 from polyrhythm.config.paths import check_folder
 from polyrhythm.experiments.estimate import Estimate, estimate
+from polyrhythm.experiments.prepared import what_and_how
 from polyrhythm.studies.searches.definition import Sweep, in_words
 from polyrhythm.studies.searches.space import Range, Setting, Space
 from polyrhythm.studies.searches.written import Written, written
 
 
-def check_sweep(file: Path, settings: list[str], trust: Trust, *, with_estimate: bool, as_json: bool) -> None:
+def check_sweep(
+    file: Path,
+    options: Mapping[str, Any],
+    settings: list[str],
+    trust: Trust,
+    *,
+    with_estimate: bool,
+    as_json: bool,
+) -> None:
     """Checks a sweep, and estimates its first trials. Nothing is written.
 
     Raises:
@@ -28,7 +38,7 @@ def check_sweep(file: Path, settings: list[str], trust: Trust, *, with_estimate:
         typer.Exit: with 2, after mistakes were printed as JSON.
     """
     try:
-        told = written(file, {}, settings, trust)
+        told = written(file, options, settings, trust)
         check_folder(told.out)
         told.tracking.check()
     except UserError as error:
@@ -51,7 +61,8 @@ def _estimates(sweep: Sweep, side: str, out: str) -> list[Estimate]:
     own = sweep.sides[side]
     known = sweep.known(side) or [_ends(own.space, 0), _ends(own.space, -1)]
     ends = known if len(known) == 1 else [known[0], known[-1]]
-    return [estimate(own.make(setting, sweep.seeds[0]), out=out) for setting in ends]
+    made = [what_and_how(own.make(setting, sweep.seeds[0])) for setting in ends]
+    return [estimate(experiment, execution=execution, out=out) for experiment, execution in made]
 
 
 def _ends(space: Space, place: int) -> Setting:

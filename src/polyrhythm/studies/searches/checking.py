@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from polyrhythm.base.errors import Mistakes, UserError
+from polyrhythm.experiments.prepared import prepare, what_and_how
 from polyrhythm.runs.json_text import to_json
 from polyrhythm.studies.searches.definition import Side, Sweep, check_validation, in_words
 from polyrhythm.studies.searches.space import Range, Setting
@@ -38,9 +39,9 @@ def _mistakes(side: Side, name: str, settings: list[Setting], seed: int, locate:
     found: dict[str, tuple[UserError, list[int]]] = {}
     for number, setting in enumerate(settings):
         try:
-            experiment = side.make(setting, seed)
+            experiment, execution = what_and_how(side.make(setting, seed))
             check_validation(experiment)
-            experiment.chosen  # noqa: B018  # builds the model, and checks it against the data
+            prepare(experiment, execution)  # builds the model, and checks it against the data
         except UserError as error:
             for mistake in error.mistakes:
                 found.setdefault(str(mistake), (mistake, []))[1].append(number)

@@ -10,12 +10,13 @@ from typing import Any, Literal, final
 from polyrhythm.base.errors import Mistakes, UserError
 from polyrhythm.base.settings import Count, Settings
 from polyrhythm.experiments.experiment import Experiment
+from polyrhythm.experiments.prepared import Planned
 from polyrhythm.runs.json_text import to_json
 from polyrhythm.studies.searches.space import Range, Setting, Space, drawn, grid, size
 
 Search = Literal["grid", "random", "list", "tpe"]
 Judge = Literal["final", "best", "last20"]
-Make = Callable[[Setting, int], Experiment]
+Make = Callable[[Setting, int], Planned]
 """Makes the experiment of a setting and a seed."""
 BATCH = 4
 

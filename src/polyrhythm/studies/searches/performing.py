@@ -11,6 +11,7 @@ from typing import Any, Literal, final
 
 from polyrhythm.base.errors import PolyrhythmError, UserError
 from polyrhythm.experiments.experiment import Experiment
+from polyrhythm.experiments.prepared import Planned, Prepared, prepare, what_and_how
 from polyrhythm.experiments.resume import is_done, take_up
 from polyrhythm.experiments.run import recording
 from polyrhythm.experiments.session import carry_out, in_words
@@ -71,31 +72,32 @@ class Ending:
     headline: str = ""
 
 
-def perform(job: Job, make: Callable[[Setting, int], Experiment], tell: Tell) -> Ending:
+def perform(job: Job, make: Callable[[Setting, int], Planned], tell: Tell) -> Ending:
     """Makes the run of a job, or what is left of it; one that is over already is only looked at.
 
     Raises:
         KeyboardInterrupt: it was stopped from outside; it can go on.
     """
     try:
-        alone: dict[str, Any] = {"driver": "inline", "workers": None, "address": None, "gpus": None}
-        experiment = replace(make(job.setting, job.seed), name=job.name, **alone)
+        made, execution = what_and_how(make(job.setting, job.seed))
+        experiment = replace(made, name=job.name)
+        alone = replace(execution, driver="inline", workers=None, address=None, gpus=None)
         earlier = _earlier(job, experiment)
         if earlier is not None and _is_over(earlier):
             return _ending(earlier)
-        return _ending(_carried_out(job, experiment, earlier, tell))
+        return _ending(_carried_out(job, prepare(experiment, alone), earlier, tell))
     except UserError as error:  # what could be told before its first round only here
         return Ending(state="failed", reason=error.found)
     except _Failed as failed:
         return failed.ending
 
 
-def _carried_out(job: Job, experiment: Experiment, earlier: Run | None, tell: Tell) -> Run:
-    taken_up = None if earlier is None else take_up(earlier, experiment)
-    recorder, *others = recording(experiment, job.out, taken_up, tracking=job.tracking)
+def _carried_out(job: Job, prepared: Prepared, earlier: Run | None, tell: Tell) -> Run:
+    taken_up = None if earlier is None else take_up(earlier, prepared)
+    recorder, *others = recording(prepared, job.out, taken_up, tracking=job.tracking)
     observers: list[Observer] = [recorder, *others, _Watch(job.bars, tell)]
     try:
-        summary = carry_out(experiment, observers, start=None if taken_up is None else taken_up.start)
+        summary = carry_out(prepared, observers, start=None if taken_up is None else taken_up.start)
     except UserError:
         raise
     except Exception as error:

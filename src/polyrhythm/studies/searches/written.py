@@ -15,12 +15,14 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from polyrhythm.base.consent import NOBODY, Trust
 from polyrhythm.base.errors import Mistakes, UserError
-from polyrhythm.config.configuration import OF_NO_NUMBER, TAKES, Configuration, configured
+from polyrhythm.config.configuration import configured
 from polyrhythm.config.json_schema import Schema, schema, without_null
+from polyrhythm.config.keys import OF_NO_NUMBER, TAKES, Configuration
 from polyrhythm.config.layers import Said, layered, seeds_of
 from polyrhythm.config.mistakes import explained
 from polyrhythm.config.overrides import put
 from polyrhythm.data import Collection
+from polyrhythm.experiments.execution import Execution
 from polyrhythm.experiments.experiment import Experiment
 from polyrhythm.studies.searches.checking import check
 from polyrhythm.studies.searches.definition import BATCH, Side, Sweep
@@ -136,14 +138,14 @@ class Maker:
                 values[key] = tuple(values[key])
         return configured(Said(values, self.file, self.lines, set()), wrong, self.trust)
 
-    def __call__(self, setting: Setting, seed: int) -> Experiment:
+    def __call__(self, setting: Setting, seed: int) -> tuple[Experiment, Execution]:
         from polyrhythm.config.assembly import assemble
 
         configuration = self.configuration(setting, seed)
         things = configuration.things
         vars(configuration)["things"] = replace(things, load=functools.partial(_loaded, configuration.data))
         (experiment,) = assemble(configuration)
-        return experiment
+        return experiment, configuration.execution
 
 
 @functools.lru_cache(maxsize=2)
@@ -190,7 +192,7 @@ def written(
     wrong.refuse()
     check(sweep, functools.partial(_locate, said))
     templates = {name: side.about or {} for name, side in made.items()}
-    return Written(sweep=sweep, out=of_all.out, tracking=of_all.trackers, templates=templates)
+    return Written(sweep=sweep, out=of_all.out, tracking=of_all.tracking, templates=templates)
 
 
 def _settings(said: Said, file: Path, wrong: Mistakes) -> SweepSettings:

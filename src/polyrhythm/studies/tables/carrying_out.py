@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Protocol, final
 
 from polyrhythm.base.errors import Mistakes, UserError
+from polyrhythm.experiments.prepared import prepare, what_and_how
 from polyrhythm.results import Run
 from polyrhythm.runs import run_lock
 from polyrhythm.runs.json_text import to_json
@@ -117,8 +118,7 @@ def check(scaled: Scaled) -> None:
     wrong, told = Mistakes(), set[str]()
     for cell in scaled.cells:
         try:
-            experiment = cell.make({}, scaled.seeds[0])
-            experiment.chosen  # noqa: B018  # builds the model, and checks it against the data
+            prepare(*what_and_how(cell.make({}, scaled.seeds[0])))  # builds the model, and checks it against the data
         except UserError as error:
             for mistake in error.mistakes:
                 if str(mistake) not in told:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Literal, final
 
 from polyrhythm.base.errors import UserError, unknown
-from polyrhythm.experiments.experiment import Experiment
+from polyrhythm.experiments.prepared import Planned
 from polyrhythm.studies.searches.space import Setting, Space, size
 from polyrhythm.studies.searches.written import Maker
 
@@ -188,7 +188,7 @@ class CellMaker:
     maker: Maker
     fixed: Setting
 
-    def __call__(self, setting: Setting, seed: int) -> Experiment:
+    def __call__(self, setting: Setting, seed: int) -> Planned:
         """The experiment of a seed, with tuned values over all others."""
         return self.maker(laid_over(self.fixed, setting), seed)
 

@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from polyrhythm.base.errors import Mistakes, UserError, unknown
-from polyrhythm.config.configuration import TAKES
+from polyrhythm.config.keys import TAKES
 from polyrhythm.config.layers import Said, layered, seeds_of
 from polyrhythm.config.mistakes import explained
 from polyrhythm.studies.searches.space import Setting
