@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any, final
 
@@ -12,6 +13,7 @@ from torch import Tensor, nn
 import polyrhythm as pr
 from polyrhythm.data import ArraySamples, Collection, Federation
 from polyrhythm.data.federation import Shares
+from polyrhythm.experiments.prepared import Prepared, prepare
 from polyrhythm.experiments.session import carry_out
 from polyrhythm.runs import Plan, RunStatus, VersionRecord, VisitRecord
 
@@ -68,6 +70,15 @@ def experiment(**changes: Any) -> pr.Experiment:
     return pr.Experiment(**values | changes)
 
 
+HOW = {setting.name for setting in dataclasses.fields(pr.Execution)}
+
+
+def prepared(**changes: Any) -> Prepared:
+    """The same ready to run; settings of `Execution` among the changes say how."""
+    how = {key: changes.pop(key) for key in HOW & changes.keys()}
+    return prepare(experiment(**changes), pr.Execution(**how))
+
+
 @final
 class Log:
     """An observer that remembers everything."""
@@ -99,7 +110,7 @@ class Log:
 def logged(**changes: Any) -> tuple[dict[str, Any], Log]:
     """Runs such an experiment; gives its summary and its log."""
     log = Log()
-    return carry_out(experiment(**changes), [log]), log
+    return carry_out(prepared(**changes), [log]), log
 
 
 @final
