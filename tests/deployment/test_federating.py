@@ -10,6 +10,7 @@ import pytest
 
 import polyrhythm as pr
 from polyrhythm.deployment.federating import Serving, serve
+from polyrhythm.experiments.prepared import prepare
 from polyrhythm.experiments.session import carry_out
 from pretend import JumpingClock, PretendLine, nodes_of
 from small import federation
@@ -54,7 +55,7 @@ def test_a_federation_in_rounds_gives_the_simulation_s_numbers(tmp_path: Path, n
         return experiment(SYNCHRONOUS[name]())
 
     done = federated(tmp_path, made, takes=lambda node, number: 1.0 + (number * 7 + node) % 5)
-    alone = carry_out(made(), [])
+    alone = carry_out(prepare(made()), [])
     assert done["digest"] == alone["digest"]
     assert (done["status"], done["driver"], done["workers"]) == ("finished", "flower", CLIENTS)
     assert done["samples"] == alone["samples"]
@@ -87,7 +88,7 @@ def test_a_node_that_goes_away_and_comes_back_changes_no_number(tmp_path: Path) 
 
     begun = 1002.5  # in the second version
     done = federated(tmp_path, made, away={102: (begun, begun + 30.0)})
-    assert done["digest"] == carry_out(made(), [])["digest"]
+    assert done["digest"] == carry_out(prepare(made()), [])["digest"]
     assert any("client 2 is there: its visit 1 is sent again" in words for words in done["told"])
     assert done["lost_visits"] == 0
     replayed(done, made)
@@ -163,7 +164,7 @@ def test_a_server_that_was_killed_goes_on(tmp_path: Path, name: str, every: int)
     assert [row["version"] for row in run.versions] == list(range(9))
     replayed({**summary, "run": run}, made)
     if name != "asynchronous":
-        assert summary["digest"] == carry_out(made(), [])["digest"]
+        assert summary["digest"] == carry_out(prepare(made()), [])["digest"]
 
 
 def test_a_run_on_nodes_is_verified_and_resumed_nowhere_else(tmp_path: Path) -> None:
@@ -226,7 +227,7 @@ def test_a_skipping_client_sends_no_vector(tmp_path: Path) -> None:
         return experiment(pr.ccfl(cohort=6, epochs=2, batch=5, storage="server"), rounds=12)
 
     done = federated(tmp_path, made)
-    size = 4 * made().chosen.engine.layout.size
+    size = 4 * prepare(made()).chosen.engine.layout.size
     answers = [parcel for parcel in done["line"].answers if '"Answer"' in parcel.text]
     skipped = done["run"].visits.query("status == 'skipped'")
     assert len(skipped) > 5
@@ -242,9 +243,9 @@ def test_a_compressed_update_is_as_small_as_it_is_said_to_be(tmp_path: Path, par
         return experiment(names.recipe(f"fedavg(cohort=3, batch=5) | {part}"))
 
     done = federated(tmp_path, made)
-    assert done["digest"] == carry_out(made(), [])["digest"]
+    assert done["digest"] == carry_out(prepare(made()), [])["digest"]
     answers = [parcel for parcel in done["line"].answers if '"Answer"' in parcel.text]
     billed = done["run"].visits["bytes_up"].sum()
     travelled = sum(array.nbytes for parcel in answers for array in parcel.arrays)
-    vectors = len(answers) * 4 * made().chosen.engine.layout.size
+    vectors = len(answers) * 4 * prepare(made()).chosen.engine.layout.size
     assert travelled < 1.3 * billed < vectors

@@ -19,7 +19,7 @@ from polyrhythm.deployment.hearing import LARGEST, Hearing
 from polyrhythm.deployment.node import spans_of
 from polyrhythm.deployment.wire import MOST_COUNTED, Answer, Malformed, Refusal, pack, unpack
 from polyrhythm.simulation.roster import OpenRoster
-from small import experiment
+from small import prepared
 
 RECIPES: dict[str, Callable[[], pr.Recipe]] = {
     "fedavg": lambda: pr.fedavg(cohort=2, epochs=1, batch=5),
@@ -40,8 +40,8 @@ class Heard:
     """A true answer, and the judge of it."""
 
     def __init__(self, recipe: pr.Recipe, **changes: Any) -> None:
-        made = experiment(recipe=recipe, **changes)
-        engine, setup, start = made.chosen.engine, made.setup, made.initial_model
+        made = prepared(recipe=recipe, **changes)
+        engine, setup, start = made.chosen.engine, made.setup, made.initial
         turn = begin(recipe, setup, start.weights, start.buffers, OpenRoster(4, range(4)))
         self.sent = turn.assignments[0]
         data = made.data_of(self.sent.client)

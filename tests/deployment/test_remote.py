@@ -16,6 +16,7 @@ from polyrhythm.deployment.federating import Serving, serve
 from polyrhythm.deployment.node import spans_of
 from polyrhythm.deployment.registry import Reply
 from polyrhythm.deployment.wire import Answer, Order, Parcel, Present, Refusal, pack, unpack
+from polyrhythm.experiments.prepared import prepare
 from pretend import JumpingClock, PretendLine, nodes_of
 from small import federation
 
@@ -240,7 +241,7 @@ def test_where_no_node_answers_well_the_run_ends_with_the_model_it_began_with(
     run = done["run"]
     assert (done["status"], done["rounds"]) == ("finished", made().rounds)
     assert set(run.visits["status"]) == {"lost"}
-    start, end = made().chosen.engine.state_of(made().initial_model), run.weights("final")
+    start, end = prepare(made()).chosen.engine.state_of(prepare(made()).initial), run.weights("final")
     assert all(torch.equal(start[name], end[name]) for name in start)
 
 

@@ -13,7 +13,7 @@ import torch
 
 import polyrhythm as pr
 from polyrhythm.engines.compiled import CompiledEngine
-from small import experiment, logged
+from small import logged, prepared
 
 RECIPE = pr.scaffold(cohort=2, epochs=2, batch=7) | pr.local_sgd(lr=0.05, momentum=0.9)
 
@@ -31,7 +31,7 @@ def test_without_a_compiler_it_is_torch(monkeypatch: pytest.MonkeyPatch) -> None
         raise RuntimeError("no working C++ compiler found\n\nand much more")
 
     monkeypatch.setattr(torch, "compile", compile)
-    made = experiment(engine="compiled")
+    made = prepared(engine="compiled")
     assert made.chosen.kind == "torch"
     assert made.chosen.why_not == "torch.compile does not work here: no working C++ compiler found"
     assert logged(engine="compiled")[0]["digest"] == logged(engine="torch")[0]["digest"]
@@ -40,14 +40,14 @@ def test_without_a_compiler_it_is_torch(monkeypatch: pytest.MonkeyPatch) -> None
 def test_a_step_of_another_kind_is_torchs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch, "compile", lambda graph, **settings: graph)
     monkeypatch.setattr("polyrhythm.engines.compiled.Kind.fits", lambda kind, job: False)
-    assert isinstance(experiment(engine="compiled").chosen.engine, CompiledEngine)
+    assert isinstance(prepared(engine="compiled").chosen.engine, CompiledEngine)
     assert logged(engine="compiled")[0]["digest"] == logged(engine="torch")[0]["digest"]
 
 
 @pytest.mark.slow
 def test_compiled_steps_are_torchs_and_kept_on_disk(folder: Path) -> None:
     asked: dict[str, Any] = {"recipe": RECIPE, "engine": "compiled"}
-    if why := experiment(**asked).chosen.why_not:
+    if why := prepared(**asked).chosen.why_not:
         pytest.skip(why)
     assert list(folder.rglob("*.so"))
     ours, log = logged(**asked)
@@ -87,7 +87,7 @@ def test_the_second_process_finds_what_the_first_compiled(folder: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="worker processes are only on Linux")
 def test_worker_processes_compute_the_same() -> None:
-    if why := experiment(engine="compiled").chosen.why_not:
+    if why := prepared(engine="compiled").chosen.why_not:
         pytest.skip(why)
     alone, _ = logged(engine="compiled")
     parted, _ = logged(engine="compiled", driver="processes", workers=2)

@@ -19,7 +19,7 @@ def asked_at(version: int, folder: Path) -> small.Log:
 
     def ask(record: VersionRecord | VisitRecord) -> None:
         if isinstance(record, VersionRecord) and record.version == version:
-            ask_to_stop(pr.Run(folder, {**pr.runs.all_runs(folder)[-1]._row}))
+            ask_to_stop(pr.Run(folder, {**pr.Run.all(folder)[-1]._row}))
 
     return small.Log(ask)
 

@@ -20,9 +20,10 @@ from pydantic import ValidationError
 import polyrhythm as pr
 from polyrhythm.base.errors import RunFailed, UserError
 from polyrhythm.cli.app import app
-from polyrhythm.config.configuration import Configuration
+from polyrhythm.config.keys import KEYS
 from polyrhythm.config.written import configuration_of
 from polyrhythm.deployment.local.loopback import Loopback
+from polyrhythm.experiments.prepared import prepare, what_and_how
 from polyrhythm.results import Run
 from polyrhythm.studies.searches.written import file_schema
 from polyrhythm.studies.tables.catalogue import find
@@ -250,7 +251,7 @@ def test_a_file_cannot_consent(polyrhythm: Command, handed: Handed, key: str) ->
     (folder / "exp.toml").write_text(f"{key}\n")
     assert "--trust MODULE for what you trust" in polyrhythm("check", "exp.toml").err or key.startswith("[")
     assert nothing_ran(folder)
-    assert not any("trust" in name for name in [*Configuration.model_fields, *file_schema()["properties"]])
+    assert not any("trust" in name for name in [*KEYS, *file_schema()["properties"]])
 
 
 @pytest.mark.parametrize("key", ["trust", "_trust"])
@@ -333,7 +334,7 @@ def test_in_python_a_file_needs_consent_and_a_path_is_ones_own(handed: Handed) -
         find("table.toml").at("paper").cells[0].make({}, 0)
     assert nothing_ran(folder)
     assert pr.sweep("tune.toml", workers=1, out="o", trust=[MODULE]).best() is not None
-    assert find("table.toml", [MODULE]).at("paper").cells[0].make({}, 0).chosen
+    assert prepare(*what_and_how(find("table.toml", [MODULE]).at("paper").cells[0].make({}, 0)))
     with pytest.raises(UserError, match="trust='strangers_nets'"):
         pr.sweep("tune.toml", trust=MODULE)
 

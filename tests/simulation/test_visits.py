@@ -23,7 +23,7 @@ from polyrhythm.runs import VersionRecord, VisitRecord
 from polyrhythm.simulation.simulator import InlineDriver
 from polyrhythm.simulation.visits import Visits
 from polyrhythm.simulation.workers import choosing, fork_server
-from polyrhythm.simulation.workers.executors import Clients, Done, Errand, OneByOne, Ticket
+from polyrhythm.simulation.workers.executors import Done, Errand, OneByOne, Ticket
 from polyrhythm.simulation.workers.processes import Processes
 from small import Explodes, Log, collection
 from worker_models import Dies
@@ -65,7 +65,7 @@ class Idler:
     deaths = 0
 
     def __init__(self, of: pr.Experiment) -> None:
-        of_ = Clients(recipe=of.recipe, setup=of.setup, engine=of.chosen.engine, data=of.data_of)
+        of_ = of.clients
         self._here = OneByOne(of_)
         self._open = 0
         self.open: list[int] = []
@@ -208,11 +208,16 @@ def test_a_run_goes_on_with_visits_that_workers_were_at(tmp_path: Path, goes_on_
             raise OSError("the power went")
 
     with suppress(OSError):
-        pr.run(replace(of, driver="processes", workers=2), out=tmp_path / "one", observers=[Log(fail)])
-    (left,) = pr.runs.all_runs(tmp_path / "one")
+        pr.run(
+            of.experiment,
+            execution=replace(of.execution, driver="processes", workers=2),
+            out=tmp_path / "one",
+            observers=[Log(fail)],
+        )
+    (left,) = pr.Run.all(tmp_path / "one")
     how: dict[str, Any] = {"driver": goes_on_with} | ({"workers": 3} if goes_on_with == "processes" else {})
-    found = pr.resume(replace(of, **how), left.id, out=tmp_path / "one")
-    whole = pr.run(replace(of, driver="inline"), out=tmp_path / "other")
+    found = pr.resume(of.experiment, left.id, execution=replace(of.execution, **how), out=tmp_path / "one")
+    whole = pr.run(of.experiment, execution=replace(of.execution, driver="inline"), out=tmp_path / "other")
     assert found.summary["digest"] == whole.summary["digest"]
     assert found.history.drop(columns="wall").equals(whole.history.drop(columns="wall"))
     assert found.visits.equals(whole.visits)
@@ -220,9 +225,7 @@ def test_a_run_goes_on_with_visits_that_workers_were_at(tmp_path: Path, goes_on_
 
 def test_a_visit_that_somebody_is_at_is_kept_as_such(tmp_path: Path) -> None:
     of = made(**ROLLING["fedbuff"])
-    with closing(
-        Processes(Clients(recipe=of.recipe, setup=of.setup, engine=of.chosen.engine, data=of.data_of), 2)
-    ) as pool:
+    with closing(Processes(of.clients, 2)) as pool:
         driver = InlineDriver(of.recipe, of.setup, of.chosen.engine, of.data_of, of.world(), executor=pool)
         for moment in driver.moments(of.chosen.engine.initial()):
             if moment.turn.released is not None and moment.turn.state.version == 3:

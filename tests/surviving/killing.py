@@ -71,7 +71,7 @@ class Ground:
 
 def record(out: Path, run_id: str = "") -> dict[str, Any]:
     """All of a run's record that no clock decides; of the only one if none is named."""
-    (run,) = [run for run in pr.runs.all_runs(out) if run_id in ("", run.id)]
+    (run,) = [run for run in pr.Run.all(out) if run_id in ("", run.id)]
     assert run.status == "finished", run.reason
     files = {}
     for which in ("best", "final"):

@@ -60,10 +60,10 @@ def test_a_run_that_goes_on_goes_on_in_tensorboard(tmp_path: Path) -> None:
         if isinstance(record, pr.runs.VersionRecord) and record.version == 2:
             raise KeyboardInterrupt
 
-    often = experiment(checkpoint=pr.Checkpoint(every=1))
+    often: dict[str, Any] = {"execution": pr.Execution(checkpoint=pr.Checkpoint(every=1)), "out": tmp_path}
     tracking = Tracking(track=("tensorboard",))
-    pr.run(often, out=tmp_path, observers=[Log(stop)], tracking=tracking)
-    run = pr.run(often, out=tmp_path, resume="auto", tracking=tracking)
+    pr.run(experiment(), **often, observers=[Log(stop)], tracking=tracking)
+    run = pr.run(experiment(), **often, resume="auto", tracking=tracking)
     events = EventAccumulator(str(tmp_path / "tensorboard" / run.id))
     events.Reload()
     assert [e.step for e in events.Scalars("test/accuracy")] == [version for version, _ in run.scores]
@@ -176,7 +176,7 @@ def test_the_command_line_takes_them_by_name_and_records_nothing_of_it(
     done = polyrhythm("run", "x.toml", "--set", "tracking.project=mine")
     assert done.code == 0
     assert "note: wandb is told no more" in " ".join(done.out.split())
-    (run,) = pr.runs.all_runs("runs")
+    (run,) = pr.Run.all("runs")
     assert "track" not in run.config
     assert "tracking" not in run.config
     wrong = polyrhythm("run", "--track", "tensorbord", "--rounds", "1")
