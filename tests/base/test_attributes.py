@@ -147,8 +147,9 @@ def test_the_driver_changes_no_number(kind: type[nn.Module], tmp_path: Path) -> 
     model = kind()
     digests = set()
     for driver in ({"driver": "inline"}, {"driver": "processes", "workers": 2}):
-        asked: dict[str, Any] = {"model": model, "recipe": pr.fedavg(cohort=3, batch=5, lr=0.05), **driver}
-        digests.add(pr.run(experiment(**asked), out=tmp_path).summary["digest"])
+        asked: dict[str, Any] = {"model": model, "recipe": pr.fedavg(cohort=3, batch=5, lr=0.05)}
+        run = pr.run(experiment(**asked), execution=pr.Execution(**driver), out=tmp_path)
+        digests.add(run.summary["digest"])
     assert len(digests) == 1
 
 

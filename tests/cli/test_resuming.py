@@ -89,7 +89,7 @@ def test_the_engine_that_computed_computes_again(polyrhythm: Command, tmp_path: 
     polyrhythm("run", *QUICK, "--rounds", "2", "--engine", "auto", *out, "--name", "mine")
     computed_by = Run.open("mine", tmp_path).machine["computed_by"]
     assert polyrhythm("resume", "mine", "--rounds", "3", *out).code == 0
-    assert Run.open("mine", tmp_path).config == {**Run.open("mine", tmp_path).config, "engine": "auto", "rounds": 3}
+    assert Run.open("mine", tmp_path).config == {**Run.open("mine", tmp_path).config, "rounds": 3}
     assert Run.open("mine", tmp_path).machine["computed_by"] == computed_by
 
 

@@ -162,7 +162,7 @@ def test_listed_settings_may_name_whole_methods(folder: Path) -> None:
     )
     told = written(folder / "x.toml")
     assert told.sweep.many("") == 2
-    second = told.sweep.sides[""].make(told.sweep.sides[""].settings[1], 0)
+    second, _ = told.sweep.sides[""].make(told.sweep.sides[""].settings[1], 0)
     assert second.recipe == pr.fedavg() | pr.prox(mu=1)
     assert second.evaluation.every == 2
 

@@ -34,9 +34,11 @@ SYNCHRONOUS: dict[str, Callable[[], pr.Recipe]] = {
 def experiment(recipe: pr.Recipe, **changes: Any) -> pr.Experiment:
     values: dict[str, Any] = {
         **{"federation": federation(clients=CLIENTS, validation=0.2), "model": "mlp", "recipe": recipe, "rounds": 8},
-        "checkpoint": pr.Checkpoint(every=1),
     }
     return pr.Experiment(**values | changes)
+
+
+OFTEN = pr.Execution(checkpoint=pr.Checkpoint(every=1))
 
 
 def federated(folder: Path, made: Callable[[], pr.Experiment], *, serving: Any = None, **line: Any) -> dict[str, Any]:
@@ -45,7 +47,7 @@ def federated(folder: Path, made: Callable[[], pr.Experiment], *, serving: Any =
     wire = PretendLine(clock, nodes_of(made, folder / "nodes", CLIENTS), **line)
     told: list[str] = []
     how = Serving(**{"out": folder / "runs", "log_updates": True, "wait": 20.0, **(serving or {})})
-    summary = serve(made(), wire, how, clock=clock, tell=told.append)
+    summary = serve(made(), wire, how, execution=OFTEN, clock=clock, tell=told.append)
     return {**summary, "told": told, "line": wire, "run": pr.Run.open(summary["run_id"], folder / "runs")}
 
 
@@ -155,10 +157,18 @@ def test_a_server_that_was_killed_goes_on(tmp_path: Path, name: str, every: int)
     line = PretendLine(clock, nodes_of(made, tmp_path / "nodes", CLIENTS), lambda node, number: 1.0 + number % 3)
     how = Serving(out=tmp_path / "runs", log_updates=True, wait=20.0)
     with pytest.raises(Dies):
-        serve(made(), line, how, clock=clock, observers=lambda experiment: [Killed(5)], tell=lambda text: None)
+        serve(
+            made(),
+            line,
+            how,
+            execution=OFTEN,
+            clock=clock,
+            observers=lambda experiment: [Killed(5)],
+            tell=lambda text: None,
+        )
     told: list[str] = []
     again = PretendLine(clock, line.nodes_by, line.takes)
-    summary = serve(made(), again, how, clock=clock, tell=told.append)
+    summary = serve(made(), again, how, execution=OFTEN, clock=clock, tell=told.append)
     assert f"note: the run went on from its checkpoint of version {4 if every == 1 else 3}" in told
     run = pr.Run.open(summary["run_id"], tmp_path / "runs")
     assert [row["version"] for row in run.versions] == list(range(9))
@@ -182,7 +192,14 @@ def refusing(folder: Path, nodes: dict[int, Any], made: Callable[[], pr.Experime
     """The error of a server whose nodes are not all right, and what it told before."""
     clock, told = JumpingClock(), list[str]()
     with pytest.raises(pr.UserError) as caught:
-        serve(made(), PretendLine(clock, nodes), Serving(out=folder, wait=20.0), clock=clock, tell=told.append)
+        serve(
+            made(),
+            PretendLine(clock, nodes),
+            Serving(out=folder, wait=20.0),
+            execution=OFTEN,
+            clock=clock,
+            tell=told.append,
+        )
     return str(caught.value), told
 
 

@@ -57,7 +57,7 @@ def reported(**changes: Any) -> Change:
     """Another report in an answer, as the node itself could have written it."""
 
     def change(parcel: Parcel) -> Parcel:
-        spans = spans_of(rounds().chosen.engine.layout)
+        spans = spans_of(prepare(rounds()).chosen.engine.layout)
         answer = unpack(parcel, Answer, Answer, spans=spans)
         assert isinstance(answer, Answer)
         fields = {name: value(answer.report) if callable(value) else value for name, value in changes.items()}

@@ -35,7 +35,7 @@ def test_torch_says_nothing() -> None:
 
 @compiled
 def test_the_default_is_the_rule() -> None:
-    assert experiment(recipe=LARGE).engine == "auto"
+    assert pr.Execution().engine == "auto"
     assert prepared(recipe=LARGE).chosen.kind == "native"
     assert prepared(recipe=LARGE, model=tanh()).chosen.kind == "torch"
     assert not [n for n in prepared(recipe=LARGE, model=tanh()).notices() if "engine" in n]
@@ -163,8 +163,8 @@ def test_without_the_extension(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_no_such_engine() -> None:
-    with pytest.raises(pr.UserError, match="engine 'nativ'"):
-        experiment(engine="nativ")
+    with pytest.raises(pr.UserError, match="engine = 'nativ'"):
+        pr.Execution(engine="nativ")  # type: ignore[arg-type]
 
 
 @compiled

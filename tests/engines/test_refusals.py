@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from polyrhythm.core.client_state import ClientState
 from polyrhythm.engines import devices
 from polyrhythm.engines.devices import device_of
 from polyrhythm.engines.selection import candidates
+from polyrhythm.experiments.prepared import prepare
 from polyrhythm.simulation.workers.cohorts import AtOnce
 from polyrhythm.simulation.workers.executors import Clients, Errand
 from small import experiment, logged, prepared
@@ -70,7 +70,7 @@ def test_what_is_left_to_torch(engine: Any, changes: dict[str, Any], words: str)
 
 @pytest.mark.parametrize("engine", ["stacked", "compiled"])
 def test_recurrent_layers_are_left_to_torch(engine: Any) -> None:
-    chosen = dataclasses.replace(works.experiment("lstm-shakespeare", 1), engine=engine).chosen
+    chosen = prepare(works.experiment("lstm-shakespeare", 1), pr.Execution(engine=engine)).chosen
     assert "recurrent" in chosen.why_not
 
 
@@ -107,9 +107,9 @@ def test_devices_that_are_refused(device: str, words: str) -> None:
 
 
 def test_other_engines_compute_on_the_processor(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("polyrhythm.experiments.experiment.device_of", lambda asked: torch.device("cuda", 0))
+    monkeypatch.setattr("polyrhythm.experiments.prepared.device_of", lambda asked: torch.device("cuda", 0))
     with pytest.raises(pr.UserError, match="device=cuda with engine=native"):
-        experiment(engine="native", device="cuda")
+        prepared(engine="native", device="cuda")
 
 
 def test_a_gpu_is_taken_if_there_is_one(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -31,6 +31,8 @@ def taking(*names: str) -> type[TyperCommand]:
     """
 
     class Taking(TyperCommand):
+        keys = names
+
         def get_params(self, ctx: Any) -> list[Any]:
             own = super().get_params(ctx)
             return [
@@ -45,6 +47,11 @@ def taking(*names: str) -> type[TyperCommand]:
             return super().invoke(ctx)
 
     return Taking
+
+
+def taken_by(command: object) -> Sequence[Key]:
+    """The keys that a command has as options."""
+    return tuple(_keys(getattr(command, "keys", ())))
 
 
 def given(context: typer.Context) -> dict[str, Any]:

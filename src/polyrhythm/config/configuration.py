@@ -89,7 +89,8 @@ def fitting(values: Mapping[str, Any], where: Where, wrong: Mistakes, inside: st
         inside: the table that the keys lie in, with its dot.
     """
     fit: dict[str, Any] = {}
-    for name, value in values.items():
+    order = {path: place for place, path in enumerate(KEYS)}  # that of keys, whichever layer they come from
+    for name, value in sorted(values.items(), key=lambda item: order.get(f"{inside}{item[0]}", len(order))):
         path = f"{inside}{name}"
         key = KEYS.get(path)
         with wrong.noted():

@@ -227,9 +227,8 @@ class Key:
         """A line of help: what it means, the words that it takes, and the default."""
         sentence = re.split(r"\.(?= |$)", self.about)[0]
         words = f": {takes(self.kind)}" if self.several or get_origin(self.kind) is Literal else ""
-        default = (
-            f"  [default: {self.default}]" if isinstance(self.default, str | int | float) and self.default != "" else ""
-        )
+        told = f"{self.default:g}" if isinstance(self.default, float) else self.default
+        default = f"  [default: {told}]" if isinstance(told, str | int) and told != "" else ""
         return f"{sentence[0].upper()}{sentence[1:]}{words}.{default}"
 
 

@@ -28,8 +28,8 @@ class Execution(Settings):
     Args:
         driver: who carries out visits. "inline": one after the other in this process; "processes", "threads" and "ray":
             several at once; "auto": by a fixed rule (`polyrhythm.simulation.workers.choosing`). Changes no number.
-        workers: how many visits run at once. None for as many as there are processors. Two or more ask for workers by
-            themselves. Changes no number.
+        workers: how many visits run at once, which changes no number. None for as many as there are processors. Two or
+            more ask for workers by themselves.
         address: of a Ray cluster, or auto on one of its machines. With driver="ray", such as "10.0.0.1:6379"; None to
             start one here, which ends with the run.
         gpus: the share of a GPU that each of Ray's workers takes, such as 0.25. There the stacked engine computes their
