@@ -150,9 +150,9 @@ class Killed:
 @pytest.mark.parametrize("name", ["scaffold", "ccfl", "asynchronous"])
 def test_a_server_that_was_killed_goes_on(tmp_path: Path, name: str, every: int) -> None:
     def made() -> pr.Experiment:
-        changes: dict[str, Any] = {"checkpoint": pr.Checkpoint(every=every)}
-        return asynchronous(**changes) if name == "asynchronous" else experiment(SYNCHRONOUS[name](), **changes)
+        return asynchronous() if name == "asynchronous" else experiment(SYNCHRONOUS[name]())
 
+    execution = pr.Execution(checkpoint=pr.Checkpoint(every=every))
     clock = JumpingClock()
     line = PretendLine(clock, nodes_of(made, tmp_path / "nodes", CLIENTS), lambda node, number: 1.0 + number % 3)
     how = Serving(out=tmp_path / "runs", log_updates=True, wait=20.0)
@@ -161,14 +161,14 @@ def test_a_server_that_was_killed_goes_on(tmp_path: Path, name: str, every: int)
             made(),
             line,
             how,
-            execution=OFTEN,
+            execution=execution,
             clock=clock,
             observers=lambda experiment: [Killed(5)],
             tell=lambda text: None,
         )
     told: list[str] = []
     again = PretendLine(clock, line.nodes_by, line.takes)
-    summary = serve(made(), again, how, execution=OFTEN, clock=clock, tell=told.append)
+    summary = serve(made(), again, how, execution=execution, clock=clock, tell=told.append)
     assert f"note: the run went on from its checkpoint of version {4 if every == 1 else 3}" in told
     run = pr.Run.open(summary["run_id"], tmp_path / "runs")
     assert [row["version"] for row in run.versions] == list(range(9))
