@@ -254,3 +254,36 @@ def test_numpy_scores_of_an_expert_are_part_of_the_experiment(tmp_path: Path) ->
     same(
         small.resume(trial(expert=scores, **made), run), small.run(trial(expert=scores, **made), out=tmp_path / "other")
     )
+
+
+HOWS: tuple[dict[str, Any], ...] = (
+    {"driver": "processes", "workers": 2, "engine": "torch"},
+    {"engine": "torch", "client_memory": "0 B", "checkpoint": pr.Checkpoint(every=2)},
+    {"engine": "stacked", "device": "cpu", "stack": 1},
+)
+
+
+@pytest.mark.parametrize("how", HOWS, ids=lambda how: how.get("driver", how["engine"]))
+def test_a_run_may_go_on_with_another_execution(tmp_path: Path, how: dict[str, Any]) -> None:
+    """The experiment is the same, and so are its numbers; with another engine up to rounding, and with a notice."""
+    whole = small.run(trial(engine="torch"), out=tmp_path / "whole")
+    begun = broken_off(tmp_path / "parts", 3, trial(engine="torch"))
+    gone_on = small.resume(trial(**how), begun, out=tmp_path / "parts")
+    assert gone_on.status == "finished"
+    assert gone_on.config_digest == whole.config_digest
+    assert gone_on.config == whole.config
+    noticed = any("numbers may differ by its rounding" in notice for notice in gone_on.notices)
+    if how["engine"] == "torch":
+        assert not noticed
+        assert gone_on.summary["digest"] == whole.summary["digest"]
+        assert gone_on.history.drop(columns="wall").equals(whole.history.drop(columns="wall"))
+    else:
+        assert noticed
+        for name, tensor in whole.weights("final").items():
+            torch.testing.assert_close(gone_on.weights("final")[name], tensor, rtol=1e-4, atol=1e-5)
+
+
+def test_an_experiment_with_another_execution_is_found_again(tmp_path: Path) -> None:
+    first = small.run(trial(engine="torch"), out=tmp_path)
+    again = small.run(trial(engine="stacked", device="cpu", stack=2), out=tmp_path, resume="auto")
+    assert again.id == first.id

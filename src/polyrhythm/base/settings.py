@@ -36,6 +36,7 @@ class Takes:
 
 STRICT = ConfigDict(arbitrary_types_allowed=True, allow_inf_nan=False)
 Decay = typing.Annotated[float, Ge(0), Lt(1)]
+Share = typing.Annotated[float, Ge(0), Lt(1)]
 _WORDS = {"tuple_type": "a list, such as [1, 2] (in Python a tuple)"}  # where pydantic's words are for programmers
 
 
@@ -188,6 +189,15 @@ def validated(cls: type[Settings], field: str, value: object) -> object:
         pydantic.ValidationError: it is of the wrong type or out of range.
     """
     return _adapters(cls)[field].validate_python(value, strict=True)
+
+
+def fits(hint: Any, value: object) -> bool:
+    """Whether an annotation takes a value."""
+    try:
+        TypeAdapter(hint, config=STRICT).validate_python(value, strict=True)
+    except ValidationError:
+        return False
+    return True
 
 
 _KNOWN: dict[type[Settings], dict[str, SchemaValidator | TypeAdapter[Any]]] = {}

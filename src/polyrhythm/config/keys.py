@@ -13,11 +13,22 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any, Literal, final, get_args, get_origin
 
-from annotated_types import Ge, Lt, MinLen
+from annotated_types import MinLen
 
 from polyrhythm.base.consent import NOBODY, Trust
 from polyrhythm.base.errors import Mistakes
-from polyrhythm.base.settings import Count, Settings, Takes, Whole, descriptions, hints_of, listed, members_of, takes
+from polyrhythm.base.settings import (
+    Count,
+    Settings,
+    Share,
+    Takes,
+    Whole,
+    descriptions,
+    hints_of,
+    listed,
+    members_of,
+    takes,
+)
 from polyrhythm.config.defaults import DATA, FLEET, METHOD, PARTITION, default_model
 from polyrhythm.config.expressions import Call, Pipe, parse_call
 from polyrhythm.experiments.execution import Execution
@@ -52,7 +63,7 @@ OfFleet = Annotated[
     str, Names("a source and parts, such as tiers | faults(dropout=0.1), or a list of such texts", "fleet", pipes=True)
 ]
 OfFaults = Annotated[str, Names("faults and how often each, such as crash=0.05, nan=0.01", "faults")]
-Share = Annotated[float, Ge(0), Lt(1), Takes(_SHARE)]
+OfSamples = Annotated[Share, Takes(_SHARE)]
 File = Annotated[str, MinLen(1), Takes("the path of a file")]
 
 
@@ -97,8 +108,8 @@ class Configuration(Settings):
     until: Until = field(default_factory=Until)
     seed: Whole = 0
     seeds: Annotated[tuple[Whole, ...], MinLen(1), Takes("whole numbers, such as 0-2 or [0, 3, 5]")] | None = None
-    validation: Share = 0.0
-    local_test: Annotated[Share | Literal["natural"], Takes(f'{_SHARE}, or "natural"')] = 0.0
+    validation: OfSamples = 0.0
+    local_test: Annotated[OfSamples | Literal["natural"], Takes(f'{_SHARE}, or "natural"')] = 0.0
     init: File | None = None
     expert: Annotated[str, MinLen(1), Takes("the path of a file, as `polyrhythm expert` makes it")] | None = None
     evaluation: Evaluation = field(default_factory=Evaluation)
