@@ -20,6 +20,7 @@ from typing import Any
 
 import polyrhythm as pr
 from polyrhythm.bench.works import experiment
+from polyrhythm.experiments.prepared import prepare
 from polyrhythm.experiments.session import carry_out
 from polyrhythm.runs import ModelView, VersionRecord
 from polyrhythm.runs.observer import Observer
@@ -44,16 +45,15 @@ def rolling(of: pr.Experiment) -> pr.Experiment:
     return dataclasses.replace(of, recipe=recipe, fleet=pr.Fleet(devices=pr.fleet.Tiers()))
 
 
-def measured(of: pr.Experiment, work: str, driver: str, workers: int) -> dict[str, Any]:
+def measured(of: pr.Experiment, engine: Any, work: str, driver: Any, workers: int) -> dict[str, Any]:
     """One run."""
-    many = {} if driver == "inline" else {"workers": workers}
-    of = dataclasses.replace(of, driver=driver, **many)
+    how = pr.Execution(engine=engine, driver=driver, workers=None if driver == "inline" else workers)
     clock = Clock()
-    summary = carry_out(of, [clock])
+    summary = carry_out(prepare(of, how), [clock])
     # The last one is evaluated, and the first starts the workers.
     seconds = [b - a for a, b in zip(clock.times[1:-1], clock.times[2:-1], strict=False)]
     shown = {"mean": statistics.fmean(seconds), "median": statistics.median(seconds), "least": min(seconds)}
-    return {"work": work, "driver": driver, "engine": of.engine, "digest": summary["digest"], **shown}
+    return {"work": work, "driver": driver, "engine": engine, "digest": summary["digest"], **shown}
 
 
 def main() -> int:
@@ -67,9 +67,9 @@ def main() -> int:
     given = parser.parse_args()
     alike = True
     for work in given.work:
-        of = dataclasses.replace(experiment(work, given.rounds + 1), engine=given.engine)
+        of = experiment(work, given.rounds + 1)
         of = rolling(of) if given.rolling else of
-        found = [measured(of, work, driver, given.workers) for driver in given.drivers]
+        found = [measured(of, given.engine, work, driver, given.workers) for driver in given.drivers]
         for row in found:
             print(json.dumps(row), flush=True)
         alike &= len({row["digest"] for row in found}) == 1

@@ -33,34 +33,35 @@ from polyrhythm.bench.works import experiment
 from polyrhythm.core.client_state import ClientState
 from polyrhythm.data import ArraySamples, Collection
 from polyrhythm.engines.devices import device_of
-from polyrhythm.simulation.workers.executors import Clients
+from polyrhythm.experiments.prepared import prepare
 
 
 class Way:
     """An engine, and a cohort's visits for it.
 
     Args:
-        of: an experiment on that engine.
+        experiment: what is computed.
+        execution: on that engine.
     """
 
-    def __init__(self, of: pr.Experiment) -> None:
+    def __init__(self, experiment: pr.Experiment, execution: pr.Execution) -> None:
         begun = sum(os.times()[:4])
+        of = prepare(experiment, execution)
         self.chosen = of.chosen
         self.start = sum(os.times()[:4]) - begun
         weights = self.chosen.engine.initial().weights
-        clients = Clients(recipe=of.recipe, setup=of.setup, engine=self.chosen.engine, data=of.data_of)
-        self._executor = of.crew.executor(clients)
+        self._executor = of.crew.executor(of.clients)
         self._errands = [
-            clients.errand(
+            of.clients.errand(
                 Assignment(
                     **{"dispatch": client, "client": client, "visit": 0, "version": 0, "kind": "train", "horizon": 1},
                     **{"recipe": of.recipe.digest, "weights": weights, "buffers": (), "briefs": {}, "accepted": -1},
                 ),
                 ClientState(),
             )
-            for client in range(of.recipe.participation.size)
+            for client in range(of.recipe.cohort)
         ]
-        self._clock = time.process_time if device_of(of.device).type == "cpu" else time.perf_counter
+        self._clock = time.process_time if device_of(execution.device).type == "cpu" else time.perf_counter
         self.best = float("inf")
 
     def go(self) -> None:
@@ -71,9 +72,14 @@ class Way:
         self.best = min(self.best, self._clock() - begun)
 
 
-def taken(of: pr.Experiment, engines: list[str], repeats: int) -> tuple[dict[str, Way], dict[str, str]]:
+def taken(
+    of: pr.Experiment, engines: list[Any], repeats: int, device: str = "auto"
+) -> tuple[dict[str, Way], dict[str, str]]:
     """The ways of those engines that take an experiment, measured in turn, and why the others do not."""
-    ways = {engine: Way(dataclasses.replace(of, engine=engine, driver="inline")) for engine in ("torch", *engines)}
+    ways = {
+        engine: Way(of, pr.Execution(engine=engine, driver="inline", device=device if engine == "stacked" else "auto"))
+        for engine in ("torch", *engines)
+    }
     refused = {engine: way.chosen.why_not for engine, way in ways.items() if way.chosen.kind != engine}
     going = {engine: way for engine, way in ways.items() if engine not in refused}
     for _ in range(repeats):
@@ -91,15 +97,15 @@ def measured(work: str, engines: list[str], repeats: int, device: str) -> dict[s
     """One work on some engines."""
     made = experiment(work, 1)
     recipe = made.recipe if WORKS[work].steps else made.recipe | pr.parts.epochs(epochs=1)
-    of = dataclasses.replace(made, recipe=recipe, device=device)
-    ways, refused = taken(of, engines, repeats)
+    of = dataclasses.replace(made, recipe=recipe)
+    ways, refused = taken(of, engines, repeats, device)
     return {
         "work": work,
         "seconds": {engine: round(way.best, 4) for engine, way in ways.items()},
         "ratio": ratios(ways),
         "start": {engine: round(way.start, 2) for engine, way in ways.items()},
         "refused": refused,
-        "chosen": dataclasses.replace(of, engine="auto").chosen.name,
+        "chosen": prepare(of, pr.Execution(device=device)).chosen.name,
     }
 
 

@@ -26,6 +26,7 @@ import torch
 
 import polyrhythm as pr
 from polyrhythm.data import ArraySamples, Collection
+from polyrhythm.experiments.prepared import prepare
 from polyrhythm.experiments.session import carry_out
 from polyrhythm.models.catalogue import find
 from polyrhythm.runs.observer import Observer
@@ -72,11 +73,9 @@ def run(cohort: int, parameters: int, workers: int, rounds: int) -> Clock:
         recipe=pr.fedavg(cohort=cohort, epochs=1, batch=10, lr=0.01),
         rounds=rounds + 2,
         evaluation=pr.Evaluation(every=rounds + 3),
-        engine="auto",
-        workers=workers,
     )
     clock = Clock()
-    carry_out(experiment, [clock])
+    carry_out(prepare(experiment, pr.Execution(workers=workers)), [clock])
     return clock
 
 

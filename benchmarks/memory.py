@@ -15,6 +15,7 @@ import torch
 
 import polyrhythm as pr
 from polyrhythm.data import ArraySamples, Collection
+from polyrhythm.experiments.prepared import prepare
 from polyrhythm.experiments.session import carry_out
 from polyrhythm.runs.environment import peak_memory
 
@@ -32,9 +33,8 @@ def main() -> None:
     collection = Collection(name="noise", task="classification", classes=classes, train=sets[0], test=sets[1])
     federation = pr.federate(collection, pr.data.Iid(), clients=given.clients, seed=0)
     recipe = pr.fedavg(cohort=given.cohort, batch=10, lr=0.01)
-    summary = carry_out(
-        pr.Experiment(federation=federation, model="lenet5", recipe=recipe, rounds=given.rounds, driver="inline"), []
-    )
+    experiment = pr.Experiment(federation=federation, model="lenet5", recipe=recipe, rounds=given.rounds)
+    summary = carry_out(prepare(experiment, pr.Execution(driver="inline")), [])
     told = {"clients": given.clients, "client_updates": summary["client_updates"], "data_mb": round(data)}
     print(
         json.dumps(

@@ -27,6 +27,7 @@ from polyrhythm.core.client_state import ClientState
 from polyrhythm.core.protocols import Engine
 from polyrhythm.data import ArraySamples, Collection
 from polyrhythm.engines.native.engine import NativeEngine
+from polyrhythm.experiments.prepared import prepare
 from polyrhythm.models import build
 
 REPEATS = 7
@@ -77,10 +78,8 @@ def case(name: str) -> dict[str, Any]:
     recipe = pr.fedavg(cohort=COHORT, epochs=1, batch=batch) | pr.parts.local_sgd(**optimiser)
     if steps is not None:
         recipe = recipe | pr.parts.steps(steps=steps)
-    native, plain = (
-        pr.Experiment(federation=federation, model=module, recipe=recipe, rounds=1, engine=e)
-        for e in ("native", "torch")
-    )
+    experiment = pr.Experiment(federation=federation, model=module, recipe=recipe, rounds=1)
+    native, plain = (prepare(experiment, pr.Execution(engine=e)) for e in ("native", "torch"))
     first = native.chosen.engine
     assert isinstance(first, NativeEngine), native.chosen.why_not
     start = first.initial()

@@ -27,6 +27,7 @@ from polyrhythm.base.threads import keep_freed_memory
 from polyrhythm.core.local_step import Computed, LocalSteps
 from polyrhythm.data import ArraySamples, Collection
 from polyrhythm.engines.torch import TorchEngine
+from polyrhythm.experiments.prepared import prepare
 from polyrhythm.experiments.session import carry_out
 from polyrhythm.models.tasks import task
 from polyrhythm.runs.environment import peak_memory
@@ -111,14 +112,13 @@ def measure(cohort: int, parameters: int, rounds: int) -> dict[str, Any]:
         recipe=pr.fedavg(cohort=cohort, epochs=1, batch=1),
         rounds=rounds + 2,
         evaluation=pr.Evaluation(every=rounds + 3),
-        driver="inline",
-        engine="torch",
     )
     stub: Any = Stub(module)
-    experiment.__dict__["chosen"] = dataclasses.replace(experiment.chosen, engine=stub)
+    prepared = prepare(experiment, pr.Execution(driver="inline", engine="torch"))
+    prepared = dataclasses.replace(prepared, chosen=dataclasses.replace(prepared.chosen, engine=stub))
     keep_freed_memory()
     pacer = Pacer(cohort, parameters)
-    carry_out(experiment, [pacer])
+    carry_out(prepared, [pacer])
     round_seconds, copy_seconds = statistics.median(pacer.rounds), statistics.median(pacer.copies)
     return {
         "cohort": cohort,

@@ -13,6 +13,7 @@ import numpy as np
 
 import polyrhythm as pr
 from polyrhythm.base.streams import stream
+from polyrhythm.experiments.prepared import prepare
 from polyrhythm.experiments.session import carry_out
 from polyrhythm.runs.environment import peak_memory
 
@@ -44,7 +45,7 @@ def main() -> None:
         evaluation=pr.Evaluation(every=given.rounds),
     )
     ready = time.process_time()
-    summary = carry_out(experiment, [])
+    summary = carry_out(prepare(experiment), [])
     seconds = time.process_time() - ready
     print(
         json.dumps(

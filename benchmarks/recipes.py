@@ -35,6 +35,7 @@ from polyrhythm.base.compiled import extension
 from polyrhythm.base.streams import torch_generator
 from polyrhythm.base.threads import one_thread, settled_memory
 from polyrhythm.data import ArraySamples, Collection
+from polyrhythm.experiments.prepared import Prepared, prepare
 from polyrhythm.methods.participation.critical_periods import FisherTrace
 from polyrhythm.methods.recipe import Recipe
 from polyrhythm.models import build
@@ -147,11 +148,11 @@ class Round:
 class Runner:
     """One recipe on one engine, a round at a time."""
 
-    experiment: pr.Experiment
+    prepared: Prepared
     rounds: list[Round] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        made = self.experiment
+        made = self.prepared
         engine = made.chosen.engine
         driver = InlineDriver(made.recipe, made.setup, engine, made.data_of, made.world())
         self._moments = driver.moments(engine.initial())
@@ -190,10 +191,15 @@ def measure(work: str, engine: Any, names: list[str], rounds: int) -> Iterator[d
     known, data = recipes(batch), federation()
     module = build(model, (1, 28, 28), 10, **settings)
     runners = {
-        name: Runner(pr.Experiment(federation=data, model=module, recipe=known[name], rounds=rounds + 4, engine=engine))
+        name: Runner(
+            prepare(
+                pr.Experiment(federation=data, model=module, recipe=known[name], rounds=rounds + 4),
+                pr.Execution(engine=engine),
+            )
+        )
         for name in dict.fromkeys(["fedavg", *names])
     }
-    first = runners["fedavg"].experiment
+    first = runners["fedavg"].prepared
     one = first.chosen.engine
     start, held = one.initial(), first.data_of(0)
     positions = np.arange(HELD)
@@ -240,7 +246,7 @@ def measure(work: str, engine: Any, names: list[str], rounds: int) -> Iterator[d
         yield {
             "recipe": name,
             "work": work,
-            "engine": runner.experiment.chosen.name,
+            "engine": runner.prepared.chosen.name,
             "seconds_a_round": round(took, 4),
             "us_per_step": round(1e6 * took / statistics.fmean(r.steps for r in runner.rounds), 1),
             "fedavg_same_steps": round(same, 4),

@@ -115,11 +115,13 @@ def main() -> None:
         recipe=pr.scaffold(cohort=1, epochs=1, batch=1, lr=given.lr) | pr.parts.sweep(),
         rounds=given.rounds,
         evaluation=pr.Evaluation(every=given.rounds + 1),
+    )
+    execution = pr.Execution(
         client_memory=given.client_memory,
         checkpoint=pr.Checkpoint(every=max(1, given.rounds // 4), keep=2),
         driver="inline",
     )
-    run = pr.run(experiment, out=given.out, observers=[Curve(given.out, given.every)])
+    run = pr.run(experiment, execution=execution, out=given.out, observers=[Curve(given.out, given.every)])
     checkpoints = {path.name: path.stat().st_size // 10**6 for path in sorted(run.path.glob("checkpoint-*"))}
     print(json.dumps({"checkpoints_mb": checkpoints, "digest": run.summary["digest"][:16]}))
 

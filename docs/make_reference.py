@@ -19,11 +19,11 @@ from typing import Any, NamedTuple
 
 import typer
 from annotated_types import Ge, Gt, Le, Lt
-from pydantic import BaseModel
 
 from polyrhythm import (
     Checkpoint,
     Evaluation,
+    Execution,
     Experiment,
     Run,
     Tracking,
@@ -43,16 +43,11 @@ from polyrhythm import (
     verify,
 )
 from polyrhythm.base.errors import RunFailed, UserError
-from polyrhythm.base.settings import Settings
+from polyrhythm.base.settings import Settings, Takes
 from polyrhythm.cli.app import app
+from polyrhythm.cli.options import taken_by
 from polyrhythm.config import expressions, names
-from polyrhythm.config.configuration import (
-    CheckpointSettings,
-    Configuration,
-    EvaluationSettings,
-    TrackingSettings,
-    UntilSettings,
-)
+from polyrhythm.config.keys import KEYS, Key
 from polyrhythm.data.partitions import Partition
 from polyrhythm.experiments.estimate import Estimate, Seconds, estimate
 from polyrhythm.methods import papers
@@ -339,7 +334,8 @@ def _allowed(hint: Any) -> str:
     origin = typing.get_origin(hint)
     if origin is typing.Annotated:
         kind, *bounds = typing.get_args(hint)
-        return f"{_allowed(kind)} {_bounds(bounds)}".strip()
+        said = [bound.words for bound in bounds if isinstance(bound, Takes)]
+        return said[0] if said else f"{_allowed(kind)} {_bounds(bounds)}".strip()
     if origin is typing.Literal:
         return ", ".join(str(choice) for choice in typing.get_args(hint))
     if origin in (typing.Union, types.UnionType):
@@ -357,8 +353,9 @@ def _bounds(bounds: Sequence[object]) -> str:
     signs = {Gt: ("> ", "gt"), Ge: ("≥ ", "ge"), Lt: ("< ", "lt"), Le: ("≤ ", "le")}
     said = []
     for bound in bounds:
-        sign, attribute = signs[type(bound)]
-        said.append(f"{sign}{getattr(bound, attribute):g}")
+        if type(bound) in signs:
+            sign, attribute = signs[type(bound)]
+            said.append(f"{sign}{getattr(bound, attribute):g}")
     return ", ".join(said)
 
 
@@ -369,9 +366,13 @@ def _command_line() -> Iterator[str]:
         "Ctrl-C. In a pipe nothing moves and nothing is coloured."
     )
     commands = dict(_commands(app, "polyrhythm"))
-    for path, callback in commands.items():
+    for path, (callback, keys) in commands.items():
         yield f"### {path}\n\n{_line(callback.__doc__ or '')}"
-        yield table(("option", "meaning"), [(name, text) for _, name, text in _options(callback)])
+        own = list(_options(callback))
+        arguments = sum(not name.startswith("`-") for name, _ in own)
+        yield table(
+            ("option", "meaning"), [*own[:arguments], *((flag(key), key.help) for key in keys), *own[arguments:]]
+        )
     yield "## Experiment file"
     yield (
         "TOML. Each key but `evaluation`, `checkpoint` and `tracking` is also an option of `polyrhythm run`, "
@@ -383,16 +384,7 @@ def _command_line() -> Iterator[str]:
         " the data set, which is `char-lstm` for shakespeare, `multilabel-logistic` for stackoverflow-tags and "
         "otherwise `mlp`."
     )
-    helps = {key: text.split(" [default")[0] for key, _, text in _options(commands["polyrhythm run"])}
-    rows: list[tuple[str, str, str]] = []
-    for key, field in Configuration.model_fields.items():
-        if key in _NESTED:
-            model, described = _NESTED[key]
-            meanings = parsed(described).args
-            for name, inner in model.model_fields.items():
-                rows.append((f"`{key}.{name}`", f"`{_value(inner.default)}`", meanings[name]))
-        else:
-            rows.append((f"`{key}`", f"`{_value(field.default)}`", helps[key]))
+    rows = [(f"`{key.name}`", f"`{_value(key.default)}`", key.about) for key in KEYS.values() if key.table is None]
     yield table(("key", "default", "meaning"), rows)
     yield "### A study's search"
     yield "A study file may have a table `[tuning]` or `[sweep]`, see [its page](studies.md)."
@@ -402,37 +394,35 @@ def _command_line() -> Iterator[str]:
     yield from _split(inspect.cleandoc(expressions.__doc__ or "")).text
 
 
-_NESTED: Mapping[str, tuple[type[BaseModel], type[Settings]]] = {
-    "until": (UntilSettings, Until),
-    "evaluation": (EvaluationSettings, Evaluation),
-    "checkpoint": (CheckpointSettings, Checkpoint),
-    "tracking": (TrackingSettings, Tracking),
-}
-
-
 _SEARCH = SearchSettings.model_fields.items()
 
 
-def _commands(group: typer.Typer, path: str) -> Iterator[tuple[str, Callable[..., Any]]]:
+def flag(key: Key) -> str:
+    """A key's option."""
+    return f"`--{key.name.replace('_', '-')}`"
+
+
+def _commands(group: typer.Typer, path: str) -> Iterator[tuple[str, tuple[Callable[..., Any], Sequence[Key]]]]:
     for command in group.registered_commands:
         if command.callback is not None:
-            yield f"{path} {command.name or command.callback.__name__}", command.callback
+            keys = taken_by(command.cls)
+            yield f"{path} {command.name or command.callback.__name__}", (command.callback, keys)
     for inner in group.registered_groups:
         if inner.typer_instance is None:
             continue
         root = inner.typer_instance.registered_callback
         if root is not None and root.callback is not None:
-            yield f"{path} {inner.name}", root.callback
+            yield f"{path} {inner.name}", (root.callback, ())
         yield from _commands(inner.typer_instance, f"{path} {inner.name}")
 
 
-def _options(callback: Callable[..., Any]) -> Iterator[tuple[str, str, str]]:
-    """(key, name as it is written, meaning), from the annotations: what `--help` prints differs between versions."""
+def _options(callback: Callable[..., Any]) -> Iterator[tuple[str, str]]:
+    """(name as it is written, meaning), from the annotations: what `--help` prints differs between versions."""
     for key, hint in typing.get_type_hints(callback, include_extras=True).items():
         for said in getattr(hint, "__metadata__", ()):
             # In an annotation typer keeps the first name where the default would stand otherwise.
             names = [f"`{name}`" for name in (said.default, *(said.param_decls or ())) if isinstance(name, str)]
-            yield key, ", ".join(names) or f"`{said.metavar or key.upper()}`", _line(said.help or "")
+            yield ", ".join(names) or f"`{said.metavar or key.upper()}`", _line(said.help or "")
 
 
 def _recipes() -> Iterator[str]:
@@ -594,6 +584,7 @@ def _python() -> Iterator[str]:
     )
     yield entry("pr.federate", federate)
     yield entry("pr.Experiment", Experiment)
+    yield entry("pr.Execution", Execution)
     yield entry("pr.Until", Until)
     yield entry("pr.Evaluation", Evaluation)
     yield entry("pr.Checkpoint", Checkpoint)

@@ -11,11 +11,13 @@ import torch
 import polyrhythm as pr
 from polyrhythm.engines.selection import Chosen
 from polyrhythm.engines.torch import TorchEngine
+from polyrhythm.experiments.prepared import Prepared
 from polyrhythm.experiments.session import carry_out
 from polyrhythm.methods.participation.critical_periods import FisherTrace
 from polyrhythm.runs import VersionRecord, VisitRecord
 from polyrhythm.simulation.workers import choosing as crews
-from small import Explodes, Log, collection, dealt, experiment
+from polyrhythm.simulation.workers.drivers import Asked
+from small import Explodes, Log, collection, dealt, prepared
 from worker_models import Fussy, Hazy
 
 TIERS = pr.Fleet(devices=pr.fleet.Tiers())
@@ -23,10 +25,10 @@ SIZES = [7, 15, 4, 11, 9, 14]
 COMMON: dict[str, Any] = {"cohort": 4, "epochs": 2, "batch": 4}
 
 
-def made(**changes: Any) -> pr.Experiment:
+def made(**changes: Any) -> Prepared:
     """Six unequal clients."""
     values: dict[str, Any] = {"federation": dealt(collection(), SIZES), "recipe": pr.fedavg(**COMMON), "rounds": 4}
-    return experiment(**values | changes)
+    return prepared(**values | changes)
 
 
 FISHER = pr.parts.critical_periods(act=False, detector=FisherTrace(), watch=(FisherTrace(labels="model"),))
@@ -130,7 +132,7 @@ def run(**changes: Any) -> tuple[dict[str, Any], Log]:
     return carry_out(made(**changes), [log]), log
 
 
-def assert_same_error(driver: crews.Asked) -> None:
+def assert_same_error(driver: Asked) -> None:
     """What goes wrong in a visit is told in the same words as in line, with where it happened there."""
     mark = float(collection().train.batch(torch.tensor([30]))[0][0, 0])
     words = []
@@ -158,9 +160,9 @@ class Letting:
         return getattr(self._engine, name)
 
 
-def letting(**changes: Any) -> pr.Experiment:
+def letting(**changes: Any) -> Prepared:
     """The experiment with three threads, on such an engine."""
     of = made(**changes)
     chosen = Chosen(engine=Letting(of.chosen.engine), kind="torch")  # type: ignore[arg-type]
-    object.__setattr__(of, "__dict__", {**of.__dict__, "chosen": chosen, "driver": "threads", "workers": 3})
-    return of
+    crew = crews.Crew(driver="threads", workers=3, chosen=False)
+    return replace(of, chosen=chosen, crew=crew)

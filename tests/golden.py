@@ -100,8 +100,10 @@ def _digest(lines: Iterable[str]) -> str:
 def kind() -> str:
     """What numbers follow here: the library, the processor, and the kernels of the native engine."""
     with tempfile.TemporaryDirectory() as folder:
-        run = pr.run(golden_runs.runs()[PROBE].experiment(rounds=1), out=folder)
-    machine, by = run.machine, str(run.config["computed_by"])
+        run = pr.run(
+            golden_runs.runs()[PROBE].experiment(rounds=1), execution=golden_runs.runs()[PROBE].execution(), out=folder
+        )
+    machine, by = run.machine, str(run.machine["computed_by"])
     maker = str(machine["cpu"]).partition(" ")[0]
     own = "" if machine["MKL_CBWR"] == "AUTO,STRICT" else f", MKL_CBWR={machine['MKL_CBWR']}"
     kernels = by if by.startswith("native") else "no native engine"

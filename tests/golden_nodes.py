@@ -17,16 +17,23 @@ from pretend import JumpingClock, PretendLine, nodes_of
 Make = Callable[[], pr.Experiment]
 
 
-def on_nodes(make: Make, out: Path) -> pr.Run:
+def on_nodes(make: Make, execution: pr.Execution, out: Path) -> pr.Run:
     """A run on nodes that a line in this process leads to."""
     clock, experiment = JumpingClock(), make()
-    nodes = nodes_of(make, _store(out), experiment.federation.clients)
+    nodes = nodes_of(make, _store(out), experiment.federation.clients, execution)
     serving = federating.Serving(out=out, resume=False)
-    summary = federating.serve(experiment, PretendLine(clock, nodes), serving, clock=clock, tell=lambda text: None)
+    summary = federating.serve(
+        experiment,
+        PretendLine(clock, nodes),
+        serving,
+        execution=execution,
+        clock=clock,
+        tell=lambda text: None,
+    )
     return pr.Run.open(summary["run_id"], out)
 
 
-def on_flower(make: Make, out: Path) -> pr.Run:
+def on_flower(make: Make, execution: pr.Execution, out: Path) -> pr.Run:
     """A run by Flower's apps, over Flower's own records."""
     from flwr.app import Context, RecordDict
     from flwr.supercore.task_identity import TaskIdentity
@@ -39,9 +46,9 @@ def on_flower(make: Make, out: Path) -> pr.Run:
     configurations = {7000 + c: {"client": c, "store": str(folder / f"node-{c}")} for c in clients}
     identity = mock.patch.multiple(TaskIdentity, _run_id=1, _node_id=1, _task_id=1)  # as in an app's process
     with identity, mock.patch.object(federating, "WallClock", return_value=clock):
-        grid = PretendGrid(client_app(make()), configurations, clock)
+        grid = PretendGrid(client_app((make(), execution)), configurations, clock)
         serving = federating.Serving(out=folder / "runs", resume=False)
-        server_app(experiment, serving)(grid, Context(1, 0, {}, RecordDict(), {}))
+        server_app((experiment, execution), serving)(grid, Context(1, 0, {}, RecordDict(), {}))
     return pr.Run.open("20", folder / "runs")
 
 

@@ -7,6 +7,7 @@ to the command line, as text.
 from __future__ import annotations
 
 import atexit
+import dataclasses
 import functools
 import json
 import shutil
@@ -37,6 +38,10 @@ KINDS_OF_FAULTS = (
 )
 
 
+HOW = {setting.name for setting in dataclasses.fields(pr.Execution)}
+"""The settings of a run that say how it is computed."""
+
+
 @final
 @dataclass(frozen=True, kw_only=True)
 class Golden:
@@ -60,11 +65,18 @@ class Golden:
 
     def experiment(self, **changes: Any) -> pr.Experiment:
         """What to do, made anew."""
-        values = {**DEFAULTS, **(self.settings or {}), **changes}
+        values = {
+            key: value for key, value in {**DEFAULTS, **(self.settings or {})}.items() if key not in HOW
+        } | changes
         for name in ("federation", "fleet"):
             if callable(made := values[name]):
                 values[name] = made()
         return pr.Experiment(**values)
+
+    def execution(self, **changes: Any) -> pr.Execution:
+        """How to do it."""
+        values = {key: value for key, value in {**DEFAULTS, **(self.settings or {})}.items() if key in HOW}
+        return pr.Execution(**values | changes)
 
 
 def points(count: int, features: int = 4, classes: int = 3) -> tuple[np.ndarray, np.ndarray]:

@@ -33,10 +33,15 @@ def of(name: str, /, **changes: Any) -> pr.Experiment:
     return golden_runs.runs()[name].experiment(**changes)
 
 
+def how(name: str, /, **changes: Any) -> pr.Execution:
+    """How the experiment of that name is computed."""
+    return golden_runs.runs()[name].execution(**changes)
+
+
 def in_line(names: Iterable[str], out: Path) -> Carried:
     for name in names:
         command = golden_runs.runs()[name].command
-        yield name, commanded(command, out) if command else pr.run(of(name), out=out)
+        yield name, commanded(command, out) if command else pr.run(of(name), execution=how(name), out=out)
 
 
 def commanded(command: Iterable[str], out: Path) -> pr.Run:
@@ -59,7 +64,7 @@ def elsewhere(driver: str) -> Way:
 
     def way(names: Iterable[str], out: Path) -> Carried:
         for name in names:
-            yield name, pr.run(of(name, driver=driver, workers=2), out=out)
+            yield name, pr.run(of(name), execution=how(name, driver=driver, workers=2), out=out)
 
     return way
 
@@ -99,7 +104,7 @@ def killed(names: Iterable[str], out: Path) -> Carried:
     for name in wanted:
         run = pr.Run.open(name, out / "killed")
         assert run.status == "killed", run.status
-        yield name, pr.resume(of(name, name=name), run)
+        yield name, pr.resume(of(name, name=name), run, execution=how(name))
 
 
 def victims(names: Iterable[str], out: Path) -> None:
@@ -108,7 +113,12 @@ def victims(names: Iterable[str], out: Path) -> None:
         child = os.fork()
         if not child:
             try:
-                pr.run(of(name, name=name), out=out / "killed", observers=[Interrupts(signal.SIGKILL)])
+                pr.run(
+                    of(name, name=name),
+                    execution=how(name),
+                    out=out / "killed",
+                    observers=[Interrupts(signal.SIGKILL)],
+                )
             except BaseException:
                 traceback.print_exc()
             os._exit(1)
@@ -120,33 +130,34 @@ def stopped(names: Iterable[str], out: Path) -> Carried:
     for name in names:
         before = signal.signal(signal.SIGINT, signal.default_int_handler)
         try:
-            run = pr.run(of(name), out=out, observers=[Interrupts(signal.SIGINT)])
+            run = pr.run(of(name), execution=how(name), out=out, observers=[Interrupts(signal.SIGINT)])
         finally:
             signal.signal(signal.SIGINT, before)
         assert run.status == "stopped", run.status
-        yield name, pr.resume(of(name), run)
+        yield name, pr.resume(of(name), run, execution=how(name))
 
 
 def extended(names: Iterable[str], out: Path) -> Carried:
     """Fewer rounds, and then all of them."""
     for name in names:
-        yield name, pr.resume(of(name), pr.run(of(name, rounds=INTERRUPTED_AT), out=out))
+        begun = pr.run(of(name, rounds=INTERRUPTED_AT), execution=how(name), out=out)
+        yield name, pr.resume(of(name), begun, execution=how(name))
 
 
 def replayed(names: Iterable[str], out: Path) -> Carried:
     """From the order of events, and from the updates that were logged."""
     for name in names:
-        run = pr.run(of(name), out=out, log_updates=True)
+        run = pr.run(of(name), execution=how(name), out=out, log_updates=True)
         for from_updates in (False, True):
-            verdict = pr.replay(run, of(name), from_updates=from_updates)
+            verdict = pr.replay(run, of(name), execution=how(name), from_updates=from_updates)
             assert verdict.equal, str(verdict)
         yield name, run
 
 
 def verified(names: Iterable[str], out: Path) -> Carried:
     for name in names:
-        run = pr.run(of(name), out=out)
-        verdict = pr.verify(run, of(name))
+        run = pr.run(of(name), execution=how(name), out=out)
+        verdict = pr.verify(run, of(name), execution=how(name))
         assert verdict.equal, str(verdict)
         yield name, run
 
@@ -154,13 +165,13 @@ def verified(names: Iterable[str], out: Path) -> Carried:
 def on_nodes(names: Iterable[str], out: Path) -> Carried:
     from golden_nodes import on_nodes
 
-    return ((name, on_nodes(lambda name=name: of(name), out)) for name in names)
+    return ((name, on_nodes(lambda name=name: of(name), how(name), out)) for name in names)
 
 
 def on_flower(names: Iterable[str], out: Path) -> Carried:
     from golden_nodes import on_flower
 
-    return ((name, on_flower(lambda name=name: of(name), out)) for name in names)
+    return ((name, on_flower(lambda name=name: of(name), how(name), out)) for name in names)
 
 
 WAYS: Mapping[str, Way] = {

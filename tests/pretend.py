@@ -15,6 +15,7 @@ import polyrhythm as pr
 from polyrhythm.deployment.node import Node
 from polyrhythm.deployment.registry import Line, Reply
 from polyrhythm.deployment.wire import Parcel
+from polyrhythm.experiments.prepared import prepare
 
 
 @final
@@ -108,11 +109,19 @@ class PretendLine:
         return found
 
 
-def nodes_of(experiment: Callable[[], pr.Experiment], store: Path, clients: int, **options: Any) -> dict[int, Any]:
+def nodes_of(
+    experiment: Callable[[], pr.Experiment],
+    store: Path,
+    clients: int,
+    execution: pr.Execution | None = None,
+    **options: Any,
+) -> dict[int, Any]:
     """A node for each client, numbered from 100. Each message meets a node that knows nothing of those before."""
 
     def answering(client: int) -> Callable[[Parcel], Parcel]:
-        made = experiment()  # building it anew for every message would take the time of the test
+        made = prepare(
+            experiment(), execution or pr.Execution()
+        )  # building it anew for every message would take the time of the test
         return lambda parcel: Node(made, client, store / f"node-{client}", **options).reply(parcel)
 
     return {100 + client: answering(client) for client in range(clients)}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any, final
 
@@ -12,7 +13,9 @@ from torch import Tensor, nn
 import polyrhythm as pr
 from polyrhythm.data import ArraySamples, Collection, Federation
 from polyrhythm.data.federation import Shares
+from polyrhythm.experiments.prepared import Prepared, prepare
 from polyrhythm.experiments.session import carry_out
+from polyrhythm.experiments.verify import Verdict
 from polyrhythm.runs import Plan, RunStatus, VersionRecord, VisitRecord
 from polyrhythm.runs.observer import Observer
 
@@ -69,6 +72,51 @@ def experiment(**changes: Any) -> pr.Experiment:
     return pr.Experiment(**values | changes)
 
 
+HOW = {setting.name for setting in dataclasses.fields(pr.Execution)}
+
+
+def ready(make: Callable[..., pr.Experiment], /, **values: Any) -> Prepared:
+    """An experiment ready to run; settings of `Execution` among the values say how."""
+    how = {key: values.pop(key) for key in HOW & values.keys()}
+    return prepare(make(**values), pr.Execution(**how))
+
+
+def prepared(**changes: Any) -> Prepared:
+    """That experiment ready to run."""
+    return ready(experiment, **changes)
+
+
+Made = pr.Experiment | Prepared
+
+
+def _how(of: Made, options: dict[str, Any]) -> tuple[pr.Experiment, dict[str, Any]]:
+    return (of, options) if isinstance(of, pr.Experiment) else (of.experiment, {"execution": of.execution, **options})
+
+
+def run(of: Made, **options: Any) -> pr.Run:
+    """Runs it, with a record."""
+    experiment, options = _how(of, options)
+    return pr.run(experiment, **options)
+
+
+def resume(of: Made, begun: pr.Run | str, **options: Any) -> pr.Run:
+    """Goes on with a run of it."""
+    experiment, options = _how(of, options)
+    return pr.resume(experiment, begun, **options)
+
+
+def verify(recorded: pr.Run, of: Made, **options: Any) -> Verdict:
+    """Runs it again, and compares."""
+    experiment, options = _how(of, options)
+    return pr.verify(recorded, experiment, **options)
+
+
+def replay(recorded: pr.Run, of: Made, **options: Any) -> Verdict:
+    """Takes a run's events in their order, and compares."""
+    experiment, options = _how(of, options)
+    return pr.replay(recorded, experiment, **options)
+
+
 @final
 class Log(Observer):
     """An observer that remembers everything."""
@@ -100,7 +148,7 @@ class Log(Observer):
 def logged(**changes: Any) -> tuple[dict[str, Any], Log]:
     """Runs such an experiment; gives its summary and its log."""
     log = Log()
-    return carry_out(experiment(**changes), [log]), log
+    return carry_out(prepared(**changes), [log]), log
 
 
 @final

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import json
 import subprocess
 import sys
@@ -19,6 +18,8 @@ from polyrhythm.base.errors import RunFailed, UserError
 from polyrhythm.bench import bare, ours
 from polyrhythm.bench.duel import alike, duel
 from polyrhythm.bench.works import experiment, write_job
+from polyrhythm.experiments.execution import Execution
+from polyrhythm.experiments.prepared import prepare
 from polyrhythm.experiments.session import carry_out
 from polyrhythm.models.catalogue import find
 from polyrhythm.simulation.workers.choosing import Crew
@@ -53,7 +54,7 @@ def test_both_do_the_same_work(small: str, workers: int, tmp_path: Path) -> None
     log, rounds = Log(), 3
     of = experiment(small, rounds)
     write_job(of, rounds, tmp_path / "job")
-    carry_out(of, [log])
+    carry_out(prepare(of), [log])
     hands = list(by_hand(tmp_path / "job", small, workers))
     assert len(hands) == rounds
     for state, weights in zip(log.states[1:], hands, strict=True):
@@ -107,7 +108,7 @@ def test_the_bare_loop_runs_by_itself() -> None:
 def test_nothing_is_under_way_while_the_other_program_has_its_turn(
     small: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    of, tickets, pauses = dataclasses.replace(experiment(small, 4), workers=2), list[Ticket](), list[int]()
+    of, tickets, pauses = prepare(experiment(small, 4), Execution(workers=2)), list[Ticket](), list[int]()
     watch, start, executor = ours.Watch(str(tmp_path / "weights")), Elsewhere.start, Crew.executor
     gate = ours.Gate(watch, "any")
 

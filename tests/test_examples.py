@@ -69,6 +69,7 @@ def test_the_comparison_names_every_curve(load: Callable[[Path], ModuleType], tm
 
 def test_the_mechanism_obeys_its_laws(load: Callable[[Path], ModuleType]) -> None:
     """Off it is exactly nothing, on it is something, and it refuses what its equation does not cover."""
+    from polyrhythm.experiments.prepared import prepare
     from polyrhythm.experiments.session import carry_out
 
     part = load(ROOT / "examples" / "own_mechanism.py").SharedDirection
@@ -76,7 +77,7 @@ def test_the_mechanism_obeys_its_laws(load: Callable[[Path], ModuleType]) -> Non
 
     def digest(recipe: pr.Recipe) -> Any:
         experiment = pr.Experiment(federation=federation, model="logistic", recipe=recipe, rounds=2)
-        return carry_out(experiment, [])["digest"]
+        return carry_out(prepare(experiment), [])["digest"]
 
     plain = pr.fedavg(cohort=3)
     assert digest(plain | part(strength=0.0)) == digest(plain)
@@ -143,12 +144,14 @@ def in_toml(folder: Path) -> pr.Experiment:
 
 
 def test_the_readme_says_one_experiment_in_three_ways(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from polyrhythm.experiments.prepared import prepare
+
     first = in_python(monkeypatch)
     for other in (on_the_command_line(monkeypatch), in_toml(tmp_path)):
         assert other.recipe.digest == first.recipe.digest
         assert other.federation.partition == first.federation.partition
         assert other.federation.sizes.tolist() == first.federation.sizes.tolist()
-        assert other.chosen.engine.initial().weights.equal(first.chosen.engine.initial().weights)
+        assert prepare(other).initial.weights.equal(prepare(first).initial.weights)
         assert (other.rounds, other.seed, other.name) == (first.rounds, first.seed, first.name)
 
 

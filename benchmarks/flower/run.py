@@ -26,6 +26,7 @@ from polyrhythm.base.messages import Assignment
 from polyrhythm.deployment.messages import Order
 from polyrhythm.deployment.node import Node
 from polyrhythm.deployment.wire import pack
+from polyrhythm.experiments.prepared import prepare
 
 NODES, PORT = 4, 8720
 TEXT = """
@@ -91,8 +92,8 @@ def _larger() -> Any:
 
 def bytes_of_a_visit(method: str, model: str) -> tuple[int, int, int, int]:
     """What travels down and up in one visit, and the least that both could be: what the run is billed for."""
-    made = experiment(method, model)
-    layout, weights = made.chosen.engine.layout, made.initial_model
+    made = prepare(experiment(method, model))
+    layout, weights = made.chosen.engine.layout, made.initial
     from polyrhythm.core.server import Server
     from polyrhythm.deployment.messages import Answer, Refusal
     from polyrhythm.deployment.wire import unpack
@@ -124,7 +125,7 @@ def told_of_bytes() -> None:
 
 def write_data(folder: Path) -> None:
     """The clients' samples and the tests as files for Flower's own apps."""
-    made = experiment("fedavg(cohort=4)", "mlp")
+    made = prepare(experiment("fedavg(cohort=4)", "mlp"))
     for client in range(NODES):
         data = made.data_of(client)
         inputs, targets = data.batch(np.arange(len(data)), None)

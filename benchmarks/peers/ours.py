@@ -11,6 +11,8 @@ import polyrhythm as pr
 from polyrhythm.bench.works import experiment
 from polyrhythm.data import ArraySamples
 from polyrhythm.data.federation import Shares
+from polyrhythm.experiments.execution import Execution
+from polyrhythm.experiments.prepared import prepare
 from polyrhythm.experiments.session import carry_out
 from polyrhythm.runs.observer import Observer
 from polyrhythm.runs.recorder import Recorder
@@ -41,14 +43,13 @@ def main() -> None:
         test=ArraySamples(job.test_inputs, job.test_targets),
     )
     recipe = of.recipe | pr.parts.local_sgd(lr=job.lr)
-    of = dataclasses.replace(
-        of, federation=federation, model=job.model(), recipe=recipe, engine="auto", workers=2, config=None
-    )
+    of = dataclasses.replace(of, federation=federation, model=job.model(), recipe=recipe, config=None)
+    prepared = prepare(of, Execution(workers=2))
     clock = Clock()
     with tempfile.TemporaryDirectory() as folder:
-        carry_out(of, [Recorder(folder), clock])
+        carry_out(prepared, [Recorder(folder), clock])
     # The last version is evaluated, and nobody trains for a next one meanwhile: it is not like the others.
-    jobs.tell(f"polyrhythm {pr.__version__}", clock.ends, clock.accuracy, engine=of.chosen.name)
+    jobs.tell(f"polyrhythm {pr.__version__}", clock.ends, clock.accuracy, engine=prepared.chosen.name)
 
 
 if __name__ == "__main__":

@@ -10,13 +10,14 @@ from .base.errors import RunFailed as RunFailed
 from .base.errors import UserError as UserError
 from .data import federate as federate
 from .experiments.difficulty import sample_difficulty as sample_difficulty
-from .experiments.experiment import Evaluation as Evaluation
+from .experiments.execution import Execution as Execution
 from .experiments.experiment import Experiment as Experiment
-from .experiments.experiment import Until as Until
 from .experiments.expert import train_expert as train_expert
 from .experiments.replay import replay as replay
 from .experiments.run import resume as resume
 from .experiments.run import run as run
+from .experiments.settings import Evaluation as Evaluation
+from .experiments.settings import Until as Until
 from .experiments.verify import verify as verify
 from .fleet import Fleet as Fleet
 from .methods import extend as extend

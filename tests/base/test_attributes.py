@@ -20,7 +20,7 @@ from polyrhythm.base.attributes import Attributes, attributes, changed_in
 from polyrhythm.base.errors import UserError
 from polyrhythm.engines.torch import TorchEngine
 from polyrhythm.models.tasks import task
-from small import experiment
+from small import experiment, prepared
 from worker_models import Carried, Counter, FirstCall
 
 
@@ -147,8 +147,9 @@ def test_the_driver_changes_no_number(kind: type[nn.Module], tmp_path: Path) -> 
     model = kind()
     digests = set()
     for driver in ({"driver": "inline"}, {"driver": "processes", "workers": 2}):
-        asked: dict[str, Any] = {"model": model, "recipe": pr.fedavg(cohort=3, batch=5, lr=0.05), **driver}
-        digests.add(pr.run(experiment(**asked), out=tmp_path).summary["digest"])
+        asked: dict[str, Any] = {"model": model, "recipe": pr.fedavg(cohort=3, batch=5, lr=0.05)}
+        run = pr.run(experiment(**asked), execution=pr.Execution(**driver), out=tmp_path)
+        digests.add(run.summary["digest"])
     assert len(digests) == 1
 
 
@@ -174,7 +175,7 @@ def test_a_layer_that_is_made_in_the_first_batch_is_refused() -> None:
             return outputs
 
     with pytest.raises(UserError, match=r"makes its parameter head\.weight in its first batch"):
-        experiment(model=Late()).chosen  # noqa: B018
+        prepared(model=Late()).chosen  # noqa: B018
 
 
 def test_a_copy_that_holds_the_first_modules_weights_is_refused() -> None:
@@ -182,14 +183,14 @@ def test_a_copy_that_holds_the_first_modules_weights_is_refused() -> None:
     forward = net[0].forward
     net[0].forward = lambda inputs: 2 * forward(inputs)
     with pytest.raises(UserError, match=r"a copy of Sequential computes with 0\.weight"):
-        experiment(model=net).chosen  # noqa: B018
+        prepared(model=net).chosen  # noqa: B018
 
 
 def test_a_hook_for_accumulated_gradients_is_refused() -> None:
     net = nn.Linear(4, 3)
     net.weight.register_post_accumulate_grad_hook(lambda parameter: None)
     with pytest.raises(UserError, match="a hook for when its gradient was accumulated"):
-        experiment(model=net).chosen  # noqa: B018
+        prepared(model=net).chosen  # noqa: B018
 
 
 @pytest.mark.parametrize(

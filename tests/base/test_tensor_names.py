@@ -13,7 +13,7 @@ from torch import Tensor, nn
 import polyrhythm as pr
 from polyrhythm.base.flat_model import FlatModel
 from polyrhythm.base.tensor_names import fill, state_of
-from small import experiment
+from small import experiment, prepared
 
 
 def sequential() -> nn.Sequential:
@@ -89,8 +89,8 @@ def test_weights_of_one_are_initial_weights_of_the_others(name: str, other: str,
     torch.manual_seed(1)
     given = WRAPPED[other]()
     save_file({n: t.clone() for n, t in given.state_dict().items()}, tmp_path / "given.safetensors")
-    begun = experiment(model=WRAPPED[name](), initial=str(tmp_path / "given.safetensors"))
-    found = begun.chosen.engine.state_of(begun.initial_model)
+    begun = prepared(model=WRAPPED[name](), initial=str(tmp_path / "given.safetensors"))
+    found = begun.chosen.engine.state_of(begun.initial)
     assert all(torch.equal(found[n], t) for n, t in state_of(given).items())
 
 

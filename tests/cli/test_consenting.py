@@ -30,7 +30,7 @@ from polyrhythm.cli.consenting import consented
 def test_what_is_named(
     named: list[str] | None, model: str | None, settings: list[str] | None, modules: tuple[str, ...]
 ) -> None:
-    assert consented(named, model, settings).modules == modules
+    assert consented(named, {"model": model} if model else {}, settings).modules == modules
 
 
 @pytest.mark.parametrize("name", ["nets.py", "./nets.py", "lab/nets", ""])

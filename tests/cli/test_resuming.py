@@ -87,10 +87,10 @@ def test_a_run_whose_parts_read_the_number_of_rounds_does_not(polyrhythm: Comman
 def test_the_engine_that_computed_computes_again(polyrhythm: Command, tmp_path: Path) -> None:
     out = ("--out", str(tmp_path))
     polyrhythm("run", *QUICK, "--rounds", "2", "--engine", "auto", *out, "--name", "mine")
-    computed_by = Run.open("mine", tmp_path).config["computed_by"]
+    computed_by = Run.open("mine", tmp_path).machine["computed_by"]
     assert polyrhythm("resume", "mine", "--rounds", "3", *out).code == 0
-    assert Run.open("mine", tmp_path).config == {**Run.open("mine", tmp_path).config, "engine": "auto", "rounds": 3}
-    assert Run.open("mine", tmp_path).config["computed_by"] == computed_by
+    assert Run.open("mine", tmp_path).config == {**Run.open("mine", tmp_path).config, "rounds": 3}
+    assert Run.open("mine", tmp_path).machine["computed_by"] == computed_by
 
 
 def test_what_was_started_from_python_goes_on_there(polyrhythm: Command, tmp_path: Path) -> None:

@@ -162,7 +162,7 @@ def test_listed_settings_may_name_whole_methods(folder: Path) -> None:
     )
     arm = planned(read(folder / "x.toml")).arms[""]
     assert arm.many == 2
-    second = arm.make(arm.settings[1], 0)
+    second, _ = arm.make(arm.settings[1], 0)
     assert second.recipe == pr.fedavg() | pr.parts.prox(mu=1)
     assert second.evaluation.every == 2
 

@@ -17,7 +17,7 @@ from polyrhythm.base.errors import UserError
 from polyrhythm.data import items
 from polyrhythm.data.items import Labels, labels_of
 from polyrhythm.experiments.session import carry_out
-from small import experiment
+from small import prepared
 
 N = 120
 
@@ -251,7 +251,7 @@ def test_a_label_that_changes_later_ends_the_run_in_words() -> None:
     assert found.train.batch(torch.arange(119))[1].tolist() == [(i + (i >= 60)) % 3 for i in range(119)]
     with pytest.raises(UserError, match="item 119 has label 2, and had 0 when it was first read"):
         found.train.batch(torch.tensor([3, 119]))
-    one = experiment(federation=pr.federate(found, pr.data.Iid(), 4, 0), recipe=pr.fedavg(cohort=4, epochs=1))
+    one = prepared(federation=pr.federate(found, pr.data.Iid(), 4, 0), recipe=pr.fedavg(cohort=4, epochs=1))
     with pytest.raises(pr.PolyrhythmError, match="when it was first read"):
         carry_out(one, [])
 

@@ -10,6 +10,7 @@ import pytest
 
 import polyrhythm as pr
 from polyrhythm.deployment.federating import Serving, serve
+from polyrhythm.experiments.prepared import prepare
 from polyrhythm.experiments.session import carry_out
 from polyrhythm.runs.observer import Observer
 from pretend import JumpingClock, PretendLine, nodes_of
@@ -34,9 +35,11 @@ SYNCHRONOUS: dict[str, Callable[[], pr.Recipe]] = {
 def experiment(recipe: pr.Recipe, **changes: Any) -> pr.Experiment:
     values: dict[str, Any] = {
         **{"federation": federation(clients=CLIENTS, validation=0.2), "model": "mlp", "recipe": recipe, "rounds": 8},
-        "checkpoint": pr.Checkpoint(every=1),
     }
     return pr.Experiment(**values | changes)
+
+
+OFTEN = pr.Execution(checkpoint=pr.Checkpoint(every=1))
 
 
 def federated(folder: Path, made: Callable[[], pr.Experiment], *, serving: Any = None, **line: Any) -> dict[str, Any]:
@@ -45,7 +48,7 @@ def federated(folder: Path, made: Callable[[], pr.Experiment], *, serving: Any =
     wire = PretendLine(clock, nodes_of(made, folder / "nodes", CLIENTS), **line)
     told: list[str] = []
     how = Serving(**{"out": folder / "runs", "log_updates": True, "wait": 20.0, **(serving or {})})
-    summary = serve(made(), wire, how, clock=clock, tell=told.append)
+    summary = serve(made(), wire, how, execution=OFTEN, clock=clock, tell=told.append)
     return {**summary, "told": told, "line": wire, "run": pr.Run.open(summary["run_id"], folder / "runs")}
 
 
@@ -55,7 +58,7 @@ def test_a_federation_in_rounds_gives_the_simulation_s_numbers(tmp_path: Path, n
         return experiment(SYNCHRONOUS[name]())
 
     done = federated(tmp_path, made, takes=lambda node, number: 1.0 + (number * 7 + node) % 5)
-    alone = carry_out(made(), [])
+    alone = carry_out(prepare(made()), [])
     assert done["digest"] == alone["digest"]
     assert (done["status"], done["driver"], done["workers"]) == ("finished", "flower", CLIENTS)
     assert done["samples"] == alone["samples"]
@@ -90,7 +93,7 @@ def test_a_node_that_goes_away_and_comes_back_changes_no_number(tmp_path: Path) 
 
     begun = 1002.5  # in the second version
     done = federated(tmp_path, made, away={102: (begun, begun + 30.0)})
-    assert done["digest"] == carry_out(made(), [])["digest"]
+    assert done["digest"] == carry_out(prepare(made()), [])["digest"]
     assert any("client 2 is there: its visit 1 is sent again" in words for words in done["told"])
     assert done["lost_visits"] == 0
     replayed(done, made)
@@ -144,23 +147,31 @@ class Killed(Observer):
 @pytest.mark.parametrize("name", ["scaffold", "ccfl", "asynchronous"])
 def test_a_server_that_was_killed_goes_on(tmp_path: Path, name: str, every: int) -> None:
     def made() -> pr.Experiment:
-        changes: dict[str, Any] = {"checkpoint": pr.Checkpoint(every=every)}
-        return asynchronous(**changes) if name == "asynchronous" else experiment(SYNCHRONOUS[name](), **changes)
+        return asynchronous() if name == "asynchronous" else experiment(SYNCHRONOUS[name]())
 
+    execution = pr.Execution(checkpoint=pr.Checkpoint(every=every))
     clock = JumpingClock()
     line = PretendLine(clock, nodes_of(made, tmp_path / "nodes", CLIENTS), lambda node, number: 1.0 + number % 3)
     how = Serving(out=tmp_path / "runs", log_updates=True, wait=20.0)
     with pytest.raises(Dies):
-        serve(made(), line, how, clock=clock, observers=lambda experiment: [Killed(5)], tell=lambda text: None)
+        serve(
+            made(),
+            line,
+            how,
+            execution=execution,
+            clock=clock,
+            observers=lambda experiment: [Killed(5)],
+            tell=lambda text: None,
+        )
     told: list[str] = []
     again = PretendLine(clock, line.nodes_by, line.takes)
-    summary = serve(made(), again, how, clock=clock, tell=told.append)
+    summary = serve(made(), again, how, execution=execution, clock=clock, tell=told.append)
     assert f"note: the run went on from its checkpoint of version {4 if every == 1 else 3}" in told
     run = pr.Run.open(summary["run_id"], tmp_path / "runs")
     assert [row["version"] for row in run.versions] == list(range(9))
     replayed({**summary, "run": run}, made)
     if name != "asynchronous":
-        assert summary["digest"] == carry_out(made(), [])["digest"]
+        assert summary["digest"] == carry_out(prepare(made()), [])["digest"]
 
 
 def test_a_run_on_nodes_is_verified_and_resumed_nowhere_else(tmp_path: Path) -> None:
@@ -178,7 +189,14 @@ def refusing(folder: Path, nodes: dict[int, Any], made: Callable[[], pr.Experime
     """The error of a server whose nodes are not all right, and what it told before."""
     clock, told = JumpingClock(), list[str]()
     with pytest.raises(pr.UserError) as caught:
-        serve(made(), PretendLine(clock, nodes), Serving(out=folder, wait=20.0), clock=clock, tell=told.append)
+        serve(
+            made(),
+            PretendLine(clock, nodes),
+            Serving(out=folder, wait=20.0),
+            execution=OFTEN,
+            clock=clock,
+            tell=told.append,
+        )
     return str(caught.value), told
 
 
@@ -223,7 +241,7 @@ def test_a_skipping_client_sends_no_vector(tmp_path: Path) -> None:
         return experiment(pr.ccfl(cohort=6, epochs=2, batch=5, storage="server"), rounds=12)
 
     done = federated(tmp_path, made)
-    size = 4 * made().chosen.engine.layout.size
+    size = 4 * prepare(made()).chosen.engine.layout.size
     answers = [parcel for parcel in done["line"].answers if '"Answer"' in parcel.text]
     skipped = done["run"].visits.query("status == 'skipped'")
     assert len(skipped) > 5
@@ -239,9 +257,9 @@ def test_a_compressed_update_is_as_small_as_it_is_said_to_be(tmp_path: Path, par
         return experiment(names.recipe(f"fedavg(cohort=3, batch=5) | {part}"))
 
     done = federated(tmp_path, made)
-    assert done["digest"] == carry_out(made(), [])["digest"]
+    assert done["digest"] == carry_out(prepare(made()), [])["digest"]
     answers = [parcel for parcel in done["line"].answers if '"Answer"' in parcel.text]
     billed = done["run"].visits["bytes_up"].sum()
     travelled = sum(array.nbytes for parcel in answers for array in parcel.arrays)
-    vectors = len(answers) * 4 * made().chosen.engine.layout.size
+    vectors = len(answers) * 4 * prepare(made()).chosen.engine.layout.size
     assert travelled < 1.3 * billed < vectors

@@ -18,6 +18,7 @@ from mutations import Mutator, same
 from polyrhythm.deployment.federating import Serving, serve
 from polyrhythm.deployment.node import spans_of
 from polyrhythm.deployment.wire import Parcel
+from polyrhythm.experiments.prepared import prepare
 from pretend import JumpingClock, PretendLine, nodes_of
 from small import federation
 
@@ -111,7 +112,7 @@ def served(folder: Path, name: str, rounds: int, spoilt: Spoilt) -> dict[str, An
 def fuzzed(folder: Path, name: str, rounds: int, most: int, seed: int) -> collections.Counter[str]:
     """Spoils so many answers of a federation; gives how many of them were refused, by reason, or harmless."""
     draws = np.random.Generator(np.random.PCG64(seed))
-    spoiling = Spoiling(Mutator(draws, spans_of(experiment(name, 1).chosen.engine.layout)), most)
+    spoiling = Spoiling(Mutator(draws, spans_of(prepare(experiment(name, 1)).chosen.engine.layout)), most)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     done = served(folder / "spoiled", name, rounds, spoiling)
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 1024 * MEMORY

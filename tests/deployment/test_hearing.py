@@ -20,7 +20,7 @@ from polyrhythm.deployment.messages import MOST_COUNTED, Answer, Malformed, Refu
 from polyrhythm.deployment.node import spans_of
 from polyrhythm.deployment.wire import pack, unpack
 from polyrhythm.simulation.roster import OpenRoster
-from small import experiment
+from small import prepared
 
 RECIPES: dict[str, Callable[[], pr.Recipe]] = {
     "fedavg": lambda: pr.fedavg(cohort=2, epochs=1, batch=5),
@@ -41,8 +41,8 @@ class Heard:
     """A true answer, and the judge of it."""
 
     def __init__(self, recipe: pr.Recipe, **changes: Any) -> None:
-        made = experiment(recipe=recipe, **changes)
-        engine, setup, start = made.chosen.engine, made.setup, made.initial_model
+        made = prepared(recipe=recipe, **changes)
+        engine, setup, start = made.chosen.engine, made.setup, made.initial
         server = Server(recipe=recipe, setup=setup, layout=engine.layout)
         turn = server.begin(start.weights, start.buffers, OpenRoster(4, range(4)))
         self.sent = turn.assignments[0]

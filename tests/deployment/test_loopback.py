@@ -20,6 +20,7 @@ from polyrhythm.cli.deployed import experiment_of
 from polyrhythm.cli.flowering import up
 from polyrhythm.deployment.local.loopback import Loopback, diagnosed
 from polyrhythm.deployment.local.processes import Processes, Started
+from polyrhythm.experiments.prepared import prepare
 from polyrhythm.experiments.session import carry_out
 
 pytest.importorskip("flwr", reason="needs flwr: pip install 'polyrhythm[flower]'")
@@ -94,8 +95,8 @@ def _runs(place: Path) -> list[pr.Run]:
 
 
 def simulated(place: Path, *settings: str) -> str:
-    experiment = experiment_of(place / "experiment.toml", {"set": "; ".join(settings)})
-    return str(carry_out(experiment, [])["digest"])
+    made = experiment_of(place / "experiment.toml", {"set": "; ".join(settings)})
+    return str(carry_out(prepare(*made), [])["digest"])
 
 
 def children(pid: int) -> dict[int, str]:
@@ -138,8 +139,8 @@ def test_every_paper_on_real_nodes_as_in_the_simulation(place: Path, method: str
     text = TEXT.replace('"scaffold(cohort=3, epochs=1, batch=10)"', f'"{method}"')
     (place / "paper.toml").write_text(text.replace('"mlp"', '"with_projection(mlp)"'))
     done = run(place, "rounds=3", file="paper.toml")
-    experiment = experiment_of(place / "paper.toml", {"set": "rounds=3"})
-    assert done.summary["digest"] == carry_out(experiment, [])["digest"]
+    made = experiment_of(place / "paper.toml", {"set": "rounds=3"})
+    assert done.summary["digest"] == carry_out(prepare(*made), [])["digest"]
     assert done.summary["lost_visits"] == 0
 
 
@@ -192,8 +193,8 @@ def test_a_slow_node_does_not_hold_the_others_under_a_buffer(place: Path) -> Non
         done = run(place, "rounds=8", file="slow.toml")
     assert made[0] >= 1
     for from_updates in (False, True):
-        experiment = experiment_of(place / "slow.toml", {"set": "rounds=8"})
-        assert pr.replay(done, experiment, from_updates=from_updates).equal
+        made = experiment_of(place / "slow.toml", {"set": "rounds=8"})
+        assert pr.replay(done, made[0], execution=made[1], from_updates=from_updates).equal
 
 
 def refused(place: Path, folder: Path, change: Callable[[list[str]], list[str]]) -> str:

@@ -13,6 +13,7 @@ import torch
 import polyrhythm as pr
 from polyrhythm.cli.deployed import client_of, server_of
 from polyrhythm.deployment.federating import Serving
+from polyrhythm.experiments.prepared import prepare
 from polyrhythm.experiments.session import carry_out
 from polyrhythm.results import Run
 from pretend import JumpingClock
@@ -77,7 +78,7 @@ def test_over_flower_in_rounds_as_in_the_simulation(
     grid = PretendGrid(client_app(experiment(recipe())), configurations(tmp_path), clock)
     grid.refuse = {6}  # a message that Flower does not take is sent again
     done = run(server_app(made, Serving(out=tmp_path / "runs")), grid, tmp_path / "runs")
-    assert done.summary["digest"] == carry_out(experiment(recipe()), [])["digest"]
+    assert done.summary["digest"] == carry_out(prepare(experiment(recipe())), [])["digest"]
     assert (done.status, done.summary["driver"]) == ("finished", "flower")
 
 
@@ -111,7 +112,7 @@ def test_nodes_with_data_of_their_own(tmp_path: Path, clock: JumpingClock) -> No
     served = experiment(federation=dealt(whole, [1, 1, 1, 1]))
     grid = PretendGrid(client_app(served, data=own), configurations(tmp_path), clock)
     done = run(server_app(served, Serving(out=tmp_path / "runs")), grid, tmp_path / "runs")
-    assert done.summary["digest"] == carry_out(simulated, [])["digest"]
+    assert done.summary["digest"] == carry_out(prepare(simulated), [])["digest"]
     sent = b"".join(a.data for m in grid.sent for r in m.content.array_records.values() for a in r.values())
     assert len(sent) == 12 * 4 * simulated.chosen.engine.layout.size  # weights, and nothing else
 
@@ -195,7 +196,7 @@ def test_a_clipping_mod_clips_the_update(tmp_path: Path, clock: JumpingClock) ->
         return done.visits["update_norm"].tolist(), done.summary["digest"]
 
     wide, digest = norms(1e9, "wide")
-    assert digest == carry_out(experiment(), [])["digest"]  # nothing was clipped, and nothing changed
+    assert digest == carry_out(prepare(experiment()), [])["digest"]  # nothing was clipped, and nothing changed
     bound = sorted(wide)[len(wide) // 2]
     narrow, _ = norms(bound, "narrow")
     assert max(narrow) <= bound * (1 + 1e-5)
@@ -207,7 +208,7 @@ def test_noise_leaves_the_padding_alone(tmp_path: Path, clock: JumpingClock) -> 
     grid = PretendGrid(client_app(experiment(), mods=mods), configurations(tmp_path), clock)
     done = run(server_app(experiment(), Serving(out=tmp_path / "runs", log_updates=True)), grid, tmp_path / "runs")
     assert done.status == "finished"
-    assert done.summary["digest"] != carry_out(experiment(), [])["digest"]
+    assert done.summary["digest"] != carry_out(prepare(experiment()), [])["digest"]
     assert pr.replay(done, experiment(), from_updates=True).equal
     weights = done.weights("final")
     assert all(torch.isfinite(tensor).all() for tensor in weights.values())
@@ -291,7 +292,7 @@ def test_an_answer_that_flower_cannot_read_ends_nothing(tmp_path: Path, clock: J
     grid = Unreadable(client_app(experiment()), configurations(tmp_path), clock)
     grid.unreadable = lambda number: number == CLIENTS + 1
     done = run(server_app(experiment(), Serving(out=tmp_path / "runs")), grid, tmp_path / "runs")
-    assert (done.status, done.summary["digest"]) == ("finished", carry_out(experiment(), [])["digest"])
+    assert (done.status, done.summary["digest"]) == ("finished", carry_out(prepare(experiment()), [])["digest"])
 
 
 def test_an_answer_that_flower_can_never_read_is_a_lost_visit(tmp_path: Path, clock: JumpingClock) -> None:

@@ -17,6 +17,7 @@ from polyrhythm.deployment.messages import Answer, Order, Present, Refusal
 from polyrhythm.deployment.node import spans_of
 from polyrhythm.deployment.registry import Reply
 from polyrhythm.deployment.wire import Parcel, pack, unpack
+from polyrhythm.experiments.prepared import prepare
 from pretend import JumpingClock, PretendLine, nodes_of
 from small import federation
 
@@ -57,7 +58,7 @@ def reported(**changes: Any) -> Change:
     """Another report in an answer, as the node itself could have written it."""
 
     def change(parcel: Parcel) -> Parcel:
-        spans = spans_of(rounds().chosen.engine.layout)
+        spans = spans_of(prepare(rounds()).chosen.engine.layout)
         answer = unpack(parcel, Answer, Answer, spans=spans)
         assert isinstance(answer, Answer)
         fields = {name: value(answer.report) if callable(value) else value for name, value in changes.items()}
@@ -241,7 +242,7 @@ def test_where_no_node_answers_well_the_run_ends_with_the_model_it_began_with(
     run = done["run"]
     assert (done["status"], done["rounds"]) == ("finished", made().rounds)
     assert set(run.visits["status"]) == {"lost"}
-    start, end = made().chosen.engine.state_of(made().initial_model), run.weights("final")
+    start, end = prepare(made()).chosen.engine.state_of(prepare(made()).initial), run.weights("final")
     assert all(torch.equal(start[name], end[name]) for name in start)
 
 

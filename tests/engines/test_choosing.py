@@ -19,14 +19,14 @@ from polyrhythm.engines import selection
 from polyrhythm.engines.native import engine as native
 from polyrhythm.engines.native.engine import LARGEST, NativeEngine
 from polyrhythm.engines.torch import TorchEngine
-from small import collection, experiment, federation, logged
+from small import collection, experiment, federation, logged, prepared
 
 compiled = pytest.mark.skipif(extension() is None, reason="polyrhythm was installed without its compiled extension")
 LARGE = pr.fedavg(cohort=2, epochs=1, batch=10)
 
 
 def test_torch_says_nothing() -> None:
-    made = experiment(engine="torch")
+    made = prepared(engine="torch")
     assert isinstance(made.chosen.engine, TorchEngine)
     assert not isinstance(made.chosen.engine, TakesJobs)
     assert (made.chosen.name, made.chosen.why_not) == ("torch", "")
@@ -35,10 +35,10 @@ def test_torch_says_nothing() -> None:
 
 @compiled
 def test_the_default_is_the_rule() -> None:
-    assert experiment(recipe=LARGE).engine == "auto"
-    assert experiment(recipe=LARGE).chosen.kind == "native"
-    assert experiment(recipe=LARGE, model=tanh()).chosen.kind == "torch"
-    assert not [n for n in experiment(recipe=LARGE, model=tanh()).notices() if "engine" in n]
+    assert pr.Execution().engine == "auto"
+    assert prepared(recipe=LARGE).chosen.kind == "native"
+    assert prepared(recipe=LARGE, model=tanh()).chosen.kind == "torch"
+    assert not [n for n in prepared(recipe=LARGE, model=tanh()).notices() if "engine" in n]
 
 
 @compiled
@@ -50,7 +50,7 @@ def test_auto_leaves_broad_convolutions_to_torch() -> None:
     for width, kind in ((256, "native"), (512, "torch")):  # 8 * 9 * width * 14 * 14 products
         model = nn.Sequential(nn.Conv2d(8, width, 3), nn.ReLU(), nn.MaxPool2d(14), nn.Flatten(), nn.Linear(width, 3))
         dealt = pr.federate(data, pr.data.Iid(), 2, 0)
-        assert experiment(federation=dealt, model=model, recipe=LARGE).chosen.kind == kind
+        assert prepared(federation=dealt, model=model, recipe=LARGE).chosen.kind == kind
 
 
 @compiled
@@ -68,36 +68,36 @@ def test_how_broad_is_too_broad_depends_on_the_lanes_in_use(batch: int, padding:
     model(images.inputs[:1])
     dealt = pr.federate(data, pr.data.Iid(), 1, 0)
     recipe = pr.fedavg(cohort=1, epochs=1, batch=batch)
-    assert experiment(federation=dealt, model=model, recipe=recipe).chosen.kind == kind
+    assert prepared(federation=dealt, model=model, recipe=recipe).chosen.kind == kind
 
 
 @compiled
 @pytest.mark.parametrize("asked", ["auto", "native"])
 def test_native_where_it_can_be(asked: Any) -> None:
-    made = experiment(engine=asked, recipe=LARGE)
+    made = prepared(engine=asked, recipe=LARGE)
     assert isinstance(made.chosen.engine, NativeEngine)
     assert isinstance(made.chosen.engine, TakesJobs)
     assert made.chosen.engine.releases_lock
     assert made.chosen.name.startswith("native (")
-    assert made.describe()["computed_by"] == made.chosen.name
+    assert made.computed()["computed_by"] == made.chosen.name
 
 
 @compiled
 def test_auto_says_that_it_is_native_and_native_that_it_is_not(tmp_path: Path) -> None:
-    run = pr.run(experiment(engine="auto", recipe=LARGE), out=tmp_path)
+    run = pr.run(experiment(recipe=LARGE), execution=pr.Execution(engine="auto"), out=tmp_path)
     assert [n for n in run.notices if "native (" in n]
-    assert run.config["engine"] == "auto"
-    assert run.config["computed_by"].startswith("native (")
-    run = pr.run(experiment(engine="native", model=tanh()), out=tmp_path)
+    assert run.machine["engine"] == "auto"
+    assert run.machine["computed_by"].startswith("native (")
+    run = pr.run(experiment(model=tanh()), execution=pr.Execution(engine="native"), out=tmp_path)
     assert [n for n in run.notices if n.startswith("engine: torch") and "Tanh" in n]
-    assert run.config["computed_by"] == "torch"
+    assert run.machine["computed_by"] == "torch"
 
 
 @compiled
 def test_auto_leaves_small_batches_to_torch() -> None:
     small = pr.fedavg(cohort=2, epochs=1, batch=selection.WORTHWHILE - 1)
-    assert isinstance(experiment(engine="auto", recipe=small).chosen.engine, TorchEngine)
-    assert isinstance(experiment(engine="native", recipe=small).chosen.engine, NativeEngine)
+    assert isinstance(prepared(engine="auto", recipe=small).chosen.engine, TorchEngine)
+    assert isinstance(prepared(engine="native", recipe=small).chosen.engine, NativeEngine)
 
 
 def tanh() -> nn.Module:
@@ -128,7 +128,7 @@ def doubled() -> pr.data.Federation:
     ids=["adam", "loss term", "early stop", "augmented"],
 )
 def test_what_every_recipe_asks_for_is_native(changes: dict[str, Any]) -> None:
-    made = experiment(engine="native", **changes)
+    made = prepared(engine="native", **changes)
     assert made.chosen.why_not == ""
     assert isinstance(made.chosen.engine, NativeEngine)
 
@@ -143,7 +143,7 @@ def test_what_every_recipe_asks_for_is_native(changes: dict[str, Any]) -> None:
     ids=["float64", "layer"],
 )
 def test_why_an_experiment_is_not_native(changes: dict[str, Any], words: str) -> None:
-    made = experiment(engine="native", **changes)
+    made = prepared(engine="native", **changes)
     assert words in made.chosen.why_not
     assert isinstance(made.chosen.engine, TorchEngine)
 
@@ -153,25 +153,25 @@ def test_a_representation_that_is_not_found_is_torchs(monkeypatch: pytest.Monkey
     # As with a torch that does not say which submodule a traced operation belongs to.
     read = native.program_of
     monkeypatch.setattr(native, "program_of", lambda *given: dataclasses.replace(read(*given), places={}))
-    assert "does not find projection" in experiment(engine="native", recipe=pr.alt(cohort=2)).chosen.why_not
+    assert "does not find projection" in prepared(engine="native", recipe=pr.alt(cohort=2)).chosen.why_not
 
 
 def test_without_the_extension(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(selection, "extension", lambda: None)
-    assert "C++ compiler" in experiment(engine="native").chosen.why_not
+    assert "C++ compiler" in prepared(engine="native").chosen.why_not
     assert logged(engine="auto")[0]["digest"] == logged(engine="torch")[0]["digest"]
 
 
 def test_no_such_engine() -> None:
-    with pytest.raises(pr.UserError, match="engine 'nativ'"):
-        experiment(engine="nativ")
+    with pytest.raises(pr.UserError, match="engine = 'nativ'"):
+        pr.Execution(engine="nativ")  # type: ignore[arg-type]
 
 
 @compiled
 def test_a_batch_beyond_the_room_is_torchs(monkeypatch: pytest.MonkeyPatch) -> None:
     assert experiment().federation.sizes.max() < LARGEST
     monkeypatch.setattr(selection, "LARGEST", 4)
-    assert "more than 4" in experiment(engine="native").chosen.why_not
+    assert "more than 4" in prepared(engine="native").chosen.why_not
 
 
 @compiled

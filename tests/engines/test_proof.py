@@ -25,7 +25,7 @@ from polyrhythm.engines.native import program, reading
 from polyrhythm.engines.native.engine import NativeEngine
 from polyrhythm.engines.step import Step
 from polyrhythm.engines.torch import TorchEngine
-from small import experiment, federation, logged
+from small import experiment, federation, logged, prepared
 
 compiled = pytest.mark.skipif(extension() is None, reason="polyrhythm was installed without its compiled extension")
 LARGE = pr.fedavg(cohort=2, epochs=1, batch=10, lr=0.5)
@@ -293,7 +293,7 @@ ODD: dict[str, tuple[Callable[[], nn.Module], str]] = {
 @pytest.mark.parametrize("name", ODD)
 def test_what_computes_something_else_is_left_to_torch(name: str) -> None:
     make, words = ODD[name]
-    made = experiment(model=make(), recipe=LARGE, engine="native")
+    made = prepared(model=make(), recipe=LARGE, engine="native")
     assert made.chosen.kind == "torch"
     with pytest.raises(AssertionError, match=words):
         raise AssertionError(made.chosen.why_not)
@@ -335,9 +335,8 @@ def test_a_run_is_of_the_module_that_was_written(name: str, driver: Any, tmp_pat
             federation=dataclasses.replace(one, test=one.train),
             model=module,
             recipe=pr.fedavg(cohort=1, epochs=1, batch=None, lr=0.5),
-            driver=driver,
-            workers=None if driver == "inline" else 2,
         ),
+        execution=pr.Execution(driver=driver, workers=None if driver == "inline" else 2),
         out=tmp_path,
     )
     for key, value in expected.state_dict().items():
@@ -372,18 +371,18 @@ def make_like(make: Callable[[], nn.Module], module: nn.Module) -> nn.Module:
 @compiled
 def test_the_rule_is_silent_on_what_is_unknown_and_not_on_what_is_unlike() -> None:
     tanh = nn.Sequential(nn.Linear(4, 3), nn.Tanh())
-    assert not [n for n in experiment(recipe=LARGE, model=tanh).notices() if "engine" in n]
-    notices = experiment(recipe=LARGE, model=Probe()).notices()
+    assert not [n for n in prepared(recipe=LARGE, model=tanh).notices() if "engine" in n]
+    notices = prepared(recipe=LARGE, model=Probe()).notices()
     assert [n for n in notices if n.startswith("engine: torch, since the native one cannot be used here: in training")]
 
 
 @compiled
 def test_what_is_the_same_is_taken() -> None:
     for make in (Net, Never):
-        assert experiment(recipe=LARGE, model=make()).chosen.kind == "native"
+        assert prepared(recipe=LARGE, model=make()).chosen.kind == "native"
     assert not [
         layer
-        for layer in experiment(model=Never(), engine="native").chosen.engine.program.layers  # type: ignore[union-attr]
+        for layer in prepared(model=Never(), engine="native").chosen.engine.program.layers  # type: ignore[union-attr]
         if isinstance(layer, program.Dropout)
     ]
 
@@ -399,7 +398,7 @@ def test_activations_that_are_kept_do_no_harm() -> None:
     torch.manual_seed(0)
     net = Keeps()
     ours, theirs = (logged(model=net, recipe=LARGE, engine=engine)[1].states[-1] for engine in ("native", "torch"))
-    assert experiment(model=net, recipe=LARGE, engine="native").chosen.kind == "native"
+    assert prepared(model=net, recipe=LARGE, engine="native").chosen.kind == "native"
     assert all(torch.allclose(ours[key], theirs[key], atol=1e-6) for key in ours)
     assert net.kept is None
 
@@ -410,9 +409,9 @@ def test_the_proof_leaves_everything_as_it_was() -> None:
     net = Net()
     before, weights = generators(), {key: value.clone() for key, value in net.state_dict().items()}
     for engine in ("native", "stacked"):
-        made = experiment(model=net, recipe=LARGE, engine=engine)
+        made = prepared(model=net, recipe=LARGE, engine=engine)
         assert made.chosen.kind == engine
-        initial = made.chosen.engine.state_of(made.initial_model)
+        initial = made.chosen.engine.state_of(made.initial)
         assert all(torch.equal(initial[key], value) for key, value in weights.items())
         assert not made.chosen.engine.reference.gradient.any()
     assert all(torch.equal(net.state_dict()[key], value) for key, value in weights.items())
@@ -472,9 +471,9 @@ def test_the_proof_finds_what_is_wrong(
     mutate: Callable[[pytest.MonkeyPatch], None], words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: dict[str, Any] = {"model": Drops(), "recipe": pr.moon(cohort=2, layer="trunk"), "engine": "native"}
-    assert isinstance(experiment(**asked).chosen.engine, NativeEngine)
+    assert isinstance(prepared(**asked).chosen.engine, NativeEngine)
     mutate(monkeypatch)
-    made = experiment(**asked)
+    made = prepared(**asked)
     assert isinstance(made.chosen.engine, TorchEngine)
     with pytest.raises(AssertionError, match=words):
         raise AssertionError(made.chosen.why_not)
@@ -491,9 +490,9 @@ _CALL = Step.__call__
 
 
 def test_a_step_that_is_wrong_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert experiment(model=Net(), engine="stacked").chosen.kind == "stacked"
+    assert prepared(model=Net(), engine="stacked").chosen.kind == "stacked"
     monkeypatch.setattr(Step, "__call__", twice)
-    made = experiment(model=Net(), engine="stacked")
+    made = prepared(model=Net(), engine="stacked")
     assert made.chosen.kind == "torch"
     assert "its gradient" in made.chosen.why_not
 
@@ -510,7 +509,7 @@ def test_what_depends_on_the_size_of_a_batch_is_not_filled_up() -> None:
         def forward(self, inputs: Tensor) -> Tensor:
             return super().forward(-inputs if len(inputs) > 4 else inputs)
 
-    made = experiment(model=BySize(), recipe=LARGE, engine="stacked")
+    made = prepared(model=BySize(), recipe=LARGE, engine="stacked")
     assert made.chosen.kind == "torch"
     assert "depend on whether there are 10" in made.chosen.why_not
 

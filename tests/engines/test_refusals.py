@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,9 +17,10 @@ from polyrhythm.core.client_state import ClientState
 from polyrhythm.engines import devices
 from polyrhythm.engines.devices import device_of
 from polyrhythm.engines.selection import candidates
+from polyrhythm.experiments.prepared import prepare
 from polyrhythm.simulation.workers.cohorts import AtOnce
 from polyrhythm.simulation.workers.executors import Clients, Errand
-from small import experiment, logged
+from small import experiment, logged, prepared
 
 
 class Odd(nn.Module):
@@ -62,14 +62,14 @@ def hooked() -> nn.Module:
     ids=["mixes", "draws", "branches", "batchnorm", "hooks", "adam", "loss term", "early stop"],
 )
 def test_what_is_left_to_torch(changes: dict[str, Any], words: str) -> None:
-    made = experiment(engine="stacked", **changes)
+    made = prepared(engine="stacked", **changes)
     assert made.chosen.kind == "torch"
     assert words in made.chosen.why_not
     assert [n for n in made.notices() if n.startswith("engine: torch, since the stacked one") and words in n]
 
 
 def test_recurrent_layers_are_left_to_torch() -> None:
-    chosen = dataclasses.replace(works.experiment("lstm-shakespeare", 1), engine="stacked").chosen
+    chosen = prepare(works.experiment("lstm-shakespeare", 1), pr.Execution(engine="stacked")).chosen
     assert "recurrent" in chosen.why_not
 
 
@@ -83,19 +83,17 @@ def test_the_rule_of_auto() -> None:
 
 
 def test_a_cohort_is_taken_in_this_process() -> None:
-    made = experiment(engine="stacked")
+    made = prepared(engine="stacked")
     assert (made.crew.driver, made.crew.workers) == ("inline", 1)
     assert made.chosen.name == f"stacked ({devices.named(device_of('auto'))})"
-    executor = made.crew.executor(
-        Clients(recipe=made.recipe, setup=made.setup, engine=made.chosen.engine, data=made.data_of)
-    )
+    executor = made.crew.executor(made.clients)
     assert isinstance(executor, AtOnce)
 
 
 @pytest.mark.parametrize("changes", [{"driver": "processes"}, {"driver": "threads"}, {"workers": 2}], ids=str)
 def test_a_cohort_is_not_parted(changes: dict[str, Any]) -> None:
     with pytest.raises(pr.UserError, match="with the stacked engine"):
-        _ = experiment(engine="stacked", **changes).crew
+        _ = prepared(engine="stacked", **changes).crew
 
 
 @pytest.mark.parametrize(
@@ -104,13 +102,13 @@ def test_a_cohort_is_not_parted(changes: dict[str, Any]) -> None:
 )
 def test_devices_that_are_refused(device: str, words: str) -> None:
     with pytest.raises(pr.UserError, match=words):
-        _ = experiment(engine="stacked", device=device).chosen
+        _ = prepared(engine="stacked", device=device).chosen
 
 
 def test_other_engines_compute_on_the_processor(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("polyrhythm.experiments.experiment.device_of", lambda asked: torch.device("cuda", 0))
+    monkeypatch.setattr("polyrhythm.experiments.prepared.device_of", lambda asked: torch.device("cuda", 0))
     with pytest.raises(pr.UserError, match="device=cuda with engine=native"):
-        experiment(engine="native", device="cuda")
+        prepared(engine="native", device="cuda")
 
 
 def test_a_gpu_is_taken_if_there_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -124,9 +122,9 @@ def test_a_gpu_is_taken_if_there_is_one(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_what_was_chosen_is_recorded(tmp_path: Path) -> None:
-    run = pr.run(experiment(engine="stacked"), out=tmp_path)
+    run = pr.run(experiment(), execution=pr.Execution(engine="stacked"), out=tmp_path)
     assert run.summary["engine"] == "stacked"
-    assert run.config["computed_by"].startswith("stacked (")
+    assert run.machine["computed_by"].startswith("stacked (")
     assert logged(engine="torch")[0]["engine"] == "torch"
 
 
@@ -148,7 +146,7 @@ def test_an_error_says_where_it_happened() -> None:
         def batch(self, positions: Any, generator: Any) -> Any:
             raise OSError("the disk is gone")
 
-    made = experiment(engine="stacked")
+    made = prepared(engine="stacked")
     executor = AtOnce(Clients(recipe=made.recipe, setup=made.setup, engine=made.chosen.engine, data=made.data_of))
     with pytest.raises(OSError, match="the disk is gone") as caught:
         executor.start([replace(errand(made), data=Broken())])

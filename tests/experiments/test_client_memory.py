@@ -11,14 +11,17 @@ from typing import Any
 import pytest
 
 import polyrhythm as pr
+import small
 from polyrhythm.base.errors import UserError
+from polyrhythm.experiments.prepared import Prepared
 from polyrhythm.experiments.runstate import last_kept
 from polyrhythm.experiments.session import carry_out
 from polyrhythm.methods.local.optimisers import LocalAdam
 from polyrhythm.runs.observer import Enough, Observer
-from polyrhythm.simulation.client_store.budget import VECTORS, budget
+from polyrhythm.simulation.client_store.amount import budget
+from polyrhythm.simulation.client_store.budget import VECTORS
 from polyrhythm.simulation.client_store.shelf import Shelved, vectors
-from small import federation
+from small import federation, ready
 
 QUICK: dict[str, Any] = {"cohort": 4, "epochs": 1, "batch": 5}
 RECIPES = {
@@ -34,9 +37,9 @@ RECIPES = {
 VECTOR = 167_212  # bytes of the model's
 
 
-def experiment(recipe: pr.Recipe = RECIPES["scaffold"], **changes: Any) -> pr.Experiment:
+def experiment(recipe: pr.Recipe = RECIPES["scaffold"], **changes: Any) -> Prepared:
     values: dict[str, Any] = {"federation": federation(clients=8), "model": "mlp", "recipe": recipe, "rounds": 6}
-    return pr.Experiment(**values | {"evaluation": pr.Evaluation(every=3)} | changes)
+    return ready(pr.Experiment, **values | {"evaluation": pr.Evaluation(every=3)} | changes)
 
 
 class Stops(Observer):
@@ -66,7 +69,7 @@ def test_every_driver_gives_the_same_run_for_any_memory(driver: str, monkeypatch
 
 def stopped(out: Path, **changes: Any) -> pr.Run:
     settings: dict[str, Any] = {"client_memory": f"{2 * VECTOR} B", "checkpoint": pr.Checkpoint(every=1, keep=2)}
-    return pr.run(experiment(**settings | changes), out=out, observers=[Stops(4)])
+    return small.run(experiment(**settings | changes), out=out, observers=[Stops(4)])
 
 
 def test_a_checkpoint_is_as_small_as_without_clients(tmp_path: Path) -> None:
@@ -81,7 +84,7 @@ def test_a_checkpoint_is_as_small_as_without_clients(tmp_path: Path) -> None:
 def test_a_run_goes_on_with_any_other_memory(tmp_path: Path, memory: str) -> None:
     whole = carry_out(experiment(), [])
     run = stopped(tmp_path)
-    gone_on = pr.resume(experiment(client_memory=memory), run.id, out=tmp_path)
+    gone_on = small.resume(experiment(client_memory=memory), run.id, out=tmp_path)
     assert gone_on.summary["digest"] == whole["digest"]
     assert any("its checkpoint of version 3" in notice for notice in gone_on.notices)
 
@@ -112,7 +115,7 @@ def test_a_damaged_file_of_clients_gives_way_to_the_checkpoint_before(tmp_path: 
     run = stopped(tmp_path, client_memory="0 B")
     (file,) = (run.path / VECTORS).iterdir()
     spoil(file, how)
-    gone_on = pr.resume(experiment(client_memory="0 B"), run.id, out=tmp_path)
+    gone_on = small.resume(experiment(client_memory="0 B"), run.id, out=tmp_path)
     assert gone_on.summary["digest"] == whole["digest"]
     said = [notice for notice in gone_on.notices if "is damaged" in notice]
     assert all("what clients remember" in notice for notice in said)
@@ -121,16 +124,16 @@ def test_a_damaged_file_of_clients_gives_way_to_the_checkpoint_before(tmp_path: 
 
 
 def test_verifying_from_a_checkpoint_leaves_its_files_alone(tmp_path: Path) -> None:
-    whole = pr.run(experiment(client_memory="0 B", checkpoint=pr.Checkpoint(every=2)), out=tmp_path)
+    whole = small.run(experiment(client_memory="0 B", checkpoint=pr.Checkpoint(every=2)), out=tmp_path)
     before = {path: path.read_bytes() for path in (whole.path / VECTORS).iterdir()}
     assert before
     for memory in ("0 B", "all"):
-        assert pr.verify(whole, experiment(client_memory=memory), from_checkpoint=True, versions=2).equal
+        assert small.verify(whole, experiment(client_memory=memory), from_checkpoint=True, versions=2).equal
     assert {path: path.read_bytes() for path in (whole.path / VECTORS).iterdir()} == before
 
 
 def test_without_checkpoints_nothing_is_left(tmp_path: Path) -> None:
-    run = pr.run(experiment(client_memory="0 B", checkpoint=pr.Checkpoint(every="never")), out=tmp_path)
+    run = small.run(experiment(client_memory="0 B", checkpoint=pr.Checkpoint(every="never")), out=tmp_path)
     assert not (run.path / VECTORS).exists()
 
 
@@ -154,9 +157,9 @@ def test_a_disk_without_room_is_refused_before_round_1(
 ) -> None:
     usage = namedtuple("usage", "total used free")
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage(10**9, 10**9 - 9 * VECTOR, 9 * VECTOR))
-    pr.run(experiment(RECIPES[name], client_memory="0 B"), out=tmp_path / "enough")
+    small.run(experiment(RECIPES[name], client_memory="0 B"), out=tmp_path / "enough")
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage(10**9, 10**9 - 7 * VECTOR, 7 * VECTOR))
     with pytest.raises(UserError, match="bytes are free"):
-        pr.run(experiment(RECIPES[name], client_memory="0 B"), out=tmp_path / "not enough")
+        small.run(experiment(RECIPES[name], client_memory="0 B"), out=tmp_path / "not enough")
     assert not (tmp_path / "not enough").exists()
-    pr.run(experiment(client_memory="all"), out=tmp_path / "in memory")
+    small.run(experiment(client_memory="all"), out=tmp_path / "in memory")

@@ -15,10 +15,10 @@ from polyrhythm.data import ArraySamples
 from polyrhythm.data.transforms import RandomFlip
 from polyrhythm.experiments.dry_run import Rehearsal, rehearse
 from polyrhythm.experiments.estimate import estimate
-from polyrhythm.experiments.experiment import Experiment
+from polyrhythm.experiments.prepared import Prepared, prepare
 from polyrhythm.experiments.session import carry_out
 from polyrhythm.models.flops import Cost, count
-from small import collection, experiment
+from small import collection, experiment, prepared
 
 COUNTED = {
     **{"rounds": "versions", "visits": "visits", "local_steps": "steps", "samples": "samples", "flops": "flops"},
@@ -27,15 +27,15 @@ COUNTED = {
 UNEVEN = pr.federate(collection(90), pr.data.QuantitySkew(alpha=1.0), 7, 0)
 
 
-def cost_of(some: Experiment) -> Cost:
+def cost_of(some: Prepared) -> Cost:
     inputs, targets = some.federation.train.batch(torch.arange(2))
-    return count(some.chosen.engine.module, inputs, lambda outputs: some.aim.loss(outputs, targets))
+    return count(some.chosen.engine.module, inputs, lambda outputs: some.experiment.aim.loss(outputs, targets))
 
 
-def both(some: Experiment) -> tuple[Rehearsal, dict[str, object], dict[str, object]]:
+def both(some: Prepared) -> tuple[Rehearsal, dict[str, object], dict[str, object]]:
     """A rehearsal, what it counted by the summary's names, and the same of the run itself."""
     rehearsal = rehearse(some, cost_of(some))
-    summary = carry_out(replace(some), [])
+    summary = carry_out(prepare(some.experiment, some.execution), [])
     return rehearsal, {k: getattr(rehearsal, a) for k, a in COUNTED.items()}, {k: summary[k] for k in COUNTED}
 
 
@@ -67,7 +67,7 @@ def test_a_rehearsal_is_exact(method: str, fleet: str) -> None:
     recipe = names.recipe(method)
     if recipe.participation.size > 4 and recipe.participation.invites:
         recipe = recipe | pr.parts.uniform(cohort=4)
-    some = experiment(federation=UNEVEN, recipe=recipe, fleet=names.fleet(fleet), rounds=6)
+    some = prepared(federation=UNEVEN, recipe=recipe, fleet=names.fleet(fleet), rounds=6)
     rehearsal, counted, done = both(some)
     assert counted == done
     assert rehearsal.whole
@@ -76,7 +76,7 @@ def test_a_rehearsal_is_exact(method: str, fleet: str) -> None:
 
 @pytest.mark.parametrize("until", [pr.Until(updates=9), pr.Until(time=0.3)])
 def test_it_ends_where_the_run_does(until: pr.Until) -> None:
-    _, counted, done = both(experiment(until=until, rounds=None, federation=UNEVEN))
+    _, counted, done = both(prepared(until=until, rounds=None, federation=UNEVEN))
     assert counted == done
 
 
@@ -84,7 +84,7 @@ def test_it_ends_where_the_run_does(until: pr.Until) -> None:
 def test_it_ends_with_as_many_updates_as_the_run(method: str) -> None:
     """What is lost is no update, and nor is a word in place of one."""
     _, counted, done = both(
-        experiment(
+        prepared(
             until=pr.Until(updates=9),
             rounds=None,
             federation=UNEVEN,
@@ -100,7 +100,7 @@ def test_normalised_models_and_augmented_samples_too() -> None:
     images = data.train.batch(torch.arange(60))[0].reshape(60, 1, 4, 4)
     train = ArraySamples(images, data.train.targets, augmentations=(RandomFlip(),))
     test = ArraySamples(images[:15], data.train.targets[:15])
-    some = experiment(
+    some = prepared(
         federation=pr.federate(replace(data, train=train, test=test), pr.data.Iid(), 7, 0),
         model=names.model("resnet18(norm=batch)"),
         recipe=names.recipe("moon(layer=logits, cohort=2, epochs=1, batch=4)"),
@@ -122,28 +122,28 @@ def test_normalised_models_and_augmented_samples_too() -> None:
     ],
 )
 def test_what_decides_by_training_is_named(method: str, name: str) -> None:
-    rehearsal, _, _ = both(experiment(recipe=names.recipe(method), fleet=names.fleet("tiers"), federation=UNEVEN))
+    rehearsal, _, _ = both(prepared(recipe=names.recipe(method), fleet=names.fleet("tiers"), federation=UNEVEN))
     assert rehearsal.guessed == (name,)
     assert rehearsal.versions == 3
 
 
 def test_a_run_that_cannot_go_on_is_known_before(tmp_path: Path) -> None:
     (tmp_path / "never.json").write_text('{"1": {"active": [], "inactive": [], "finish_time": 100}}')
-    some = experiment(fleet=names.fleet(f"uniform | availability(path={tmp_path}/never.json)"))
+    some = prepared(fleet=names.fleet(f"uniform | availability(path={tmp_path}/never.json)"))
     with pytest.raises(pr.RunFailed) as failed:
         carry_out(some, [])
     assert rehearse(some, cost_of(some)).failure == str(failed.value)
-    assert str(failed.value) in estimate(some, out=tmp_path).notes[0]
+    assert str(failed.value) in estimate(some.experiment, execution=some.execution, out=tmp_path).notes[0]
 
 
 def test_an_estimate_is_of_the_whole_run_and_changes_nothing() -> None:
-    some = experiment(rounds=4)
-    found = estimate(some, out="nowhere")
+    some = prepared(rounds=4)
+    found = estimate(some.experiment, execution=some.execution, out="nowhere")
     summary = carry_out(some, [])
     assert (found.versions, found.counted) == (4, 4)
     for name in ("visits", "samples", "flops", "bytes_up", "bytes_down", "virtual_seconds"):
         assert getattr(found, name) == summary[name]
-    assert summary["digest"] == carry_out(experiment(rounds=4), [])["digest"]
+    assert summary["digest"] == carry_out(prepared(rounds=4), [])["digest"]
     assert found.memory > 0
     assert 0 < found.seconds.expected < 60
     assert (found.seconds.low or 0) <= (found.seconds.high or 0)
@@ -165,7 +165,7 @@ def test_a_long_run_is_counted_in_part(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = itertools.count(0.0, 0.5)
     with monkeypatch.context() as patched:
         patched.setattr("polyrhythm.experiments.dry_run.time.perf_counter", lambda: next(clock))
-        rehearsal = rehearse(experiment(rounds=1000), cost_of(experiment()), within=5)
+        rehearsal = rehearse(prepared(rounds=1000), cost_of(prepared()), within=5)
     assert 0 < rehearsal.versions < 20
     assert not rehearsal.whole
     endless = estimate(experiment(rounds=None, until=pr.Until(accuracy=1.0)), out="nowhere")

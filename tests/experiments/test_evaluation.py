@@ -11,6 +11,7 @@ import pytest
 import torch
 
 import polyrhythm as pr
+import small
 from polyrhythm.core import client, measuring
 from polyrhythm.data.federation import Shares
 from polyrhythm.data.holding import Holding
@@ -18,6 +19,7 @@ from polyrhythm.experiments.difficulty import expert_losses
 from polyrhythm.experiments.estimate import estimate
 from polyrhythm.experiments.evaluation import Evaluator, averaged, mean_metrics
 from polyrhythm.experiments.experiment import Evaluation
+from polyrhythm.experiments.prepared import Prepared
 from polyrhythm.experiments.session import carry_out
 from polyrhythm.methods.mechanism import Model
 from polyrhythm.methods.participation.power_of_choice import PowerOfChoice
@@ -26,7 +28,7 @@ from polyrhythm.results import Run
 from polyrhythm.runs import VersionRecord
 from polyrhythm.runs.files import write_whole
 from polyrhythm.runs.portrait import SAMPLES
-from small import Log, collection, dealt, experiment, federation, logged
+from small import Log, collection, dealt, federation, logged, prepared
 from worker_models import Hazy
 
 
@@ -54,20 +56,20 @@ def test_alone_a_client_is_tested_on_its_own_samples_with_its_own_model() -> Non
 def test_the_sample_of_training_data_is_fixed_and_only_of_what_clients_hold() -> None:
     split = dealt(collection(), [10, 10])  # 40 of the 60 samples belong to nobody
     plan = pr.Evaluation(train_samples=1000)
-    one = experiment(federation=split, evaluation=plan)
+    one = prepared(federation=split, evaluation=plan)
     model = one.chosen.engine.initial()
-    found = Evaluator(one, one.chosen.engine).train(model)
-    held = experiment(
+    found = Evaluator(one).train(model)
+    held = prepared(
         federation=dealt(collection(), [10, 10], test=pr.data.Selected(collection().train, torch.arange(20)))
     )
-    assert found == pytest.approx(Evaluator(held, held.chosen.engine).test(model))
-    few = experiment(evaluation=pr.Evaluation(train_samples=7))
-    assert Evaluator(few, few.chosen.engine).train(model) == Evaluator(few, few.chosen.engine).train(model)
+    assert found == pytest.approx(Evaluator(held).test(model))
+    few = prepared(evaluation=pr.Evaluation(train_samples=7))
+    assert Evaluator(few).train(model) == Evaluator(few).train(model)
 
 
 def test_without_a_set_there_is_no_number() -> None:
-    plain = experiment(federation=federation())
-    evaluator, model = Evaluator(plain, plain.chosen.engine), plain.chosen.engine.initial()
+    plain = prepared(federation=federation())
+    evaluator, model = Evaluator(plain), plain.chosen.engine.initial()
     assert (evaluator.validation(model), evaluator.train(model)) == (None,) * 2
     assert evaluator.own_tests(lambda _: model) == {}
     assert evaluator.over_clients({}) is evaluator.over_groups({}, model) is None
@@ -86,7 +88,7 @@ TIERS = pr.Fleet(devices=pr.fleet.Tiers(slowdown=(1.0, 4.0)))
 SETS = ("test", "validation", "train", "clients", "groups")
 
 
-def hazy(**changes: Any) -> pr.Experiment:
+def hazy(**changes: Any) -> Prepared:
     """A model that draws in every pass, measured on sets of every kind."""
     values: dict[str, Any] = {
         "federation": federation(validation=0.2, local_test=0.3),
@@ -95,10 +97,10 @@ def hazy(**changes: Any) -> pr.Experiment:
         "evaluation": Evaluation(train_samples=11, groups=True),
         "rounds": 4,
     }
-    return experiment(**values | changes)
+    return prepared(**values | changes)
 
 
-def measured(one: pr.Experiment) -> list[VersionRecord]:
+def measured(one: Prepared) -> list[VersionRecord]:
     log = Log()
     torch.rand(3)  # so that no two runs begin alike
     before = torch.get_rng_state()
@@ -155,10 +157,10 @@ def test_each_set_and_model_has_draws_of_its_own() -> None:
     """The same samples and weights, measured as different things: the names alone make the difference."""
     data = collection()
     one = hazy(federation=dealt(data, [30, 30], test=data.train, validation=data.train), evaluation=Evaluation())
-    evaluator, model = Evaluator(one, one.chosen.engine), one.chosen.engine.initial()
+    evaluator, model = Evaluator(one), one.chosen.engine.initial()
     found = [evaluator.test(model, (0,)), evaluator.test(model, (1,)), evaluator.test(model, (1, 0))]
     found += [evaluator.validation(model, (0,)) or {}]
-    other = Evaluator(replace(one, seed=1), one.chosen.engine)
+    other = Evaluator(replace(one, experiment=replace(one.experiment, seed=1)))
     found += [other.test(model, (0,))]
     assert len({f["loss"] for f in found}) == len(found)
     assert evaluator.test(model, (0,)) == found[0]
@@ -170,21 +172,21 @@ class Broken(Exception):
 
 def test_a_resumed_run_and_a_verified_one_have_the_same_numbers(tmp_path: Path) -> None:
     trial = hazy(checkpoint=pr.Checkpoint(every=1))
-    whole = pr.run(trial, out=tmp_path / "whole")
-    assert pr.verify(whole, hazy(checkpoint=pr.Checkpoint(every=1))).equal
+    whole = small.run(trial, out=tmp_path / "whole")
+    assert small.verify(whole, hazy(checkpoint=pr.Checkpoint(every=1))).equal
 
     def die(record: Any) -> None:
         if getattr(record, "test", None) is not None and record.version == 2:
             raise Broken
 
     with pytest.raises(Broken):
-        pr.run(trial, out=tmp_path / "parts", observers=[Log(die)])
+        small.run(trial, out=tmp_path / "parts", observers=[Log(die)])
     [broken] = pr.Run.all(tmp_path / "parts")
-    resumed = pr.resume(hazy(checkpoint=pr.Checkpoint(every=1)), broken)
+    resumed = small.resume(hazy(checkpoint=pr.Checkpoint(every=1)), broken)
     columns = [c for c in whole.history.columns if c != "wall"]
     assert whole.history[columns].equals(resumed.history[columns])
     assert whole.summary["best_accuracy"] == resumed.summary["best_accuracy"]
-    assert pr.verify(whole, trial, from_checkpoint=True).equal
+    assert small.verify(whole, trial, from_checkpoint=True).equal
 
 
 def losses_of(run: Run) -> str:
@@ -194,10 +196,10 @@ def losses_of(run: Run) -> str:
 def test_whoever_else_measures_names_its_draws(tmp_path: Path) -> None:
     plan = Evaluation(measure=("sample_losses",))
     before = torch.get_rng_state()
-    one = pr.run(hazy(evaluation=plan), out=tmp_path)
-    again = pr.run(hazy(evaluation=plan), out=tmp_path)
+    one = small.run(hazy(evaluation=plan), out=tmp_path)
+    again = small.run(hazy(evaluation=plan), out=tmp_path)
     assert losses_of(one) == losses_of(again)
-    estimate(hazy(), out=tmp_path / "nowhere")
+    estimate(hazy().experiment, out=tmp_path / "nowhere")
     assert torch.equal(torch.get_rng_state(), before)
 
 

@@ -13,7 +13,7 @@ from torch import nn
 import polyrhythm as pr
 from polyrhythm.base.errors import UserError
 from polyrhythm.experiments.experiment import Evaluation, Until
-from small import collection, dealt, experiment, federation, logged
+from small import collection, dealt, experiment, federation, logged, prepared
 
 
 class Pair(nn.Module):
@@ -160,7 +160,7 @@ def test_a_tasks_settings_reach_the_training_and_the_metrics() -> None:
 
 
 def test_a_replaced_part_and_too_large_a_cohort_are_said() -> None:
-    notices = experiment(recipe=pr.fedavg(cohort=9) | pr.parts.sweep()).notices()
+    notices = prepared(recipe=pr.fedavg(cohort=9) | pr.parts.sweep()).notices()
     assert any("sweep takes the place of uniform" in n for n in notices)
     assert any("cohort 9" in n and "4 clients" in n for n in notices)
 
@@ -172,19 +172,26 @@ def test_clients_too_small_for_batch_norm_are_counted_once_and_do_not_count() ->
     assert len(said) == 1
     assert said[0].startswith("2 of 4 clients")
     assert summary["client_updates"] == 4
-    assert not any("BatchNorm" in n for n in experiment(federation=split).notices())
+    assert not any("BatchNorm" in n for n in prepared(federation=split).notices())
 
 
 def test_all_mistakes_of_an_experiment_are_said_together() -> None:
     with pytest.raises(UserError) as caught:
-        experiment(rounds=0, seed=-1, driver=3, engine=None, recipe=pr.fedavg() | pr.parts.min_reports(count=99))
+        experiment(rounds=0, seed=-1, recipe=pr.fedavg() | pr.parts.min_reports(count=99))
     found = [mistake.found for mistake in caught.value.mistakes]
     assert found == [
-        "rounds = 0",
-        "seed = -1",
-        "unknown driver 3",
-        "unknown engine None",
+        "experiment: rounds = 0",
+        "experiment: seed = -1",
         "min_reports(count=99) where a version invites 10",
+    ]
+    with pytest.raises(UserError) as caught:
+        pr.Execution(driver=3, engine=None, workers=0, gpus=0.00005)  # type: ignore[arg-type]
+    found = [mistake.found for mistake in caught.value.mistakes]
+    assert found == [
+        "execution: driver = 3",
+        "execution: workers = 0",
+        "execution: gpus = 5e-05",
+        "execution: engine = None",
     ]
     with pytest.raises(UserError) as caught:
         experiment(fleet="tiers", until=3)

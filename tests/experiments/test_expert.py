@@ -16,7 +16,8 @@ from torch.nn import functional
 import polyrhythm as pr
 from polyrhythm.core.local_step import Computed
 from polyrhythm.engines.torch import TorchEngine
-from polyrhythm.experiments import difficulty, experiment
+from polyrhythm.experiments import difficulty
+from polyrhythm.experiments import prepared as preparing
 from polyrhythm.experiments.difficulty import expert_about, expert_losses, sample_difficulty
 from polyrhythm.experiments.expert import train_expert
 from polyrhythm.methods.order.base import Curriculum
@@ -26,7 +27,7 @@ from polyrhythm.models.building import build
 from polyrhythm.models.weights import load_weights
 from polyrhythm.runs.summary import model_digest
 from small import collection, federation, logged
-from small import experiment as small
+from small import prepared as small
 
 BY_SAMPLE = pr.fedavg(cohort=2, epochs=2, batch=5) | Curriculum(score="expert", least=1)
 SLOW = Pacing(a=1.0, b=0.25)
@@ -225,7 +226,7 @@ def test_a_file_and_its_losses_are_one_expert(expert: Path, monkeypatch: pytest.
         calls.append(path)
         return expert_losses(path, *rest)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(experiment, "expert_losses", counted)
+    monkeypatch.setattr(preparing, "expert_losses", counted)
     by_file, _ = logged(recipe=BY_SAMPLE, expert=expert)
     assert calls == [expert]
     losses = losses_of(expert)
@@ -259,14 +260,14 @@ def test_clients_are_taken_from_easy_to_hard() -> None:
 )
 def test_a_wrong_expert_is_refused_before_round_1(given: object, found: str) -> None:
     with pytest.raises(pr.UserError, match=found):
-        small(recipe=BY_SAMPLE, expert=given).chosen  # noqa: B018
+        small(recipe=BY_SAMPLE, expert=given)
 
 
 def test_an_expert_of_another_model_is_refused_before_round_1(tmp_path: Path) -> None:
     path = tmp_path / "mlp.safetensors"
     train_expert(collection(), "mlp", path, epochs=1)
     with pytest.raises(pr.UserError, match="expert: "):
-        small(recipe=BY_SAMPLE, expert=path).chosen  # noqa: B018
+        small(recipe=BY_SAMPLE, expert=path)
 
 
 def test_what_cannot_be_written_is_refused_before_the_training(tmp_path: Path) -> None:

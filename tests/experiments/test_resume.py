@@ -16,25 +16,27 @@ import torch
 from torch import nn
 
 import polyrhythm as pr
+import small
 from polyrhythm.experiments.experiment import Evaluation, Until
+from polyrhythm.experiments.prepared import Prepared
 from polyrhythm.runs import VersionRecord, VisitRecord, checkpointing, run_lock
 from polyrhythm.runs.checkpoints import checkpoints, version_of
-from small import Log, collection, dealt, experiment
+from small import Log, collection, dealt, prepared
 
 OFTEN = pr.Checkpoint(every=1, keep=3)
 
 
-def trial(**changes: Any) -> pr.Experiment:
+def trial(**changes: Any) -> Prepared:
     values: dict[str, Any] = {
         "rounds": 6,
         "recipe": pr.scaffold(cohort=2, epochs=1, batch=5),
         "evaluation": Evaluation(every=4),
         "checkpoint": OFTEN,
     }
-    return experiment(**values | changes)
+    return prepared(**values | changes)
 
 
-def broken_off(out: Path, after: int, made: pr.Experiment | None = None) -> pr.Run:
+def broken_off(out: Path, after: int, made: Prepared | None = None) -> pr.Run:
     """A run that failed once it had made a version."""
 
     def fail(record: VisitRecord | VersionRecord) -> None:
@@ -42,7 +44,7 @@ def broken_off(out: Path, after: int, made: pr.Experiment | None = None) -> pr.R
             raise OSError("the power went")
 
     with contextlib.suppress(OSError):
-        pr.run(made or trial(), out=out, observers=[Log(fail)])
+        small.run(made or trial(), out=out, observers=[Log(fail)])
     (run,) = pr.Run.all(out)
     assert run.status == "failed"
     return run
@@ -75,9 +77,9 @@ def same(one: pr.Run, other: pr.Run) -> None:
 
 def test_a_broken_run_goes_on_under_its_id(tmp_path: Path) -> None:
     run = broken_off(tmp_path / "one", 3)
-    found = pr.resume(trial(), run.id[:-1], out=tmp_path / "one")
+    found = small.resume(trial(), run.id[:-1], out=tmp_path / "one")
     assert (found.id, found.status, len(pr.Run.all(tmp_path / "one"))) == (run.id, "finished", 1)
-    same(found, pr.run(trial(), out=tmp_path / "other"))
+    same(found, small.run(trial(), out=tmp_path / "other"))
     assert "from its checkpoint of version 3" in found.notices[-1]
 
 
@@ -85,8 +87,8 @@ def test_without_a_checkpoint_it_begins_anew(tmp_path: Path) -> None:
     never = trial(checkpoint=pr.Checkpoint(every="never"))
     run = broken_off(tmp_path / "one", 3, never)
     assert checkpoints(run.path) == []
-    found = pr.resume(never, run)
-    same(found, pr.run(never, out=tmp_path / "other"))
+    found = small.resume(never, run)
+    same(found, small.run(never, out=tmp_path / "other"))
     assert "begins anew" in found.notices[-1]
 
 
@@ -94,8 +96,8 @@ def test_a_damaged_checkpoint_gives_way_with_a_word(tmp_path: Path) -> None:
     run = broken_off(tmp_path / "one", 4)
     newest, older = checkpoints(run.path)[:2]
     newest.write_bytes(newest.read_bytes()[:-40])
-    found = pr.resume(trial(), run)
-    same(found, pr.run(trial(), out=tmp_path / "other"))
+    found = small.resume(trial(), run)
+    same(found, small.run(trial(), out=tmp_path / "other"))
     assert any(f"{newest.name} is damaged" in note for note in found.notices)
     assert f"of version {version_of(older)}" in found.notices[-1]
 
@@ -104,8 +106,8 @@ def test_it_can_break_off_again_and_again(tmp_path: Path) -> None:
     run = broken_off(tmp_path / "one", 1)
     for after in (2, 3, 5):
         log = Log(stops_at(after))
-        assert pr.resume(trial(), run, observers=[log]).status == "stopped"
-    same(pr.resume(trial(), run), pr.run(trial(), out=tmp_path / "other"))
+        assert small.resume(trial(), run, observers=[log]).status == "stopped"
+    same(small.resume(trial(), run), small.run(trial(), out=tmp_path / "other"))
 
 
 def test_a_run_that_stops_after_it_went_on_has_nothing_of_its_former_future(tmp_path: Path) -> None:
@@ -113,7 +115,7 @@ def test_a_run_that_stops_after_it_went_on_has_nothing_of_its_former_future(tmp_
     run = broken_off(tmp_path, 5, made)
     assert len(run.history) == 6
     log = Log(stops_at(4))
-    found = pr.resume(made, run, observers=[log])
+    found = small.resume(made, run, observers=[log])
     assert found.status == "stopped"
     assert found.history.index.tolist() == [0, 1, 2, 3, 4]
     assert set(found.visits.index) <= set(range(9))
@@ -123,26 +125,26 @@ def test_a_run_that_stops_after_it_went_on_has_nothing_of_its_former_future(tmp_
 
 
 def test_what_has_finished_is_not_done_again(tmp_path: Path) -> None:
-    run = pr.run(trial(), out=tmp_path)
+    run = small.run(trial(), out=tmp_path)
     with pytest.raises(pr.UserError, match="has finished"):
-        pr.resume(trial(), run)
-    assert pr.run(trial(), out=tmp_path, resume="auto").id == run.id
-    assert pr.run(trial(seed=1), out=tmp_path, resume="auto").id != run.id
+        small.resume(trial(), run)
+    assert small.run(trial(), out=tmp_path, resume="auto").id == run.id
+    assert small.run(trial(seed=1), out=tmp_path, resume="auto").id != run.id
 
 
 def test_auto_goes_on_or_begins(tmp_path: Path) -> None:
     run = broken_off(tmp_path, 3)
-    found = pr.run(trial(), out=tmp_path, resume="auto")
+    found = small.run(trial(), out=tmp_path, resume="auto")
     assert (found.id, found.status) == (run.id, "finished")
-    assert pr.run(trial(), out=tmp_path / "new", resume="auto").status == "finished"
-    assert pr.run(trial(), out=tmp_path).id != run.id
+    assert small.run(trial(), out=tmp_path / "new", resume="auto").status == "finished"
+    assert small.run(trial(), out=tmp_path).id != run.id
 
 
 def test_a_run_that_is_going_on_is_left_alone(tmp_path: Path) -> None:
     run = broken_off(tmp_path, 3)
     with run_lock.hold(run.path) as mark:
         with pytest.raises(pr.UserError, match="is going on"):
-            pr.resume(trial(), run)
+            small.resume(trial(), run)
         run_lock.release(run.path, mark)
     assert run.history.index.tolist() == [0, 1, 2, 3]
 
@@ -160,7 +162,7 @@ def test_a_run_that_is_going_on_is_left_alone(tmp_path: Path) -> None:
 def test_another_experiment_is_refused(tmp_path: Path, changes: dict[str, Any], word: str) -> None:
     run = broken_off(tmp_path, 3)
     with pytest.raises(pr.UserError, match=word):
-        pr.resume(trial(**changes), run)
+        small.resume(trial(**changes), run)
     assert run.status == "failed"
     assert len(run.history) == 4
 
@@ -174,7 +176,7 @@ def test_other_data_and_another_initial_model_are_refused(tmp_path: Path) -> Non
         ({"model": nn.Linear(4, 3), "federation": dealt(collection(), [15, 15, 15, 15])}, "another initial model"),
     ):
         with pytest.raises(pr.UserError, match=word):
-            pr.resume(trial(**changes), run)
+            small.resume(trial(**changes), run)
 
 
 # More rounds.
@@ -198,10 +200,10 @@ def test_a_finished_run_with_more_rounds_is_the_longer_run(
 ) -> None:
     fleet = pr.Fleet(devices=pr.fleet.Tiers())
     short = trial(recipe=recipe, checkpoint=keep, fleet=fleet)
-    run = pr.run(short, out=tmp_path / "one")
-    longer = dataclasses.replace(short, rounds=11)
-    found = pr.resume(longer, run)
-    same(found, pr.run(longer, out=tmp_path / "other"))
+    run = small.run(short, out=tmp_path / "one")
+    longer = dataclasses.replace(short, experiment=dataclasses.replace(short.experiment, rounds=11))
+    found = small.resume(longer, run)
+    same(found, small.run(longer, out=tmp_path / "other"))
     assert found.id == run.id
     assert found.config["rounds"] == 11
     if keep.wanted:
@@ -217,9 +219,9 @@ def test_a_finished_run_with_more_rounds_is_the_longer_run(
     ],
 )
 def test_more_rounds_are_refused_where_their_number_is_read(tmp_path: Path, recipe: pr.Recipe, word: str) -> None:
-    run = pr.run(trial(recipe=recipe), out=tmp_path)
+    run = small.run(trial(recipe=recipe), out=tmp_path)
     with pytest.raises(pr.UserError, match=f"with {word}") as refused:
-        pr.resume(trial(recipe=recipe, rounds=9), run)
+        small.resume(trial(recipe=recipe, rounds=9), run)
     assert "would have been others" in refused.value.why
     assert run.status == "finished"
 
@@ -232,7 +234,7 @@ def test_a_full_disk_costs_the_checkpoint_and_not_the_run(tmp_path: Path, monkey
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(checkpointing, "store", full)
-    run = pr.run(trial(), out=tmp_path)
+    run = small.run(trial(), out=tmp_path)
     assert run.status == "finished"
     assert "checkpoints could not be written (No space left on device)" in run.reason
     assert checkpoints(run.path) == []
@@ -240,7 +242,7 @@ def test_a_full_disk_costs_the_checkpoint_and_not_the_run(tmp_path: Path, monkey
 
 def test_checkpoints_change_no_number(tmp_path: Path) -> None:
     runs = [
-        pr.run(trial(checkpoint=pr.Checkpoint(every=every)), out=tmp_path / str(every))
+        small.run(trial(checkpoint=pr.Checkpoint(every=every)), out=tmp_path / str(every))
         for every in (1, 2, 5, "0 s", "never")
     ]
     for run in runs:
@@ -252,4 +254,39 @@ def test_numpy_scores_of_an_expert_are_part_of_the_experiment(tmp_path: Path) ->
     scores = np.arange(60.0)
     made = {"recipe": pr.fedavg(cohort=2, epochs=1, batch=5) | pr.parts.curriculum(score="expert")}
     run = broken_off(tmp_path / "one", 3, trial(expert=scores, **made))
-    same(pr.resume(trial(expert=scores, **made), run), pr.run(trial(expert=scores, **made), out=tmp_path / "other"))
+    same(
+        small.resume(trial(expert=scores, **made), run), small.run(trial(expert=scores, **made), out=tmp_path / "other")
+    )
+
+
+HOWS: tuple[dict[str, Any], ...] = (
+    {"driver": "processes", "workers": 2, "engine": "torch"},
+    {"engine": "torch", "client_memory": "0 B", "checkpoint": pr.Checkpoint(every=2)},
+    {"engine": "stacked", "device": "cpu", "stack": 1},
+)
+
+
+@pytest.mark.parametrize("how", HOWS, ids=lambda how: how.get("driver", how["engine"]))
+def test_a_run_may_go_on_with_another_execution(tmp_path: Path, how: dict[str, Any]) -> None:
+    """The experiment is the same, and so are its numbers; with another engine up to rounding, and with a notice."""
+    whole = small.run(trial(engine="torch"), out=tmp_path / "whole")
+    begun = broken_off(tmp_path / "parts", 3, trial(engine="torch"))
+    gone_on = small.resume(trial(**how), begun, out=tmp_path / "parts")
+    assert gone_on.status == "finished"
+    assert gone_on.config_digest == whole.config_digest
+    assert gone_on.config == whole.config
+    noticed = any("numbers may differ by its rounding" in notice for notice in gone_on.notices)
+    if how["engine"] == "torch":
+        assert not noticed
+        assert gone_on.summary["digest"] == whole.summary["digest"]
+        assert gone_on.history.drop(columns="wall").equals(whole.history.drop(columns="wall"))
+    else:
+        assert noticed
+        for name, tensor in whole.weights("final").items():
+            torch.testing.assert_close(gone_on.weights("final")[name], tensor, rtol=1e-4, atol=1e-5)
+
+
+def test_an_experiment_with_another_execution_is_found_again(tmp_path: Path) -> None:
+    first = small.run(trial(engine="torch"), out=tmp_path)
+    again = small.run(trial(engine="stacked", device="cpu", stack=2), out=tmp_path, resume="auto")
+    assert again.id == first.id

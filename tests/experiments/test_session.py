@@ -31,7 +31,7 @@ from polyrhythm.experiments.session import carry_out
 from polyrhythm.models.flops import count
 from polyrhythm.runs import VersionRecord, VisitRecord
 from polyrhythm.runs.observer import Observer
-from small import Explodes, Log, collection, dealt, experiment, federation, logged
+from small import Explodes, Log, collection, dealt, experiment, federation, logged, prepared
 from surviving import scenarios
 
 
@@ -47,7 +47,7 @@ def marked(which: list[int], mark: float = 99.0) -> Any:
 
 
 def test_evaluation_observers_and_records_change_no_weight(tmp_path: Path) -> None:
-    digest = carry_out(experiment(), [])["digest"]
+    digest = carry_out(prepared(), [])["digest"]
     assert logged()[0]["digest"] == digest
     assert logged(evaluation=Evaluation(every=2, train_samples=30))[0]["digest"] == digest
     assert logged(evaluation=Evaluation(every=3))[0]["digest"] == digest
@@ -73,7 +73,7 @@ def test_what_ran_before_in_the_process_does_not_matter() -> None:
 
 
 def test_an_experiment_can_be_run_twice() -> None:
-    made = experiment(recipe=pr.scaffold(cohort=2))
+    made = prepared(recipe=pr.scaffold(cohort=2))
     assert carry_out(made, [])["digest"] == carry_out(made, [])["digest"]
 
 
@@ -243,8 +243,8 @@ TIERS = pr.Fleet(devices=pr.fleet.Tiers(slowdown=(1.0, 4.0)))
 
 
 def test_each_group_is_measured_on_its_clients_own_tests() -> None:
-    one = experiment(federation=federation(12, local_test=0.4), fleet=TIERS, evaluation=Evaluation(groups=True))
-    evaluator, model = Evaluator(one, one.chosen.engine), one.chosen.engine.initial()
+    one = prepared(federation=federation(12, local_test=0.4), fleet=TIERS, evaluation=Evaluation(groups=True))
+    evaluator, model = Evaluator(one), one.chosen.engine.initial()
     own = one.federation.local_tests
     assert own is not None
     assert set(one.groups) == {"tier 1", "tier 2"}
@@ -259,7 +259,7 @@ def test_each_group_is_measured_on_its_clients_own_tests() -> None:
 
 def test_without_own_tests_groups_are_measured_on_a_sample_of_their_training_data() -> None:
     plan = Evaluation(groups=True, train_samples=7)
-    one = experiment(federation=federation(12), fleet=TIERS, evaluation=plan)
+    one = prepared(federation=federation(12), fleet=TIERS, evaluation=plan)
     assert any("by group are on training data" in notice for notice in one.notices())
     _, log = logged(federation=federation(12), fleet=TIERS, evaluation=plan)
     assert log.versions[-1].groups is not None
@@ -321,7 +321,7 @@ def test_ctrl_c_stops_and_keeps_what_there_is(tmp_path: Path) -> None:
     run = pr.run(experiment(rounds=50), out=tmp_path, observers=[Log(interrupt)])
     assert run.status == "stopped"
     assert list(run.history.index) == [0, 1, 2]
-    assert set(run.weights("final")) == set(experiment().chosen.engine.state_of(experiment().chosen.engine.initial()))
+    assert set(run.weights("final")) == set(prepared().chosen.engine.state_of(prepared().chosen.engine.initial()))
 
 
 def test_every_observer_hears_of_the_end_even_if_one_fails() -> None:
@@ -331,7 +331,7 @@ def test_every_observer_hears_of_the_end_even_if_one_fails() -> None:
 
     first, last = Log(), Log()
     with pytest.raises(OSError, match="disk full"):
-        carry_out(experiment(), [first, Bad(), last])
+        carry_out(prepared(), [first, Bad(), last])
     assert [log.ends for log in (first, last)] == [[("finished", "all rounds made")]] * 2
 
 
@@ -386,7 +386,7 @@ def test_local_only_shows_the_mean_of_all_clients_own_models() -> None:
     ],
 )
 def test_sizes_that_do_not_fit_are_told(recipe: pr.Recipe, words: str) -> None:
-    made = experiment(federation=dealt(collection(), [20, 0, 20, 0]), recipe=recipe)
+    made = prepared(federation=dealt(collection(), [20, 0, 20, 0]), recipe=recipe)
     assert list(made.notices()) == ([words] if words else [])
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import polyrhythm as pr
+import small
 from polyrhythm.base.interrupts import wishes
 from polyrhythm.cli.guard import stopped_by_sigterm
 from polyrhythm.runs.checkpoints import checkpoints
@@ -36,36 +37,36 @@ class Interrupts(Observer):
 
 @pytest.mark.parametrize("name", scenarios.MAKE)
 def test_a_run_that_was_stopped_loses_nothing(tmp_path: Path, name: str) -> None:
-    made = scenarios.experiment(name, **INLINE, checkpoint=NEVER)
-    whole = pr.run(scenarios.experiment(name, **INLINE, checkpoint=NEVER), out=tmp_path / "whole")
+    made = scenarios.prepared(name, **INLINE, checkpoint=NEVER)
+    whole = small.run(scenarios.prepared(name, **INLINE, checkpoint=NEVER), out=tmp_path / "whole")
     stopper = Interrupts(7, signal.SIGINT)
-    run = pr.run(made, out=tmp_path / "stopped", observers=[stopper])
+    run = small.run(made, out=tmp_path / "stopped", observers=[stopper])
     assert (run.status, run.reason) == ("stopped", "Ctrl-C")
     assert len(checkpoints(run.path)) == 1
     counter = Interrupts(0)
-    pr.resume(made, run.id, out=tmp_path / "stopped", observers=[counter])
+    small.resume(made, run.id, out=tmp_path / "stopped", observers=[counter])
     assert_equal(record(tmp_path / "stopped"), record(tmp_path / "whole"))
     assert stopper.visits + counter.visits == len(whole.visits)  # none was heard twice
 
 
 def test_sigterm_stops_like_ctrl_c(tmp_path: Path) -> None:
-    made = scenarios.experiment("scaffold", **INLINE, checkpoint=NEVER)
+    made = scenarios.prepared("scaffold", **INLINE, checkpoint=NEVER)
     with stopped_by_sigterm():
-        run = pr.run(made, out=tmp_path, observers=[Interrupts(7, signal.SIGTERM)])
+        run = small.run(made, out=tmp_path, observers=[Interrupts(7, signal.SIGTERM)])
     assert (run.status, run.reason, len(checkpoints(run.path))) == ("stopped", "SIGTERM", 1)
 
 
 @pytest.mark.parametrize("second", [signal.SIGINT, signal.SIGTERM])
 def test_the_second_time_it_ends_at_once(tmp_path: Path, second: signal.Signals) -> None:
-    made = scenarios.experiment("scaffold", **INLINE, checkpoint=NEVER)
+    made = scenarios.prepared("scaffold", **INLINE, checkpoint=NEVER)
     with stopped_by_sigterm():
-        run = pr.run(made, out=tmp_path, observers=[Interrupts(7, signal.SIGINT, second)])
+        run = small.run(made, out=tmp_path, observers=[Interrupts(7, signal.SIGINT, second)])
     assert (run.status, checkpoints(run.path)) == ("stopped", [])
 
 
 def test_without_checkpoints_it_stops_as_well(tmp_path: Path) -> None:
-    made = scenarios.experiment("scaffold", **INLINE, checkpoint=pr.Checkpoint(every="never"))
-    run = pr.run(made, out=tmp_path, observers=[Interrupts(7, signal.SIGINT)])
+    made = scenarios.prepared("scaffold", **INLINE, checkpoint=pr.Checkpoint(every="never"))
+    run = small.run(made, out=tmp_path, observers=[Interrupts(7, signal.SIGINT)])
     assert (run.status, checkpoints(run.path)) == ("stopped", [])
 
 
@@ -73,9 +74,9 @@ def test_a_checkpoint_that_cannot_be_written_is_told_of(tmp_path: Path, monkeypa
     def full(*_: object) -> int:
         raise OSError(28, "No space left on device")
 
-    made = scenarios.experiment("scaffold", **INLINE, checkpoint=NEVER)
+    made = scenarios.prepared("scaffold", **INLINE, checkpoint=NEVER)
     monkeypatch.setattr("polyrhythm.runs.checkpointing.store", full)
-    run = pr.run(made, out=tmp_path, observers=[Interrupts(7, signal.SIGINT)])
+    run = small.run(made, out=tmp_path, observers=[Interrupts(7, signal.SIGINT)])
     assert run.status == "stopped"
     assert "checkpoints could not be written (No space left on device)" in run.reason
 

@@ -10,13 +10,15 @@ from typing import Any
 import pytest
 
 import polyrhythm as pr
+import small
 from polyrhythm.experiments.experiment import Evaluation
+from polyrhythm.experiments.prepared import Prepared
 from polyrhythm.runs import environment
 from polyrhythm.runs.database import FILE
-from small import Log, experiment, federation
+from small import Log, federation, prepared
 
 
-def trial(**changes: Any) -> pr.Experiment:
+def trial(**changes: Any) -> Prepared:
     values: dict[str, Any] = {
         "rounds": 6,
         "recipe": pr.fedavg(epochs=1, batch=5) | pr.parts.rolling(concurrency=3) | pr.parts.buffer(size=2),
@@ -25,7 +27,7 @@ def trial(**changes: Any) -> pr.Experiment:
         "evaluation": Evaluation(every=4),
         "checkpoint": pr.Checkpoint(every=2, keep=2),
     }
-    return experiment(**values | changes)
+    return prepared(**values | changes)
 
 
 def alter(out: Path, statement: str) -> None:
@@ -34,8 +36,8 @@ def alter(out: Path, statement: str) -> None:
 
 
 def test_a_run_comes_out_again(tmp_path: Path) -> None:
-    run = pr.run(trial(), out=tmp_path)
-    verdict = pr.verify(run, trial())
+    run = small.run(trial(), out=tmp_path)
+    verdict = small.verify(run, trial())
     assert verdict.equal
     assert (verdict.first, verdict.last) == (0, 6)
     assert str(verdict) == f"{run.id}: 7 versions, 0 to 6, all equal to the last bit"
@@ -46,41 +48,41 @@ def test_a_run_comes_out_again(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("versions", "span"), [(None, (6, 6)), (1, (6, 6)), (2, (5, 6)), (3, (0, 2))])
 def test_from_a_checkpoint(tmp_path: Path, versions: int | None, span: tuple[int, int]) -> None:
-    run = pr.run(trial(), out=tmp_path)  # which keeps those of versions 4 and 5
-    verdict = pr.verify(run, trial(), from_checkpoint=True, versions=versions)
+    run = small.run(trial(), out=tmp_path)  # which keeps those of versions 4 and 5
+    verdict = small.verify(run, trial(), from_checkpoint=True, versions=versions)
     assert verdict.equal
     assert (verdict.first, verdict.last) == span
     assert ("from the beginning" in " ".join(verdict.notes)) == (span[0] == 0)
 
 
 def test_the_first_version_that_differs_is_named(tmp_path: Path) -> None:
-    run = pr.run(trial(), out=tmp_path)
+    run = small.run(trial(), out=tmp_path)
     alter(tmp_path, "UPDATE versions SET digest = 'x' WHERE version >= 3")
-    verdict = pr.verify(run, trial())
+    verdict = small.verify(run, trial())
     assert (verdict.equal, verdict.differs_at, verdict.differs_in, verdict.last) == (False, 3, ("digest",), 3)
     assert "nothing that is recorded" in str(verdict)
-    assert pr.verify(run, trial(), versions=3).equal
+    assert small.verify(run, trial(), versions=3).equal
 
 
 @pytest.mark.parametrize(
     ("column", "value"), [("test", "'{\"accuracy\": 0.5}'"), ("bytes_up", "7"), ("time", "0.25"), ("train_loss", "1")]
 )
 def test_costs_and_results_are_compared_too(tmp_path: Path, column: str, value: str) -> None:
-    run = pr.run(trial(), out=tmp_path)
+    run = small.run(trial(), out=tmp_path)
     alter(tmp_path, f"UPDATE versions SET {column} = {value} WHERE version = 4")
-    verdict = pr.verify(run, trial())
+    verdict = small.verify(run, trial())
     assert (verdict.differs_at, verdict.differs_in) == (4, (column,))
 
 
 def test_another_version_of_a_library_explains_a_difference(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    run = pr.run(trial(), out=tmp_path)
+    run = small.run(trial(), out=tmp_path)
     known = environment.library_versions()
     monkeypatch.setattr(environment, "library_versions", lambda: {**known, "torch": "9.9"})
-    verdict = pr.verify(run, trial(seed=1))
+    verdict = small.verify(run, trial(seed=1))
     assert verdict.differs_at == 0
     assert verdict.explained_by == ("seed was 0 and is 1", f"torch {known['torch']} there, 9.9 here")
     assert "explained by: seed was 0 and is 1; torch" in str(verdict)
-    assert pr.verify(run, trial()).explained_by == ()
+    assert small.verify(run, trial()).explained_by == ()
 
 
 def test_a_run_that_was_broken_off_is_compared_as_far_as_it_came(tmp_path: Path) -> None:
@@ -88,21 +90,21 @@ def test_a_run_that_was_broken_off_is_compared_as_far_as_it_came(tmp_path: Path)
         if record.version == 3:
             raise KeyboardInterrupt
 
-    run = pr.run(trial(), out=tmp_path, observers=[Log(stop)])
-    verdict = pr.verify(run, trial())
+    run = small.run(trial(), out=tmp_path, observers=[Log(stop)])
+    verdict = small.verify(run, trial())
     assert verdict.equal
     assert verdict.last == run.history.index[-1] < 6
 
 
 def test_clients_that_exchange_nothing_are_compared_where_they_are_evaluated(tmp_path: Path) -> None:
     alone = trial(recipe=pr.local_only(batch=5))
-    run = pr.run(alone, out=tmp_path)
+    run = small.run(alone, out=tmp_path)
     assert [bool(digest) for digest in run.history["digest"]] == [True, False, False, False, True, False, True]
-    assert pr.verify(run, alone).equal
+    assert small.verify(run, alone).equal
 
 
 def test_a_run_without_versions_is_refused(tmp_path: Path) -> None:
-    run = pr.run(trial(), out=tmp_path)
+    run = small.run(trial(), out=tmp_path)
     alter(tmp_path, "DELETE FROM versions")
     with pytest.raises(pr.UserError, match="no version"):
-        pr.verify(run, trial())
+        small.verify(run, trial())

@@ -19,9 +19,10 @@ from polyrhythm.data import ArraySamples, Collection
 from polyrhythm.engines.native import engine as native
 from polyrhythm.engines.native.engine import NativeEngine
 from polyrhythm.engines.native.program import Program
+from polyrhythm.experiments.prepared import Prepared
 from polyrhythm.methods.local.optimisers import LocalSgd
 from polyrhythm.simulation.simulator import InlineDriver, Moment
-from small import dealt
+from small import dealt, ready
 
 from .law import Mutation, swap
 from .world import near
@@ -118,10 +119,10 @@ def federation(net: str, sizes: Sequence[int], tags: bool = False) -> pr.data.Fe
     return dealt(data, list(sizes))
 
 
-def story(experiment: pr.Experiment) -> list[Moment]:
+def story(of: Prepared) -> list[Moment]:
     """All that happens in an experiment."""
-    engine = experiment.chosen.engine
-    driver = InlineDriver(experiment.recipe, experiment.setup, engine, experiment.data_of, experiment.world())
+    engine = of.chosen.engine
+    driver = InlineDriver(of.recipe, of.setup, engine, of.data_of, of.world())
     return list(driver.moments(engine.initial()))
 
 
@@ -130,7 +131,7 @@ def compare(recipe: pr.Recipe, net: str = "perceptron", sizes: Sequence[int] = (
     needs_extension()
     tags = "task" in changes and changes["task"].name == "multilabel"
     what = {"federation": federation(net, sizes, tags), "model": NETS[net][0], "recipe": recipe, "rounds": 3} | changes
-    ours, theirs = (pr.Experiment(**what, engine=engine) for engine in ("native", "torch"))
+    ours, theirs = (ready(pr.Experiment, **what, engine=engine) for engine in ("native", "torch"))
     assert isinstance(ours.chosen.engine, NativeEngine)
     with one_thread():
         for mine, wanted in zip(story(ours), story(theirs), strict=True):

@@ -39,7 +39,7 @@ from polyrhythm.models.flops import Cost
 from polyrhythm.runs import VersionRecord, VisitRecord
 from polyrhythm.runs.ledger import Ledger
 from polyrhythm.simulation.cost_meter import Meter
-from small import Explodes, Log, collection, dealt, experiment, federation
+from small import Explodes, Log, collection, dealt, experiment, federation, prepared
 
 from .law import law, swap
 
@@ -71,7 +71,7 @@ def events(recipe: pr.Recipe, fleet: Fleet = UNEVEN, **changes: Any) -> tuple[li
     """Visits and versions in the order in which an observer hears of them, and the summary."""
     heard: list[Event] = []
     given: dict[str, Any] = {"federation": dealt(collection(), SIZES), "rounds": 6}
-    one = experiment(recipe=recipe, fleet=fleet, **(given | changes))
+    one = prepared(recipe=recipe, fleet=fleet, **(given | changes))
     summary = carry_out(one, [Log(heard.append)])
     return heard, summary
 
@@ -598,7 +598,7 @@ def test_looking_and_recording_change_no_weight(method: str, seed: int) -> None:
     """However much is measured and kept of a run, it is the same run: bits, visits and costs."""
     split = federation(8, validation=0.2)
     given: dict[str, Any] = {"federation": split, "recipe": METHODS[method], "fleet": UNEVEN, "rounds": 5, "seed": seed}
-    plain = carry_out(experiment(evaluation=pr.Evaluation(every=100), **given), [])
+    plain = carry_out(prepared(evaluation=pr.Evaluation(every=100), **given), [])
     with tempfile.TemporaryDirectory() as folder:
         looking = pr.Evaluation(every=1, train_samples=10, groups=True)
         run = pr.run(experiment(evaluation=looking, **given), out=folder)

@@ -24,12 +24,14 @@ from polyrhythm.core.protocols import Job
 from polyrhythm.engines import stacked, step
 from polyrhythm.engines.stacked import StackedEngine
 from polyrhythm.engines.step import Masks, keys_of
+from polyrhythm.experiments.prepared import Prepared
 from polyrhythm.methods.correction import Push
 from polyrhythm.models.tasks import task
 from polyrhythm.simulation.simulator import InlineDriver, Moment
 from polyrhythm.simulation.workers import cohorts
 from polyrhythm.simulation.workers.cohorts import AtOnce
 from polyrhythm.simulation.workers.executors import Clients
+from small import ready
 
 from .law import Mutation, law, swap
 from .native import NETS, federation, local
@@ -59,15 +61,15 @@ def tied(shape: tuple[int, ...], outputs: int) -> nn.Module:
     return Tied()
 
 
-def experiment(net: str, sizes: Sequence[int], recipe: pr.Recipe, engine: str, **changes: Any) -> pr.Experiment:
+def experiment(net: str, sizes: Sequence[int], recipe: pr.Recipe, engine: str, **changes: Any) -> Prepared:
     """An experiment with one of the nets."""
     model = tied if net == "tied" else NETS[net][0]
     made = federation("perceptron" if net == "tied" else net, sizes)
     given = {"federation": made, "model": model, "recipe": recipe, "rounds": 3, "device": "cpu"} | changes
-    return pr.Experiment(**given, engine=engine)
+    return ready(pr.Experiment, **given, engine=engine)
 
 
-def story(of: pr.Experiment) -> list[Moment]:
+def story(of: Prepared) -> list[Moment]:
     """All that happens in an experiment."""
     engine = of.chosen.engine
     executor = of.crew.executor(Clients(recipe=of.recipe, setup=of.setup, engine=engine, data=of.data_of))

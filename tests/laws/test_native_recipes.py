@@ -29,6 +29,7 @@ from polyrhythm.methods.local.optimisers import LocalAdam, LocalOptimiser
 from polyrhythm.methods.mechanism import Model
 from polyrhythm.methods.participation.critical_periods import FisherTrace
 from polyrhythm.models.tasks import task
+from small import ready
 
 from .law import Mutation, law, swap
 from .native import NETS, PROGRAM, Functional, compare, federation, jobs, local, needs_extension, story
@@ -164,8 +165,8 @@ def test_a_step_alone_is_a_step_of_a_round(method: str, net: str) -> None:
     model = dropping if net == "dropping" else NETS[net][0]
     what = {"federation": federation(shape, (33, 40, 35)), "model": model, "recipe": METHODS[method], "rounds": 3}
     with one_thread():
-        at_once = story(pr.Experiment(**what, engine="native"))
-        stepwise = pr.Experiment(**what, engine="native")
+        at_once = story(ready(pr.Experiment, **what, engine="native"))
+        stepwise = ready(pr.Experiment, **what, engine="native")
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(NativeEngine, "local_round", lambda self, job: None)
             apart = story(stepwise)
@@ -254,7 +255,7 @@ def test_dropout_is_not_judged(rule: Any) -> None:
     recipe = dataclasses.replace(recipe, optimiser=dataclasses.replace(recipe.optimiser, lr=1e-12))
     data = federation("perceptron", (33, 40, 35))
     with one_thread():
-        moments = story(pr.Experiment(federation=data, model=dropping, recipe=recipe, rounds=1, engine="native"))
+        moments = story(ready(pr.Experiment, federation=data, model=dropping, recipe=recipe, rounds=1, engine="native"))
     reports = [m.report for m in moments if m.report is not None]
     assert [r.steps for r in reports] == [12, 12, 12]
     assert all(r.measures["similarity"] > 0.999 for r in reports)

@@ -11,7 +11,7 @@ from polyrhythm.base.flat_model import FlatModel
 from polyrhythm.fleet import Device, ListedDevices, Tiers
 from polyrhythm.methods.footprint import least_memory
 from polyrhythm.methods.recipe import Recipe
-from small import experiment, federation, logged
+from small import federation, logged, prepared
 
 VECTOR = 15 * 4  # bytes of nn.Linear(4, 3)
 PLAIN = pr.fedavg(cohort=2, epochs=1, batch=5)
@@ -53,15 +53,15 @@ def test_who_has_too_little_is_never_invited() -> None:
 
 def test_a_cohort_that_memory_cuts_is_told_as_such() -> None:
     devices = (Device(seconds_per_sample=0.001), Device(seconds_per_sample=0.001, memory=1.0))
-    made = experiment(fleet=pr.Fleet(devices=ListedDevices(devices=devices)), recipe=pr.fedavg(cohort=3))
+    made = prepared(fleet=pr.Fleet(devices=ListedDevices(devices=devices)), recipe=pr.fedavg(cohort=3))
     assert any(notice.startswith("cohort 3, but 2 clients can be invited") for notice in made.notices())
     assert any(notice.startswith("2 clients are never invited") for notice in made.notices())
     alone = (*[devices[0]] * 3, devices[1])
-    made = experiment(fleet=pr.Fleet(devices=ListedDevices(devices=alone)), recipe=pr.fedavg(cohort=3), engine="torch")
+    made = prepared(fleet=pr.Fleet(devices=ListedDevices(devices=alone)), recipe=pr.fedavg(cohort=3), engine="torch")
     assert [notice[:40] for notice in made.notices()] == ["1 client is never invited: its device has"[:40]]
 
 
 def test_memory_of_clients_without_data_does_not_matter() -> None:
-    made = experiment(fleet=pr.Fleet(devices=Tiers(memory=(1e9, 1.0, 1.0))), federation=federation(clients=30))
-    assert 0 < len(made.eligible()) < 30
-    assert len(experiment().eligible()) == 4
+    made = prepared(fleet=pr.Fleet(devices=Tiers(memory=(1e9, 1.0, 1.0))), federation=federation(clients=30))
+    assert 0 < len(made.eligible) < 30
+    assert len(prepared().eligible) == 4

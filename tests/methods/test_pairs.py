@@ -54,7 +54,7 @@ from polyrhythm.methods.work.partial_work import PartialWork
 from polyrhythm.methods.work.skip_and_estimate import BudgetSteps, SkipAndEstimate, SkipAndResendModel, SkipSilently
 from polyrhythm.methods.work.stop_on_drift import StopOnDrift
 from polyrhythm.models.tasks import task
-from small import collection, dealt, experiment, logged
+from small import collection, dealt, experiment, logged, prepared
 
 BATCH = 4
 EVERYBODY = fedavg(cohort=4, batch=BATCH, epochs=2, lr=0.1)
@@ -650,7 +650,7 @@ def test_fleets_that_a_recipe_cannot_use_are_told_or_refused(tmp_path: Path) -> 
     numbers = replace(collection(), task="regression", classes=(), train=regression(60), test=regression(15))
     (tmp_path / "a.csv").write_text("time,client\n0,1\n1,4\n")
     with pytest.raises(UserError, match=r"line 3: client = 4"):
-        experiment(fleet=fleets.Fleet() | fleets.ArrivalTrace(path=tmp_path / "a.csv")).world()
+        prepared(fleet=fleets.Fleet() | fleets.ArrivalTrace(path=tmp_path / "a.csv")).world()
     with pytest.raises(UserError, match="samples without classes"):
         logged(federation=dealt(numbers, [30, 30]), fleet=fleets.Fleet() | fleets.ByLabels())
 

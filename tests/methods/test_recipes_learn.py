@@ -9,6 +9,7 @@ import pytest
 import polyrhythm as pr
 from polyrhythm.config.names import RECIPES
 from polyrhythm.data import Federation
+from polyrhythm.experiments.prepared import prepare
 from polyrhythm.experiments.session import carry_out
 
 # cc_fedavg divides every update by the steps behind it and steps by 1: slow by definition. Nobody exchanges anything in
@@ -28,7 +29,7 @@ def final_accuracy(name: str, model: str) -> float:
     experiment = pr.Experiment(
         federation=digits(), model=model, recipe=RECIPES[name](), rounds=rounds, evaluation=pr.Evaluation(every=rounds)
     )
-    return float(carry_out(experiment, [])["final_accuracy"])
+    return float(carry_out(prepare(experiment), [])["final_accuracy"])
 
 
 @pytest.mark.parametrize("name", sorted(RECIPES.keys() - EXEMPT))

@@ -16,7 +16,7 @@ from polyrhythm.base.errors import UserError
 from polyrhythm.base.flat_model import FlatModel
 from polyrhythm.models import build, output_shape
 from polyrhythm.models.probing import woken
-from small import experiment
+from small import prepared
 
 
 class Returns(nn.Module):
@@ -173,6 +173,6 @@ def test_what_was_given_in_evaluation_mode_and_does_not_stay_is_named() -> None:
 @pytest.mark.parametrize("built", [False, True])
 def test_a_run_says_so(built: bool) -> None:
     model: Any = (lambda shape, outputs: frozen()) if built else frozen()
-    (note,) = [note for note in experiment(model=model).notices() if "evaluation mode" in note]
+    (note,) = [note for note in prepared(model=model).notices() if "evaluation mode" in note]
     assert note.startswith("0 of the model was given in evaluation mode, and is put into training mode in training")
-    assert not [note for note in experiment(model=Keeps(*frozen())).notices() if "evaluation mode" in note]
+    assert not [note for note in prepared(model=Keeps(*frozen())).notices() if "evaluation mode" in note]

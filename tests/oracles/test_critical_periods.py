@@ -27,7 +27,7 @@ from polyrhythm.methods.participation.critical_periods import (
     RandomResize,
 )
 from polyrhythm.models.tasks import Task, task
-from small import collection, dealt, experiment, logged
+from small import collection, dealt, logged, prepared
 
 SETUP = Setup(size=1, dtype=torch.float32, population=128, horizon=40, seed=0)
 
@@ -255,7 +255,7 @@ def test_the_trace_is_that_of_single_samples(name: str, what: str) -> None:
     ids=["norm", "data", "model", "both"],
 )
 def test_what_a_detector_costs_is_counted(watch: tuple[Detector, ...], gradients: int, forward: int) -> None:
-    made = experiment(recipe=pr.fedavg(cohort=1, epochs=1, batch=5) | CriticalPeriods(watch=watch, act=False))
+    made = prepared(recipe=pr.fedavg(cohort=1, epochs=1, batch=5) | CriticalPeriods(watch=watch, act=False))
     layout = made.chosen.engine.layout
     first = made.chosen.engine.initial()
     assignment = Assignment(

@@ -14,7 +14,7 @@ import polyrhythm as pr
 from polyrhythm.base.messages import Assignment, Report
 from polyrhythm.core.server import Server
 from polyrhythm.simulation.simulator import InlineDriver
-from small import experiment, federation, logged
+from small import federation, logged, prepared
 
 
 class Adapted(nn.Module):
@@ -69,7 +69,7 @@ def test_the_runs_seed_does_not_touch_the_partition() -> None:
 
 def drive(held_by: Callable[[int], int]) -> tuple[list[str], list[torch.Tensor]]:
     """One version in which each client claims to hold so many samples: why reports were refused, and weights."""
-    some = experiment(rounds=1, recipe=pr.fedavg(cohort=4))
+    some = prepared(rounds=1, recipe=pr.fedavg(cohort=4))
     engine = some.chosen.engine
     update = torch.ones(engine.layout.size)
 
@@ -114,7 +114,7 @@ def test_a_sum_in_the_order_of_arrival_would_not_be_exact() -> None:
 
 
 def test_a_report_for_a_version_long_gone_changes_nothing() -> None:
-    some = experiment(rounds=5, recipe=pr.fedavg(cohort=2))
+    some = prepared(rounds=5, recipe=pr.fedavg(cohort=2))
     engine = some.chosen.engine
     driver = InlineDriver(some.recipe, some.setup, engine, some.data_of, some.world())
     moments = list(driver.moments(engine.initial()))

@@ -19,7 +19,7 @@ from polyrhythm.config.assembly import assemble
 from polyrhythm.config.configuration import configure
 from polyrhythm.experiments.estimate import estimate
 from polyrhythm.experiments.session import carry_out
-from small import experiment, federation
+from small import experiment, federation, prepared
 
 TESTS = Path(__file__).parents[1]
 
@@ -43,7 +43,7 @@ class Counted(Dataset[Any]):
 def test_data_are_loaded_once_and_not_by_client_and_round(monkeypatch: pytest.MonkeyPatch) -> None:
     Counted.made = 0
     data = pr.data.dataset(Counted(), Counted())
-    some = experiment(federation=pr.federate(data, pr.data.Iid(), 10, 0), rounds=5)
+    some = prepared(federation=pr.federate(data, pr.data.Iid(), 10, 0), rounds=5)
     carry_out(some, [])
     assert Counted.made == 2
     loaded = []

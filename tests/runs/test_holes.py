@@ -10,11 +10,13 @@ from typing import Any
 import pytest
 
 import polyrhythm as pr
+import small
+from polyrhythm.experiments.prepared import Prepared
 from polyrhythm.runs import VersionRecord, VisitRecord, holes
 from polyrhythm.runs.checkpoints import checkpoints, version_of
 from polyrhythm.runs.database import FILE
 from polyrhythm.runs.updates import file_of
-from small import Log, experiment
+from small import Log
 from surviving import scenarios
 
 
@@ -24,15 +26,15 @@ def altered(out: Path, *statements: str) -> None:
             database.execute(statement)
 
 
-def trial(**changes: Any) -> pr.Experiment:
+def trial(**changes: Any) -> Prepared:
     """Six versions of two visits each, one event a visit."""
     values: dict[str, Any] = {"rounds": 6, "recipe": pr.fedavg(cohort=2, epochs=1, batch=5)}
-    return experiment(**values | {"checkpoint": pr.Checkpoint(every=2, keep=3)} | changes)
+    return small.prepared(**values | {"checkpoint": pr.Checkpoint(every=2, keep=3)} | changes)
 
 
 @pytest.fixture
 def run(tmp_path: Path) -> pr.Run:
-    return pr.run(trial(), out=tmp_path, log_updates=True)
+    return small.run(trial(), out=tmp_path, log_updates=True)
 
 
 HOLES = {
@@ -67,7 +69,7 @@ def test_they_are_filled_on_going_on(run: pr.Run, tmp_path: Path, statement: str
     digest, rows = run.summary["digest"], [{**row, "wall": 0} for row in run.versions]
     altered(run.folder, statement)
     words = holes.in_words(run.missing)
-    found = pr.run(trial(), out=tmp_path, resume="auto")
+    found = small.run(trial(), out=tmp_path, resume="auto")
     assert (found.id, found.missing, found.summary["digest"]) == (run.id, (), digest)
     assert [{**row, "wall": 0} for row in found.versions] == rows
     assert found.notices[0] == f"{words}: what was lost is made again"
@@ -76,7 +78,7 @@ def test_they_are_filled_on_going_on(run: pr.Run, tmp_path: Path, statement: str
 @pytest.mark.parametrize("statement", [s for s in HOLES if s != "DELETE FROM versions"])
 def test_a_verdict_on_a_record_with_holes_is_none_of_equality(run: pr.Run, statement: str) -> None:
     altered(run.folder, statement)
-    verdict = pr.verify(run, trial())
+    verdict = small.verify(run, trial())
     assert not verdict.equal
     assert (verdict.differs_at, verdict.missing) == (None, HOLES[statement])
     assert verdict.compared == len(run.versions)
@@ -87,7 +89,7 @@ def test_a_verdict_on_a_record_with_holes_is_none_of_equality(run: pr.Run, state
 @pytest.mark.parametrize("statement", [s for s in HOLES if s != "DELETE FROM events"])
 def test_a_replay_says_what_it_lacked(run: pr.Run, statement: str, from_updates: bool) -> None:
     altered(run.folder, statement)
-    verdict = pr.replay(run, trial(), from_updates=from_updates)
+    verdict = small.replay(run, trial(), from_updates=from_updates)
     assert not verdict.equal
     assert holes.in_words(HOLES[statement]) in str(verdict)
 
@@ -99,10 +101,10 @@ def test_rows_that_are_lost_while_a_run_goes_on_fail_it(tmp_path: Path) -> None:
 
     slow = trial(checkpoint=pr.Checkpoint(every=1))  # so that each version is committed
     with pytest.raises(pr.RunFailed, match="all rounds made, but version 1 is missing from the record"):
-        pr.run(slow, out=tmp_path, observers=[Log(lose)])
+        small.run(slow, out=tmp_path, observers=[Log(lose)])
     (run,) = pr.Run.all(tmp_path)
     assert run.status == "failed"
-    assert pr.resume(slow, run).missing == ()
+    assert small.resume(slow, run).missing == ()
 
 
 def test_a_log_of_updates_that_is_too_short_is_made_again(run: pr.Run, tmp_path: Path) -> None:
@@ -110,16 +112,16 @@ def test_a_log_of_updates_that_is_too_short_is_made_again(run: pr.Run, tmp_path:
     for dispatch in (9, 10):
         (run.path / file_of(dispatch)).unlink()
     with pytest.raises(pr.RunFailed, match="the reports of visits 9 to 10 in the log of updates are missing"):
-        pr.replay(run, trial(), from_updates=True)
-    found = pr.resume(trial(rounds=8), run)
+        small.replay(run, trial(), from_updates=True)
+    found = small.resume(trial(rounds=8), run)
     assert "is of a record that had more (the report of visit 9 in the log of updates" in found.notices[0]
     assert "from its checkpoint of version 4" in found.notices[-1]
-    assert pr.replay(found, trial(rounds=8), from_updates=True).equal
+    assert small.replay(found, trial(rounds=8), from_updates=True).equal
 
 
 def test_one_that_no_checkpoint_has_whole_is_said(run: pr.Run, tmp_path: Path) -> None:
     (run.path / file_of(0)).unlink()
-    found = pr.resume(trial(rounds=8), run)
+    found = small.resume(trial(rounds=8), run)
     assert "the report of visit 0 in the log of updates is missing" in " ".join(found.notices)
     assert "from its checkpoint of version 5" in found.notices[-1]
 
@@ -135,11 +137,11 @@ def test_a_run_on_its_way_or_broken_off_has_no_holes(tmp_path: Path) -> None:
 
     alone: dict[str, Any] = {"driver": "inline", "workers": None, "checkpoint": pr.Checkpoint(every=1)}
     for name in scenarios.MAKE:
-        out, made = tmp_path / name, scenarios.experiment(name, rounds=5, **alone)
-        run = pr.run(made, out=out, observers=[Log(look)])
+        out, made = tmp_path / name, scenarios.prepared(name, rounds=5, **alone)
+        run = small.run(made, out=out, observers=[Log(look)])
         assert (run.status, run.missing) == ("stopped", ()), name
         newest = version_of(checkpoints(run.path)[0])
-        found = pr.resume(made, run)
+        found = small.resume(made, run)
         assert (found.status, found.missing) == ("finished", ()), name
         assert [note for note in found.notices if "checkpoint" in note] == [
             f"the run went on from its checkpoint of version {newest}"

@@ -20,9 +20,10 @@ from pydantic import ValidationError
 import polyrhythm as pr
 from polyrhythm.base.errors import RunFailed, UserError
 from polyrhythm.cli.app import app
-from polyrhythm.config.configuration import Configuration
+from polyrhythm.config.keys import KEYS
 from polyrhythm.config.written import configuration_of
 from polyrhythm.deployment.local.loopback import Loopback
+from polyrhythm.experiments.prepared import prepare, what_and_how
 from polyrhythm.results import Run
 from polyrhythm.studies.files.catalogue import find
 from polyrhythm.studies.files.language import file_schema
@@ -252,7 +253,7 @@ def test_a_file_cannot_consent(polyrhythm: Command, handed: Handed, key: str) ->
     (folder / "exp.toml").write_text(f"{key}\n")
     assert "--trust MODULE for what you trust" in polyrhythm("check", "exp.toml").err or key.startswith("[")
     assert nothing_ran(folder)
-    assert not any("trust" in name for name in [*Configuration.model_fields, *file_schema()["properties"]])
+    assert not any("trust" in name for name in [*KEYS, *file_schema()["properties"]])
 
 
 @pytest.mark.parametrize("key", ["trust", "_trust"])
@@ -335,7 +336,7 @@ def test_in_python_a_file_needs_consent_and_a_path_is_ones_own(handed: Handed) -
         planned(find("table.toml"), "paper").cells[0].make({}, 0)
     assert nothing_ran(folder)
     assert pr.study("tune.toml", workers=1, out="o", trust=[MODULE]).best() is not None
-    assert planned(find("table.toml", [MODULE]), "paper").cells[0].make({}, 0).chosen
+    assert prepare(*what_and_how(planned(find("table.toml", [MODULE]), "paper").cells[0].make({}, 0)))
     with pytest.raises(UserError, match="trust='strangers_nets'"):
         pr.study("tune.toml", trust=MODULE)
 

@@ -20,7 +20,7 @@ from polyrhythm.data.sources import cifar
 from polyrhythm.data.sources.pickles import unpickled
 from polyrhythm.models.weights import load_weights
 from polyrhythm.results import Run
-from small import experiment
+from small import experiment, prepared
 
 NAMES = ("data_batch_1", "data_batch_2", "data_batch_3", "data_batch_4", "data_batch_5", "test_batch")
 
@@ -139,11 +139,11 @@ def test_objects_in_npz_files_are_refused(tmp_path: Path) -> None:
 def test_weights_that_are_a_pickle_are_refused(tmp_path: Path) -> None:
     touched = tmp_path / "touched"
     (tmp_path / "x.safetensors").write_bytes(pickle.dumps(Calls(Path.touch, touched)))
-    module = experiment().chosen.engine.module
+    module = prepared().chosen.engine.module
     with pytest.raises(UserError, match="not readable"):
         load_weights(module, tmp_path / "x.safetensors")
     with pytest.raises(UserError, match="not readable"):
-        experiment(initial=tmp_path / "x.safetensors").chosen  # noqa: B018
+        prepared(initial=tmp_path / "x.safetensors")
     assert not touched.exists()
 
 

@@ -17,7 +17,7 @@ from polyrhythm.fleet.parts import Way
 from polyrhythm.simulation.event_queue import Underway
 from polyrhythm.simulation.roster import WorldRoster
 from polyrhythm.simulation.simulator import InlineDriver
-from small import collection, dealt, experiment
+from small import collection, dealt, prepared
 
 
 class ByClient(Links):
@@ -34,7 +34,7 @@ BY_CLIENT = pr.Fleet(devices=pr.fleet.Uniform(seconds_per_sample=0.0), links=ByC
 
 
 def driver(fleet: Fleet, sizes: list[int] | None = None, **changes: object) -> InlineDriver:
-    made = experiment(
+    made = prepared(
         federation=dealt(collection(), sizes or [15, 15, 15, 15]), recipe=pr.fedavg(cohort=4, batch=5), **changes
     )
     return InlineDriver(
@@ -42,7 +42,7 @@ def driver(fleet: Fleet, sizes: list[int] | None = None, **changes: object) -> I
         made.setup,
         made.chosen.engine,
         made.data_of,
-        World(fleet, made.federation.clients, made.seed, made.eligible().tolist()),
+        World(fleet, made.federation.clients, made.seed, made.eligible.tolist()),
     )
 
 

@@ -26,7 +26,7 @@ from polyrhythm.runs import VersionRecord, VisitRecord
 from polyrhythm.simulation.simulator import InlineDriver
 from polyrhythm.simulation.visits import DeviceForecast, Visits
 from polyrhythm.simulation.workers import choosing, executors, fork_server
-from polyrhythm.simulation.workers.executors import Clients, Done, Errand, OneByOne, Ticket
+from polyrhythm.simulation.workers.executors import Done, Errand, OneByOne, Ticket
 from polyrhythm.simulation.workers.processes import Processes
 from small import Explodes, Log, collection
 from worker_models import Dies
@@ -68,7 +68,7 @@ class Idler:
     deaths = 0
 
     def __init__(self, of: pr.Experiment) -> None:
-        of_ = Clients(recipe=of.recipe, setup=of.setup, engine=of.chosen.engine, data=of.data_of)
+        of_ = of.clients
         self._here = OneByOne(of_)
         self._open = 0
         self.open: list[int] = []
@@ -229,11 +229,16 @@ def test_a_run_goes_on_with_visits_that_workers_were_at(tmp_path: Path, goes_on_
             raise OSError("the power went")
 
     with suppress(OSError):
-        pr.run(replace(of, driver="processes", workers=2), out=tmp_path / "one", observers=[Log(fail)])
+        pr.run(
+            of.experiment,
+            execution=replace(of.execution, driver="processes", workers=2),
+            out=tmp_path / "one",
+            observers=[Log(fail)],
+        )
     (left,) = pr.Run.all(tmp_path / "one")
     how: dict[str, Any] = {"driver": goes_on_with} | ({"workers": 3} if goes_on_with == "processes" else {})
-    found = pr.resume(replace(of, **how), left.id, out=tmp_path / "one")
-    whole = pr.run(replace(of, driver="inline"), out=tmp_path / "other")
+    found = pr.resume(of.experiment, left.id, execution=replace(of.execution, **how), out=tmp_path / "one")
+    whole = pr.run(of.experiment, execution=replace(of.execution, driver="inline"), out=tmp_path / "other")
     assert found.summary["digest"] == whole.summary["digest"]
     assert found.history.drop(columns="wall").equals(whole.history.drop(columns="wall"))
     assert found.visits.equals(whole.visits)
@@ -241,9 +246,7 @@ def test_a_run_goes_on_with_visits_that_workers_were_at(tmp_path: Path, goes_on_
 
 def test_a_visit_that_somebody_is_at_is_kept_as_such(tmp_path: Path) -> None:
     of = made(**ROLLING["fedbuff"])
-    with closing(
-        Processes(Clients(recipe=of.recipe, setup=of.setup, engine=of.chosen.engine, data=of.data_of), 2)
-    ) as pool:
+    with closing(Processes(of.clients, 2)) as pool:
         driver = InlineDriver(of.recipe, of.setup, of.chosen.engine, of.data_of, of.world(), executor=pool)
         for moment in driver.moments(of.chosen.engine.initial()):
             if moment.turn.released is not None and moment.turn.state.version == 3:

@@ -18,6 +18,7 @@ from typing import Any
 import torch
 
 import polyrhythm as pr
+import small
 from polyrhythm.experiments import session
 from polyrhythm.runs import checkpointing, files, stored
 from polyrhythm.runs.database import Writer
@@ -93,14 +94,13 @@ def carry_out(job: dict[str, Any]) -> None:
         {} if job["every"] != "never" else {"driver": "inline", "workers": None}
     )  # which changes no number
     changes["checkpoint"] = pr.Checkpoint(every=job["every"], keep=3)
-    experiment = scenarios.experiment(job["scenario"], **changes)
-    pr.run(experiment, out=job["out"], observers=[Says()], resume="auto")
+    small.run(scenarios.prepared(job["scenario"], **changes), out=job["out"], observers=[Says()], resume="auto")
     print("ended", flush=True)
 
 
 def main() -> None:
     torch.set_num_threads(1)
-    session.carry_out(scenarios.experiment("fedavg", rounds=1), [])  # what is slow the first time
+    session.carry_out(scenarios.prepared("fedavg", rounds=1), [])  # what is slow the first time
     print("ready", flush=True)
     child = 0
     for line in sys.stdin:

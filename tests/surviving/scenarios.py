@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import polyrhythm as pr
-from polyrhythm.experiments.experiment import Evaluation
+from polyrhythm.experiments.prepared import Prepared
 from polyrhythm.experiments.session import carry_out
-from small import federation
+from polyrhythm.experiments.settings import Evaluation
+from small import federation, ready
 
 TIERS = pr.fleet.Tiers()
 COMING_AND_GOING = pr.fleet.Markov(mean_on=0.4, mean_off=0.2)
@@ -83,7 +84,7 @@ MAKE: Mapping[str, Callable[[], dict[str, Any]]] = {
 }
 
 
-def experiment(name: str, **changes: Any) -> pr.Experiment:
+def prepared(name: str, **changes: Any) -> Prepared:
     """The scenario of that name: 20 versions on 6 clients."""
     values: dict[str, Any] = {
         "federation": federation(clients=6, validation=0.2, local_test=0.2),
@@ -92,10 +93,10 @@ def experiment(name: str, **changes: Any) -> pr.Experiment:
         "evaluation": Evaluation(every=3),
         "name": name,
     }
-    return pr.Experiment(**values | MAKE[name]() | changes)
+    return ready(pr.Experiment, **values | MAKE[name]() | changes)
 
 
 def digests(names: Iterable[str], rounds: int = 5) -> dict[str, str]:
     """The digest of each scenario, run here in this order."""
     plain: dict[str, Any] = {"rounds": rounds, "driver": "inline", "workers": None}
-    return {name: carry_out(experiment(name, **plain), [])["digest"] for name in names}
+    return {name: carry_out(prepared(name, **plain), [])["digest"] for name in names}

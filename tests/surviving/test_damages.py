@@ -14,6 +14,8 @@ import numpy as np
 import pytest
 
 import polyrhythm as pr
+import small
+from polyrhythm.experiments.prepared import Prepared
 from polyrhythm.runs.checkpoints import checkpoints
 from polyrhythm.runs.database import FILE, LOG
 
@@ -26,19 +28,19 @@ PAGE = 4096
 Damage = Callable[[Path], None]
 
 
-def trial(**changes: Any) -> pr.Experiment:
-    return scenarios.experiment(NAME, checkpoint=pr.Checkpoint(every=1, keep=3), **changes)
+def trial(**changes: Any) -> Prepared:
+    return scenarios.prepared(NAME, checkpoint=pr.Checkpoint(every=1, keep=3), **changes)
 
 
 def go_on(out: Path, **changes: Any) -> pr.Run:
-    return pr.run(trial(**changes), out=out, resume="auto")
+    return small.run(trial(**changes), out=out, resume="auto")
 
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """The record of a run that nothing happened to."""
     out = tmp_path_factory.mktemp("whole")
-    pr.run(trial(), out=out)
+    small.run(trial(), out=out)
     return record(out)
 
 
@@ -121,7 +123,7 @@ def folder_of(out: Path) -> Path:
 
 def from_anothers(out: Path) -> None:
     """A checkpoint of another run of the same experiment."""
-    pr.run(trial(rounds=20, seed=1), out=out.parent / "other")
+    small.run(trial(rounds=20, seed=1), out=out.parent / "other")
     (other,) = pr.Run.all(out.parent / "other")
     newest = checkpoints(folder_of(out))[0]
     shutil.copy(checkpoints(other.path)[0], newest.with_name("checkpoint-00000013.safetensors"))
@@ -178,7 +180,7 @@ def test_a_damaged_record_becomes_whole_again_and_says_so(out: Path, whole: dict
     assert_equal(record(out, run.id), whole)
     assert run.missing == ()
     assert len(checkpoints(run.path)) == 3
-    assert pr.run(trial(), out=out, resume="auto").id == run.id
+    assert small.run(trial(), out=out, resume="auto").id == run.id
 
 
 def test_a_killed_run_says_what_its_checkpoints_know_and_its_record_lacks(out: Path) -> None:
@@ -203,7 +205,7 @@ def test_a_damaged_database_is_refused_in_words_and_left_alone(out: Path, name: 
     damage, word = REFUSED[name]
     damage(out)
     before = (out / FILE).read_bytes()
-    for attempt in (lambda: go_on(out), lambda: pr.run(trial(seed=3), out=out), lambda: pr.compare(out)):
+    for attempt in (lambda: go_on(out), lambda: small.run(trial(seed=3), out=out), lambda: pr.compare(out)):
         with pytest.raises(pr.UserError) as refused:
             attempt()
         assert word in refused.value.found
@@ -225,10 +227,10 @@ def log_of_another(out: Path) -> None:
     """The log of a run in another folder, in the place of this one's."""
     settled(out)
     other = out.parent / "other"
-    pr.run(trial(seed=2, rounds=1), out=other)
+    small.run(trial(seed=2, rounds=1), out=other)
     with contextlib.closing(sqlite3.connect(other / FILE)) as database:
         database.execute("SELECT * FROM runs").fetchall()  # as long as somebody reads the log is not brought in
-        pr.run(trial(seed=3), out=other)
+        small.run(trial(seed=3), out=other)
         shutil.copy(other / LOG, out / LOG)
 
 

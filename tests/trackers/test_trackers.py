@@ -60,10 +60,10 @@ def test_a_run_that_goes_on_goes_on_in_tensorboard(tmp_path: Path) -> None:
         if isinstance(record, pr.runs.VersionRecord) and record.version == 2:
             raise KeyboardInterrupt
 
-    often = experiment(checkpoint=pr.Checkpoint(every=1))
+    often: dict[str, Any] = {"execution": pr.Execution(checkpoint=pr.Checkpoint(every=1)), "out": tmp_path}
     tracking = Tracking(track=("tensorboard",))
-    pr.run(often, out=tmp_path, observers=[Log(stop)], tracking=tracking)
-    run = pr.run(often, out=tmp_path, resume="auto", tracking=tracking)
+    pr.run(experiment(), **often, observers=[Log(stop)], tracking=tracking)
+    run = pr.run(experiment(), **often, resume="auto", tracking=tracking)
     events = EventAccumulator(str(tmp_path / "tensorboard" / run.id))
     events.Reload()
     assert [e.step for e in events.Scalars("test/accuracy")] == [version for version, _ in run.scores]

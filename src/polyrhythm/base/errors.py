@@ -86,6 +86,15 @@ class RunFailed(PolyrhythmError):
     """A run had to stop. What it recorded until then is kept. The command line ends with exit code 1."""
 
 
+@contextlib.contextmanager
+def placed(place: str) -> Iterator[None]:
+    """Says of what the block refuses where it was written."""
+    try:
+        yield
+    except UserError as error:
+        raise together(mistake.at(place) for mistake in error.mistakes) from error
+
+
 def together(mistakes: Iterable[UserError]) -> UserError:
     """One error of one or more mistakes. Of several, each is said in a line with what would have been right."""
     several = tuple(one for mistake in mistakes for one in mistake.mistakes)

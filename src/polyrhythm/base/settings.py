@@ -4,25 +4,39 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import inspect
 import json
 import re
+import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from annotated_types import Ge, Gt, Le, Lt
+from annotated_types import Ge, Gt, Le, Lt, MaxLen
 from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic_core import SchemaValidator, core_schema
 
 from polyrhythm.base.errors import Mistakes, UserError
 
 Positive = typing.Annotated[float, Gt(0)]
 NonNegative = typing.Annotated[float, Ge(0)]
 Count = typing.Annotated[int, Ge(1)]
+Whole = typing.Annotated[int, Ge(0)]
 Fraction = typing.Annotated[float, Ge(0), Le(1)]
+
+
+@dataclass(frozen=True)
+class Takes:
+    """Annotation of a setting: what it takes in words, where its type does not say it."""
+
+    words: str
+
+
 STRICT = ConfigDict(arbitrary_types_allowed=True, allow_inf_nan=False)
 Decay = typing.Annotated[float, Ge(0), Lt(1)]
+Share = typing.Annotated[float, Ge(0), Lt(1)]
 _WORDS = {"tuple_type": "a list, such as [1, 2] (in Python a tuple)"}  # where pydantic's words are for programmers
 
 
@@ -50,11 +64,12 @@ class Settings:
             UserError: it is of the wrong type or out of range.
         """
         try:
-            _adapters(cls)[field].validate_python(value, strict=True)
+            validated(cls, field, value)
         except ValidationError as error:
+            said = [part.words for part in typing.get_args(hints_of(cls)[field]) if isinstance(part, Takes)]
             raise UserError(
                 f"{cls.label()}: {field} = {value!r}",
-                expected=allowed(error),
+                expected=said[0] if said else allowed(error),
                 why=f"{cls.__name__} has no meaning with such a value",
                 fix=nearest(error, value) or f"give {field} another value; its default is {_default(cls, field)}",
             ) from None
@@ -78,6 +93,60 @@ def label_of(name: str) -> str:
     ('stop_on_drift', 'prox')
     """
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
+
+
+def takes(hint: Any) -> str:
+    """What a setting takes, from its annotation, in words: "a whole number, 1 or more"."""
+    bounds = typing.get_args(hint)[1:] if typing.get_origin(hint) is typing.Annotated else ()
+    said = [bound.words for bound in bounds if isinstance(bound, Takes)]
+    if said:
+        return said[0]
+    kind = typing.get_args(hint)[0] if bounds else hint
+    if members := [takes(member) for member in members_of(kind)]:
+        return f"{', '.join(members[:-1])}{', or ' if members[:-1] else ''}{members[-1]}"
+    if typing.get_origin(kind) is typing.Literal:
+        return listed(typing.get_args(kind))
+    if typing.get_origin(kind) is tuple:
+        return f"{takes(typing.get_args(kind)[0])}, or a list of them"
+    if isinstance(kind, type) and issubclass(kind, Settings):
+        return f"a table with {listed([field.name for field in dataclasses.fields(kind)])}"
+    if kind in (int, float):
+        number = "a whole number" if kind is int else "a number"
+        return ", ".join([number, *_bounds(bounds)])
+    most = [f" of at most {bound.max_length} characters" for bound in bounds if isinstance(bound, MaxLen)]
+    return "true or false" if kind is bool else f"a text{''.join(most)}"
+
+
+def members_of(hint: Any) -> list[Any]:
+    """The members of a union but None; nothing for a hint that is none."""
+    if typing.get_origin(hint) in (typing.Union, types.UnionType):
+        return [member for member in typing.get_args(hint) if member is not types.NoneType]
+    return []
+
+
+def listed(words: Iterable[Any], last: str = "or") -> str:
+    """Words as a list in a sentence: "a, b or c"."""
+    *most, end = map(str, words)
+    return f"{', '.join(most)} {last} {end}" if most else end
+
+
+def _bounds(bounds: Iterable[object]) -> Iterator[str]:
+    for bound in bounds:
+        if isinstance(bound, Ge):
+            yield f"{bound.ge:g} or more"
+        elif isinstance(bound, Gt):
+            yield f"more than {bound.gt:g}"
+        elif isinstance(bound, Le):
+            yield f"{bound.le:g} or less"
+        elif isinstance(bound, Lt):
+            yield f"less than {bound.lt:g}"
+
+
+def descriptions(cls: type) -> dict[str, str]:
+    """The sentences on each setting under "Args:" in a docstring, each on one line."""
+    arguments = (inspect.getdoc(cls) or "").partition("Args:\n")[2].partition("\n\n")[0]
+    entries = re.findall(r"^    (\w+): (.*(?:\n {8}.*)*)", arguments, re.MULTILINE)
+    return {name: " ".join(words.split()) for name, words in entries}
 
 
 def allowed(error: ValidationError) -> str:
@@ -122,21 +191,47 @@ def _default(cls: type[Settings], field: str) -> str:
     return "none: it must be given"
 
 
-_KNOWN: dict[type[Settings], dict[str, TypeAdapter[Any]]] = {}
+def validated(cls: type[Settings], field: str, value: object) -> object:
+    """The value, if a setting may have it.
+
+    Raises:
+        pydantic.ValidationError: it is of the wrong type or out of range.
+    """
+    return _adapters(cls)[field].validate_python(value, strict=True)
 
 
-def _adapters(cls: type[Settings]) -> dict[str, TypeAdapter[Any]]:
+def fits(hint: Any, value: object) -> bool:
+    """Whether an annotation takes a value."""
+    try:
+        TypeAdapter(hint, config=STRICT).validate_python(value, strict=True)
+    except ValidationError:
+        return False
+    return True
+
+
+_KNOWN: dict[type[Settings], dict[str, SchemaValidator | TypeAdapter[Any]]] = {}
+
+
+def _adapters(cls: type[Settings]) -> dict[str, SchemaValidator | TypeAdapter[Any]]:
     if cls not in _KNOWN:
         _KNOWN[cls] = _build_adapters(cls)
     return _KNOWN[cls]
 
 
-def _build_adapters(cls: type[Settings]) -> dict[str, TypeAdapter[Any]]:
-    hints = typing.get_type_hints(cls, include_extras=True)
-    adapters = {}
+def hints_of(cls: type) -> dict[str, Any]:
+    """The annotation of each setting."""
+    return typing.get_type_hints(cls, include_extras=True)
+
+
+def _build_adapters(cls: type[Settings]) -> dict[str, SchemaValidator | TypeAdapter[Any]]:
+    hints = hints_of(cls)
+    adapters = dict[str, SchemaValidator | TypeAdapter[Any]]()
     for f in dataclasses.fields(cls):
         # A part inside a part was checked when it was built; here only its class is, and pydantic takes no
         # configuration for a class of its own fields.
-        part = isinstance(hints[f.name], type) and issubclass(hints[f.name], Settings)
-        adapters[f.name] = TypeAdapter(hints[f.name], config=None if part else STRICT)
+        hint: Any = hints[f.name]
+        part = isinstance(hint, type) and dataclasses.is_dataclass(hint)
+        adapters[f.name] = (
+            SchemaValidator(core_schema.is_instance_schema(hint)) if part else TypeAdapter(hint, config=STRICT)
+        )
     return adapters

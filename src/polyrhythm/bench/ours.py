@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import json
 import math
 import sys
@@ -15,6 +14,8 @@ from typing import final
 import torch
 
 from polyrhythm.bench.works import experiment
+from polyrhythm.experiments.execution import Execution
+from polyrhythm.experiments.prepared import prepare
 from polyrhythm.experiments.session import carry_out
 from polyrhythm.runs.observer import Observer
 from polyrhythm.runs.recorder import Recorder
@@ -95,7 +96,7 @@ def main() -> None:
     parser.add_argument("--engine", required=True)
     given = parser.parse_args()
     # One round more than are measured, since the last one is evaluated.
-    of = dataclasses.replace(experiment(given.work, given.rounds + 1), workers=given.workers, engine=given.engine)
+    of = prepare(experiment(given.work, given.rounds + 1), Execution(workers=given.workers, engine=given.engine))
     watch, executor = Watch(given.path), Crew.executor
     gate = Gate(watch, of.chosen.name)
     Crew.executor = lambda crew, clients: gate.before(executor(crew, clients))  # type: ignore[assignment, method-assign]

@@ -19,7 +19,9 @@ from polyrhythm.core.protocols import ClientData, Opening
 from polyrhythm.data import ArraySamples, Federation
 from polyrhythm.data.federation import Shares
 from polyrhythm.data.partitions import Iid
-from polyrhythm.experiments.experiment import Evaluation, Experiment
+from polyrhythm.experiments.experiment import Experiment
+from polyrhythm.experiments.prepared import Prepared, prepare
+from polyrhythm.experiments.settings import Evaluation
 from polyrhythm.methods.mechanism import Model, Setup
 from polyrhythm.methods.order.base import Lens
 from polyrhythm.methods.papers import fedavg
@@ -67,16 +69,18 @@ def experiment(name: str, rounds: int) -> Experiment:
 
 def write_job(of: Experiment, rounds: int, path: Path) -> None:
     """Writes the initial weights, and the visits of every round with their seeds and batches."""
-    listener = _Listener(of)
+    prepared = prepare(of)
+    listener = _Listener(prepared)
     setup = Setup(size=16, dtype=torch.float32, population=of.federation.clients, horizon=rounds, seed=of.seed)
-    driver = InlineDriver(of.recipe, setup, listener, listener.holding, of.world())
+    driver = InlineDriver(of.recipe, setup, listener, listener.holding, prepared.world())
     for _ in driver.moments(Model(weights=torch.zeros(16), buffers=())):
         pass
     cohort = len(listener.visits) // rounds
-    weights = of.chosen.engine.initial().weights
+    engine = prepared.chosen.engine
+    weights = engine.initial().weights
     torch.save(
         {
-            "weights": [s.of(weights).clone() for s in of.chosen.engine.layout.segments],
+            "weights": [s.of(weights).clone() for s in engine.layout.segments],
             "rounds": [listener.visits[i : i + cohort] for i in range(0, cohort * rounds, cohort)],
         },
         path,
@@ -92,7 +96,7 @@ class _Listener:
     one_mode = True
     forward_samples = 0
 
-    def __init__(self, of: Experiment) -> None:
+    def __init__(self, of: Prepared) -> None:
         self._of = of
         self._indices = torch.empty(0, dtype=torch.int64)
         self._made = dict[int, int]()
@@ -103,7 +107,7 @@ class _Listener:
         """A client's samples, of which this remembers which they are."""
         visit = self._made[client] = self._made.get(client, -1) + 1
         self._indices = self._of.federation.indices(client)
-        self.visits.append((torch_seed(self._of.seed, "network", client, visit), []))
+        self.visits.append((torch_seed(self._of.experiment.seed, "network", client, visit), []))
         return self._of.data_of(client)
 
     def open(self, visit: Opening) -> None:

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from polyrhythm.cli.guard import guarded
+from polyrhythm.cli.options import ALL, EXECUTION, given, taking
 
 app = typer.Typer(
     name="polyrhythm",
@@ -30,40 +31,9 @@ app.add_typer(flower_app, name="flower")
 Out = Annotated[str | None, typer.Option("--out", help="Folder of the record.  [default: runs]", show_default=False)]
 Run = Annotated[str, typer.Argument(metavar="RUN", help="A run's id, its beginning, or its name.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one line of JSON instead.")]
-Data = Annotated[str | None, typer.Option("--data", help="Data set, see `polyrhythm data`.  [default: digits]")]
-Clients = Annotated[int | None, typer.Option("--clients", help="How many clients.  [default: 20]")]
-Partition = Annotated[
-    str | None,
-    typer.Option("--partition", help="Who holds what, see `polyrhythm partitions`.  [default: dirichlet(alpha=0.3)]"),
-]
-Fleet = Annotated[
-    str | None, typer.Option("--fleet", help="The devices and parts, see `polyrhythm fleets`.  [default: uniform]")
-]
-Model = Annotated[str | None, typer.Option("--model", help="See `polyrhythm models`.  [default: mlp]")]
-Seed = Annotated[int | None, typer.Option("--seed", help="Decides every random draw.  [default: 0]")]
-Validation = Annotated[float | None, typer.Option("--validation", help="Share of training data held out to choose by.")]
-Expert = Annotated[
-    str | None,
-    typer.Option("--expert", help="A trained model that says how difficult samples are, see `polyrhythm expert`."),
-]
 To = Annotated[float | None, typer.Option("--to", help="Also what it took until the headline metric was so good.")]
 Set = Annotated[
     Literal["test", "validation"], typer.Option("--on", help="The set that results are of: test or validation.")
-]
-Driver = Annotated[
-    str | None,
-    typer.Option("--driver", help="Who carries out visits: auto, inline, processes, threads or ray.  [default: auto]"),
-]
-Workers = Annotated[int | None, typer.Option("--workers", help="How many visits run at once. Changes no number.")]
-Address = Annotated[
-    str | None, typer.Option("--address", help="Of a Ray cluster, or auto on one of its machines.  [default: its own]")
-]
-Gpus = Annotated[
-    float | None,
-    typer.Option("--gpus", help="The share of a GPU that each of Ray's workers takes, such as 0.25.  [default: none]"),
-]
-Track = Annotated[
-    str | None, typer.Option("--track", help="Trackers that are told how it goes: tensorboard, mlflow, wandb.")
 ]
 Trusted = Annotated[
     list[str] | None,
@@ -74,9 +44,8 @@ Trusted = Annotated[
         "May be repeated.",
     ),
 ]
-LocalTest = Annotated[
-    str | None,
-    typer.Option("--local-test", help='Share of each client\'s samples held out as its own test, or "natural".'),
+Settings = Annotated[
+    list[str] | None, typer.Option("--set", help="Any key: --set evaluation.every=5. May be repeated.")
 ]
 
 
@@ -94,77 +63,17 @@ def _root(
         typer.echo(context.get_help())
 
 
-@app.command()
+@app.command(cls=taking(ALL))
 @guarded
 def run(
+    context: typer.Context,
     experiment: Annotated[Path | None, typer.Argument(help="An experiment file in TOML; options win over it.")] = None,
-    data: Data = None,
-    clients: Clients = None,
-    partition: Partition = None,
-    model: Model = None,
-    method: Annotated[
-        str | None,
-        typer.Option("--method", help="A recipe and parts, see `polyrhythm methods`.  [default: fedavg]"),
-    ] = None,
-    task: Annotated[
-        str | None,
-        typer.Option("--task", help="Settings of the data's task, such as multilabel(k=3), see the reference."),
-    ] = None,
-    fleet: Fleet = None,
-    faults: Annotated[
-        str | None,
-        typer.Option("--faults", help="What goes wrong, and how often: crash=0.05, nan=0.01. Added to the fleet's."),
-    ] = None,
-    rounds: Annotated[
-        int | None, typer.Option("--rounds", help="Versions to make.  [default: 30, or no limit with --until]")
-    ] = None,
-    until: Annotated[
-        str | None,
-        typer.Option(
-            "--until", help="End once something is reached: accuracy=0.9, time=3600 (virtual s), updates=1000."
-        ),
-    ] = None,
-    seed: Seed = None,
-    seeds: Annotated[str | None, typer.Option("--seeds", help="One run for each: 0-2, or 0,3,5.")] = None,
-    init: Annotated[str | None, typer.Option("--init", help="Initial weights, a safetensors file.")] = None,
-    expert: Expert = None,
-    validation: Validation = None,
-    local_test: LocalTest = None,
-    driver: Driver = None,
-    workers: Workers = None,
-    address: Address = None,
-    gpus: Gpus = None,
-    engine: Annotated[
-        str | None,
-        typer.Option("--engine", help="What computes local steps: auto, torch, native or stacked.  [default: auto]"),
-    ] = None,
-    device: Annotated[
-        str | None, typer.Option("--device", help="Where cohorts are stacked: auto, cpu or cuda.  [default: auto]")
-    ] = None,
-    stack: Annotated[
-        int | None,
-        typer.Option(
-            "--stack", help="How many visits the stacked engine takes at once.  [default: all, on Ray a worker's part]"
-        ),
-    ] = None,
-    client_memory: Annotated[
-        str | None,
-        typer.Option(
-            "--client-memory",
-            help="How much of what clients remember is in memory, such as 1GiB; the rest is in files.  [default: all]",
-        ),
-    ] = None,
-    settings: Annotated[
-        list[str] | None, typer.Option("--set", help="Any key: --set evaluation.every=5. May be repeated.")
-    ] = None,
+    settings: Settings = None,
     trust: Trusted = None,
-    out: Out = None,
-    name: Annotated[str | None, typer.Option("--name", help="What you call the run.")] = None,
     resume: Annotated[
         Literal["auto", "never"],
         typer.Option("--resume", help="auto: go on with the newest run of the same experiment, if there is one."),
     ] = "never",
-    track: Track = None,
     log_updates: Annotated[
         bool, typer.Option("--log-updates", help="Also keep what every client sent, for `polyrhythm replay`.")
     ] = False,
@@ -175,51 +84,19 @@ def run(
     from polyrhythm.cli.running import run_all
     from polyrhythm.config.configuration import configure
 
-    options: dict[str, Any] = {
-        "data": data,
-        "clients": clients,
-        "partition": partition,
-        "model": model,
-        "method": method,
-        "task": task,
-        "fleet": fleet,
-        "faults": faults,
-        "rounds": rounds,
-        "until": until,
-        "seed": seed,
-        "seeds": seeds,
-        "init": init,
-        "expert": expert,
-        "validation": validation,
-        "local_test": local_test,
-        "driver": driver,
-        "workers": workers,
-        "address": address,
-        "gpus": gpus,
-        "engine": engine,
-        "device": device,
-        "stack": stack,
-        "client_memory": client_memory,
-        "track": track,
-        "out": out,
-        "name": name,
-    }
-    configuration = configure(experiment, options, settings or [], consented(trust, model, settings, address, method))
+    options = given(context)
+    configuration = configure(experiment, options, settings or [], consented(trust, options, settings))
     run_all(configuration, as_json=json, resume=resume == "auto", log_updates=log_updates)
 
 
-@app.command("resume")
+@app.command("resume", cls=taking(EXECUTION, "track"))
 @guarded
 def resume_run(
+    context: typer.Context,
     reference: Run,
     rounds: Annotated[
         int | None, typer.Option("--rounds", min=1, help="Go on to so many versions, also if it has finished.")
     ] = None,
-    driver: Driver = None,
-    workers: Workers = None,
-    address: Address = None,
-    gpus: Gpus = None,
-    track: Track = None,
     trust: Trusted = None,
     out: Out = None,
     json: Json = False,
@@ -228,20 +105,15 @@ def resume_run(
     from polyrhythm.cli import resuming
     from polyrhythm.cli.consenting import consented
 
-    resuming.resume_run(
-        reference,
-        out or "runs",
-        rounds=rounds,
-        as_json=json,
-        track=track,
-        trust=consented(trust, address=address),
-        **{"driver": driver, "workers": workers, "address": address, "gpus": gpus},
-    )
+    how = given(context)
+    trusted, track = consented(trust, how), how.pop("track", None)
+    resuming.resume_run(reference, out or "runs", rounds=rounds, as_json=json, track=track, trust=trusted, **how)
 
 
-@app.command("verify")
+@app.command("verify", cls=taking(EXECUTION))
 @guarded
 def verify_run(
+    context: typer.Context,
     reference: Run,
     from_checkpoint: Annotated[
         bool, typer.Option("--from-checkpoint", help="Begin at the newest checkpoint, and not anew.")
@@ -249,10 +121,6 @@ def verify_run(
     versions: Annotated[
         int | None, typer.Option("--versions", min=1, help="How many versions to compare.  [default: all]")
     ] = None,
-    driver: Driver = None,
-    workers: Workers = None,
-    address: Address = None,
-    gpus: Gpus = None,
     trust: Trusted = None,
     out: Out = None,
     json: Json = False,
@@ -261,28 +129,26 @@ def verify_run(
     from polyrhythm.cli import verifying
     from polyrhythm.cli.consenting import consented
 
+    how = given(context)
     verifying.verify_run(
         reference,
         out or "runs",
         from_checkpoint=from_checkpoint,
         versions=versions,
         as_json=json,
-        trust=consented(trust, address=address),
-        **{"driver": driver, "workers": workers, "address": address, "gpus": gpus},
+        trust=consented(trust, how),
+        **how,
     )
 
 
-@app.command("replay")
+@app.command("replay", cls=taking(EXECUTION))
 @guarded
 def replay_run(
+    context: typer.Context,
     reference: Run,
     from_updates: Annotated[
         bool, typer.Option("--from-updates", help="The server alone, from what clients sent; no data are needed.")
     ] = False,
-    driver: Driver = None,
-    workers: Workers = None,
-    address: Address = None,
-    gpus: Gpus = None,
     trust: Trusted = None,
     out: Out = None,
     json: Json = False,
@@ -291,18 +157,17 @@ def replay_run(
     from polyrhythm.cli import verifying
     from polyrhythm.cli.consenting import consented
 
-    changes = {"driver": driver, "workers": workers, "address": address, "gpus": gpus}
-    named = consented(trust, address=address)
-    verifying.replay_run(reference, out or "runs", from_updates=from_updates, as_json=json, trust=named, **changes)
+    how = given(context)
+    trusted = consented(trust, how)
+    verifying.replay_run(reference, out or "runs", from_updates=from_updates, as_json=json, trust=trusted, **how)
 
 
-@app.command()
+@app.command(cls=taking(ALL))
 @guarded
 def check(
-    experiment: Annotated[Path | None, typer.Argument(help="An experiment file in TOML.")] = None,
-    settings: Annotated[
-        list[str] | None, typer.Option("--set", help="Any key: --set method=fedprox(mu=1). May be repeated.")
-    ] = None,
+    context: typer.Context,
+    experiment: Annotated[Path | None, typer.Argument(help="An experiment file in TOML; options win over it.")] = None,
+    settings: Settings = None,
     trust: Trusted = None,
     estimate: Annotated[
         bool, typer.Option("--estimate/--no-estimate", help="Whether to estimate what the run will cost.")
@@ -315,14 +180,15 @@ def check(
     from polyrhythm.config.configuration import configure
     from polyrhythm.studies.files.reading import is_study
 
-    named = consented(trust, None, settings)
+    options = given(context)
+    named = consented(trust, options, settings)
     if experiment is not None and is_study(experiment):
         from polyrhythm.cli.studies.checking import check_study
 
-        check_study(experiment, settings or [], named, with_estimate=estimate, as_json=json)
+        check_study(experiment, options, settings or [], named, with_estimate=estimate, as_json=json)
         return
 
-    check_all(lambda: configure(experiment, {}, settings or [], named), with_estimate=estimate, as_json=json)
+    check_all(lambda: configure(experiment, options, settings or [], named), with_estimate=estimate, as_json=json)
 
 
 @app.command("schema")
@@ -336,11 +202,18 @@ def print_schema() -> None:
     typer.echo(dumps(file_schema(), indent=1))
 
 
-@app.command("study")
-@app.command("reproduce", help="Reproduce a table or figure of a paper: another name of `study`.")
-@app.command("sweep", help="Try many settings of an experiment: another name of `study`.")
+@app.command("study", cls=taking("name", "out", "track"))
+@app.command(
+    "reproduce",
+    cls=taking("name", "out", "track"),
+    help="Reproduce a table or figure of a paper: another name of `study`.",
+)
+@app.command(
+    "sweep", cls=taking("name", "out", "track"), help="Try many settings of an experiment: another name of `study`."
+)
 @guarded
 def carry_out_study(
+    context: typer.Context,
     study: Annotated[
         str,
         typer.Argument(metavar="STUDY", help="A .toml file; list; or a name that it shows, such as ccfl/table-2."),
@@ -365,7 +238,6 @@ def carry_out_study(
         int | None,
         typer.Option("--workers", min=1, help="How many runs go on at once, a thread each.  [default: processors]"),
     ] = None,
-    track: Track = None,
     output: Annotated[
         Path | None,
         typer.Option(
@@ -375,8 +247,6 @@ def carry_out_study(
         ),
     ] = None,
     theme: Annotated[Literal["light", "dark"], typer.Option("--theme", help="Of that picture.")] = "light",
-    name: Annotated[str | None, typer.Option("--name", help="What you call it.  [default: the file's name]")] = None,
-    out: Out = None,
     json: Json = False,
 ) -> None:
     """Make the many runs of a study, and its page. What an earlier call has done is kept, and gone on with."""
@@ -388,10 +258,9 @@ def carry_out_study(
         list_items(as_json=json)
         return
     chosen = {"seeds": seeds, "rows": row or (), "columns": column or (), "settings": settings or ()}
-    options = {"out": out, "name": name, "track": track}
-    named = consented(trust, None, settings)
+    named = consented(trust, {}, settings)
     how: dict[str, Any] = {"workers": workers, "output": output, "theme": theme, "as_json": json}
-    carry_out(study, scale or "", chosen, options, named, **how)
+    carry_out(study, scale or "", chosen, given(context), named, **how)
 
 
 @app.command("best")
@@ -407,11 +276,10 @@ def best_of_study(
     print_best(reference, out or "runs", as_json=json)
 
 
-@app.command("expert")
+@app.command("expert", cls=taking("data", "model", "seed"))
 @guarded
 def train_expert(
-    data: Data = None,
-    model: Model = None,
+    context: typer.Context,
     trust: Trusted = None,
     epochs: Annotated[int, typer.Option("--epochs", min=1, help="Passes over the data.")] = 10,
     batch: Annotated[int, typer.Option("--batch", min=1, help="Samples per step.")] = 64,
@@ -420,7 +288,6 @@ def train_expert(
     last_layer_rate: Annotated[
         float, typer.Option("--last-layer-rate", help="How many times that rate for the last layer.")
     ] = 1.0,
-    seed: Seed = None,
     output: Annotated[Path, typer.Option("--output", "-o", help="The safetensors file.")] = Path("expert.safetensors"),
     json: Json = False,
 ) -> None:
@@ -429,7 +296,8 @@ def train_expert(
     from polyrhythm.cli.experts import train
     from polyrhythm.config.configuration import configure
 
-    configuration = configure(None, {"data": data, "model": model, "seed": seed}, [], consented(trust, model))
+    options = given(context)
+    configuration = configure(None, options, [], consented(trust, options))
     settings = {"epochs": epochs, "batch": batch, "lr": lr, "smoothing": smoothing, "last_layer_rate": last_layer_rate}
     train(configuration, output, settings, as_json=json)
 
@@ -625,22 +493,18 @@ def fleets() -> None:
     list_fleets()
 
 
-@fleet_app.command("show")
+@fleet_app.command("show", cls=taking("data", "clients", "partition", "fleet", "seed"))
 @guarded
 def fleet_show(
-    fleet: Fleet = None,
-    clients: Clients = None,
-    seed: Seed = None,
-    data: Annotated[str | None, typer.Option("--data", help="Data set, for fleets that go by labels.")] = None,
-    partition: Partition = None,
+    context: typer.Context,
     hours: Annotated[float, typer.Option("--hours", min=0.01, help="How long to look at it.")] = 24.0,
 ) -> None:
     """Show what a fleet is like: speeds, links, and when clients are there."""
     from polyrhythm.cli.fleets import show_fleet
     from polyrhythm.config.configuration import configure
 
-    options = {"fleet": fleet, "clients": clients, "seed": seed, "data": data, "partition": partition}
-    show_fleet(configure(None, options, []), hours, with_data=data is not None or partition is not None)
+    options = given(context)
+    show_fleet(configure(None, options, []), hours, with_data=bool({"data", "partition"} & options.keys()))
 
 
 @data_app.callback(invoke_without_command=True)
@@ -653,16 +517,10 @@ def data_list(context: typer.Context) -> None:
         list_sources()
 
 
-@data_app.command("show")
+@data_app.command("show", cls=taking("data", "clients", "partition", "seed", "expert", "validation", "local_test"))
 @guarded
 def data_show(
-    data: Data = None,
-    clients: Clients = None,
-    partition: Partition = None,
-    seed: Seed = None,
-    expert: Expert = None,
-    validation: Validation = None,
-    local_test: LocalTest = None,
+    context: typer.Context,
     trust: Trusted = None,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Draw the labels into a .png or .html.")] = None,
 ) -> None:
@@ -671,16 +529,7 @@ def data_show(
     from polyrhythm.cli.showing import show_data
     from polyrhythm.config.configuration import configure
 
-    options = {
-        "data": data,
-        "clients": clients,
-        "partition": partition,
-        "seed": seed,
-        "expert": expert,
-        "validation": validation,
-        "local_test": local_test,
-    }
-    show_data(configure(None, options, [], consented(trust)), output)
+    show_data(configure(None, given(context), [], consented(trust)), output)
 
 
 Federation = Annotated[Path, typer.Option("--dir", help="Keys, logs and what nodes remember.")]
@@ -735,7 +584,7 @@ def flower_up(
         experiment,
         nodes,
         settings or [],
-        consented(trust, None, settings),
+        consented(trust, {}, settings),
         out=out or "runs",
         folder=folder,
         port=port,

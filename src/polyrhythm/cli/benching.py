@@ -10,7 +10,7 @@ from polyrhythm.base.errors import unknown
 from polyrhythm.bench.bare import WORKS
 from polyrhythm.bench.duel import duel
 from polyrhythm.cli.output import print_json
-from polyrhythm.engines.selection import ENGINES
+from polyrhythm.experiments.execution import Execution
 
 
 def measure(
@@ -27,8 +27,7 @@ def measure(
             raise unknown("work", work, WORKS)
     if against not in (None, "bare"):
         raise unknown("rival", against, ["bare"])
-    if engine not in ENGINES:
-        raise unknown("engine", engine, ENGINES)
+    Execution.check_value("engine", engine)
     for work in works or WORKS:
         found = duel(work, against=against, repeats=repeats, workers=workers, engine=engine)
         if as_json:

@@ -12,11 +12,11 @@ from polyrhythm.base.errors import UserError
 from polyrhythm.cli.output import Screen, print_json
 from polyrhythm.cli.results import print_plan, print_rows
 from polyrhythm.config.assembly import assemble
-from polyrhythm.config.configuration import Configuration
+from polyrhythm.config.keys import Configuration
 from polyrhythm.config.paths import check_folder
 from polyrhythm.config.written import as_toml
 from polyrhythm.experiments.estimate import Estimate, estimate
-from polyrhythm.experiments.experiment import Experiment
+from polyrhythm.experiments.prepared import Prepared, prepare
 from polyrhythm.runs.costs import amount, seconds
 
 
@@ -30,12 +30,10 @@ def check_all(configure: Callable[[], Configuration], *, with_estimate: bool, as
     try:
         configuration = configure()
         check_folder(configuration.out)
-        configuration.trackers.check()
-        experiments = list(assemble(configuration))
-        for experiment in experiments:
-            experiment.chosen  # noqa: B018  # builds the model, and checks it against the data
-        first, *_ = experiments
-        expected = estimate(first, out=configuration.out) if with_estimate else None
+        configuration.tracking.check()
+        experiments, how = list(assemble(configuration)), configuration.execution
+        first, *_ = [prepare(experiment, how) for experiment in experiments]  # the model is checked against the data
+        expected = estimate(experiments[0], execution=how, out=configuration.out) if with_estimate else None
     except UserError as error:
         if not as_json:
             raise
@@ -46,28 +44,28 @@ def check_all(configure: Callable[[], Configuration], *, with_estimate: bool, as
         print_json(
             {
                 "valid": True,
-                "configuration": configuration.model_dump(mode="json"),
-                "resolved": first.describe().get("resolved"),
+                "configuration": configuration.written(),
+                "resolved": first.experiment.describe().get("resolved"),
                 "seeds": [experiment.seed for experiment in experiments],
                 "estimate": None if expected is None else dataclasses.asdict(expected),
                 "notices": notices,
             }
         )
         return
-    _print(configuration, experiments, expected, notices)
+    _print(configuration, first, len(experiments), expected, notices)
 
 
 def _print(
-    configuration: Configuration, experiments: list[Experiment], expected: Estimate | None, notices: tuple[str, ...]
+    configuration: Configuration, first: Prepared, many: int, expected: Estimate | None, notices: tuple[str, ...]
 ) -> None:
-    screen, first = Screen(), experiments[0]
+    screen = Screen()
     for line in as_toml(configuration):
         screen.print(line, markup=False, highlight=False, soft_wrap=True)
     screen.print()
-    print_plan(screen, first, first.chosen.engine.layout.parameters)
+    print_plan(screen, first)
     if expected is not None:
         screen.print()
-        print_rows(screen, dict(_costs(expected, len(experiments))))
+        print_rows(screen, dict(_costs(expected, many)))
     for notice in notices:
         screen.note(notice)
 

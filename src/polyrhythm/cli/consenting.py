@@ -6,8 +6,9 @@ from __future__ import annotations
 import itertools
 import shlex
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from polyrhythm.base.consent import Trust
@@ -18,27 +19,22 @@ from polyrhythm.config.layers import key_and_text
 
 def consented(
     named: Sequence[str] | None,
-    model: str | None = None,
+    options: Mapping[str, str] = MappingProxyType({}),
     settings: Sequence[str] | None = None,
-    address: str | None = None,
-    method: str | None = None,
 ) -> Trust:
     """The modules and clusters that a command line names.
 
     Args:
         named: with --trust.
-        model: the text of --model.
-        settings: those of --set. Of them only a whole model and a whole method count: `model.width=3` names none; and
-            an address.
-        address: the text of --address.
-        method: the text of --method.
+        options: keys that were given as options. Of them a model and a method count, and the address of a cluster.
+        settings: those of --set. Of them the same: `model.width=3` names none.
 
     Raises:
         UserError: something else than a module with --trust.
     """
-    texts = [text for text in (model, *_values("model", settings or ())) if text is not None]
-    clusters = [text for text in (address, *_values("address", settings or ())) if text is not None]
-    methods = [text for text in (method, *_values("method", settings or ())) if text is not None]
+    texts, methods, clusters = (
+        [*filter(None, [options.get(key)]), *_values(key, settings or ())] for key in ("model", "method", "address")
+    )
     typed = itertools.chain(*map(_modules, texts), *map(_modules_of_parts, methods))
     before, after = _again()
     return Trust(tuple(dict.fromkeys([*(named or ()), *typed])), before, after, tuple(clusters))

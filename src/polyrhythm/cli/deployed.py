@@ -19,6 +19,7 @@ from polyrhythm.config.configuration import configure
 from polyrhythm.config.expressions import parse_pipeline
 from polyrhythm.data import Collection
 from polyrhythm.deployment.federating import Serving
+from polyrhythm.experiments.execution import Execution
 from polyrhythm.experiments.experiment import Experiment
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ def server_of(file: Path, trust: Sequence[str] = ()) -> ServerApp:
     """
     from polyrhythm.deployment.on_flower import server_app
 
-    def experiment(context: Context) -> Experiment:
+    def experiment(context: Context) -> tuple[Experiment, Execution]:
         return experiment_of(file, context.run_config, trust=_trust(trust, context.run_config, _ASK_SERVER))
 
     return server_app(experiment, lambda context: serving_of(context.run_config))
@@ -59,7 +60,7 @@ def client_of(file: Path, trust: Sequence[str] = ()) -> ClientApp:
     """
     from polyrhythm.deployment.on_flower import client_app, mod
 
-    def experiment(context: Context) -> Experiment:
+    def experiment(context: Context) -> tuple[Experiment, Execution]:
         own = context.node_config.get("experiment")
         return experiment_of(
             file if own is None else Path(str(own)),
@@ -89,8 +90,10 @@ def _trust(named: Sequence[str], configuration: Mapping[str, Any], ask: str) -> 
     return Trust((*in_python(named).modules, *typed), f"{ask}{''.join(f'{name} ' for name in typed)}", "\"'")
 
 
-def experiment_of(file: Path, run: Mapping[str, Any], data: object = None, trust: Trust = NOBODY) -> Experiment:
-    """The experiment of a file.
+def experiment_of(
+    file: Path, run: Mapping[str, Any], data: object = None, trust: Trust = NOBODY
+) -> tuple[Experiment, Execution]:
+    """The experiment of a file, and how it is computed.
 
     Args:
         file: in TOML.
@@ -116,7 +119,7 @@ def experiment_of(file: Path, run: Mapping[str, Any], data: object = None, trust
             fix="write seed = 0",
         )
     (experiment,) = assemble(configuration)
-    return experiment
+    return experiment, configuration.execution
 
 
 def serving_of(run: Mapping[str, Any]) -> Serving:

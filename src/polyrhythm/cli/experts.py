@@ -10,7 +10,7 @@ import typer
 
 from polyrhythm.cli.guard import INTERRUPTED, stopped_by_sigterm
 from polyrhythm.cli.output import Screen, print_json
-from polyrhythm.config.configuration import Configuration
+from polyrhythm.config.keys import Configuration
 from polyrhythm.experiments.expert import train_expert
 from polyrhythm.results.progress import LiveProgress
 

@@ -12,7 +12,7 @@ from polyrhythm.cli.output import Screen
 from polyrhythm.cli.showing import list_named
 from polyrhythm.config import names
 from polyrhythm.config.assembly import federations
-from polyrhythm.config.configuration import Configuration
+from polyrhythm.config.keys import Configuration
 from polyrhythm.fleet.survey import QUANTILES, Survey, survey
 
 _UNITS = ((1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""), (1e-3, "m"), (1e-6, "µ"))

@@ -22,6 +22,7 @@ from polyrhythm.config.assembly import assemble
 from polyrhythm.config.configuration import configure
 from polyrhythm.deployment.local.loopback import Loopback, programs
 from polyrhythm.deployment.local.project import PACKAGE, write_project
+from polyrhythm.experiments.prepared import prepare
 from polyrhythm.results import Run
 from polyrhythm.results.progress import LiveProgress
 from polyrhythm.runs.records import Plan, VersionRecord
@@ -83,10 +84,11 @@ def up(
     app = _project(what, folder, settings, trust)
     if nodes is not None:
         settings = [f"clients={nodes}", *settings]
-    (experiment,) = assemble(configure(app / PACKAGE / "experiment.toml", {}, settings, trust))
+    configuration = configure(app / PACKAGE / "experiment.toml", {}, settings, trust)
+    (experiment,) = assemble(configuration)
     screen = Screen(stderr=as_json)
     if not as_json:
-        print_plan(screen, experiment, experiment.chosen.engine.layout.parameters)
+        print_plan(screen, prepare(experiment, configuration.execution))
     federation = Loopback(folder, port, tell=screen.note)
     run_settings: dict[str, Any] = {"set": "; ".join(settings), "out": str(Path(out).absolute())}
     if trust.modules:

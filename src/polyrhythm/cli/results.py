@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from polyrhythm.experiments.experiment import Experiment
+from polyrhythm.experiments.prepared import Prepared
 from polyrhythm.fleet import Fleet
 from polyrhythm.results import Run
 from polyrhythm.results.chart import curve, takes_unicode
@@ -20,8 +20,9 @@ from polyrhythm.runs.costs import lines
 _WINDOW = 20  # versions in the summary's last20
 
 
-def print_plan(console: Console, experiment: Experiment, parameters: int) -> None:
+def print_plan(console: Console, prepared: Prepared) -> None:
     """What is about to run."""
+    experiment, parameters = prepared.experiment, prepared.chosen.engine.layout.parameters
     federation, config = experiment.federation, experiment.describe()
     sizes = federation.sizes
     print_rows(

@@ -13,6 +13,7 @@ from polyrhythm.cli.running import run_one
 from polyrhythm.config.assembly import assemble
 from polyrhythm.config.configuration import configure
 from polyrhythm.config.written import configuration_of
+from polyrhythm.experiments.execution import Execution
 from polyrhythm.experiments.experiment import Experiment
 from polyrhythm.results import Run
 
@@ -35,16 +36,18 @@ def resume_run(
         typer.Exit: it was stopped.
     """
     screen, run = Screen(stderr=as_json), Run.open(reference, out)
-    tracking = configure(None, {"track": track}, []).trackers
+    tracking = configure(None, {"track": track}, []).tracking
     with stopped_by_sigterm():
-        experiment = experiment_of(run, rounds=rounds, trust=trust, **changes)
-        summary = run_one(experiment, out, screen, earlier=run, tracking=tracking, as_json=as_json)
+        experiment, execution = experiment_of(run, rounds=rounds, trust=trust, **changes)
+        summary = run_one(experiment, execution, out, screen, earlier=run, tracking=tracking, as_json=as_json)
     if summary["status"] == "stopped":
         raise typer.Exit(INTERRUPTED)
 
 
-def experiment_of(run: Run, *, rounds: int | None = None, trust: Trust = NOBODY, **changes: Any) -> Experiment:
-    """The experiment that a run is one of; the arguments are those of `configuration_of`.
+def experiment_of(
+    run: Run, *, rounds: int | None = None, trust: Trust = NOBODY, **changes: Any
+) -> tuple[Experiment, Execution]:
+    """The experiment that a run is one of, and how it is computed; the arguments are those of `configuration_of`.
 
     Raises:
         UserError: it was made in Python, something that it needs is not there any more, or it was computed on a Ray
@@ -52,6 +55,6 @@ def experiment_of(run: Run, *, rounds: int | None = None, trust: Trust = NOBODY,
     """
     configuration = configuration_of(run, rounds=rounds, trust=trust, **changes)
     if changes.get("address") is None:
-        check_cluster(configuration.address, trust, f"the record of {run.id}")
+        check_cluster(configuration.execution.address, trust, f"the record of {run.id}")
     (experiment,) = assemble(configuration)
-    return experiment
+    return experiment, configuration.execution

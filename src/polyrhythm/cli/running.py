@@ -14,8 +14,10 @@ from polyrhythm.cli.output import Screen, print_json
 from polyrhythm.cli.results import how_to_show, line_of, print_plan, print_result, print_spread
 from polyrhythm.cli.run_warnings import Refused
 from polyrhythm.config.assembly import assemble
-from polyrhythm.config.configuration import Configuration
+from polyrhythm.config.keys import Configuration
+from polyrhythm.experiments.execution import Execution
 from polyrhythm.experiments.experiment import Experiment
+from polyrhythm.experiments.prepared import prepare
 from polyrhythm.experiments.resume import is_done, lost_runs, same_experiment
 from polyrhythm.experiments.run import Launch
 from polyrhythm.experiments.session import in_words
@@ -35,14 +37,14 @@ def run_all(configuration: Configuration, *, as_json: bool, resume: bool = False
     """
     screen = Screen(stderr=as_json)
     summaries: list[dict[str, Any]] = []
-    configuration.trackers.check()
+    configuration.tracking.check()
     with stopped_by_sigterm():
         for experiment in assemble(configuration):
             earlier = same_experiment(experiment, configuration.out) if resume else None
             how: dict[str, Any] = {"earlier": earlier, "log_updates": log_updates, "as_json": as_json}
-            how["tracking"] = configuration.trackers
+            how["tracking"] = configuration.tracking
             how["notices"] = lost_runs(configuration.out) if resume and earlier is None else ()
-            summary = run_one(experiment, configuration.out, screen, **how)
+            summary = run_one(experiment, configuration.execution, configuration.out, screen, **how)
             summaries.append(summary)
             if summary["status"] == "stopped":
                 raise typer.Exit(INTERRUPTED)
@@ -52,6 +54,7 @@ def run_all(configuration: Configuration, *, as_json: bool, resume: bool = False
 
 def run_one(
     experiment: Experiment,
+    execution: Execution,
     out: str,
     screen: Screen,
     *,
@@ -70,12 +73,12 @@ def run_one(
     if earlier is not None and is_done(earlier) and experiment.rounds == earlier.config["rounds"]:
         screen.note(f"{earlier.id} has finished already")
         return _show(earlier, screen, out, as_json)
+    prepared = prepare(experiment, execution)  # builds and checks the model before anything is said
     how: dict[str, Any] = {"log_updates": log_updates, "tracking": tracking, "say": screen.note, "notices": notices}
-    launch = Launch(experiment, out, earlier, **how)
-    parameters = experiment.chosen.engine.layout.parameters  # builds and checks the model before anything is said
+    launch = Launch(prepared, out, earlier, **how)
     if not as_json:
-        print_plan(screen, experiment, parameters)
-    for notice in experiment.notices():
+        print_plan(screen, prepared)
+    for notice in prepared.notices():
         screen.note(notice)
     for note in (*notices, *launch.notes):
         screen.note(note)

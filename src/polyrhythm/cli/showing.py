@@ -18,7 +18,7 @@ from polyrhythm.cli.output import Screen, print_json
 from polyrhythm.cli.results import draw_scores, line_of
 from polyrhythm.config import names
 from polyrhythm.config.assembly import federations
-from polyrhythm.config.configuration import Configuration
+from polyrhythm.config.keys import Configuration
 from polyrhythm.data import PARTITIONS, SOURCES
 from polyrhythm.data.picture import summary, summary_table
 from polyrhythm.figures.labels import draw_labels

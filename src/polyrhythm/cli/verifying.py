@@ -44,8 +44,8 @@ def verify_run(
     """
     run = Run.open(reference, out)
     with stopped_by_sigterm():
-        experiment = experiment_of(run, trust=trust, **changes)
-        verdict = verify(run, experiment, from_checkpoint=from_checkpoint, versions=versions)
+        experiment, execution = experiment_of(run, trust=trust, **changes)
+        verdict = verify(run, experiment, execution=execution, from_checkpoint=from_checkpoint, versions=versions)
     tell(verdict, as_json=as_json)
 
 
@@ -62,7 +62,8 @@ def replay_run(reference: str, out: str, *, from_updates: bool, as_json: bool, t
         if from_updates:
             verdict = replay_server(run, server_of(run, trust), tuple(differences(run.libraries, run.machine)))
         else:
-            verdict = replay(run, experiment_of(run, trust=trust, **changes))
+            experiment, execution = experiment_of(run, trust=trust, **changes)
+            verdict = replay(run, experiment, execution=execution)
     tell(verdict, as_json=as_json)
 
 

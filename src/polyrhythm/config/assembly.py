@@ -10,16 +10,15 @@ import numpy as np
 from polyrhythm.base.consent import Trust
 from polyrhythm.base.errors import Mistakes
 from polyrhythm.config import names
-from polyrhythm.config.configuration import Configuration
+from polyrhythm.config.keys import Configuration
 from polyrhythm.data import Federation, federate
 from polyrhythm.experiments.difficulty import expert_about, foreign, sample_difficulty
-from polyrhythm.experiments.experiment import Evaluation, Experiment, Until
+from polyrhythm.experiments.experiment import Experiment
 from polyrhythm.models.catalogue import Builder
-from polyrhythm.runs import Checkpoint
 
 
 def assemble(configuration: Configuration) -> Iterator[Experiment]:
-    """One experiment per seed; the data are loaded once.
+    """One experiment per seed; the data are loaded once. How they are computed is `configuration.execution`.
 
     Raises:
         UserError: anything that can be known to be wrong before the first round.
@@ -35,20 +34,11 @@ def assemble(configuration: Configuration) -> Iterator[Experiment]:
             task=task,
             fleet=fleet,
             rounds=configuration.rounds,
-            until=Until(**configuration.until.model_dump()),
+            until=configuration.until,
             seed=seed,
-            client_memory=configuration.client_memory,
-            checkpoint=Checkpoint(**configuration.checkpoint.model_dump()),
-            evaluation=Evaluation(**configuration.evaluation.model_dump()),
+            evaluation=configuration.evaluation,
             initial=configuration.init,
             expert=expert,
-            driver=configuration.driver,
-            workers=configuration.workers,
-            address=configuration.address,
-            gpus=configuration.gpus,
-            engine=configuration.engine,
-            device=configuration.device,
-            stack=configuration.stack,
             name=configuration.name,
             config=configuration.plain()
             | {

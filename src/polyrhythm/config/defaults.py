@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from polyrhythm.base.errors import UserError
-from polyrhythm.config.expressions import parse_call
+from polyrhythm.config.expressions import Pipe
 
-DATA = "digits"
-PARTITION = "dirichlet(alpha=0.3)"
-METHOD = "fedavg"
-FLEET = "uniform"
+DATA = Pipe.one("digits")
+PARTITION = Pipe.one("dirichlet(alpha=0.3)")
+METHOD = Pipe.of("fedavg")
+FLEET = Pipe.of("uniform")
 _TEXTS = {"data": DATA, "partition": PARTITION, "method": METHOD, "fleet": FLEET}
 _MODELS = {"shakespeare": "char-lstm", "stackoverflow_tags": "multilabel-logistic"}
 
@@ -19,7 +19,7 @@ _MODELS = {"shakespeare": "char-lstm", "stackoverflow_tags": "multilabel-logisti
 def default_model(data: str) -> str:
     """The model for a data set, if none is named."""
     try:
-        return _MODELS.get(parse_call(data).name.replace("-", "_"), "mlp")
+        return _MODELS.get(Pipe.one(data).calls[0].name.replace("-", "_"), "mlp")
     except UserError:  # of the data
         return "mlp"
 

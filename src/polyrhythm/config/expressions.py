@@ -16,8 +16,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, NoReturn, final
 
 from polyrhythm.base.errors import UserError
@@ -32,6 +32,7 @@ _TOKEN = re.compile(
     )""",
     re.VERBOSE,
 )
+_BARE = re.compile(r"[\w.~-]*/[^\s,()\[\]|='\"]*")
 _WHOLE = re.compile(r"[-+]?[\d_]+")
 _DEPTH, _DIGITS = 30, 400  # brackets in brackets; characters of a number
 _A_CALL = "a name with settings, such as fedprox(mu=0.01, cohort=10), and parts after pipes"
@@ -47,10 +48,54 @@ class Call:
     name: str
     positional: tuple[Any, ...]
     named: Mapping[str, Any]
+    place: str = field(default="", compare=False)
+    """Where it stands in what was written, such as ".2" for the third text of a list."""
 
     def __str__(self) -> str:
         given = [_text(v) for v in self.positional] + [f"{k}={_text(v)}" for k, v in self.named.items()]
         return f"{self.name}({', '.join(given)})" if given else self.name
+
+
+@final
+class Pipe(str):
+    """One or more calls with pipes between them: a text that was read, and is not read again.
+
+    >>> Pipe.of("fedprox( mu = .01 ) | server-adam")
+    'fedprox(mu=0.01) | server-adam'
+    """
+
+    calls: tuple[Call, ...]
+
+    def __new__(cls, calls: Iterable[Call]) -> Pipe:
+        calls = tuple(calls)
+        made = super().__new__(cls, " | ".join(map(str, calls)))
+        made.calls = calls
+        return made
+
+    def __reduce__(self) -> tuple[type[Pipe], tuple[tuple[Call, ...]]]:
+        return Pipe, (self.calls,)
+
+    @classmethod
+    def of(cls, text: str) -> Pipe:
+        """The calls of a text; those of a pipe as they are.
+
+        Raises:
+            UserError: the text is not a pipeline; the place is shown.
+        """
+        return text if isinstance(text, Pipe) else cls(parse_pipeline(text))
+
+    @classmethod
+    def one(cls, text: str, of: str = "") -> Pipe:
+        """The same for a text that is one call.
+
+        Args:
+            text: it.
+            of: the name of the call if the text is its settings alone, such as `crash=0.05, nan=0.01` of faults.
+        """
+        if isinstance(text, Pipe):
+            return text
+        alone = of and not (text.strip().endswith(")") and "(" in text)
+        return cls([parse_call(f"{of}({text})" if alone else text)])
 
 
 def parse_pipeline(text: str) -> tuple[Call, ...]:
@@ -218,5 +263,7 @@ def _text(value: Any) -> str:
     if isinstance(value, tuple):
         return f"[{', '.join(_text(v) for v in value)}]"
     if isinstance(value, str):
+        if _BARE.fullmatch(value):
+            return value
         return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
     return str(value)

@@ -13,8 +13,10 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from pydantic import TypeAdapter
+
 from polyrhythm.config import names
-from polyrhythm.config.configuration import TAKES, Configuration
+from polyrhythm.config.keys import KEYS, TAKES, Key, inside
 from polyrhythm.config.setting_checks import hints_of
 from polyrhythm.data import PARTITIONS, SOURCES
 from polyrhythm.models.catalogue import MODELS
@@ -39,26 +41,36 @@ def schema(**tables: Schema) -> Schema:
     Args:
         tables: those that a file may have beside the keys of an experiment, by name.
     """
-    found = without_null(Configuration.model_json_schema(ref_template="#/definitions/{model}"))
-    definitions, properties = found.pop("$defs"), found.pop("properties")
-    for key, more in _texts().items():
-        properties[key] = more | {k: v for k, v in properties[key].items() if k == "default"}
-    for model, inside in definitions.items():
-        for key, entry in inside["properties"].items():
-            entry["description"] = TAKES[f"{model.removesuffix('Settings').lower()}.{key}"]
-    for key, entry in properties.items():
-        entry.pop("title", None)
-        entry["description"] = TAKES[key]
-    properties |= tables
+    properties = {name: _property(key) for name, key in KEYS.items() if "." not in name}
+    for name, more in _texts().items():
+        properties[name] = {k: v for k, v in properties[name].items() if k in ("default", "description")} | more
     return {
         "$schema": "http://json-schema.org/draft-07/schema#",
         "title": "An experiment of polyrhythm",
-        **{key: value for key, value in found.items() if key not in ("title", "description")},
+        "type": "object",
+        "additionalProperties": False,
         "description": "What `polyrhythm run` reads, and with tables for it `polyrhythm study`. Keys may be left out.",
-        "properties": properties,
+        "properties": properties | tables,
         "not": {"required": ["seed", "seeds"]},
-        "definitions": definitions | _definitions(),
+        "definitions": _definitions(),
     }
+
+
+def _property(key: Key) -> Schema:
+    """What a key takes, by its annotation."""
+    if key.table is not None:
+        inner = {name: _property(KEYS[f"{key.name}.{name}"]) for name in inside(key.name)}
+        return {
+            "type": "object",
+            "additionalProperties": False,
+            "properties": inner,
+            "description": TAKES[key.name],
+        }
+    made = without_null(TypeAdapter(key.hint).json_schema())
+    if key.several:
+        made = {"anyOf": [made, made["items"]]}
+    default = {} if key.default is None else {"default": TypeAdapter(Any).dump_python(key.default, mode="json")}
+    return {**made, **default, "description": TAKES[key.name]}
 
 
 def _texts() -> dict[str, Schema]:
@@ -89,7 +101,7 @@ def _texts() -> dict[str, Schema]:
                 {"type": "string", "pattern": _pipe({**names.DEVICES, **names.FLEETS}, names.OF_FLEETS)},
             ]
         },
-        "until": {"anyOf": [_ref("UntilSettings"), {"type": "string", "pattern": "="}]},
+        "until": {"anyOf": [_property(KEYS["until"]), {"type": "string", "pattern": "="}]},
         "seeds": {
             "anyOf": [
                 {"type": "array", "minItems": 1, "items": {"type": "integer", "minimum": 0}},

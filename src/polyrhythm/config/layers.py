@@ -10,8 +10,9 @@ from typing import Any, final
 
 from polyrhythm.base.errors import Mistakes, UserError, unknown
 from polyrhythm.config.expressions import parse_value
+from polyrhythm.config.keys import KEYS
 from polyrhythm.config.lines import lines_of
-from polyrhythm.config.overrides import EXPRESSIONS, put_inside
+from polyrhythm.config.overrides import names_something, put_inside
 
 
 def layered(
@@ -38,7 +39,11 @@ def layered(
     values, lines = ({}, {}) if file is None else _read(file)
     if written_out is not None:
         values = written_out(Said(values, file, lines, set()), wrong)
-    given = {key: value for key, value in options.items() if value is not None}
+    given = dict[str, Any]()
+    for key, value in options.items():
+        if value is not None:
+            with wrong.noted(f"the command line: {key}"):
+                given[key] = from_text(key, value) if isinstance(value, str) else value
     for layer in (values, given):
         if "seed" in layer and "seeds" in layer:
             wrong.add(_two_seeds(layer))
@@ -48,13 +53,12 @@ def layered(
     for setting in settings:
         with wrong.noted():
             said.here.add(_put(values, setting, known))
-    for key, reader in _READERS.items():
-        if isinstance(values.get(key), str):
-            with wrong.noted(said.where(key)):
-                values[key] = reader(values.pop(key))
-    for key in ("seeds", "method", "track"):
-        if isinstance(values.get(key), list):
-            values[key] = tuple(values[key])
+    for path, reader in _READERS.items():
+        *outer, key = path.split(".")
+        table = values.get(outer[0]) if outer else values
+        if isinstance(table, dict) and isinstance(table.get(key), str):
+            with wrong.noted(said.where(path)):
+                table[key] = reader(table.pop(key))
     return said
 
 
@@ -146,7 +150,7 @@ def _put(values: dict[str, Any], setting: str, known: Iterable[str]) -> str:
     """Puts a setting over the values; gives its key."""
     path, text = key_and_text(setting)
     keys = path.split(".")
-    if keys[0] in EXPRESSIONS and len(keys) > 1:
+    if names_something(keys[0]) and len(keys) > 1:
         put_inside(values, path, parse_value(text))
         return keys[0]
     inside = values
@@ -155,7 +159,7 @@ def _put(values: dict[str, Any], setting: str, known: Iterable[str]) -> str:
         if not isinstance(inside, dict):
             raise unknown("key", path, known, where="--set")
     _make_way(values, {path: text})
-    inside[keys[-1]] = text if path in _TEXTS and not text.startswith("[") else parse_value(text)
+    inside[keys[-1]] = from_text(path, text)
     return path
 
 
@@ -176,12 +180,18 @@ def key_and_text(setting: str) -> tuple[str, str]:
     return path, text
 
 
-# Keys whose value stays text until it is read as what it stands for: `--set method=fedprox(mu=1)`.
-_TEXTS = {
-    *("data", "partition", "model", "method", "task", "fleet", "faults", "init"),
-    *("checkpoint.every", "client_memory", "driver", "device", "expert", "engine", "name", "out", "until", "seeds"),
-    *("local_test", "address", "track", "tracking.directory", "tracking.project"),
-}
+def from_text(path: str, text: str) -> Any:
+    """A text on the command line as the value that it stands for, by what its key takes."""
+    key = KEYS.get(path)
+    if key is None or text.startswith("["):
+        return parse_value(text)
+    if key.names is not None or key.table is not None or path in _READERS:
+        return text
+    if key.several:
+        return _names(text)
+    if str in key.texts:
+        return text if key.texts == {str} else number_or_text(text)
+    return parse_value(text)
 
 
 def _until(text: str) -> dict[str, Any]:
@@ -231,4 +241,6 @@ def number_or_text(text: str) -> Any:
 
 
 # What may be written as text, on the command line or in a file, and stands for something else.
-_READERS = {"until": _until, "seeds": seeds_of, "local_test": number_or_text, "track": _names}
+_READERS: dict[str, Callable[[str], Any]] = {"until": _until, "seeds": seeds_of}
+_READERS |= {key.name: _names for key in KEYS.values() if key.several}
+_READERS |= {key.name: number_or_text for key in KEYS.values() if {str} < key.texts}

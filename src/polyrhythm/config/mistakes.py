@@ -37,16 +37,21 @@ def _path(problem: ErrorDetails, takes: Mapping[str, str]) -> str:
 def _mistake(problem: ErrorDetails, path: str, takes: Mapping[str, str], place: Callable[[str], str]) -> UserError:
     if path in takes:
         exact = ".".join(str(part) for part in problem["loc"])  # in a list, the line of the element
-        return UserError(
-            f"{place(exact)}: {path} = {problem['input']!r}",
-            expected=takes[path],
-            why=f"{path} has no meaning with such a value",
-            fix=f"give {path} another value, or leave it out",
-        )
-    return _unknown(path, takes, place(path))
+        return misfit(path, problem["input"], takes[path], place(exact))
+    return unknown_key(path, takes, place(path))
 
 
-def _unknown(path: str, takes: Mapping[str, str], place: str) -> UserError:
+def misfit(path: str, value: object, takes: str, place: str) -> UserError:
+    """The error of a value that a key does not take."""
+    return UserError(
+        f"{place}: {path} = {value!r}",
+        expected=takes,
+        why=f"{path} has no meaning with such a value",
+        fix=f"give {path} another value, or leave it out",
+    )
+
+
+def unknown_key(path: str, takes: Mapping[str, str], place: str) -> UserError:
     """The error of a key that nobody knows; one that belongs elsewhere is sent there."""
     from polyrhythm.methods.papers import Common
 

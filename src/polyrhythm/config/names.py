@@ -17,7 +17,7 @@ from polyrhythm import parts
 from polyrhythm.base.consent import NOBODY, Trust, Wanted, imported
 from polyrhythm.base.errors import Mistakes, UserError, unknown
 from polyrhythm.base.settings import Settings
-from polyrhythm.config.expressions import Call, parse_call, parse_pipeline
+from polyrhythm.config.expressions import Call, Pipe, parse_call
 from polyrhythm.config.setting_checks import check_setting, hints_of
 from polyrhythm.data import PARTITIONS, SOURCES, Collection, Partition
 from polyrhythm.fleet import Devices, Fleet
@@ -92,21 +92,21 @@ def recipe(text: str, trust: Trust = NOBODY) -> Recipe:
         UserError: unknown names or settings, paths that may not be imported, or parts that cannot work together; as
             many of them as can be known.
     """
-    return piped(pieces(text, trust))
+    wrong, made = Mistakes(), list[Any]()
+    for number, call in enumerate(Pipe.of(text).calls):
+        with wrong.noted():
+            made.append(piece(call, text, trust, begins=number == 0))
+    wrong.refuse()
+    return piped(made)
 
 
-def pieces(text: str, trust: Trust = NOBODY, *, begins: bool = True) -> list[Any]:
-    """What stands between the pipes of a text, each made on its own; where it begins, a recipe comes first.
+def piece(call: Call, text: str, trust: Trust = NOBODY, *, begins: bool) -> Any:
+    """What stands between two pipes of a text: a recipe where it begins, else a part.
 
     Raises:
-        UserError: unknown names or settings, or paths that may not be imported; all of them.
+        UserError: an unknown name or setting, or a path that may not be imported.
     """
-    wrong, made = Mistakes(), list[Any]()
-    for place, call in enumerate(parse_pipeline(text)):
-        with wrong.noted():
-            made.append(_recipe(call, text, trust) if begins and place == 0 else _part(call, trust))
-    wrong.refuse()
-    return made
+    return _recipe(call, text, trust) if begins else _part(call, trust)
 
 
 def piped(made: Iterable[Any]) -> Recipe:
@@ -173,7 +173,7 @@ def _names_a_thing(hint: Any) -> bool:
 
 def partition(text: str) -> Partition:
     """A partition from its name and settings."""
-    return _partition(parse_call(text))
+    return _partition(Pipe.one(text).calls[0])
 
 
 def _partition(call: Call) -> Partition:
@@ -192,7 +192,7 @@ def _of_partition(name: str, value: Any) -> Any:
 
 def source(text: str) -> Callable[[], Collection]:
     """What loads a data set, from its name and settings."""
-    call = parse_call(text)
+    call = Pipe.one(text).calls[0]
     known = {_key(name): made for name, made in SOURCES.items()}
     if _key(call.name) not in known:
         raise unknown("data set", call.name, SOURCES)
@@ -210,7 +210,7 @@ def model(text: str, trust: Trust = NOBODY) -> Builder:
     Raises:
         UserError: unknown names or settings, or a path that may not be imported.
     """
-    return _model(parse_call(text), trust)
+    return _model(Pipe.one(text).calls[0], trust)
 
 
 def _model(call: Call, trust: Trust) -> Builder:
@@ -246,7 +246,7 @@ class _Configured:
 
 def task(text: str) -> Task:
     """A task from its name and settings: `multilabel(k=3)`."""
-    call = parse_call(text)
+    call = Pipe.one(text).calls[0]
     if _key(call.name) not in TASKS:
         raise unknown("task", call.name, TASKS)
     return _make(call, TASKS[_key(call.name)], _plain)
@@ -259,7 +259,7 @@ def fleet(text: str) -> Fleet:
         UserError: unknown names or settings, or files that cannot be read; all of them.
     """
     wrong, made = Mistakes(), Fleet()
-    for place, call in enumerate(parse_pipeline(text)):
+    for place, call in enumerate(Pipe.of(text).calls):
         with wrong.noted():
             if not place:
                 made = _source_of_devices(call, text)
@@ -288,7 +288,7 @@ def _source_of_devices(call: Call, text: str) -> Fleet:
 
 def with_faults(made: Fleet, text: str) -> Fleet:
     """A fleet with more faults, from `crash=0.05, nan=0.01`: what is not named stays as the fleet has it."""
-    call = parse_call(text if text.strip().endswith(")") and "(" in text else f"faults({text})")
+    call = Pipe.one(text, "faults").calls[0]
     if _key(call.name) != "faults":
         raise UserError(
             f"faults {text!r}",

@@ -9,10 +9,13 @@ from typing import Any
 from polyrhythm.base.errors import UserError, unknown
 from polyrhythm.base.settings import label_of
 from polyrhythm.config.defaults import default_text
-from polyrhythm.config.expressions import Call, parse_argument, parse_pipeline
+from polyrhythm.config.expressions import Call, Pipe, parse_argument
+from polyrhythm.config.keys import KEYS
 
-EXPRESSIONS = ("data", "partition", "model", "method", "task", "fleet")
-"""The keys whose text is a call, or several with pipes between them."""
+
+def names_something(key: str) -> bool:
+    """Whether the text of a key is a call, or several with pipes between them, so that settings lie in it."""
+    return key in KEYS and KEYS[key].names is not None and key != "faults"
 
 
 def put_inside(values: dict[str, Any], path: str, value: Any) -> None:
@@ -30,11 +33,11 @@ def put_inside(values: dict[str, Any], path: str, value: Any) -> None:
         text = default_text(key, values)
     if not isinstance(text, str):
         raise _nothing(path, key, repr(text))
-    calls = list(parse_pipeline(text))
+    calls = list(Pipe.of(text).calls)
     found = [place for place, call in enumerate(calls) if _same(call.name, inside[0])] if len(inside) > 1 else []
     place = found[-1] if found else 0
     calls[place] = _with(calls[place], inside[1:] if found else inside, _read(value), path, [c.name for c in calls])
-    values[key] = " | ".join(map(str, calls))
+    values[key] = Pipe(calls)
 
 
 def _with(call: Call, inside: list[str], value: Any, path: str, parts: list[str]) -> Call:
@@ -77,7 +80,7 @@ def put(values: dict[str, Any], path: str, value: Any) -> None:
         UserError: there is nothing that it could be put into.
     """
     keys = path.split(".")
-    if keys[0] in EXPRESSIONS and len(keys) > 1:
+    if names_something(keys[0]) and len(keys) > 1:
         put_inside(values, path, value)
         return
     inside = values

@@ -10,6 +10,7 @@ from typing import Any, final
 from polyrhythm.base.consent import Trust
 from polyrhythm.base.errors import Mistakes
 from polyrhythm.config import names
+from polyrhythm.config.expressions import Pipe
 from polyrhythm.data import Collection, Partition
 from polyrhythm.fleet import Fleet
 from polyrhythm.methods.recipe import Recipe
@@ -43,7 +44,7 @@ def things(values: Mapping[str, Any], wrong: Mistakes, place: Callable[[str], st
     """Makes them.
 
     Args:
-        values: the names as text, by key; a method may be a tuple of texts. A task and faults may be None.
+        values: the names, by key, as text or as what was read of it. A task and faults may be None.
         wrong: takes note of what cannot be made; then the result is of no use.
         place: where a key was written, in words.
         trust: the modules that the user has named.
@@ -57,11 +58,10 @@ def things(values: Mapping[str, Any], wrong: Mistakes, place: Callable[[str], st
     if values["faults"] is not None:
         with wrong.noted(place("faults")):
             made["fleet"] = names.with_faults(made["fleet"] or Fleet(), values["faults"])
-    texts = values["method"] if isinstance(values["method"], tuple) else (values["method"],)
     before, pieces = len(wrong), list[Any]()
-    for number, text in enumerate(texts):
-        with wrong.noted(place(f"method.{number}")):
-            pieces += names.pieces(text, trust, begins=number == 0)
+    for number, call in enumerate(Pipe.of(values["method"]).calls):
+        with wrong.noted(place(f"method{call.place}")):
+            pieces.append(names.piece(call, values["method"], trust, begins=number == 0))
     if len(wrong) == before:
         with wrong.noted(place("method")):
             made["recipe"] = names.piped(pieces)

@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from pydantic import ValidationError
-
 from polyrhythm.base.consent import NOBODY, Trust
 from polyrhythm.base.errors import Mistakes, UserError
-from polyrhythm.config.configuration import OF_THE_MACHINE, TAKES, Configuration
-from polyrhythm.config.mistakes import explained
+from polyrhythm.config.configuration import fitting, made_of
+from polyrhythm.config.keys import OF_EXECUTION, Configuration
+from polyrhythm.config.layers import from_text
 from polyrhythm.runs import RecordedRun
-
-_NOT_CONFIGURED = {"resolved", "computed_by"}  # which follows from the rest
 
 
 def as_toml(configuration: Configuration) -> Iterator[str]:
     """The lines of a file that says the same, with every default; what is not there has no value."""
-    plain = configuration.model_dump(mode="json")
+    plain = configuration.written()
     if plain["seeds"] is not None:
         del plain["seed"]
     return toml_lines(plain)
@@ -46,12 +44,12 @@ def configuration_of(
         run: the run.
         rounds: how many; None for as many as it was started with.
         trust: the modules that the user has named; the record cannot.
-        changes: to what decides no number: driver, workers, address and gpus; None to leave it.
+        changes: to how it is computed: settings of `Execution`, as text or as they are; None to leave them.
 
     Raises:
         UserError: it was made in Python, or the record says what no experiment can.
     """
-    written = {key: value for key, value in run.config.items() if key not in _NOT_CONFIGURED}
+    written = {key: value for key, value in run.config.items() if key != "resolved"}
     if "resolved" not in run.config:
         raise UserError(
             f"{run.id} was started from Python",
@@ -61,21 +59,26 @@ def configuration_of(
         )
     if rounds is not None:
         written["rounds"] = rounds
-    # The engine that computed, whatever had been asked for and would be chosen today.
-    written["engine"] = str(run.config["computed_by"]).partition(" ")[0]
-    carried = ("checkpoint",) if run.on_nodes else (*OF_THE_MACHINE, "checkpoint")
+    carried = ("device", "stack", "checkpoint") if run.on_nodes else OF_EXECUTION
     written |= {key: run.machine[key] for key in carried if key in run.machine}
-    given = {key: value for key, value in changes.items() if value is not None}
-    if (driver := given.get("driver", written.get("driver"))) != written.get("driver"):
+    # The engine that computed, whatever had been asked for and would be chosen today.
+    written["engine"] = str(run.machine["computed_by"]).partition(" ")[0]
+    given = {key: from_text(key, value) if isinstance(value, str) else value for key, value in changes.items() if value}
+    driver, engine = (given.get(key, written.get(key)) for key in ("driver", "engine"))
+    if driver != written.get("driver"):
         written["workers"] = None
     if driver != "ray":
         written |= {"address": None, "gpus": None}
-    written |= given
-    try:
-        made = Configuration.model_validate({**written, "out": str(run.folder), "name": run.name})
-    except ValidationError as error:
-        wrong = Mistakes()
-        wrong.add(*explained(error, TAKES, lambda key: f"the record of {run.id}"))
-        wrong.refuse()
-        raise
-    return made.trusting(trust)
+    if engine not in ("auto", "stacked"):
+        written |= {"stack": None, "device": "auto"}
+    wrong = Mistakes()
+
+    def where(key: str) -> str:
+        return "the command line" if key in given else f"the record of {run.id}"
+
+    values = fitting({**written, **given, "out": str(run.folder), "name": run.name}, where, wrong)
+    wrong.refuse()
+    made = made_of(values, where, wrong)
+    wrong.refuse()
+    assert made is not None
+    return dataclasses.replace(made, trust=trust)

@@ -181,6 +181,8 @@ def federate(
         UserError: something impossible was asked for.
     """
     check_share("validation", validation)
+    if not isinstance(local_test, str):
+        check_share("local_test", local_test)
     targets = collection.train.targets.numpy()
     labels = targets if collection.task in ("classification", "next_character") else None
     ordered = bool(collection.ordered_by)
@@ -205,7 +207,6 @@ def federate(
     elif isinstance(local_test, str):
         raise _no_such_test(local_test)
     elif local_test:
-        check_share("local_test", local_test)
         owner = np.repeat(np.arange(len(sizes)), sizes)
         own = held_out(
             owner,

@@ -5,11 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from polyrhythm.base.errors import UserError
+from polyrhythm.base.settings import Share, fits
 
 
 def check_share(name: str, share: float) -> None:
     """Refuses shares that would leave nothing to train on."""
-    if not 0.0 <= share < 1.0:
+    if not fits(Share, share):
         raise UserError(
             f"{name} = {share!r}",
             expected="0 <= share < 1",

@@ -17,7 +17,9 @@ from polyrhythm.deployment.messages import Greeting
 from polyrhythm.deployment.node import layout_digest
 from polyrhythm.deployment.registry import Clock, Line, Nodes, Tell, WallClock
 from polyrhythm.deployment.server import RemoteDriver
+from polyrhythm.experiments.execution import AUTO, Execution
 from polyrhythm.experiments.experiment import Experiment
+from polyrhythm.experiments.prepared import Prepared, prepare
 from polyrhythm.experiments.resume import same_experiment
 from polyrhythm.experiments.run import Launch
 from polyrhythm.fleet import Fleet
@@ -56,6 +58,7 @@ def serve(
     line: Line,
     serving: Serving = Serving(),  # frozen
     *,
+    execution: Execution = AUTO,
     name: str = "flower",
     clock: Clock | None = None,
     observers: Callable[[Experiment], Sequence[Observer]] = lambda experiment: (),
@@ -68,6 +71,7 @@ def serve(
             shape of a sample is looked at here.
         line: to the nodes.
         serving: how to wait, and what to keep.
+        execution: what computes here, and how often a checkpoint is written; nodes have their own.
         name: what carries messages, for the record.
         clock: the time.
         observers: who else wants to know how it goes.
@@ -79,15 +83,16 @@ def serve(
     """
     check(experiment)
     clock = clock or WallClock()
-    nodes = Nodes(line, greeting(experiment), clock, tell=tell, pause=serving.pause)
+    nodes = Nodes(line, greeting(prepare(experiment, execution)), clock, tell=tell, pause=serving.pause)
     nodes.gather(serving.wait)
     experiment = as_declared(experiment, nodes.held)
+    prepared = prepare(experiment, execution)
     earlier = same_experiment(experiment, serving.out, on_nodes=True) if serving.resume else None
     unfinished = earlier is not None and earlier.status != "finished"
     goes_on = earlier if unfinished else None
-    launch = Launch(experiment, serving.out, goes_on, on_nodes=True, log_updates=serving.log_updates)
+    launch = Launch(prepared, serving.out, goes_on, on_nodes=True, log_updates=serving.log_updates)
     staff = _OnNodes(
-        experiment=experiment,
+        prepared=prepared,
         name=name,
         serving=serving,
         line=line,
@@ -96,7 +101,7 @@ def serve(
         run=lambda: launch.recorder.run_id,
         tell=tell,
     )
-    for note in (*experiment.notices(), *staff.notes, *launch.notes):
+    for note in (*prepared.notices(), *staff.notes, *launch.notes):
         tell(f"note: {note}")
     announced = _Announces(lambda: tell(f"run {launch.recorder.run_id} in {serving.out}"))
     summary = launch.carry_out([announced, *observers(experiment)], staff=staff)
@@ -114,14 +119,14 @@ class _Announces(Observer):
         self._say()
 
 
-def greeting(experiment: Experiment) -> Greeting:
+def greeting(prepared: Prepared) -> Greeting:
     """What nodes of an experiment are asked."""
     return Greeting(
-        recipe=experiment.recipe.digest,
-        title=experiment.recipe.title,
-        layout=layout_digest(experiment.chosen.engine.layout),
-        classes=experiment.federation.classes,
-        population=experiment.federation.clients,
+        recipe=prepared.recipe.digest,
+        title=prepared.recipe.title,
+        layout=layout_digest(prepared.chosen.engine.layout),
+        classes=prepared.federation.classes,
+        population=prepared.federation.clients,
     )
 
 
@@ -168,7 +173,7 @@ def as_declared(experiment: Experiment, held: Sequence[int]) -> Experiment:
 class _OnNodes:
     """The staff of a session: nodes."""
 
-    experiment: Experiment
+    prepared: Prepared
     name: str
     serving: Serving
     line: Line
@@ -183,26 +188,26 @@ class _OnNodes:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        here, notes = self.experiment.chosen.name, list[str]()
+        here, fleet, notes = self.prepared.chosen.name, self.prepared.experiment.fleet, list[str]()
         others = sorted({engine for engine in self.nodes.engines.values() if engine != here})
         if others:
             notes.append(f"some nodes compute with {', '.join(others)}, where the rule chose {here} here")
-        if self.experiment.fleet != Fleet(budgets=self.experiment.fleet.budgets):
+        if fleet != Fleet(budgets=fleet.budgets):
             notes.append("devices, links and faults are those of the nodes, not of the experiment's fleet")
         return tuple(notes)
 
     def driver(self, meter: Meter) -> RemoteDriver:
-        experiment, serving = self.experiment, self.serving
+        prepared, serving = self.prepared, self.serving
         return RemoteDriver(
-            experiment.recipe,
-            experiment.setup,
-            experiment.chosen.engine.layout,
+            prepared.recipe,
+            prepared.setup,
+            prepared.chosen.engine.layout,
             meter,
             self.line,
             self.nodes,
             self.clock,
             run=self.run,
-            retain=experiment.checkpoint.keep,
+            retain=prepared.execution.checkpoint.keep,
             returns=serving.returns,
             alone=serving.alone,
             pause=serving.pause,

@@ -30,6 +30,7 @@ from polyrhythm.deployment.messages import MOST_COUNTED, Answer, Greeting, Order
 from polyrhythm.deployment.node_store import NodeStore
 from polyrhythm.deployment.wire import Parcel, pack, unpack
 from polyrhythm.experiments.experiment import Experiment
+from polyrhythm.experiments.prepared import Prepared
 
 ChangesReport = Callable[[Report], Report]
 """What may still happen to a report before it leaves the node, such as noise on its update."""
@@ -69,7 +70,8 @@ class Node:
     """Answers messages.
 
     Args:
-        experiment: the same one as the server's; its federation's training data are the node's own, or those of all.
+        prepared: the same experiment as the server's; its federation's training data are the node's own, or those of
+            all.
         client: the node's number in the federation.
         store: the folder in which it remembers.
         own: whether all training data of the experiment are the node's; else it holds those of its number.
@@ -79,7 +81,7 @@ class Node:
 
     def __init__(
         self,
-        experiment: Experiment,
+        prepared: Prepared,
         client: int,
         store: Path,
         *,
@@ -87,7 +89,7 @@ class Node:
         change: ChangesReport | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._experiment, self._client, self._store = experiment, client, store
+        self._prepared, self._client, self._store = prepared, client, store
         self._own, self._change, self._clock = own, change, clock
 
     def reply(self, parcel: Parcel) -> Parcel:
@@ -108,10 +110,10 @@ class Node:
 
     @property
     def _layout(self) -> Layout:
-        return self._experiment.chosen.engine.layout
+        return self._prepared.chosen.engine.layout
 
     def _present(self, greeting: Greeting) -> Present:
-        experiment, client = self._experiment, self._client
+        prepared, client = self._prepared, self._client
         if not 0 <= client < greeting.population:
             raise UserError(
                 f"a node with client={client}, in a federation of {greeting.population}",
@@ -119,8 +121,8 @@ class Node:
                 why="the server counts clients by that number, and its draws are named by it",
                 fix="""start the node with --node-config 'client=0 …', each node with a number of its own""",
             )
-        _check_recipe(client, experiment.recipe.digest, experiment.recipe.title, greeting)
-        classes = experiment.federation.classes
+        _check_recipe(client, prepared.recipe.digest, prepared.recipe.title, greeting)
+        classes = prepared.federation.classes
         if classes != greeting.classes:
             raise UserError(
                 f"client {client} has the classes {', '.join(classes[:20])}; the server has "
@@ -136,13 +138,13 @@ class Node:
                 why="a vector is read by its place in the model",
                 fix="start server and nodes from the same experiment, on samples of the same shape",
             )
-        return Present(client=client, held=len(self._data()), engine=experiment.chosen.name)
+        return Present(client=client, held=len(self._data()), engine=prepared.chosen.name)
 
     def _carry_out(self, order: Order) -> Answer:
-        experiment, assignment, begun = self._experiment, order.assignment, self._clock()
+        prepared, assignment, begun = self._prepared, order.assignment, self._clock()
         self._check_order(order)
         setup = dataclasses.replace(
-            experiment.setup,
+            prepared.setup,
             population=order.population,
             eligible=order.eligible,
             horizon=assignment.horizon,
@@ -150,8 +152,8 @@ class Node:
         )
         kept = NodeStore(self._store, order.run, self._client)
         state = kept.state(assignment.accepted)
-        engine = experiment.chosen.engine
-        of = experiment.recipe, setup, state, assignment, self._data(), engine
+        engine = prepared.chosen.engine
+        of = prepared.recipe, setup, state, assignment, self._data(), engine
         with one_thread():
             state, report = work(*of, plan_visit(*of, kept.pace()))
         if self._change is not None and report.kind == "train":
@@ -182,7 +184,7 @@ class Node:
                 fix="start server and nodes from the same experiment, on samples of the same shape",
             )
         strange = misshapen_buffers(layout.buffers, assignment.buffers)
-        keys = {key for key, _ in self._experiment.recipe.mechanisms()}
+        keys = {key for key, _ in self._prepared.recipe.mechanisms()}
         if strange is not None or not keys.issuperset(assignment.briefs) or not _counts(order):
             raise UserError(
                 f"client {self._client} was sent an order that does not hold together"
@@ -193,7 +195,7 @@ class Node:
             )
 
     def _data(self) -> ClientData:
-        return self._experiment.data_of(0 if self._own else self._client)
+        return self._prepared.data_of(0 if self._own else self._client)
 
 
 def _counts(order: Order) -> bool:

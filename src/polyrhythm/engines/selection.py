@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Literal, final
+from typing import final
 
 import torch
 from torch import nn
@@ -26,6 +26,7 @@ from polyrhythm.base.vectors import CPU
 from polyrhythm.data.holding import Holding
 from polyrhythm.data.samples import Samples
 from polyrhythm.engines.devices import named
+from polyrhythm.engines.kinds import Asked, Named
 from polyrhythm.engines.native.engine import LARGEST, NativeEngine
 from polyrhythm.engines.native.program import Convolution, Program, shape_after
 from polyrhythm.engines.proof import prove
@@ -36,9 +37,6 @@ from polyrhythm.methods.local.optimisers import LocalSgd
 from polyrhythm.methods.recipe import Recipe
 from polyrhythm.models.tasks import Task
 
-Asked = Literal["auto", "torch", "native", "stacked"]
-Named = Literal["torch", "native", "stacked"]
-ENGINES: tuple[Asked, ...] = ("auto", "torch", "native", "stacked")
 AnyEngine = TorchEngine | NativeEngine | StackedEngine
 LANES = 16  # samples that the native engine computes side by side
 WORTHWHILE = 8  # samples in a batch: with fewer, more than half of the lanes stand idle

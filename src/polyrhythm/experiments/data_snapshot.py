@@ -18,7 +18,7 @@ from polyrhythm.base.streams import seeded_torch, stream
 from polyrhythm.base.tensor_names import fill
 from polyrhythm.data.holding import Holding
 from polyrhythm.data.picture import label_counts
-from polyrhythm.experiments.experiment import Experiment
+from polyrhythm.experiments.prepared import Prepared
 from polyrhythm.runs.observer import Observer
 from polyrhythm.runs.portrait import LABELS, QUANTILES, SAMPLES, write
 from polyrhythm.runs.records import ModelView, Plan, RunStatus, VersionRecord
@@ -33,12 +33,13 @@ class Portrait(Observer):
     """Writes down who holds which labels; and, if asked to, how hard single training samples are.
 
     Args:
-        experiment: what is run.
+        prepared: what is run.
         folder: gives the run's, once it has begun.
     """
 
-    def __init__(self, experiment: Experiment, folder: Callable[[], Path]) -> None:
-        self._experiment, self._folder = experiment, folder
+    def __init__(self, prepared: Prepared, folder: Callable[[], Path]) -> None:
+        experiment = prepared.experiment
+        self._experiment, self._engine, self._folder = experiment, prepared.chosen.engine, folder
         self._asked = "sample_losses" in experiment.evaluation.measure and experiment.recipe.regime != "local"
         self._versions: list[dict[str, Any]] = []
         self._losses: np.ndarray | None = None
@@ -56,7 +57,7 @@ class Portrait(Observer):
             drawn = stream(self._experiment.seed, "sample", "losses").permutation(len(order))[:MOST]
             self._places = order[np.sort(drawn)]
             self._holding = Holding(self._experiment.federation.train)
-            self._module = copy_of(self._experiment.chosen.engine.at_rest()).cpu().eval()
+            self._module = copy_of(self._engine.at_rest()).cpu().eval()
 
     def version(self, record: VersionRecord, model: ModelView) -> None:
         """Measures the samples where the version was evaluated."""

@@ -28,6 +28,7 @@ from polyrhythm.core.protocols import ClientData, Done, Engine, Job, Opening
 from polyrhythm.data.holding import Holding
 from polyrhythm.experiments import visit_records
 from polyrhythm.experiments.experiment import Experiment
+from polyrhythm.experiments.prepared import Prepared
 from polyrhythm.methods.compression import Compression, Packed
 from polyrhythm.methods.mechanism import Model
 from polyrhythm.models.flops import Cost
@@ -108,27 +109,28 @@ class Rehearsal:
             self.bytes_down += part.spent.bytes_down
 
 
-def rehearse(experiment: Experiment, cost: Cost, *, within: float = math.inf) -> Rehearsal:
+def rehearse(prepared: Prepared, cost: Cost, *, within: float = math.inf) -> Rehearsal:
     """Rehearses a run, to its end or until the time is over.
 
     Args:
-        experiment: what would run.
+        prepared: what would run.
         cost: floating-point operations per sample.
         within: seconds that it may take.
     """
-    engine = experiment.chosen.engine
+    experiment, engine = prepared.experiment, prepared.chosen.engine
     layout = replace(engine.layout, size=_SIZE)
     recipe = replace(experiment.recipe, compression=_light(experiment.recipe.compression, engine.layout))
+    data_of = prepared.data_of
     few = Holding(experiment.federation.train, torch.arange(min(2, len(experiment.federation.train))))
     with measuring(engine, few, experiment.seed, "rehearsal"):
         metrics = list(engine.evaluate(engine.initial(), few))
     dry = _Dry(engine, layout, experiment.federation.train.augmented, metrics)
     driver = InlineDriver(
         recipe,
-        replace(experiment.setup, size=_SIZE),
+        replace(prepared.setup, size=_SIZE),
         dry,
-        lambda client: _Unread(experiment.data_of(client)),
-        experiment.world(),
+        lambda client: _Unread(data_of(client)),
+        prepared.world(),
         Meter(layout, lambda: cost),
     )
     if driver.visits.transit is not None:  # what is spoiled on the way are the small vectors

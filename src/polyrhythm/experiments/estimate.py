@@ -22,12 +22,14 @@ from polyrhythm.core.measuring import measuring
 from polyrhythm.data.holding import Holding
 from polyrhythm.engines.selection import AnyEngine
 from polyrhythm.experiments.dry_run import Rehearsal, rehearse
+from polyrhythm.experiments.execution import AUTO, Execution
 from polyrhythm.experiments.experiment import Experiment
+from polyrhythm.experiments.prepared import Prepared, prepare
 from polyrhythm.methods.work.base import Steps, WorkModifier
 from polyrhythm.models.flops import Cost, count
 from polyrhythm.runs.database import read_runs
 from polyrhythm.runs.environment import machine, peak_memory
-from polyrhythm.simulation.client_store.budget import budget
+from polyrhythm.simulation.client_store.amount import budget
 
 REHEARSED = 5.0  # seconds that a rehearsal may take
 MEASURED = 2.0  # seconds that measuring steps may take
@@ -85,7 +87,7 @@ class Estimate:
     notes: tuple[str, ...]
 
 
-def estimate(experiment: Experiment, *, out: Path | str = "runs") -> Estimate:
+def estimate(experiment: Experiment, *, execution: Execution = AUTO, out: Path | str = "runs") -> Estimate:
     """Estimates what an experiment will cost. Nothing is written, and nothing is trained but a few steps.
 
     Visits, steps, samples, FLOPs and bytes are counted in a rehearsal of the whole run, or of as much of it as fits
@@ -95,19 +97,20 @@ def estimate(experiment: Experiment, *, out: Path | str = "runs") -> Estimate:
 
     Args:
         experiment: what would run; not changed.
+        execution: how.
         out: the folder in which runs may be recorded.
 
     Raises:
         UserError: something is wrong that can be known before the first round.
     """
-    experiment = replace(experiment)  # with an engine of its own, as measuring trains it
+    prepared = prepare(experiment, execution)  # with an engine of its own, as measuring trains it
     with one_thread():
         until = experiment.until
         endless = experiment.rounds is None and until.time is None and until.updates is None
-        rehearsed = rehearse(experiment, _cost(experiment), within=1.0 if endless else REHEARSED)
+        rehearsed = rehearse(prepared, _cost(prepared), within=1.0 if endless else REHEARSED)
         versions = rehearsed.planned
         factor = 1.0 if rehearsed.whole or not versions else versions / max(1, rehearsed.versions)
-        seconds = _recorded(experiment, Path(out), versions) or _measured(experiment, rehearsed, factor)
+        seconds = _recorded(prepared, Path(out), versions) or _measured(prepared, rehearsed, factor)
     return Estimate(
         versions=versions,
         counted=rehearsed.versions,
@@ -118,14 +121,14 @@ def estimate(experiment: Experiment, *, out: Path | str = "runs") -> Estimate:
         bytes_up=round(factor * rehearsed.bytes_up),
         bytes_down=round(factor * rehearsed.bytes_down),
         virtual_seconds=factor * rehearsed.virtual_seconds,
-        kept=_kept(experiment, rehearsed),
-        memory=peak_memory() + _kept(experiment, rehearsed),
+        kept=_kept(prepared, rehearsed),
+        memory=peak_memory() + _kept(prepared, rehearsed),
         seconds=seconds,
-        notes=tuple(_notes(experiment, rehearsed)),
+        notes=tuple(_notes(prepared, rehearsed)),
     )
 
 
-def _notes(experiment: Experiment, rehearsed: Rehearsal) -> list[str]:
+def _notes(prepared: Prepared, rehearsed: Rehearsal) -> list[str]:
     notes = []
     if rehearsed.failure:
         notes.append(f"the run would end early: {rehearsed.failure}")
@@ -138,54 +141,52 @@ def _notes(experiment: Experiment, rehearsed: Rehearsal) -> list[str]:
         notes.append(f"how many versions it takes nobody knows: this is for {rehearsed.versions:,}")
     elif not rehearsed.whole and not rehearsed.failure:
         notes.append(f"counted for {rehearsed.versions:,} versions; the others are taken to be like them")
-    if filed := _in_files(experiment, rehearsed):
+    if filed := _in_files(prepared, rehearsed):
         notes.append(f"of what clients remember, {filed / 1e6:,.1f} MB lie in files")
-    if experiment.crew.workers > 1:
-        notes.append(f"the time is for {experiment.crew.workers} workers with a processor each")
-    if experiment.gpus is not None:
+    if prepared.crew.workers > 1:
+        notes.append(f"the time is for {prepared.crew.workers} workers with a processor each")
+    if prepared.execution.gpus is not None:
         notes.append("GPUs of workers are not in it: nobody knows how fast they are")
     return notes
 
 
-def _cost(experiment: Experiment) -> Cost:
-    samples = experiment.federation.train
+def _cost(prepared: Prepared) -> Cost:
+    samples = prepared.federation.train
     inputs, targets = samples.batch(torch.arange(min(2, len(samples))))
-    return count(experiment.chosen.engine.at_rest(), inputs, lambda outputs: experiment.aim.loss(outputs, targets))
+    aim, module = prepared.experiment.aim, prepared.chosen.engine.at_rest()
+    return count(module, inputs, lambda outputs: aim.loss(outputs, targets))
 
 
-def _kept(experiment: Experiment, rehearsed: Rehearsal) -> int:
+def _kept(prepared: Prepared, rehearsed: Rehearsal) -> int:
     """What is held in memory beside data and model; of clients and server as it is at the end of the rehearsal."""
     update = rehearsed.bytes_up // max(1, rehearsed.visits)
     return (
-        rehearsed.client_bytes
-        - _in_files(experiment, rehearsed)
-        + rehearsed.server_bytes
-        + rehearsed.under_way * update
+        rehearsed.client_bytes - _in_files(prepared, rehearsed) + rehearsed.server_bytes + rehearsed.under_way * update
     )
 
 
-def _in_files(experiment: Experiment, rehearsed: Rehearsal) -> int:
+def _in_files(prepared: Prepared, rehearsed: Rehearsal) -> int:
     """What clients remember beyond the memory that they have."""
-    memory = budget(experiment.client_memory)
+    memory = budget(prepared.execution.client_memory)
     return 0 if memory is None else max(0, rehearsed.client_bytes + rehearsed.table_bytes - memory)
 
 
-def _recorded(experiment: Experiment, out: Path, versions: int | None) -> Seconds | None:
+def _recorded(prepared: Prepared, out: Path, versions: int | None) -> Seconds | None:
     """From finished runs that did the same work in each version, on the same kind of processor."""
     try:
         rows = read_runs(out)
     except UserError:  # no record yet, or none that can be read
         return None
-    config, cpu, crew = experiment.describe(), machine()["cpu"], experiment.crew
-    same = {key: config.get(key) for key in ("data", "partition", "model", "fleet", "computed_by", "evaluation")}
+    config, cpu, crew = prepared.experiment.describe(), machine()["cpu"], prepared.crew
+    same = {key: config.get(key) for key in ("data", "partition", "model", "fleet", "evaluation")}
     took = []
     for row in rows:
         summary = row["summary"] or {}
         if (
             row["status"] == "finished"
-            and row["recipe_digest"] == experiment.recipe.digest
-            and row["clients"] == experiment.federation.clients
-            and row["machine"].get("cpu") == cpu
+            and row["recipe_digest"] == prepared.recipe.digest
+            and row["clients"] == prepared.federation.clients
+            and (row["machine"].get("cpu"), row["machine"].get("computed_by")) == (cpu, prepared.chosen.name)
             and {key: row["config"].get(key) for key in same} == same
             and (summary.get("driver"), summary.get("workers")) == (crew.driver, crew.workers)
             and summary.get("rounds")
@@ -204,18 +205,18 @@ def _recorded(experiment: Experiment, out: Path, versions: int | None) -> Second
     )
 
 
-def _measured(experiment: Experiment, rehearsed: Rehearsal, factor: float) -> Seconds:
+def _measured(prepared: Prepared, rehearsed: Rehearsal, factor: float) -> Seconds:
     """From a few steps, visits and an evaluation, made now."""
-    timed = _steps(experiment)
-    evaluation = _evaluation(experiment)
-    looks = 1 + math.ceil(rehearsed.versions / experiment.evaluation.every)
+    timed = _steps(prepared)
+    evaluation = _evaluation(prepared)
+    looks = 1 + math.ceil(rehearsed.versions / prepared.experiment.evaluation.every)
 
     def whole(some: list[tuple[float, float]]) -> float:
         # Means, since a run meets whatever else the machine does, too.
         one, many = (statistics.fmean(taken) for taken in zip(*some, strict=True))
         step = max(0.0, (many - one) / (_MANY - 1)) if many else one
         visit = max(0.0, one - step)
-        clients = (rehearsed.steps * step + rehearsed.visits * visit) / experiment.crew.workers
+        clients = (rehearsed.steps * step + rehearsed.visits * visit) / prepared.crew.workers
         return factor * (clients + looks * evaluation + rehearsed.seconds)
 
     size = max(1, len(timed) // _PERIODS)
@@ -232,14 +233,14 @@ def _measured(experiment: Experiment, rehearsed: Rehearsal, factor: float) -> Se
     )
 
 
-def _steps(experiment: Experiment) -> list[tuple[float, float]]:
+def _steps(prepared: Prepared) -> list[tuple[float, float]]:
     """Seconds for a visit of one step, and for one of several, in turn, as often as time allows.
 
     On the client of median size. If one step takes long, it is all that is measured, and the other time is 0.
     """
-    holders = experiment.eligible()
-    client = int(holders[np.argsort(experiment.federation.sizes[holders])[len(holders) // 2]])
-    short, long = _visit(experiment, client, 1), _visit(experiment, client, _MANY)
+    holders = prepared.eligible
+    client = int(holders[np.argsort(prepared.federation.sizes[holders])[len(holders) // 2]])
+    short, long = _visit(prepared, client, 1), _visit(prepared, client, _MANY)
     begun, first = time.perf_counter(), short()
     if first > MEASURED / _MANY:
         return [(first, 0.0)]
@@ -250,12 +251,12 @@ def _steps(experiment: Experiment) -> list[tuple[float, float]]:
     return timed
 
 
-def _visit(experiment: Experiment, client: int, steps: int) -> Callable[[], float]:
+def _visit(prepared: Prepared, client: int, steps: int) -> Callable[[], float]:
     """Carries out a visit of so many steps, and says how long that took."""
-    setup, engine = experiment.setup, experiment.chosen.engine
-    looking = tuple(m for m in experiment.recipe.modifiers if m.watches or not isinstance(m, WorkModifier))
-    recipe = replace(experiment.recipe, work=Steps(steps=steps), modifiers=looking)  # to look takes time
-    initial, data = engine.initial(), experiment.data_of(client)
+    setup, engine = prepared.setup, prepared.chosen.engine
+    looking = tuple(m for m in prepared.recipe.modifiers if m.watches or not isinstance(m, WorkModifier))
+    recipe = replace(prepared.recipe, work=Steps(steps=steps), modifiers=looking)  # to look takes time
+    initial, data = engine.initial(), prepared.data_of(client)
     states = recipe.server_start(setup)
     assignment = Assignment(
         dispatch=0,
@@ -282,14 +283,14 @@ def _visit(experiment: Experiment, client: int, steps: int) -> Callable[[], floa
     return carried_out
 
 
-def _evaluation(experiment: Experiment) -> float:
+def _evaluation(prepared: Prepared) -> float:
     """Seconds for measuring the model once on all the sets that it is measured on."""
-    federation, engine = experiment.federation, experiment.chosen.engine
+    federation, engine = prepared.federation, prepared.chosen.engine
     per_sample = _per_test_sample(engine, federation.test)
     own = 0 if federation.local_tests is None else int(federation.local_tests.sizes.sum())
     validation = 0 if federation.validation is None else len(federation.validation)
-    pooled = len(federation.test) + validation + experiment.evaluation.train_samples
-    models = len(experiment.eligible()) if experiment.recipe.regime == "local" else 1
+    pooled = len(federation.test) + validation + prepared.experiment.evaluation.train_samples
+    models = len(prepared.eligible) if prepared.recipe.regime == "local" else 1
     return per_sample * (models * pooled + own)
 
 

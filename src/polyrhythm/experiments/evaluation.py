@@ -11,8 +11,8 @@ import torch
 from polyrhythm.base.streams import stream
 from polyrhythm.core.measuring import measuring
 from polyrhythm.data.holding import Holding
-from polyrhythm.engines.selection import AnyEngine
 from polyrhythm.experiments.experiment import Experiment
+from polyrhythm.experiments.prepared import Prepared
 from polyrhythm.methods.mechanism import Model
 from polyrhythm.models.tasks import Tally
 
@@ -32,12 +32,11 @@ class Evaluator:
     order and beside what else it is measured.
 
     Args:
-        experiment: gives the sets.
-        engine: computes.
+        prepared: gives the sets, and the engine that computes.
     """
 
-    def __init__(self, experiment: Experiment, engine: AnyEngine) -> None:
-        federation = experiment.federation
+    def __init__(self, prepared: Prepared) -> None:
+        experiment, federation, engine = prepared.experiment, prepared.federation, prepared.chosen.engine
         self._engine, self._task, self._seed = engine, experiment.aim, experiment.seed
         self._test = Holding(federation.test)
         self._validation = None if federation.validation is None else Holding(federation.validation)
@@ -45,7 +44,7 @@ class Evaluator:
         if federation.local_tests is not None:
             own = federation.local_tests
             self._clients = {c: Holding(own.samples, own.indices(c)) for c in np.flatnonzero(own.sizes).tolist()}
-        self._groups = {name: members.tolist() for name, members in experiment.groups.items()}
+        self._groups = {name: members.tolist() for name, members in prepared.groups.items()}
         self._of_groups = {} if self._clients else self._training_data_of_groups(experiment)
         self._train = None
         wanted = min(experiment.evaluation.train_samples, len(federation.shares.order))

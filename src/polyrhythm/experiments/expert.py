@@ -13,8 +13,10 @@ from torch import nn
 from polyrhythm.base.errors import RunFailed, UserError
 from polyrhythm.base.streams import seeded_torch
 from polyrhythm.data import Collection, Iid, federate
-from polyrhythm.experiments.experiment import Evaluation, Experiment
+from polyrhythm.experiments.experiment import Experiment
+from polyrhythm.experiments.prepared import prepare
 from polyrhythm.experiments.session import carry_out
+from polyrhythm.experiments.settings import Evaluation
 from polyrhythm.methods.papers import centralised
 from polyrhythm.models.building import build
 from polyrhythm.models.catalogue import Builder
@@ -93,7 +95,7 @@ def train_expert(
         evaluation=Evaluation(every=max(1, epochs)),
     )
     keeper = _Keeper()
-    summary = carry_out(experiment, [keeper, *observers])
+    summary = carry_out(prepare(experiment), [keeper, *observers])
     if summary["status"] != "finished" or keeper.model is None:
         return summary
     about = {

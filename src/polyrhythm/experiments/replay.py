@@ -16,7 +16,9 @@ from polyrhythm.base.threads import one_thread, settled_memory
 from polyrhythm.core.server import Server
 from polyrhythm.core.server_state import Turn
 from polyrhythm.engines.selection import AnyEngine
+from polyrhythm.experiments.execution import AUTO, Execution
 from polyrhythm.experiments.experiment import Experiment
+from polyrhythm.experiments.prepared import Prepared, prepare
 from polyrhythm.experiments.runstate import CODEC
 from polyrhythm.experiments.verify import Verdict, because_of, explanations
 from polyrhythm.methods.mechanism import Model, Setup
@@ -32,7 +34,6 @@ from polyrhythm.simulation import replay as driving
 from polyrhythm.simulation.replay import Logged, LoggedRoster, Visits
 from polyrhythm.simulation.roster import Answer
 from polyrhythm.simulation.simulator import InlineDriver
-from polyrhythm.simulation.workers.executors import Clients
 
 
 @final
@@ -55,18 +56,18 @@ class ServerSide:
     clients: Sequence[int]
 
     @classmethod
-    def of(cls, experiment: Experiment) -> ServerSide:
+    def of(cls, prepared: Prepared) -> ServerSide:
         """The server's side of an experiment."""
         return cls(
-            recipe=experiment.recipe,
-            setup=experiment.setup,
-            engine=experiment.chosen.engine,
-            initial=experiment.initial_model,
-            clients=experiment.eligible().tolist(),
+            recipe=prepared.recipe,
+            setup=prepared.setup,
+            engine=prepared.chosen.engine,
+            initial=prepared.initial,
+            clients=prepared.eligible.tolist(),
         )
 
 
-def replay(run: Run, experiment: Experiment, *, from_updates: bool = False) -> Verdict:
+def replay(run: Run, experiment: Experiment, *, execution: Execution = AUTO, from_updates: bool = False) -> Verdict:
     """Takes a recorded run's events in their order, and compares the model of every version with its digest on record.
 
     The fleet is not asked: who was there, who answered when, and who was lost are in the log.
@@ -74,6 +75,7 @@ def replay(run: Run, experiment: Experiment, *, from_updates: bool = False) -> V
     Args:
         run: what was recorded.
         experiment: what it is a run of.
+        execution: how visits are computed again.
         from_updates: take the clients' reports from the log, too (`log_updates` when it was run), so that only the
             server works; else every visit is computed again.
 
@@ -81,11 +83,12 @@ def replay(run: Run, experiment: Experiment, *, from_updates: bool = False) -> V
         UserError: there is no such log, or there is no server in the recipe.
         RunFailed: the log is of another run.
     """
-    side = ServerSide.of(experiment)
+    prepared = prepare(experiment, execution)
+    side, why = ServerSide.of(prepared), explanations(run, prepared)
     if from_updates:
-        return replay_server(run, side, explanations(run, experiment))
-    with one_thread(), settled_memory(), _trained(experiment) as visits:
-        return _compared(run, side, visits, explanations(run, experiment))
+        return replay_server(run, side, why)
+    with one_thread(), settled_memory(), _trained(prepared) as visits:
+        return _compared(run, side, visits, why)
 
 
 def replay_server(run: Run, side: ServerSide, explained_by: tuple[str, ...]) -> Verdict:
@@ -121,17 +124,15 @@ def log_start(run: Run) -> Start:
 
 
 @contextlib.contextmanager
-def _trained(experiment: Experiment) -> Iterator[Visits]:
+def _trained(prepared: Prepared) -> Iterator[Visits]:
     """Visits that are computed again."""
-    engine = experiment.chosen.engine
-    clients = Clients(recipe=experiment.recipe, setup=experiment.setup, engine=engine, data=experiment.data_of)
-    executor = experiment.crew.executor(clients)
+    executor = prepared.crew.executor(prepared.clients)
     driver = InlineDriver(
-        experiment.recipe,
-        experiment.setup,
-        engine,
-        experiment.data_of,
-        experiment.world(),
+        prepared.recipe,
+        prepared.setup,
+        prepared.chosen.engine,
+        prepared.data_of,
+        prepared.world(),
         executor=executor,
     )
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from polyrhythm.base.errors import UserError
 from polyrhythm.experiments.experiment import Experiment
+from polyrhythm.experiments.prepared import Prepared
 from polyrhythm.experiments.runstate import RunState, last_kept
 from polyrhythm.results import Run
 from polyrhythm.runs import holes
@@ -20,7 +19,7 @@ from polyrhythm.runs.json_text import to_json
 from polyrhythm.runs.recorder import Kept, TakenUp, digest_of, going_on
 from polyrhythm.runs.updates import logged
 
-_OF_NO_NUMBER = {"rounds", "engine", "computed_by"}  # which are compared by what they mean
+_NOT_COMPARED = {"rounds"}  # which may grow
 
 
 def same_experiment(experiment: Experiment, out: Path | str, *, on_nodes: bool = False) -> Run | None:
@@ -45,12 +44,12 @@ def is_done(run: Run) -> bool:
     return run.status == "finished" and not run.missing
 
 
-def take_up(run: Run, experiment: Experiment, *, on_nodes: bool = False) -> TakenUp:
+def take_up(run: Run, prepared: Prepared, *, on_nodes: bool = False) -> TakenUp:
     """What a run needs to go on.
 
     Args:
         run: killed, stopped or failed; or finished, if the experiment has more rounds than it or its record has holes.
-        experiment: what it is a run of.
+        prepared: what it is a run of, and how it is to go on: also with another driver or engine.
         on_nodes: whether nodes of a real federation are to carry it out.
 
     Raises:
@@ -66,6 +65,7 @@ def take_up(run: Run, experiment: Experiment, *, on_nodes: bool = False) -> Take
             fix="go on with it where it was: on nodes with `polyrhythm flower up` or `flwr run`, which do so by "
             "themselves, and else with `polyrhythm resume`",
         )
+    experiment = prepared.experiment
     _same(run, experiment)
     missing = run.missing
     rounds: int | None = run.config["rounds"]
@@ -81,6 +81,7 @@ def take_up(run: Run, experiment: Experiment, *, on_nodes: bool = False) -> Take
     kept, notes = _last_that_fits(run)
     if missing:
         notes.insert(0, f"{holes.in_words(missing)}: what was lost is made again")
+    notes += other_engine(run, prepared)
     notes += [f"it goes on elsewhere: {difference}" for difference in differences(run.libraries, run.machine)]
     state: RunState | None = None if kept is None else kept.run
     if state is None:
@@ -144,19 +145,19 @@ def _same(run: Run, experiment: Experiment) -> None:
 def other_settings(run: Run, experiment: Experiment) -> list[str]:
     """Where an experiment is another one than a run's, but for the number of rounds; in words."""
     there, here = run.config, json.loads(to_json(experiment.describe()))
-    keys = [key for key in sorted({*there, *here} - _OF_NO_NUMBER) if there.get(key, _NONE) != here.get(key, _NONE)]
-    differing = [f"{key} was {_short(there.get(key))} and is {_short(here.get(key))}" for key in keys]
-    if _engine(there) != _engine(here):
-        differing.append(f"local steps were computed by {_engine(there)} and are by {_engine(here)}")
-    return differing
+    keys = [key for key in sorted({*there, *here} - _NOT_COMPARED) if there.get(key, _NONE) != here.get(key, _NONE)]
+    return [f"{key} was {_short(there.get(key))} and is {_short(here.get(key))}" for key in keys]
+
+
+def other_engine(run: Run, prepared: Prepared) -> list[str]:
+    """Whether another engine than a run's computes here, in words: then numbers may differ by its rounding."""
+    there, here = str(run.machine.get("computed_by", "an unknown engine")), prepared.chosen.name
+    if there == here:
+        return []
+    return [f"local steps were computed by {there}, and are by {here}: numbers may differ by its rounding"]
 
 
 _NONE = object()
-
-
-def _engine(config: Mapping[str, Any]) -> str:
-    """ "torch" or "native", whatever its instruction set, which is told of otherwise."""
-    return str(config.get("computed_by", "torch")).partition(" ")[0]
 
 
 def _short(value: object) -> str:

@@ -7,32 +7,32 @@ from pathlib import Path
 
 from polyrhythm.base.errors import UserError
 from polyrhythm.experiments.dry_run import rehearse
-from polyrhythm.experiments.experiment import Experiment
+from polyrhythm.experiments.prepared import Prepared
 from polyrhythm.models.flops import Cost
-from polyrhythm.simulation.client_store.budget import budget
+from polyrhythm.simulation.client_store.amount import budget
 
 REHEARSED = 1.0  # seconds in which it is counted how much clients will remember
 
 
-def check_room(experiment: Experiment, folder: Path) -> None:
+def check_room(prepared: Prepared, folder: Path) -> None:
     """Refuses a run whose clients will remember more than there is room for, as far as a short rehearsal can say.
 
     Raises:
         UserError: with what it takes, and what there is.
     """
-    memory = budget(experiment.client_memory)
+    memory = budget(prepared.execution.client_memory)
     if memory is None:
         return
-    rehearsed = rehearse(experiment, Cost(forward=0, training=0), within=REHEARSED)
+    rehearsed = rehearse(prepared, Cost(forward=0, training=0), within=REHEARSED)
     there = folder.absolute()
     while not there.exists():
         there = there.parent
-    needed = rehearsed.client_bytes + rehearsed.table_bytes - (0 if experiment.checkpoint.wanted else memory)
+    needed = rehearsed.client_bytes + rehearsed.table_bytes - (0 if prepared.execution.checkpoint.wanted else memory)
     free = shutil.disk_usage(there).free
     if needed > free:
         raise UserError(
             f"{free:,} bytes are free in {folder}",
-            expected=f"at least {needed:,}, in which clients remember what {experiment.recipe.title} has them remember",
+            expected=f"at least {needed:,}, in which clients remember what {prepared.recipe.title} has them remember",
             why="the run would end when the disk is full",
             fix="free some space, use another folder (--out), fewer clients, or a smaller model",
         )

@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import Any, Literal, final
 
 from polyrhythm.experiments.data_snapshot import Portrait
+from polyrhythm.experiments.execution import AUTO, Execution
 from polyrhythm.experiments.experiment import Experiment
+from polyrhythm.experiments.prepared import Prepared, prepare
 from polyrhythm.experiments.resume import is_done, lost_runs, same_experiment, take_up
 from polyrhythm.experiments.room import check_room
 from polyrhythm.experiments.runstate import CODEC
@@ -24,6 +26,7 @@ from polyrhythm.trackers.base import Say, Tracking, trackers
 def run(
     experiment: Experiment,
     *,
+    execution: Execution = AUTO,
     out: Path | str = "runs",
     observers: Sequence[Observer] = (),
     resume: Literal["auto", "never"] = "never",
@@ -36,6 +39,7 @@ def run(
 
     Args:
         experiment: what to do.
+        execution: how.
         out: the folder of the record, shared by any number of runs.
         observers: whoever else wants to know how it goes.
         resume: "auto" goes on with the newest run of the same experiment in that folder, or gives it if it has
@@ -53,14 +57,20 @@ def run(
     earlier = same_experiment(experiment, out) if resume == "auto" else None
     if earlier is not None and is_done(earlier):
         return earlier
+    prepared = prepare(experiment, execution)
     notices = lost_runs(out) if resume == "auto" and earlier is None else ()
-    launch = Launch(experiment, out, earlier, log_updates=log_updates, tracking=tracking, notices=notices)
+    launch = Launch(prepared, out, earlier, log_updates=log_updates, tracking=tracking, notices=notices)
     launch.carry_out(observers)
     return launch.opened()
 
 
 def resume(
-    experiment: Experiment, run: Run | str, *, out: Path | str = "runs", observers: Sequence[Observer] = ()
+    experiment: Experiment,
+    run: Run | str,
+    *,
+    execution: Execution = AUTO,
+    out: Path | str = "runs",
+    observers: Sequence[Observer] = (),
 ) -> Run:
     """Goes on with a run that was killed, stopped or failed, from its last checkpoint.
 
@@ -71,6 +81,7 @@ def resume(
     Args:
         experiment: the same one.
         run: the run, its id, its name, or a unique beginning of its id.
+        execution: how it goes on: another driver changes no number, another engine rounds otherwise.
         out: the folder of its record.
         observers: whoever else wants to know how it goes.
 
@@ -83,7 +94,7 @@ def resume(
         RunFailed: the run could not go on; what it had is recorded.
     """
     earlier = run if isinstance(run, Run) else Run.open(run, out)
-    launch = Launch(experiment, earlier.folder, earlier)
+    launch = Launch(prepare(experiment, execution), earlier.folder, earlier)
     launch.carry_out(observers)
     return launch.opened()
 
@@ -93,7 +104,7 @@ class Launch:
     """A run before it is carried out, with those who keep its record. A log of updates is gone on with.
 
     Args:
-        experiment: what to do.
+        prepared: what to do, and how.
         out: the folder of the record.
         earlier: the run that goes on; None for a new one.
         on_nodes: whether nodes of a real federation are to carry it out.
@@ -108,7 +119,7 @@ class Launch:
 
     def __init__(
         self,
-        experiment: Experiment,
+        prepared: Prepared,
         out: Path | str,
         earlier: Run | None = None,
         *,
@@ -118,14 +129,14 @@ class Launch:
         say: Say | None = None,
         notices: Sequence[str] = (),
     ) -> None:
-        taken_up = None if earlier is None else take_up(earlier, experiment, on_nodes=on_nodes)
-        check_room(experiment, Path(out))
+        taken_up = None if earlier is None else take_up(earlier, prepared, on_nodes=on_nodes)
+        check_room(prepared, Path(out))
         self.notes: tuple[str, ...] = () if taken_up is None else taken_up.notes
         """What is to be said of a run that goes on."""
-        keeper = Keeper(experiment.checkpoint, CODEC)
+        keeper = Keeper(prepared.execution.checkpoint, CODEC)
         self.recorder = recorder = Recorder(out, keeper=keeper, taken_up=taken_up, notices=notices)
-        self._experiment, self._start = experiment, None if taken_up is None else taken_up.start
-        self._observers: list[Observer] = [recorder, Portrait(experiment, lambda: recorder.path)]
+        self._prepared, self._start = prepared, None if taken_up is None else taken_up.start
+        self._observers: list[Observer] = [recorder, Portrait(prepared, lambda: recorder.path)]
         if log_updates or (taken_up is not None and (Path(out) / taken_up.run_id / START).exists()):
             self._observers.append(UpdateLog(lambda: recorder.path, CODEC))
         if tracking is not None:
@@ -134,7 +145,7 @@ class Launch:
 
     def carry_out(self, observers: Sequence[Observer] = (), *, staff: Staff | None = None) -> dict[str, Any]:
         """Carries it out, and gives its summary; the arguments and errors are those of `session.carry_out`."""
-        return carry_out(self._experiment, [*self._observers, *observers], start=self._start, staff=staff)
+        return carry_out(self._prepared, [*self._observers, *observers], start=self._start, staff=staff)
 
     def opened(self) -> Run:
         """Its record, once it has begun."""

@@ -16,7 +16,7 @@ from polyrhythm.base.errors import UserError
 from polyrhythm.base.messages import Arrived, Assignment, Report, Timer
 from polyrhythm.core.client_state import ClientState, Memory
 from polyrhythm.core.server_state import Flight, Record, ServerState
-from polyrhythm.experiments.experiment import Experiment
+from polyrhythm.experiments.prepared import Prepared
 from polyrhythm.fleet import Fate, Load, Remembered, Spent
 from polyrhythm.methods.mechanism import Model
 from polyrhythm.runs.checkpointing import newest
@@ -116,13 +116,13 @@ def _with_clients(kept: Kept, folder: Path) -> Kept:
     return dataclasses.replace(kept, run=dataclasses.replace(kept.run, driver=driver))
 
 
-def origin(experiment: Experiment) -> dict[str, str]:
+def origin(prepared: Prepared) -> dict[str, str]:
     """Digests of what an experiment begins from, beyond its description: the initial model, and who holds what."""
-    federation, data = experiment.federation, hashlib.sha256()
+    federation, data = prepared.federation, hashlib.sha256()
     for values in (federation.sizes, federation.train.targets.numpy(), federation.test.targets.numpy()):
         data.update(np.ascontiguousarray(values).tobytes())
     return {
-        "initial model": model_digest(experiment.chosen.engine.state_of(experiment.initial_model)),
+        "initial model": model_digest(prepared.chosen.engine.state_of(prepared.initial)),
         "data": data.hexdigest(),
     }
 

@@ -23,7 +23,7 @@ from polyrhythm.core.client_state import ClientState
 from polyrhythm.core.server_state import Record, ServerState
 from polyrhythm.experiments import visit_records
 from polyrhythm.experiments.evaluation import Evaluator, Metrics, Of, averaged
-from polyrhythm.experiments.experiment import Experiment
+from polyrhythm.experiments.prepared import Prepared
 from polyrhythm.experiments.report_metrics import GAUGES
 from polyrhythm.experiments.runstate import RunState, check_origin, origin
 from polyrhythm.methods.mechanism import Model
@@ -45,7 +45,7 @@ from polyrhythm.simulation.cost_meter import Meter
 from polyrhythm.simulation.event_queue import DriverState, Underway
 from polyrhythm.simulation.simulator import InlineDriver, Moment
 from polyrhythm.simulation.workers.choosing import Crew
-from polyrhythm.simulation.workers.executors import Clients, Executor, OneByOne
+from polyrhythm.simulation.workers.executors import Executor, OneByOne
 
 
 class Driver(Protocol):
@@ -84,7 +84,7 @@ class Staff(Protocol):
 
 
 def carry_out(
-    experiment: Experiment,
+    prepared: Prepared,
     observers: Sequence[Observer],
     *,
     start: RunState | None = None,
@@ -95,7 +95,7 @@ def carry_out(
     Ctrl-C stops it at its next step, with a checkpoint if an observer keeps some; a second one stops it at once.
 
     Args:
-        experiment: what to do.
+        prepared: what to do.
         observers: whoever wants to know how it goes.
         start: where an earlier run of the same experiment stood, to go on from there.
         staff: who carries out visits; clients are simulated here, on the experiment's fleet, if None.
@@ -105,7 +105,7 @@ def carry_out(
         RunFailed: the run could not go on.
     """
     with one_thread(), settled_memory(), wishes() as wish:
-        session = _Session(experiment, observers, start, staff, wish)
+        session = _Session(prepared, observers, start, staff, wish)
         status: RunStatus = "failed"
         reason = ""
         begun: list[Observer] = []
@@ -145,42 +145,44 @@ class _Session:
 
     def __init__(
         self,
-        experiment: Experiment,
+        prepared: Prepared,
         observers: Sequence[Observer],
         start: RunState | None,
         staff: Staff | None,
         wish: Wish,
     ) -> None:
         self.wish = wish
-        self.experiment, self.observers = experiment, observers
+        experiment, execution = prepared.experiment, prepared.execution
+        self.prepared, self.experiment, self.observers = prepared, experiment, observers
         self.event_hooks, self.answer_hooks = using("event", observers), using("answer", observers)
         self.start_hooks, self.checkpoint_hooks = using("started", observers), using("at_rest", observers)
         self.digests = any(observer.wants_digests for observer in observers)
-        self.engine = experiment.chosen.engine
-        self.initial = experiment.initial_model
-        self.origin = origin(experiment) if start is not None or self.checkpoint_hooks else {}
+        self.engine = prepared.chosen.engine
+        self.initial = prepared.initial
+        self.origin = origin(prepared) if start is not None or self.checkpoint_hooks else {}
         if start is not None:
             check_origin(self.origin, start)
-        self.evaluator = Evaluator(experiment, self.engine)
+        self.evaluator = Evaluator(prepared)
         meter = Meter(self.engine.layout, self._cost)
         self.executor: Executor | None = None
         self.store: ClientStore = InMemory()
-        of_ray: dict[str, Any] = {}
+        computed = prepared.computed()
         if staff is None:
-            crew, self.executor, about = _manned(experiment)
-            self.store = store_of(experiment.client_memory, _folder(self.checkpoint_hooks))
+            crew, self.executor, about = _manned(prepared)
+            self.store = store_of(execution.client_memory, _folder(self.checkpoint_hooks))
             self.driver: Driver = InlineDriver(
                 experiment.recipe,
-                experiment.setup,
+                prepared.setup,
                 self.engine,
-                experiment.data_of,
-                experiment.world(),
+                prepared.data_of,
+                prepared.world(),
                 meter,
                 executor=self.executor,
                 store=self.store,
             )
             self.who: tuple[str, int] = crew.driver, crew.workers
-            of_ray = {"address": crew.address, "gpus": crew.gpus}
+            ray = {"address": crew.address, "gpus": crew.gpus}
+            computed |= {key: value for key, value in ray.items() if value is not None}
         else:
             self.driver, about, self.who = staff.driver(meter), staff.notes, (staff.name, staff.at_once)
         self.plan = Plan(
@@ -190,19 +192,17 @@ class _Session:
             recipe_digest=experiment.recipe.digest,
             seed=experiment.seed,
             rounds=experiment.rounds,
-            notices=(*experiment.notices(), *about),
+            notices=(*prepared.notices(), *about),
             headline=experiment.aim.headline,
             parameters=self.engine.layout.parameters,
             clients=experiment.federation.clients,
             driver=self.who[0],
             workers=self.who[1],
-            **of_ray,
-            client_memory=experiment.client_memory,
-            checkpoint={"every": experiment.checkpoint.every, "keep": experiment.checkpoint.keep},
+            execution=computed,
         )
         self.start = self.initial if start is None else start.driver
         self.server = None if start is None else _told(start.driver.server)
-        self.ledger = Ledger(len(experiment.eligible())) if start is None else start.ledger
+        self.ledger = Ledger(len(prepared.eligible)) if start is None else start.ledger
         self.gauges = [GAUGES[name]() for name in experiment.evaluation.measure if name in GAUGES]
         self._events = 0 if start is None else start.events
         self._answers = 0 if start is None else start.answers
@@ -272,14 +272,14 @@ class _Session:
             observer.visit(record)
 
     def _begin(self) -> Start:
-        experiment = self.experiment
+        federation = self.experiment.federation
         return Start(
             initial=self.initial,
-            population=experiment.setup.population,
-            clients=tuple(experiment.eligible().tolist()),
-            shape=tuple(experiment.federation.train.shape),
-            outputs=experiment.federation.outputs,
-            task=experiment.federation.task,
+            population=federation.clients,
+            clients=tuple(self.prepared.eligible.tolist()),
+            shape=tuple(federation.train.shape),
+            outputs=federation.outputs,
+            task=federation.task,
         )
 
     def _rest(self, version: int) -> None:
@@ -312,7 +312,7 @@ class _Session:
         fields = self._summary.fields(digest=self._digest(), wall_seconds=self._wall())
         deaths = 0 if self.executor is None else self.executor.deaths
         who = {"driver": self.who[0], "workers": self.who[1], "worker_deaths": deaths}
-        return {**fields, **who, "engine": self.experiment.chosen.kind}
+        return {**fields, **who, "engine": self.prepared.chosen.kind}
 
     def _under_way(self, now: float) -> Iterator[Underway]:
         """Visits that set out before now, and are not over."""
@@ -406,7 +406,7 @@ class _Session:
 
     def _measure(self, measure: Callable[[Model, Of], Metrics | None], version: int) -> Metrics | None:
         if self.experiment.recipe.regime == "local":
-            clients = self.experiment.eligible().tolist()
+            clients = self.prepared.eligible.tolist()
             return averaged(lambda client: measure(self._local_model(client), (version, client)), clients)
         return measure(self._global_model(), (version,))
 
@@ -430,7 +430,7 @@ class _Session:
 
     def _local_models(self) -> Iterator[Model]:
         """Every client's own model."""
-        return map(self._local_model, self.experiment.eligible().tolist())
+        return map(self._local_model, self.prepared.eligible.tolist())
 
     def _state_dict(self) -> dict[str, Tensor]:
         return self.engine.state_of(self._global_model())
@@ -468,12 +468,9 @@ def _event(number: int, moment: Moment) -> EventRecord:
     return EventRecord(event=number, kind="timer", number=0, time=moment.time)
 
 
-def _manned(experiment: Experiment) -> tuple[Crew, Executor, tuple[str, ...]]:
+def _manned(prepared: Prepared) -> tuple[Crew, Executor, tuple[str, ...]]:
     """Whoever carries out the visits of an experiment, started; and what is to be said about it."""
-    crew = experiment.crew
-    clients = Clients(
-        recipe=experiment.recipe, setup=experiment.setup, engine=experiment.chosen.engine, data=experiment.data_of
-    )
+    crew, clients = prepared.crew, prepared.clients
     try:
         return crew, crew.executor(clients), ()
     except UserError as reason:

@@ -9,8 +9,10 @@ from dataclasses import dataclass
 from typing import Any, final
 
 from polyrhythm.base.errors import UserError
+from polyrhythm.experiments.execution import AUTO, Execution
 from polyrhythm.experiments.experiment import Experiment
-from polyrhythm.experiments.resume import other_settings
+from polyrhythm.experiments.prepared import Prepared, prepare
+from polyrhythm.experiments.resume import other_engine, other_settings
 from polyrhythm.experiments.runstate import last_kept
 from polyrhythm.experiments.session import carry_out
 from polyrhythm.results import Run
@@ -67,7 +69,14 @@ class Verdict:
         )
 
 
-def verify(run: Run, experiment: Experiment, *, from_checkpoint: bool = False, versions: int | None = None) -> Verdict:
+def verify(
+    run: Run,
+    experiment: Experiment,
+    *,
+    execution: Execution = AUTO,
+    from_checkpoint: bool = False,
+    versions: int | None = None,
+) -> Verdict:
     """Runs a recorded run again and compares it with its record, until the first version that differs.
 
     Compared are the digest of every version's model, and all other numbers of its record but wall time. Nothing is
@@ -76,6 +85,7 @@ def verify(run: Run, experiment: Experiment, *, from_checkpoint: bool = False, v
     Args:
         run: what was recorded, whatever became of it.
         experiment: what it is a run of.
+        execution: how it is computed again.
         from_checkpoint: begin at the newest checkpoint that has enough versions after it, and not anew.
         versions: how many to compare; None for all that are recorded.
 
@@ -107,16 +117,16 @@ def verify(run: Run, experiment: Experiment, *, from_checkpoint: bool = False, v
     first = 0 if start is None else start.driver.server.version + 1
     wanted = [row for row in rows if row["version"] >= first]
     judge = Judge(wanted if versions is None else wanted[:versions])
-    missing = run.missing
+    missing, prepared = run.missing, prepare(experiment, execution)
     if wanted:
-        carry_out(experiment, [judge], start=start)
+        carry_out(prepared, [judge], start=start)
     return Verdict(
         run_id=run.id,
         first=first,
         last=judge.last if judge.compared else first - 1,
         differs_at=judge.differs_at,
         differs_in=judge.differs_in,
-        explained_by=() if judge.differs_at is None else (*because_of(missing), *explanations(run, experiment)),
+        explained_by=() if judge.differs_at is None else (*because_of(missing), *explanations(run, prepared)),
         notes=tuple(notes),
         missing=missing,
         compared=judge.compared,
@@ -128,13 +138,10 @@ def because_of(missing: Sequence[str]) -> tuple[str, ...]:
     return (holes.in_words(missing),) if missing else ()
 
 
-def explanations(run: Run, experiment: Experiment) -> tuple[str, ...]:
+def explanations(run: Run, prepared: Prepared) -> tuple[str, ...]:
     """What is another experiment, or computes otherwise, here than where the run was recorded; in words."""
-    found = [*other_settings(run, experiment), *differences(run.libraries, run.machine)]
-    there, here = run.config.get("computed_by", ""), experiment.chosen.name
-    if there != here and there.partition(" ")[0] == here.partition(" ")[0]:
-        found.append(f"local steps computed by {there} there, by {here} here")
-    return tuple(found)
+    settings, engine = other_settings(run, prepared.experiment), other_engine(run, prepared)
+    return (*settings, *engine, *differences(run.libraries, run.machine))
 
 
 @final

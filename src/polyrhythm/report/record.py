@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,9 +15,9 @@ from polyrhythm.results.tables import NONE, Table
 from polyrhythm.runs.comparison import flat
 from polyrhythm.runs.result_rule import read
 
-_PER_RUN = ("seed", "computed_by")
+_PER_RUN = ("seed",)
 _RESOLVED = "resolved."
-_PLACES = {"driver", "workers", "gpus", "checkpoint"}
+_PLACES = {"driver", "workers", "gpus", "checkpoint", "engine"}
 
 
 @final
@@ -171,7 +172,7 @@ def _recipe(name: str, members: Sequence[Run], place: int) -> Recipe:
             language="json",
         )
     seeds = tuple(run.seed for run in members)
-    written = written.model_copy(update={"seeds": seeds, "out": "runs"})
+    written = dataclasses.replace(written, seeds=seeds, out="runs")
     file = f"method-{place}.toml"
     return Recipe(
         method=name,

@@ -8,10 +8,10 @@ import re
 import struct
 from dataclasses import dataclass
 from pathlib import Path
-from typing import final
+from typing import Annotated, final
 
 from polyrhythm.base.errors import UserError
-from polyrhythm.base.settings import Count, Settings
+from polyrhythm.base.settings import Count, Settings, Takes
 
 _PATIENCE = 20.0
 _UNITS = {"s": 1.0, "min": 60.0, "h": 3600.0}
@@ -32,7 +32,7 @@ class Checkpoint(Settings):
         keep: how many of a run are kept, the newest ones.
     """
 
-    every: int | str = "5 min"
+    every: Annotated[int | str, Takes('versions, such as 10, or a time, such as "5 min", or "never"')] = "5 min"
     keep: Count = 2
 
     def __post_init__(self) -> None:

@@ -374,13 +374,8 @@ def _row(plan: Plan) -> dict[str, Any]:
         "config": plan.config,
         "config_digest": digest_of(plan.config),
         "libraries": library_versions(),
-        "machine": {**machine(), **_crew(plan), "client_memory": plan.client_memory, "checkpoint": plan.checkpoint},
+        "machine": {**machine(), "driver": plan.driver, "workers": plan.workers, **plan.execution},
     }
-
-
-def _crew(plan: Plan) -> dict[str, Any]:
-    ours = {"driver": plan.driver, "workers": plan.workers, "address": plan.address, "gpus": plan.gpus}
-    return {key: value for key, value in ours.items() if value is not None}
 
 
 def digest_of(config: Mapping[str, Any]) -> str:

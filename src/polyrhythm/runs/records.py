@@ -39,10 +39,8 @@ class Plan:
         clients: clients in the federation.
         driver: who carries out visits.
         workers: how many at once.
-        address: of the Ray cluster, if it is a shared one.
-        gpus: the share of a GPU that each of its workers has, if they have any.
-        client_memory: how much of what clients remember is in memory.
-        checkpoint: how often it is written down, and how many of these are kept.
+        execution: how else it is computed, as plain data: the engine that was asked for and the one that computes,
+            the device, the memory of clients, checkpoints.
     """
 
     name: str
@@ -57,10 +55,7 @@ class Plan:
     clients: int
     driver: str = "inline"
     workers: int = 1
-    address: str | None = None
-    gpus: float | None = None
-    client_memory: str = "all"
-    checkpoint: Mapping[str, Any] = field(default_factory=dict)
+    execution: Mapping[str, Any] = field(default_factory=dict)
 
 
 @final

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from polyrhythm.base.errors import Mistakes, UserError
+from polyrhythm.experiments.prepared import prepare, what_and_how
 from polyrhythm.runs.json_text import to_json
 from polyrhythm.studies.planning import Arm, CellMaker, Plan, in_words
 from polyrhythm.studies.space import Range, Setting
@@ -38,10 +39,10 @@ def check(plan: Plan) -> None:
 
 def _mistakes(make: CellMaker, setting: Setting, seed: int, *, judged: bool = False) -> tuple[UserError, ...]:
     try:
-        experiment = make(setting, seed)
+        experiment, execution = what_and_how(make(setting, seed))
         if judged and experiment.federation.validation is None:
             raise _no_validation()
-        experiment.chosen  # noqa: B018  # builds the model, and checks it against the data
+        prepare(experiment, execution)  # builds the model, and checks it against the data
     except UserError as error:
         return error.mistakes
     return ()

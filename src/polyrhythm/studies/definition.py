@@ -9,7 +9,7 @@ from typing import Any, Literal, final
 
 from polyrhythm.base.errors import Mistakes, UserError, unknown
 from polyrhythm.base.settings import Count, Settings
-from polyrhythm.experiments.experiment import Experiment
+from polyrhythm.experiments.prepared import Planned
 from polyrhythm.studies.claims import MEASURES, Claim, Measure, Number
 from polyrhythm.studies.space import Setting, Space
 from polyrhythm.trackers import Tracking
@@ -37,7 +37,7 @@ Scale = Literal["smoke", "quick", "paper"]
 Spread = Literal["seeds", "rounds of one run", "not said", "none"]
 Kind = Literal["grid", "random", "list", "tpe"]
 Judge = Literal["final", "best", "last20"]
-Make = Callable[[Setting, int], Experiment]
+Make = Callable[[Setting, int], Planned]
 """Makes the experiment of a setting and a seed."""
 BATCH = 4
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, final
 
 from polyrhythm.base.errors import Mistakes, UserError
-from polyrhythm.experiments.experiment import Experiment
+from polyrhythm.experiments.prepared import Planned
 from polyrhythm.runs.json_text import to_json
 from polyrhythm.studies.claims import Claim
 from polyrhythm.studies.definition import SCALES, AtScale, Make, Scale, Search, Study, laid_over
@@ -32,7 +32,7 @@ class CellMaker:
     make: Make
     fixed: Setting = field(default_factory=dict)
 
-    def __call__(self, setting: Setting, seed: int) -> Experiment:
+    def __call__(self, setting: Setting, seed: int) -> Planned:
         """The experiment of a seed, with tried values over all others."""
         return self.make(laid_over(self.fixed, setting), seed)
 

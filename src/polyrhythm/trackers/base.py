@@ -8,16 +8,19 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, Protocol, final
+from typing import Annotated, Any, Literal, Protocol, final
+
+from annotated_types import MinLen
 
 from polyrhythm.base.errors import Mistakes, UserError
-from polyrhythm.base.settings import Settings
+from polyrhythm.base.settings import Settings, Takes
 from polyrhythm.runs.observer import Observer
 from polyrhythm.runs.records import ModelView, Plan, RunStatus, VersionRecord
 
 Name = Literal["tensorboard", "mlflow", "wandb"]
 TRACKERS: tuple[Name, ...] = ("tensorboard", "mlflow", "wandb")
 Say = Callable[[str], None]
+Folder = Annotated[str, MinLen(1), Takes("the path of a folder, in a file one inside the folder that you run in")]
 
 
 @final
@@ -29,14 +32,14 @@ class Tracking(Settings):
     the environment), and are never written into a record.
 
     Args:
-        track: "tensorboard", "mlflow", "wandb", any of them.
+        track: trackers that are told how it goes.
         directory: where files go; None for a folder of the tracker's name in the output folder.
         project: what MLflow calls an experiment, and Weights & Biases a project.
     """
 
     track: tuple[Name, ...] = ()
-    directory: str | None = None
-    project: str = "polyrhythm"
+    directory: Folder | None = None
+    project: Annotated[str, MinLen(1)] = "polyrhythm"
 
     def check(self) -> None:
         """Goes on if all that is needed is installed.

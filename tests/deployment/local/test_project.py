@@ -17,6 +17,7 @@ from polyrhythm.config.configuration import configure
 from polyrhythm.deployment.local.keys import make_authority, make_node_key
 from polyrhythm.deployment.local.loopback import diagnosed
 from polyrhythm.deployment.local.project import write_project
+from polyrhythm.experiments.prepared import prepare
 from strangers import MODULE, OWN, PATH, inside
 
 cli = CliRunner()
@@ -30,7 +31,7 @@ def test_a_project_names_apps_that_are_there(tmp_path: Path) -> None:
     text = (tmp_path / "fed" / "federation" / "app.py").read_text()
     assert "server = server_of" in text
     assert "client = client_of" in text
-    made = experiment_of(tmp_path / "fed" / "federation" / "experiment.toml", settings["config"])
+    made, _ = experiment_of(tmp_path / "fed" / "federation" / "experiment.toml", settings["config"])
     assert (made.federation.clients, made.rounds) == (4, 5)
     serving = serving_of(settings["config"])
     assert (serving.out, serving.resume, serving.log_updates) == ("runs", True, False)
@@ -48,9 +49,9 @@ def test_a_folder_that_is_not_empty_is_left_alone(tmp_path: Path) -> None:
 def test_settings_of_a_run_and_data_of_a_node(tmp_path: Path) -> None:
     write_project(tmp_path / "fed")
     file = tmp_path / "fed" / "federation" / "experiment.toml"
-    made = experiment_of(file, {"set": "rounds=9; clients = 6;seed=3"})
+    made, _ = experiment_of(file, {"set": "rounds=9; clients = 6;seed=3"})
     assert (made.rounds, made.federation.clients, made.seed) == (9, 6, 3)
-    own = experiment_of(file, {"set": "rounds=9; clients = 6"}, "digits")
+    own, _ = experiment_of(file, {"set": "rounds=9; clients = 6"}, "digits")
     assert (own.rounds, own.federation.clients) == (9, 1)
     with pytest.raises(pr.UserError, match="seeds"):
         experiment_of(file, {"set": "seeds=0-2"})
@@ -60,7 +61,7 @@ def test_the_recipe_of_both_ends_is_the_same(tmp_path: Path) -> None:
     write_project(tmp_path / "fed")
     file = tmp_path / "fed" / "federation" / "experiment.toml"
     there = configure(file, {}, []).things.recipe
-    assert experiment_of(file, {}, "digits").recipe.digest == there.digest
+    assert experiment_of(file, {}, "digits")[0].recipe.digest == there.digest
 
 
 def test_a_project_carries_the_consent_of_whoever_makes_it(tmp_path: Path) -> None:
@@ -87,7 +88,7 @@ def test_the_settings_of_a_run_are_no_consent(tmp_path: Path) -> None:
         with pytest.raises(pr.UserError, match=f"have not named {MODULE}"):
             experiment_of(file, settings)
         assert not (tmp_path / "marker").exists()
-        assert experiment_of(file, settings, trust=Trust((MODULE,))).chosen
+        assert prepare(*experiment_of(file, settings, trust=Trust((MODULE,))))
         assert (tmp_path / "marker").exists()
 
 

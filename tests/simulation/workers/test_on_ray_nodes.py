@@ -18,7 +18,6 @@ from polyrhythm.base.errors import RunFailed, UserError
 from polyrhythm.data import ArraySamples
 from polyrhythm.experiments.session import carry_out
 from polyrhythm.runs import VersionRecord, VisitRecord
-from polyrhythm.simulation.workers.executors import Clients
 from polyrhythm.simulation.workers.on_ray import cluster as clusters
 from small import Log, collection, dealt
 
@@ -93,7 +92,7 @@ def test_samples_are_brought_to_each_machine_once_and_numbers_are_those_in_line(
     )
     family = {"federation": dealt(wide, [7, 15, 4, 11, 9, 14]), "recipe": pr.fedavg(cohort=6), "rounds": 2}
     of, before = made(driver="ray", workers=3, **family), stored(ray)
-    clients = Clients(recipe=of.recipe, setup=of.setup, engine=of.chosen.engine, data=of.data_of)
+    clients = of.clients
     crew: Any = of.crew.executor(clients)
     where = [actor.__ray_call__.remote(lambda _: ray.get_runtime_context().get_node_id()) for actor in crew._idle]
     places = ray.get(where)
@@ -136,6 +135,4 @@ def test_processors_of_several_machines_are_added_up(add: Any) -> None:
     add(1)
     add(1)
     with pytest.raises(UserError, match="workers=3 on a Ray cluster with 2 processors"):
-        made(driver="ray", workers=3).crew.executor(
-            Clients(recipe=SCAFFOLD["recipe"], setup=made().setup, engine=made().chosen.engine, data=made().data_of)
-        )
+        made(driver="ray", workers=3).crew.executor(made(**SCAFFOLD).clients)

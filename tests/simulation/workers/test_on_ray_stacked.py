@@ -12,7 +12,6 @@ import re
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -23,6 +22,7 @@ import torch
 from torch import Tensor, nn
 
 import polyrhythm as pr
+import small
 from crews import COMMON, FAMILIES, ROLLING, assert_same, made, run
 from polyrhythm.base.errors import RunFailed, UserError
 from polyrhythm.config.assembly import assemble
@@ -113,29 +113,29 @@ def test_whom_a_client_lies_beside_may_change_its_bits() -> None:
 )
 def test_each_worker_takes_its_part_of_a_turn(workers: int, changes: dict[str, Any], size: int) -> None:
     of = made(driver="ray", workers=workers, **changes)
-    assert of.crew.stack == of.describe()["stack"] == size
+    assert of.crew.stack == of.computed()["stack"] == size
 
 
 def test_other_engines_have_no_stack() -> None:
     for changes in ({"engine": "torch"}, {"engine": "auto", "stack": 2}):
-        assert "stack" not in made(**changes).describe()
-    assert made(engine="stacked", stack=2).describe()["stack"] == 2
+        assert "stack" not in made(**changes).computed()
+    assert made(engine="stacked", stack=2).computed()["stack"] == 2
     assert [note for note in made(engine="auto", stack=2).notices() if note.startswith("stack=2 has no effect")]
 
 
 def test_all_at_once_is_recorded_as_so_many_and_means_the_same_on_ray() -> None:
     alone = made(engine="stacked")
-    size = alone.describe()["stack"]
+    size = alone.computed()["stack"]
     assert size == alone.federation.clients
-    assert made(engine="stacked", stack=size).describe() == alone.describe()
-    assert made(engine="stacked", stack=size, driver="ray", workers=2).describe() == alone.describe()
+    for how in ({}, {"driver": "ray", "workers": 2}):
+        assert made(engine="stacked", stack=size, **how).computed() == alone.computed()
     assert_same(run(engine="stacked"), run(engine="stacked", stack=size, driver="ray", workers=2))
 
 
 def test_visits_are_under_way_between_turns_only_one_by_one() -> None:
     for size, goes_on in ((1, True), (2, False)):
         of = made(driver="ray", workers=1, stack=size, **STACKED)
-        clients = executors.Clients(recipe=of.recipe, setup=of.setup, engine=of.chosen.engine, data=of.data_of)
+        clients = of.clients
         crew = of.crew.executor(clients)
         assert crew.goes_on is goes_on
         crew.close()
@@ -148,25 +148,25 @@ def test_a_run_that_is_resumed_or_verified_elsewhere_has_the_same_groups(tmp_pat
         ["method=fedavg(cohort=5)"],
     )
     (of,) = assemble(written)
-    run = pr.run(of, out=tmp_path)
-    assert (run.config["stack"], run.machine["driver"]) == (3, "ray")
-    assert configuration_of(run).stack == configuration_of(run, driver="inline").stack == 3
+    run = pr.run(of, execution=written.execution, out=tmp_path)
+    assert (run.machine["stack"], run.machine["driver"]) == (3, "ray")
+    assert configuration_of(run).execution.stack == configuration_of(run, driver="inline").execution.stack == 3
     machine = {**run.machine, "gpus": 0.5, "address": "auto"}
     own = {"config": run.config, "machine": machine, "folder": run.folder}
     left: Any = SimpleNamespace(id=run.id, name=run.name, on_nodes=False, **own)
 
     def of_ray(**changes: Any) -> tuple[Any, ...]:
-        found = configuration_of(left, **changes)
+        found = configuration_of(left, **changes).execution
         return found.driver, found.workers, found.gpus, found.address
 
     assert of_ray(workers=3) == ("ray", 3, 0.5, "auto")
     assert of_ray(gpus=0.25) == ("ray", 2, 0.25, "auto")
     assert of_ray(driver="inline") == ("inline", None, None, None)
-    (inline,) = assemble(configuration_of(run, driver="inline"))
-    assert inline.crew.driver == "inline"
-    verdict = pr.verify(run, inline)
+    again = configuration_of(run, driver="inline")
+    (inline,) = assemble(again)
+    verdict = pr.verify(run, inline, execution=again.execution)
     assert verdict.equal, verdict
-    assert pr.replay(run, inline).equal
+    assert pr.replay(run, inline, execution=again.execution).equal
 
 
 @pytest.mark.parametrize("size", [1, 2])
@@ -179,14 +179,13 @@ def test_a_run_that_was_left_goes_on_in_line_with_the_same_groups(tmp_path: Path
             raise OSError("the power went")
 
     with suppress(OSError):
-        pr.run(of, out=tmp_path / "one", observers=[Log(fail)])
+        small.run(of, out=tmp_path / "one", observers=[Log(fail)])
     (left,) = pr.Run.all(tmp_path / "one")
     inline = made(driver="inline", **changes)
-    found, whole = pr.resume(inline, left.id, out=tmp_path / "one"), pr.run(inline, out=tmp_path / "other")
+    found = small.resume(inline, left.id, out=tmp_path / "one")
+    whole = small.run(inline, out=tmp_path / "other")
     assert found.summary["digest"] == whole.summary["digest"]
     assert found.visits.equals(whole.visits)
-    with pytest.raises(UserError, match="is a run of another experiment: stack was"):
-        pr.resume(replace(inline, stack=3), left.id, out=tmp_path / "one")
 
 
 def test_an_error_in_a_group_says_whose_visits_they_were(tmp_path: Path) -> None:
@@ -228,7 +227,7 @@ def test_a_dead_actor_s_group_is_repeated(tmp_path: Path) -> None:
 
 def test_samples_travel_once() -> None:
     of = made(**STACKED)
-    clients = executors.Clients(recipe=of.recipe, setup=of.setup, engine=of.chosen.engine, data=of.data_of)
+    clients = of.clients
     data, rest = actors._needs(clients)
     carry_out(of, [])
     assert of.chosen.engine._here is not None  # type: ignore[union-attr]
@@ -269,8 +268,8 @@ def test_workers_share_gpus(
     monkeypatch.setattr(actors, "own_device", as_if(tmp_path))
     family = FAMILIES["scaffold"] | {"model": "mlp", "stack": 2}
     shared = on_crew(workers, gpus=gpus, **family)
-    assert shared[1].plans[0].config["computed_by"] == "stacked (GPUs of workers)"
-    assert shared[1].plans[0].gpus == gpus
+    assert shared[1].plans[0].execution["computed_by"] == "stacked (GPUs of workers)"
+    assert shared[1].plans[0].execution["gpus"] == gpus
     assert sorted(file.read_text() for file in tmp_path.iterdir()) == given
     assert_same(run(driver="inline", engine="stacked", **family), shared)
 
@@ -319,7 +318,7 @@ def test_settings_that_make_no_sense_are_refused(changes: dict[str, Any], words:
 def test_work_that_cannot_be_stacked_gets_no_gpus() -> None:
     model = nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1d(3))
     with pytest.raises(UserError, match=r"gpus=0.5, and the stacked engine cannot be used here: it has buffers"):
-        made(driver="ray", workers=2, gpus=0.5, model=model).chosen  # noqa: B018
+        made(driver="ray", workers=2, gpus=0.5, model=model)
 
 
 def test_a_share_of_a_gpu_has_a_share_of_its_memory(monkeypatch: pytest.MonkeyPatch) -> None:

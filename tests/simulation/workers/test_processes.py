@@ -158,7 +158,7 @@ def test_of_several_errors_the_first_counts() -> None:
 
 
 def clients_of(of: pr.Experiment) -> Clients:
-    return Clients(recipe=of.recipe, setup=of.setup, engine=of.chosen.engine, data=of.data_of)
+    return of.clients
 
 
 def gone(number: int) -> bool:
@@ -289,7 +289,7 @@ def test_the_rule(case: str) -> None:
 
 
 def test_settings_that_make_no_sense_are_refused() -> None:
-    with pytest.raises(UserError, match="unknown driver"):
+    with pytest.raises(UserError, match="driver = 'proceses'"):
         made(driver="proceses")
     with pytest.raises(UserError, match="workers = 0"):
         made(workers=0)

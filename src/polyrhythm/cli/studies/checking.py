@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import typer
 
@@ -16,13 +17,21 @@ from polyrhythm.cli.results import print_rows
 from polyrhythm.cli.studies.commands import planned_as
 from polyrhythm.config.paths import check_folder
 from polyrhythm.experiments.estimate import Estimate, estimate
-from polyrhythm.experiments.experiment import Experiment
+from polyrhythm.experiments.prepared import Planned, what_and_how
 from polyrhythm.studies.checking import check
 from polyrhythm.studies.planning import Arm, Plan, in_words
 from polyrhythm.studies.space import Range, Setting, Space
 
 
-def check_study(file: Path, settings: Sequence[str], trust: Trust, *, with_estimate: bool, as_json: bool) -> None:
+def check_study(
+    file: Path,
+    options: Mapping[str, Any],
+    settings: Sequence[str],
+    trust: Trust,
+    *,
+    with_estimate: bool,
+    as_json: bool,
+) -> None:
     """Checks a study at its own scale, and estimates its first trials or runs. Nothing is written.
 
     Raises:
@@ -31,7 +40,7 @@ def check_study(file: Path, settings: Sequence[str], trust: Trust, *, with_estim
     """
     try:
         chosen = {"seeds": None, "rows": (), "columns": (), "settings": settings}
-        plan = planned_as(str(file), "paper", chosen, {}, trust)
+        plan = planned_as(str(file), "paper", chosen, options, trust)
         check_folder(plan.of.out)
         plan.of.tracking.check()
         if plan.expert_training is None and not plan.of.program:
@@ -62,8 +71,9 @@ def _estimates(plan: Plan) -> Iterator[tuple[str, list[Estimate]]]:
             yield cell.name, [_estimate(plan, cell.make({}, plan.seeds[0]))]
 
 
-def _estimate(plan: Plan, experiment: Experiment) -> Estimate:
-    return estimate(experiment, out=plan.of.out)
+def _estimate(plan: Plan, made: Planned) -> Estimate:
+    experiment, execution = what_and_how(made)
+    return estimate(experiment, execution=execution, out=plan.of.out)
 
 
 def _ends(space: Space, place: int) -> Setting:

@@ -14,10 +14,10 @@ from polyrhythm.cli.guard import INTERRUPTED, stopped_by_sigterm
 from polyrhythm.cli.output import Screen, print_json
 from polyrhythm.cli.studies.progress import StudyProgress
 from polyrhythm.cli.studies.showing import print_study
-from polyrhythm.config.configuration import TAKES
 from polyrhythm.config.expressions import parse_value
+from polyrhythm.config.keys import TAKES
 from polyrhythm.config.layers import key_and_text, layered, seeds_of
-from polyrhythm.config.overrides import EXPRESSIONS, put
+from polyrhythm.config.overrides import names_something, put
 from polyrhythm.config.written import toml_lines
 from polyrhythm.figures import save
 from polyrhythm.studies.files.catalogue import find
@@ -111,7 +111,7 @@ def _settings(texts: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
             head = key.partition(".")[0]
             if head not in TAKES or head in NOT_OURS:
                 others.append(text)
-            elif "." in key and head in EXPRESSIONS:  # of a text that only the file has
+            elif "." in key and names_something(head):  # of a text that only the file has
                 found |= {key: parse_value(value)}
             else:
                 found |= leaves(layered(None, {}, [text], wrong, TAKES).values)

@@ -18,10 +18,10 @@ from polyrhythm.deployment.node import Node, with_own_data
 from polyrhythm.deployment.on_flower.line import GridLine, parcel_of, records
 from polyrhythm.deployment.on_flower.mods import Mod, changed, check
 from polyrhythm.deployment.wire import Parcel, pack
-from polyrhythm.experiments.experiment import Experiment
+from polyrhythm.experiments.prepared import Planned, prepare, what_and_how
 
-Made = Experiment | Callable[[Context], Experiment]
-"""An experiment, or what makes one from the settings of a run and a node."""
+Made = Planned | Callable[[Context], Planned]
+"""An experiment, if need be with how it is computed, or what makes it from the settings of a run and a node."""
 
 STORE = "~/.polyrhythm/nodes"
 
@@ -42,9 +42,9 @@ def server_app(experiment: Made, serving: Serving | Callable[[Context], Serving]
 
     def main(grid: Grid, context: Context) -> None:
         try:
-            made = experiment if isinstance(experiment, Experiment) else experiment(context)
+            made, execution = what_and_how(experiment(context) if callable(experiment) else experiment)
             how = serving if isinstance(serving, Serving) else serving(context)
-            summary = serve(made, GridLine(grid), how, tell=say)
+            summary = serve(made, GridLine(grid), how, execution=execution, tell=say)
         except PolyrhythmError as error:
             say(f"{'error' if isinstance(error, UserError) else 'failed'}: {error}")
             raise
@@ -87,19 +87,20 @@ def client_app(
         return records(reply)
 
     def node_for(message: Message, context: Context) -> Node:
-        made = experiment if isinstance(experiment, Experiment) else experiment(context)
+        made, execution = what_and_how(experiment(context) if callable(experiment) else experiment)
         own = None if data is None else data(context)
         if own is not None:
             made = with_own_data(made, own)
         chain = mods(context) if callable(mods) else mods
-        layout = made.chosen.engine.layout
+        prepared = prepare(made, execution)
+        layout = prepared.chosen.engine.layout
         check(chain, made.recipe, layout)
 
         def change(report: Report) -> Report:
             return changed(chain, layout, report, message, context)
 
         store = Path(str(context.node_config.get("store", STORE))).expanduser()
-        return Node(made, client_number(context.node_config), store, own=own is not None, change=change)
+        return Node(prepared, client_number(context.node_config), store, own=own is not None, change=change)
 
     app = ClientApp()
     app.query()(answer)

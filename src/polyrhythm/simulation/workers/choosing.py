@@ -10,10 +10,8 @@ from typing import Any, Literal, final
 from polyrhythm.base.errors import UserError
 from polyrhythm.core.protocols import TakesCohorts
 from polyrhythm.simulation.workers.cohorts import AtOnce
+from polyrhythm.simulation.workers.drivers import Asked, Named
 from polyrhythm.simulation.workers.executors import Clients, Executor, OneByOne, Threads
-
-Asked = Literal["auto", "inline", "processes", "threads", "ray"]
-DRIVERS: tuple[Asked, ...] = ("auto", "inline", "processes", "threads", "ray")
 
 LARGE_VISIT = 10**7
 """Parameters times samples in a visit, from which sending it to a worker is small beside carrying it out."""
@@ -35,7 +33,7 @@ class Crew:
         stack: how many visits the stacked engine takes at once; None for all that begin at once, or without it.
     """
 
-    driver: Literal["inline", "processes", "threads", "ray"]
+    driver: Named
     workers: int = 1
     chosen: bool = True
     address: str | None = None
@@ -164,59 +162,3 @@ def choose(
     large = visit >= LARGE_VISIT and (rounds is None or visit * at_once * rounds >= LARGE_RUN)
     enough = min(there, at_once)
     return Crew(driver=kind, workers=enough) if large and enough > 1 else Crew(driver="inline")
-
-
-def check_gpus(gpus: float | None, driver: Asked, workers: int | None) -> None:
-    """Goes on if workers may take such shares of GPUs.
-
-    Raises:
-        UserError: they may not.
-    """
-    if gpus is None:
-        return
-    # Ray tells ten-thousandths of a GPU from each other.
-    if isinstance(gpus, bool) or not isinstance(gpus, int | float) or not 1e-4 <= gpus <= 1:
-        raise UserError(
-            f"gpus = {gpus!r}",
-            expected="a share of a GPU: a number from 0.0001 to 1",
-            why="each worker takes so much of one, and no worker computes on several",
-            fix="gpus=0.25, so that four workers share a GPU; or leave it out",
-        )
-    if driver != "ray":
-        raise UserError(
-            f"gpus={gpus:g} with driver={driver}",
-            expected="driver=ray",
-            why="Ray's workers share GPUs; this process takes a whole one",
-            fix="driver=ray, or leave gpus out: the stacked engine computes on a GPU, if there is one, by itself",
-        )
-    if workers is None:
-        raise UserError(
-            f"gpus={gpus:g} without workers",
-            expected="how many workers take so much of a GPU each",
-            why="how many there are room for is known only once the cluster is",
-            fix=f"workers={max(1, int(1 / gpus + 1e-9))}, for example: so many share one GPU",
-        )
-
-
-def check_stack(stack: int | None, engine: str) -> None:
-    """Goes on if so many visits may be stacked.
-
-    Raises:
-        UserError: they may not.
-    """
-    if stack is None:
-        return
-    if isinstance(stack, bool) or not isinstance(stack, int) or stack < 1:
-        raise UserError(
-            f"stack = {stack!r}",
-            expected="a whole number, 1 or more",
-            why="the stacked engine takes so many visits at once",
-            fix="stack=8, or leave it out",
-        )
-    if engine not in ("auto", "stacked"):
-        raise UserError(
-            f"stack={stack} with engine={engine}",
-            expected="engine=stacked, or auto",
-            why=f"the {engine} engine takes one visit after the other",
-            fix="engine=stacked, or leave stack out",
-        )

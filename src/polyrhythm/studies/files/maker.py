@@ -11,10 +11,12 @@ from typing import Any, final
 
 from polyrhythm.base.consent import NOBODY, Trust
 from polyrhythm.base.errors import Mistakes
-from polyrhythm.config.configuration import OF_NO_NUMBER, Configuration, configured
+from polyrhythm.config.configuration import configured
+from polyrhythm.config.keys import OF_NO_NUMBER, Configuration
 from polyrhythm.config.layers import Said
 from polyrhythm.config.overrides import put
 from polyrhythm.data import Collection
+from polyrhythm.experiments.execution import Execution
 from polyrhythm.experiments.experiment import Experiment
 from polyrhythm.studies.space import Setting
 
@@ -73,14 +75,14 @@ class Maker:
         lines = {key: line for key, line in self.lines.items() if key not in setting}  # which stand elsewhere
         return configured(Said(values, self.file, lines, set()), wrong, self.trust)
 
-    def __call__(self, setting: Setting, seed: int) -> Experiment:
+    def __call__(self, setting: Setting, seed: int) -> tuple[Experiment, Execution]:
         from polyrhythm.config.assembly import assemble
 
         configuration = self.configuration(setting, seed)
         things = configuration.things
         vars(configuration)["things"] = replace(things, load=functools.partial(_loaded, configuration.data))
         (experiment,) = assemble(configuration)
-        return experiment
+        return experiment, configuration.execution
 
 
 @functools.lru_cache(maxsize=2)

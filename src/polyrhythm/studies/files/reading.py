@@ -12,7 +12,8 @@ from pydantic import ValidationError
 
 from polyrhythm.base.consent import NOBODY, Trust
 from polyrhythm.base.errors import Mistakes, unknown
-from polyrhythm.config.configuration import OF_NO_NUMBER, TAKES, configured
+from polyrhythm.config.configuration import configured
+from polyrhythm.config.keys import OF_NO_NUMBER, TAKES
 from polyrhythm.config.layers import Said, layered, seeds_of
 from polyrhythm.config.mistakes import explained
 from polyrhythm.studies.claims import Claim, Number
@@ -123,7 +124,7 @@ class _Reading:
                 scales=scales,
                 apart=bool({"rows", "reproduces", "scales"} & {*self.ours}),
                 out=whole.out,
-                tracking=whole.trackers,
+                tracking=whole.tracking,
                 **told.reproduces.model_dump(exclude={"columns"}),
             )
         self.wrong.refuse()

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from polyrhythm.base.errors import Mistakes, UserError, unknown
-from polyrhythm.config.configuration import OF_NO_NUMBER, TAKES
+from polyrhythm.config.keys import OF_NO_NUMBER, TAKES
 from polyrhythm.config.layers import Said
 from polyrhythm.studies.space import Range, Setting
 

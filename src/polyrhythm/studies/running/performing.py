@@ -7,10 +7,11 @@ import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal, final
+from typing import Literal, final
 
 from polyrhythm.base.errors import PolyrhythmError, UserError
 from polyrhythm.experiments.experiment import Experiment
+from polyrhythm.experiments.prepared import Planned, Prepared, prepare, what_and_how
 from polyrhythm.experiments.resume import is_done
 from polyrhythm.experiments.run import Launch
 from polyrhythm.experiments.session import in_words
@@ -72,27 +73,28 @@ class Ending:
     headline: str = ""
 
 
-def perform(job: Job, make: Callable[[Setting, int], Experiment], tell: Tell) -> Ending:
+def perform(job: Job, make: Callable[[Setting, int], Planned], tell: Tell) -> Ending:
     """Makes the run of a job, or what is left of it; one that is over already is only looked at.
 
     Raises:
         KeyboardInterrupt: it was stopped from outside; it can go on.
     """
     try:
-        alone: dict[str, Any] = {"driver": "inline", "workers": None, "address": None, "gpus": None}
-        experiment = replace(make(job.setting, job.seed), name=job.name, **alone)
+        made, execution = what_and_how(make(job.setting, job.seed))
+        experiment = replace(made, name=job.name)
+        alone = replace(execution, driver="inline", workers=None, address=None, gpus=None)
         earlier = _earlier(job, experiment)
         if earlier is not None and _is_over(earlier):
             return _ending(earlier)
-        return _ending(_carried_out(job, experiment, earlier, tell))
+        return _ending(_carried_out(job, prepare(experiment, alone), earlier, tell))
     except UserError as error:  # what could be told before its first round only here
         return Ending(state="failed", reason=error.found)
     except _Failed as failed:
         return failed.ending
 
 
-def _carried_out(job: Job, experiment: Experiment, earlier: Run | None, tell: Tell) -> Run:
-    launch = Launch(experiment, job.out, earlier, tracking=job.tracking)
+def _carried_out(job: Job, prepared: Prepared, earlier: Run | None, tell: Tell) -> Run:
+    launch = Launch(prepared, job.out, earlier, tracking=job.tracking)
     try:
         summary = launch.carry_out([_Watch(job.bars, tell)])
     except UserError:

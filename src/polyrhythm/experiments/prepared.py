@@ -1,0 +1,343 @@
+"""An experiment that is ready to run: with the engine that computes it, and those who carry its visits out."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, final
+
+import numpy as np
+import torch
+
+from polyrhythm.base.errors import UserError
+from polyrhythm.base.vectors import CPU
+from polyrhythm.data.federation import Federation, Shares
+from polyrhythm.data.holding import Holdings
+from polyrhythm.data.partitions import Difficulty
+from polyrhythm.engines.devices import device_of
+from polyrhythm.engines.selection import Chosen, Work, choose
+from polyrhythm.experiments.difficulty import checked, expert_losses, foreign
+from polyrhythm.experiments.execution import AUTO, Execution
+from polyrhythm.experiments.experiment import Experiment
+from polyrhythm.fleet import Place, World
+from polyrhythm.methods.footprint import least_memory
+from polyrhythm.methods.mechanism import Model, Setup
+from polyrhythm.methods.recipe import Recipe
+from polyrhythm.methods.size_notes import about_sizes
+from polyrhythm.models.probing import output_shape, woken
+from polyrhythm.models.representation import locate
+from polyrhythm.simulation.workers import choosing as crews
+from polyrhythm.simulation.workers.choosing import Crew
+from polyrhythm.simulation.workers.executors import Clients
+
+Planned = Experiment | tuple[Experiment, Execution]
+"""An experiment, computed by the fixed rules where it does not come with how."""
+Scores = Mapping[str, np.ndarray]
+
+
+@final
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Prepared:
+    """An experiment with all that is made for it before round 1; `prepare` makes it.
+
+    Args:
+        experiment: what is computed; where the recipe is `centralised`, with all samples at one client.
+        execution: how.
+        chosen: the engine, with the initial model in it.
+        initial: version 0. The engine holds it until the first visit only, so it is kept for whoever runs this again.
+        scores: what mechanisms may ask about each training sample beside itself, float64 [n]: "expert".
+        memory_needed: what a visit needs in bytes, at the very least.
+        eligible: the clients that can be invited, int64: they hold data, and their devices what a visit needs.
+        groups: the eligible clients by group of like devices, where results by group are asked for; else empty.
+        crew: who carries out visits.
+    """
+
+    experiment: Experiment
+    execution: Execution
+    chosen: Chosen
+    initial: Model
+    scores: Scores
+    memory_needed: int
+    eligible: np.ndarray
+    groups: Mapping[str, np.ndarray]
+    crew: Crew
+
+    @property
+    def recipe(self) -> Recipe:
+        """The method."""
+        return self.experiment.recipe
+
+    @property
+    def federation(self) -> Federation:
+        """The data and who holds it."""
+        return self.experiment.federation
+
+    @property
+    def setup(self) -> Setup:
+        """What the cores need to know of the whole run."""
+        experiment, layout = self.experiment, self.chosen.engine.layout
+        return Setup(
+            size=layout.size,
+            dtype=layout.dtype,
+            population=experiment.federation.clients,
+            horizon=experiment.rounds,
+            seed=experiment.seed,
+            budgets=experiment.fleet.budgets,
+            eligible=len(self.eligible),
+        )
+
+    @property
+    def data_of(self) -> Holdings:
+        """Gives one client's training samples."""
+        return Holdings(self.federation.shares, self.scores)
+
+    @property
+    def clients(self) -> Clients:
+        """What whoever carries out visits must have."""
+        return Clients(recipe=self.recipe, setup=self.setup, engine=self.chosen.engine, data=self.data_of)
+
+    def world(self) -> World:
+        """The fleet at the beginning of a run."""
+        return self.experiment.world(self.eligible)
+
+    def computed(self) -> dict[str, Any]:
+        """The execution as plain data, with what followed from its rules: who computed local steps, and how stacked."""
+        asked = self.execution
+        stack: dict[str, Any] = {}
+        if self.chosen.kind == "stacked":  # all that begin at once are never more than there are clients
+            stack = {"stack": self.crew.stack or self.federation.clients}
+        return {
+            **{"engine": asked.engine, "device": asked.device, **stack, "computed_by": self.chosen.name},
+            **{"client_memory": asked.client_memory, "checkpoint": dataclasses.asdict(asked.checkpoint)},
+        }
+
+    def notices(self) -> tuple[str, ...]:
+        """What a reader of the results should know."""
+        notes = [*self.federation.notes, *self.recipe.notices]
+        there = len(self.eligible)
+        without = int(np.count_nonzero(self.federation.sizes)) - there
+        notes += about_sizes(self.recipe, there, some_unable=without > 0)
+        if without:
+            one, some = "client is never invited: its device has", "clients are never invited: their devices have"
+            notes.append(
+                f"{without:,} {one if without == 1 else some} less memory than the {self.memory_needed:,} bytes that a "
+                "visit needs at least"
+            )
+        if self.experiment.fleet.arrivals is not None and self.recipe.participation.invites:
+            notes.append("clients come by themselves, but this recipe does not wait for them: it invites whom it wants")
+        single = int(np.count_nonzero(self.federation.sizes == 1))
+        if single and self.chosen.engine.single_sample_fails:
+            notes.append(
+                f"{single:,} of {self.federation.clients:,} clients hold a single sample, which BatchNorm cannot train "
+                "on: what they report does not count"
+            )
+        if self.groups and self.federation.local_tests is None:
+            notes.append("results by group are on training data, since no client has test samples of its own")
+        about = (self._about_release, self._about_crew, self._about_modes, self._about_engine, self._about_expert)
+        return (*notes, *(note for tell in about for note in tell()))
+
+    def _about_release(self) -> tuple[str, ...]:
+        """What a release that needs all updates at once takes."""
+        layout, part = self.chosen.engine.layout, self.recipe.releasing.needing_all
+        if part is None:
+            return ()
+        waiting = min(self.recipe.cohort, len(self.eligible))
+        size = waiting * layout.size * layout.dtype.itemsize / 1e6
+        return (f"{part.label()} looks at all updates of a version at once: about {waiting:,} of them, {size:,.1f} MB",)
+
+    def _about_crew(self) -> tuple[str, ...]:
+        """Who carries out visits, where the rule chose somebody else than this process."""
+        crew, notes = self.crew, []
+        if crew.chosen and crew.workers > 1:
+            notes.append(f"visits run in {crew.workers} {crew.driver} at once")
+        if crew.driver == "ray" and self.execution.stack is None and (crew.stack or 1) > 1:
+            notes.append(
+                f"visits are stacked by {crew.stack}, which follows from workers={crew.workers}: with others, "
+                f"stack={crew.stack} gives the same numbers"
+            )
+        return tuple(notes)
+
+    def _about_modes(self) -> tuple[str, ...]:
+        """Which parts of a model were given in evaluation mode, and train all the same, as under `.train()`."""
+        parts = self.chosen.woken
+        if not parts:
+            return ()
+        some = ", ".join(parts[:3]) + (f" and {len(parts) - 3} more" if len(parts) > 3 else "")
+        return (
+            f"{some} of the model {'was' if len(parts) == 1 else 'were'} given in evaluation mode, and "
+            f"{'is' if len(parts) == 1 else 'are'} put into training mode in training, as by .train(): statistics of "
+            "BatchNorm move, dropout drops. To keep the mode, set it again in a train() method of the model's class",
+        )
+
+    def _about_engine(self) -> tuple[str, ...]:
+        """What computes, unless it is what was asked for."""
+        chosen, asked = self.chosen, self.execution
+        if chosen.why_not:
+            return (f"engine: torch, since the {chosen.refused} one cannot be used here: {chosen.why_not}",)
+        if asked.stack is not None and chosen.kind != "stacked":
+            return (f"stack={asked.stack} has no effect: local steps are computed by the {chosen.name} engine",)
+        if asked.engine == "auto" and chosen.kind != "torch":
+            return (f"local steps are computed by the {chosen.name} engine",)
+        return ()
+
+    def _about_expert(self) -> tuple[str, ...]:
+        """Where the expert comes from, and whether it is of any use."""
+        expert = self.experiment.expert
+        if expert is None:
+            return ()
+        notes = [] if isinstance(expert, np.ndarray) else [*foreign(expert, self.federation.name)]
+        if "expert" not in self.recipe.needs() and not isinstance(self.federation.partition, Difficulty):
+            notes.append("an expert is given, but no part of this recipe asks for one")
+        return tuple(notes)
+
+
+def prepare(experiment: Experiment, execution: Execution = AUTO) -> Prepared:
+    """Makes all that a run of an experiment needs, and checks it against the model.
+
+    Args:
+        experiment: what is computed; not changed.
+        execution: how.
+
+    Raises:
+        UserError: model, data, method, engine, devices and drivers do not fit together.
+    """
+    if experiment.recipe.regime == "centralised":
+        experiment = dataclasses.replace(experiment, federation=_pooled(experiment.federation))
+    chosen = _chosen(experiment, execution)
+    needed = least_memory(experiment.recipe, chosen.engine.layout)
+    eligible = _eligible(experiment, needed)
+    return Prepared(
+        experiment=experiment,
+        execution=execution,
+        chosen=chosen,
+        initial=chosen.engine.initial(),
+        scores=_scores(experiment),
+        memory_needed=needed,
+        eligible=eligible,
+        groups=experiment.groups(eligible),
+        crew=_crew(experiment, execution, chosen, len(eligible)),
+    )
+
+
+def what_and_how(planned: Planned) -> tuple[Experiment, Execution]:
+    """The two parts of it."""
+    return planned if isinstance(planned, tuple) else (planned, AUTO)
+
+
+def _chosen(experiment: Experiment, execution: Execution) -> Chosen:
+    """The engine, with the initial model in it; checked against the data, the task and the recipe."""
+    module, samples, recipe = experiment.module(), experiment.federation.train, experiment.recipe
+    few = torch.arange(min(2, len(samples)))
+    shape = output_shape(module, samples.batch(few)[0])
+    experiment.aim.check(shape, samples.targets)
+    experiment.aim.check(shape, experiment.federation.test.targets)
+    for layer in recipe.watches:
+        locate(module, layer)
+    several = execution.driver in ("processes", "threads", "ray") or (execution.workers or 1) > 1
+    parted = several or recipe.fills_places
+    # Ray's workers compute on processors unless they have GPUs, and so does this process unless told otherwise.
+    on_processors = execution.driver == "ray" and execution.gpus is None and execution.device == "auto"
+    work = Work(
+        module=module,
+        task=experiment.aim,
+        samples=samples,
+        recipe=recipe,
+        largest=int(experiment.federation.sizes.max()),
+        at_once=1 if parted else recipe.cohort,
+        device=CPU if on_processors else device_of(execution.device),
+    )
+    chosen = choose(execution.engine, work) if execution.gpus is None else _for_gpus(work, execution.gpus)
+    if chosen.engine.single_sample_fails:
+        _check_single_samples(experiment)
+    return dataclasses.replace(chosen, woken=woken(module))
+
+
+def _for_gpus(work: Work, gpus: float) -> Chosen:
+    """The engine for workers with GPUs, of which there is one."""
+    chosen = choose("stacked", work)
+    if chosen.kind == "stacked":
+        return dataclasses.replace(chosen, detail="GPUs of workers")
+    raise UserError(
+        f"gpus={gpus:g}, and the stacked engine cannot be used here: {chosen.why_not}",
+        expected="work that it takes",
+        why="no other engine computes on a GPU, and workers would hold theirs and compute on processors",
+        fix="leave gpus out, or change the model or the method",
+    )
+
+
+def _check_single_samples(experiment: Experiment) -> None:
+    single = "batch=1" if experiment.recipe.batch == 1 else "at most one sample at every client"
+    if experiment.recipe.batch == 1 or experiment.federation.sizes.max() == 1:
+        raise UserError(
+            f"{single} with a model that has BatchNorm",
+            expected="2 samples or more in a batch",
+            why="BatchNorm cannot train on one sample: it has no variance",
+            fix="use a larger batch and fewer clients, or a model with GroupNorm",
+        )
+
+
+def _scores(experiment: Experiment) -> Scores:
+    expert, samples = experiment.expert, experiment.federation.train
+    if expert is None or "expert" not in experiment.recipe.needs():
+        return {}
+    if isinstance(expert, np.ndarray):
+        return {"expert": checked(expert, len(samples), "losses")}
+    return {"expert": expert_losses(Path(expert), experiment.built(), samples, experiment.aim)}
+
+
+def _eligible(experiment: Experiment, needed: int) -> np.ndarray:
+    holding, devices = experiment.holders(), experiment.fleet.devices
+    if not devices.bounded:
+        return holding
+    place = Place(population=experiment.federation.clients, seed=experiment.seed)
+    memory = [devices.device(place, int(client)).memory for client in holding]
+    able = np.array([m is None or m >= needed for m in memory])
+    if not able.any():
+        raise UserError(
+            f"the most memory that any device has is {max(m for m in memory if m is not None):,.0f} bytes",
+            expected=f"at least {needed:,} bytes, which a visit with {experiment.recipe.title} needs for vectors alone",
+            why="no client could take part",
+            fix="give devices more memory, or use a smaller model, plain local_sgd, or a method with less memory",
+        )
+    return np.asarray(holding[able])
+
+
+def _crew(experiment: Experiment, execution: Execution, chosen: Chosen, eligible: int) -> Crew:
+    holders, engine = max(1, eligible), chosen.engine
+    at_once, rounds = min(_at_once(experiment), holders), experiment.rounds
+    if experiment.recipe.fills_places and rounds is not None:  # then a version is not made of as many as are at work
+        rounds = -(-rounds * (experiment.recipe.release.release_size or at_once) // at_once)
+    return crews.choose(
+        execution.driver,
+        None if execution.workers is None else min(execution.workers, holders),  # nobody is at work twice
+        engine,
+        parameters=engine.layout.parameters,
+        held=float(experiment.federation.sizes.sum()) / holders,
+        at_once=at_once,
+        rounds=rounds,
+        address=execution.address,
+        gpus=execution.gpus,
+        stack=execution.stack,
+        fills_places=experiment.recipe.fills_places,
+    )
+
+
+def _at_once(experiment: Experiment) -> int:
+    """How many visits can be computed at once: those of a turn, or all under way where ends are foreseen."""
+    recipe, spoiled = experiment.recipe, experiment.fleet.faults.on_reports
+    waits = recipe.fills_places and (recipe.may_stop or spoiled or not recipe.foreseeable)
+    return 1 if waits else recipe.cohort
+
+
+def _pooled(federation: Federation) -> Federation:
+    """All the clients' samples in the hands of one."""
+    order = federation.shares.order.numpy()
+    return dataclasses.replace(
+        federation,
+        shares=Shares.of(federation.train, order, np.array([len(order)])),
+        local_tests=None,
+        names=(),
+        notes=(*federation.notes, f"centralised: the samples of {federation.clients} clients are one client's"),
+    )

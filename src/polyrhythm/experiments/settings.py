@@ -1,0 +1,57 @@
+"""Settings of runs that hold nothing: when one stops early, and what is measured of it. Imports no torch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, final
+
+from annotated_types import Le, MaxLen
+
+from polyrhythm.base.settings import Count, Positive, Settings, Whole
+from polyrhythm.runs.records import Measure
+
+Name = Annotated[str, MaxLen(200)]
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Until(Settings):
+    """Stops a run once something is reached, at the end of the version that reaches it.
+
+    Args:
+        accuracy: the task's headline metric, on the validation data if there are any, otherwise on the test set.
+        time: virtual seconds.
+        updates: client visits that were accepted.
+    """
+
+    accuracy: Annotated[float, Le(1)] | None = None
+    time: Positive | None = None
+    updates: Count | None = None
+
+    @property
+    def anything(self) -> bool:
+        """Whether there is a condition at all."""
+        return any(value is not None for value in (self.accuracy, self.time, self.updates))
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Evaluation(Settings):
+    """What is measured of the global model, and how often. Changes no weight.
+
+    Args:
+        every: versions between evaluations; the first and the last are always evaluated.
+        train_samples: how many training samples, drawn once over all clients, the global model is also measured on; 0
+            for none.
+        groups: whether it is also measured for each group of like devices, such as a tier: on the own tests of the
+            group's clients, or where there are none on `train_samples` (1,000 if that is 0) of its training samples.
+        measure: what else is measured, by name: "update_similarity", how far the updates of a version agree;
+            "estimation_error", how well each client's past foretells its update (both in
+            `polyrhythm.experiments.report_metrics`); "sample_losses", how hard single training samples are, with the
+            extremes as images.
+    """
+
+    every: Count = 1
+    train_samples: Whole = 0
+    groups: bool = False
+    measure: tuple[Measure, ...] = ()
