@@ -110,7 +110,7 @@ class _Reading:
         self.wrong.refuse()
         with self.wrong.noted(str(self.file)):
             found = Study(
-                name=name or whole.name or self.file.stem,
+                name=whole.name or name or self.file.stem,
                 file=self.file,
                 rows=rows,
                 make=Maker(values=self.shared(), lines=said.lines, file=self.file, trust=trust),
