@@ -78,10 +78,10 @@ resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
 import polyrhythm as pr
 from polyrhythm.config import names
 from polyrhythm.experiments.session import carry_out
-from small import experiment
+from small import prepared
 if __name__ == "__main__":
     deep = names.model(f"mlp(hidden={[3] * 60})")
-    run = experiment(model=deep, driver="processes", workers=4, rounds=5, recipe=pr.scaffold(cohort=4, epochs=1))
+    run = prepared(model=deep, driver="processes", workers=4, rounds=5, recipe=pr.scaffold(cohort=4, epochs=1))
     print(carry_out(run, [])["status"])
 """
 

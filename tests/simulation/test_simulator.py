@@ -42,7 +42,7 @@ def driver(fleet: Fleet, sizes: list[int] | None = None, **changes: object) -> I
         made.setup,
         made.chosen.engine,
         made.data_of,
-        World(fleet, made.federation.clients, made.seed, made.eligible.tolist()),
+        World(fleet, made.federation.clients, made.experiment.seed, made.eligible.tolist()),
     )
 
 

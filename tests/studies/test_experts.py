@@ -44,7 +44,7 @@ def test_it_is_trained_once_and_given_to_every_cell(asks: Study, tmp_path: Path)
     written = path.stat().st_mtime_ns
     assert with_expert(planned(asks, "smoke"), tmp_path / "runs").over == first.over
     assert path.stat().st_mtime_ns == written
-    assert first.cells[0].make({}, 0).federation.clients == 4
+    assert first.cells[0].make({}, 0)[0].federation.clients == 4
 
 
 def test_other_settings_are_another_expert(asks: Study, tmp_path: Path) -> None:

@@ -90,7 +90,7 @@ def test_what_a_file_says(tmp_path: Path) -> None:
 
 def test_a_cell_is_the_file_under_its_row_its_column_the_scale_and_what_was_asked_for(tmp_path: Path) -> None:
     scaled = planned(read(written(tmp_path)), "smoke", settings={"method.lr": 0.7})
-    experiment = scaled.cell("Other", "even").make({}, 3)
+    experiment, _ = scaled.cell("Other", "even").make({}, 3)
     told = experiment.describe()
     assert told["rounds"] == 1
     assert told["seed"] == 3
