@@ -251,9 +251,9 @@ def test_a_label_that_changes_later_ends_the_run_in_words() -> None:
     assert found.train.batch(torch.arange(119))[1].tolist() == [(i + (i >= 60)) % 3 for i in range(119)]
     with pytest.raises(UserError, match="item 119 has label 2, and had 0 when it was first read"):
         found.train.batch(torch.tensor([3, 119]))
-    one = prepared(federation=pr.federate(found, pr.data.Iid(), 4, 0), recipe=pr.fedavg(cohort=4, epochs=1))
+    split, recipe = pr.federate(found, pr.data.Iid(), 4, 0), pr.fedavg(cohort=4, epochs=1)
     with pytest.raises(pr.PolyrhythmError, match="when it was first read"):
-        carry_out(one, [])
+        carry_out(prepared(federation=split, recipe=recipe), [])
 
 
 def test_tensors_that_are_changed_later_do_not_go_unnoticed() -> None:

@@ -282,6 +282,8 @@ def test_a_run_may_go_on_with_another_execution(tmp_path: Path, how: dict[str, A
         assert gone_on.history.drop(columns="wall").equals(whole.history.drop(columns="wall"))
     else:
         assert noticed
+        verdict = small.verify(gone_on, trial(engine="torch"))
+        assert verdict.equal or any("are by stacked" in reason for reason in verdict.explained_by)
         for name, tensor in whole.weights("final").items():
             torch.testing.assert_close(gone_on.weights("final")[name], tensor, rtol=1e-4, atol=1e-5)
 

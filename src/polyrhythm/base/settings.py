@@ -66,7 +66,7 @@ class Settings:
         try:
             validated(cls, field, value)
         except ValidationError as error:
-            said = [part.words for part in typing.get_args(hints_of(cls)[field]) if isinstance(part, Takes)]
+            said = [part.words for part in typing.get_args(annotations_of(cls)[field]) if isinstance(part, Takes)]
             raise UserError(
                 f"{cls.label()}: {field} = {value!r}",
                 expected=said[0] if said else allowed(error),
@@ -218,13 +218,13 @@ def _adapters(cls: type[Settings]) -> dict[str, SchemaValidator | TypeAdapter[An
     return _KNOWN[cls]
 
 
-def hints_of(cls: type) -> dict[str, Any]:
+def annotations_of(cls: type) -> dict[str, Any]:
     """The annotation of each setting."""
     return typing.get_type_hints(cls, include_extras=True)
 
 
 def _build_adapters(cls: type[Settings]) -> dict[str, SchemaValidator | TypeAdapter[Any]]:
-    hints = hints_of(cls)
+    hints = annotations_of(cls)
     adapters = dict[str, SchemaValidator | TypeAdapter[Any]]()
     for f in dataclasses.fields(cls):
         # A part inside a part was checked when it was built; here only its class is, and pydantic takes no

@@ -23,8 +23,8 @@ from polyrhythm.base.settings import (
     Share,
     Takes,
     Whole,
+    annotations_of,
     descriptions,
-    hints_of,
     listed,
     members_of,
     takes,
@@ -249,7 +249,7 @@ def _bare(hint: Any) -> Any:
 
 
 def _keys(owner: type[Settings], inside: str = "", skip: frozenset[str] = frozenset()) -> Iterator[Key]:
-    hints, about = hints_of(owner), descriptions(owner)
+    hints, about = annotations_of(owner), descriptions(owner)
     for f in dataclasses.fields(owner):
         if f.name in skip:
             continue

@@ -185,13 +185,8 @@ def from_text(path: str, text: str) -> Any:
     key = KEYS.get(path)
     if key is None or text.startswith("["):
         return parse_value(text)
-    if key.names is not None or key.table is not None or path in _READERS:
-        return text
-    if key.several:
-        return _names(text)
-    if str in key.texts:
-        return text if key.texts == {str} else number_or_text(text)
-    return parse_value(text)
+    is_text = key.names is not None or key.table is not None or path in _READERS or str in key.texts
+    return text if is_text else parse_value(text)
 
 
 def _until(text: str) -> dict[str, Any]:

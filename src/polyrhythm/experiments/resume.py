@@ -20,6 +20,8 @@ from polyrhythm.runs.recorder import Kept, TakenUp, digest_of, going_on
 from polyrhythm.runs.updates import logged
 
 _NOT_COMPARED = {"rounds"}  # which may grow
+COMPUTED_BY = "local steps were computed by"
+"""How the notice of a run begins that went on with another engine."""
 
 
 def same_experiment(experiment: Experiment, out: Path | str, *, on_nodes: bool = False) -> Run | None:
@@ -154,7 +156,7 @@ def other_engine(run: Run, prepared: Prepared) -> list[str]:
     there, here = str(run.machine.get("computed_by", "an unknown engine")), prepared.chosen.name
     if there == here:
         return []
-    return [f"local steps were computed by {there}, and are by {here}: numbers may differ by its rounding"]
+    return [f"{COMPUTED_BY} {there}, and are by {here}: numbers may differ by its rounding"]
 
 
 _NONE = object()

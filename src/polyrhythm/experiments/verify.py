@@ -12,7 +12,7 @@ from polyrhythm.base.errors import UserError
 from polyrhythm.experiments.execution import AUTO, Execution
 from polyrhythm.experiments.experiment import Experiment
 from polyrhythm.experiments.prepared import Prepared, prepare
-from polyrhythm.experiments.resume import other_engine, other_settings
+from polyrhythm.experiments.resume import COMPUTED_BY, other_engine, other_settings
 from polyrhythm.experiments.runstate import last_kept
 from polyrhythm.experiments.session import carry_out
 from polyrhythm.results import Run
@@ -141,7 +141,8 @@ def because_of(missing: Sequence[str]) -> tuple[str, ...]:
 def explanations(run: Run, prepared: Prepared) -> tuple[str, ...]:
     """What is another experiment, or computes otherwise, here than where the run was recorded; in words."""
     settings, engine = other_settings(run, prepared.experiment), other_engine(run, prepared)
-    return (*settings, *engine, *differences(run.libraries, run.machine))
+    earlier = [notice for notice in run.notices if notice.startswith(COMPUTED_BY)]
+    return (*settings, *engine, *earlier, *differences(run.libraries, run.machine))
 
 
 @final
