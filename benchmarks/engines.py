@@ -51,10 +51,17 @@ class Way:
         self.start = sum(os.times()[:4]) - begun
         weights = self.chosen.engine.initial().weights
         self._executor = of.crew.executor(of.clients)
-        self._errands = [
-            of.clients.errand(
+        self._tasks = [
+            of.clients.task(
                 Assignment(
-                    **{"dispatch": client, "client": client, "visit": 0, "version": 0, "kind": "train", "horizon": 1},
+                    **{
+                        "dispatch": client,
+                        "client": client,
+                        "visit": 0,
+                        "version": 0,
+                        "kind": "train",
+                        "total_rounds": 1,
+                    },
                     **{"recipe": of.recipe.digest, "weights": weights, "buffers": (), "briefs": {}, "accepted": -1},
                 ),
                 ClientState(),
@@ -67,8 +74,8 @@ class Way:
     def go(self) -> None:
         """All visits once."""
         begun = self._clock()
-        for ticket in self._executor.start(self._errands):
-            self._executor.done(ticket)
+        for future in self._executor.start(self._tasks):
+            self._executor.done(future)
         self.best = min(self.best, self._clock() - begun)
 
 

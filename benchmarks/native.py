@@ -87,7 +87,7 @@ def case(name: str) -> dict[str, Any]:
 
     def visit(engine: Engine, client: int) -> int:
         assignment = Assignment(
-            **{"dispatch": client, "client": client, "visit": 0, "version": 0, "kind": "train", "horizon": 1},
+            **{"dispatch": client, "client": client, "visit": 0, "version": 0, "kind": "train", "total_rounds": 1},
             **{"recipe": recipe.digest, "weights": start.weights, "buffers": (), "briefs": {}, "accepted": -1},
         )
         _, report = work(recipe, plain.setup, ClientState(), assignment, plain.data_of(client), engine)

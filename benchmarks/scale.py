@@ -14,11 +14,11 @@ import torch
 from torch import nn
 
 import polyrhythm as pr
-from polyrhythm.base.frozen import changed
+from polyrhythm.base.frozen import replace_unchecked
 from polyrhythm.base.messages import Assignment, Report
 from polyrhythm.base.threads import settled_memory
 from polyrhythm.engines.torch import TorchEngine
-from polyrhythm.fleet import Fleet, World
+from polyrhythm.fleet import Fleet, FleetState
 from polyrhythm.methods.mechanism import Setup
 from polyrhythm.methods.recipe import Recipe
 from polyrhythm.models.tasks import task
@@ -51,7 +51,7 @@ def measure(name: str, recipe: Recipe, population: int, events: int, parameters:
     layout = engine.layout
     update = torch.full((layout.size,), 1e-3)
     extras = {key: {"change": update} for key, _ in recipe.mechanisms() if key == "control_variates"}
-    setup = Setup(size=layout.size, dtype=layout.dtype, population=population, horizon=None, seed=0)
+    setup = Setup(size=layout.size, dtype=layout.dtype, population=population, total_rounds=None, seed=0)
 
     template = Report(
         dispatch=-1,
@@ -60,7 +60,7 @@ def measure(name: str, recipe: Recipe, population: int, events: int, parameters:
         version=0,
         kind="train",
         recipe=recipe.digest,
-        held=20,
+        num_samples=20,
         update=update,
         steps=2,
         rate=0.1,
@@ -71,7 +71,7 @@ def measure(name: str, recipe: Recipe, population: int, events: int, parameters:
 
     def stub(assignment: Assignment) -> Report:
         client = assignment.client
-        return changed(
+        return replace_unchecked(
             template,
             dispatch=assignment.dispatch,
             client=client,
@@ -82,7 +82,7 @@ def measure(name: str, recipe: Recipe, population: int, events: int, parameters:
             measures={"loss": 1.0 + client % 5, "squared_loss": 1.0 + client % 7},
         )
 
-    world = World(Fleet(devices=pr.fleet.Tiers()), population, 0, range(population))
+    world = FleetState(Fleet(devices=pr.fleet.Tiers()), population, 0, range(population))
     driver = InlineDriver(recipe, setup, engine, lambda client: None, world, visit=stub)  # type: ignore[arg-type, return-value]
     moments = driver.moments(engine.initial())
     next(moments)

@@ -26,7 +26,7 @@ from polyrhythm.data import ArraySamples, Collection
 from polyrhythm.models.catalogue import find
 from polyrhythm.runs.observer import Observer
 from polyrhythm.runs.records import ModelView, Plan, VersionRecord
-from polyrhythm.simulation.client_store.shelf import Shelf, Shelved
+from polyrhythm.simulation.client_store.vector_files import StoredTensor, VectorFiles
 
 HIDDEN = (4_000, 1_700)
 
@@ -62,9 +62,9 @@ class Curve(Observer):
 def few_or_many(out: Path, vectors: int = 50, elements: int = 10_000_000) -> None:
     """Writes and reads vectors in one shelf, and in a safetensors file for each; processor time, twice."""
     vector = torch.ones(elements)
-    shelf = Shelf(lambda: out / "few", lambda: ())
+    shelf = VectorFiles(lambda: out / "few", lambda: ())
     (out / "many").mkdir(parents=True)
-    places: list[Shelved] = []
+    places: list[StoredTensor] = []
 
     def write_few() -> None:
         shelf.let_go(places)

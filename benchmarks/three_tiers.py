@@ -31,7 +31,7 @@ def methods() -> Mapping[str, tuple[Recipe, int]]:
         ),
         "CCFL": (pr.ccfl(**shared), 120),
         "ALT": (pr.alt(**shared), 60),
-        "Oort": (pr.oort(**shared), 240),
+        "UtilitySampling": (pr.oort(**shared), 240),
     }
 
 

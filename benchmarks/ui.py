@@ -53,7 +53,7 @@ def visit(number: int) -> VisitRecord:
             "steps": 20,
             "epochs": 2.0,
             "samples": 200,
-            "held": 100,
+            "num_samples": 100,
             "loss": 0.5,
             "update_norm": 1.0,
         },

@@ -29,7 +29,11 @@ def main(rounds: int = 1000) -> None:
     federation = pr.federate(data, pr.data.ByColumn(column="client"), clients=None, seed=0)
     rounds_of_all = pr.fedavg(epochs=1, lr=0.01) | pr.parts.equal()
     as_they_come = rounds_of_all | pr.parts.rolling(concurrency=2) | pr.parts.buffer(size=1)
-    recipes = {"rounds": rounds_of_all, "as they come": as_they_come, "remembered": as_they_come | pr.parts.memory()}
+    recipes = {
+        "rounds": rounds_of_all,
+        "as they come": as_they_come,
+        "remembered": as_they_come | pr.parts.last_updates(),
+    }
     for name, recipe in recipes.items():
         model, fleet = torch.nn.Linear(1, 1, bias=False), pr.Fleet(devices=OneIsSlow())
         run = pr.run(pr.Experiment(federation=federation, model=model, recipe=recipe, fleet=fleet, rounds=rounds))

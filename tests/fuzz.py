@@ -162,7 +162,7 @@ def tally(tries: int, number: int, folder: Path, patch: pytest.MonkeyPatch) -> T
     found = Tally(folder)
     patch.setenv("POLYRHYTHM_CACHE", str(folder))
     patch.setattr(estimate, "MEASURED", 0.02)
-    patch.setattr(estimate, "REHEARSED", 1.0)
+    patch.setattr(estimate, "DRY_RUN_SECONDS", 1.0)
 
     @seed(number)
     @settings(

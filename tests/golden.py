@@ -34,7 +34,7 @@ from golden_ways import REAL_TIME, WAYS, Carried, missing
 FILE = Path(__file__).with_suffix(".json")
 PROBE = "native engine"
 _VISIT = (
-    *("client", "version", "visit", "status", "fault", "steps", "epochs", "samples", "held", "forward_samples"),
+    *("client", "version", "visit", "status", "fault", "steps", "epochs", "samples", "num_samples", "forward_samples"),
     *("gradient_samples", "bytes_down", "bytes_up", "flops", "forward_flops", "backward_flops", "joules", "started"),
     *("finished", "down_seconds", "compute_seconds", "up_seconds"),
 )

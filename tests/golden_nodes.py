@@ -12,7 +12,7 @@ from unittest import mock
 
 import polyrhythm as pr
 from polyrhythm.deployment import federating
-from pretend import JumpingClock, PretendLine, nodes_of
+from pretend import JumpingClock, PretendTransport, nodes_of
 
 Make = Callable[[], pr.Experiment]
 
@@ -24,7 +24,7 @@ def on_nodes(make: Make, execution: pr.Execution, out: Path) -> pr.Run:
     serving = federating.Serving(out=out, resume=False)
     summary = federating.serve(
         experiment,
-        PretendLine(clock, nodes),
+        PretendTransport(clock, nodes),
         serving,
         execution=execution,
         clock=clock,

@@ -280,7 +280,7 @@ PARTS: Mapping[str, dict[str, Any]] = {
     "local_sgd": {"recipe": BASE | pr.parts.local_sgd(momentum=0.9, nesterov=True, clip=1.0, weight_decay=0.01)},
     "lossless": {"recipe": BASE | pr.parts.compress_int8() | pr.parts.lossless()},
     "median": {"recipe": BASE | pr.parts.median()},
-    "memory": {"recipe": BASE | pr.parts.equal() | pr.parts.memory(unheard="wait")},
+    "last_updates": {"recipe": BASE | pr.parts.equal() | pr.parts.last_updates(unheard="wait")},
     "min_reports": {"recipe": BASE | pr.parts.min_reports(count=2), "fleet": TIERS | pr.fleet.Faults(lost=0.5)},
     "model_contrast": {
         "recipe": BASE | pr.parts.model_contrast(layer="logits") | pr.parts.prox(mu=0.1),
@@ -288,12 +288,16 @@ PARTS: Mapping[str, dict[str, Any]] = {
     },
     "normalised_averaging": {"recipe": BASE | pr.parts.normalised_averaging() | pr.parts.local_sgd(momentum=0.9)},
     "on_arrival": {"recipe": BASE | pr.parts.on_arrival(most=3) | pr.parts.buffer(size=2), "fleet": COMES_AND_GOES},
-    "oort": {"recipe": BASE | pr.parts.oort(exploration=0.5, pace=0.2), "fleet": TIERS, "rounds": 6},
+    "utility_sampling": {
+        "recipe": BASE | pr.parts.utility_sampling(exploration=0.5, pace=0.2),
+        "fleet": TIERS,
+        "rounds": 6,
+    },
     "over_select": {"recipe": BASE | pr.parts.over_select(factor=1.5), "fleet": TIERS},
     "partial_work": {"recipe": BASE | pr.parts.partial_work(seconds=0.05), "fleet": TIERS},
     "per_step": {"recipe": BASE | pr.parts.per_step() | pr.parts.server_sgd(lr=5.0)},
     "power": {"recipe": BASE | pr.parts.power(alpha=0.1)},
-    "power_of_choice": {"recipe": BASE | pr.parts.power_of_choice(variant="cpow", d=5, batch=4)},
+    "loss_sampling": {"recipe": BASE | pr.parts.loss_sampling(variant="cpow", d=5, batch=4)},
     "prox": {"recipe": BASE | pr.parts.prox(mu=1.0)},
     "random_epochs": {"recipe": BASE | pr.parts.random_epochs(epochs=2, spread=1)},
     "random_resize": {"recipe": BASE | pr.parts.random_resize(up=0.5, down=0.5)},
@@ -323,7 +327,12 @@ PARTS: Mapping[str, dict[str, Any]] = {
         "model": layers,
     },
     "sweep": {"recipe": BASE | pr.parts.sweep(cohort=2)},
-    "tifl": {"recipe": BASE | pr.parts.tifl(cohort=2, tiers=3), "federation": held_out, "fleet": TIERS, "rounds": 6},
+    "tier_sampling": {
+        "recipe": BASE | pr.parts.tier_sampling(cohort=2, tiers=3),
+        "federation": held_out,
+        "fleet": TIERS,
+        "rounds": 6,
+    },
     "time_out": {"recipe": BUFFERED | pr.parts.time_out(seconds=0.1), "fleet": TIERS | pr.fleet.Faults(slow=0.3)},
     "trimmed_mean": {"recipe": BASE | pr.parts.uniform(cohort=5) | pr.parts.trimmed_mean(share=0.3)},
     "uniform": {"recipe": BASE | pr.parts.uniform(cohort=5)},
@@ -492,8 +501,14 @@ COMMANDS: Mapping[str, tuple[str, ...]] = {
 
 FOLLOWS = {
     *("recipe alt", "recipe fedcl", "recipe oort", "recipe power_of_choice", "recipe tifl"),
-    *("part client_curriculum", "part clip_updates", "part critical_periods", "part oort", "part power_of_choice"),
-    *("part stop_on_drift", "part tifl", "native engine, stopping", "until an accuracy"),
+    *(
+        "part client_curriculum",
+        "part clip_updates",
+        "part critical_periods",
+        "part utility_sampling",
+        "part loss_sampling",
+    ),
+    *("part stop_on_drift", "part tier_sampling", "native engine, stopping", "until an accuracy"),
     *("fisher traces", "watched gradients", "order of a curriculum by the own loss"),
 }
 """Runs whose decisions follow numbers: losses, drifts, norms or accuracies say who is invited, or how long it works."""

@@ -29,7 +29,7 @@ LIES: Mapping[str, tuple[Any, ...]] = {
     **dict.fromkeys(("dispatch", "client", "visit", "version"), (*NUMBERS, 10**6)),
     "kind": ("measure", "train", "both", None, 1),
     "recipe": ("", "0" * 64, None, 3, "r" * 50_000),
-    "held": (*NUMBERS, 10**6, 2**41),
+    "num_samples": (*NUMBERS, 10**6, 2**41),
     "steps": (*NUMBERS, 2**41),
     "samples": (*NUMBERS, 2**41),
     "forward_samples": (*NUMBERS, 2**41),
@@ -192,7 +192,7 @@ class Mutator:
 
     def other(self, parcel: Parcel) -> Parcel:
         """The answer of another visit, or of none."""
-        nobody = [pack(Present(client=0, held=1, engine="torch")), Parcel(text=""), Parcel(text="[" * 10**5)]
+        nobody = [pack(Present(client=0, num_samples=1, engine="torch")), Parcel(text=""), Parcel(text="[" * 10**5)]
         refusal = Refusal(client=0, found="not a finite number\x1b[2J", expected="b", why="c", fix="d")
         return self._one([*self.earlier, *nobody, pack(refusal)])
 

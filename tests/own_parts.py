@@ -9,10 +9,9 @@ import torch
 from torch import Tensor
 
 from polyrhythm.methods.extend import (
-    Call,
     Correction,
     Count,
-    Instead,
+    InvitationContext,
     Invitations,
     NonNegative,
     Participation,
@@ -20,12 +19,13 @@ from polyrhythm.methods.extend import (
     Positive,
     Push,
     Recipe,
+    ReleaseContext,
     ReleasePolicy,
     Schedule,
     Setup,
-    Standing,
     State,
     Substitute,
+    SubstituteKind,
     Visit,
     WorkModifier,
     to_train,
@@ -76,11 +76,11 @@ class Deaf(WorkModifier):
     """Has every third client send nothing at all."""
 
     @property
-    def substitutes(self) -> frozenset[Substitute]:
+    def substitutes(self) -> frozenset[SubstituteKind]:
         return frozenset({"silence"})
 
     def change(self, setup: Setup, visit: Visit, state: State, brief: State, plan: Plan) -> Plan:
-        return plan if visit.client % 3 else replace(plan, instead=Instead(kind="silence"))
+        return plan if visit.client % 3 else replace(plan, substitute=Substitute(kind="silence"))
 
 
 @final
@@ -101,7 +101,7 @@ class EveryFew(ReleasePolicy):
 
     count: Count = 2
 
-    def complete(self, standing: Standing) -> bool:
+    def complete(self, standing: ReleaseContext) -> bool:
         return standing.waiting >= self.count
 
     @property
@@ -124,11 +124,11 @@ class InTurn(Participation):
     def server_start(self, setup: Setup) -> State:
         return {"next": 0}
 
-    def invite(self, setup: Setup, state: State, call: Call) -> tuple[State, Invitations]:
-        everybody = call.roster.all()
+    def invite(self, setup: Setup, state: State, context: InvitationContext) -> tuple[State, Invitations]:
+        everybody = context.roster.all()
         order = everybody if self.begin == "first" else everybody[::-1]
         turn = order[state["next"] % len(order) :] + order[: state["next"] % len(order)]
-        invited = call.there(turn, call.places(self.size))
+        invited = context.there(turn, context.places(self.size))
         return {"next": state["next"] + len(invited)}, to_train(invited)
 
 

@@ -13,7 +13,7 @@ import numpy as np
 
 import polyrhythm as pr
 from polyrhythm.deployment.node import Node
-from polyrhythm.deployment.registry import Line, Reply
+from polyrhythm.deployment.registry import Reply, Transport
 from polyrhythm.deployment.wire import Parcel
 from polyrhythm.experiments.prepared import prepare
 
@@ -43,7 +43,7 @@ def copied(parcel: Parcel) -> Parcel:
 
 @final
 @dataclass
-class PretendLine:
+class PretendTransport:
     """Carries parcels between a server and nodes in this process.
 
     Args:
@@ -127,4 +127,4 @@ def nodes_of(
     return {100 + client: answering(client) for client in range(clients)}
 
 
-_: type[Line] = PretendLine
+_: type[Transport] = PretendTransport

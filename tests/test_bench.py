@@ -22,8 +22,8 @@ from polyrhythm.experiments.execution import Execution
 from polyrhythm.experiments.prepared import prepare
 from polyrhythm.experiments.session import carry_out
 from polyrhythm.models.catalogue import find
-from polyrhythm.simulation.workers.choosing import Crew
-from polyrhythm.simulation.workers.executors import Elsewhere, Errand, Ticket
+from polyrhythm.simulation.workers.choosing import ExecutionPlan
+from polyrhythm.simulation.workers.executors import Elsewhere, VisitFuture, VisitTask
 from small import Log
 
 SMALL = {
@@ -108,21 +108,21 @@ def test_the_bare_loop_runs_by_itself() -> None:
 def test_nothing_is_under_way_while_the_other_program_has_its_turn(
     small: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    of, tickets, pauses = prepare(experiment(small, 4), Execution(workers=2)), list[Ticket](), list[int]()
-    watch, start, executor = ours.Watch(str(tmp_path / "weights")), Elsewhere.start, Crew.executor
+    of, futures, pauses = prepare(experiment(small, 4), Execution(workers=2)), list[VisitFuture](), list[int]()
+    watch, start, executor = ours.Watch(str(tmp_path / "weights")), Elsewhere.start, ExecutionPlan.executor
     gate = ours.Gate(watch, "any")
 
-    def noted(crew: Elsewhere, errands: Sequence[Errand]) -> Sequence[Ticket]:
-        tickets.extend(begun := start(crew, errands))
+    def noted(crew: Elsewhere, tasks: Sequence[VisitTask]) -> Sequence[VisitFuture]:
+        futures.extend(begun := start(crew, tasks))
         return begun
 
     def line() -> str:
-        assert all(ticket.outcome.done() for ticket in tickets)
-        pauses.append(len(tickets))
+        assert all(future.outcome.done() for future in futures)
+        pauses.append(len(futures))
         return "go" if len(pauses) < 4 else ""
 
     monkeypatch.setattr(Elsewhere, "start", noted)
-    monkeypatch.setattr(Crew, "executor", lambda crew, clients: gate.before(executor(crew, clients)))
+    monkeypatch.setattr(ExecutionPlan, "executor", lambda crew, clients: gate.before(executor(crew, clients)))
     monkeypatch.setattr(sys, "stdin", SimpleNamespace(readline=line))
     summary = carry_out(of, [watch])
     assert (summary["driver"], summary["reason"]) == ("processes", "measured")

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 import polyrhythm as pr
-from polyrhythm.base.frozen import changed
+from polyrhythm.base.frozen import replace_unchecked
 from polyrhythm.base.messages import Assignment
 from polyrhythm.deployment.messages import Order
 from polyrhythm.deployment.node import Node
@@ -104,7 +104,7 @@ def bytes_of_a_visit(method: str, model: str) -> tuple[int, int, int, int]:
         server = Server(recipe=made.recipe, setup=made.setup, layout=layout)
         turn = server.begin(weights.weights, weights.buffers, OpenRoster(NODES, range(NODES)))
         for visit in range(40 if "ccfl" in method else 1):  # until one that skips
-            sent: Assignment = changed(turn.assignments[3], visit=visit, accepted=visit - 1)
+            sent: Assignment = replace_unchecked(turn.assignments[3], visit=visit, accepted=visit - 1)
             order = Order(run="bench", seed=0, population=NODES, eligible=NODES, keep=(visit,), assignment=sent)
             down = pack(order)
             up = Node(made, sent.client, Path(store)).reply(down)

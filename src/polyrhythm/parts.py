@@ -22,11 +22,11 @@ from polyrhythm.methods.participation.base import Uniform as uniform
 from polyrhythm.methods.participation.client_curriculum import ClientCurriculum as client_curriculum
 from polyrhythm.methods.participation.critical_periods import CriticalPeriods as critical_periods
 from polyrhythm.methods.participation.critical_periods import RandomResize as random_resize
-from polyrhythm.methods.participation.oort import Oort as oort
-from polyrhythm.methods.participation.power_of_choice import PowerOfChoice as power_of_choice
+from polyrhythm.methods.participation.loss_sampling import LossSampling as loss_sampling
 from polyrhythm.methods.participation.rolling import OnArrival as on_arrival
 from polyrhythm.methods.participation.rolling import Rolling as rolling
-from polyrhythm.methods.participation.tiers import Tifl as tifl
+from polyrhythm.methods.participation.tier_sampling import TierSampling as tier_sampling
+from polyrhythm.methods.participation.utility_sampling import UtilitySampling as utility_sampling
 from polyrhythm.methods.release.base import Buffer as buffer
 from polyrhythm.methods.release.base import Deadline as deadline
 from polyrhythm.methods.release.base import MinReports as min_reports
@@ -34,7 +34,7 @@ from polyrhythm.methods.release.base import OverSelect as over_select
 from polyrhythm.methods.release.base import TimeOut as time_out
 from polyrhythm.methods.release.base import WhenAll as when_all
 from polyrhythm.methods.release.from_current import FromCurrent as from_current
-from polyrhythm.methods.release.memory import Memory as memory
+from polyrhythm.methods.release.last_updates import LastUpdates as last_updates
 from polyrhythm.methods.release.robust import ClipUpdates as clip_updates
 from polyrhythm.methods.release.robust import GeometricMedian as geometric_median
 from polyrhythm.methods.release.robust import Median as median
@@ -81,21 +81,20 @@ __all__ = [
     "exponential",
     "from_current",
     "geometric_median",
+    "last_updates",
     "local_adam",
     "local_sgd",
+    "loss_sampling",
     "lossless",
     "median",
-    "memory",
     "min_reports",
     "model_contrast",
     "normalised_averaging",
     "on_arrival",
-    "oort",
     "over_select",
     "partial_work",
     "per_step",
     "power",
-    "power_of_choice",
     "prox",
     "random_epochs",
     "random_resize",
@@ -116,10 +115,11 @@ __all__ = [
     "steps",
     "stop_on_drift",
     "sweep",
-    "tifl",
+    "tier_sampling",
     "time_out",
     "trimmed_mean",
     "uniform",
+    "utility_sampling",
     "variance_reduction",
     "when_all",
 ]

@@ -162,7 +162,9 @@ def test_draws_do_not_depend_on_the_process() -> None:
 
 
 def order(client: int, visit: int, epoch: int, seed: int = 0) -> list[int]:
-    where = Visit(seed=seed, client=client, visit=visit, version=0, horizon=None, held=30, batch=1, epoch_steps=30)
+    where = Visit(
+        seed=seed, client=client, visit=visit, version=0, total_rounds=None, num_samples=30, batch=1, epoch_steps=30
+    )
     start = Progress(step=0, steps=30)
     return [int(position) for position in Shuffled().one_pass(where, ("visit", visit, epoch), None, start)]
 

@@ -194,11 +194,11 @@ def test_parts_that_do_not_go_together_stand_where_the_method_does(tmp_path: Pat
 
 def test_names_are_made_once(tmp_path: Path) -> None:
     made = configure(None, {"model": "logistic"}, [])
-    assert made.things is made.things
+    assert made.resolved_parts is made.resolved_parts
     assert made == dataclasses.replace(Configuration().resolved(), model="logistic")
-    assert Configuration(method="fedprox").resolved().things.recipe.title == "fedprox"
+    assert Configuration(method="fedprox").resolved().resolved_parts.recipe.title == "fedprox"
     with pytest.raises(UserError, match="2 mistakes"):
-        Configuration(method="fedprx", model="lenet6").resolved().things  # noqa: B018
+        Configuration(method="fedprx", model="lenet6").resolved().resolved_parts  # noqa: B018
 
 
 @pytest.mark.parametrize(

@@ -43,7 +43,7 @@ from polyrhythm.methods.work.budgets import Levels, SlowShare
             "fedavg | equal | rolling(concurrency=8) | buffer(size=5) | staleness",
             pr.fedbuff(concurrency=8),
         ),
-        ("mifa(unheard=wait)", pr.fedavg() | pr.parts.equal() | pr.parts.memory(unheard="wait")),
+        ("mifa(unheard=wait)", pr.fedavg() | pr.parts.equal() | pr.parts.last_updates(unheard="wait")),
         (
             "fedavg | critical_periods(detector=fisher_trace, watch=[gradient_norm(reduce=sum)])",
             pr.fedavg() | CriticalPeriods(detector=FisherTrace(), watch=(GradientNorm(reduce="sum"),)),
@@ -59,10 +59,10 @@ from polyrhythm.methods.work.budgets import Levels, SlowShare
         ("fedavg | skip_silently(schedule=round_robin)", pr.fedavg() | pr.parts.skip_silently(schedule="round_robin")),
         ("curriculum_fl(pacing=root)", pr.curriculum_fl(pacing="root")),
         ("oort(alpha=1) | over-select", pr.oort(alpha=1) | pr.parts.over_select()),
-        ("fedavg(cohort=4) | power_of_choice(d=9)", pr.fedavg(cohort=4) | pr.parts.power_of_choice(d=9)),
+        ("fedavg(cohort=4) | loss_sampling(d=9)", pr.fedavg(cohort=4) | pr.parts.loss_sampling(d=9)),
         (
-            "power_of_choice(cohort=4, d=9) | tifl(probabilities=[1, 0], tiers=2)",
-            pr.power_of_choice(cohort=4) | pr.parts.tifl(tiers=2, probabilities=(1, 0)),
+            "power_of_choice(cohort=4, d=9) | tier_sampling(probabilities=[1, 0], tiers=2)",
+            pr.power_of_choice(cohort=4) | pr.parts.tier_sampling(tiers=2, probabilities=(1, 0)),
         ),
         ("fedavg | compress_top_k(share=0.01)", pr.fedavg() | pr.parts.compress_top_k(share=0.01)),
         ("fedavg | compress-int8(error_feedback=false)", pr.fedavg() | pr.parts.compress_int8(error_feedback=False)),

@@ -65,6 +65,6 @@ def test_what_has_no_place_is_refused(values: dict[str, Any], path: str, words: 
 def test_a_setting_of_a_part_may_be_given_on_the_command_line() -> None:
     made = configure(None, {"method": "fedavg | prox"}, ["method.prox.mu=0.5", "method.lr=0.2"])
     assert made.method == "fedavg(lr=0.2) | prox(mu=0.5)"
-    assert made.things.recipe == (pr.fedavg(lr=0.2) | pr.parts.prox(mu=0.5))
+    assert made.resolved_parts.recipe == (pr.fedavg(lr=0.2) | pr.parts.prox(mu=0.5))
     with pytest.raises(pr.UserError, match=r"the command line: method: .*mu = -1"):
         configure(None, {"method": "fedavg | prox"}, ["method.prox.mu=-1"])

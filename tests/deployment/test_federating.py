@@ -13,7 +13,7 @@ from polyrhythm.deployment.federating import Serving, serve
 from polyrhythm.experiments.prepared import prepare
 from polyrhythm.experiments.session import carry_out
 from polyrhythm.runs.observer import Observer
-from pretend import JumpingClock, PretendLine, nodes_of
+from pretend import JumpingClock, PretendTransport, nodes_of
 from small import federation
 
 CLIENTS = 6
@@ -45,7 +45,7 @@ OFTEN = pr.Execution(checkpoint=pr.Checkpoint(every=1))
 def federated(folder: Path, made: Callable[[], pr.Experiment], *, serving: Any = None, **line: Any) -> dict[str, Any]:
     """Runs an experiment over a pretended line."""
     clock = JumpingClock()
-    wire = PretendLine(clock, nodes_of(made, folder / "nodes", CLIENTS), **line)
+    wire = PretendTransport(clock, nodes_of(made, folder / "nodes", CLIENTS), **line)
     told: list[str] = []
     how = Serving(**{"out": folder / "runs", "log_updates": True, "wait": 20.0, **(serving or {})})
     summary = serve(made(), wire, how, execution=OFTEN, clock=clock, tell=told.append)
@@ -151,7 +151,7 @@ def test_a_server_that_was_killed_goes_on(tmp_path: Path, name: str, every: int)
 
     execution = pr.Execution(checkpoint=pr.Checkpoint(every=every))
     clock = JumpingClock()
-    line = PretendLine(clock, nodes_of(made, tmp_path / "nodes", CLIENTS), lambda node, number: 1.0 + number % 3)
+    line = PretendTransport(clock, nodes_of(made, tmp_path / "nodes", CLIENTS), lambda node, number: 1.0 + number % 3)
     how = Serving(out=tmp_path / "runs", log_updates=True, wait=20.0)
     with pytest.raises(Dies):
         serve(
@@ -164,7 +164,7 @@ def test_a_server_that_was_killed_goes_on(tmp_path: Path, name: str, every: int)
             tell=lambda text: None,
         )
     told: list[str] = []
-    again = PretendLine(clock, line.nodes_by, line.takes)
+    again = PretendTransport(clock, line.nodes_by, line.takes)
     summary = serve(made(), again, how, execution=execution, clock=clock, tell=told.append)
     assert f"note: the run went on from its checkpoint of version {4 if every == 1 else 3}" in told
     run = pr.Run.open(summary["run_id"], tmp_path / "runs")
@@ -191,7 +191,7 @@ def refusing(folder: Path, nodes: dict[int, Any], made: Callable[[], pr.Experime
     with pytest.raises(pr.UserError) as caught:
         serve(
             made(),
-            PretendLine(clock, nodes),
+            PretendTransport(clock, nodes),
             Serving(out=folder, wait=20.0),
             execution=OFTEN,
             clock=clock,

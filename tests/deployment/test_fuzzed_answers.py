@@ -19,7 +19,7 @@ from polyrhythm.deployment.federating import Serving, serve
 from polyrhythm.deployment.node import spans_of
 from polyrhythm.deployment.wire import Parcel
 from polyrhythm.experiments.prepared import prepare
-from pretend import JumpingClock, PretendLine, nodes_of
+from pretend import JumpingClock, PretendTransport, nodes_of
 from small import federation
 
 CLIENTS = 6
@@ -96,7 +96,7 @@ class Failing(Spoilt):
 
 def served(folder: Path, name: str, rounds: int, spoilt: Spoilt) -> dict[str, Any]:
     clock = JumpingClock()
-    line = PretendLine(
+    line = PretendTransport(
         clock, nodes_of(lambda: experiment(name, rounds), folder / "nodes", CLIENTS, clock=clock.now), spoilt=spoilt
     )  # type: ignore[arg-type]
     spoilt.sent = line.sent

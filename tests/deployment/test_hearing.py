@@ -51,7 +51,7 @@ class Heard:
         self.layout, self.answer = engine.layout, Answer(seconds=1.0, report=report, run="r")
         self.judge = Hearing(recipe, setup, engine.layout)
 
-    def check(self, answer: Answer | None = None, sent: Assignment | None = None, held: int = 15) -> None:
+    def check(self, answer: Answer | None = None, sent: Assignment | None = None, num_samples: int = 15) -> None:
         """Over the wire, as it would come."""
         spans = spans_of(self.layout)
         answer = answer or self.answer
@@ -61,7 +61,7 @@ class Heard:
             Refusal,
             spans=spans,
             vectors=self.judge.vectors,
-            check=lambda a: self.judge.check(a, sent or self.sent, run="r", held=held),  # type: ignore[arg-type]
+            check=lambda a: self.judge.check(a, sent or self.sent, run="r", num_samples=num_samples),  # type: ignore[arg-type]
         )
 
     def refused(self, **changes: Any) -> str:
@@ -104,7 +104,7 @@ def test_any_mismatch_is_named() -> None:
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"held": 16}, "16 samples held, where it has declared 15"),
+        ({"num_samples": 16}, "16 samples held, where it has declared 15"),
         ({"steps": 0}, "0 steps on 15 samples"),
         ({"steps": 16}, "16 steps on 15 samples"),
         ({"samples": 46}, "3 steps on 46 samples"),

@@ -156,7 +156,7 @@ def test_nodes_with_tables_by_configuration(
     server_of(file)(grid, Context(1, 0, {}, RecordDict(), settings))
     done = newest(tmp_path / "runs")
     assert (done.status, done.summary["rounds"]) == ("finished", 3)
-    assert done.visits.groupby("client")["held"].first().tolist() == [40, 20, 24, 8]
+    assert done.visits.groupby("client")["num_samples"].first().tolist() == [40, 20, 24, 8]
     # A node whose classes are others is refused before anything is trained.
     nodes[7002]["data"] = nodes[7002]["data"].replace("classes=[p, q, r]", "classes=[r]")
     with pytest.raises(pr.UserError, match="client 2 not there"):

@@ -18,7 +18,7 @@ from polyrhythm.deployment.node import spans_of
 from polyrhythm.deployment.registry import Reply
 from polyrhythm.deployment.wire import Parcel, pack, unpack
 from polyrhythm.experiments.prepared import prepare
-from pretend import JumpingClock, PretendLine, nodes_of
+from pretend import JumpingClock, PretendTransport, nodes_of
 from small import federation
 
 CLIENTS = 6
@@ -47,7 +47,7 @@ def federated(folder: Path, made: Callable[[], pr.Experiment] = rounds, **line: 
     clock, told = JumpingClock(), list[str]()
     nodes = nodes_of(made, folder / "nodes", CLIENTS)
     nodes |= {node: instead(nodes[node]) for node, instead in line.pop("instead", {}).items()}
-    wire = PretendLine(clock, nodes, **line)
+    wire = PretendTransport(clock, nodes, **line)
     how = Serving(out=folder / "runs", wait=20.0, log_updates=True)
     summary = serve(made(), wire, how, clock=clock, tell=told.append)
     run = pr.Run.open(summary["run_id"], folder / "runs")
@@ -92,7 +92,7 @@ def test_an_update_of_another_dtype_is_a_lost_visit(tmp_path: Path, dtype: torch
         ({"recipe": "0" * 64}, "a report from another recipe"),
         ({"client": lambda report: report.client + 1}, "a report of client"),
         ({"dispatch": lambda report: report.dispatch + 1}, "a report of dispatch"),
-        ({"held": 10**9}, "1000000000 samples held"),
+        ({"num_samples": 10**9}, "1000000000 samples held"),
         ({"loss": float("nan")}, "a report with loss nan"),
     ],
 )
@@ -144,7 +144,7 @@ def test_the_answer_of_another_run_or_visit_is_none(tmp_path: Path) -> None:
 def test_other_messages_in_place_of_an_answer(tmp_path: Path) -> None:
     wicked = Refusal(client=0, found="not a finite number\x1b[2J\n" + "x" * 9_000, expected="", why="", fix="")
     spoilt: dict[int, Change] = {
-        FIRST: lambda parcel: pack(Present(client=0, held=1, engine="torch")),
+        FIRST: lambda parcel: pack(Present(client=0, num_samples=1, engine="torch")),
         FIRST + 1: lambda parcel: pack(wicked),
         FIRST + 2: lambda parcel: Parcel(text='{"format": 1}'),
     }
@@ -251,7 +251,7 @@ def test_a_visit_is_not_sent_for_ever_to_a_node_that_says_it_went_away(tmp_path:
         return experiment(pr.fedavg(cohort=6, epochs=1, batch=5), rounds=2)
 
     clock, told = JumpingClock(), list[str]()
-    line = PretendLine(clock, nodes_of(made, tmp_path / "nodes", CLIENTS))
+    line = PretendTransport(clock, nodes_of(made, tmp_path / "nodes", CLIENTS))
     push, gone = line.push, list[Reply]()
 
     def pushed(letters: Any) -> Any:
@@ -279,7 +279,7 @@ def test_a_visit_is_not_sent_for_ever_to_a_node_that_says_it_went_away(tmp_path:
 def test_an_answer_that_no_message_waits_for_settles_no_visit(tmp_path: Path) -> None:
     """A doubled answer, of which the second claims to be of a visit that is out."""
     clock, told = JumpingClock(), list[str]()
-    line = PretendLine(clock, nodes_of(rounds, tmp_path / "nodes", CLIENTS), lambda node, number: 1.0 + number % 3)
+    line = PretendTransport(clock, nodes_of(rounds, tmp_path / "nodes", CLIENTS), lambda node, number: 1.0 + number % 3)
     pull = line.pull
 
     def pulled(messages: Any) -> Any:
@@ -302,7 +302,7 @@ def test_a_node_that_holds_something_else_now_is_asked_again(tmp_path: Path) -> 
             if '"Greeting"' not in parcel.text:
                 return honest(parcel)
             greeted.append(1)
-            return pack(Present(client=0, held=7 if len(greeted) == 1 else 10, engine="torch"))
+            return pack(Present(client=0, num_samples=7 if len(greeted) == 1 else 10, engine="torch"))
 
         return answer
 
@@ -317,14 +317,14 @@ def test_a_node_that_holds_something_else_now_is_asked_again(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("present", "words"),
     [
-        (Present(client=-1, held=10, engine="torch"), "says that it is client -1 of 6"),
-        (Present(client=10**9, held=10, engine="torch"), "says that it is client 1000000000 of 6"),
-        (Present(client=0, held=-1, engine="torch"), "with -1"),
-        (Present(client=0, held=2**60, engine="torch"), "with 1152921504606846976"),
-        (Present(client=0, held=10**400, engine="torch"), "held of a Present is too large"),
-        (Present(client=0, held=True, engine="torch"), "held of a Present is a bool"),
-        (Present(client=0, held=10, engine="\ud800"), "UnicodeEncodeError"),
-        (Present(client=0, held=10, engine="x" * 20_000), "engine of a Present is too large"),
+        (Present(client=-1, num_samples=10, engine="torch"), "says that it is client -1 of 6"),
+        (Present(client=10**9, num_samples=10, engine="torch"), "says that it is client 1000000000 of 6"),
+        (Present(client=0, num_samples=-1, engine="torch"), "with -1"),
+        (Present(client=0, num_samples=2**60, engine="torch"), "with 1152921504606846976"),
+        (Present(client=0, num_samples=10**400, engine="torch"), "held of a Present is too large"),
+        (Present(client=0, num_samples=True, engine="torch"), "held of a Present is a bool"),
+        (Present(client=0, num_samples=10, engine="\ud800"), "UnicodeEncodeError"),
+        (Present(client=0, num_samples=10, engine="x" * 20_000), "engine of a Present is too large"),
         (Refusal(client=0, found="\x1b[2J" + "y" * 5_000, expected="", why="", fix=""), "does not take part: [2Jyyy"),
         (Answer(seconds=0.0, report=None), "a Answer, where a Present or a Refusal is expected"),  # type: ignore[arg-type]
     ],
@@ -339,7 +339,7 @@ def test_a_greeting_that_is_answered_badly_is_a_node_refused(tmp_path: Path, pre
     nodes = {**nodes_of(rounds, tmp_path / "nodes", CLIENTS), 100: bad}
     clock, told = JumpingClock(), list[str]()
     with pytest.raises(pr.UserError, match="client 0 not there after 20 s"):
-        serve(rounds(), PretendLine(clock, nodes), Serving(out=tmp_path, wait=20.0), clock=clock, tell=told.append)
+        serve(rounds(), PretendTransport(clock, nodes), Serving(out=tmp_path, wait=20.0), clock=clock, tell=told.append)
     assert any(words in line for line in told)
     assert all((len(line) < 3_000 and line.isprintable()) or "\n" in line for line in told)
     "".join(told).encode()
@@ -352,9 +352,9 @@ def test_a_node_that_comes_back_with_nothing_is_refused(tmp_path: Path) -> None:
     def emptied(honest: Change) -> Change:
         def answer(parcel: Parcel) -> Parcel:
             if '"Greeting"' not in parcel.text:
-                return reported(held=11)(honest(parcel))
+                return reported(num_samples=11)(honest(parcel))
             seen.append(1)
-            return honest(parcel) if len(seen) == 1 else pack(Present(client=1, held=0, engine="torch"))
+            return honest(parcel) if len(seen) == 1 else pack(Present(client=1, num_samples=0, engine="torch"))
 
         return answer
 
@@ -376,7 +376,7 @@ def test_an_order_is_refused_by_a_node_in_words(tmp_path: Path) -> None:
         {"visit": -1},
         {"accepted": 5},
         {"version": -3},
-        {"horizon": -3},
+        {"total_rounds": -3},
         {"buffers": (torch.zeros(3),)},
         {"briefs": {"nobody": {}}},
         {"client": 3},

@@ -54,7 +54,7 @@ assignments = st.builds(
     accepted=wholes,
     kind=st.sampled_from(["train", "measure"]),
     version=wholes,
-    horizon=st.none() | wholes,
+    total_rounds=st.none() | wholes,
     weights=vectors,
     buffers=st.lists(tensors(), max_size=2).map(tuple),
     briefs=states,
@@ -69,7 +69,7 @@ reports = st.builds(
     version=wholes,
     kind=st.sampled_from(["train", "measure"]),
     recipe=st.text(max_size=64),
-    held=wholes,
+    num_samples=wholes,
     update=st.none() | vectors,
     buffers=st.lists(tensors(), max_size=2).map(tuple),
     steps=wholes,
@@ -121,7 +121,7 @@ def test_every_bit_of_a_message_gets_through(message: Any, piece: int) -> None:
 def test_small_messages_get_through() -> None:
     greeting = Greeting(recipe="d", title="FedAvg", layout="x", classes=("ä", "b"), population=3)
     refusal = Refusal(client=1, found="a", expected="b", why="c", fix="d")
-    for message in (greeting, refusal, Present(client=0, held=3, engine="torch")):
+    for message in (greeting, refusal, Present(client=0, num_samples=3, engine="torch")):
         assert unpack(pack(message), type(message), Order) == message
     assert refusal.error().fix == "d"
 
@@ -135,7 +135,7 @@ def test_a_tensor_comes_into_memory_that_kernels_want() -> None:
 
 def an_order(**changes: Any) -> Order:
     values: dict[str, Any] = {
-        **{"dispatch": 1, "client": 2, "visit": 3, "accepted": 2, "kind": "train", "version": 4, "horizon": 9},
+        **{"dispatch": 1, "client": 2, "visit": 3, "accepted": 2, "kind": "train", "version": 4, "total_rounds": 9},
         **{"weights": torch.arange(40.0), "buffers": (), "briefs": {"m": {"c": torch.ones(3)}}, "recipe": "r"},
     }
     assignment = Assignment(**values | changes)
@@ -147,7 +147,7 @@ WRONG: dict[str, Any] = {
     "client": True,
     "visit": 1.5,
     "kind": "both",
-    "horizon": "soon",
+    "total_rounds": "soon",
     "weights": None,
     "buffers": (1,),
     "briefs": {"m": 3},
@@ -164,7 +164,7 @@ def test_a_field_of_another_type_is_refused(field: str) -> None:
 def test_another_kind_of_message_is_refused() -> None:
     with pytest.raises(Malformed, match="a Order, where a Present or a Refusal is expected"):
         unpack(pack(an_order()), Present, Refusal)
-    hidden = an_order(briefs={"m": {"c": Present(client=0, held=1, engine="")}})
+    hidden = an_order(briefs={"m": {"c": Present(client=0, num_samples=1, engine="")}})
     with pytest.raises(Malformed, match="no state of a mechanism"):
         unpack(pack(hidden), Order, Answer)
 
@@ -391,7 +391,7 @@ def test_a_buffer_beside_a_compressed_update_travels_as_it_is() -> None:
     vector = torch.zeros(1024)
     vector[3] = 1.0
     report = Report(
-        **{"dispatch": 0, "client": 0, "visit": 0, "version": 0, "kind": "train", "recipe": "", "held": 1},
+        **{"dispatch": 0, "client": 0, "visit": 0, "version": 0, "kind": "train", "recipe": "", "num_samples": 1},
         update=vector,
         buffers=(torch.ones(64), torch.zeros(16)),
     )

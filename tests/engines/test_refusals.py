@@ -19,7 +19,7 @@ from polyrhythm.engines.devices import device_of
 from polyrhythm.engines.selection import candidates
 from polyrhythm.experiments.prepared import prepare
 from polyrhythm.simulation.workers.cohorts import AtOnce
-from polyrhythm.simulation.workers.executors import Clients, Errand
+from polyrhythm.simulation.workers.executors import Clients, VisitTask
 from small import experiment, logged, prepared
 
 
@@ -149,15 +149,15 @@ def test_an_error_says_where_it_happened() -> None:
     made = prepared(engine="stacked")
     executor = AtOnce(Clients(recipe=made.recipe, setup=made.setup, engine=made.chosen.engine, data=made.data_of))
     with pytest.raises(OSError, match="the disk is gone") as caught:
-        executor.start([replace(errand(made), data=Broken())])
+        executor.start([replace(task(made), data=Broken())])
     assert "client 3 in its visit 0, on version 0" in caught.value.__notes__[0]
 
 
-def errand(made: pr.Experiment) -> Errand:
+def task(made: pr.Experiment) -> VisitTask:
     weights = made.chosen.engine.initial().weights
     assignment = Assignment(
-        **{"dispatch": 0, "client": 3, "visit": 0, "version": 0, "kind": "train", "horizon": 1, "accepted": -1},
+        **{"dispatch": 0, "client": 3, "visit": 0, "version": 0, "kind": "train", "total_rounds": 1, "accepted": -1},
         **{"recipe": made.recipe.digest, "weights": weights, "buffers": (), "briefs": {}},
     )
     clients = Clients(recipe=made.recipe, setup=made.setup, engine=made.chosen.engine, data=made.data_of)
-    return clients.errand(assignment, ClientState())
+    return clients.task(assignment, ClientState())

@@ -20,7 +20,7 @@ from polyrhythm.methods.local.optimisers import LocalAdam
 from polyrhythm.runs.observer import Enough, Observer
 from polyrhythm.simulation.client_store.amount import budget
 from polyrhythm.simulation.client_store.budget import VECTORS
-from polyrhythm.simulation.client_store.shelf import Shelved, vectors
+from polyrhythm.simulation.client_store.vector_files import StoredTensor, vectors
 from small import federation, ready
 
 QUICK: dict[str, Any] = {"cohort": 4, "epochs": 1, "batch": 5}
@@ -102,11 +102,11 @@ def spoil(path: Path, how: str) -> None:
         path.write_bytes(content)
 
 
-def places(folder: Path, before: int | None = None) -> list[Shelved]:
+def places(folder: Path, before: int | None = None) -> list[StoredTensor]:
     """What the newest checkpoint needs, or the one before."""
     kept, _ = last_kept(folder, before=before)
     assert kept is not None
-    return [place for place in vectors(kept.run.driver.clients) if isinstance(place, Shelved)]
+    return [place for place in vectors(kept.run.driver.clients) if isinstance(place, StoredTensor)]
 
 
 @pytest.mark.parametrize("how", ["changed", "torn", "gone"])

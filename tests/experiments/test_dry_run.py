@@ -13,7 +13,7 @@ import polyrhythm as pr
 from polyrhythm.config import names
 from polyrhythm.data import ArraySamples
 from polyrhythm.data.transforms import RandomFlip
-from polyrhythm.experiments.dry_run import Rehearsal, rehearse
+from polyrhythm.experiments.dry_run import DryRun, dry_run
 from polyrhythm.experiments.estimate import estimate
 from polyrhythm.experiments.prepared import Prepared, prepare
 from polyrhythm.experiments.session import carry_out
@@ -32,9 +32,9 @@ def cost_of(some: Prepared) -> Cost:
     return count(some.chosen.engine.module, inputs, lambda outputs: some.experiment.aim.loss(outputs, targets))
 
 
-def both(some: Prepared) -> tuple[Rehearsal, dict[str, object], dict[str, object]]:
+def both(some: Prepared) -> tuple[DryRun, dict[str, object], dict[str, object]]:
     """A rehearsal, what it counted by the summary's names, and the same of the run itself."""
-    rehearsal = rehearse(some, cost_of(some))
+    rehearsal = dry_run(some, cost_of(some))
     summary = carry_out(prepare(some.experiment, some.execution), [])
     return rehearsal, {k: getattr(rehearsal, a) for k, a in COUNTED.items()}, {k: summary[k] for k in COUNTED}
 
@@ -132,7 +132,7 @@ def test_a_run_that_cannot_go_on_is_known_before(tmp_path: Path) -> None:
     some = prepared(fleet=names.fleet(f"uniform | availability(path={tmp_path}/never.json)"))
     with pytest.raises(pr.RunFailed) as failed:
         carry_out(some, [])
-    assert rehearse(some, cost_of(some)).failure == str(failed.value)
+    assert dry_run(some, cost_of(some)).failure == str(failed.value)
     assert str(failed.value) in estimate(some.experiment, execution=some.execution, out=tmp_path).notes[0]
 
 
@@ -165,7 +165,7 @@ def test_a_long_run_is_counted_in_part(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = itertools.count(0.0, 0.5)
     with monkeypatch.context() as patched:
         patched.setattr("polyrhythm.experiments.dry_run.time.perf_counter", lambda: next(clock))
-        rehearsal = rehearse(prepared(rounds=1000), cost_of(prepared()), within=5)
+        rehearsal = dry_run(prepared(rounds=1000), cost_of(prepared()), within=5)
     assert 0 < rehearsal.versions < 20
     assert not rehearsal.whole
     endless = estimate(experiment(rounds=None, until=pr.Until(accuracy=1.0)), out="nowhere")

@@ -22,7 +22,7 @@ from polyrhythm.experiments.experiment import Evaluation
 from polyrhythm.experiments.prepared import Prepared
 from polyrhythm.experiments.session import carry_out
 from polyrhythm.methods.mechanism import Model
-from polyrhythm.methods.participation.power_of_choice import PowerOfChoice
+from polyrhythm.methods.participation.loss_sampling import LossSampling
 from polyrhythm.models.tasks import task
 from polyrhythm.results import Run
 from polyrhythm.runs import VersionRecord
@@ -118,7 +118,7 @@ def test_two_equal_runs_have_equal_numbers_whatever_the_model_draws(method: str)
     common: Any = {"cohort": 2, "epochs": 1, "batch": 5}
     recipe = pr.local_only(**common) if method == "local_only" else pr.fedavg(**common)
     if method == "power of choice":
-        recipe = recipe | PowerOfChoice(d=3)
+        recipe = recipe | LossSampling(d=3)
     one, again = (measured(hazy(recipe=recipe)) for _ in range(2))
     assert numbers(one) == numbers(again)
     assert all(value is not None for row in numbers(one) for value in row)

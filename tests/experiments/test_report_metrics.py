@@ -29,8 +29,8 @@ RECIPES = {
 def heard(gauge: Gauge, client: int, weights: list[float], update: list[float], *, counts: bool = True) -> Any:
     """What a gauge says of one visit."""
     common: dict[str, Any] = {"dispatch": 0, "client": client, "visit": 0, "version": 0, "kind": "train", "recipe": ""}
-    sent = {"accepted": -1, "horizon": None, "weights": torch.tensor(weights), "buffers": (), "briefs": {}}
-    report = Report(**common, held=1, update=torch.tensor(update))
+    sent = {"accepted": -1, "total_rounds": None, "weights": torch.tensor(weights), "buffers": (), "briefs": {}}
+    report = Report(**common, num_samples=1, update=torch.tensor(update))
     return gauge.visit(Assignment(**common, **sent), report, counts=counts)
 
 

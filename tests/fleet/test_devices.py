@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from polyrhythm.base.errors import UserError
-from polyrhythm.fleet import Energy, Exponential, Fleet, HalfNormal, Load, Lognormal, Place, Tiers, World, Zipf
+from polyrhythm.fleet import Energy, Exponential, Fleet, FleetState, HalfNormal, Load, Lognormal, Place, Tiers, Zipf
 
 PLACE = Place(population=20_000, seed=2)
 
@@ -60,9 +60,9 @@ def test_a_device_may_need_energy_of_its_own() -> None:
         devices=Tiers(slowdown=(1.0, 1.0), joules_per_flop=(2.0, 5.0)),
         energy=Energy(joules_per_flop=1.0, joules_per_byte=0.5),
     )
-    world = World(fleet, 30, 0, range(30))
+    world = FleetState(fleet, 30, 0, range(30))
     load = Load(flops=10, bytes_down=4, bytes_up=2)
     joules = {world.device(c).group: world.price(c, load, 0.0).joules for c in range(30)}
     assert joules == {"tier 1": 23.0, "tier 2": 53.0}
-    plain = World(Fleet(energy=fleet.energy), 1, 0, range(1))
+    plain = FleetState(Fleet(energy=fleet.energy), 1, 0, range(1))
     assert plain.price(0, load, 0.0).joules == 13.0

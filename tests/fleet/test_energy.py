@@ -6,7 +6,7 @@ import pytest
 
 import polyrhythm as pr
 from polyrhythm.base.errors import UserError
-from polyrhythm.fleet import Energy, FixedLinks, Fleet, Load, Spent, Uniform, World
+from polyrhythm.fleet import Energy, FixedLinks, Fleet, FleetState, Load, Spent, Uniform
 
 # 2 s and 2 J to receive, 4 s and 12 J to work, 2 s and 2 J to send.
 WORK = Load(samples=4, flops=12, forward_flops=4, bytes_down=20, bytes_up=20)
@@ -23,9 +23,9 @@ A_VISIT = Spent(
 )
 
 
-def world(**energy: float) -> World:
+def world(**energy: float) -> FleetState:
     fleet = Fleet(devices=Uniform(seconds_per_sample=1.0)) | FixedLinks(down=10.0, up=10.0)
-    return World(fleet | Energy(joules_per_flop=1.0, joules_per_byte=0.1, **energy), 3, 0, range(3))
+    return FleetState(fleet | Energy(joules_per_flop=1.0, joules_per_byte=0.1, **energy), 3, 0, range(3))
 
 
 def test_a_visit_is_priced_by_its_work_and_its_bytes() -> None:
@@ -100,8 +100,8 @@ def test_who_has_an_empty_battery_is_lost_and_comes_back_charged() -> None:
 
 def test_a_report_needs_energy_even_where_sending_takes_no_time() -> None:
     fleet = Fleet() | Energy(joules_per_flop=1.0, joules_per_byte=0.1, battery=15.0)
-    fate = World(fleet, 1, 0, range(1)).undertake(0, 0, WORK, 0.0)
-    assert (fate.time, fate.lost) == (0.004, "its battery was empty")
+    outcome = FleetState(fleet, 1, 0, range(1)).undertake(0, 0, WORK, 0.0)
+    assert (outcome.time, outcome.lost) == (0.004, "its battery was empty")
 
 
 def test_an_empty_battery_cannot_be_enough() -> None:

@@ -19,12 +19,12 @@ from polyrhythm.fleet import (
     DeviceTrace,
     FixedLinks,
     Fleet,
+    FleetState,
     ListedDevices,
     Markov,
     Periodic,
     Place,
     Poisson,
-    World,
     phones,
     trace,
 )
@@ -91,7 +91,7 @@ def test_a_survey_of_many_follows_a_thousand() -> None:
 
 def test_a_million_clients_are_cheap() -> None:
     """The first question makes an array of zones; then a look at everybody is a few operations on arrays."""
-    world = World(Fleet(availability=Periodic(zones=1, on=0.1, spread=3600.0)), 10**6, 0, range(10**6))
+    world = FleetState(Fleet(availability=Periodic(zones=1, on=0.1, spread=3600.0)), 10**6, 0, range(10**6))
     coming = world.next_arrival(50_000.0)
     assert coming is not None
     time, client = coming

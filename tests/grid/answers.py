@@ -24,14 +24,14 @@ from polyrhythm.methods.papers import fedavg
 from polyrhythm.methods.participation.base import Sweep, Uniform
 from polyrhythm.methods.participation.client_curriculum import ClientCurriculum
 from polyrhythm.methods.participation.critical_periods import CriticalPeriods, FisherTrace, RandomResize
-from polyrhythm.methods.participation.oort import Oort
-from polyrhythm.methods.participation.power_of_choice import PowerOfChoice
+from polyrhythm.methods.participation.loss_sampling import LossSampling
 from polyrhythm.methods.participation.rolling import Rolling
-from polyrhythm.methods.participation.tiers import Tifl
+from polyrhythm.methods.participation.tier_sampling import TierSampling
+from polyrhythm.methods.participation.utility_sampling import UtilitySampling
 from polyrhythm.methods.recipe import Recipe
 from polyrhythm.methods.release.base import Buffer, MinReports, TimeOut, WhenAll
 from polyrhythm.methods.release.from_current import FromCurrent
-from polyrhythm.methods.release.memory import Memory
+from polyrhythm.methods.release.last_updates import LastUpdates
 from polyrhythm.methods.release.robust import ClipUpdates, GeometricMedian, Median, TrimmedMean
 from polyrhythm.methods.release.staleness import SampledStaleness
 from polyrhythm.methods.server_step import Adagrad, Adam, AMSGrad, Momentum, Sgd, Yogi
@@ -63,13 +63,13 @@ QUESTIONS: Mapping[str, Sequence[Parts]] = {
         ),
         (ClientCurriculum(cohort=2, scores="reported", order="anti"), RandomResize()),
         (Uniform(cohort=2), CriticalPeriods(), RandomResize()),
-        (PowerOfChoice(cohort=2, d=3),),
-        (PowerOfChoice(cohort=2, d=3, variant="cpow", batch=2), SampledStaleness()),
-        (PowerOfChoice(cohort=2, variant="rpow"), CriticalPeriods()),
-        (Oort(cohort=2, alpha=1),),
-        (Oort(cohort=2, exploration=0.2, set_aside=1), RandomResize()),
-        (Tifl(cohort=2, tiers=2),),
-        (Tifl(cohort=2, tiers=2, interval=1, credits=2), SampledStaleness(max_delay=2)),
+        (LossSampling(cohort=2, d=3),),
+        (LossSampling(cohort=2, d=3, variant="cpow", batch=2), SampledStaleness()),
+        (LossSampling(cohort=2, variant="rpow"), CriticalPeriods()),
+        (UtilitySampling(cohort=2, alpha=1),),
+        (UtilitySampling(cohort=2, exploration=0.2, set_aside=1), RandomResize()),
+        (TierSampling(cohort=2, tiers=2),),
+        (TierSampling(cohort=2, tiers=2, interval=1, credits=2), SampledStaleness(max_delay=2)),
         (Uniform(cohort=2), CriticalPeriods(), Rolling()),
         (Sweep(cohort=3), Rolling(once_per_buffer=True), SampledStaleness(max_delay=2)),
     ),
@@ -116,8 +116,8 @@ QUESTIONS: Mapping[str, Sequence[Parts]] = {
         (WhenAll(),),
         (Buffer(size=2),),
         (Buffer(size=2), FromCurrent(), MinReports(count=1)),
-        (WhenAll(), Equal(), Memory()),
-        (Buffer(size=2), Equal(), Memory(unheard="wait"), TimeOut(seconds=1e9)),
+        (WhenAll(), Equal(), LastUpdates()),
+        (Buffer(size=2), Equal(), LastUpdates(unheard="wait"), TimeOut(seconds=1e9)),
         (WhenAll(), ClipUpdates(times=1.5, refuse=50)),
         (WhenAll(), Median(), ClipUpdates(norm=0.1)),
         (Buffer(size=2), TrimmedMean(share=0.4)),

@@ -38,7 +38,7 @@ class Scored(Shard):
 
 
 @final
-class World:
+class FleetState:
     """Four clients with a tiny model; one engine for all runs, since it must remember nothing."""
 
     def __init__(self, net: str) -> None:
@@ -50,7 +50,7 @@ class World:
         self.initial = self.engine.initial()
 
 
-world = functools.cache(World)
+world = functools.cache(FleetState)
 
 
 @final

@@ -26,7 +26,7 @@ class Trained:
     """A visit by hand: who, with how many samples, w_K - w_0 [P], steps, and the trained module."""
 
     client: int
-    held: int
+    num_samples: int
     update: Tensor
     steps: int
     module: nn.Module
@@ -49,8 +49,8 @@ class Method:
 
 
 def by_samples(visits: Sequence[Trained]) -> Tensor:
-    total = sum(v.held for v in visits)
-    return torch.stack([v.update * v.held / total for v in visits]).sum(0)
+    total = sum(v.num_samples for v in visits)
+    return torch.stack([v.update * v.num_samples / total for v in visits]).sum(0)
 
 
 def plainly(visits: Sequence[Trained]) -> Tensor:
@@ -82,7 +82,7 @@ def follow(trial: Trial, method: Method, *parts: Settings, versions: int = 4) ->
             )
             update = flat(module, layout) - weights
             held = len(shards[client])
-            visits.append(Trained(client=client, held=held, update=update, steps=len(batches), module=module))
+            visits.append(Trained(client=client, num_samples=held, update=update, steps=len(batches), module=module))
         weights = weights + method.step(visits)
         buffers = _by_samples(visits, [buffers_of(v.module, layout) for v in visits])
         assert near(state.weights, weights, EXACT)
@@ -90,11 +90,13 @@ def follow(trial: Trial, method: Method, *parts: Settings, versions: int = 4) ->
 
 
 def _by_samples(visits: Sequence[Trained], many: Sequence[tuple[Tensor, ...]]) -> tuple[Tensor, ...]:
-    total = sum(v.held for v in visits)
+    total = sum(v.num_samples for v in visits)
     combined = []
     for tensors in zip(*many, strict=True):
         if tensors[0].is_floating_point():
-            combined.append(torch.stack([t * v.held / total for t, v in zip(tensors, visits, strict=True)]).sum(0))
+            combined.append(
+                torch.stack([t * v.num_samples / total for t, v in zip(tensors, visits, strict=True)]).sum(0)
+            )
         else:
             combined.append(torch.stack(tensors).amax(0))
     return tuple(combined)
@@ -222,8 +224,8 @@ class FedNova(Method):
         self.trial = trial
 
     def step(self, visits: Sequence[Trained]) -> Tensor:
-        total = sum(v.held for v in visits)
+        total = sum(v.num_samples for v in visits)
         paths = [path(self.trial, v.steps) for v in visits]
-        effective = sum(p * v.held / total for p, v in zip(paths, visits, strict=True))
-        directions = [v.update / p * v.held / total for p, v in zip(paths, visits, strict=True)]
+        effective = sum(p * v.num_samples / total for p, v in zip(paths, visits, strict=True))
+        directions = [v.update / p * v.num_samples / total for p, v in zip(paths, visits, strict=True)]
         return effective * torch.stack(directions).sum(0)

@@ -21,7 +21,7 @@ from polyrhythm.engines.native.engine import NativeEngine
 from polyrhythm.engines.native.program import Program
 from polyrhythm.experiments.prepared import Prepared
 from polyrhythm.methods.local.optimisers import LocalSgd
-from polyrhythm.simulation.simulator import InlineDriver, Moment
+from polyrhythm.simulation.simulator import InlineDriver, SimulationStep
 from small import dealt, ready
 
 from .law import Mutation, swap
@@ -119,7 +119,7 @@ def federation(net: str, sizes: Sequence[int], tags: bool = False) -> pr.data.Fe
     return dealt(data, list(sizes))
 
 
-def story(of: Prepared) -> list[Moment]:
+def story(of: Prepared) -> list[SimulationStep]:
     """All that happens in an experiment."""
     engine = of.chosen.engine
     driver = InlineDriver(of.recipe, of.setup, engine, of.data_of, of.world())

@@ -10,7 +10,7 @@ from polyrhythm.base.messages import Assignment, Lost, Report
 from polyrhythm.core.client import work
 from polyrhythm.core.client_state import Memory
 from polyrhythm.core.server import Server
-from polyrhythm.core.server_state import Turn
+from polyrhythm.core.server_state import ServerDecision
 from polyrhythm.methods.recipe import Recipe
 
 from .world import Federation
@@ -27,7 +27,7 @@ class Story:
         lost: dispatch numbers of what was never answered.
     """
 
-    turns: list[Turn] = field(default_factory=list)
+    turns: list[ServerDecision] = field(default_factory=list)
     assignments: dict[int, Assignment] = field(default_factory=dict)
     reports: dict[int, Report] = field(default_factory=dict)
     lost: list[int] = field(default_factory=list)
@@ -63,7 +63,7 @@ def roll(
     story, under_way, memories = Story(turns=[turn]), list(turn.assignments), dict[int, Memory]()
     moment = 0
     while under_way and turn.state.version < versions:
-        assert moment < 8 * versions * len(federation.sizes)  # a mutant may never come to its horizon
+        assert moment < 8 * versions * len(federation.sizes)  # a mutant may never come to its total_rounds
         assignment = under_way.pop(next_one[moment % len(next_one)] % len(under_way))
         story.assignments[assignment.dispatch] = assignment
         memory = memories.get(assignment.client, Memory())

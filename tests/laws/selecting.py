@@ -12,7 +12,7 @@ import torch
 from polyrhythm.base.messages import Report, State
 from polyrhythm.base.streams import Integers
 from polyrhythm.methods.mechanism import Release, Setup
-from polyrhythm.methods.participation.base import Call, Either, Invitations, Participation
+from polyrhythm.methods.participation.base import Either, InvitationContext, Invitations, Participation
 from polyrhythm.methods.participation.critical_periods import CriticalPeriods
 from polyrhythm.methods.recipe import Recipe
 from polyrhythm.simulation.roster import OpenRoster
@@ -22,9 +22,9 @@ from polyrhythm.simulation.roster import OpenRoster
 class Present:
     """A roster of which some are away."""
 
-    def __init__(self, held: Sequence[int], away: Iterable[int] = ()) -> None:
-        self._open, self.away = OpenRoster(len(held), range(len(held)), held), frozenset(away)
-        self.population = self.eligible = len(held)
+    def __init__(self, num_samples: Sequence[int], away: Iterable[int] = ()) -> None:
+        self._open, self.away = OpenRoster(len(num_samples), range(len(num_samples)), num_samples), frozenset(away)
+        self.population = self.eligible = len(num_samples)
 
     def draw(self, count: int, generator: Integers, exclude: Container[int]) -> tuple[int, ...]:
         return self._open.draw(count, generator, Either(exclude, self.away))
@@ -40,11 +40,13 @@ class Present:
 
 
 def setup(population: int, seed: int = 0) -> Setup:
-    return Setup(size=1, dtype=torch.float32, population=population, horizon=None, seed=seed)
+    return Setup(size=1, dtype=torch.float32, population=population, total_rounds=None, seed=seed)
 
 
-def call(roster: Present, version: int = 0, **changes: Any) -> Call:
-    return Call(**{"version": version, "weights": torch.zeros(1), "buffers": (), "roster": roster} | changes)
+def call(roster: Present, version: int = 0, **changes: Any) -> InvitationContext:
+    return InvitationContext(
+        **{"version": version, "weights": torch.zeros(1), "buffers": (), "roster": roster} | changes
+    )
 
 
 def report(client: int, version: int = 0, **changes: Any) -> Report:
@@ -56,7 +58,7 @@ def report(client: int, version: int = 0, **changes: Any) -> Report:
         "version": version,
         "kind": "train",
         "recipe": "",
-        "held": 10,
+        "num_samples": 10,
         "update": torch.zeros(1),
         "steps": 1,
         "measures": {"squared_loss": 1.0},

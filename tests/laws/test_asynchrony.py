@@ -19,13 +19,13 @@ from polyrhythm.fleet import Fleet
 from polyrhythm.methods.correction import ControlVariates
 from polyrhythm.methods.mechanism import Model, Release
 from polyrhythm.methods.papers import cc_fedadam, fedadam, fedasync, fedavg, fednova, scaffold
-from polyrhythm.methods.participation.base import Call
+from polyrhythm.methods.participation.base import InvitationContext
 from polyrhythm.methods.participation.critical_periods import CriticalPeriods, RandomResize
 from polyrhythm.methods.participation.rolling import Rolling
 from polyrhythm.methods.recipe import Recipe
 from polyrhythm.methods.release.base import Buffer
 from polyrhythm.methods.release.from_current import FromCurrent
-from polyrhythm.methods.release.memory import Memory
+from polyrhythm.methods.release.last_updates import LastUpdates
 from polyrhythm.methods.release.staleness import SampledStaleness
 from polyrhythm.methods.server_step import Sgd
 from polyrhythm.methods.weighing import Equal, Staleness
@@ -49,8 +49,8 @@ def _in_order_of_arrival(reports: Any, key: Any) -> list[Any]:
     return list(reports)
 
 
-def _one_less(self: Buffer, standing: Any) -> bool:
-    return bool(standing.waiting >= max(1, self.size - 1))
+def _one_less(self: Buffer, context: Any) -> bool:
+    return bool(context.waiting >= max(1, self.size - 1))
 
 
 def _whoever(self: WorldRoster, count: int, generator: Any, exclude: Any) -> tuple[int, ...]:
@@ -113,8 +113,8 @@ def test_a_buffer_of_the_cohort_is_a_round_at_any_speed(trial: Trial, fleet: Fle
     assert alike(buffered, run(trial.recipe(), timed))
 
 
-def _waits_for_one_more(self: Buffer, standing: Any) -> bool:
-    return bool(standing.waiting > self.size)
+def _waits_for_one_more(self: Buffer, context: Any) -> bool:
+    return bool(context.waiting > self.size)
 
 
 @law(
@@ -150,7 +150,7 @@ def test_one_at_work_and_a_buffer_of_one_is_one_client_after_another(net: str, s
     examples=12,
     broken_by={
         "who is at work takes no place": swap(
-            Call, "places", lambda self, size: size if self.count is None else self.count
+            InvitationContext, "places", lambda self, size: size if self.count is None else self.count
         ),
         "busy clients invited": swap(WorldRoster, "draw", _whoever),
         "nobody is replaced": swap(Rolling, "fills_places", property(lambda self: False)),
@@ -282,8 +282,8 @@ ORDERS: tuple[Settings, ...] = (
 )
 
 
-def _a_size_of_its_own(self: Rolling, setup: Any, state: Any, call: Call) -> Call:
-    return replace(call, count=2)
+def _a_size_of_its_own(self: Rolling, setup: Any, state: Any, context: InvitationContext) -> InvitationContext:
+    return replace(context, count=2)
 
 
 @law(
@@ -346,7 +346,7 @@ NOBODY_MOVES = SkipAndEstimate(budgets=Listed(shares=(1e-9,)), cold_start="zero"
         (
             (),
             (FromCurrent(), Staleness()),
-            (Equal(), Memory()),
+            (Equal(), LastUpdates()),
             (ControlVariates(),),
         )
     ),

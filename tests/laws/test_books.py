@@ -21,7 +21,7 @@ from polyrhythm.core.client import work
 from polyrhythm.core.client_state import ClientState, Memory
 from polyrhythm.core.readiness import Readiness
 from polyrhythm.core.server import Server
-from polyrhythm.core.server_state import Record, Turn
+from polyrhythm.core.server_state import Record, ServerDecision
 from polyrhythm.core.versions import Versions
 from polyrhythm.methods.correction import ControlVariates, ModelContrast, VarianceReduction
 from polyrhythm.methods.papers import fedavg
@@ -31,7 +31,7 @@ from polyrhythm.methods.together import Releasing
 from polyrhythm.methods.weighing import Sharing
 from polyrhythm.simulation import simulator
 from polyrhythm.simulation.simulator import InlineDriver
-from polyrhythm.simulation.workers.executors import Clients, Done, Errand
+from polyrhythm.simulation.workers.executors import Clients, Done, VisitTask
 
 from .law import Mutation, law, swap
 from .trials import Misfortune, Trial, arrivals, misfortunes, shuffled, trials
@@ -100,10 +100,10 @@ def test_a_refused_visit_leaves_nothing_at_its_client(trial: Trial, happening: M
             last[assignment.client] = story.ends[dispatch]
 
 
-Tell = Callable[[Turn, Event], Turn]
+Tell = Callable[[ServerDecision, Event], ServerDecision]
 
 
-def begun(recipe: Recipe, federation: Federation, versions: int = 3) -> tuple[list[Report], Turn, Tell]:
+def begun(recipe: Recipe, federation: Federation, versions: int = 3) -> tuple[list[Report], ServerDecision, Tell]:
     """The honest reports of the first version, the first turn, and the server as a function of a turn and an event."""
     setup, engine, roster = federation.setup(versions), federation.engine(), federation.roster()
     initial, shards = engine.initial(), federation.shards()
@@ -113,7 +113,7 @@ def begun(recipe: Recipe, federation: Federation, versions: int = 3) -> tuple[li
     return reports, first, lambda turn, event: server.receive(turn.state, event, roster)
 
 
-def tell_all(tell: Tell, turn: Turn, events: Sequence[Event]) -> Turn:
+def tell_all(tell: Tell, turn: ServerDecision, events: Sequence[Event]) -> ServerDecision:
     for event in events:
         turn = tell(turn, event)
     return turn
@@ -190,9 +190,10 @@ def test_what_is_no_number_is_dropped_by_name_and_the_rest_renormalised(where: s
     assert refused.released.release is not None
     assert refused.released.refused == ((bad.client, turn.verdict.reason),)
     assert refused.released.release.reports == tuple(others)
-    total = sum(r.held for r in others)
+    total = sum(r.num_samples for r in others)
     assert all(
-        math.isclose(share, r.held / total) for share, r in zip(refused.released.release.shares, others, strict=True)
+        math.isclose(share, r.num_samples / total)
+        for share, r in zip(refused.released.release.shares, others, strict=True)
     )
     lost = tell_all(tell, tell(first, Lost(dispatch=bad.dispatch, reason="away")), others)
     assert same(refused.state, lost.state)
@@ -318,7 +319,7 @@ FAULTY: dict[str, Callable[[Report], Report]] = {
     "no buffers": lambda r: replace(r, buffers=()),
     "buffers of another shape": lambda r: replace(r, buffers=tuple(b.reshape(1, -1) for b in r.buffers)),
     "buffers of another dtype": lambda r: replace(r, buffers=tuple(b.double() for b in r.buffers)),
-    "a negative number of samples": lambda r: replace(r, held=-3),
+    "a negative number of samples": lambda r: replace(r, num_samples=-3),
     "no step": lambda r: replace(r, steps=0),
 }
 
@@ -434,8 +435,8 @@ class Torn(Shard):
         raise OSError("the disk is torn")
 
 
-def _tight_lipped(self: Clients, errand: Errand) -> Done:
-    return work(self.recipe, self.setup, errand.state, errand.assignment, errand.data, self.engine, errand.plan)
+def _tight_lipped(self: Clients, task: VisitTask) -> Done:
+    return work(self.recipe, self.setup, task.state, task.assignment, task.data, self.engine, task.plan)
 
 
 @law(
@@ -469,7 +470,7 @@ def test_a_run_without_anybody_to_invite_fails_and_says_so(population: int) -> N
     assert f"0 of {population} clients hold data" in words
 
 
-EVER_READY: Mutation = swap(Releasing, "ready", lambda self, standing: True)
+EVER_READY: Mutation = swap(Releasing, "ready", lambda self, context: True)
 
 
 @law(

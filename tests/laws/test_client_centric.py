@@ -27,11 +27,11 @@ from polyrhythm.methods.papers import (
     fednova,
     scaffold,
 )
-from polyrhythm.methods.participation.base import Call, Participation, Sweep, Uniform
+from polyrhythm.methods.participation.base import InvitationContext, Participation, Sweep, Uniform
 from polyrhythm.methods.participation.client_curriculum import ClientCurriculum
 from polyrhythm.methods.participation.critical_periods import CriticalPeriods
 from polyrhythm.methods.recipe import Recipe
-from polyrhythm.methods.release.base import Buffer, Standing
+from polyrhythm.methods.release.base import Buffer, ReleaseContext
 from polyrhythm.methods.release.staleness import SampledStaleness
 from polyrhythm.methods.server_step import Sgd
 from polyrhythm.methods.together import Releasing
@@ -50,23 +50,31 @@ _INVITED, _SCALES, _READY = SampledStaleness.invited, PerStep.scales, Releasing.
 DELAYED = "sampled_staleness"
 
 
-def _one_more_model(self: SampledStaleness, fixed: Setup, state: State, call: Call, invited: Any) -> Any:
-    return _INVITED(replace(self, max_delay=self.max_delay + 1), fixed, state, call, invited)
+def _one_more_model(
+    self: SampledStaleness, fixed: Setup, state: State, context: InvitationContext, invited: Any
+) -> Any:
+    return _INVITED(replace(self, max_delay=self.max_delay + 1), fixed, state, context, invited)
 
 
-def _the_model_of_now(self: SampledStaleness, fixed: Setup, state: State, call: Call, invited: Any) -> Any:
-    state, invited = _INVITED(self, fixed, state, call, invited)
+def _the_model_of_now(
+    self: SampledStaleness, fixed: Setup, state: State, context: InvitationContext, invited: Any
+) -> Any:
+    state, invited = _INVITED(self, fixed, state, context, invited)
     return state, tuple(replace(i, model=None) for i in invited)
 
 
-def _the_statistics_of_now(self: SampledStaleness, fixed: Setup, state: State, call: Call, invited: Any) -> Any:
-    state, invited = _INVITED(self, fixed, state, call, invited)
-    models = [None if i.model is None else replace(i.model, buffers=call.buffers) for i in invited]
+def _the_statistics_of_now(
+    self: SampledStaleness, fixed: Setup, state: State, context: InvitationContext, invited: Any
+) -> Any:
+    state, invited = _INVITED(self, fixed, state, context, invited)
+    models = [None if i.model is None else replace(i.model, buffers=context.buffers) for i in invited]
     return state, tuple(replace(i, model=m) for i, m in zip(invited, models, strict=True))
 
 
-def _the_number_of_now(self: SampledStaleness, fixed: Setup, state: State, call: Call, invited: Any) -> Any:
-    state, invited = _INVITED(self, fixed, state, call, invited)
+def _the_number_of_now(
+    self: SampledStaleness, fixed: Setup, state: State, context: InvitationContext, invited: Any
+) -> Any:
+    state, invited = _INVITED(self, fixed, state, context, invited)
     return state, tuple(replace(i, version=None) for i in invited)
 
 
@@ -123,13 +131,15 @@ def test_an_old_model_is_sent_whole_and_under_its_own_number(
     assert all(f.client == story.assignments[d].client for d, f in facts.items())
 
 
-def _the_oldest(self: SampledStaleness, fixed: Setup, state: State, call: Call, invited: Any) -> Any:
-    state, invited = _INVITED(self, fixed, state, call, invited)
+def _the_oldest(self: SampledStaleness, fixed: Setup, state: State, context: InvitationContext, invited: Any) -> Any:
+    state, invited = _INVITED(self, fixed, state, context, invited)
     return state, tuple(replace(i, version=state["models"][0]["version"]) for i in invited)
 
 
-def _one_delay_for_all(self: SampledStaleness, fixed: Setup, state: State, call: Call, invited: Any) -> Any:
-    state, invited = _INVITED(self, fixed, state, call, invited)
+def _one_delay_for_all(
+    self: SampledStaleness, fixed: Setup, state: State, context: InvitationContext, invited: Any
+) -> Any:
+    state, invited = _INVITED(self, fixed, state, context, invited)
     return state, tuple(replace(i, version=invited[0].version) for i in invited)
 
 
@@ -144,10 +154,10 @@ def _one_delay_for_all(self: SampledStaleness, fixed: Setup, state: State, call:
 )
 def test_delays_are_uniform_and_each_clients_own(max_delay: int, seed: int) -> None:
     recipe, versions = fedavg(cohort=10) | SampledStaleness(max_delay=max_delay), 200
-    fixed = Setup(size=1, dtype=torch.float32, population=20, horizon=None, seed=seed)
+    fixed = Setup(size=1, dtype=torch.float32, population=20, total_rounds=None, seed=seed)
     parts, roster, delays, alike_cohorts = recipe.server_start(fixed), OpenRoster(20, range(20)), Counter[int](), 0
     for now in range(versions):
-        call = Call(version=now, weights=torch.zeros(1), buffers=(), roster=roster)
+        call = InvitationContext(version=now, weights=torch.zeros(1), buffers=(), roster=roster)
         parts, invited = recipe.inviting.invite(fixed, parts, call)
         drawn = [now - i.version for i in invited if i.version is not None]
         assert len(parts[DELAYED]["models"]) == min(now + 1, max_delay)
@@ -200,7 +210,7 @@ CENTRIC: dict[str, tuple[Callable[..., Recipe], Rule]] = {
 
 
 def _by_samples(self: Equal, facts: Sequence[Facts]) -> list[float]:
-    return [float(f.held) for f in facts]
+    return [float(f.num_samples) for f in facts]
 
 
 @law(
@@ -252,12 +262,14 @@ def test_every_recipe_is_algorithm_1(name: str, net: str, cohort: int, max_delay
     assert epochs.keys() <= {1, 2, 3, 4, 5}
 
 
-def _mean(many: Sequence[Sequence[Tensor]], held: Sequence[int]) -> tuple[Tensor, ...]:
+def _mean(many: Sequence[Sequence[Tensor]], num_samples: Sequence[int]) -> tuple[Tensor, ...]:
     """By samples; counters by maximum."""
     combined = []
     for tensors in zip(*many, strict=True):
         if tensors[0].is_floating_point():
-            combined.append(torch.stack([t * n / sum(held) for t, n in zip(tensors, held, strict=True)]).sum(0))
+            combined.append(
+                torch.stack([t * n / sum(num_samples) for t, n in zip(tensors, num_samples, strict=True)]).sum(0)
+            )
         else:
             combined.append(torch.stack(tensors).amax(0))
     return tuple(combined)
@@ -331,7 +343,7 @@ def test_no_division_is_no_scaling(trial: Trial) -> None:
     cohort=st.integers(2, 5),
     part=st.sampled_from((Uniform(), Sweep())),
     examples=10,
-    broken_by={"one too early": swap(Buffer, "complete", lambda self, standing: standing.waiting >= self.size - 1)},
+    broken_by={"one too early": swap(Buffer, "complete", lambda self, context: context.waiting >= self.size - 1)},
 )
 def test_a_buffer_of_the_cohort_is_a_synchronous_round(
     base: Callable[..., Recipe], net: str, cohort: int, part: Participation
@@ -362,10 +374,10 @@ def _whoever(self: OpenRoster, count: int, generator: np.random.Generator, exclu
     examples=40,
     broken_by={
         "who is under way takes no place": swap(
-            Call, "places", lambda self, size: size if self.count is None else self.count
+            InvitationContext, "places", lambda self, size: size if self.count is None else self.count
         ),
         "busy clients invited": swap(OpenRoster, "draw", _whoever),
-        "one more is awaited": swap(Buffer, "complete", lambda self, standing: standing.waiting > self.size),
+        "one more is awaited": swap(Buffer, "complete", lambda self, context: context.waiting > self.size),
     },
 )
 def test_a_buffer_steps_on_what_arrived_and_no_more_than_the_cohort_is_under_way(
@@ -395,8 +407,8 @@ def test_a_buffer_steps_on_what_arrived_and_no_more_than_the_cohort_is_under_way
     assert len(used) + len(turn.state.waiting) == len(story.reports)
 
 
-def _forgets_who_is_late(self: Releasing, standing: Standing) -> bool:
-    return standing.in_flight == 0
+def _forgets_who_is_late(self: Releasing, context: ReleaseContext) -> bool:
+    return context.in_flight == 0
 
 
 @law(

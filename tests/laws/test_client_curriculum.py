@@ -17,7 +17,7 @@ from polyrhythm.methods.mechanism import Release, Setup
 from polyrhythm.methods.order.base import Curriculum
 from polyrhythm.methods.order.pacing import Pacing
 from polyrhythm.methods.papers import Common, fedavg
-from polyrhythm.methods.participation.base import Call
+from polyrhythm.methods.participation.base import InvitationContext
 from polyrhythm.methods.participation.client_curriculum import ClientCurriculum
 from polyrhythm.methods.participation.critical_periods import CriticalPeriods
 from polyrhythm.methods.recipe import Recipe
@@ -69,12 +69,12 @@ def losses(federation: Federation, story: Run, version: int) -> Mapping[int, flo
         }
 
 
-def _by_chance(self: ClientCurriculum, fixed: Setup, state: State, call: Call) -> State:
-    return _REFILL(replace(self, order="random"), fixed, state, call)
+def _by_chance(self: ClientCurriculum, fixed: Setup, state: State, context: InvitationContext) -> State:
+    return _REFILL(replace(self, order="random"), fixed, state, context)
 
 
-def _the_other_way_round(self: ClientCurriculum, fixed: Setup, state: State, call: Call) -> State:
-    return _REFILL(replace(self, order="anti" if self.order == "curriculum" else "curriculum"), fixed, state, call)
+def _the_other_way_round(self: ClientCurriculum, fixed: Setup, state: State, context: InvitationContext) -> State:
+    return _REFILL(replace(self, order="anti" if self.order == "curriculum" else "curriculum"), fixed, state, context)
 
 
 def _never_counts(self: ClientCurriculum, fixed: Setup, state: State, what: Release) -> State:
@@ -133,13 +133,13 @@ def _only_the_newest(self: ClientCurriculum, fixed: Setup, state: State, report:
     return {**after, "scores": {report.client: after["scores"][report.client]}}
 
 
-def _only_the_known(self: ClientCurriculum, fixed: Setup, state: State, call: Call) -> State:
-    after = _REFILL(self, fixed, state, call)
+def _only_the_known(self: ClientCurriculum, fixed: Setup, state: State, context: InvitationContext) -> State:
+    after = _REFILL(self, fixed, state, context)
     return {**after, "pool": [c for c in after["pool"] if c in state["scores"]]}
 
 
-def _asks_until_it_hears(self: ClientCurriculum, fixed: Setup, state: State, call: Call) -> Any:
-    after, invited = _INVITE(self, fixed, state, call)
+def _asks_until_it_hears(self: ClientCurriculum, fixed: Setup, state: State, context: InvitationContext) -> Any:
+    after, invited = _INVITE(self, fixed, state, context)
     return {**after, "asked": False}, invited
 
 
@@ -173,17 +173,19 @@ def test_who_does_not_answer_keeps_its_score_and_stops_nobody(order: Any, deaf: 
         assert sorted(invited) == list(range(len(SIZES)))
 
 
-def call_of(population: int) -> Call:
-    return Call(version=0, weights=torch.zeros(1), buffers=(), roster=OpenRoster(population, range(population)))
+def call_of(population: int) -> InvitationContext:
+    return InvitationContext(
+        version=0, weights=torch.zeros(1), buffers=(), roster=OpenRoster(population, range(population))
+    )
 
 
-def setup(population: int, horizon: int, seed: int = 0) -> Setup:
-    return Setup(size=1, dtype=torch.float32, population=population, horizon=horizon, seed=seed)
+def setup(population: int, total_rounds: int, seed: int = 0) -> Setup:
+    return Setup(size=1, dtype=torch.float32, population=population, total_rounds=total_rounds, seed=seed)
 
 
-def _unknown_is_zero(self: ClientCurriculum, fixed: Setup, state: State, call: Call) -> State:
-    known = {c: state["scores"].get(c, 0.0) for c in call.roster.all()}
-    return _REFILL(self, fixed, {**state, "scores": known}, call)
+def _unknown_is_zero(self: ClientCurriculum, fixed: Setup, state: State, context: InvitationContext) -> State:
+    known = {c: state["scores"].get(c, 0.0) for c in context.roster.all()}
+    return _REFILL(self, fixed, {**state, "scores": known}, context)
 
 
 @law(
@@ -210,13 +212,13 @@ def test_who_was_never_scored_counts_as_hardest(order: Any, scores: list[float |
     assert after["pool"] == []
 
 
-def _some_twice(self: ClientCurriculum, fixed: Setup, state: State, call: Call) -> State:
-    after = _REFILL(self, fixed, state, call)
+def _some_twice(self: ClientCurriculum, fixed: Setup, state: State, context: InvitationContext) -> State:
+    after = _REFILL(self, fixed, state, context)
     return {**after, "pool": [after["pool"][0], *after["pool"][:-1]]}
 
 
-def _one_order(self: ClientCurriculum, fixed: Setup, state: State, call: Call) -> State:
-    return {**_REFILL(self, fixed, {**state, "refills": 0}, call), "refills": state["refills"] + 1}
+def _one_order(self: ClientCurriculum, fixed: Setup, state: State, context: InvitationContext) -> State:
+    return {**_REFILL(self, fixed, {**state, "refills": 0}, context), "refills": state["refills"] + 1}
 
 
 @law(
@@ -258,9 +260,11 @@ COMBINED: tuple[Callable[[Recipe], Recipe], ...] = (
 )
 
 
-def _measures_old_models(self: SampledStaleness, fixed: Setup, state: State, call: Call, invited: Any) -> Any:
-    state, invited = _DELAYED(self, fixed, state, call, invited)
-    return state, tuple(replace(i, version=max(0, call.version - 1)) if i.kind == "measure" else i for i in invited)
+def _measures_old_models(
+    self: SampledStaleness, fixed: Setup, state: State, context: InvitationContext, invited: Any
+) -> Any:
+    state, invited = _DELAYED(self, fixed, state, context, invited)
+    return state, tuple(replace(i, version=max(0, context.version - 1)) if i.kind == "measure" else i for i in invited)
 
 
 _DELAYED = SampledStaleness.invited
@@ -277,7 +281,7 @@ _DELAYED = SampledStaleness.invited
         "asks again and again": swap(ClientCurriculum, "invite", _asks_until_it_hears),
         "old models are measured": swap(SampledStaleness, "invited", _measures_old_models),
         "who is under way takes no place": swap(
-            Call, "places", lambda self, size: size if self.count is None else self.count
+            InvitationContext, "places", lambda self, size: size if self.count is None else self.count
         ),
     },
 )

@@ -23,11 +23,11 @@ from polyrhythm.methods.participation.rolling import Rolling
 from polyrhythm.methods.recipe import Recipe
 from polyrhythm.methods.release.base import Buffer
 from polyrhythm.methods.work.skip_and_estimate import SkipAndResendModel
-from polyrhythm.simulation.client_store import shelf, store
-from polyrhythm.simulation.client_store.shelf import Shelf, Shelved, with_vectors
+from polyrhythm.simulation.client_store import files, store
 from polyrhythm.simulation.client_store.store import Spilling
+from polyrhythm.simulation.client_store.vector_files import StoredTensor, VectorFiles, with_vectors
 from polyrhythm.simulation.event_queue import DriverState
-from polyrhythm.simulation.simulator import InlineDriver, Moment
+from polyrhythm.simulation.simulator import InlineDriver, SimulationStep
 
 from .fleets import Paces
 from .law import law, swap
@@ -64,31 +64,31 @@ def driver(case: str, kept: store.ClientStore | None = None) -> InlineDriver:
 
 def in_files(folder: str, vectors: float = 0, there: Callable[[], Any] = lambda: ()) -> Spilling:
     """A store with room for so many vectors of 128 bytes in memory."""
-    return Spilling(Shelf(lambda: Path(folder), there), int(vectors * 128), least=1)
+    return Spilling(VectorFiles(lambda: Path(folder), there), int(vectors * 128), least=1)
 
 
-def run(made: InlineDriver) -> Iterator[Moment]:
+def run(made: InlineDriver) -> Iterator[SimulationStep]:
     return itertools.islice(made.moments(made.engine.initial()), 400)
 
 
-def at_once(self: Shelf, places: Any) -> None:
+def at_once(self: VectorFiles, places: Any) -> None:
     """The mutant of `hold` by which nobody holds anything."""
     for place in places:
         self._holders[place] = 1
 
 
-def elsewhere(place: Shelved, folder: Path | None = None) -> Tensor:
+def elsewhere(place: StoredTensor, folder: Path | None = None) -> Tensor:
     """The mutant of `read` that reads from where the file begins."""
     return READ(dataclasses.replace(place, offset=0), folder)
 
 
-def narrow(place: Shelved, folder: Path | None = None) -> Tensor:
+def narrow(place: StoredTensor, folder: Path | None = None) -> Tensor:
     """The mutant of `read` that loses bits."""
     found = READ(place, folder)
     return found.bfloat16().to(found.dtype) if found.is_floating_point() else found
 
 
-READ, PUT = shelf.read, Spilling.put
+READ, PUT = files.read, Spilling.put
 
 
 @law(
@@ -96,9 +96,9 @@ READ, PUT = shelf.read, Spilling.put
     vectors=st.sampled_from((0, 1, 2.5, 6)),
     examples=25,
     broken_by={
-        "files are written over while somebody needs them": swap(Shelf, "hold", at_once),
-        "another client's vector is read": swap(shelf, "read", elsewhere),
-        "numbers lose bits on their way": swap(shelf, "read", narrow),
+        "files are written over while somebody needs them": swap(VectorFiles, "hold", at_once),
+        "another client's vector is read": swap(files, "read", elsewhere),
+        "numbers lose bits on their way": swap(files, "read", narrow),
         "what may yet be accepted is not written": swap(
             Spilling,
             "put",
@@ -123,7 +123,7 @@ def test_in_memory_and_in_files_are_the_same_run(case: str, vectors: float) -> N
     vectors=st.sampled_from((0, 2.5, 1000)),
     examples=25,
     broken_by={
-        "a checkpoint does not hold what it needs": swap(Shelf, "pin", lambda self, version, places: None),
+        "a checkpoint does not hold what it needs": swap(VectorFiles, "pin", lambda self, version, places: None),
         "what lies in memory is left out": swap(
             Spilling,
             "snapshot",
@@ -157,4 +157,4 @@ def test_a_checkpoint_stays_what_it_was_while_clients_go_on(case: str, share: fl
 
 def at(vector: Any, folder: str) -> Any:
     """A place with the folder in which it lies, as `last_kept` gives it."""
-    return dataclasses.replace(vector, folder=folder) if isinstance(vector, Shelved) else vector
+    return dataclasses.replace(vector, folder=folder) if isinstance(vector, StoredTensor) else vector

@@ -13,7 +13,7 @@ from polyrhythm.base.errors import RunFailed
 from polyrhythm.base.messages import Arrived, Lost
 from polyrhythm.core.client_state import Memory as ClientMemory
 from polyrhythm.core.readiness import Readiness
-from polyrhythm.fleet import Faults, Fleet, World
+from polyrhythm.fleet import Faults, Fleet, FleetState
 from polyrhythm.methods.papers import afl, fedavg, scaffold
 from polyrhythm.methods.participation.rolling import OnArrival, Rolling
 from polyrhythm.methods.recipe import Recipe
@@ -75,7 +75,7 @@ def in_step(story: Run) -> None:
         "states of lost visits kept": swap(
             ClientMemory, "at", lambda self, accepted: self.accepted if self.provisional is None else self.provisional
         ),
-        "absent clients invited": swap(World, "span", lambda self, client, now: (True, math.inf)),
+        "absent clients invited": swap(FleetState, "span", lambda self, client, now: (True, math.inf)),
     },
 )
 def test_who_goes_away_in_a_visit_is_lost_and_comes_back_as_it_was_accepted_last(
@@ -96,7 +96,7 @@ def test_who_goes_away_in_a_visit_is_lost_and_comes_back_as_it_was_accepted_last
     in_step(story)
 
 
-def _nobody_ever(self: World, now: float, exclude: Any = ()) -> None:
+def _nobody_ever(self: FleetState, now: float, exclude: Any = ()) -> None:
     return None
 
 
@@ -104,7 +104,7 @@ def _nobody_ever(self: World, now: float, exclude: Any = ()) -> None:
     recipe=st.sampled_from((ROUND, ROLL)),
     first=st.floats(1, 5),
     second=st.floats(6, 10),
-    broken_by={"nobody says who comes": swap(World, "next_arrival", _nobody_ever)},
+    broken_by={"nobody says who comes": swap(FleetState, "next_arrival", _nobody_ever)},
 )
 def test_a_server_without_clients_waits_for_the_next_to_come(recipe: Recipe, first: float, second: float) -> None:
     federation = hours(((first, 1e12),), ((second, 1e12),))
@@ -117,7 +117,9 @@ def test_a_server_without_clients_waits_for_the_next_to_come(recipe: Recipe, fir
 
 @law(
     back=st.floats(1, 50),
-    broken_by={"whom it waits for is settled once and for all": swap(World, "returns", lambda self, c, now: math.inf)},
+    broken_by={
+        "whom it waits for is settled once and for all": swap(FleetState, "returns", lambda self, c, now: math.inf)
+    },
 )
 def test_who_is_back_before_the_one_that_is_waited_for_is_invited_then(back: float) -> None:
     """Client 1 comes at 100 s, 2 works all the time; 0 goes away at 0.5 s, in the middle of its second visit."""

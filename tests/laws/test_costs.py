@@ -22,13 +22,13 @@ from polyrhythm.fleet import (
     Faults,
     FixedLinks,
     Fleet,
+    FleetState,
     Links,
     Load,
     Place,
     Spent,
     Tiers,
     Uniform,
-    World,
 )
 from polyrhythm.fleet.links import _Fixed
 from polyrhythm.fleet.parts import Way
@@ -117,7 +117,7 @@ EXACT = ("samples", "flops", "forward_flops", "backward_flops", "bytes_up", "byt
         "a version says what the last visit cost": swap(session, "Ledger", lambda n: Amnesiac(n)),
         "what is under way is not booked": swap(session._Session, "_under_way", lambda self, now: iter(())),
         "what is under way is booked as if it were over": swap(
-            visit_records, "_by", lambda visit, now: (visit.fate.spent, visit.fate.done)
+            visit_records, "_by", lambda visit, now: (visit.outcome.spent, visit.outcome.done)
         ),
     },
 )
@@ -220,7 +220,7 @@ LINEAR = 2 * 4 * 3  # operations of one pass of the linear model, and of the gra
 
 
 def price_without_links(
-    self: World, client: int, load: Load, now: float, price: Callable[..., Spent] = World.price
+    self: FleetState, client: int, load: Load, now: float, price: Callable[..., Spent] = FleetState.price
 ) -> Spent:
     return replace(price(self, client, load, now), joules=1e-6 * load.flops)
 
@@ -238,7 +238,7 @@ def unit(**costs: float) -> Fleet:
             _Fixed, "seconds", lambda s, c, way, size, now: 0.5 + size / s._rates["up" if way == "down" else "down"]
         ),
         "a forward pass takes as long as training": swap(Device, "seconds", lambda s, a, b, f: SECONDS * (a + b) * 2),
-        "energy counts no bytes": swap(World, "price", price_without_links),
+        "energy counts no bytes": swap(FleetState, "price", price_without_links),
     },
 )
 def test_time_and_energy_by_hand(seed: int) -> None:
@@ -296,7 +296,7 @@ def test_operations_of_a_linear_model_by_hand(method: str, seed: int) -> None:
         "it counts as training": swap(
             Meter,
             "load",
-            lambda self, a, r, load=Meter.load: load(self, a, replace(r, samples=r.held)),
+            lambda self, a, r, load=Meter.load: load(self, a, replace(r, samples=r.num_samples)),
         ),
     },
 )
@@ -305,11 +305,11 @@ def test_measuring_costs_passes_bytes_and_time(seed: int) -> None:
     measured = visits_of(heard, "measured")
     assert measured
     for visit in measured:
-        assert (visit.steps, visit.samples, visit.forward_samples) == (0, 0, visit.held)
-        assert (visit.forward_flops, visit.backward_flops) == (LINEAR * visit.held, 0)
+        assert (visit.steps, visit.samples, visit.forward_samples) == (0, 0, visit.num_samples)
+        assert (visit.forward_flops, visit.backward_flops) == (LINEAR * visit.num_samples, 0)
         assert visit.bytes_down == 4 * (4 * 3 + 3)
         assert 0 < visit.bytes_up < visit.bytes_down
-        assert math.isclose(visit.compute_seconds, visit.held * SECONDS / 3)
+        assert math.isclose(visit.compute_seconds, visit.num_samples * SECONDS / 3)
         assert visit.finished > visit.started
 
 
@@ -328,7 +328,7 @@ SKIPS: dict[str, pr.Recipe] = {
         "who skips is billed for its samples": swap(
             Meter,
             "load",
-            lambda self, a, r, load=Meter.load: load(self, a, replace(r, samples=r.held)),
+            lambda self, a, r, load=Meter.load: load(self, a, replace(r, samples=r.num_samples)),
         ),
         "an idle device takes time": swap(Device, "seconds", lambda self, a, b, f: SECONDS * (1 + a + b / 3)),
     },
@@ -634,7 +634,7 @@ FEWER: dict[str, tuple[pr.Recipe, pr.Recipe]] = {
         "all visits are billed alike": swap(
             Meter,
             "load",
-            lambda self, a, r, load=Meter.load: load(self, a, replace(r, samples=4 * r.held, forward_samples=0)),
+            lambda self, a, r, load=Meter.load: load(self, a, replace(r, samples=4 * r.num_samples, forward_samples=0)),
         ),
     },
 )

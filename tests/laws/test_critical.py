@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.nn import functional
 
-from polyrhythm.base.messages import Report, State, Substitute
+from polyrhythm.base.messages import Report, State, SubstituteKind
 from polyrhythm.base.streams import stream
 from polyrhythm.core import local_step, training
 from polyrhythm.core.path import Path
@@ -25,7 +25,13 @@ from polyrhythm.engines.torch import TorchEngine
 from polyrhythm.methods.correction import Prox
 from polyrhythm.methods.mechanism import Model, Release, Setup
 from polyrhythm.methods.papers import fedadam, fedavg, fedcl, fednova, fedprox, scaffold, vrl_sgd
-from polyrhythm.methods.participation.base import Call, Participation, ParticipationModifier, Sweep, Uniform
+from polyrhythm.methods.participation.base import (
+    InvitationContext,
+    Participation,
+    ParticipationModifier,
+    Sweep,
+    Uniform,
+)
 from polyrhythm.methods.participation.critical_periods import (
     CriticalPeriods,
     Detector,
@@ -51,10 +57,10 @@ RATE = 0.5
 
 
 def setup(population: int, cohort: int = 4) -> Setup:
-    return Setup(size=1, dtype=torch.float32, population=population, horizon=None, seed=0, cohort=cohort)
+    return Setup(size=1, dtype=torch.float32, population=population, total_rounds=None, seed=0, cohort=cohort)
 
 
-def report(who: int, square: float, *, held: int = 4, steps: int = 4, substitute: Substitute = "") -> Report:
+def report(who: int, square: float, *, num_samples: int = 4, steps: int = 4, substitute: SubstituteKind = "") -> Report:
     """One epoch of `steps` batches, with this mean squared norm."""
     return Report(
         dispatch=who,
@@ -63,10 +69,10 @@ def report(who: int, square: float, *, held: int = 4, steps: int = 4, substitute
         version=0,
         kind="train",
         recipe="",
-        held=held,
+        num_samples=num_samples,
         update=None,
         steps=steps,
-        samples=held,
+        samples=num_samples,
         rate=RATE,
         substitute=substitute,
         measures={} if substitute else {"gradient_square": square, "fisher": 3 * square, "fisher_model": 5 * square},
@@ -86,7 +92,7 @@ def cohorts(policy: ParticipationModifier, m: int, population: int, squares: Seq
     recipe, sizes = fedavg(cohort=m) | policy, []
     parts, key = recipe.server_start(fixed), policy.label()
     for version, square in enumerate([*squares, 0.0]):
-        call = Call(version=version, weights=torch.zeros(1), buffers=(), roster=roster)
+        call = InvitationContext(version=version, weights=torch.zeros(1), buffers=(), roster=roster)
         parts, invited = recipe.inviting.invite(fixed, parts, call)
         assert len({i.client for i in invited}) == len(invited)
         sizes.append(len(invited))
@@ -101,8 +107,10 @@ def detectors() -> st.SearchStrategy[Detector]:
     return st.one_of(norms, st.builds(FisherTrace, weigh=weigh, labels=st.sampled_from(("data", "model"))))
 
 
-def _acts_all_the_same(self: CriticalPeriods, fixed: Setup, state: State, call: Call) -> Call:
-    return replace(call, count=state["size"])
+def _acts_all_the_same(
+    self: CriticalPeriods, fixed: Setup, state: State, context: InvitationContext
+) -> InvitationContext:
+    return replace(context, count=state["size"])
 
 
 def _touches_the_gradient(gradient: Tensor) -> Tensor:
@@ -356,7 +364,7 @@ def test_where_nobody_trained_value_and_size_stay(squares: list[int], rule: Any)
             GradientNorm,
             "value",
             lambda self, r: (
-                r.measures["gradient_square"] * (r.steps * r.held / r.samples if self.reduce == "sum" else 1)
+                r.measures["gradient_square"] * (r.steps * r.num_samples / r.samples if self.reduce == "sum" else 1)
             ),
         ),
         "the labels' measures mixed up": swap(
@@ -378,17 +386,17 @@ def test_where_nobody_trained_value_and_size_stay(squares: list[int], rule: Any)
 def test_what_the_detectors_add_up(squares: list[float], held: list[int], epochs: int, detector: Detector) -> None:
     """Samples one by one, so an epoch has as many batches as the client has samples."""
     reports = [
-        replace(report(who, square, held=n, steps=n * epochs), samples=n * epochs)
+        replace(report(who, square, num_samples=n, steps=n * epochs), samples=n * epochs)
         for who, (square, n) in enumerate(zip(squares, held, strict=False))
     ]
     values = []
     for one in reports:
         if isinstance(detector, GradientNorm):
-            an_epoch = one.measures["gradient_square"] * (one.held if detector.reduce == "sum" else 1)
+            an_epoch = one.measures["gradient_square"] * (one.num_samples if detector.reduce == "sum" else 1)
             values.append(an_epoch * (RATE if detector.with_rate else 1))
         else:
             values.append(one.measures["fisher" if detector.labels == "data" else "fisher_model"])
-    claims = [one.held if detector.weigh == "samples" else 1 for one in reports]
+    claims = [one.num_samples if detector.weigh == "samples" else 1 for one in reports]
     expected = sum(c * v for c, v in zip(claims, values, strict=True)) / sum(claims)
     found = detector.over([*reports, report(9, 1, substitute="movement")])
     assert found is not None
@@ -571,9 +579,9 @@ METHODS: dict[str, Callable[..., Recipe]] = {
 }
 
 
-def _seeded_by_size(self: Uniform, fixed: Setup, state: State, call: Call) -> Any:
-    drawn = call.roster.draw(
-        call.places(self.size), stream(fixed.seed, "cohort", call.version, call.count or 0), call.busy
+def _seeded_by_size(self: Uniform, fixed: Setup, state: State, context: InvitationContext) -> Any:
+    drawn = context.roster.draw(
+        context.places(self.size), stream(fixed.seed, "cohort", context.version, context.count or 0), context.busy
     )
     return state, invitations(drawn)
 
@@ -604,8 +612,8 @@ def test_cohorts_follow_the_norms_over_every_method(method: str, m: int, delta: 
         invited = [a.client for a in story.assignments.values() if a.version == version]
         assert invited == [a.client for a in everybody.assignments.values() if a.version == version][:size]
         answers = [r for r in story.reports.values() if r.version == version]
-        held = sum(r.held for r in answers)
-        norms.append(sum(r.held / held * r.measures["gradient_square"] * 0.05 for r in answers))
+        held = sum(r.num_samples for r in answers)
+        norms.append(sum(r.num_samples / held * r.measures["gradient_square"] * 0.05 for r in answers))
         is_critical = version == 0 or (norms[-1] - norms[-2]) / norms[-2] >= delta
         size = min(2 * size, 6) if is_critical else min(size, max((size + 1) // 2, (m + 1) // 2))
         after = story.states[version + 1].parts["critical_periods"]

@@ -60,7 +60,7 @@ def _ranked_by_chance(self: Curriculum, visit: Visit, lens: Lens) -> Any:
 
 
 def _in_the_order_of_the_ranking(self: Curriculum, visit: Visit, *given: Any) -> Any:
-    return np.arange(visit.held) if self.order == "vanilla" else _PASS(self, visit, *given)
+    return np.arange(visit.num_samples) if self.order == "vanilla" else _PASS(self, visit, *given)
 
 
 @law(
@@ -153,10 +153,10 @@ def test_a_curriculum_takes_as_many_steps_as_none(trial: Trial, curriculum: Curr
         assert all(len(set(batch)) == len(batch) for batch in story.batches[dispatch])
 
 
-def _passes(held: int, common: Common, net: str) -> int:
+def _passes(num_samples: int, common: Common, net: str) -> int:
     """Steps of one pass: full batches, and a rest that is left out, joined to the last one, or on its own."""
-    size = min(common["batch"] or held, held)
-    full, rest = divmod(held, size)
+    size = min(common["batch"] or num_samples, num_samples)
+    full, rest = divmod(num_samples, size)
     if rest and (common["drop_last"] or (net == "batchnorm" and rest == 1)):
         return full
     return full + bool(rest)
@@ -169,7 +169,7 @@ def _passes(held: int, common: Common, net: str) -> int:
     steps=st.booleans(),
     broken_by={
         "the hardest is left out": swap(
-            Curriculum, "in_use", lambda self, visit, progress: max(visit.least, visit.held - 1)
+            Curriculum, "in_use", lambda self, visit, progress: max(visit.least, visit.num_samples - 1)
         ),
     },
 )
@@ -285,9 +285,16 @@ class Given:
         return self.known[::-1]
 
 
-def visit(held: int, number: int = 0, seed: int = 0) -> Visit:
+def visit(num_samples: int, number: int = 0, seed: int = 0) -> Visit:
     return Visit(
-        seed=seed, client=1, visit=number, version=0, horizon=None, held=held, batch=4, epoch_steps=-(-held // 4)
+        seed=seed,
+        client=1,
+        visit=number,
+        version=0,
+        total_rounds=None,
+        num_samples=num_samples,
+        batch=4,
+        epoch_steps=-(-num_samples // 4),
     )
 
 

@@ -24,10 +24,10 @@ from polyrhythm.methods.papers import fedavg
 from polyrhythm.methods.participation.client_curriculum import ClientCurriculum
 from polyrhythm.methods.participation.rolling import Rolling
 from polyrhythm.methods.recipe import Recipe
-from polyrhythm.methods.release.base import Buffer, Deadline, MinReports, OverSelect, Standing, TimeOut
+from polyrhythm.methods.release.base import Buffer, Deadline, MinReports, OverSelect, ReleaseContext, TimeOut
 from polyrhythm.methods.together import Releasing
-from polyrhythm.methods.work.budgets import HAIR
-from polyrhythm.simulation.simulator import Moment
+from polyrhythm.methods.work.budgets import EPSILON
+from polyrhythm.simulation.simulator import SimulationStep
 
 from .fleets import Paces, fleets
 from .law import Mutation, law, swap
@@ -43,7 +43,7 @@ NEVER = 1e9
 PLAIN = fedavg(cohort=4, epochs=1, batch=4)
 
 
-def heard(story: Run) -> dict[int, Moment]:
+def heard(story: Run) -> dict[int, SimulationStep]:
     """When each visit ended, by dispatch number."""
     return {m.assignment.dispatch: m for m in story.moments if m.assignment is not None}
 
@@ -71,7 +71,7 @@ def _forgives(state: Any, late: Any, reason: str) -> Any:
     fleet=fleets(),
     examples=10,
     broken_by={
-        "waits for all": swap(Deadline, "complete", lambda self, standing: standing.in_flight == 0),
+        "waits for all": swap(Deadline, "complete", lambda self, context: context.in_flight == 0),
         "gives nobody up": swap(Deadline, "forgets", lambda self, carries_over: False),
         "half the time": swap(Deadline, "due", property(lambda self: self.seconds / 2)),
         "who is late is invited at once": _giving_up(_forgives),
@@ -177,8 +177,8 @@ def test_where_late_updates_land_a_deadline_gives_nobody_up(
     assert len(used) == len(set(used))
 
 
-def _one_more(self: OverSelect, standing: Standing) -> bool:
-    return _COMPLETE(self, replace(standing, waiting=standing.waiting - 1))
+def _one_more(self: OverSelect, context: ReleaseContext) -> bool:
+    return _COMPLETE(self, replace(context, waiting=context.waiting - 1))
 
 
 @law(
@@ -201,10 +201,10 @@ def test_of_so_many_invited_the_first_so_many_count(cohort: int, factor: float, 
         assert released.release is not None
         reports = released.release.reports
         if version == 0:
-            assert len(invited) == min(math.ceil(cohort * factor - HAIR), 9)
-        if len(invited) == math.ceil(cohort * factor - HAIR):
+            assert len(invited) == min(math.ceil(cohort * factor - EPSILON), 9)
+        if len(invited) == math.ceil(cohort * factor - EPSILON):
             assert len(reports) == cohort
-        assert len(reports) == max(1, math.floor(len(invited) / factor + HAIR))
+        assert len(reports) == max(1, math.floor(len(invited) / factor + EPSILON))
         first = sorted(invited, key=lambda a: (ends[a.dispatch].time, a.dispatch))[: len(reports)]
         assert sorted(a.dispatch for a in first) == [r.dispatch for r in reports]
         assert len(reports) + len(released.refused) == len(invited)
@@ -217,8 +217,8 @@ def test_of_so_many_invited_the_first_so_many_count(cohort: int, factor: float, 
     broken_by={"one more is awaited": swap(OverSelect, "complete", _one_more)},
 )
 def test_over_selection_by_any_factor_needs_exactly_the_cohort(cohort: int, factor: float) -> None:
-    policy, invited = OverSelect(factor=factor), math.ceil(cohort * factor - HAIR)
-    enough = [n for n in range(invited + 1) if policy.complete(Standing(waiting=n, in_flight=1, invited=invited))]
+    policy, invited = OverSelect(factor=factor), math.ceil(cohort * factor - EPSILON)
+    enough = [n for n in range(invited + 1) if policy.complete(ReleaseContext(waiting=n, in_flight=1, invited=invited))]
     assert enough[:1] == [cohort]
 
 
@@ -228,7 +228,7 @@ def test_over_selection_by_any_factor_needs_exactly_the_cohort(cohort: int, fact
     fates=st.lists(st.booleans(), min_size=3, max_size=9),
     examples=20,
     broken_by={
-        "does not wait": swap(MinReports, "waits", lambda self, standing: False),
+        "does not wait": swap(MinReports, "waits", lambda self, context: False),
         "steps on less": swap(MinReports, "least", property(lambda self: 1)),
     },
 )
@@ -256,7 +256,7 @@ def test_a_version_has_enough_reports_or_is_skipped_and_says_so(count: int, size
         "looks at once, again and again": swap(
             Readiness, "wake_up", lambda self, state, event: _WAKE_UP(self, state, Timer(time=-1.0))
         ),
-        "does not wait": swap(MinReports, "waits", lambda self, standing: False),
+        "does not wait": swap(MinReports, "waits", lambda self, context: False),
     },
 )
 def test_a_deadline_that_waits_for_enough_reports_does_not_look_in_vain(fleet: Fleet, count: int) -> None:
@@ -317,8 +317,8 @@ def test_a_visit_that_takes_too_long_is_given_up_and_recorded(
             assert len(at_work(moment.turn)) == 3 or free == 0
 
 
-def _the_last_alone(self: Releasing, standing: Standing) -> bool:
-    return standing.in_flight == 0 or self.modifiers[-1][1].complete(standing)
+def _the_last_alone(self: Releasing, context: ReleaseContext) -> bool:
+    return context.in_flight == 0 or self.modifiers[-1][1].complete(context)
 
 
 def _takes_all(self: Recipe, name: str, part: Settings, title: str) -> Recipe:

@@ -27,7 +27,7 @@ from polyrhythm.engines.step import Masks, keys_of
 from polyrhythm.experiments.prepared import Prepared
 from polyrhythm.methods.correction import Push
 from polyrhythm.models.tasks import task
-from polyrhythm.simulation.simulator import InlineDriver, Moment
+from polyrhythm.simulation.simulator import InlineDriver, SimulationStep
 from polyrhythm.simulation.workers import cohorts
 from polyrhythm.simulation.workers.cohorts import AtOnce
 from polyrhythm.simulation.workers.executors import Clients
@@ -69,7 +69,7 @@ def experiment(net: str, sizes: Sequence[int], recipe: pr.Recipe, engine: str, *
     return ready(pr.Experiment, **given, engine=engine)
 
 
-def story(of: Prepared) -> list[Moment]:
+def story(of: Prepared) -> list[SimulationStep]:
     """All that happens in an experiment."""
     engine = of.chosen.engine
     executor = of.crew.executor(Clients(recipe=of.recipe, setup=of.setup, engine=engine, data=of.data_of))
@@ -308,8 +308,8 @@ def test_dropout_follows_its_law(share: float, seed: int) -> None:
         assert abs(both - square) < 5 * (square * (1 - square) / len(one)) ** 0.5
 
 
-def _continued(self: Any, errands: Any) -> Any:
-    visits = [self._clients.begin(errand) for errand in errands]
+def _continued(self: Any, tasks: Any) -> Any:
+    visits = [self._clients.begin(task) for task in tasks]
     answers = self._engine.local_rounds([next(visit) for visit in visits])
     return [cohorts._ended(visit, answer) for visit, answer in zip(visits, answers, strict=True)]
 

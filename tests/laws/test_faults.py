@@ -22,7 +22,7 @@ from polyrhythm.core.client_state import Memory
 from polyrhythm.core.server import Server
 from polyrhythm.core.server_state import Record, Verdict
 from polyrhythm.core.versions import Versions
-from polyrhythm.fleet import Faults, Fleet, World
+from polyrhythm.fleet import Faults, Fleet, FleetState
 from polyrhythm.methods.correction import ControlVariates, DynamicRegularisation
 from polyrhythm.methods.papers import fedavg
 from polyrhythm.methods.participation.rolling import Rolling
@@ -31,7 +31,7 @@ from polyrhythm.methods.release.base import Buffer, Deadline, MinReports
 from polyrhythm.methods.work.budgets import Listed
 from polyrhythm.methods.work.skip_and_estimate import SkipAndEstimate
 from polyrhythm.simulation import transit
-from polyrhythm.simulation.simulator import InlineDriver, Moment
+from polyrhythm.simulation.simulator import InlineDriver, SimulationStep
 from polyrhythm.simulation.transit import Transit
 
 from .fleets import Hours, Paces
@@ -39,7 +39,7 @@ from .law import law, swap
 from .world import Federation, same
 
 # What mutants wrap.
-_TAKE, _STEP, _HAPPENS = Server._take, Versions.step, World._happens
+_TAKE, _STEP, _HAPPENS = Server._take, Versions.step, FleetState._happens
 _ARRIVES, _UNASKED, _ON_ARRIVAL = Transit.arrives, server.unasked, server.on_arrival
 
 OFTEN = ("dropout", "crash", "slow", "nan", "malformed", "lost", "duplicate", "stray", "corrupt")
@@ -61,15 +61,15 @@ def plans(draw: st.DrawFn, *, known: bool = True) -> Faults:
 
 
 def moments(
-    recipe: Recipe, federation: Federation, versions: int, look: Callable[[InlineDriver, Moment], object]
-) -> list[Moment]:
-    """All that happens in a run, until its horizon or until it has to stop; `look` sees everything."""
+    recipe: Recipe, federation: Federation, versions: int, look: Callable[[InlineDriver, SimulationStep], object]
+) -> list[SimulationStep]:
+    """All that happens in a run, until its total_rounds or until it has to stop; `look` sees everything."""
     engine, shards = federation.engine(), federation.shards()
     driver = InlineDriver(recipe, federation.setup(versions), engine, shards.__getitem__, federation.world())
-    story: list[Moment] = []
+    story: list[SimulationStep] = []
     try:
         for moment in driver.moments(engine.initial()):
-            assert len(story) <= 200 * versions * len(federation.sizes)  # a mutant may never come to its horizon
+            assert len(story) <= 200 * versions * len(federation.sizes)  # a mutant may never come to its total_rounds
             story.append(moment)
             look(driver, moment)
     except RunFailed:
@@ -130,7 +130,7 @@ def test_the_servers_mean_is_that_of_what_clients_keep_at_every_version(
     federation = Federation(sizes=SIZES, seed=seed, fleet=UNEQUAL | plan, dtype=torch.float64)
     at_server, at_client = KEPT[part]
 
-    def look(driver: InlineDriver, moment: Moment) -> None:
+    def look(driver: InlineDriver, moment: SimulationStep) -> None:
         if moment.turn.released is None:
             return
         own: list[Tensor] = []
@@ -219,7 +219,7 @@ def _of_one_stream(self: Transit, what: str, share: float, report: Report) -> An
     return draws if draws.random() < share else None
 
 
-SINGLE: dict[str, Callable[[Moment], bool]] = {
+SINGLE: dict[str, Callable[[SimulationStep], bool]] = {
     "dropout": lambda m: _fault(m) == "dropout",
     "crash": lambda m: _fault(m) == "crash",
     "lost": lambda m: _fault(m) == "transit",
@@ -233,7 +233,7 @@ SINGLE: dict[str, Callable[[Moment], bool]] = {
 }
 
 
-def _fault(moment: Moment) -> str | None:
+def _fault(moment: SimulationStep) -> str | None:
     return None if moment.turn.verdict is None else moment.turn.verdict.fault
 
 
@@ -246,7 +246,7 @@ def _fault(moment: Moment) -> str | None:
         "no checksum": swap(
             server, "on_arrival", lambda *given: _ON_ARRIVAL(*given[:-1], replace(given[-1], checksum=None))
         ),
-        "nothing on devices": swap(World, "_happens", lambda *given: False),
+        "nothing on devices": swap(FleetState, "_happens", lambda *given: False),
     },
 )
 def test_each_fault_happens_about_as_often_as_the_plan_says(what: str, seed: int) -> None:
@@ -273,9 +273,9 @@ def test_one_more_fault_moves_none_of_the_others(what: str, other: str, seed: in
     def hit(plan: Faults) -> set[int]:
         """The visits to which it happens, told by what the transit and the world draw."""
         engine = Federation().engine()
-        way, world = Transit(plan, seed, engine.layout), World(Fleet() | plan, 4, seed, range(4))
+        way, world = Transit(plan, seed, engine.layout), FleetState(Fleet() | plan, 4, seed, range(4))
         reports = [
-            Report(dispatch=d, client=0, visit=0, version=0, kind="train", recipe="", held=1, update=None)
+            Report(dispatch=d, client=0, visit=0, version=0, kind="train", recipe="", num_samples=1, update=None)
             for d in range(60)
         ]
         share = getattr(plan, what)

@@ -23,6 +23,7 @@ from polyrhythm.fleet import (
     Exponential,
     FixedLinks,
     Fleet,
+    FleetState,
     HalfNormal,
     Lognormal,
     LognormalLinks,
@@ -32,7 +33,6 @@ from polyrhythm.fleet import (
     Poisson,
     Tiers,
     Uniform,
-    World,
     Zipf,
     arrivals,
     behaviour,
@@ -348,7 +348,7 @@ def test_the_next_arrival_is_the_first_of_all_clients(
         faults=Faults(crash=0.5),
         energy=Energy(battery=10.0, charging=0.01),
     )
-    world = World(fleet, 40, 0, range(40))
+    world = FleetState(fleet, 40, 0, range(40))
     world._back.update(broken)
     world._charge.update({client: (joules, 0.0) for client, joules in empty.items()})
 

@@ -24,11 +24,11 @@ from polyrhythm.methods.papers import ccfl, fedavg, feddyn, mifa, moon, scaffold
 from polyrhythm.methods.participation.rolling import OnArrival, Rolling
 from polyrhythm.methods.recipe import Recipe
 from polyrhythm.methods.release.base import Buffer, Deadline
-from polyrhythm.methods.release.memory import Memory as KeepsAll
+from polyrhythm.methods.release.last_updates import Memory as KeepsAll
 from polyrhythm.methods.server_step import Adam
 from polyrhythm.runs import encoding
 from polyrhythm.simulation.event_queue import Agenda, DriverState
-from polyrhythm.simulation.simulator import InlineDriver, Moment
+from polyrhythm.simulation.simulator import InlineDriver, SimulationStep
 
 from .fleets import Callers, Paces, Rhythms
 from .law import law, swap
@@ -97,7 +97,7 @@ def turned_over(tree: Any) -> Any:
     return {kind: turned_over(inner)}
 
 
-def limited(moments: Iterator[Moment]) -> Iterator[Moment]:
+def limited(moments: Iterator[SimulationStep]) -> Iterator[SimulationStep]:
     try:
         for number, moment in enumerate(moments):
             assert number < 400, "no end"

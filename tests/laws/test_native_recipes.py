@@ -259,7 +259,9 @@ def test_dropout_is_not_judged(rule: Any) -> None:
     reports = [m.report for m in moments if m.report is not None]
     assert [r.steps for r in reports] == [12, 12, 12]
     assert all(r.measures["similarity"] > 0.999 for r in reports)
-    assert all(r.forward_samples == 4 * r.held for r in reports)  # the received model once, and its own at each step
+    assert all(
+        r.forward_samples == 4 * r.num_samples for r in reports
+    )  # the received model once, and its own at each step
 
 
 class InPlace(nn.Module):

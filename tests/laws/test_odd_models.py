@@ -152,8 +152,8 @@ def test_the_precision_of_a_model_is_kept(parts: tuple[Settings, ...], dtype: to
         assert all(near(part, reference[name], coarse[dtype]) for name, part in named.items())
 
 
-def _wide(assignment: Any, held: int, **rest: Any) -> Any:
-    return _REPORT(assignment, held, **rest | {"update": rest["update"].float()})
+def _wide(assignment: Any, num_samples: int, **rest: Any) -> Any:
+    return _REPORT(assignment, num_samples, **rest | {"update": rest["update"].float()})
 
 
 @law(

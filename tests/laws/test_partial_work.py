@@ -18,7 +18,7 @@ from polyrhythm.core.batches import batch_sizes
 from polyrhythm.core.forecast import Ahead, Pace
 from polyrhythm.core.readiness import Readiness
 from polyrhythm.core.server_state import ServerState
-from polyrhythm.fleet import FixedLinks, Fleet, Tiers, Uniform, World
+from polyrhythm.fleet import FixedLinks, Fleet, FleetState, Tiers, Uniform
 from polyrhythm.methods.compression import TopK
 from polyrhythm.methods.correction import ControlVariates, ModelContrast, Prox, VarianceReduction
 from polyrhythm.methods.local.schedules import Cosine
@@ -36,7 +36,7 @@ from polyrhythm.methods.work.skip_and_estimate import BudgetSteps, SkipAndEstima
 from polyrhythm.methods.work.stop_on_drift import StopOnDrift
 from polyrhythm.models.flops import Cost
 from polyrhythm.simulation.cost_meter import Meter
-from polyrhythm.simulation.simulator import InlineDriver, Moment
+from polyrhythm.simulation.simulator import InlineDriver, SimulationStep
 
 from .law import Mutation, law, swap
 from .trials import Trial, trials
@@ -80,10 +80,10 @@ class Scored(Shard):
 class Heard:
     """What came of a run: its moments, and the reports of all visits in the order of dispatch."""
 
-    moments: tuple[Moment, ...]
+    moments: tuple[SimulationStep, ...]
 
     @property
-    def visits(self) -> list[Moment]:
+    def visits(self) -> list[SimulationStep]:
         found = [m for m in self.moments if m.report is not None and m.report.kind == "train"]
         return sorted(found, key=lambda m: m.report.dispatch if m.report else -1)
 
@@ -112,7 +112,7 @@ def drive(recipe: Recipe, federation: Federation, fleet: Fleet, *, versions: int
         federation.setup(versions),
         engine,
         lambda number: shards[number],
-        World(fleet, len(everybody), federation.seed, everybody),
+        FleetState(fleet, len(everybody), federation.seed, everybody),
         Meter(engine.layout, lambda: COST),
     )
     return Heard(moments=tuple(driver.moments(engine.initial())))
@@ -313,13 +313,13 @@ def test_more_time_is_never_less_work(
     },
 )
 def test_as_many_steps_as_fit_by_hand(
-    held: int, batch: int, epochs: int, eighths: int, tier: int, latency: int
+    num_samples: int, batch: int, epochs: int, eighths: int, tier: int, latency: int
 ) -> None:
     """All numbers are eighths of seconds, so that nothing is rounded."""
     fleet = Fleet(devices=Uniform(seconds_per_sample=tier / 8), links=FixedLinks(latency=latency / 8))
     recipe = fedavg(cohort=1, batch=batch, epochs=epochs) | PartialWork(seconds=eighths / 8)
-    heard = drive(recipe, Federation(sizes=(held,), net="logistic"), fleet, versions=2)
-    a_pass = [min(batch, held - start) for start in range(0, held, batch)]
+    heard = drive(recipe, Federation(sizes=(num_samples,), net="logistic"), fleet, versions=2)
+    a_pass = [min(batch, num_samples - start) for start in range(0, num_samples, batch)]
     ends = list(itertools.accumulate(tier * size for size in a_pass * epochs))
     for report in heard.reports:
         assert report.steps == max(1, sum(end <= eighths - 2 * latency for end in ends))
@@ -343,13 +343,13 @@ def test_as_many_steps_as_fit_by_hand(
     },
 )
 def test_where_passes_go_on_the_batches_that_are_next_are_counted(
-    held: int, batch: int, steps: int, eighths: int, drop_last: bool, net: str
+    num_samples: int, batch: int, steps: int, eighths: int, drop_last: bool, net: str
 ) -> None:
     """Each visit takes one step more, if it can, exactly where all samples of that step fit too."""
     fleet = Fleet(devices=Uniform(seconds_per_sample=1 / 8))
-    federation = Federation(sizes=(held,), net=net)
+    federation = Federation(sizes=(num_samples,), net=net)
     recipe = fedavg(cohort=1, batch=batch, steps=steps, drop_last=drop_last)
-    sizes = list(batch_sizes(held, batch, drop_last, net == "batchnorm"))
+    sizes = list(batch_sizes(num_samples, batch, drop_last, net == "batchnorm"))
     place = 0
     for report in drive(recipe | PartialWork(seconds=eighths / 8), federation, fleet, versions=4).reports:
         ends = list(itertools.accumulate((sizes * 13)[place : place + steps]))
@@ -385,8 +385,8 @@ def test_it_does_not_matter_where_it_stands(trial: Trial, parts: list[Settings],
     assert equal(mixed, straight)
 
 
-def _planned(assignment: Any, held: int, **rest: Any) -> Report:
-    return _REPORT(assignment, held, **rest | {"steps": 3 * rest.get("steps", 0)})
+def _planned(assignment: Any, num_samples: int, **rest: Any) -> Report:
+    return _REPORT(assignment, num_samples, **rest | {"steps": 3 * rest.get("steps", 0)})
 
 
 def _rate_of_the_whole(self: training.Training, step: int) -> float:
@@ -458,7 +458,7 @@ def test_a_deadline_wakes_the_server_once(seconds: float, count: int) -> None:
     """Also where it must then wait for more reports."""
     recipe = fedavg(cohort=3, batch=4, epochs=1) | Deadline(seconds=seconds) | MinReports(count=count)
     engine, shards, federation = Federation().engine(), Federation().shards(), Federation()
-    world = World(FLEETS[1], 4, 0, range(4))
+    world = FleetState(FLEETS[1], 4, 0, range(4))
     driver = InlineDriver(recipe, federation.setup(3), engine, lambda number: shards[number], world)
     timers: list[float] = []
     for moment in driver.moments(engine.initial()):

@@ -14,7 +14,7 @@ from polyrhythm.base.streams import stream
 from polyrhythm.methods.mechanism import Setup
 from polyrhythm.methods.papers import Common, fedavg
 from polyrhythm.methods.participation import base as participation
-from polyrhythm.methods.participation.base import Call, Participation, Sweep, Uniform
+from polyrhythm.methods.participation.base import InvitationContext, Participation, Sweep, Uniform
 from polyrhythm.simulation.roster import OpenRoster
 
 from .law import law, swap
@@ -25,7 +25,7 @@ _INVITE = Sweep.invite
 
 
 def setup(population: int, seed: int) -> Setup:
-    return Setup(size=1, dtype=torch.float32, population=population, horizon=None, seed=seed)
+    return Setup(size=1, dtype=torch.float32, population=population, total_rounds=None, seed=seed)
 
 
 def _without_care(self: OpenRoster, count: int, generator: np.random.Generator, exclude: frozenset[int]) -> Any:
@@ -36,38 +36,38 @@ def _with_replacement(self: OpenRoster, count: int, generator: np.random.Generat
     return tuple(int(c) for c in generator.choice(self._eligible, size=count))
 
 
-def _seeded_by_size(self: Uniform, s: Setup, state: Any, call: Call) -> Any:
-    drawn = call.roster.draw(self.size, stream(s.seed, "cohort", call.version, self.size), call.busy)
+def _seeded_by_size(self: Uniform, s: Setup, state: Any, context: InvitationContext) -> Any:
+    drawn = context.roster.draw(self.size, stream(s.seed, "cohort", context.version, self.size), context.busy)
     return state, invitations(drawn)
 
 
-def _first_come(self: Uniform, s: Setup, state: Any, call: Call) -> Any:
-    return state, invitations([c for c in call.roster.all() if c not in call.busy][: self.size])
+def _first_come(self: Uniform, s: Setup, state: Any, context: InvitationContext) -> Any:
+    return state, invitations([c for c in context.roster.all() if c not in context.busy][: self.size])
 
 
-def _always_the_same(self: Uniform, s: Setup, state: Any, call: Call) -> Any:
-    return state, invitations(call.roster.draw(self.size, np.random.default_rng(3), call.busy))
+def _always_the_same(self: Uniform, s: Setup, state: Any, context: InvitationContext) -> Any:
+    return state, invitations(context.roster.draw(self.size, np.random.default_rng(3), context.busy))
 
 
-def _by_size(self: Uniform, s: Setup, state: Any, call: Call) -> Any:
-    return state, invitations(call.roster.all()[call.version % self.size :][: self.size])
+def _by_size(self: Uniform, s: Setup, state: Any, context: InvitationContext) -> Any:
+    return state, invitations(context.roster.all()[context.version % self.size :][: self.size])
 
 
-def _busy_too(self: Participation, s: Setup, state: Any, call: Call) -> Any:
-    return state, invitations(call.roster.all()[: self.size])
+def _busy_too(self: Participation, s: Setup, state: Any, context: InvitationContext) -> Any:
+    return state, invitations(context.roster.all()[: self.size])
 
 
-def _uniformly(self: Sweep, s: Setup, state: Any, call: Call) -> Any:
-    return Uniform(cohort=self.size).invite(s, state, call)
+def _uniformly(self: Sweep, s: Setup, state: Any, context: InvitationContext) -> Any:
+    return Uniform(cohort=self.size).invite(s, state, context)
 
 
-def call_of(roster: OpenRoster, version: int, busy: frozenset[int] = frozenset()) -> Call:
-    return Call(version=version, weights=torch.zeros(1), buffers=(), roster=roster, busy=busy)
+def call_of(roster: OpenRoster, version: int, busy: frozenset[int] = frozenset()) -> InvitationContext:
+    return InvitationContext(version=version, weights=torch.zeros(1), buffers=(), roster=roster, busy=busy)
 
 
-def asked(part: Participation, s: Setup, state: State, call: Call) -> tuple[State, tuple[int, ...]]:
+def asked(part: Participation, s: Setup, state: State, context: InvitationContext) -> tuple[State, tuple[int, ...]]:
     """The new state, and who is invited to train on the current version."""
-    after, invited = part.invite(s, state, call)
+    after, invited = part.invite(s, state, context)
     assert all((i.kind, i.version, i.model) == ("train", None, None) for i in invited)
     return after, tuple(i.client for i in invited)
 
@@ -137,8 +137,8 @@ def test_everybody_is_drawn_about_equally_often(seed: int) -> None:
     assert counts.max() <= 20 + 6 * 4.25
 
 
-def _drops_the_rest(self: Sweep, s: Setup, state: Any, call: Call) -> Any:
-    after, invited = _INVITE(self, s, state, call)
+def _drops_the_rest(self: Sweep, s: Setup, state: Any, context: InvitationContext) -> Any:
+    after, invited = _INVITE(self, s, state, context)
     return {**after, "rest": after["rest"][self.size :]}, invited
 
 

@@ -19,7 +19,7 @@ from polyrhythm.core.client import work
 from polyrhythm.core.client_state import ClientState, Memory
 from polyrhythm.core.protocols import Opening
 from polyrhythm.core.server import Server
-from polyrhythm.core.server_state import Turn
+from polyrhythm.core.server_state import ServerDecision
 from polyrhythm.core.training import Training
 from polyrhythm.engines.torch import TorchEngine
 from polyrhythm.methods import together
@@ -33,7 +33,7 @@ from polyrhythm.methods.correction import (
 from polyrhythm.methods.local.optimisers import LocalOptimiser, LocalSgd
 from polyrhythm.methods.mechanism import Model
 from polyrhythm.methods.papers import fedavg
-from polyrhythm.methods.participation.base import Call, Sweep
+from polyrhythm.methods.participation.base import InvitationContext, Sweep
 from polyrhythm.methods.server_step import Adagrad, AMSGrad, Momentum, Sgd, Yogi
 from polyrhythm.methods.weighing import Equal, NormalisedAveraging
 
@@ -73,10 +73,10 @@ def _scaled_in_place(vectors: Sequence[Tensor], weights: Sequence[float]) -> Ten
     return torch.stack(vectors).sum(0)
 
 
-def _shuffled_in_place(self: Sweep, setup: Any, state: Any, call: Call) -> Any:
+def _shuffled_in_place(self: Sweep, setup: Any, state: Any, context: InvitationContext) -> Any:
     if not state["rest"]:
-        state["rest"].extend(call.roster.all())
-        stream(setup.seed, "cohort", call.version).shuffle(state["rest"])
+        state["rest"].extend(context.roster.all())
+        stream(setup.seed, "cohort", context.version).shuffle(state["rest"])
     invited = tuple(state["rest"][: self.size])
     del state["rest"][: self.size]
     return state, invitations(invited)
@@ -207,7 +207,7 @@ def test_evaluating_between_events_changes_no_weight(trial: Trial, parts: tuple[
     recipe, federation = trial.recipe(*parts), trial.federation
     shard = federation.shards()[0]
 
-    def watch(engine: TorchEngine, turn: Turn) -> None:
+    def watch(engine: TorchEngine, turn: ServerDecision) -> None:
         engine.evaluate(Model(weights=turn.state.weights, buffers=turn.state.buffers), shard)
 
     watched, alone = run(recipe, federation, watch=watch), run(recipe, federation)

@@ -23,7 +23,7 @@ from polyrhythm.methods.order.base import Curriculum, Shuffled
 from polyrhythm.methods.papers import Common, fedavg
 from polyrhythm.methods.participation.base import Sweep
 from polyrhythm.methods.participation.critical_periods import CriticalPeriods, FisherTrace, GradientNorm
-from polyrhythm.methods.participation.power_of_choice import PowerOfChoice
+from polyrhythm.methods.participation.loss_sampling import LossSampling
 from polyrhythm.methods.recipe import Recipe
 from polyrhythm.methods.server_step import Adam
 from polyrhythm.methods.work.stop_on_drift import StopOnDrift
@@ -40,11 +40,11 @@ PARTS = st.sampled_from(((), (Sweep(), ControlVariates()), (ModelContrast(layer=
 
 
 def _numpy_order(self: Shuffled, visit: Any, *given: Any) -> np.ndarray:
-    return np.random.permutation(visit.held)
+    return np.random.permutation(visit.num_samples)
 
 
 def _python_order(self: Shuffled, visit: Any, *given: Any) -> np.ndarray:
-    return np.array(random.sample(range(visit.held), visit.held))
+    return np.array(random.sample(range(visit.num_samples), visit.num_samples))
 
 
 class _Unseeded:
@@ -177,7 +177,7 @@ def test_dropout_repeats_by_run_and_differs_by_client_and_visit(epochs: float, s
     trial=trials(nets=("perceptron",)),
     broken_by={
         "the seed goes nowhere": lambda patch: (
-            patch.setattr(Shuffled, "one_pass", lambda self, visit, *given: np.arange(visit.held)),
+            patch.setattr(Shuffled, "one_pass", lambda self, visit, *given: np.arange(visit.num_samples)),
             patch.setattr(
                 Sweep, "invite", lambda self, s, state, call: (state, invitations(call.roster.all()[: self.size]))
             ),
@@ -195,7 +195,7 @@ def test_another_seed_is_another_run_on_the_same_data(trial: Trial) -> None:
 # Models that draw whenever they are looked at, in eval mode, too.
 
 LOOKS: dict[str, Settings] = {
-    "measured by itself": PowerOfChoice(cohort=2, d=3),
+    "measured by itself": LossSampling(cohort=2, d=3),
     "Fisher traces": CriticalPeriods(detector=FisherTrace(), watch=(FisherTrace(labels="model"),)),
     "ranked samples": Curriculum(score="both", least=1),
     "a representation": StopOnDrift(a=0.5, b=0, representation="logits"),
@@ -271,7 +271,7 @@ def test_training_draws_the_same_whether_anybody_looks_or_not(batch: int | None,
 def test_looks_differ_by_client(seed: int) -> None:
     # Clients that hold the same sample, over and over, and are measured by the same model.
     clones = Clones(net="hazy", sizes=(9, 9, 9), seed=seed)
-    recipe = fedavg(cohort=2, epochs=1, batch=4, lr=0.1) | PowerOfChoice(d=3)
+    recipe = fedavg(cohort=2, epochs=1, batch=4, lr=0.1) | LossSampling(d=3)
     story = run(recipe, clones, versions=1)
     losses = [r.measures["loss"] for r in story.reports.values() if r.kind == "measure"]
     assert len(losses) == 3

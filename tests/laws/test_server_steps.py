@@ -21,7 +21,7 @@ from .world import near, same
 _STEP = Adaptive.step
 
 SIZE = 4
-SETUP = Setup(size=SIZE, dtype=torch.float32, population=3, horizon=None, seed=0)
+SETUP = Setup(size=SIZE, dtype=torch.float32, population=3, total_rounds=None, seed=0)
 RULES: tuple[ServerStep, ...] = (Sgd(), Momentum(), Adagrad(), Adam(), Yogi(), AMSGrad())
 ADAPTIVE: tuple[Adaptive, ...] = (Adagrad(), Adam(), Yogi(), AMSGrad())
 

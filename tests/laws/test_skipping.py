@@ -21,7 +21,7 @@ from polyrhythm.methods.correction import ControlVariates, DynamicRegularisation
 from polyrhythm.methods.mechanism import Setup, Visit
 from polyrhythm.methods.papers import fedavg
 from polyrhythm.methods.weighing import Equal, NormalisedAveraging, PerStep
-from polyrhythm.methods.work.base import Instead, Plan
+from polyrhythm.methods.work.base import Plan, Substitute
 from polyrhythm.methods.work.budgets import Budgets, Levels, Listed, SlowShare
 from polyrhythm.methods.work.skip_and_estimate import (
     BudgetSteps,
@@ -183,7 +183,7 @@ def test_a_skip_sends_what_the_last_accepted_training_gave(
 
 
 def _always_cold(self: SkipAndEstimate, setup: Setup, visit: Visit, inner: Any) -> Any:
-    return replace(inner, instead=Instead(kind="silence"))
+    return replace(inner, substitute=Substitute(kind="silence"))
 
 
 @law(
@@ -237,12 +237,19 @@ def test_a_movement_expires(expire: int, period: int) -> None:
         assert [r.fresh for r in reports] == [version == last] * 2
 
 
-SETUP = Setup(size=1, dtype=torch.float32, population=100, horizon=400, seed=0)
+SETUP = Setup(size=1, dtype=torch.float32, population=100, total_rounds=400, seed=0)
 
 
-def visit(client: int, visit: int, version: int, horizon: int | None = 400, seed: int = 0) -> Visit:
+def visit(client: int, visit: int, version: int, total_rounds: int | None = 400, seed: int = 0) -> Visit:
     return Visit(
-        seed=seed, client=client, visit=visit, version=version, horizon=horizon, held=8, batch=4, epoch_steps=2
+        seed=seed,
+        client=client,
+        visit=visit,
+        version=version,
+        total_rounds=total_rounds,
+        num_samples=8,
+        batch=4,
+        epoch_steps=2,
     )
 
 
@@ -277,10 +284,10 @@ def test_round_robin_trains_once_in_every_period(period: int, turns: Any, phases
     versions=st.sampled_from((100, 400)),
     broken_by={
         "one version less": swap(
-            Skipping, "trains", lambda self, setup, v: v.version < v.horizon * self.share(setup, 0)
+            Skipping, "trains", lambda self, setup, v: v.version < v.total_rounds * self.share(setup, 0)
         ),
         "29 of 100 are 28": swap(
-            Skipping, "trains", lambda self, setup, v: v.version <= v.horizon * self.share(setup, 0)
+            Skipping, "trains", lambda self, setup, v: v.version <= v.total_rounds * self.share(setup, 0)
         ),
     },
     examples=40,
@@ -472,10 +479,10 @@ def test_buffers_are_the_mean_of_those_who_trained(policy: Skipping, seed: int) 
     for before, after, released in zip(story.states, story.states[1:], story.released, strict=False):
         assert released.release is not None
         fresh = released.release.fresh
-        held = sum(r.held for r in fresh)
+        held = sum(r.num_samples for r in fresh)
         right = before.buffers
         if fresh:
-            right = combine_buffers(layout, [r.buffers for r in fresh], [r.held / held for r in fresh])
+            right = combine_buffers(layout, [r.buffers for r in fresh], [r.num_samples / held for r in fresh])
         assert same(after.buffers, right)
 
 

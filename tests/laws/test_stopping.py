@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.nn import functional
 
-from polyrhythm.base.frozen import made
+from polyrhythm.base.frozen import new_unchecked
 from polyrhythm.base.settings import Settings
 from polyrhythm.core import training, visit_plan
 from polyrhythm.core.batches import batch_sizes
@@ -68,7 +68,7 @@ def test_a_threshold_below_all_cosines_is_the_inner_work(trial: Trial, parts: tu
 
 
 def _epochs_of_one_step(patch: Any) -> None:
-    patch.setattr(visit_plan, "made", lambda of, /, **given: made(of, **given | _short_epochs(of)))
+    patch.setattr(visit_plan, "made", lambda of, /, **given: new_unchecked(of, **given | _short_epochs(of)))
 
 
 def _short_epochs(kind: Any) -> dict[str, Any]:
@@ -139,7 +139,7 @@ def test_before_the_first_step_a_client_agrees_with_what_it_received(net: str, l
 
 
 def _from_zero(self: StopOnDrift, visit: Visit) -> float:
-    return self.a + self.b * visit.version / (visit.horizon or 1)
+    return self.a + self.b * visit.version / (visit.total_rounds or 1)
 
 
 @law(
@@ -272,7 +272,9 @@ class Augmented(Federation):
 
 def _reuses(reuse: bool) -> Any:
     changes = {"reuse": reuse}
-    return swap(training, "made", lambda of, /, **given: made(of, **given | (changes if of is Opening else {})))
+    return swap(
+        training, "made", lambda of, /, **given: new_unchecked(of, **given | (changes if of is Opening else {}))
+    )
 
 
 @law(
@@ -292,15 +294,15 @@ def test_watching_costs_one_pass_of_the_received_model(
         recipe = recipe | ModelContrast(layer="features")
     by_mode = net in ("batchnorm", "dropout")
     for report in run(recipe, federation, versions=2).reports.values():
-        frozen = report.held if not augmented and epochs >= 1 else report.samples
+        frozen = report.num_samples if not augmented and epochs >= 1 else report.samples
         models = 2 if contrast and report.visit else 1
         assert report.forward_samples == models * frozen + (report.samples if by_mode else 0)
 
 
-def _planned_steps(assignment: Any, held: int, **rest: Any) -> Any:
+def _planned_steps(assignment: Any, num_samples: int, **rest: Any) -> Any:
     if "threshold" in rest.get("measures", {}):
         rest["steps"] *= 3
-    return _REPORT(assignment, held, **rest)
+    return _REPORT(assignment, num_samples, **rest)
 
 
 @law(

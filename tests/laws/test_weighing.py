@@ -35,7 +35,7 @@ def facts(draw: st.DrawFn) -> list[Facts]:
         Facts(
             dispatch=i,
             client=i,
-            held=draw(st.integers(1, 1000)),
+            num_samples=draw(st.integers(1, 1000)),
             steps=n,
             travel=0.1 * n,
             pull=0.0,
@@ -70,15 +70,15 @@ def test_shares_sum_to_one_whoever_reports(trial: Trial, sharing: Sharing, happe
     given_facts=facts(),
     broken_by={
         "by steps": swap(BySamples, "claims", lambda self, facts: [float(f.steps) for f in facts]),
-        "equal by samples": swap(Equal, "claims", lambda self, facts: [float(f.held) for f in facts]),
+        "equal by samples": swap(Equal, "claims", lambda self, facts: [float(f.num_samples) for f in facts]),
     },
 )
 def test_shares_are_proportional_to_what_they_claim(given_facts: list[Facts]) -> None:
     by_samples, equal = (shares(sharing.claims(given_facts)) for sharing in SHARINGS)
     assert by_samples is not None
     assert equal is not None
-    total = sum(f.held for f in given_facts)
-    assert all(math.isclose(s * total, f.held) for s, f in zip(by_samples, given_facts, strict=True))
+    total = sum(f.num_samples for f in given_facts)
+    assert all(math.isclose(s * total, f.num_samples) for s, f in zip(by_samples, given_facts, strict=True))
     assert all(math.isclose(s * len(given_facts), 1) for s in equal)
     assert shares([0.0] * len(given_facts)) is None
 
@@ -198,18 +198,18 @@ def _first_buffers(layout: Any, state: Any, reports: Any) -> Any:
         "weighed equally": swap(
             versions,
             "mean_buffers",
-            lambda layout, state, reports: _BUFFERS(layout, state, tuple(replace(r, held=1) for r in reports)),
+            lambda layout, state, reports: _BUFFERS(layout, state, tuple(replace(r, num_samples=1) for r in reports)),
         ),
     },
 )
 def test_buffers_are_averaged_by_samples_in_every_method(trial: Trial, sharing: Sharing, server_adam: bool) -> None:
     story = run(trial.recipe(sharing, *([Adam()] if server_adam else [])), trial.federation)
     for release, after in zip(released(story), story.states[1:], strict=True):
-        total = sum(report.held for report in release.reports)
+        total = sum(report.num_samples for report in release.reports)
         for i, buffer in enumerate(after.buffers):
             theirs = [report.buffers[i] for report in release.reports]
             if buffer.is_floating_point():
-                held = [report.held for report in release.reports]
+                held = [report.num_samples for report in release.reports]
                 mean = torch.stack([b.double() * n / total for b, n in zip(theirs, held, strict=True)]).sum(0)
                 assert near(buffer, mean)
             else:

@@ -43,12 +43,12 @@ def passes(story: Run, number: int) -> list[int]:
 
 
 def _one_order(self: Shuffled, visit: Any, *given: Any) -> np.ndarray:
-    return np.random.default_rng(visit.client).permutation(visit.held)
+    return np.random.default_rng(visit.client).permutation(visit.num_samples)
 
 
 def _with_repeats(self: Shuffled, visit: Any, name: Any, *given: Any) -> np.ndarray:
     rng = stream(visit.seed, "order", visit.client, *name)
-    return np.asarray(rng.integers(0, visit.held, visit.held))
+    return np.asarray(rng.integers(0, visit.num_samples, visit.num_samples))
 
 
 def _one_step_less(self: Epochs, setup: Any, visit: Any, state: Any, brief: Any) -> Plan:
@@ -59,8 +59,10 @@ def _rounded_down(self: Epochs, setup: Any, visit: Any, state: Any, brief: Any) 
     return Plan(steps=max(1, math.floor(self.epochs * visit.epoch_steps)))
 
 
-def _cut_always_drops(held: int, batch: int, drop_last: bool, fold_single: bool) -> list[slice]:
-    return [s for s in _CUT(held, batch, drop_last, fold_single) if s.stop - s.start >= batch or held < batch]
+def _cut_always_drops(num_samples: int, batch: int, drop_last: bool, fold_single: bool) -> list[slice]:
+    return [
+        s for s in _CUT(num_samples, batch, drop_last, fold_single) if s.stop - s.start >= batch or num_samples < batch
+    ]
 
 
 @law(
@@ -127,19 +129,23 @@ def test_a_fraction_of_an_epoch_is_that_many_of_its_steps(batch: int | None, epo
         ),
     },
 )
-def test_a_pass_is_cut_into_full_batches_and_a_rest(held: int, batch: int, drop_last: bool, fold_single: bool) -> None:
+def test_a_pass_is_cut_into_full_batches_and_a_rest(
+    num_samples: int, batch: int, drop_last: bool, fold_single: bool
+) -> None:
     assume(batch > 1 or not fold_single)  # refused before a run starts
-    pieces = training.cut(held, batch, drop_last, fold_single)
+    pieces = training.cut(num_samples, batch, drop_last, fold_single)
     sizes = [s.stop - s.start for s in pieces]
     assert [i for s in pieces for i in range(s.start, s.stop)] == list(range(sum(sizes)))
     assert all(size == batch for size in sizes[:-1])
     if fold_single:
         assert 1 not in sizes
-        assert (sum(sizes) == 0) == (held <= 1)
+        assert (sum(sizes) == 0) == (num_samples <= 1)
     else:
-        assert sum(sizes) > 0 or held == 0
-    dropped = held - sum(sizes)
-    assert dropped == (held % batch if drop_last and held > batch else 1 if fold_single and held == 1 else 0)
+        assert sum(sizes) > 0 or num_samples == 0
+    dropped = num_samples - sum(sizes)
+    assert dropped == (
+        num_samples % batch if drop_last and num_samples > batch else 1 if fold_single and num_samples == 1 else 0
+    )
 
 
 @law(
@@ -203,12 +209,12 @@ VERSIONED: tuple[Schedule, ...] = (
 
 
 def _by_visit(self: Training, step: int) -> float:
-    factor: float = self.recipe.schedule.factor(self.visit.visit, self.visit.horizon)
+    factor: float = self.recipe.schedule.factor(self.visit.visit, self.visit.total_rounds)
     return float(self.recipe.optimiser.lr * factor)
 
 
 def _one_later(self: Training, step: int) -> float:
-    factor: float = self.recipe.schedule.factor(self.visit.version + 1, self.visit.horizon)
+    factor: float = self.recipe.schedule.factor(self.visit.version + 1, self.visit.total_rounds)
     return float(self.recipe.optimiser.lr * factor)
 
 

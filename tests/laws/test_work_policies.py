@@ -30,12 +30,12 @@ from .world import Federation, alike, play, run
 # What mutants wrap.
 _BUDGET_PLAN, _PLAN = BudgetSteps.change, Planning.plan
 
-SETUP = Setup(size=1, dtype=torch.float32, population=8, horizon=9, seed=0)
+SETUP = Setup(size=1, dtype=torch.float32, population=8, total_rounds=9, seed=0)
 SOME = Listed(shares=(1.0, 0.5, 0.4))
 
 
 def visit(number: int, at: int, seed: int = 0) -> Visit:
-    return Visit(seed=seed, client=number, visit=at, version=at, horizon=9, held=7, batch=1, epoch_steps=7)
+    return Visit(seed=seed, client=number, visit=at, version=at, total_rounds=9, num_samples=7, batch=1, epoch_steps=7)
 
 
 def epochs_of(part: Work, where: Visit) -> int:
@@ -104,7 +104,7 @@ POLICIES: tuple[tuple[Settings, ...], ...] = (
 
 
 def _undoes_what_others_do(self: BudgetSteps, *given: Any) -> Plan:
-    return replace(_BUDGET_PLAN(self, *given), stop=None, instead=None)
+    return replace(_BUDGET_PLAN(self, *given), stop=None, substitute=None)
 
 
 def _the_last_alone(self: Planning, *given: Any) -> Plan:

@@ -112,10 +112,10 @@ class Misfortune:
     def __call__(self, assignment: Assignment, report: Report) -> Event:
         if self.first.setdefault(assignment.version, assignment.dispatch) == assignment.dispatch:
             return report
-        fate = self.fates[assignment.dispatch % len(self.fates)]
-        if fate == "lost":
+        outcome = self.fates[assignment.dispatch % len(self.fates)]
+        if outcome == "lost":
             return Lost(dispatch=report.dispatch, reason="the line is dead")
-        return spoiled(report) if fate == "spoiled" else report
+        return spoiled(report) if outcome == "spoiled" else report
 
 
 def spoiled(report: Report, value: float = float("nan")) -> Report:

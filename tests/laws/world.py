@@ -20,15 +20,15 @@ from polyrhythm.core.client_state import ClientState, Memory
 from polyrhythm.core.local_step import Computed
 from polyrhythm.core.protocols import Opening
 from polyrhythm.core.server import Server
-from polyrhythm.core.server_state import Released, ServerState, Turn
+from polyrhythm.core.server_state import Released, ServerDecision, ServerState
 from polyrhythm.engines.torch import TorchEngine
-from polyrhythm.fleet import Fleet, World
+from polyrhythm.fleet import Fleet, FleetState
 from polyrhythm.methods.mechanism import Setup
 from polyrhythm.methods.participation.base import Invitation, Invitations
 from polyrhythm.methods.recipe import Recipe
 from polyrhythm.models.tasks import task
 from polyrhythm.simulation.roster import OpenRoster
-from polyrhythm.simulation.simulator import InlineDriver, Moment
+from polyrhythm.simulation.simulator import InlineDriver, SimulationStep
 
 torch.set_num_threads(1)
 
@@ -196,10 +196,10 @@ class Federation:
         everybody = range(len(self.sizes))
         return OpenRoster(len(self.sizes), everybody if self.eligible is None else self.eligible, self.sizes)
 
-    def world(self) -> World:
+    def world(self) -> FleetState:
         everybody = range(len(self.sizes))
         eligible = everybody if self.eligible is None else self.eligible
-        return World(self.fleet, len(self.sizes), self.seed, eligible, held=self.sizes)
+        return FleetState(self.fleet, len(self.sizes), self.seed, eligible, num_samples=self.sizes)
 
     def setup(self, versions: int | None) -> Setup:
         layout = self.engine().layout
@@ -207,7 +207,7 @@ class Federation:
             size=layout.size,
             dtype=layout.dtype,
             population=len(self.sizes),
-            horizon=versions,
+            total_rounds=versions,
             seed=self.seed,
             eligible=None if self.eligible is None else len(self.eligible),
         )
@@ -232,8 +232,8 @@ class Run:
 
     states: list[ServerState] = field(default_factory=list)
     released: list[Released] = field(default_factory=list)
-    turns: list[Turn] = field(default_factory=list)
-    moments: list[Moment] = field(default_factory=list)
+    turns: list[ServerDecision] = field(default_factory=list)
+    moments: list[SimulationStep] = field(default_factory=list)
     assignments: dict[int, Assignment] = field(default_factory=dict)
     reports: dict[int, Report] = field(default_factory=dict)
     clients: dict[int, ClientState] = field(default_factory=dict)
@@ -251,7 +251,7 @@ class Run:
         """The dispatch numbers of one client's visits, in order."""
         return [d for d, a in self.assignments.items() if a.client == client]
 
-    def _heard(self, turn: Turn) -> None:
+    def _heard(self, turn: ServerDecision) -> None:
         self.turns.append(turn)
         if turn.released is not None:
             self.states.append(turn.state)
@@ -263,7 +263,7 @@ def run(
     federation: Federation,
     *,
     versions: int = 3,
-    watch: Callable[[TorchEngine, Turn], object] = lambda engine, turn: None,
+    watch: Callable[[TorchEngine, ServerDecision], object] = lambda engine, turn: None,
 ) -> Run:
     """The recipe on the in-line driver, for so many versions; `watch` sees every turn."""
     spy, setup = Spy(federation), federation.setup(versions)
@@ -271,7 +271,9 @@ def run(
     driver = InlineDriver(recipe, setup, engine, spy.data, federation.world(), tells_updates=True)
     story = Run()
     for moment in driver.moments(engine.initial()):
-        assert len(story.moments) <= 60 * versions * len(federation.sizes)  # a mutant may never come to its horizon
+        assert len(story.moments) <= 60 * versions * len(
+            federation.sizes
+        )  # a mutant may never come to its total_rounds
         watch(engine, moment.turn)
         story.moments.append(moment)
         if not story.turns:
@@ -323,7 +325,7 @@ def play(
     story, memories = Run(states=[turn.state], turns=[turn]), dict[int, Memory]()
     while turn.assignments:
         assert len(story.states) <= versions
-        assert len(story.turns) <= 2 * versions * len(federation.sizes)  # a mutant may never come to its horizon
+        assert len(story.turns) <= 2 * versions * len(federation.sizes)  # a mutant may never come to its total_rounds
         for assignment in arrival(turn.assignments):
             client = assignment.client
             memory = memories.get(client, Memory())

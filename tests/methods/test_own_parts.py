@@ -19,7 +19,7 @@ from polyrhythm.base.settings import Settings
 from polyrhythm.cli.consenting import consented
 from polyrhythm.config import names
 from polyrhythm.config.overrides import put_inside
-from polyrhythm.experiments.dry_run import rehearse
+from polyrhythm.experiments.dry_run import dry_run
 from polyrhythm.models.flops import Cost
 from small import experiment
 from terminal import Command
@@ -110,9 +110,9 @@ def test_a_visit_that_may_stop_is_not_foreseen_where_places_are_filled() -> None
 
 def test_a_dry_run_asks_what_guesses() -> None:
     cost = Cost(forward=1, training=3)
-    assert rehearse(with_parts(*PARTS[1:]), cost).guessed == ()
-    assert rehearse(with_parts(*PARTS), cost).guessed == ("stop_apart",)
-    assert rehearse(with_parts(pr.parts.stop_on_drift(b=0)), cost).guessed == ("stop_on_drift",)
+    assert dry_run(with_parts(*PARTS[1:]), cost).guessed == ()
+    assert dry_run(with_parts(*PARTS), cost).guessed == ("stop_apart",)
+    assert dry_run(with_parts(pr.parts.stop_on_drift(b=0)), cost).guessed == ("stop_on_drift",)
 
 
 TEXT = "own_parts:InTurn(cohort=2) | own_parts:Lean(strength=0.25) | own_parts:StopApart(watch=features) | prox(mu=0.1)"

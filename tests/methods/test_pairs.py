@@ -36,14 +36,14 @@ from polyrhythm.methods.papers import fedavg, local_only
 from polyrhythm.methods.participation.base import Participation
 from polyrhythm.methods.participation.client_curriculum import ClientCurriculum
 from polyrhythm.methods.participation.critical_periods import CriticalPeriods, FisherTrace, RandomResize
-from polyrhythm.methods.participation.oort import Oort
-from polyrhythm.methods.participation.power_of_choice import PowerOfChoice
+from polyrhythm.methods.participation.loss_sampling import LossSampling
 from polyrhythm.methods.participation.rolling import OnArrival, Rolling
-from polyrhythm.methods.participation.tiers import Tifl
+from polyrhythm.methods.participation.tier_sampling import TierSampling
+from polyrhythm.methods.participation.utility_sampling import UtilitySampling
 from polyrhythm.methods.recipe import Recipe
-from polyrhythm.methods.release.base import Buffer, MinReports, OverSelect, Standing, WhenAll
+from polyrhythm.methods.release.base import Buffer, MinReports, OverSelect, ReleaseContext, WhenAll
 from polyrhythm.methods.release.from_current import FromCurrent
-from polyrhythm.methods.release.memory import Memory
+from polyrhythm.methods.release.last_updates import LastUpdates
 from polyrhythm.methods.release.robust import ClipUpdates, GeometricMedian, Median, TrimmedMean
 from polyrhythm.methods.release.staleness import SampledStaleness
 from polyrhythm.methods.server_step import Adam, Momentum
@@ -79,8 +79,8 @@ def skipped(story: Run) -> list[int]:
     return [d for d, report in story.reports.items() if not report.fresh]
 
 
-def steps_of_an_epoch(held: int) -> int:
-    return math.ceil(held / BATCH)
+def steps_of_an_epoch(num_samples: int) -> int:
+    return math.ceil(num_samples / BATCH)
 
 
 @row("a skipped visit × control variates, VRL-SGD, FedDyn")
@@ -177,7 +177,7 @@ def test_similarity_is_judged_on_every_batch_and_scoring_is_work(monkeypatch: py
     story = run(EVERYBODY | Curriculum(least=1) | NEVER_STOPS, Federation())
     assert sum(judged) == sum(report.steps for report in story.reports.values())
     for report in story.reports.values():
-        assert report.forward_samples == 2 * report.held  # scored once, and the received model's outputs once
+        assert report.forward_samples == 2 * report.num_samples  # scored once, and the received model's outputs once
 
 
 @row("curriculum × a skipped visit")
@@ -190,16 +190,16 @@ def test_who_skips_scores_nothing() -> None:
 @row("curriculum × work", "an epoch of `steps`, or of a curriculum")
 def test_an_epoch_has_as_many_steps_with_a_curriculum() -> None:
     story = run(EVERYBODY | Curriculum(least=1), Federation())
-    assert all(report.steps == 2 * steps_of_an_epoch(report.held) for report in story.reports.values())
+    assert all(report.steps == 2 * steps_of_an_epoch(report.num_samples) for report in story.reports.values())
     story = run(EVERYBODY | Steps(steps=20) | AFTER_ONE_EPOCH, Federation())
-    assert all(report.steps == steps_of_an_epoch(report.held) for report in story.reports.values())
+    assert all(report.steps == steps_of_an_epoch(report.num_samples) for report in story.reports.values())
 
 
 @row("curriculum × BatchNorm")
 @pytest.mark.parametrize("refresh", ["pass", "step"])
 def test_a_curriculum_leaves_batchnorm_two_samples(refresh: Any) -> None:
     story = run(EVERYBODY | Curriculum(least=1, refresh=refresh), Federation(net="batchnorm"))
-    assert all(r.steps == 2 * len(cut(r.held, BATCH, False, True)) for r in story.reports.values())
+    assert all(r.steps == 2 * len(cut(r.num_samples, BATCH, False, True)) for r in story.reports.values())
     assert min(len(batch) for batches in story.batches.values() for batch in batches) == 2
 
 
@@ -234,7 +234,7 @@ def test_a_substitute_has_no_statistics() -> None:
     trained = [r for r in story.reports.values() if r.version == 2 and r.fresh]
     assert {r.client for r in trained} == {0, 2}
     assert all(story.reports[dispatch].buffers == () for dispatch in skipped(story))
-    held = [r.held / sum(r.held for r in trained) for r in trained]
+    held = [r.num_samples / sum(r.num_samples for r in trained) for r in trained]
     mean = combine_buffers(federation.engine().layout, [r.buffers for r in trained], held)
     assert same(story.states[-1].buffers, mean)
 
@@ -267,7 +267,9 @@ def test_the_gradient_norm_hears_only_who_trained() -> None:
     assert all(same(other, first) for other in others)
     some = play(EVERYBODY | CriticalPeriods(act=False) | ODD_ONES_SKIP, Federation())
     fresh = [r for r in some.reports.values() if r.version == 2 and r.fresh]
-    norm = sum(r.held * r.measures["gradient_square"] * r.rate for r in fresh) / sum(r.held for r in fresh)
+    norm = sum(r.num_samples * r.measures["gradient_square"] * r.rate for r in fresh) / sum(
+        r.num_samples for r in fresh
+    )
     assert some.states[-1].parts["critical_periods"]["history"][-1] == pytest.approx(norm)
 
 
@@ -296,11 +298,11 @@ def test_staleness_and_age_are_two_facts(monkeypatch: pytest.MonkeyPatch) -> Non
 
 @row("buffer × nobody under way any more")
 def test_losses_cannot_stop_a_buffer() -> None:
-    assert (fedavg() | Buffer(size=5)).releasing.ready(Standing(waiting=1, in_flight=0))
+    assert (fedavg() | Buffer(size=5)).releasing.ready(ReleaseContext(waiting=1, in_flight=0))
     assert len(run(fedavg(cohort=2, batch=BATCH) | Buffer(size=5), Federation()).states) == 4
 
 
-@row("power of choice by reported losses, Oort, TiFL × a skipped visit")
+@row("power of choice by reported losses, UtilitySampling, TiFL × a skipped visit")
 def test_only_visits_that_trained_tell_of_a_client() -> None:
     def heard(policy: Settings) -> tuple[dict[int, Any], dict[int, Report]]:
         story = play(EVERYBODY | policy | ODD_ONES_SKIP, Federation())
@@ -308,19 +310,21 @@ def test_only_visits_that_trained_tell_of_a_client() -> None:
         last = {r.client: r for _, r in sorted(story.reports.items()) if r.fresh}
         return story.states[-1].parts[policy.label()], last
 
-    state, last = heard(PowerOfChoice(d=4, variant="rpow"))
+    state, last = heard(LossSampling(d=4, variant="rpow"))
     assert dict(state["losses"]) == {client: report.loss for client, report in last.items()}
-    state, last = heard(Oort())
+    state, last = heard(UtilitySampling())
     assert {c: (e[0], e[2]) for c, e in state["heard"].items()} == {
-        c: (r.held * math.sqrt(r.measures["squared_loss"]), r.version + 1) for c, r in last.items()
+        c: (r.num_samples * math.sqrt(r.measures["squared_loss"]), r.version + 1) for c, r in last.items()
     }
-    state, _ = heard(Tifl(profile=9))
+    state, _ = heard(TierSampling(profile=9))
     assert {c: entry[1] for c, entry in state["profiles"].items()} == {0: 3, 1: 1, 2: 3, 3: 1}
 
 
 @row("power of choice, Oort, TiFL × clients that are away")
 @pytest.mark.parametrize(
-    "policy", [PowerOfChoice(cohort=2, d=3), Oort(cohort=2), Tifl(cohort=2, tiers=2)], ids=lambda part: part.label()
+    "policy",
+    [LossSampling(cohort=2, d=3), UtilitySampling(cohort=2), TierSampling(cohort=2, tiers=2)],
+    ids=lambda part: part.label(),
 )
 def test_who_is_chosen_is_there(policy: Participation) -> None:
     state, everybody, some = (
@@ -345,7 +349,7 @@ def test_who_is_chosen_is_there(policy: Participation) -> None:
 
 @row("power of choice × a candidate that does not answer")
 def test_a_candidate_without_an_answer_comes_last() -> None:
-    policy, fixed, roster = PowerOfChoice(cohort=3, d=5), selecting.setup(9), selecting.Present([5] * 9)
+    policy, fixed, roster = LossSampling(cohort=3, d=5), selecting.setup(9), selecting.Present([5] * 9)
     state, asked = policy.invite(fixed, policy.server_start(fixed), selecting.call(roster))
     one, two, three, four, _ = selecting.who(asked, "measure")
     assert selecting.who(policy.invite(fixed, state, selecting.call(roster))[1]) == [one, two, three]
@@ -355,7 +359,7 @@ def test_a_candidate_without_an_answer_comes_last() -> None:
 
 @row("power of choice × fewer or more places (rolling, critical periods, over-selection)")
 def test_candidates_shrink_and_grow_with_the_places() -> None:
-    choice = fedavg(cohort=2, batch=BATCH, epochs=1) | PowerOfChoice(d=4)
+    choice = fedavg(cohort=2, batch=BATCH, epochs=1) | LossSampling(d=4)
 
     def asked(recipe: Recipe, versions: int = 3) -> list[tuple[int, int]]:
         """Of each time that clients are measured: how many are at work, and how many are measured."""
@@ -370,23 +374,23 @@ def test_candidates_shrink_and_grow_with_the_places() -> None:
     assert asked(choice | OverSelect(factor=1.5)) == [(0, 6)] * 3
 
 
-@row("Oort × rolling")
+@row("UtilitySampling × rolling")
 def test_single_places_explore_as_often_as_many() -> None:
     """Rounded down, four in five of them would never go to an unheard client."""
-    policy = Oort(exploration=0.2)
+    policy = UtilitySampling(exploration=0.2)
     found = [policy._explorers(1, version, (version % 10) / 10) for version in range(100)]
     assert sum(found) == 20
     assert policy._explorers(10, 0, 0.5) == 2
 
 
-@row("Oort × a client that is lost")
+@row("UtilitySampling × a client that is lost")
 def test_a_lost_visit_says_nothing_of_a_client() -> None:
     def happening(assignment: Assignment, report: Report) -> Event:
         lost = assignment.client == 1 or (assignment.client == 2 and assignment.version)
         return Lost(dispatch=assignment.dispatch, reason="gone") if lost else replace(report, duration=3.0)
 
-    story = play(EVERYBODY | Oort(), Federation(), versions=3, happening=happening)
-    heard = story.states[-1].parts["oort"]["heard"]
+    story = play(EVERYBODY | UtilitySampling(), Federation(), versions=3, happening=happening)
+    heard = story.states[-1].parts["utility_sampling"]["heard"]
     assert {c: list(entry[1:]) for c, entry in heard.items()} == {0: [3.0, 3, 3], 2: [3.0, 1, 1], 3: [3.0, 3, 3]}
     assert [a.client for a in story.assignments.values()].count(1) == 3  # unheard, so it is invited again
 
@@ -398,11 +402,11 @@ def test_who_never_answers_is_in_the_last_tier() -> None:
             return Lost(dispatch=assignment.dispatch, reason="gone")
         return replace(report, duration=9.0)
 
-    story = play(fedavg(cohort=2, batch=BATCH) | Tifl(tiers=2), Federation(), versions=6, happening=happening)
-    assert story.states[-1].parts["tifl"]["tier_of"][0] == 1
+    story = play(fedavg(cohort=2, batch=BATCH) | TierSampling(tiers=2), Federation(), versions=6, happening=happening)
+    assert story.states[-1].parts["tier_sampling"]["tier_of"][0] == 1
     # Not even if nobody ever answers, and no version has a release, does it run out of clients.
     silent = play(
-        fedavg(cohort=4) | Tifl(tiers=2),
+        fedavg(cohort=4) | TierSampling(tiers=2),
         Federation(),
         versions=6,
         happening=lambda assignment, _: Lost(dispatch=assignment.dispatch, reason="gone"),
@@ -413,19 +417,20 @@ def test_who_never_answers_is_in_the_last_tier() -> None:
 @row("TiFL × a cohort larger than a tier, critical periods", "TiFL × rolling")
 def test_a_tier_is_not_filled_up_and_is_drawn_for_every_place() -> None:
     federation = Federation(sizes=(5,) * 6)
-    tiered = fedavg(cohort=3, batch=BATCH, epochs=1) | Tifl(tiers=3)
+    tiered = fedavg(cohort=3, batch=BATCH, epochs=1) | TierSampling(tiers=3)
     story = run(tiered | CriticalPeriods(delta=-1e9), federation, versions=4)
     for turn in story.turns[:-1]:
-        tier_of = turn.state.parts["tifl"]["tier_of"]
+        tier_of = turn.state.parts["tier_sampling"]["tier_of"]
         chosen = [a.client for a in turn.assignments]
         if turn.state.version >= 2 and chosen:  # everybody has been timed
             assert len(chosen) == 2
             assert len({tier_of[c] for c in chosen}) == 1
     story = run(tiered | Rolling() | Buffer(size=2), federation, versions=20)
-    drawn = {turn.state.parts["tifl"]["drawn"] for turn in story.turns if turn.assignments}
+    drawn = {turn.state.parts["tier_sampling"]["drawn"] for turn in story.turns if turn.assignments}
     assert {0, 1, 2} <= drawn
     assert any(
-        len({t.state.parts["tifl"]["drawn"] for t in story.turns if t.state.version == v}) > 1 for v in range(20)
+        len({t.state.parts["tier_sampling"]["drawn"] for t in story.turns if t.state.version == v}) > 1
+        for v in range(20)
     )
 
 
@@ -454,7 +459,7 @@ def test_a_movement_sent_again_is_as_stale_as_the_model_it_answers() -> None:
 def test_a_client_twice_in_a_buffer_counts_twice_and_is_remembered_once() -> None:
     plain = fedavg(batch=BATCH) | Equal() | Rolling(concurrency=2) | Buffer(size=6)
     federation = Federation(dtype=torch.float64, fleet=UNEQUAL)
-    for recipe, of_all in ((plain, False), (plain | Memory(), True)):
+    for recipe, of_all in ((plain, False), (plain | LastUpdates(), True)):
         story = run(recipe, federation, versions=1)
         release = story.released[0].release
         assert release is not None
@@ -468,7 +473,7 @@ def test_a_client_twice_in_a_buffer_counts_twice_and_is_remembered_once() -> Non
 def test_memory_keeps_updates_of_those_who_hold_data_and_no_statistics() -> None:
     federation = Federation(net="batchnorm", eligible=(0, 1, 3))
     plain = fedavg(cohort=2, batch=BATCH) | Equal()
-    story, without = (run(r, federation, versions=2) for r in (plain | Memory(), plain))
+    story, without = (run(r, federation, versions=2) for r in (plain | LastUpdates(), plain))
     release = story.released[0].release
     assert release is not None
     mean = torch.stack(release.updates()).sum(0) / 3
@@ -481,7 +486,7 @@ WHOLE: dict[str, tuple[Callable[[], Recipe], str]] = {
     "on arrival and rounds": (lambda: EVERYBODY | OnArrival(), "always at work"),
     "rolling and over-selection": (lambda: EVERYBODY | Buffer() | Rolling() | OverSelect(), "no rounds"),
     "a buffer and over-selection": (lambda: EVERYBODY | OverSelect(factor=1) | Buffer(), "no rounds"),
-    "memory by samples": (lambda: EVERYBODY | Memory(), "not heard yet"),
+    "memory by samples": (lambda: EVERYBODY | LastUpdates(), "not heard yet"),
     "too many reports": (lambda: EVERYBODY | MinReports(count=5), "every version would be skipped"),
 }
 
@@ -505,7 +510,7 @@ def test_it_is_refused_of_the_whole(pair: str) -> None:
     "recipe",
     [
         EVERYBODY | Rolling() | Buffer(),
-        EVERYBODY | Memory() | Equal(),
+        EVERYBODY | LastUpdates() | Equal(),
         EVERYBODY | MinReports(count=4),
         EVERYBODY | MinReports(count=5) | OverSelect(factor=1.3),
         EVERYBODY | Buffer() | OverSelect() | WhenAll(),
@@ -546,15 +551,15 @@ REFUSED: dict[str, tuple[Callable[[], Recipe], str]] = {
     ),
     "local and shared": (lambda: local_only() | ControlVariates(), "no release"),
     "local and compressed": (lambda: local_only() | Int8(), "no release"),
-    "local and remembered": (lambda: local_only() | Memory(), "no release"),
+    "local and remembered": (lambda: local_only() | LastUpdates(), "no release"),
     "local and current": (lambda: local_only() | FromCurrent(), "no release"),
     "two concurrencies": (lambda: EVERYBODY | Rolling() | Rolling(), "contradict"),
     "on arrival and rolling": (lambda: EVERYBODY | OnArrival() | Rolling(), "contradict"),
     "on arrival and critical periods": (lambda: EVERYBODY | OnArrival() | CriticalPeriods(), "nobody is"),
     "random resizing and on arrival": (lambda: EVERYBODY | RandomResize() | OnArrival(), "nobody is"),
-    "memory and FedDyn": (lambda: EVERYBODY | Memory() | DynamicRegularisation(), "changes the mean"),
-    "memory and the current model": (lambda: EVERYBODY | FromCurrent() | Memory(), "changes the mean"),
-    "two memories": (lambda: EVERYBODY | Memory() | Memory(), "contradict"),
+    "memory and FedDyn": (lambda: EVERYBODY | LastUpdates() | DynamicRegularisation(), "changes the mean"),
+    "memory and the current model": (lambda: EVERYBODY | FromCurrent() | LastUpdates(), "changes the mean"),
+    "two memories": (lambda: EVERYBODY | LastUpdates() | LastUpdates(), "contradict"),
     "two scales by staleness": (lambda: EVERYBODY | Staleness() | Staleness(rule="cutoff"), "squared"),
 }
 
@@ -582,8 +587,8 @@ def test_it_is_refused_when_it_is_put_together(pair: str) -> None:
 
 @row("`stop_on_drift` × no number of rounds")
 def test_a_rising_threshold_needs_the_number_of_rounds() -> None:
-    assert "horizon" in (EVERYBODY | StopOnDrift()).needs()
-    assert "horizon" not in (EVERYBODY | StopOnDrift(b=0)).needs()
+    assert "total_rounds" in (EVERYBODY | StopOnDrift()).needs()
+    assert "total_rounds" not in (EVERYBODY | StopOnDrift(b=0)).needs()
 
 
 @row("MOON × a client's first visit")
@@ -668,14 +673,14 @@ def test_parts_of_a_fleet_that_say_the_same_thing(tmp_path: Path) -> None:
     (tmp_path / "c.csv").write_text(CAPACITIES)
     trace = fleets.Fleet() | fleets.DeviceTrace(path=tmp_path / "c.csv")
     work = fleets.Load(samples=1, bytes_down=10_000)
-    costs = {world.price(c, work, 0.0) for world in [fleets.World(trace, 50, 0, range(50))] for c in range(50)}
+    costs = {world.price(c, work, 0.0) for world in [fleets.FleetState(trace, 50, 0, range(50))] for c in range(50)}
     assert {(round(cost.compute, 6), round(cost.down, 6)) for cost in costs} == {(0.03, 1.0), (0.06, 0.5)}
-    fixed = fleets.World(trace | fleets.FixedLinks(down=1e4), 50, 0, range(50))
+    fixed = fleets.FleetState(trace | fleets.FixedLinks(down=1e4), 50, 0, range(50))
     assert {fixed.price(c, work, 0.0).down for c in range(50)} == {1.0}
     assert {round(fixed.price(c, work, 0.0).compute, 6) for c in range(50)} == {0.03, 0.06}
     own = (fleets.Device(seconds_per_sample=1.0, joules_per_flop=3.0), fleets.Device(seconds_per_sample=1.0))
     fleet = fleets.Fleet(devices=fleets.ListedDevices(devices=own)) | fleets.Energy(joules_per_flop=2.0)
-    world = fleets.World(fleet, 2, 0, range(2))
+    world = fleets.FleetState(fleet, 2, 0, range(2))
     assert [world.price(c, fleets.Load(flops=1), 0.0).joules for c in (0, 1)] == [3.0, 2.0]
 
 
@@ -740,7 +745,9 @@ def test_a_curriculum_is_paced_over_the_steps_that_are_left(monkeypatch: pytest.
 
 
 @row("`clip_updates`, other middles × memory, `from_current`, FedDyn")
-@pytest.mark.parametrize("other", [Memory(), FromCurrent(), DynamicRegularisation()], ids=lambda part: part.label())
+@pytest.mark.parametrize(
+    "other", [LastUpdates(), FromCurrent(), DynamicRegularisation()], ids=lambda part: part.label()
+)
 @pytest.mark.parametrize(
     "robust", [ClipUpdates(), Median(), TrimmedMean(), GeometricMedian()], ids=lambda part: part.label()
 )

@@ -155,7 +155,7 @@ def test_a_whole_recipe_on_the_right_is_refused() -> None:
     assert "pr.parts" not in caught.value.fix
     with pytest.raises(UserError) as caught:
         fedprox() | papers.oort()
-    assert caught.value.fix.endswith("pr.parts.oort()")
+    assert caught.value.fix.endswith("pr.parts.utility_sampling()")
 
 
 @pytest.mark.parametrize("thing", ["prox", None, 3, Prox, {"mu": 1.0}, fedprox])
@@ -392,7 +392,7 @@ def test_words_change_no_digest_and_a_recipe_survives_pickling(recipe: Recipe) -
 def test_needs_are_those_of_all_parts() -> None:
     assert fedavg().needs() == frozenset()
     assert scaffold().needs() == {"travel"}
-    assert (scaffold(schedule=Cosine()) | ModelContrast()).needs() == {"travel", "previous", "horizon"}
+    assert (scaffold(schedule=Cosine()) | ModelContrast()).needs() == {"travel", "previous", "total_rounds"}
     assert local_only().needs() == {"previous"}
 
 

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from polyrhythm.base.errors import UserError
 from polyrhythm.base.messages import Report
 from polyrhythm.engines.torch import TorchEngine
-from polyrhythm.fleet import Fleet, World
+from polyrhythm.fleet import Fleet, FleetState
 from polyrhythm.methods.local.schedules import Constant, Cosine, Exponential, Power, Schedule, StepDecay
 from polyrhythm.methods.mechanism import Setup
 from polyrhythm.methods.papers import fedavg
@@ -60,7 +60,7 @@ def test_only_cosine_by_version_needs_to_know_the_end() -> None:
     assert Cosine().needs_horizon
     assert not Cosine(unit="step").needs_horizon
     assert not any(s.needs_horizon for s in (Constant(), StepDecay(every=1), Exponential(gamma=0.9), Power()))
-    assert "horizon" in fedavg(schedule=Cosine()).needs()
+    assert "total_rounds" in fedavg(schedule=Cosine()).needs()
     assert fedavg(schedule=Cosine(unit="step")).needs() == frozenset()
     with pytest.raises(ValueError, match="end"):
         Cosine().factor(0, None)
@@ -86,9 +86,9 @@ class Held:
 def reports(schedule: Schedule) -> list[Report]:
     """Six versions of two out of six clients, so that most are absent in between; three steps per visit."""
     engine = TorchEngine(nn.Linear(1, 1), Regression())
-    setup = Setup(size=engine.layout.size, dtype=engine.layout.dtype, population=6, horizon=6, seed=1)
+    setup = Setup(size=engine.layout.size, dtype=engine.layout.dtype, population=6, total_rounds=6, seed=1)
     recipe = fedavg(cohort=2, epochs=1, batch=2, lr=0.5, schedule=schedule)
-    driver = InlineDriver(recipe, setup, engine, lambda c: Held(), World(Fleet(), 6, 0, range(6)))
+    driver = InlineDriver(recipe, setup, engine, lambda c: Held(), FleetState(Fleet(), 6, 0, range(6)))
     return [moment.report for moment in driver.moments(engine.initial()) if moment.report is not None]
 
 

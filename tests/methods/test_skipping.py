@@ -81,15 +81,15 @@ def test_settings_without_a_meaning_are_refused(wrong: Callable[[], Settings]) -
 @pytest.mark.parametrize("percent", range(0, 101, 7))
 def test_mixed_storage_is_at_the_server_for_the_first_clients(percent: int) -> None:
     part = SkipAndEstimate(storage="mixed", server_share=percent / 100)
-    setup = Setup(size=1, dtype=torch.float32, population=100, horizon=None, seed=0)
+    setup = Setup(size=1, dtype=torch.float32, population=100, total_rounds=None, seed=0)
     assert [part.at_server(setup, client) for client in range(100)] == [client < percent for client in range(100)]
 
 
 def test_exhausting_a_budget_needs_the_number_of_rounds() -> None:
-    assert "horizon" in (fedavg() | SkipSilently(schedule="exhaust")).needs()
-    assert "horizon" not in (fedavg() | SkipSilently(schedule="round_robin")).needs()
-    assert "horizon" in (fedavg() | StopOnDrift() | BudgetSteps()).needs()
-    assert "horizon" not in (fedavg() | StopOnDrift(b=0.0)).needs()
+    assert "total_rounds" in (fedavg() | SkipSilently(schedule="exhaust")).needs()
+    assert "total_rounds" not in (fedavg() | SkipSilently(schedule="round_robin")).needs()
+    assert "total_rounds" in (fedavg() | StopOnDrift() | BudgetSteps()).needs()
+    assert "total_rounds" not in (fedavg() | StopOnDrift(b=0.0)).needs()
     assert "previous" in (fedavg() | SkipAndResendModel() | StopOnDrift()).needs()
 
 

@@ -16,7 +16,7 @@ from polyrhythm.core.client import work
 from polyrhythm.core.client_state import ClientState
 from polyrhythm.core.server_state import ServerState
 from polyrhythm.engines.torch import TorchEngine
-from polyrhythm.fleet import Fleet, World
+from polyrhythm.fleet import Fleet, FleetState
 from polyrhythm.methods.mechanism import Model, Release, Setup
 from polyrhythm.methods.recipe import Recipe
 from polyrhythm.models.tasks import Tally, Task
@@ -144,14 +144,16 @@ def bowls() -> Bowls:
     ) -> list[Version]:
         engine = TorchEngine(Bowl(start), Minimise())
         population = population or len(clients)
-        setup = Setup(size=engine.layout.size, dtype=engine.layout.dtype, population=population, horizon=rounds, seed=7)
+        setup = Setup(
+            size=engine.layout.size, dtype=engine.layout.dtype, population=population, total_rounds=rounds, seed=7
+        )
         held = [client.held() for client in clients]
         driver = InlineDriver(
             recipe,
             setup,
             engine,
             lambda c: held[c],
-            World(Fleet(), population, 0, range(len(clients))),
+            FleetState(Fleet(), population, 0, range(len(clients))),
             tells_updates=True,
         )
         versions = []
@@ -243,12 +245,14 @@ def visits() -> Visits:
         data: Held,
         *,
         count: int = 1,
-        horizon: int | None = None,
+        total_rounds: int | None = None,
         versions: Sequence[int] | None = None,
         between: Callable[[Model], Model] = lambda model: model,
     ) -> tuple[list[Report], list[ClientState], TorchEngine]:
         engine = TorchEngine(module, task)
-        setup = Setup(size=engine.layout.size, dtype=engine.layout.dtype, population=1, horizon=horizon, seed=3)
+        setup = Setup(
+            size=engine.layout.size, dtype=engine.layout.dtype, population=1, total_rounds=total_rounds, seed=3
+        )
         model, state = engine.initial(), ClientState()
         reports, states = [], [state]
         for visit in range(count):
@@ -259,7 +263,7 @@ def visits() -> Visits:
                 accepted=visit - 1,
                 kind="train",
                 version=versions[visit] if versions else visit,
-                horizon=horizon,
+                total_rounds=total_rounds,
                 weights=model.weights,
                 buffers=model.buffers,
                 briefs={},

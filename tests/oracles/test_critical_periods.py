@@ -29,10 +29,10 @@ from polyrhythm.methods.participation.critical_periods import (
 from polyrhythm.models.tasks import Task, task
 from small import collection, dealt, logged, prepared
 
-SETUP = Setup(size=1, dtype=torch.float32, population=128, horizon=40, seed=0)
+SETUP = Setup(size=1, dtype=torch.float32, population=128, total_rounds=40, seed=0)
 
 
-def report(norm: float, client: int = 0, held: int = 10, **changes: object) -> Report:
+def report(norm: float, client: int = 0, num_samples: int = 10, **changes: object) -> Report:
     made = Report(
         dispatch=client,
         client=client,
@@ -40,7 +40,7 @@ def report(norm: float, client: int = 0, held: int = 10, **changes: object) -> R
         version=0,
         kind="train",
         recipe="",
-        held=held,
+        num_samples=num_samples,
         update=torch.zeros(1),
         steps=4,
         samples=20,
@@ -116,7 +116,11 @@ def test_a_release_in_which_nobody_trained_changes_nothing() -> None:
 
 
 def test_weights_of_clients() -> None:
-    reports = [report(1.0, 0, held=10), report(4.0, 1, held=30), report(9.0, 2, substitute="movement", age=3)]
+    reports = [
+        report(1.0, 0, num_samples=10),
+        report(4.0, 1, num_samples=30),
+        report(9.0, 2, substitute="movement", age=3),
+    ]
     assert GradientNorm(with_rate=False).over(reports) == pytest.approx((10 * 1 + 30 * 4) / 40)
     assert GradientNorm(weigh="equal", with_rate=False).over(reports) == pytest.approx(2.5)
     assert GradientNorm().over(reports) == pytest.approx(0.5 * 3.25)
@@ -265,7 +269,7 @@ def test_what_a_detector_costs_is_counted(watch: tuple[Detector, ...], gradients
         accepted=-1,
         kind="train",
         version=0,
-        horizon=3,
+        total_rounds=3,
         weights=first.weights,
         buffers=(),
         briefs={},

@@ -18,12 +18,12 @@ from polyrhythm.data.federation import Shares
 from polyrhythm.methods.mechanism import Setup, Visit
 from polyrhythm.methods.order.base import Curriculum, Progress, Shuffled
 from polyrhythm.methods.order.pacing import Pacing
-from polyrhythm.methods.participation.base import Call
+from polyrhythm.methods.participation.base import InvitationContext
 from polyrhythm.methods.participation.client_curriculum import ClientCurriculum
 from polyrhythm.simulation.roster import OpenRoster
 from small import collection, dealt, logged
 
-VISIT = Visit(seed=0, client=3, visit=2, version=4, horizon=10, held=50, batch=10, epoch_steps=5)
+VISIT = Visit(seed=0, client=3, visit=2, version=4, total_rounds=10, num_samples=50, batch=10, epoch_steps=5)
 EASY = pr.fedavg(cohort=4, epochs=2, batch=5, lr=0.1)
 
 
@@ -55,7 +55,7 @@ class Scores:
 
 def ranking(lens: Scores, **settings: Any) -> list[int]:
     held = len(lens.losses("received"))
-    found = Curriculum(**settings).rank(replace(VISIT, held=held), lens)
+    found = Curriculum(**settings).rank(replace(VISIT, num_samples=held), lens)
     assert found is not None
     assert sorted(found) == list(range(held))
     return [int(i) for i in found]
@@ -84,20 +84,23 @@ def test_every_score() -> None:
 
 def test_equal_scores_are_ordered_by_chance_and_differently_in_every_visit() -> None:
     lens = Scores([1.0] * 20)
-    orders = [tuple(Curriculum().rank(replace(VISIT, held=20, visit=v), lens)) for v in range(5)]
+    orders = [tuple(Curriculum().rank(replace(VISIT, num_samples=20, visit=v), lens)) for v in range(5)]
     assert len(set(orders)) == 5
     assert tuple(range(20)) not in orders
 
 
 @pytest.mark.parametrize("order", ["curriculum", "anti", "random"])
 @given(st.integers(1, 80), st.integers(0, 99))
-def test_with_everything_from_the_start_a_pass_is_all_samples(order: Any, held: int, seed: int) -> None:
-    visit = replace(VISIT, held=held, seed=seed)
+def test_with_everything_from_the_start_a_pass_is_all_samples(order: Any, num_samples: int, seed: int) -> None:
+    visit = replace(VISIT, num_samples=num_samples, seed=seed)
     made = Curriculum(order=order, pacing=Pacing(b=1.0))
     found = made.one_pass(
-        visit, ("visit", 0, 0), made.rank(visit, Scores([float(i) for i in range(held)])), Progress(step=0, steps=9)
+        visit,
+        ("visit", 0, 0),
+        made.rank(visit, Scores([float(i) for i in range(num_samples)])),
+        Progress(step=0, steps=9),
     )
-    assert sorted(found) == list(range(held))
+    assert sorted(found) == list(range(num_samples))
 
 
 def test_vanilla_is_a_shuffle_to_the_last_bit() -> None:
@@ -116,14 +119,14 @@ def test_a_pass_draws_from_the_easiest_and_a_step_from_a_batch_of_them() -> None
         assert sorted(made.one_pass(VISIT, ("visit", 0, 0), ranks, Progress(step=step, steps=10))) == list(range(count))
     every = replace(made, refresh="step")
     assert len(every.one_pass(VISIT, ("visit", 0, 0), ranks, Progress(step=8, steps=10))) == 10
-    assert made.in_use(replace(VISIT, held=20), Progress(step=0, steps=10)) == 4
+    assert made.in_use(replace(VISIT, num_samples=20), Progress(step=0, steps=10)) == 4
     assert replace(made, least=32).in_use(VISIT, Progress(step=0, steps=10)) == 32
-    assert replace(made, least=32).in_use(replace(VISIT, held=20), Progress(step=0, steps=10)) == 20
+    assert replace(made, least=32).in_use(replace(VISIT, num_samples=20), Progress(step=0, steps=10)) == 20
 
 
 def test_pacing_may_run_over_the_whole_training() -> None:
     made = Curriculum(least=1, restart="training")
-    assert "horizon" in made.needs()
+    assert "total_rounds" in made.needs()
     assert made.in_use(replace(VISIT, version=0), Progress(step=0, steps=10)) == 10
     assert made.in_use(replace(VISIT, version=4), Progress(step=0, steps=10)) == 30  # half way to a = 0.8
     assert made.in_use(replace(VISIT, version=9), Progress(step=0, steps=10)) == 50
@@ -134,7 +137,7 @@ def test_a_curriculum_takes_as_many_steps_on_fewer_samples_and_its_scoring_is_co
     plain, _ = logged(recipe=EASY)
     summary, log = logged(recipe=recipe)
     assert summary["local_steps"] == plain["local_steps"]
-    assert all(v.forward_samples == v.held for v in log.visits)
+    assert all(v.forward_samples == v.num_samples for v in log.visits)
     both = EASY | Curriculum(score="both", least=5)
     _, log = logged(recipe=both)
     assert [v.forward_samples for v in log.visits if v.visit == 0] == [15] * 4
@@ -182,8 +185,8 @@ def test_easy_clients_make_the_first_pool() -> None:
 
 
 def test_a_score_that_is_no_number_counts_as_hardest() -> None:
-    setup = Setup(size=1, dtype=torch.float32, population=4, horizon=4, seed=0)
-    call = Call(version=0, weights=torch.zeros(1), buffers=(), roster=OpenRoster(4, range(4)))
+    setup = Setup(size=1, dtype=torch.float32, population=4, total_rounds=4, seed=0)
+    call = InvitationContext(version=0, weights=torch.zeros(1), buffers=(), roster=OpenRoster(4, range(4)))
     scores = {0: 3.0, 1: float("nan"), 2: 1.0, 3: 2.0}
     for seed in range(8):
         for kind, first in (("curriculum", 2), ("anti", 1)):

@@ -93,7 +93,7 @@ def test_directions_count_by_samples_whatever_the_steps(bowls: Bowls, flat_clien
 
 def facts(*travels: float) -> list[Facts]:
     return [
-        Facts(dispatch=i, client=i, held=1, steps=int(t * 10), travel=t, pull=0.0, rate=0.1, staleness=0)
+        Facts(dispatch=i, client=i, num_samples=1, steps=int(t * 10), travel=t, pull=0.0, rate=0.1, staleness=0)
         for i, t in enumerate(travels)
     ]
 

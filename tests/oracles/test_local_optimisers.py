@@ -207,7 +207,7 @@ def test_schedules_set_the_rate_of_each_step(
 ) -> None:
     data = held(*samples)
     local = LocalSgd(lr=0.4, momentum=0.5, keep_state=True)
-    reports, _, engine = visits(recipe(local, schedule), net, Classification(), data, count=3, horizon=3)
+    reports, _, engine = visits(recipe(local, schedule), net, Classification(), data, count=3, total_rounds=3)
     rates = [0.4 * factor for factor in factors]
     right = plain(
         net,

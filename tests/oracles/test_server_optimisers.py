@@ -31,7 +31,7 @@ def updates(dtype: torch.dtype = torch.float64) -> Tensor:
 
 def follow(rule: ServerStep, means: Tensor) -> tuple[list[Tensor], list[State]]:
     """Weights and states after every step, starting from 1, 2, 3, …"""
-    setup = Setup(size=means.shape[1], dtype=means.dtype, population=1, horizon=None, seed=0)
+    setup = Setup(size=means.shape[1], dtype=means.dtype, population=1, total_rounds=None, seed=0)
     weights, state = torch.arange(1, means.shape[1] + 1, dtype=means.dtype), rule.server_start(setup)
     path, states = [], []
     for mean in means:
@@ -198,7 +198,7 @@ def test_what_never_shrinks(deltas: list[float], beta2: float) -> None:
 @pytest.mark.parametrize("rule", [Momentum(), Adagrad(), Adam(), Yogi(), AMSGrad()], ids=lambda r: r.label())
 @pytest.mark.parametrize("half", [torch.bfloat16, torch.float16])
 def test_half_precision_models_keep_single_precision_moments(rule: ServerStep, half: torch.dtype) -> None:
-    setup = Setup(size=2, dtype=half, population=1, horizon=None, seed=0)
+    setup = Setup(size=2, dtype=half, population=1, total_rounds=None, seed=0)
     weights, state = torch.ones(2, dtype=half), rule.server_start(setup)
     assert all(value.dtype == torch.float32 for value in state.values() if isinstance(value, Tensor))
     state, stepped = rule.step(setup, state, weights, torch.tensor([1e-4, -1e-4]))

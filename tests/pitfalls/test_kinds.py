@@ -76,7 +76,7 @@ def drive(held_by: Callable[[int], int]) -> tuple[list[str], list[torch.Tensor]]
     def claims(assignment: Assignment) -> Report:
         return Report(
             **{f: getattr(assignment, f) for f in ("dispatch", "client", "visit", "version", "kind", "recipe")},
-            held=held_by(assignment.client),
+            num_samples=held_by(assignment.client),
             update=update * (1 + assignment.client),
             steps=1,
             samples=1,

@@ -69,7 +69,7 @@ def test_every_field_comes_back(
     parts |= {"groups": {"tier_1_accuracy": 0.6}}
     costs = {"joules": 2.5, "waiting_seconds": 0.25, "late_visits": 3, "utilisation": 0.5, "fairness": 0.75}
     version = make_version(1, 0.75, 0.6, **parts, **costs, staleness_max=4, train_loss=0.45, note="one", flops=2**63)
-    counts = {"steps": 5, "epochs": 0.5, "samples": 50, "held": 100, "forward_samples": 7, "flops": 9}
+    counts = {"steps": 5, "epochs": 0.5, "samples": 50, "num_samples": 100, "forward_samples": 7, "flops": 9}
     sizes = {"bytes_down": 40, "bytes_up": 41, "loss": 1.5, "update_norm": 0.1, "started": 1.0, "finished": 2.5}
     visit = make_visit(4, status="dropped", reason="late", **counts, **sizes, measures={"drift": 0.9})
     kept.visit(visit)

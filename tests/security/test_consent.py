@@ -265,7 +265,7 @@ def test_neither_can_a_record(handed: Handed, key: str) -> None:
     (run,) = [run for run in Run.all("runs") if run.name == "theirs"]
     assert run.config[key] == [MODULE]
     with pytest.raises((UserError, ValidationError)):
-        configuration_of(run).things  # noqa: B018
+        configuration_of(run).resolved_parts  # noqa: B018
     assert nothing_ran(folder)
 
 
@@ -346,7 +346,7 @@ def test_a_typed_path_is_consent_in_a_reproduction_of_ours(handed: Handed) -> No
     for trust, refused in (((), True), ((MODULE,), False)):
         cell = planned(find("ccfl/table-2", trust), "smoke", settings={"model": PATH}).cells[0].make
         with pytest.raises(UserError, match="have not named") if refused else contextlib.nullcontext():
-            assert cell.make.configuration(cell.fixed, 0).things.model
+            assert cell.make.configuration(cell.fixed, 0).resolved_parts.model
         assert nothing_ran(folder) == refused
 
 

@@ -12,14 +12,14 @@ from torch import Tensor
 from polyrhythm.base.errors import RunFailed
 from polyrhythm.core.client_state import ClientState, Memory
 from polyrhythm.experiments.runstate import CODEC
-from polyrhythm.simulation.client_store import shelf
-from polyrhythm.simulation.client_store.shelf import Shelf, Shelved
+from polyrhythm.simulation.client_store import files
 from polyrhythm.simulation.client_store.store import Spilling
+from polyrhythm.simulation.client_store.vector_files import StoredTensor, VectorFiles
 
 
 def in_files(folder: Path, vectors: int = 0, there: Callable[[], Iterable[int]] = lambda: ()) -> Spilling:
     """A store with room for so many vectors of 128 bytes in memory."""
-    return Spilling(Shelf(lambda: folder, there), vectors * 128, least=1)
+    return Spilling(VectorFiles(lambda: folder, there), vectors * 128, least=1)
 
 
 def test_a_checkpoint_names_what_lies_in_files(tmp_path: Path) -> None:
@@ -45,7 +45,7 @@ def test_what_nobody_needs_is_written_over(tmp_path: Path) -> None:
 
 
 def test_files_that_only_old_checkpoints_need_are_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shelf, "LARGEST", 256)
+    monkeypatch.setattr(files, "LARGEST", 256)
     there = {1}
     kept = in_files(tmp_path, there=lambda: there)
     for version in (1, 2, 3):
@@ -61,10 +61,10 @@ def test_files_that_only_old_checkpoints_need_are_removed(tmp_path: Path, monkey
 
 
 def test_no_room_on_the_disk_ends_the_run_in_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(self: Shelf, tensor: Tensor) -> Shelved:
+    def full(self: VectorFiles, tensor: Tensor) -> StoredTensor:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(Shelf, "_written", full)
+    monkeypatch.setattr(VectorFiles, "_written", full)
     with pytest.raises(RunFailed, match=r"cannot be written.*No space left"):
         in_files(tmp_path).put(0, Memory(accepted=ClientState(optimiser={"m": torch.zeros(32)})))
 
@@ -72,7 +72,7 @@ def test_no_room_on_the_disk_ends_the_run_in_words(tmp_path: Path, monkeypatch: 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.int64, torch.bool])
 @pytest.mark.parametrize("shape", [(), (0,), (3,), (2, 3)])
 def test_every_kind_of_tensor_comes_back(tmp_path: Path, dtype: torch.dtype, shape: tuple[int, ...]) -> None:
-    kept = Shelf(lambda: tmp_path / "there", lambda: ())
+    kept = VectorFiles(lambda: tmp_path / "there", lambda: ())
     tensor = torch.arange(6)[: torch.Size(shape).numel()].reshape(shape).to(dtype)
     place = kept.put(tensor)
     found = kept.read(place)

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from polyrhythm.base.streams import stream
-from polyrhythm.fleet import Fleet, World
+from polyrhythm.fleet import Fleet, FleetState
 from polyrhythm.simulation.roster import Answer, OpenRoster, WorldRoster
 
 eligible = st.lists(st.integers(0, 50), min_size=1, max_size=12, unique=True)
@@ -58,7 +58,9 @@ def test_a_draw_costs_what_it_draws_not_the_population() -> None:
 def test_a_draw_by_samples_goes_by_what_clients_declared(kind: str) -> None:
     held = [0, 1, 2, 7, 0]
     roster = (
-        OpenRoster(5, [1, 2, 3], held) if kind == "open" else WorldRoster(World(Fleet(), 5, 0, [1, 2, 3], held=held))
+        OpenRoster(5, [1, 2, 3], held)
+        if kind == "open"
+        else WorldRoster(FleetState(Fleet(), 5, 0, [1, 2, 3], num_samples=held))
     )
     counts = np.zeros(5)
     for version in range(4000):

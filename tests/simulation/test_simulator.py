@@ -12,7 +12,7 @@ from torch import nn
 import polyrhythm as pr
 from polyrhythm.base.errors import RunFailed
 from polyrhythm.base.messages import Assignment
-from polyrhythm.fleet import Fleet, Links, Place, World
+from polyrhythm.fleet import Fleet, FleetState, Links, Place
 from polyrhythm.fleet.parts import Way
 from polyrhythm.simulation.event_queue import Underway
 from polyrhythm.simulation.roster import WorldRoster
@@ -42,7 +42,7 @@ def driver(fleet: Fleet, sizes: list[int] | None = None, **changes: object) -> I
         made.setup,
         made.chosen.engine,
         made.data_of,
-        World(fleet, made.federation.clients, made.experiment.seed, made.eligible.tolist()),
+        FleetState(fleet, made.federation.clients, made.experiment.seed, made.eligible.tolist()),
     )
 
 
@@ -98,7 +98,7 @@ def test_the_updates_of_a_turn_are_gone_before_the_next_visits_begin_unless_they
 
 def test_a_federation_with_nobody_to_invite_fails_in_words() -> None:
     run = driver(pr.Fleet())
-    run.roster = WorldRoster(World(pr.Fleet(), 4, 0, []))
+    run.roster = WorldRoster(FleetState(pr.Fleet(), 4, 0, []))
     with pytest.raises(RunFailed, match="no client is left to invite"):
         list(run.moments(run.engine.initial()))
 

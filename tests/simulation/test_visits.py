@@ -26,14 +26,14 @@ from polyrhythm.runs import VersionRecord, VisitRecord
 from polyrhythm.simulation.simulator import InlineDriver
 from polyrhythm.simulation.visits import DeviceForecast, Visits
 from polyrhythm.simulation.workers import choosing, executors, fork_server
-from polyrhythm.simulation.workers.executors import Done, Errand, OneByOne, Ticket
+from polyrhythm.simulation.workers.executors import Done, OneByOne, VisitFuture, VisitTask
 from polyrhythm.simulation.workers.processes import Processes
 from small import Explodes, Log, collection
 from worker_models import Dies
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _no_nursery_is_left() -> Iterator[None]:
+def _no_fork_server_is_left() -> Iterator[None]:
     yield
     fork_server.close()
 
@@ -73,14 +73,14 @@ class Idler:
         self._open = 0
         self.open: list[int] = []
 
-    def start(self, errands: Sequence[Errand]) -> Sequence[Ticket]:
-        self._open += len(errands)
-        return self._here.start(errands)
+    def start(self, tasks: Sequence[VisitTask]) -> Sequence[VisitFuture]:
+        self._open += len(tasks)
+        return self._here.start(tasks)
 
-    def done(self, ticket: Ticket) -> Done:
+    def done(self, future: VisitFuture) -> Done:
         self.open.append(self._open)
         self._open -= 1
-        return self._here.done(ticket)
+        return self._here.done(future)
 
     def close(self) -> None:
         """Nothing to end."""
@@ -133,7 +133,7 @@ def _told_unseen(patch: pytest.MonkeyPatch) -> None:
         "told",
         lambda visits, v: (
             replace(
-                v, foreseen=False, report=visits._report(v.assignment).heard(after=v.report.duration, at=v.fate.time)
+                v, foreseen=False, report=visits._report(v.assignment).heard(after=v.report.duration, at=v.outcome.time)
             )
             if v.foreseen
             else v
@@ -159,17 +159,17 @@ def _stops_are_foreseen(patch: pytest.MonkeyPatch) -> None:
 
 def _no_states(patch: pytest.MonkeyPatch) -> None:
     """A visit goes on from nothing."""
-    whole = Visits._errand
-    patch.setattr(Visits, "_errand", lambda visits, a, now: replace(whole(visits, a, now), state=ClientState()))
+    whole = Visits._task
+    patch.setattr(Visits, "_task", lambda visits, a, now: replace(whole(visits, a, now), state=ClientState()))
 
 
 def _one_board(patch: pytest.MonkeyPatch) -> None:
     """All workers read the weights that were written first."""
-    patch.setattr(Processes, "_board", lambda pool, weights: 0 if pool._boards[0].any() else _written(pool, weights))
+    patch.setattr(Processes, "_slot", lambda pool, weights: 0 if pool._slots[0].any() else _written(pool, weights))
 
 
 def _written(pool: Processes, weights: Any) -> int:
-    pool._boards[0].copy_(weights)
+    pool._slots[0].copy_(weights)
     return 0
 
 

@@ -23,7 +23,7 @@ from polyrhythm.experiments import session
 from polyrhythm.runs import checkpointing, files, stored
 from polyrhythm.runs.database import Writer
 from polyrhythm.runs.observer import Observer
-from polyrhythm.simulation.client_store.shelf import Shelf
+from polyrhythm.simulation.client_store.vector_files import VectorFiles
 from surviving import scenarios
 
 
@@ -73,10 +73,10 @@ STEPS: dict[str, Callable[[int], None]] = {
     "when it has its name": lambda call: at(Path, "replace", call, after=True),
     "before an old one is removed": lambda call: at(Path, "unlink", call),
     "when an old one is removed": lambda call: at(Path, "unlink", call, after=True),
-    "before a client's vector is written": lambda call: at(Shelf, "_written", call),
-    "when a client's vector is written": lambda call: at(Shelf, "_written", call, after=True),
-    "before it holds what clients remember": lambda call: at(Shelf, "pin", call),
-    "when it holds what clients remember": lambda call: at(Shelf, "pin", call, after=True),
+    "before a client's vector is written": lambda call: at(VectorFiles, "_written", call),
+    "when a client's vector is written": lambda call: at(VectorFiles, "_written", call, after=True),
+    "before it holds what clients remember": lambda call: at(VectorFiles, "pin", call),
+    "when it holds what clients remember": lambda call: at(VectorFiles, "pin", call, after=True),
 }
 
 

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from polyrhythm.base.faults import Fault as Fault
 from polyrhythm.base.faults import FaultKind as FaultKind
-from polyrhythm.base.frozen import changed, kept
+from polyrhythm.base.frozen import cached, replace_unchecked
 from polyrhythm.base.streams import Integers
 from polyrhythm.base.vectors import Buffers, Spans
 
@@ -21,7 +21,7 @@ State = Mapping[str, Any]
 
 Kind = Literal["train", "measure"]
 
-Substitute = Literal["", "movement", "model", "silence"]
+SubstituteKind = Literal["", "movement", "model", "silence"]
 """What a client sent instead of training: its last movement, its last local model, or nothing; "" if it trained."""
 
 
@@ -38,7 +38,7 @@ class Assignment:
             visit was never accepted and is dropped.
         kind: "train", or "measure": forward passes at the given version, which touch no client state.
         version: the server version that the weights are.
-        horizon: how many versions the run will have, None if nobody knows (then no part may need it).
+        total_rounds: how many versions the run will have, None if nobody knows (then no part may need it).
         weights: [P].
         buffers: beside the weights.
         briefs: what each mechanism sends down, by key.
@@ -52,7 +52,7 @@ class Assignment:
     accepted: int
     kind: Kind
     version: int
-    horizon: int | None
+    total_rounds: int | None
     weights: Tensor
     buffers: Buffers
     briefs: Mapping[str, State]
@@ -67,7 +67,7 @@ class Report:
 
     Args:
         dispatch, client, visit, version, kind, recipe: of the assignment it answers.
-        held: n_i, the samples that the client holds.
+        num_samples: n_i, the samples that the client holds.
         update: w_K - w_0, [P]; None from a measuring visit, from a silent one, and where the server keeps the movement.
         buffers: after training, in layout order; empty from a visit that did not train.
         substitute: what was sent instead of training; what follows then describes the visit that it stems from.
@@ -97,14 +97,14 @@ class Report:
     version: int
     kind: Kind
     recipe: str
-    held: int
+    num_samples: int
     update: Tensor | None
     buffers: Buffers = ()
     steps: int = 0
     samples: int = 0
     forward_samples: int = 0
     gradient_samples: int = 0
-    substitute: Substitute = ""
+    substitute: SubstituteKind = ""
     age: int = 0
     rate: float = 0.0
     travel: float = 0.0
@@ -123,14 +123,14 @@ class Report:
         """Whether this visit trained."""
         return self.kind == "train" and not self.substitute
 
-    @kept
+    @cached
     def norm(self) -> float | None:
         """Euclidean length of the update: one read of it, whoever asks first. No finite number if any in it is none."""
         return None if self.update is None else torch.linalg.vector_norm(self.update).item()
 
     def heard(self, *, after: float, at: float) -> Report:
         """The same report with its duration and the time of its arrival."""
-        return changed(self, duration=after, time=at)
+        return replace_unchecked(self, duration=after, time=at)
 
 
 @final
@@ -213,7 +213,7 @@ class Facts:
 
     dispatch: int
     client: int
-    held: int
+    num_samples: int
     steps: int
     travel: float
     pull: float

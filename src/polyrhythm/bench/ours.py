@@ -20,8 +20,8 @@ from polyrhythm.experiments.session import carry_out
 from polyrhythm.runs.observer import Observer
 from polyrhythm.runs.recorder import Recorder
 from polyrhythm.runs.records import ModelView, VersionRecord
-from polyrhythm.simulation.workers.choosing import Crew
-from polyrhythm.simulation.workers.executors import Done, Errand, Executor, Ticket
+from polyrhythm.simulation.workers.choosing import ExecutionPlan
+from polyrhythm.simulation.workers.executors import Done, Executor, VisitFuture, VisitTask
 
 
 @final
@@ -68,20 +68,20 @@ class Gate:
         self._crew, self.goes_on = crew, crew.goes_on
         return self
 
-    def start(self, errands: Sequence[Errand]) -> Sequence[Ticket]:
+    def start(self, tasks: Sequence[VisitTask]) -> Sequence[VisitFuture]:
         """Tells of the round before, and waits."""
-        if not errands:
-            return self._crew.start(errands)
+        if not tasks:
+            return self._crew.start(tasks)
         if not math.isnan(self._begun):
             told = {"seconds": time.perf_counter() - self._begun, "loss": self._watch.loss, "engine": self._engine}
             print(json.dumps(told), flush=True)
         if not sys.stdin.readline():
             raise KeyboardInterrupt("measured")
         self._begun = time.perf_counter()
-        return self._crew.start(errands)
+        return self._crew.start(tasks)
 
-    def done(self, ticket: Ticket) -> Done:
-        return self._crew.done(ticket)
+    def done(self, future: VisitFuture) -> Done:
+        return self._crew.done(future)
 
     def close(self) -> None:
         self._crew.close()
@@ -97,9 +97,9 @@ def main() -> None:
     given = parser.parse_args()
     # One round more than are measured, since the last one is evaluated.
     of = prepare(experiment(given.work, given.rounds + 1), Execution(workers=given.workers, engine=given.engine))
-    watch, executor = Watch(given.path), Crew.executor
+    watch, executor = Watch(given.path), ExecutionPlan.executor
     gate = Gate(watch, of.chosen.name)
-    Crew.executor = lambda crew, clients: gate.before(executor(crew, clients))  # type: ignore[assignment, method-assign]
+    ExecutionPlan.executor = lambda crew, clients: gate.before(executor(crew, clients))  # type: ignore[assignment, method-assign]
     with tempfile.TemporaryDirectory() as folder:
         carry_out(of, [Recorder(folder), watch])
 

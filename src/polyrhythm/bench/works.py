@@ -71,7 +71,7 @@ def write_job(of: Experiment, rounds: int, path: Path) -> None:
     """Writes the initial weights, and the visits of every round with their seeds and batches."""
     prepared = prepare(of)
     listener = _Listener(prepared)
-    setup = Setup(size=16, dtype=torch.float32, population=of.federation.clients, horizon=rounds, seed=of.seed)
+    setup = Setup(size=16, dtype=torch.float32, population=of.federation.clients, total_rounds=rounds, seed=of.seed)
     driver = InlineDriver(of.recipe, setup, listener, listener.holding, prepared.world())
     for _ in driver.moments(Model(weights=torch.zeros(16), buffers=())):
         pass

@@ -32,8 +32,8 @@ def train(configuration: Configuration, output: Path, settings: Mapping[str, Any
     screen, model = Screen(stderr=as_json), configuration.model or "mlp"
     with stopped_by_sigterm():
         summary = train_expert(
-            configuration.things.load(),
-            configuration.things.model,
+            configuration.resolved_parts.load(),
+            configuration.resolved_parts.model,
             output,
             **settings,
             seed=configuration.seed,

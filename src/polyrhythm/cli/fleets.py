@@ -32,7 +32,7 @@ def list_fleets() -> None:
 
 def show_fleet(configuration: Configuration, hours: float, *, with_data: bool) -> None:
     """What a fleet is like; with the data's labels if it depends on them."""
-    fleet, seed = configuration.things.fleet, configuration.seed
+    fleet, seed = configuration.resolved_parts.fleet, configuration.seed
     labels, clients = None, configuration.clients or 0
     if with_data:
         _, federation, _ = next(federations(configuration))

@@ -26,7 +26,7 @@ from polyrhythm.methods.papers import Common
 from polyrhythm.models.catalogue import MODELS
 from polyrhythm.models.projection import with_projection
 from polyrhythm.results import Run
-from polyrhythm.runs.costs import On, Took
+from polyrhythm.runs.costs import CostToGoal, On
 
 
 def show_run(reference: str, out: str, *, to: float | None = None, on: On = "test", as_json: bool) -> None:
@@ -34,7 +34,9 @@ def show_run(reference: str, out: str, *, to: float | None = None, on: On = "tes
     run = Run.open(reference, out)
     took = None if to is None else run.costs_to(to, on=on)
     if as_json:
-        goal = {} if to is None else {"to": {"goal": to, "on": on, **(took or dict.fromkeys(Took.__annotations__))}}
+        goal = (
+            {} if to is None else {"to": {"goal": to, "on": on, **(took or dict.fromkeys(CostToGoal.__annotations__))}}
+        )
         print_json({**line_of(run), **goal})
         return
     screen = Screen()
@@ -111,7 +113,7 @@ def list_partitions() -> None:
 
 
 def list_named(console: Console, title: str, named: Iterable[tuple[str, Callable[..., Any]]]) -> None:
-    """Things by name, with their settings and a line of help."""
+    """ResolvedParts by name, with their settings and a line of help."""
     _list(console, title, ((name, _settings(made), made) for name, made in named))
 
 

@@ -79,7 +79,7 @@ def server_of(run: Run, trust: Trust) -> ServerSide:
         size=engine.layout.size,
         dtype=engine.layout.dtype,
         population=start.population,
-        horizon=configuration.rounds,
+        total_rounds=configuration.rounds,
         seed=configuration.seed,
         budgets=names.fleet(configuration.fleet).budgets,
         eligible=len(start.clients),

@@ -23,7 +23,7 @@ def assemble(configuration: Configuration) -> Iterator[Experiment]:
     Raises:
         UserError: anything that can be known to be wrong before the first round.
     """
-    things = configuration.things
+    things = configuration.resolved_parts
     recipe, fleet, task = things.recipe, things.fleet, things.task
     for seed, federation, expert in federations(configuration):
         aim = task or names.task(federation.task)
@@ -53,7 +53,7 @@ def federations(configuration: Configuration) -> Iterator[tuple[int, Federation,
 
     The data are loaded, and scored, once.
     """
-    things = configuration.things
+    things = configuration.resolved_parts
     collection = things.load()
     losses = None
     if (path := configuration.expert) is not None:

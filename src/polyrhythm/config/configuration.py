@@ -14,7 +14,7 @@ from polyrhythm.base.errors import Mistakes, UserError, placed
 from polyrhythm.base.settings import validated
 from polyrhythm.config.expressions import Call, Pipe
 from polyrhythm.config.keys import KEYS, OF_EXECUTION, TAKES, Configuration, Key, named
-from polyrhythm.config.layers import Said, layered
+from polyrhythm.config.layers import ConfigSource, layered
 from polyrhythm.config.mistakes import misfit, unknown_key
 from polyrhythm.config.paths import check_inside
 from polyrhythm.experiments.execution import Execution
@@ -49,7 +49,7 @@ def configure(
     return configured(said, wrong, trust)
 
 
-def configured(said: Said, wrong: Mistakes, trust: Trust) -> Configuration:
+def configured(said: ConfigSource, wrong: Mistakes, trust: Trust) -> Configuration:
     """Puts together what was said.
 
     Args:
@@ -60,7 +60,7 @@ def configured(said: Said, wrong: Mistakes, trust: Trust) -> Configuration:
     Raises:
         UserError: unknown keys, wrong types and so on, and what was noted as wrong before.
     """
-    from polyrhythm.config.parts import things
+    from polyrhythm.config.parts import resolve
 
     before = len(wrong)
     values = fitting(said.values, said.where, wrong)
@@ -73,11 +73,11 @@ def configured(said: Said, wrong: Mistakes, trust: Trust) -> Configuration:
         if "address" not in said.here:
             with wrong.noted():
                 check_cluster(made.execution.address, trust, said.where("address"))
-    found = things(named(values), wrong, said.what, trust)
+    found = resolve(named(values), wrong, said.what, trust)
     wrong.refuse()
     assert made is not None
     whole = dataclasses.replace(made, trust=trust).resolved()
-    vars(whole)["things"] = found  # they need not be made a second time
+    vars(whole)["resolved_parts"] = found  # they need not be made a second time
     return whole
 
 

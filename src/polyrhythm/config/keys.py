@@ -36,7 +36,7 @@ from polyrhythm.experiments.settings import Evaluation, Name, Until
 from polyrhythm.trackers.base import Folder, Tracking
 
 if TYPE_CHECKING:
-    from polyrhythm.config.parts import Things
+    from polyrhythm.config.parts import ResolvedParts
 
 DEFAULT_CLIENTS = 20
 DEFAULT_ROUNDS = 30
@@ -131,16 +131,18 @@ class Configuration(Settings):
         )
 
     @functools.cached_property
-    def things(self) -> Things:
+    def resolved_parts(self) -> ResolvedParts:
         """What the names in it stand for.
 
         Raises:
             UserError: names that nobody knows, settings that do not fit; all of them.
         """
-        from polyrhythm.config.parts import things
+        from polyrhythm.config.parts import resolve
 
         wrong = Mistakes()
-        found = things(named({f.name: getattr(self, f.name) for f in dataclasses.fields(self)}), wrong, str, self.trust)
+        found = resolve(
+            named({f.name: getattr(self, f.name) for f in dataclasses.fields(self)}), wrong, str, self.trust
+        )
         wrong.refuse()
         return found
 

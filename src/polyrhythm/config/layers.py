@@ -21,8 +21,8 @@ def layered(
     settings: list[str],
     wrong: Mistakes,
     known: Iterable[str],
-    written_out: Callable[[Said, Mistakes], dict[str, Any]] | None = None,
-) -> Said:
+    written_out: Callable[[ConfigSource, Mistakes], dict[str, Any]] | None = None,
+) -> ConfigSource:
     """Lays them over each other. Text that stands for something else is read as that.
 
     Args:
@@ -38,7 +38,7 @@ def layered(
     """
     values, lines = ({}, {}) if file is None else _read(file)
     if written_out is not None:
-        values = written_out(Said(values, file, lines, set()), wrong)
+        values = written_out(ConfigSource(values, file, lines, set()), wrong)
     given = dict[str, Any]()
     for key, value in options.items():
         if value is not None:
@@ -49,7 +49,7 @@ def layered(
             wrong.add(_two_seeds(layer))
     _make_way(values, given)
     values |= given
-    said = Said(values, file, lines, set(given))
+    said = ConfigSource(values, file, lines, set(given))
     for setting in settings:
         with wrong.noted():
             said.here.add(_put(values, setting, known))
@@ -66,7 +66,7 @@ _MANY = 1000  # seeds in a range: more is a slip of the finger
 
 
 @final
-class Said:
+class ConfigSource:
     """What was said, and where: on the command line, or on which line of the file.
 
     Args:

@@ -20,7 +20,7 @@ from polyrhythm.models.tasks import Task
 
 @final
 @dataclass(frozen=True, kw_only=True)
-class Things:
+class ResolvedParts:
     """All of them. Only the data are not loaded yet.
 
     Args:
@@ -40,7 +40,7 @@ class Things:
     load: Callable[[], Collection]
 
 
-def things(values: Mapping[str, Any], wrong: Mistakes, place: Callable[[str], str], trust: Trust) -> Things:
+def resolve(values: Mapping[str, Any], wrong: Mistakes, place: Callable[[str], str], trust: Trust) -> ResolvedParts:
     """Makes them.
 
     Args:
@@ -49,7 +49,7 @@ def things(values: Mapping[str, Any], wrong: Mistakes, place: Callable[[str], st
         place: where a key was written, in words.
         trust: the modules that the user has named.
     """
-    made: dict[str, Any] = dict.fromkeys(Things.__dataclass_fields__)
+    made: dict[str, Any] = dict.fromkeys(ResolvedParts.__dataclass_fields__)
     makers = _MAKERS | {"model": ("model", functools.partial(names.model, trust=trust))}
     for key, (field, make) in makers.items():
         if values[key] is not None:
@@ -65,7 +65,7 @@ def things(values: Mapping[str, Any], wrong: Mistakes, place: Callable[[str], st
     if len(wrong) == before:
         with wrong.noted(place("method")):
             made["recipe"] = names.piped(pieces)
-    return Things(**made)
+    return ResolvedParts(**made)
 
 
 _MAKERS: dict[str, tuple[str, Callable[[str], Any]]] = {

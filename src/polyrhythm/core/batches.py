@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import accumulate
 
 
-def batch_sizes(held: int, batch: int, drop_last: bool, fold_single: bool) -> tuple[int, ...]:
+def batch_sizes(num_samples: int, batch: int, drop_last: bool, fold_single: bool) -> tuple[int, ...]:
     """Samples in the batches of a pass over `held` samples, `batch` in each.
 
     The last one is smaller, or left out with `drop_last`, but never the only one: a client with less than a batch
@@ -17,7 +17,7 @@ def batch_sizes(held: int, batch: int, drop_last: bool, fold_single: bool) -> tu
     >>> batch_sizes(5, 2, False, True)
     (2, 3)
     """
-    full, rest = divmod(held, batch)
+    full, rest = divmod(num_samples, batch)
     sizes = (batch,) * full
     if rest and not (drop_last and full):
         sizes = (*sizes, rest)
@@ -26,11 +26,11 @@ def batch_sizes(held: int, batch: int, drop_last: bool, fold_single: bool) -> tu
     return sizes
 
 
-def cut(held: int, batch: int, drop_last: bool, fold_single: bool) -> list[slice]:
+def cut(num_samples: int, batch: int, drop_last: bool, fold_single: bool) -> list[slice]:
     """The same as slices of the pass.
 
     >>> cut(5, 2, False, True)
     [slice(0, 2, None), slice(2, 5, None)]
     """
-    sizes = batch_sizes(held, batch, drop_last, fold_single)
+    sizes = batch_sizes(num_samples, batch, drop_last, fold_single)
     return [slice(end - size, end) for size, end in zip(sizes, accumulate(sizes), strict=True)]

@@ -46,7 +46,7 @@ class Ahead:
     """What a visit computes on, by its number of steps: exactly, where all passes are of all samples, and at most else.
 
     Args:
-        held: n_i.
+        num_samples: n_i.
         batches: samples in each step of a pass, from where the visit begins; passes repeat them.
         pass_steps: steps in one pass over the client's samples.
         measured: samples whose gradients are measured before training.
@@ -56,7 +56,7 @@ class Ahead:
         reuse: whether these are computed for all samples at once in a visit of at least one pass.
     """
 
-    held: int
+    num_samples: int
     batches: tuple[int, ...]
     pass_steps: int
     measured: int = 0
@@ -73,7 +73,7 @@ class Ahead:
         """That only go forward."""
         used = once = self._used(steps)
         if self.reuse and steps >= self.pass_steps:
-            once = max(self.held, self._used(self.pass_steps - 1))  # no less than for a step less
+            once = max(self.num_samples, self._used(self.pass_steps - 1))  # no less than for a step less
         return self.scored + self.judged * used + self.frozen * once
 
     def _used(self, steps: int) -> int:

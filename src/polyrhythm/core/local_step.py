@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from polyrhythm.base.frozen import changed
+from polyrhythm.base.frozen import replace_unchecked
 from polyrhythm.base.vectors import Segment
 from polyrhythm.methods.correction import Correction, Push
 from polyrhythm.methods.local.optimisers import LocalOptimiser, clip_
@@ -138,7 +138,7 @@ class LocalSteps:
             if optimiser.clip is not None:
                 clip_(gradient, optimiser.clip)
             if rule.gradient_squares:
-                computed = changed(computed, gradient_square=squared_norm(gradient))
+                computed = replace_unchecked(computed, gradient_square=squared_norm(gradient))
             if not straight:
                 _add(gradient, push, away, 1.0)
             optimiser.step_(weights, gradient, rate, moments)

@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import final
 
-from polyrhythm.base.frozen import changed, made, persistent
+from polyrhythm.base.frozen import new_unchecked, persistent, replace_unchecked
 from polyrhythm.base.messages import Event, Roster, Timer
 from polyrhythm.core.server_state import Flight, ServerState
 from polyrhythm.methods.recipe import Recipe
-from polyrhythm.methods.release.base import Standing
+from polyrhythm.methods.release.base import ReleaseContext
 
 
 @final
@@ -37,10 +37,10 @@ class Readiness:
         in_flight = state.training + state.measuring
         if refills and self.recipe.fills_places:
             in_flight = max(in_flight, 1)  # the place that has just become free is about to be filled
-        standing = made(
-            Standing, waiting=len(state.waiting), in_flight=in_flight, invited=state.invited, elapsed=elapsed
+        context = new_unchecked(
+            ReleaseContext, waiting=len(state.waiting), in_flight=in_flight, invited=state.invited, elapsed=elapsed
         )
-        return self.recipe.releasing.ready(standing)
+        return self.recipe.releasing.ready(context)
 
     def stuck(self, state: ServerState, event: Event, roster: Roster) -> bool:
         """Whether a version must go on with what there is: nobody is at work, and no place could be filled.
@@ -97,9 +97,9 @@ def _oldest(state: ServerState) -> float:
 def given_up(state: ServerState, late: Mapping[int, Flight], reason: str) -> ServerState:
     """The state in which nobody waits for some visits any more."""
     training = sum(f.kind == "train" for f in late.values())
-    return changed(
+    return replace_unchecked(
         state,
-        flights=persistent(state.flights).update({d: changed(f, given_up=reason) for d, f in late.items()}),
+        flights=persistent(state.flights).update({d: replace_unchecked(f, given_up=reason) for d, f in late.items()}),
         training=state.training - training,
         measuring=state.measuring - (len(late) - training),
         refused=(*state.refused, *((f.client, reason) for _, f in sorted(late.items()))),

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from polyrhythm.base.frozen import made
+from polyrhythm.base.frozen import new_unchecked
 from polyrhythm.base.messages import Assignment, Report
 from polyrhythm.core.visit_plan import VisitPlan
-from polyrhythm.methods.work.base import Instead
+from polyrhythm.methods.work.base import Substitute
 
 
-def report_on(assignment: Assignment, held: int, **rest: object) -> Report:
+def report_on(assignment: Assignment, num_samples: int, **rest: object) -> Report:
     """A report on an assignment, with what is given of it; of a visit without an update, if nothing is."""
     given: dict[str, Any] = {"update": None, "extras": {}, "measures": {}, **rest}
-    return made(
+    return new_unchecked(
         Report,
         dispatch=assignment.dispatch,
         client=assignment.client,
@@ -21,29 +21,29 @@ def report_on(assignment: Assignment, held: int, **rest: object) -> Report:
         version=assignment.version,
         kind=assignment.kind,
         recipe=assignment.recipe,
-        held=held,
+        num_samples=num_samples,
         **given,
     )
 
 
-def substitute_on(assignment: Assignment, held: int, instead: Instead, **rest: object) -> Report:
+def substitute_on(assignment: Assignment, num_samples: int, substitute: Substitute, **rest: object) -> Report:
     """The report of a visit that does not train; what is sent describes the visit that it stems from."""
     return report_on(
         assignment,
-        held,
-        substitute=instead.kind,
-        age=instead.age,
-        steps=instead.steps,
-        travel=instead.travel,
-        pull=instead.pull,
-        rate=instead.rate,
+        num_samples,
+        substitute=substitute.kind,
+        age=substitute.age,
+        steps=substitute.steps,
+        travel=substitute.travel,
+        pull=substitute.pull,
+        rate=substitute.rate,
         **rest,
     )
 
 
 def foreseen(assignment: Assignment, plan: VisitPlan) -> Report:
     """What can be told of a report before the work is done: one of as much work, with no content."""
-    held, instead = plan.visit.held, plan.work.instead
+    held, instead = plan.visit.num_samples, plan.work.substitute
     if instead is not None:
         return substitute_on(assignment, held, instead, packed=plan.packed)
     return report_on(

@@ -13,15 +13,15 @@ from typing import Any, final
 from torch import Tensor
 
 from polyrhythm.base.faults import LOST
-from polyrhythm.base.frozen import changed, kept, made, persistent
+from polyrhythm.base.frozen import cached, new_unchecked, persistent, replace_unchecked
 from polyrhythm.base.messages import Arrived, Assignment, Event, Fault, Lost, Report, Roster, State, Timer
 from polyrhythm.base.vectors import Buffers, Layout
 from polyrhythm.core.readiness import Readiness
-from polyrhythm.core.server_state import Flight, Record, Released, ServerState, Turn, Verdict
+from polyrhythm.core.server_state import Flight, Record, Released, ServerDecision, ServerState, Verdict
 from polyrhythm.core.validation import before_use, on_arrival, unasked
 from polyrhythm.core.versions import Versions
 from polyrhythm.methods.mechanism import Setup
-from polyrhythm.methods.participation.base import Call, Invitation
+from polyrhythm.methods.participation.base import Invitation, InvitationContext
 from polyrhythm.methods.recipe import Recipe
 
 _NEW = Record()
@@ -34,7 +34,7 @@ class Server:
 
     Args:
         recipe: the method.
-        setup: what is fixed for the run; `setup.horizon` ends it.
+        setup: what is fixed for the run; `setup.total_rounds` ends it.
         layout: names what is in the vectors, for words about what is wrong with them.
     """
 
@@ -42,21 +42,21 @@ class Server:
     setup: Setup
     layout: Layout
 
-    @kept
+    @cached
     def readiness(self) -> Readiness:
         """What it waits for."""
         return Readiness(recipe=self.recipe)
 
-    @kept
+    @cached
     def versions(self) -> Versions:
         """What makes its versions."""
         return Versions(recipe=self.recipe, setup=self.setup, layout=self.layout)
 
     def over(self, state: ServerState) -> bool:
         """Whether the run has all its versions."""
-        return self.setup.horizon is not None and state.version >= self.setup.horizon
+        return self.setup.total_rounds is not None and state.version >= self.setup.total_rounds
 
-    def begin(self, weights: Tensor, buffers: Buffers, roster: Roster) -> Turn:
+    def begin(self, weights: Tensor, buffers: Buffers, roster: Roster) -> ServerDecision:
         """The first turn: version 0 and the first invitations.
 
         Args:
@@ -68,7 +68,7 @@ class Server:
         state = ServerState(version=0, weights=weights.clone(), buffers=buffers, parts=parts)
         return self._invite(state, roster, Timer(time=0.0), ())
 
-    def receive(self, state: ServerState, event: Event, roster: Roster) -> Turn:
+    def receive(self, state: ServerState, event: Event, roster: Roster) -> ServerDecision:
         """One event.
 
         Args:
@@ -88,27 +88,27 @@ class Server:
         # What nobody waits for makes nothing ready, not even where nobody is left to wait for.
         unasked = verdict is not None and state is before
         if over or unasked:
-            return made(Turn, state=state, verdict=verdict)
+            return new_unchecked(ServerDecision, state=state, verdict=verdict)
         state, released = readiness.give_up(state, event), None
         # Once all that were measured have answered, participation knows what it waited for, and is asked first.
         measured = measuring and not state.measuring
         if not measured and (readiness.ready(state, event) or (state.refused and readiness.hopeless(state, roster))):
             state, released = self.versions.step(state, event.time)
             if self.over(state):
-                return made(Turn, state=state, released=released, verdict=verdict)
+                return new_unchecked(ServerDecision, state=state, released=released, verdict=verdict)
         fills, idle = recipe.fills_places, not (state.training or state.measuring)
         asks = released is not None or measured or idle or fills
         # A step waits for no measurement, an invitation does.
         if not asks or state.measuring:
             wake_up = readiness.wake_up(state, event)
-            return made(Turn, state=state, released=released, verdict=verdict, wake_up=wake_up)
+            return new_unchecked(ServerDecision, state=state, released=released, verdict=verdict, wake_up=wake_up)
         whole = released is not None or measured or (idle and not fills)
         occasion = () if whole else ("dispatch", state.dispatched)
         turn = self._invite(state, roster, event, occasion, released, verdict)
         if released is None and not turn.assignments and readiness.stuck(turn.state, event, roster):
             state, released = self.versions.step(turn.state, event.time)
             if self.over(state):
-                return made(Turn, state=state, released=released, verdict=verdict)
+                return new_unchecked(ServerDecision, state=state, released=released, verdict=verdict)
             turn = self._invite(state, roster, event, (), released, verdict)
         return turn
 
@@ -120,11 +120,11 @@ class Server:
         occasion: tuple[int | str, ...],
         released: Released | None = None,
         verdict: Verdict | None = None,
-    ) -> Turn:
+    ) -> ServerDecision:
         """The end of a turn: whoever is invited now, for an event that may have released a version."""
         recipe = self.recipe
-        call = made(
-            Call,
+        context = new_unchecked(
+            InvitationContext,
             version=state.version,
             weights=state.weights,
             buffers=state.buffers,
@@ -136,15 +136,15 @@ class Server:
             now=event.time,
             caller=event.client if isinstance(event, Arrived) else None,
         )
-        parts, invitations = recipe.inviting.invite(self.setup, state.parts, call)
+        parts, invitations = recipe.inviting.invite(self.setup, state.parts, context)
         assignments: tuple[Assignment, ...] = ()
         if invitations:
             state, assignments = self._sent(state, parts, invitations, event.time)
         else:
-            state = changed(state, parts=parts)
+            state = replace_unchecked(state, parts=parts)
         wanting = self.readiness.wanting(state) or not (assignments or state.training or state.measuring)
-        return made(
-            Turn,
+        return new_unchecked(
+            ServerDecision,
             state=state,
             assignments=assignments,
             wake_up=self.readiness.wake_up(state, event),
@@ -160,7 +160,7 @@ class Server:
         recipe, setup = self.recipe, self.setup
         flights, busy = persistent(state.flights).mutate(), persistent(state.busy).mutate()
         past = dict(state.past) if "base" in recipe.needs() else None
-        briefing, horizon, digest = recipe.overriding("brief"), setup.horizon, recipe.digest
+        briefing, total_rounds, digest = recipe.overriding("brief"), setup.total_rounds, recipe.digest
         assignments, training = [], 0
         for number, invitation in enumerate(invitations, start=state.dispatched):
             client, record = invitation.client, state.clients.get(invitation.client, _NEW)
@@ -168,7 +168,7 @@ class Server:
             weights, buffers = state.weights, state.buffers
             if invitation.model is not None:
                 weights, buffers = invitation.model.weights, invitation.model.buffers
-            flights[number] = made(
+            flights[number] = new_unchecked(
                 Flight, client=client, kind=invitation.kind, visit=record.visits, version=version, sent=now, given_up=""
             )
             busy[client] = number
@@ -181,7 +181,7 @@ class Server:
                 if past is not None:
                     past[version] = weights
             assignments.append(
-                made(
+                new_unchecked(
                     Assignment,
                     dispatch=number,
                     client=client,
@@ -189,7 +189,7 @@ class Server:
                     accepted=record.accepted,
                     kind=invitation.kind,
                     version=version,
-                    horizon=horizon,
+                    total_rounds=total_rounds,
                     weights=weights,
                     buffers=buffers,
                     briefs=briefs,
@@ -197,7 +197,7 @@ class Server:
                     samples=invitation.samples,
                 )
             )
-        state = changed(
+        state = replace_unchecked(
             state,
             parts=parts,
             dispatched=state.dispatched + len(assignments),
@@ -260,7 +260,7 @@ class Server:
 
     def _lose(self, state: ServerState, lost: Lost) -> tuple[ServerState, Verdict]:
         flight = state.flights.get(lost.dispatch)
-        verdict = made(Verdict, dispatch=lost.dispatch, accepted=False, reason=lost.reason, fault=lost.fault)
+        verdict = new_unchecked(Verdict, dispatch=lost.dispatch, accepted=False, reason=lost.reason, fault=lost.fault)
         if flight is None:
             return state, verdict
         refused = state.refused if flight.given_up else (*state.refused, (flight.client, lost.reason))
@@ -270,7 +270,7 @@ class Server:
 
 
 def _acceptance(report: Report) -> Verdict:
-    return made(Verdict, dispatch=report.dispatch, accepted=True)
+    return new_unchecked(Verdict, dispatch=report.dispatch, accepted=True)
 
 
 def refusal(report: Report, wrong: Fault | None) -> Verdict:
@@ -285,7 +285,7 @@ def _landed(state: ServerState, dispatch: int, flight: Flight, *, accepted: bool
     if trains:
         last = flight.visit if accepted else clients.get(flight.client, _NEW).accepted
         clients = persistent(clients).set(flight.client, Record(visits=flight.visit + 1, accepted=last))
-    return changed(
+    return replace_unchecked(
         state,
         flights=persistent(state.flights).delete(dispatch),
         busy=persistent(state.busy).delete(flight.client),

@@ -114,7 +114,7 @@ class Verdict:
 
 @final
 @dataclass(frozen=True, kw_only=True)
-class Turn:
+class ServerDecision:
     """The answer to one event.
 
     Args:

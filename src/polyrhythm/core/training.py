@@ -9,7 +9,7 @@ from typing import final
 
 import numpy as np
 
-from polyrhythm.base.frozen import changed, made
+from polyrhythm.base.frozen import new_unchecked, replace_unchecked
 from polyrhythm.base.messages import Assignment, Report, State
 from polyrhythm.base.streams import seeded_torch, stream, torch_generator, torch_seed
 from polyrhythm.base.sums import difference
@@ -26,7 +26,7 @@ from polyrhythm.methods.local.optimisers import carry
 from polyrhythm.methods.mechanism import Model, Outcome, Setup
 from polyrhythm.methods.order.base import Progress
 from polyrhythm.methods.recipe import Recipe
-from polyrhythm.methods.work.base import Instead
+from polyrhythm.methods.work.base import Substitute
 
 Result = tuple[ClientState, Report]
 Visiting = Generator[Job, Done | None, Result]
@@ -62,8 +62,8 @@ class Training:
     def run(self) -> Visiting:
         """The visit; it waits where `client.visiting` says."""
         received = Model(weights=self.assignment.weights, buffers=self.assignment.buffers)
-        if self.plan.instead is not None:
-            return self.state, self.substitute(self.plan.instead, received)
+        if self.plan.substitute is not None:
+            return self.state, self.substitute(self.plan.substitute, received)
         start = received
         if self.recipe.regime == "local" and self.state.previous is not None:
             start = self.state.previous
@@ -71,17 +71,17 @@ class Training:
         traces = self._traces(received) if self.plan.steps else {}
         path, watch = Path(cursor=self.state.cursor), Watch(self.plan.stop)
         yield from self._steps(rule, path, watch)
-        return self._ended(rule, path, self._measures(path, watch, traces), len(traces) * self.visit.held)
+        return self._ended(rule, path, self._measures(path, watch, traces), len(traces) * self.visit.num_samples)
 
-    def substitute(self, instead: Instead, received: Model) -> Report:
+    def substitute(self, substitute: Substitute, received: Model) -> Report:
         """What a visit that does not train sends."""
-        update = instead.update
-        if instead.kind == "model" and self.state.previous is not None:
+        update = substitute.update
+        if substitute.kind == "model" and self.state.previous is not None:
             update = self.state.previous.weights - received.weights
-        packed = instead.packed
+        packed = substitute.packed
         if packed is None and update is not None:
             packed = self.recipe.compression.size(self.engine.layout)
-        return substitute_on(self.assignment, self.visit.held, instead, update=update, packed=packed)
+        return substitute_on(self.assignment, self.visit.num_samples, substitute, update=update, packed=packed)
 
     def _open(self, start: Model, received: Model) -> LocalRule:
         """Opens the visit, and says how its steps are taken."""
@@ -89,7 +89,7 @@ class Training:
         seed = torch_seed(self.visit.seed, "network", self.visit.client, self.visit.visit)
         push = self._push()
         self.engine.open(
-            made(
+            new_unchecked(
                 Opening,
                 data=self.data,
                 start=start,
@@ -99,7 +99,7 @@ class Training:
                 seed=seed,
             )
         )
-        return made(
+        return new_unchecked(
             LocalRule,
             optimiser=recipe.optimiser,
             push=push,
@@ -172,7 +172,7 @@ class Training:
 
     def _job(self, rule: LocalRule, batches: Sequence[Batch], first: int) -> Job:
         """Some steps of the visit as one value."""
-        return made(
+        return new_unchecked(
             Job,
             **vars(rule),
             data=self.data,
@@ -188,7 +188,7 @@ class Training:
         if schedule.unit == "step":
             factor = schedule.factor(step, self.plan.steps)
         else:
-            factor = schedule.factor(self.visit.version, self.visit.horizon)
+            factor = schedule.factor(self.visit.version, self.visit.total_rounds)
         return self.recipe.optimiser.lr * factor
 
     def _traces(self, received: Model) -> dict[str, float]:
@@ -220,7 +220,7 @@ class Training:
         update, norm = difference(weights, rule.start)
         key = recipe.key_of(recipe.compression)
         self.parts[key], packed = recipe.compression.pack(self.engine.layout, self.parts[key], update, path.idle)
-        outcome = made(
+        outcome = new_unchecked(
             Outcome,
             version=self.visit.version,
             received=rule.start,
@@ -245,7 +245,7 @@ class Training:
         )
         report = report_on(
             self.assignment,
-            self.visit.held,
+            self.visit.num_samples,
             update=outcome.sent,
             packed=outcome.packed,
             buffers=buffers,
@@ -262,7 +262,7 @@ class Training:
             measures=measures,
         )
         known = norm is not None and report.update is update
-        return state, changed(report, norm=norm) if known else report
+        return state, replace_unchecked(report, norm=norm) if known else report
 
     def _brief(self, key: str) -> State:
         return self.assignment.briefs.get(key, {})

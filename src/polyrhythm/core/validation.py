@@ -132,8 +132,8 @@ def misshapen_buffers(expected: tuple[Slot, ...], buffers: Buffers) -> Fault | N
 
 
 def _miscounted(report: Report) -> Fault | None:
-    if report.held < 0:
-        return Fault("samples", f"the client reports {report.held} samples")
+    if report.num_samples < 0:
+        return Fault("samples", f"the client reports {report.num_samples} samples")
     if report.steps <= 0:
         return Fault("no_step", "no step was possible with the samples it holds")
     return None

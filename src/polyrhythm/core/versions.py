@@ -12,7 +12,7 @@ from typing import final
 from torch import Tensor
 
 from polyrhythm.base.errors import RunFailed
-from polyrhythm.base.frozen import changed, made
+from polyrhythm.base.frozen import new_unchecked, replace_unchecked
 from polyrhythm.base.messages import Facts, Report, State
 from polyrhythm.base.sums import combine_buffers
 from polyrhythm.base.vectors import Buffers, Layout, first_non_finite
@@ -50,8 +50,10 @@ class Versions:
         """
         reports = tuple(sorted(state.waiting, key=lambda r: r.dispatch))
         state, refused = self._close(state)
-        settled = changed(state, version=state.version + 1, waiting=(), refused=(), resting=(), began=now, invited=0)
-        settled = changed(settled, past=still_needed(settled))
+        settled = replace_unchecked(
+            state, version=state.version + 1, waiting=(), refused=(), resting=(), began=now, invited=0
+        )
+        settled = replace_unchecked(settled, past=still_needed(settled))
         facts = [facts_of(state.version, r) for r in reports]
         normalised = shares(self.recipe.sharing.claims(facts)) if facts else None
         skipped = ""
@@ -76,7 +78,7 @@ class Versions:
                 f"version {settled.version}: the server step gave no finite number in {name}. The last good model is "
                 "kept. The server's learning rate is too high, or its epsilon too small"
             )
-        settled = changed(settled, weights=stepped, buffers=buffers, parts=parts)
+        settled = replace_unchecked(settled, weights=stepped, buffers=buffers, parts=parts)
         used = None if skipped else release
         return settled, Released(version=settled.version, release=used, refused=refused, note=held_back)
 
@@ -111,7 +113,7 @@ class Versions:
             scales=tuple(scales),
             weights=state.weights,
             bases=tuple(state.past[r.version] for r in reports) if "base" in self.recipe.needs() else (),
-            rate=self.recipe.rate(state.version, self.setup.horizon),
+            rate=self.recipe.rate(state.version, self.setup.total_rounds),
         )
 
     def _taken(
@@ -151,11 +153,11 @@ def _reasons(refused: Refused, most: int = 3) -> str:
 def facts_of(version: int, report: Report) -> Facts:
     """What weighing may know of a report in a release of a version."""
     assert 0 <= report.version <= version, f"an update of version {report.version} in a release of version {version}"
-    return made(
+    return new_unchecked(
         Facts,
         dispatch=report.dispatch,
         client=report.client,
-        held=report.held,
+        num_samples=report.num_samples,
         steps=report.steps,
         travel=report.travel,
         pull=report.pull,
@@ -170,5 +172,5 @@ def mean_buffers(layout: Layout, state: ServerState, reports: tuple[Report, ...]
     Clients that did not train have none to offer.
     """
     fresh = [r for r in reports if r.fresh]
-    held = shares([float(r.held) for r in fresh]) if layout.buffers and fresh else None
+    held = shares([float(r.num_samples) for r in fresh]) if layout.buffers and fresh else None
     return state.buffers if held is None else combine_buffers(layout, [r.buffers for r in fresh], held)

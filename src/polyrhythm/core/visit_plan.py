@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import final
 
 from polyrhythm.base.errors import UserError
-from polyrhythm.base.frozen import made
+from polyrhythm.base.frozen import new_unchecked
 from polyrhythm.base.messages import Assignment
 from polyrhythm.core.batches import batch_sizes
 from polyrhythm.core.client_state import ClientState
@@ -80,29 +80,29 @@ def plan_visit(
     held = len(data)
     batch, fold = min(recipe.batch or held, held) or 1, engine.single_sample_fails
     sizes = batch_sizes(held, batch, recipe.drop_last, fold)
-    visit = made(
+    visit = new_unchecked(
         Visit,
         seed=setup.seed,
         client=assignment.client,
         visit=assignment.visit,
         version=assignment.version,
-        horizon=assignment.horizon,
-        held=held,
+        total_rounds=assignment.total_rounds,
+        num_samples=held,
         batch=batch,
         epoch_steps=len(sizes),
         least=2 if fold else 1,
     )
     if assignment.kind == "measure":
         samples = min(held, assignment.samples or held)
-        return made(VisitPlan, visit=visit, work=_NOTHING, forward_samples=samples)
+        return new_unchecked(VisitPlan, visit=visit, work=_NOTHING, forward_samples=samples)
     work = _wanted(recipe, setup, state, assignment, visit)
-    if work.instead is not None:
+    if work.substitute is not None:
         sends, packed = _substitute_size(recipe, state, work, engine)
-        return made(VisitPlan, visit=visit, work=work, sends=sends, packed=packed, sure=True)
+        return new_unchecked(VisitPlan, visit=visit, work=work, sends=sends, packed=packed, sure=True)
     ahead = ahead_of(recipe, state, data, engine, visit, work, sizes)
     work = fitting(work, ahead, pace)
     steps = work.steps
-    return made(
+    return new_unchecked(
         VisitPlan,
         visit=visit,
         work=work,
@@ -132,7 +132,7 @@ def _wanted(recipe: Recipe, setup: Setup, state: ClientState, assignment: Assign
 
 def _substitute_size(recipe: Recipe, state: ClientState, work: Plan, engine: Engine) -> tuple[bool, int | None]:
     """Whether what is sent instead is an update, and its bytes."""
-    instead = work.instead
+    instead = work.substitute
     assert instead is not None
     sends = instead.update is not None or (instead.kind == "model" and state.previous is not None)
     return sends, recipe.compression.size(engine.layout) if sends and instead.packed is None else instead.packed
@@ -148,7 +148,7 @@ def ahead_of(
     sizes: tuple[int, ...],
 ) -> Ahead:
     """How much a visit computes by its number of steps."""
-    held, needs, has_previous = visit.held, recipe.needs(), state.previous is not None
+    held, needs, has_previous = visit.num_samples, recipe.needs(), state.previous is not None
     asked = {("received", layer) for term in recipe.corrections for layer in term.layers or ()}
     if has_previous:
         asked |= {("previous", layer) for _, layer in asked}
@@ -158,9 +158,9 @@ def ahead_of(
     batches = (*sizes[place:], *sizes[:place])
     if not recipe.order.complete:
         batches = (min(held, visit.batch + engine.single_sample_fails),)  # full ones, where a pass leaves samples out
-    return made(
+    return new_unchecked(
         Ahead,
-        held=held,
+        num_samples=held,
         batches=batches or (held,),
         pass_steps=visit.epoch_steps,
         measured=held * len(needs & {"fisher", "fisher_model"}),

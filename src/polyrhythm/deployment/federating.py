@@ -15,7 +15,7 @@ from polyrhythm.base.errors import UserError
 from polyrhythm.data.federation import Federation, Shares
 from polyrhythm.deployment.messages import Greeting
 from polyrhythm.deployment.node import layout_digest
-from polyrhythm.deployment.registry import Clock, Line, Nodes, Tell, WallClock
+from polyrhythm.deployment.registry import Clock, Nodes, Tell, Transport, WallClock
 from polyrhythm.deployment.server import RemoteDriver
 from polyrhythm.experiments.execution import AUTO, Execution
 from polyrhythm.experiments.experiment import Experiment
@@ -55,7 +55,7 @@ class Serving:
 
 def serve(
     experiment: Experiment,
-    line: Line,
+    transport: Transport,
     serving: Serving = Serving(),  # frozen
     *,
     execution: Execution = AUTO,
@@ -69,7 +69,7 @@ def serve(
     Args:
         experiment: what to do. Its fleet says what clients can afford, and nothing else; of its training data only the
             shape of a sample is looked at here.
-        line: to the nodes.
+        transport: to the nodes.
         serving: how to wait, and what to keep.
         execution: what computes here, and how often a checkpoint is written; nodes have their own.
         name: what carries messages, for the record.
@@ -83,28 +83,28 @@ def serve(
     """
     check(experiment)
     clock = clock or WallClock()
-    nodes = Nodes(line, greeting(prepare(experiment, execution)), clock, tell=tell, pause=serving.pause)
+    nodes = Nodes(transport, greeting(prepare(experiment, execution)), clock, tell=tell, pause=serving.pause)
     nodes.gather(serving.wait)
-    experiment = as_declared(experiment, nodes.held)
+    experiment = as_declared(experiment, nodes.num_samples)
     prepared = prepare(experiment, execution)
     earlier = same_experiment(experiment, serving.out, on_nodes=True) if serving.resume else None
     unfinished = earlier is not None and earlier.status != "finished"
     goes_on = earlier if unfinished else None
     launch = Launch(prepared, serving.out, goes_on, on_nodes=True, log_updates=serving.log_updates)
-    staff = _OnNodes(
+    backend = _OnNodes(
         prepared=prepared,
         name=name,
         serving=serving,
-        line=line,
+        transport=transport,
         nodes=nodes,
         clock=clock,
         run=lambda: launch.recorder.run_id,
         tell=tell,
     )
-    for note in (*prepared.notices(), *staff.notes, *launch.notes):
+    for note in (*prepared.notices(), *backend.notes, *launch.notes):
         tell(f"note: {note}")
     announced = _Announces(lambda: tell(f"run {launch.recorder.run_id} in {serving.out}"))
-    summary = launch.carry_out([announced, *observers(experiment)], staff=staff)
+    summary = launch.carry_out([announced, *observers(experiment)], backend=backend)
     return {"run_id": launch.recorder.run_id, **summary}
 
 
@@ -153,9 +153,9 @@ def check(experiment: Experiment) -> None:
         )
 
 
-def as_declared(experiment: Experiment, held: Sequence[int]) -> Experiment:
+def as_declared(experiment: Experiment, num_samples: Sequence[int]) -> Experiment:
     """The experiment with as many samples at each client as the nodes have said; the same one if it knew."""
-    federation, sizes = experiment.federation, np.asarray(held, dtype=np.int64)
+    federation, sizes = experiment.federation, np.asarray(num_samples, dtype=np.int64)
     if np.array_equal(federation.sizes, sizes):
         return experiment
     shares = Shares(
@@ -171,12 +171,12 @@ def as_declared(experiment: Experiment, held: Sequence[int]) -> Experiment:
 @final
 @dataclass(frozen=True, kw_only=True)
 class _OnNodes:
-    """The staff of a session: nodes."""
+    """The backend of a session: nodes."""
 
     prepared: Prepared
     name: str
     serving: Serving
-    line: Line
+    transport: Transport
     nodes: Nodes
     clock: Clock
     run: Callable[[], str]
@@ -203,7 +203,7 @@ class _OnNodes:
             prepared.setup,
             prepared.chosen.engine.layout,
             meter,
-            self.line,
+            self.transport,
             self.nodes,
             self.clock,
             run=self.run,

@@ -27,7 +27,7 @@ _APART = 1e9
 """How far a rate or a travel may be from what the recipe's learning rate would give, as a factor."""
 _FEW = 10_000  # steps that are gone through again
 _SAME = ("dispatch", "client", "visit", "version", "kind")
-_COUNTS = ("held", "steps", "samples", "forward_samples", "gradient_samples", "age")
+_COUNTS = ("num_samples", "steps", "samples", "forward_samples", "gradient_samples", "age")
 _NUMBERS = ("rate", "travel", "pull", "duration", "time")
 _MEASURED: frozenset[Need] = frozenset({"gradient_square", "squared_loss", "fisher", "fisher_model"})
 _STOPPED = frozenset({"threshold", "similarity"})
@@ -48,14 +48,14 @@ class Hearing:
         self.vectors = 2 + recipe.extra_vectors
         """How many vectors of the model's length an answer may hold; one more than there are."""
 
-    def check(self, answer: Answer, sent: Assignment, *, run: str, held: int) -> None:
+    def check(self, answer: Answer, sent: Assignment, *, run: str, num_samples: int) -> None:
         """Refuses an answer to anything else than what was sent.
 
         Args:
             answer: as it came.
             sent: what was asked.
             run: the id of the run.
-            held: the samples that the client has declared.
+            num_samples: the samples that the client has declared.
 
         Raises:
             Malformed: it does not fit.
@@ -70,7 +70,7 @@ class Hearing:
             raise Malformed("a report from another recipe", "recipe")
         if not 0 <= answer.seconds <= LARGEST:
             raise Malformed(f"a report after {answer.seconds:g} seconds of work")
-        self._check_counts(report, held)
+        self._check_counts(report, num_samples)
         self._check_measures(report)
         if report.kind == "measure":
             _check_bare(report)
@@ -78,15 +78,17 @@ class Hearing:
             self._check_vectors(report)
             self._check_training(report)
 
-    def _check_counts(self, report: Report, held: int) -> None:
+    def _check_counts(self, report: Report, num_samples: int) -> None:
         for name in _COUNTS:
             if not 0 <= getattr(report, name) <= MOST_COUNTED:
                 raise Malformed(f"a report of {getattr(report, name)} {name}", "samples")
-        if report.held != held:
-            raise Malformed(f"a report of {report.held:,} samples held, where it has declared {held:,}", "samples")
+        if report.num_samples != num_samples:
+            raise Malformed(
+                f"a report of {report.num_samples:,} samples held, where it has declared {num_samples:,}", "samples"
+            )
         steps, samples = report.steps, report.samples
-        if report.fresh and not steps <= samples <= steps * held:
-            raise Malformed(f"a report of {steps:,} steps on {samples:,} samples, of {held:,}", "samples")
+        if report.fresh and not steps <= samples <= steps * num_samples:
+            raise Malformed(f"a report of {steps:,} steps on {samples:,} samples, of {num_samples:,}", "samples")
         if not report.fresh and (samples or report.gradient_samples):
             raise Malformed(f"a report of {samples:,} samples where it did not train", "samples")
         if report.age > report.version or (report.age and not report.substitute):
@@ -156,7 +158,7 @@ class Hearing:
         recipe, rate, travel = self._recipe, report.rate, report.travel
         most, least = _APART * recipe.optimiser.lr, recipe.optimiser.lr / _APART
         if recipe.schedule.unit == "version":  # and a substitute has the rate of the visit that it stems from
-            due = recipe.rate(report.version - report.age, self._setup.horizon)
+            due = recipe.rate(report.version - report.age, self._setup.total_rounds)
             fits = math.isclose(rate, due) or (rate == 0 and not (report.fresh and report.steps))
         else:
             fits = rate == 0 or least <= rate <= most
@@ -180,5 +182,5 @@ def _check_bare(report: Report) -> None:
         raise Malformed("more than measures from a visit that measures")
     if report.steps or not all(getattr(report, name) == 0 for name in _NUMBERS):
         raise Malformed("training in a visit that measures")
-    if report.forward_samples > report.held:
-        raise Malformed(f"{report.forward_samples:,} samples measured, of {report.held:,}", "samples")
+    if report.forward_samples > report.num_samples:
+        raise Malformed(f"{report.forward_samples:,} samples measured, of {report.num_samples:,}", "samples")

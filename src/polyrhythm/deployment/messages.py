@@ -60,12 +60,12 @@ class Present:
 
     Args:
         client: its number.
-        held: how many samples it holds.
+        num_samples: how many samples it holds.
         engine: what computes its local steps.
     """
 
     client: int
-    held: int
+    num_samples: int
     engine: str
 
 
@@ -144,7 +144,7 @@ _FIELDS: Mapping[type, Mapping[str, tuple[type, ...]]] = {
         **dict.fromkeys(("recipe", "title", "layout"), _TEXT),
         **{"population": _WHOLE, "classes": (tuple,)},
     },
-    Present: {"client": _WHOLE, "held": _WHOLE, "engine": _TEXT},
+    Present: {"client": _WHOLE, "num_samples": _WHOLE, "engine": _TEXT},
     Refusal: {"client": _WHOLE, **dict.fromkeys(("found", "expected", "why", "fix"), _TEXT)},
     Order: {
         **dict.fromkeys(("seed", "population", "eligible"), _WHOLE),
@@ -153,11 +153,11 @@ _FIELDS: Mapping[type, Mapping[str, tuple[type, ...]]] = {
     Answer: {"seconds": _NUMBER, "report": (Report,), "run": _TEXT},
     Assignment: {
         **dict.fromkeys(("dispatch", "client", "visit", "accepted", "version"), _WHOLE),
-        **{"kind": _TEXT, "horizon": (int, _NONE), "weights": (Tensor,), "buffers": (tuple,)},
+        **{"kind": _TEXT, "total_rounds": (int, _NONE), "weights": (Tensor,), "buffers": (tuple,)},
         **{"briefs": (dict,), "recipe": _TEXT, "samples": (int, _NONE)},
     },
     Report: {
-        **dict.fromkeys(("dispatch", "client", "visit", "version", "held", "steps", "samples"), _WHOLE),
+        **dict.fromkeys(("dispatch", "client", "visit", "version", "num_samples", "steps", "samples"), _WHOLE),
         **dict.fromkeys(("forward_samples", "gradient_samples", "age"), _WHOLE),
         **dict.fromkeys(("kind", "recipe", "substitute"), _TEXT),
         **dict.fromkeys(("rate", "travel", "pull", "duration", "time"), _NUMBER),

@@ -138,7 +138,7 @@ class Node:
                 why="a vector is read by its place in the model",
                 fix="start server and nodes from the same experiment, on samples of the same shape",
             )
-        return Present(client=client, held=len(self._data()), engine=prepared.chosen.name)
+        return Present(client=client, num_samples=len(self._data()), engine=prepared.chosen.name)
 
     def _carry_out(self, order: Order) -> Answer:
         prepared, assignment, begun = self._prepared, order.assignment, self._clock()
@@ -147,7 +147,7 @@ class Node:
             prepared.setup,
             population=order.population,
             eligible=order.eligible,
-            horizon=assignment.horizon,
+            total_rounds=assignment.total_rounds,
             seed=order.seed,
         )
         kept = NodeStore(self._store, order.run, self._client)
@@ -200,13 +200,13 @@ class Node:
 
 def _counts(order: Order) -> bool:
     """Whether the numbers in an order are those of a federation, a run and a visit that there can be."""
-    sent, horizon = order.assignment, order.assignment.horizon
+    sent, total_rounds = order.assignment, order.assignment.total_rounds
     return (
         0 <= sent.client < order.population <= MOST_COUNTED
         and 0 <= order.eligible <= order.population
         and -1 <= sent.accepted < sent.visit <= MOST_COUNTED
         and 0 <= sent.version <= MOST_COUNTED
-        and (horizon is None or sent.version <= horizon <= MOST_COUNTED)
+        and (total_rounds is None or sent.version <= total_rounds <= MOST_COUNTED)
         and (sent.samples is None or sent.samples > 0)
     )
 

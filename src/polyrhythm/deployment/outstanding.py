@@ -19,7 +19,7 @@ from polyrhythm.core.server_state import Flight, Record
 from polyrhythm.deployment.hearing import Hearing
 from polyrhythm.deployment.messages import Answer, Malformed, Order, Refusal, shown
 from polyrhythm.deployment.node import spans_of
-from polyrhythm.deployment.registry import Line, Nodes, Reply, Tell
+from polyrhythm.deployment.registry import Nodes, Reply, Tell, Transport
 from polyrhythm.deployment.wire import Parcel, Sums, pack, unpack
 
 LOOK = 1.0
@@ -70,7 +70,7 @@ class Outstanding:
 
     Args:
         server: who has sent them.
-        line: to the nodes.
+        transport: to the nodes.
         nodes: who they are; gathered already.
         run: gives the run's id, once it has begun.
         retain: how many checkpoints the server may go back to.
@@ -81,7 +81,7 @@ class Outstanding:
     def __init__(
         self,
         server: Server,
-        line: Line,
+        transport: Transport,
         nodes: Nodes,
         *,
         run: Callable[[], str],
@@ -89,7 +89,7 @@ class Outstanding:
         returns: float,
         tell: Tell,
     ) -> None:
-        self._server, self._line, self._nodes = server, line, nodes
+        self._server, self._transport, self._nodes = server, transport, nodes
         self._run, self._returns, self._tell = run, returns, tell
         self._hearing = Hearing(server.recipe, server.setup, server.layout)
         self._out: dict[int, Out] = {}
@@ -130,7 +130,7 @@ class Outstanding:
             letters.append((node, pack(self._order(out.assignment), sums=sums)))
             sent.append(out)
         if letters:
-            for message, out in zip(self._line.push(letters), sent, strict=True):
+            for message, out in zip(self._transport.push(letters), sent, strict=True):
                 out.message = message
                 self._messages[message] = out.assignment.dispatch
 
@@ -148,7 +148,7 @@ class Outstanding:
 
     def hear(self, now: Callable[[], float]) -> list[Heard]:
         """What the answers mean that have come."""
-        return [heard for reply in self._line.pull(list(self._messages)) for heard in self._understood(reply, now)]
+        return [heard for reply in self._transport.pull(list(self._messages)) for heard in self._understood(reply, now)]
 
     def _understood(self, reply: Reply, now: Callable[[], float]) -> Sequence[Heard]:
         """What a reply means; nothing, if its visit is to be sent again."""
@@ -193,9 +193,9 @@ class Outstanding:
             if out is not None and isinstance(answer, Answer):
                 sent = out.assignment
                 held = self._nodes.declared(sent.client)
-                if answer.report.held != held:
+                if answer.report.num_samples != held:
                     self._nodes.ask_again(sent.client)
-                self._hearing.check(answer, sent, run=self._run(), held=held)
+                self._hearing.check(answer, sent, run=self._run(), num_samples=held)
 
         spans = spans_of(self._server.layout)
         return unpack(parcel, Answer, Refusal, spans=spans, vectors=self._hearing.vectors, check=check)

@@ -41,7 +41,7 @@ class Reply:
     unreadable: bool = False
 
 
-class Line(Protocol):
+class Transport(Protocol):
     """Carries messages to nodes and answers back. None of its calls waits."""
 
     def nodes(self) -> Collection[int]:
@@ -80,7 +80,7 @@ class Nodes:
     """The nodes by client. To a roster it is what a simulated world is: who belongs to it, and who is there.
 
     Args:
-        line: to the nodes.
+        transport: to the nodes.
         greeting: what they are asked.
         clock: for waiting.
         tell: says who came, and who was refused.
@@ -90,10 +90,22 @@ class Nodes:
     everybody_is_there = False
 
     def __init__(
-        self, line: Line, greeting: Greeting, clock: Clock, *, tell: Tell = lambda text: None, pause: float = 0.1
+        self,
+        transport: Transport,
+        greeting: Greeting,
+        clock: Clock,
+        *,
+        tell: Tell = lambda text: None,
+        pause: float = 0.1,
     ) -> None:
         self.population = greeting.population
-        self._line, self._greeting, self._clock, self._tell, self._pause = line, pack(greeting), clock, tell, pause
+        self._transport, self._greeting, self._clock, self._tell, self._pause = (
+            transport,
+            pack(greeting),
+            clock,
+            tell,
+            pause,
+        )
         self._asked: dict[str, int] = {}  # nodes by the greeting that they have not answered
         self._clients: dict[int, int] = {}  # by node
         self._nodes: dict[int, int] = {}  # by client
@@ -110,7 +122,7 @@ class Nodes:
         return [client for client in range(self.population) if self._held.get(client, 1)]
 
     @property
-    def held(self) -> Sequence[int]:
+    def num_samples(self) -> Sequence[int]:
         """The samples that each client has declared; 0 for those that were not heard."""
         return [self._held.get(client, 0) for client in range(self.population)]
 
@@ -138,7 +150,7 @@ class Nodes:
             self._greet([node])
 
     def _greet(self, nodes: Sequence[int]) -> None:
-        self._asked |= zip(self._line.push([(node, self._greeting) for node in nodes]), nodes, strict=True)
+        self._asked |= zip(self._transport.push([(node, self._greeting) for node in nodes]), nodes, strict=True)
 
     def gather(self, wait: float) -> None:
         """Waits until every client is there.
@@ -175,7 +187,7 @@ class Nodes:
 
     def look(self) -> list[int]:
         """Looks who is there and greets whoever is new; gives the clients that were not there at the last look."""
-        before, self._there = self._there, frozenset(self._line.nodes())
+        before, self._there = self._there, frozenset(self._transport.nodes())
         for node in self._refused.keys() - self._there:
             del self._refused[node]  # with another configuration it may be let in
         busy = {*self._asked.values(), *self._refused, *self._clients}
@@ -184,7 +196,7 @@ class Nodes:
             self._greet(new)
         came = [self._clients[node] for node in sorted(self._there - before) if node in self._clients]
         if self._asked:
-            came += [client for reply in self._line.pull(list(self._asked)) for client in self._heard(reply)]
+            came += [client for reply in self._transport.pull(list(self._asked)) for client in self._heard(reply)]
         return came
 
     def _heard(self, reply: Reply) -> list[int]:
@@ -206,11 +218,15 @@ class Nodes:
             return []
         client, known = present.client, self._nodes.get(present.client)
         before = self._held.get(client)
-        if not 0 <= client < self.population or not 0 <= present.held <= MOST_COUNTED:
-            self._refuse(node, f"node {node} says that it is client {client} of {self.population}, with {present.held}")
-        elif self._settled and before is not None and bool(before) != bool(present.held):
+        if not 0 <= client < self.population or not 0 <= present.num_samples <= MOST_COUNTED:
+            self._refuse(
+                node, f"node {node} says that it is client {client} of {self.population}, with {present.num_samples}"
+            )
+        elif self._settled and before is not None and bool(before) != bool(present.num_samples):
             # Who may be invited at all is settled before the run begins.
-            self._refuse(node, f"node {node} says that client {client} holds {present.held:,} samples, not {before:,}")
+            self._refuse(
+                node, f"node {node} says that client {client} holds {present.num_samples:,} samples, not {before:,}"
+            )
         elif known is not None and known != node and known in self._there:
             self._refuse(
                 node,
@@ -222,8 +238,8 @@ class Nodes:
             if known is not None:
                 self._clients.pop(known, None)
             self._clients[node], self._nodes[client] = client, node
-            self._held[client], self.engines[client] = present.held, shown(present.engine, 40)
-            self._tell(f"client {client} is there, with {present.held:,} samples")
+            self._held[client], self.engines[client] = present.num_samples, shown(present.engine, 40)
+            self._tell(f"client {client} is there, with {present.num_samples:,} samples")
             return [] if known == node else [client]
         return []
 

@@ -1,4 +1,4 @@
-"""The server of a real federation: the pure core, on the clock that really passes, over a line to nodes.
+"""The server of a real federation: the pure core, on the clock that really passes, over a transport to nodes.
 
 Time is seconds since the run began. What the core hears is written down in the order in which it is heard, so a replay
 gives the same models again. What becomes of visits on their way is a matter of its own (`outstanding`); the core
@@ -20,17 +20,17 @@ from polyrhythm.base.vectors import Layout
 from polyrhythm.core.client_state import ClientState
 from polyrhythm.core.reports import report_on
 from polyrhythm.core.server import Server
-from polyrhythm.core.server_state import ServerState, Turn, Verdict
+from polyrhythm.core.server_state import ServerDecision, ServerState, Verdict
 from polyrhythm.core.validation import NOT_FINITE
 from polyrhythm.deployment.outstanding import LOOK, Heard, Out, Outstanding
-from polyrhythm.deployment.registry import Clock, Line, Nodes, Tell
-from polyrhythm.fleet import Fate, Load, Remembered, Spent
+from polyrhythm.deployment.registry import Clock, Nodes, Tell, Transport
+from polyrhythm.fleet import Load, Remembered, Spent, VisitOutcome
 from polyrhythm.methods.mechanism import Model, Setup
 from polyrhythm.methods.recipe import Recipe
 from polyrhythm.simulation.cost_meter import Meter
 from polyrhythm.simulation.event_queue import VISIT, Agenda, DriverState, Underway
 from polyrhythm.simulation.roster import WorldRoster
-from polyrhythm.simulation.simulator import Moment
+from polyrhythm.simulation.simulator import SimulationStep
 
 
 @final
@@ -42,7 +42,7 @@ class RemoteDriver:
         setup: what is fixed for the run.
         layout: of the vectors.
         meter: measures visits.
-        line: to the nodes.
+        transport: to the nodes.
         nodes: who they are; gathered already.
         clock: the time.
         run: gives the run's id, once it has begun.
@@ -59,7 +59,7 @@ class RemoteDriver:
         setup: Setup,
         layout: Layout,
         meter: Meter,
-        line: Line,
+        transport: Transport,
         nodes: Nodes,
         clock: Clock,
         *,
@@ -74,7 +74,7 @@ class RemoteDriver:
         self.roster = WorldRoster(nodes)
         self._nodes, self._clock, self._alone, self._pause = nodes, clock, alone, pause
         self._state: ServerState | None = None
-        self._out = Outstanding(self.server, line, nodes, run=run, retain=retain, returns=returns, tell=tell)
+        self._out = Outstanding(self.server, transport, nodes, run=run, retain=retain, returns=returns, tell=tell)
         self._timer: float | None = None
         self._zero = self._looked = 0.0
         self._wanting = False
@@ -90,11 +90,11 @@ class RemoteDriver:
         return [self._underway(out) for out in self._out]
 
     def _underway(self, out: Out) -> Underway:
-        report = report_on(out.assignment, held=0)
+        report = report_on(out.assignment, num_samples=0)
         load = Load(bytes_down=self.meter.load(out.assignment, report).bytes_down)
         spent = Spent(down=max(0.0, self.roster.now - out.started), bytes_down=load.bytes_down)
-        fate = Fate(time=math.inf, spent=spent)
-        return Underway(started=out.started, assignment=out.assignment, report=report, load=load, fate=fate)
+        outcome = VisitOutcome(time=math.inf, spent=spent)
+        return Underway(started=out.started, assignment=out.assignment, report=report, load=load, outcome=outcome)
 
     def state(self) -> DriverState:
         """All that there is to know of the run between two moments; to be read before the next one is asked for."""
@@ -110,8 +110,8 @@ class RemoteDriver:
             world=Remembered(back={}, charge={}, arrivals=0, comings=None),
         )
 
-    def moments(self, start: Model | DriverState) -> Iterator[Moment]:
-        """The run, event by event, until its horizon; stop asking to stop it.
+    def moments(self, start: Model | DriverState) -> Iterator[SimulationStep]:
+        """The run, event by event, until its total_rounds; stop asking to stop it.
 
         Args:
             start: the initial model; or where an earlier run of the same experiment stood, from which this one goes on.
@@ -124,7 +124,7 @@ class RemoteDriver:
             turn = self.server.begin(start.weights, start.buffers, self.roster)
             self._state = turn.state
             self._send(turn)
-            yield Moment(time=0.0, turn=turn, answers=self.roster.answers())
+            yield SimulationStep(time=0.0, turn=turn, answers=self.roster.answers())
         else:
             self._take_up(start)
         yield from self._events()
@@ -137,7 +137,7 @@ class RemoteDriver:
         outs = [Out(visit.assignment, visit.started) for visit in start.agenda.under_way()]
         self._out.take_up(outs, start.server.flights, start.now)
 
-    def _events(self) -> Iterator[Moment]:
+    def _events(self) -> Iterator[SimulationStep]:
         server, state = self.server, self._state
         assert state is not None
         while not server.over(state):
@@ -149,13 +149,13 @@ class RemoteDriver:
                     # The report that settled it belongs in the record too.
                     dispatch = -1 if out is None else out.assignment.dispatch
                     verdict = Verdict(dispatch=dispatch, accepted=False, reason=str(failure))
-                    yield self._moment(heard, Turn(state=state, verdict=verdict))
+                    yield self._moment(heard, ServerDecision(state=state, verdict=verdict))
                     raise
                 self._state = state = turn.state
                 self._send(turn)
                 yield self._moment(heard, turn)
 
-    def _taken(self, heard: Heard, state: ServerState) -> tuple[Heard, Turn]:
+    def _taken(self, heard: Heard, state: ServerState) -> tuple[Heard, ServerDecision]:
         """What the core makes of an event; of a lost visit, where a report is one that it cannot go on with.
 
         Raises:
@@ -175,7 +175,7 @@ class RemoteDriver:
             self._blamed.clear()
         return heard, turn
 
-    def _received(self, heard: Heard, state: ServerState) -> Turn:
+    def _received(self, heard: Heard, state: ServerState) -> ServerDecision:
         return self.server.receive(state, heard.event, self.roster)
 
     def _spared(self, out: Out, state: ServerState, failure: Exception) -> bool:
@@ -188,14 +188,14 @@ class RemoteDriver:
         self._blamed |= {c for c, reason in state.refused if reason.startswith(NOT_FINITE)} | {out.assignment.client}
         return len(self._blamed) == 1 and self.server.setup.holders > 1
 
-    def _moment(self, heard: Heard, turn: Turn) -> Moment:
+    def _moment(self, heard: Heard, turn: ServerDecision) -> SimulationStep:
         now, event, out = self.roster.now, heard.event, heard.visit
         if out is None:
-            return Moment(time=now, turn=turn, event=event, answers=self.roster.answers())
+            return SimulationStep(time=now, turn=turn, event=event, answers=self.roster.answers())
         report = (
             event
             if isinstance(event, Report)
-            else report_on(out.assignment, held=0).heard(after=now - out.started, at=now)
+            else report_on(out.assignment, num_samples=0).heard(after=now - out.started, at=now)
         )
         load, lost = self.meter.load(out.assignment, report), isinstance(event, Lost)
         # The clocks of two machines cannot tell the way there from the way back: both count as the way there.
@@ -209,7 +209,7 @@ class RemoteDriver:
             bytes_down=load.bytes_down,
             bytes_up=heard.came if lost else load.bytes_up,
         )
-        return Moment(
+        return SimulationStep(
             time=now,
             turn=turn,
             event=event,
@@ -221,7 +221,7 @@ class RemoteDriver:
             answers=self.roster.answers(),
         )
 
-    def _send(self, turn: Turn) -> None:
+    def _send(self, turn: ServerDecision) -> None:
         self._out.send(turn.assignments, self.roster.now)
         self._wanting = turn.wanting
         if turn.wake_up is not None and (self._timer is None or turn.wake_up < self._timer):

@@ -2,7 +2,7 @@
 
 What a run will cost follows from who is invited, how many samples they hold and how fast their devices are. All of that
 is decided by the same code as in the run, so the counts are those of the run to the last one, unless something decides
-by what training gives (a loss, a gradient, a similarity); `Rehearsal.guessed` names it. Vectors have a few elements
+by what training gives (a loss, a gradient, a similarity); `DryRun.guessed` names it. Vectors have a few elements
 and count as many bytes as the real ones.
 """
 
@@ -34,7 +34,7 @@ from polyrhythm.methods.mechanism import Model
 from polyrhythm.models.flops import Cost
 from polyrhythm.simulation.cost_meter import Meter
 from polyrhythm.simulation.event_queue import Underway
-from polyrhythm.simulation.simulator import InlineDriver, Moment
+from polyrhythm.simulation.simulator import InlineDriver, SimulationStep
 from polyrhythm.simulation.transit import Transit
 
 _SIZE = 16  # elements of a vector that stands for one of any size
@@ -42,7 +42,7 @@ _SIZE = 16  # elements of a vector that stands for one of any size
 
 @final
 @dataclass(kw_only=True)
-class Rehearsal:
+class DryRun:
     """What was counted.
 
     Args:
@@ -81,7 +81,7 @@ class Rehearsal:
     under_way: int = 0
     seconds: float = 0.0
 
-    def heard(self, moment: Moment) -> None:
+    def heard(self, moment: SimulationStep) -> None:
         """Adds an event."""
         report, spent, done = moment.report, moment.spent, moment.done
         if report is not None:
@@ -109,7 +109,7 @@ class Rehearsal:
             self.bytes_down += part.spent.bytes_down
 
 
-def rehearse(prepared: Prepared, cost: Cost, *, within: float = math.inf) -> Rehearsal:
+def dry_run(prepared: Prepared, cost: Cost, *, within: float = math.inf) -> DryRun:
     """Rehearses a run, to its end or until the time is over.
 
     Args:
@@ -137,7 +137,7 @@ def rehearse(prepared: Prepared, cost: Cost, *, within: float = math.inf) -> Reh
         segments = (Segment("weights", (_SIZE,), 0, _SIZE, layout.dtype),)
         faults, seed = experiment.fleet.faults, experiment.seed
         driver.visits.transit = Transit(faults, seed, replace(layout, segments=segments))
-    found = Rehearsal(planned=experiment.rounds, guessed=tuple(_guessed(experiment)))
+    found = DryRun(planned=experiment.rounds, guessed=tuple(_guessed(experiment)))
     started, out = time.perf_counter(), 0
     try:
         for moment in driver.moments(dry.initial()):
@@ -163,7 +163,7 @@ def rehearse(prepared: Prepared, cost: Cost, *, within: float = math.inf) -> Reh
     return found
 
 
-def _ended(experiment: Experiment, moment: Moment, found: Rehearsal) -> bool:
+def _ended(experiment: Experiment, moment: SimulationStep, found: DryRun) -> bool:
     until = experiment.until
     enough = until.updates is not None and found.updates >= until.updates
     return enough or found.versions == experiment.rounds or (until.time is not None and moment.time >= until.time)

@@ -21,7 +21,7 @@ from polyrhythm.core.client_state import ClientState
 from polyrhythm.core.measuring import measuring
 from polyrhythm.data.holding import Holding
 from polyrhythm.engines.selection import AnyEngine
-from polyrhythm.experiments.dry_run import Rehearsal, rehearse
+from polyrhythm.experiments.dry_run import DryRun, dry_run
 from polyrhythm.experiments.execution import AUTO, Execution
 from polyrhythm.experiments.experiment import Experiment
 from polyrhythm.experiments.prepared import Prepared, prepare
@@ -31,7 +31,7 @@ from polyrhythm.runs.database import read_runs
 from polyrhythm.runs.environment import machine, peak_memory
 from polyrhythm.simulation.client_store.amount import budget
 
-REHEARSED = 5.0  # seconds that a rehearsal may take
+DRY_RUN_SECONDS = 5.0  # seconds that a rehearsal may take
 MEASURED = 2.0  # seconds that measuring steps may take
 _MANY, _TIMES = 6, 1000  # steps in the longer of two visits; pairs of visits at most
 _PERIODS = 8  # in which what was measured is looked at apart, for the spread
@@ -107,7 +107,7 @@ def estimate(experiment: Experiment, *, execution: Execution = AUTO, out: Path |
     with one_thread():
         until = experiment.until
         endless = experiment.rounds is None and until.time is None and until.updates is None
-        rehearsed = rehearse(prepared, _cost(prepared), within=1.0 if endless else REHEARSED)
+        rehearsed = dry_run(prepared, _cost(prepared), within=1.0 if endless else DRY_RUN_SECONDS)
         versions = rehearsed.planned
         factor = 1.0 if rehearsed.whole or not versions else versions / max(1, rehearsed.versions)
         seconds = _recorded(prepared, Path(out), versions) or _measured(prepared, rehearsed, factor)
@@ -128,7 +128,7 @@ def estimate(experiment: Experiment, *, execution: Execution = AUTO, out: Path |
     )
 
 
-def _notes(prepared: Prepared, rehearsed: Rehearsal) -> list[str]:
+def _notes(prepared: Prepared, rehearsed: DryRun) -> list[str]:
     notes = []
     if rehearsed.failure:
         notes.append(f"the run would end early: {rehearsed.failure}")
@@ -157,7 +157,7 @@ def _cost(prepared: Prepared) -> Cost:
     return count(module, inputs, lambda outputs: aim.loss(outputs, targets))
 
 
-def _kept(prepared: Prepared, rehearsed: Rehearsal) -> int:
+def _kept(prepared: Prepared, rehearsed: DryRun) -> int:
     """What is held in memory beside data and model; of clients and server as it is at the end of the rehearsal."""
     update = rehearsed.bytes_up // max(1, rehearsed.visits)
     return (
@@ -165,7 +165,7 @@ def _kept(prepared: Prepared, rehearsed: Rehearsal) -> int:
     )
 
 
-def _in_files(prepared: Prepared, rehearsed: Rehearsal) -> int:
+def _in_files(prepared: Prepared, rehearsed: DryRun) -> int:
     """What clients remember beyond the memory that they have."""
     memory = budget(prepared.execution.client_memory)
     return 0 if memory is None else max(0, rehearsed.client_bytes + rehearsed.table_bytes - memory)
@@ -205,7 +205,7 @@ def _recorded(prepared: Prepared, out: Path, versions: int | None) -> Seconds | 
     )
 
 
-def _measured(prepared: Prepared, rehearsed: Rehearsal, factor: float) -> Seconds:
+def _measured(prepared: Prepared, rehearsed: DryRun, factor: float) -> Seconds:
     """From a few steps, visits and an evaluation, made now."""
     timed = _steps(prepared)
     evaluation = _evaluation(prepared)
@@ -265,7 +265,7 @@ def _visit(prepared: Prepared, client: int, steps: int) -> Callable[[], float]:
         accepted=-1,
         kind="train",
         version=0,
-        horizon=setup.horizon,
+        total_rounds=setup.total_rounds,
         weights=initial.weights,
         buffers=initial.buffers,
         briefs={key: part.brief(setup, states[key], client) for key, part in recipe.mechanisms()},

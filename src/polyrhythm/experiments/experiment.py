@@ -16,7 +16,7 @@ from polyrhythm.base.settings import Count, Settings, Whole
 from polyrhythm.base.streams import seeded_torch
 from polyrhythm.data.federation import Federation
 from polyrhythm.experiments.settings import Evaluation, Name, Until
-from polyrhythm.fleet import FixedLinks, Fleet, Uniform, World
+from polyrhythm.fleet import FixedLinks, Fleet, FleetState, Uniform
 from polyrhythm.methods.recipe import Recipe
 from polyrhythm.models.building import build
 from polyrhythm.models.catalogue import Builder
@@ -97,12 +97,12 @@ class Experiment(Settings):
         """The clients that hold data, in order, int64."""
         return np.flatnonzero(self.federation.sizes)
 
-    def world(self, clients: np.ndarray) -> World:
+    def world(self, clients: np.ndarray) -> FleetState:
         """The fleet at the beginning of a run in which these clients can be invited."""
         federation = self.federation
         held, labels = federation.sizes.tolist(), federation.label_shares()
         everybody = range(federation.clients) if len(clients) == federation.clients else clients.tolist()
-        return World(self.fleet, federation.clients, self.seed, everybody, labels, held)
+        return FleetState(self.fleet, federation.clients, self.seed, everybody, labels, held)
 
     def groups(self, clients: np.ndarray) -> Mapping[str, np.ndarray]:
         """These clients by group of like devices, where results by group are asked for; else empty."""
@@ -200,7 +200,7 @@ def _check_end(experiment: Experiment) -> None:
             why="virtual time would never pass, and the run would go on for ever",
             fix="give rounds=30, or devices a speed",
         )
-    if rounds is None and "horizon" in recipe.needs():
+    if rounds is None and "total_rounds" in recipe.needs():
         raise UserError(
             f"{recipe.title} without rounds",
             expected="the number of rounds",

@@ -21,7 +21,7 @@ from polyrhythm.engines.selection import Chosen, Work, choose
 from polyrhythm.experiments.difficulty import checked, expert_losses, foreign
 from polyrhythm.experiments.execution import AUTO, Execution
 from polyrhythm.experiments.experiment import Experiment
-from polyrhythm.fleet import Place, World
+from polyrhythm.fleet import FleetState, Place
 from polyrhythm.methods.footprint import least_memory
 from polyrhythm.methods.mechanism import Model, Setup
 from polyrhythm.methods.recipe import Recipe
@@ -29,7 +29,7 @@ from polyrhythm.methods.size_notes import about_sizes
 from polyrhythm.models.probing import output_shape, woken
 from polyrhythm.models.representation import locate
 from polyrhythm.simulation.workers import choosing as crews
-from polyrhythm.simulation.workers.choosing import Crew
+from polyrhythm.simulation.workers.choosing import ExecutionPlan
 from polyrhythm.simulation.workers.executors import Clients
 
 Planned = Experiment | tuple[Experiment, Execution]
@@ -62,7 +62,7 @@ class Prepared:
     memory_needed: int
     eligible: np.ndarray
     groups: Mapping[str, np.ndarray]
-    crew: Crew
+    crew: ExecutionPlan
 
     @property
     def recipe(self) -> Recipe:
@@ -82,7 +82,7 @@ class Prepared:
             size=layout.size,
             dtype=layout.dtype,
             population=experiment.federation.clients,
-            horizon=experiment.rounds,
+            total_rounds=experiment.rounds,
             seed=experiment.seed,
             budgets=experiment.fleet.budgets,
             eligible=len(self.eligible),
@@ -98,7 +98,7 @@ class Prepared:
         """What whoever carries out visits must have."""
         return Clients(recipe=self.recipe, setup=self.setup, engine=self.chosen.engine, data=self.data_of)
 
-    def world(self) -> World:
+    def world(self) -> FleetState:
         """The fleet at the beginning of a run."""
         return self.experiment.world(self.eligible)
 
@@ -304,7 +304,7 @@ def _eligible(experiment: Experiment, needed: int) -> np.ndarray:
     return np.asarray(holding[able])
 
 
-def _crew(experiment: Experiment, execution: Execution, chosen: Chosen, eligible: int) -> Crew:
+def _crew(experiment: Experiment, execution: Execution, chosen: Chosen, eligible: int) -> ExecutionPlan:
     holders, engine = max(1, eligible), chosen.engine
     at_once, rounds = min(_at_once(experiment), holders), experiment.rounds
     if experiment.recipe.fills_places and rounds is not None:  # then a version is not made of as many as are at work
@@ -314,7 +314,7 @@ def _crew(experiment: Experiment, execution: Execution, chosen: Chosen, eligible
         None if execution.workers is None else min(execution.workers, holders),  # nobody is at work twice
         engine,
         parameters=engine.layout.parameters,
-        held=float(experiment.federation.sizes.sum()) / holders,
+        num_samples=float(experiment.federation.sizes.sum()) / holders,
         at_once=at_once,
         rounds=rounds,
         address=execution.address,

@@ -14,7 +14,7 @@ from polyrhythm.base.errors import RunFailed, UserError
 from polyrhythm.base.messages import Assignment, Report
 from polyrhythm.base.threads import one_thread, settled_memory
 from polyrhythm.core.server import Server
-from polyrhythm.core.server_state import Turn
+from polyrhythm.core.server_state import ServerDecision
 from polyrhythm.engines.selection import AnyEngine
 from polyrhythm.experiments.execution import AUTO, Execution
 from polyrhythm.experiments.experiment import Experiment
@@ -203,7 +203,7 @@ def _compared(run: Run, side: ServerSide, visits: Visits, explained_by: tuple[st
 
 def _as_far_as_it_goes(
     run: Run, log: Sequence[Logged], side: ServerSide, roster: LoggedRoster, visits: Visits, *, gaps: bool
-) -> Iterator[Turn]:
+) -> Iterator[ServerDecision]:
     """The turns. Where a run could not go on it may not go on here, after as many; nor where its log has gaps."""
     server = Server(recipe=side.recipe, setup=side.setup, layout=side.engine.layout)
     turns, made = driving.replay(server, side.initial, roster, log, visits), 0
@@ -216,7 +216,7 @@ def _as_far_as_it_goes(
             raise
 
 
-def _digest(side: ServerSide, turn: Turn) -> str:
+def _digest(side: ServerSide, turn: ServerDecision) -> str:
     model = Model(weights=turn.state.weights, buffers=turn.state.buffers)
     state: Mapping[str, Tensor] = side.engine.state_of(model)
     return model_digest(state)

@@ -177,7 +177,7 @@ def _extends(run: Run, experiment: Experiment, rounds: int | None) -> None:
             why="what a run has made is not taken back" if made and asked else "it ends on something else",
             fix="start a new run",
         )
-    readers = [part.label() for part in experiment.recipe.parts() if "horizon" in part.needs()]
+    readers = [part.label() for part in experiment.recipe.parts() if "total_rounds" in part.needs()]
     if experiment.recipe.schedule.needs_horizon:
         readers.append(experiment.recipe.schedule.label())
     if readers:

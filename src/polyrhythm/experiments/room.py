@@ -6,12 +6,12 @@ import shutil
 from pathlib import Path
 
 from polyrhythm.base.errors import UserError
-from polyrhythm.experiments.dry_run import rehearse
+from polyrhythm.experiments.dry_run import dry_run
 from polyrhythm.experiments.prepared import Prepared
 from polyrhythm.models.flops import Cost
 from polyrhythm.simulation.client_store.amount import budget
 
-REHEARSED = 1.0  # seconds in which it is counted how much clients will remember
+DRY_RUN_SECONDS = 1.0  # seconds in which it is counted how much clients will remember
 
 
 def check_room(prepared: Prepared, folder: Path) -> None:
@@ -23,7 +23,7 @@ def check_room(prepared: Prepared, folder: Path) -> None:
     memory = budget(prepared.execution.client_memory)
     if memory is None:
         return
-    rehearsed = rehearse(prepared, Cost(forward=0, training=0), within=REHEARSED)
+    rehearsed = dry_run(prepared, Cost(forward=0, training=0), within=DRY_RUN_SECONDS)
     there = folder.absolute()
     while not there.exists():
         there = there.parent

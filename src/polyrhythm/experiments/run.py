@@ -13,7 +13,7 @@ from polyrhythm.experiments.prepared import Prepared, prepare
 from polyrhythm.experiments.resume import is_done, lost_runs, same_experiment, take_up
 from polyrhythm.experiments.room import check_room
 from polyrhythm.experiments.runstate import CODEC
-from polyrhythm.experiments.session import Staff, carry_out
+from polyrhythm.experiments.session import Backend, carry_out
 from polyrhythm.results import Run
 from polyrhythm.runs.checkpointing import Keeper
 from polyrhythm.runs.observer import Observer
@@ -143,9 +143,9 @@ class Launch:
             self._observers += trackers(tracking, Path(out), lambda: recorder.run_id, say)
         self._observers.append(Stopping(lambda: recorder.path))
 
-    def carry_out(self, observers: Sequence[Observer] = (), *, staff: Staff | None = None) -> dict[str, Any]:
+    def carry_out(self, observers: Sequence[Observer] = (), *, backend: Backend | None = None) -> dict[str, Any]:
         """Carries it out, and gives its summary; the arguments and errors are those of `session.carry_out`."""
-        return carry_out(self._prepared, [*self._observers, *observers], start=self._start, staff=staff)
+        return carry_out(self._prepared, [*self._observers, *observers], start=self._start, backend=backend)
 
     def opened(self) -> Run:
         """Its record, once it has begun."""

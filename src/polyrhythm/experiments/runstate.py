@@ -17,7 +17,7 @@ from polyrhythm.base.messages import Arrived, Assignment, Report, Timer
 from polyrhythm.core.client_state import ClientState, Memory
 from polyrhythm.core.server_state import Flight, Record, ServerState
 from polyrhythm.experiments.prepared import Prepared
-from polyrhythm.fleet import Fate, Load, Remembered, Spent
+from polyrhythm.fleet import Load, Remembered, Spent, VisitOutcome
 from polyrhythm.methods.mechanism import Model
 from polyrhythm.runs.checkpointing import newest
 from polyrhythm.runs.encoding import Codec
@@ -28,7 +28,7 @@ from polyrhythm.runs.records import VersionRecord
 from polyrhythm.runs.stored import Damaged
 from polyrhythm.runs.summary import Best, Summary, model_digest
 from polyrhythm.simulation.client_store.budget import VECTORS
-from polyrhythm.simulation.client_store.shelf import Shelved, check, vectors, with_vectors
+from polyrhythm.simulation.client_store.vector_files import StoredTensor, check, vectors, with_vectors
 from polyrhythm.simulation.event_queue import Agenda, DriverState, Underway
 
 
@@ -65,10 +65,10 @@ CODEC = Codec(
             Memory,
             ClientState,
             Model,
-            Shelved,
+            StoredTensor,
             Remembered,
             Load,
-            Fate,
+            VisitOutcome,
             Spent,
             Ledger,
             Summary,
@@ -105,11 +105,11 @@ def last_kept(
 def _with_clients(kept: Kept, folder: Path) -> Kept:
     driver, where = kept.run.driver, (folder / VECTORS).absolute()
     lying = itertools.chain(vectors(driver.clients), vectors(driver.server.parts))
-    if wrong := check((place for place in lying if isinstance(place, Shelved)), where):
+    if wrong := check((place for place in lying if isinstance(place, StoredTensor)), where):
         raise Damaged(wrong)
 
     def named(vector: Any) -> Any:
-        return dataclasses.replace(vector, folder=str(where)) if isinstance(vector, Shelved) else vector
+        return dataclasses.replace(vector, folder=str(where)) if isinstance(vector, StoredTensor) else vector
 
     server = dataclasses.replace(driver.server, parts=with_vectors(driver.server.parts, named))
     driver = dataclasses.replace(driver, clients=with_vectors(driver.clients, named), server=server)

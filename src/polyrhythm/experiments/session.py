@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from polyrhythm.base.errors import PolyrhythmError, UserError
-from polyrhythm.base.frozen import changed
+from polyrhythm.base.frozen import replace_unchecked
 from polyrhythm.base.interrupts import Wish, wishes
 from polyrhythm.base.messages import Arrived, Report
 from polyrhythm.base.threads import one_thread, settled_memory
@@ -43,15 +43,15 @@ from polyrhythm.simulation.client_store.budget import store_of
 from polyrhythm.simulation.client_store.store import ClientStore, InMemory
 from polyrhythm.simulation.cost_meter import Meter
 from polyrhythm.simulation.event_queue import DriverState, Underway
-from polyrhythm.simulation.simulator import InlineDriver, Moment
-from polyrhythm.simulation.workers.choosing import Crew
+from polyrhythm.simulation.simulator import InlineDriver, SimulationStep
+from polyrhythm.simulation.workers.choosing import ExecutionPlan
 from polyrhythm.simulation.workers.executors import Executor, OneByOne
 
 
 class Driver(Protocol):
     """Carries out what the server decides."""
 
-    def moments(self, start: Model | DriverState) -> Iterator[Moment]:
+    def moments(self, start: Model | DriverState) -> Iterator[SimulationStep]:
         """The run, event by event, from its initial model or from where an earlier one stood."""
 
     def under_way(self) -> list[Underway]:
@@ -64,7 +64,7 @@ class Driver(Protocol):
         """A client's state after the given accepted visit, where it is known here."""
 
 
-class Staff(Protocol):
+class Backend(Protocol):
     """Somebody else than this process and its workers who carries out visits: the nodes of a real federation."""
 
     @property
@@ -88,7 +88,7 @@ def carry_out(
     observers: Sequence[Observer],
     *,
     start: RunState | None = None,
-    staff: Staff | None = None,
+    backend: Backend | None = None,
 ) -> dict[str, Any]:
     """Carries out an experiment and gives its summary; keeping a record is the observers' business.
 
@@ -98,14 +98,14 @@ def carry_out(
         prepared: what to do.
         observers: whoever wants to know how it goes.
         start: where an earlier run of the same experiment stood, to go on from there.
-        staff: who carries out visits; clients are simulated here, on the experiment's fleet, if None.
+        backend: who carries out visits; clients are simulated here, on the experiment's fleet, if None.
 
     Raises:
         UserError: something is wrong that can be known before the first round.
         RunFailed: the run could not go on.
     """
     with one_thread(), settled_memory(), wishes() as wish:
-        session = _Session(prepared, observers, start, staff, wish)
+        session = _Session(prepared, observers, start, backend, wish)
         status: RunStatus = "failed"
         reason = ""
         begun: list[Observer] = []
@@ -148,7 +148,7 @@ class _Session:
         prepared: Prepared,
         observers: Sequence[Observer],
         start: RunState | None,
-        staff: Staff | None,
+        backend: Backend | None,
         wish: Wish,
     ) -> None:
         self.wish = wish
@@ -167,8 +167,8 @@ class _Session:
         self.executor: Executor | None = None
         self.store: ClientStore = InMemory()
         computed = prepared.computed()
-        if staff is None:
-            crew, self.executor, about = _manned(prepared)
+        if backend is None:
+            crew, self.executor, about = _start_workers(prepared)
             self.store = store_of(execution.client_memory, _folder(self.checkpoint_hooks))
             self.driver: Driver = InlineDriver(
                 experiment.recipe,
@@ -184,7 +184,7 @@ class _Session:
             ray = {"address": crew.address, "gpus": crew.gpus}
             computed |= {key: value for key, value in ray.items() if value is not None}
         else:
-            self.driver, about, self.who = staff.driver(meter), staff.notes, (staff.name, staff.at_once)
+            self.driver, about, self.who = backend.driver(meter), backend.notes, (backend.name, backend.at_once)
         self.plan = Plan(
             name=experiment.name,
             config=experiment.describe(),
@@ -221,7 +221,7 @@ class _Session:
         heard = map(self._hear, itertools.count(self._events), self.driver.moments(self.start))
         return next(filter(None, heard), "all rounds made")
 
-    def _hear(self, number: int, moment: Moment) -> str:
+    def _hear(self, number: int, moment: SimulationStep) -> str:
         """One moment; gives the reason why the run ends with it, empty if it goes on."""
         self.server = _told(moment.turn.state)
         self._log(number, moment)
@@ -255,13 +255,13 @@ class _Session:
                 raise Enough(reason)
         return ""
 
-    def _book(self, moment: Moment, report: Report) -> None:
+    def _book(self, moment: SimulationStep, report: Report) -> None:
         """Enters a visit that is over into the books, and tells whoever wants to know."""
         record = visit_records.over(moment, report)
         if record.status == "trained" and self.ledger.stands_out(record.update_norm):
-            record = changed(record, fault="outlier")
+            record = replace_unchecked(record, fault="outlier")
         if self.gauges and report.fresh:
-            record = changed(record, measures={**record.measures, **self._gauged(moment, record)})
+            record = replace_unchecked(record, measures={**record.measures, **self._gauged(moment, record)})
         silent = report.substitute == "silence"
         self._silent += silent
         self.ledger.heard(record, counts=record.status in ("trained", "skipped") and not silent)
@@ -284,7 +284,7 @@ class _Session:
 
     def _rest(self, version: int) -> None:
         """Lets those keep the state who do, in any case where the run may later go on to more versions than planned."""
-        extends = "horizon" not in self.experiment.recipe.needs()
+        extends = "total_rounds" not in self.experiment.recipe.needs()
         self._keep(version, surely=extends and version + 1 == self.experiment.rounds)
 
     def _keep(self, version: int, *, surely: bool) -> None:
@@ -325,7 +325,7 @@ class _Session:
             for observer in self.observers:
                 observer.visit(record)
 
-    def _log(self, number: int, moment: Moment) -> None:
+    def _log(self, number: int, moment: SimulationStep) -> None:
         """Tells whoever keeps it what the server heard, and what it asked of the roster then."""
         self._answers += len(moment.answers)
         for observer in self.event_hooks if number else ():
@@ -336,7 +336,7 @@ class _Session:
             for observer in self.answer_hooks:
                 observer.answer(told)
 
-    def _version(self, moment: Moment, *, evaluate: bool) -> VersionRecord:
+    def _version(self, moment: SimulationStep, *, evaluate: bool) -> VersionRecord:
         state, released = moment.turn.state, moment.turn.released
         reports = released.release.reports if released is not None and released.release is not None else ()
         refused = released.refused if released is not None else ()
@@ -368,7 +368,7 @@ class _Session:
             digest=self._digest() if self.digests and (look or self.experiment.recipe.regime != "local") else "",
         )
 
-    def _gauged(self, moment: Moment, record: VisitRecord) -> dict[str, float]:
+    def _gauged(self, moment: SimulationStep, record: VisitRecord) -> dict[str, float]:
         """What the measures that were asked for say of a visit that trained."""
         assignment, report = moment.assignment, moment.event
         if assignment is None or not isinstance(report, Report):
@@ -384,7 +384,7 @@ class _Session:
             found |= gauge.version()
         return found
 
-    def _end_without_looking(self, moment: Moment) -> str:
+    def _end_without_looking(self, moment: SimulationStep) -> str:
         """Why the run ends with this version, whatever its model can do; empty if it goes on."""
         until, version = self.experiment.until, moment.turn.state.version
         if version == 0:
@@ -455,10 +455,10 @@ def _folder(keepers: Sequence[Observer]) -> Callable[[], Path] | None:
 
 def _told(state: ServerState) -> ServerState:
     """A server's state without the reports that wait in it, which must not live longer than their version."""
-    return changed(state, waiting=())
+    return replace_unchecked(state, waiting=())
 
 
-def _event(number: int, moment: Moment) -> EventRecord:
+def _event(number: int, moment: SimulationStep) -> EventRecord:
     if moment.assignment is not None:
         return EventRecord(event=number, kind="visit", number=moment.assignment.dispatch, time=moment.time)
     if isinstance(moment.event, Arrived):
@@ -468,7 +468,7 @@ def _event(number: int, moment: Moment) -> EventRecord:
     return EventRecord(event=number, kind="timer", number=0, time=moment.time)
 
 
-def _manned(prepared: Prepared) -> tuple[Crew, Executor, tuple[str, ...]]:
+def _start_workers(prepared: Prepared) -> tuple[ExecutionPlan, Executor, tuple[str, ...]]:
     """Whoever carries out the visits of an experiment, started; and what is to be said about it."""
     crew, clients = prepared.crew, prepared.clients
     try:
@@ -476,7 +476,7 @@ def _manned(prepared: Prepared) -> tuple[Crew, Executor, tuple[str, ...]]:
     except UserError as reason:
         if not crew.chosen:
             raise
-        return Crew(driver="inline"), OneByOne(clients), (f"visits run one after the other: {reason.found}",)
+        return ExecutionPlan(driver="inline"), OneByOne(clients), (f"visits run one after the other: {reason.found}",)
 
 
 def _staleness(version: int, reports: Sequence[Report]) -> list[int]:

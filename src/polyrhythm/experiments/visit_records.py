@@ -8,10 +8,10 @@ from polyrhythm.fleet import Spent
 from polyrhythm.runs.ledger import Part
 from polyrhythm.runs.records import VisitRecord, VisitStatus
 from polyrhythm.simulation.event_queue import Underway
-from polyrhythm.simulation.simulator import Moment
+from polyrhythm.simulation.simulator import SimulationStep
 
 
-def over(moment: Moment, report: Report) -> VisitRecord:
+def over(moment: SimulationStep, report: Report) -> VisitRecord:
     """The record of a visit that was heard of or lost.
 
     Args:
@@ -57,7 +57,7 @@ def part(visit: Underway, now: float) -> Part:
 def _by(visit: Underway, now: float) -> tuple[Spent, float]:
     """What a visit has spent by now, and the share of its work that it has done."""
     seconds = now - visit.started
-    return visit.fate.spent.until(seconds), visit.fate.done * visit.fate.spent.done(seconds)[1]
+    return visit.outcome.spent.until(seconds), visit.outcome.done * visit.outcome.spent.done(seconds)[1]
 
 
 def _record(
@@ -83,9 +83,9 @@ def _record(
         reason=reason,
         fault=fault,
         steps=int(done * report.steps) if report.fresh else 0,
-        epochs=done * report.samples / report.held if report.held else 0.0,
+        epochs=done * report.samples / report.num_samples if report.num_samples else 0.0,
         samples=int(done * report.samples),
-        held=report.held,
+        num_samples=report.num_samples,
         forward_samples=int(done * report.forward_samples),
         gradient_samples=int(done * report.gradient_samples),
         loss=None if silent else report.loss,

@@ -17,7 +17,7 @@ from polyrhythm.fleet.parts import Arrivals, Availability, Device, Devices, Link
 from polyrhythm.fleet.periodic import Periodic
 from polyrhythm.fleet.sources import phones, trace
 from polyrhythm.fleet.speeds import Exponential, HalfNormal, Lognormal, Zipf
-from polyrhythm.fleet.world import Fate, Remembered, World
+from polyrhythm.fleet.state import FleetState, Remembered, VisitOutcome
 
 __all__ = [
     "Always",
@@ -33,10 +33,10 @@ __all__ = [
     "Energy",
     "Every",
     "Exponential",
-    "Fate",
     "Faults",
     "FixedLinks",
     "Fleet",
+    "FleetState",
     "HalfNormal",
     "Links",
     "ListedDevices",
@@ -52,7 +52,7 @@ __all__ = [
     "Tiers",
     "Uniform",
     "UserSpeeds",
-    "World",
+    "VisitOutcome",
     "Zipf",
     "phones",
     "trace",

@@ -11,7 +11,7 @@ from typing import final
 import numpy as np
 
 from polyrhythm.base.errors import UserError
-from polyrhythm.base.frozen import changed
+from polyrhythm.base.frozen import replace_unchecked
 from polyrhythm.base.settings import NonNegative, Positive
 from polyrhythm.fleet.draws import normal_of, uniform_of
 from polyrhythm.fleet.parts import Device, Devices, Place
@@ -97,7 +97,7 @@ class Tiers(Devices):
         if not spread:
             return device
         factor = math.exp(spread * normal_of(place.seed, "within a tier", client))
-        return changed(device, seconds_per_sample=self.seconds_per_sample * self.slowdown[tier] * factor)
+        return replace_unchecked(device, seconds_per_sample=self.seconds_per_sample * self.slowdown[tier] * factor)
 
     @functools.cached_property
     def _devices(self) -> list[Device]:

@@ -188,14 +188,14 @@ class Answers(Settings):
         for mechanism in self.parts():
             asked |= mechanism.needs()
         if self.schedule.needs_horizon:
-            asked.add("horizon")
+            asked.add("total_rounds")
         if self.regime == "local":
             asked.add("previous")
         return frozenset(asked)
 
-    def rate(self, version: int, horizon: int | None) -> float:
+    def rate(self, version: int, total_rounds: int | None) -> float:
         """The local learning rate of the first step of a visit to a version."""
-        factor = self.schedule.factor(version, horizon) if self.schedule.unit == "version" else 1.0
+        factor = self.schedule.factor(version, total_rounds) if self.schedule.unit == "version" else 1.0
         return self.optimiser.lr * factor
 
     @functools.cached_property

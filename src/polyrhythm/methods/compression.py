@@ -18,7 +18,7 @@ from torch import Tensor
 from polyrhythm.base.messages import State
 from polyrhythm.base.vectors import Layout, Segment, Spans
 from polyrhythm.methods.mechanism import Mechanism
-from polyrhythm.methods.work.budgets import HAIR, Share
+from polyrhythm.methods.work.budgets import EPSILON, Share
 
 
 @final
@@ -161,7 +161,7 @@ class TopK(Lossy):
         return self._count(layout) * (_INDEX + layout.dtype.itemsize)
 
     def _count(self, layout: Layout) -> int:
-        return max(1, math.ceil(self.share * layout.parameters - HAIR))
+        return max(1, math.ceil(self.share * layout.parameters - EPSILON))
 
 
 @final

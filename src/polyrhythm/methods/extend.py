@@ -8,16 +8,16 @@ neutral defaults: engines, estimates and a real federation's server decide by th
 - Bases: `Participation`, `Work`, `Order`, `Correction`, `Sharing`, `Scaling`, `ReleasePolicy`, `ServerStep`,
   `Compression`, `LocalOptimiser`, `Schedule`; what changes the decision of another part: `ParticipationModifier`,
   `WorkModifier`, `ReleaseModifier`; inside parts: `Detector`, `Budgets`, and `Settings` for anything else.
-- What hooks are given and give back: `Setup`, `State`, `Visit`, `Outcome`, `Report`, `Release`, `Facts`, `Call`,
-  `Invitation`, `Plan`, `Stop`, `Instead`, `Substitute`, `Standing`, `Push`, `BatchView`, `Lens`, `Progress`, `Packed`,
-  `Fault`.
+- What hooks are given and give back: `Setup`, `State`, `Visit`, `Outcome`, `Report`, `Release`, `Facts`,
+  `InvitationContext`, `Invitation`, `Plan`, `Stop`, `Substitute`, `SubstituteKind`, `ReleaseContext`, `Push`,
+  `BatchView`, `Lens`, `Progress`, `Packed`, `Fault`.
 - Annotations of settings: `Positive`, `NonNegative`, `Count`, `Fraction`, `Decay`.
 - Tools: `weighted_sum` over a fixed tree; `stream` and `torch_generator` for draws with a name; `to_train`;
   `UserError`.
 """
 
 from polyrhythm.base.errors import UserError
-from polyrhythm.base.messages import Facts, Fault, Model, Report, Roster, State, Substitute
+from polyrhythm.base.messages import Facts, Fault, Model, Report, Roster, State, SubstituteKind
 from polyrhythm.base.settings import Count, Decay, Fraction, NonNegative, Positive, Settings
 from polyrhythm.base.streams import stream, torch_generator
 from polyrhythm.base.sums import weighted_sum
@@ -29,8 +29,8 @@ from polyrhythm.methods.local.schedules import Schedule
 from polyrhythm.methods.mechanism import Need, Outcome, Release, Setup, Visit
 from polyrhythm.methods.order.base import Lens, Order, Progress
 from polyrhythm.methods.participation.base import (
-    Call,
     Invitation,
+    InvitationContext,
     Invitations,
     Participation,
     ParticipationModifier,
@@ -38,17 +38,65 @@ from polyrhythm.methods.participation.base import (
 )
 from polyrhythm.methods.participation.critical_periods import Detector
 from polyrhythm.methods.recipe import Recipe
-from polyrhythm.methods.release.base import ReleaseModifier, ReleasePolicy, Standing
+from polyrhythm.methods.release.base import ReleaseContext, ReleaseModifier, ReleasePolicy
 from polyrhythm.methods.server_step import ServerStep
 from polyrhythm.methods.weighing import Scaling, Sharing
-from polyrhythm.methods.work.base import Instead, Plan, Stop, Work, WorkModifier
+from polyrhythm.methods.work.base import Plan, Stop, Substitute, Work, WorkModifier
 from polyrhythm.methods.work.budgets import Budgets
 
 __all__ = [
-    "BatchView", "Budgets", "Call", "Compression", "Correction", "Count", "Decay", "Detector", "Facts", "Fault",
-    "Fraction", "Instead", "Invitation", "Invitations", "Layout", "Lens", "LocalOptimiser", "Model", "Need",
-    "NonNegative", "Order", "Outcome", "Packed", "Participation", "ParticipationModifier", "Plan", "Positive",
-    "Progress", "Push", "Recipe", "Release", "ReleaseModifier", "ReleasePolicy", "Report", "Roster", "Scaling",
-    "Schedule", "ServerStep", "Settings", "Setup", "Sharing", "Spans", "Standing", "State", "Stop", "Substitute",
-    "UserError", "Visit", "Work", "WorkModifier", "stream", "to_train", "torch_generator", "weighted_sum",
+    "BatchView",
+    "Budgets",
+    "Compression",
+    "Correction",
+    "Count",
+    "Decay",
+    "Detector",
+    "Facts",
+    "Fault",
+    "Fraction",
+    "Invitation",
+    "InvitationContext",
+    "Invitations",
+    "Layout",
+    "Lens",
+    "LocalOptimiser",
+    "Model",
+    "Need",
+    "NonNegative",
+    "Order",
+    "Outcome",
+    "Packed",
+    "Participation",
+    "ParticipationModifier",
+    "Plan",
+    "Positive",
+    "Progress",
+    "Push",
+    "Recipe",
+    "Release",
+    "ReleaseContext",
+    "ReleaseModifier",
+    "ReleasePolicy",
+    "Report",
+    "Roster",
+    "Scaling",
+    "Schedule",
+    "ServerStep",
+    "Settings",
+    "Setup",
+    "Sharing",
+    "Spans",
+    "State",
+    "Stop",
+    "Substitute",
+    "SubstituteKind",
+    "UserError",
+    "Visit",
+    "Work",
+    "WorkModifier",
+    "stream",
+    "to_train",
+    "torch_generator",
+    "weighted_sum",
 ]  # fmt: skip

@@ -24,7 +24,7 @@ def least_memory(recipe: Recipe, layout: Layout) -> int:
         recipe: the method.
         layout: of the vectors.
     """
-    setup = Setup(size=layout.size, dtype=layout.dtype, population=1, horizon=None, seed=0)
+    setup = Setup(size=layout.size, dtype=layout.dtype, population=1, total_rounds=None, seed=0)
     optimiser = recipe.optimiser.start(torch.empty(layout.size, dtype=layout.dtype))
     kept = [mechanism.client_start(setup) for _, mechanism in recipe.mechanisms()]
     vectors = _OF_TRAINING + ("previous" in recipe.needs())

@@ -32,13 +32,13 @@ from polyrhythm.methods.work.budgets import Budgets
 DEFAULT_COHORT = 10
 
 Need = Literal[
-    "previous", "travel", "horizon", "gradient_square", "squared_loss", "fisher", "fisher_model", "expert", "base"
+    "previous", "travel", "total_rounds", "gradient_square", "squared_loss", "fisher", "fisher_model", "expert", "base"
 ]
 """What a mechanism asks of the cores:
 
 - "previous": the client's last local model, stored once for all who ask;
 - "travel": an exact `Report.travel`, so no local Adam and no local state kept over visits;
-- "horizon": the number of versions, known before the run starts;
+- "total_rounds": the number of versions, known before the run starts;
 - "gradient_square": the mean squared norm of the clipped gradients of a visit, as a measure of its report;
 - "squared_loss": the mean over all samples trained on of the squared loss of each, as a measure of the report;
 - "fisher": the trace of the empirical Fisher information at the received model, as a measure of the report;
@@ -57,7 +57,7 @@ class Setup:
         size: P, elements of a vector, padding included.
         dtype: of the vectors.
         population: N, the clients that the federation declares.
-        horizon: number of versions, if known.
+        total_rounds: number of versions, if known.
         seed: the experiment's seed.
         budgets: how much each client can afford, where the fleet says so.
         eligible: how many of the clients hold data; None for all.
@@ -68,7 +68,7 @@ class Setup:
     size: int
     dtype: torch.dtype
     population: int
-    horizon: int | None
+    total_rounds: int | None
     seed: int
     budgets: Budgets | None = None
     eligible: int | None = None
@@ -250,8 +250,8 @@ class Visit:
 
     Args:
         seed: the experiment's seed.
-        client, visit, version, horizon: of the assignment.
-        held: n_i, samples held.
+        client, visit, version, total_rounds: of the assignment.
+        num_samples: n_i, samples held.
         batch: samples in a full batch.
         epoch_steps: steps in one pass over the client's samples.
         least: samples in the smallest batch that the model can train on: 2 with BatchNorm.
@@ -261,8 +261,8 @@ class Visit:
     client: int
     visit: int
     version: int
-    horizon: int | None
-    held: int
+    total_rounds: int | None
+    num_samples: int
     batch: int
     epoch_steps: int
     least: int = 1

@@ -13,12 +13,12 @@ from polyrhythm.methods.local.optimisers import LocalSgd
 from polyrhythm.methods.mechanism import Mechanism
 from polyrhythm.methods.participation.critical_periods import HOW_MANY
 from polyrhythm.methods.release.base import OverSelect
-from polyrhythm.methods.release.memory import Memory
+from polyrhythm.methods.release.last_updates import LastUpdates
 from polyrhythm.methods.release.robust import ClipUpdates, Middle
 from polyrhythm.methods.release.staleness import SampledStaleness
 from polyrhythm.methods.server_step import ServerStep, Sgd
 from polyrhythm.methods.weighing import Equal, PerStep
-from polyrhythm.methods.work.budgets import HAIR
+from polyrhythm.methods.work.budgets import EPSILON
 from polyrhythm.methods.work.skip_and_estimate import SkipAndResendModel, Skipping
 
 
@@ -163,9 +163,9 @@ def _rounds_are_over_selected(recipe: Answers) -> None:
 
 
 def _nobody_else_changes_the_mean_of_all(recipe: Answers) -> None:
-    if not any(isinstance(p, Memory) for p in recipe.parts()):
+    if not any(isinstance(p, LastUpdates) for p in recipe.parts()):
         return
-    neutral = (Mechanism.before_step, Memory.before_step)
+    neutral = (Mechanism.before_step, LastUpdates.before_step)
     other = next((p for p in recipe.parts() if type(p).before_step not in neutral), None)
     if other is not None:
         raise UserError(
@@ -189,7 +189,7 @@ def _outliers_have_no_other_way_in(recipe: Answers) -> None:
 
 
 def _memory_is_of_clients(recipe: Answers) -> None:
-    if any(isinstance(p, Memory) for p in recipe.parts()) and not isinstance(recipe.sharing, Equal):
+    if any(isinstance(p, LastUpdates) for p in recipe.parts()) and not isinstance(recipe.sharing, Equal):
         raise UserError(
             f"memory with {recipe.sharing.label()}",
             expected="clients that weigh equally",
@@ -210,7 +210,7 @@ def _nobody_is_called(recipe: Answers) -> None:
 
 
 def _enough_can_report(recipe: Answers) -> None:
-    least, most = recipe.releasing.least, math.ceil(recipe.cohort * recipe.releasing.surplus - HAIR)
+    least, most = recipe.releasing.least, math.ceil(recipe.cohort * recipe.releasing.surplus - EPSILON)
     grows = any(p.decides == HOW_MANY for p in recipe.parts())
     if least > most and not recipe.fills_places and not grows:
         raise UserError(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from polyrhythm.methods.participation.tiers import Tifl
+from polyrhythm.methods.participation.tier_sampling import TierSampling
 from polyrhythm.methods.recipe import Recipe
 from polyrhythm.methods.release.base import Buffer
 
@@ -32,5 +32,5 @@ def about_sizes(recipe: Recipe, there: int, *, some_unable: bool) -> Iterator[st
                 f"buffer(size={part.size}), but {min(asked, there)} clients are invited at a time: a version is made "
                 "once all of them are heard"
             )
-        if isinstance(part, Tifl) and part.size > (most := -(-there // part.tiers)):
+        if isinstance(part, TierSampling) and part.size > (most := -(-there // part.tiers)):
             yield f"tifl: cohort {part.size}, but {there} clients make {part.tiers} tiers of at most {most}"

@@ -13,8 +13,8 @@ from polyrhythm.base.errors import UserError
 from polyrhythm.base.messages import State
 from polyrhythm.base.sums import weighted_sum
 from polyrhythm.methods.mechanism import Mechanism, Release, Setup, States, Visit
-from polyrhythm.methods.participation.base import Call, Invitations, Participation, ParticipationModifier
-from polyrhythm.methods.release.base import ReleaseModifier, ReleasePolicy, Standing
+from polyrhythm.methods.participation.base import InvitationContext, Invitations, Participation, ParticipationModifier
+from polyrhythm.methods.release.base import ReleaseContext, ReleaseModifier, ReleasePolicy
 from polyrhythm.methods.work.base import OfWork, Plan, Work, WorkModifier
 
 
@@ -27,14 +27,14 @@ class Inviting:
     base: Participation
     modifiers: tuple[tuple[str, ParticipationModifier], ...]
 
-    def invite(self, setup: Setup, parts: States, call: Call) -> tuple[States, Invitations]:
+    def invite(self, setup: Setup, parts: States, context: InvitationContext) -> tuple[States, Invitations]:
         """The states of all parts, the same object if nothing changed, and who is invited."""
         for key, modifier in self.modifiers:
-            call = modifier.asked(setup, parts[key], call)
-        state, invitations = self.base.invite(setup, parts[self.key], call)
+            context = modifier.asked(setup, parts[key], context)
+        state, invitations = self.base.invite(setup, parts[self.key], context)
         found = {self.key: state}
         for key, modifier in self.modifiers:
-            found[key], invitations = modifier.invited(setup, parts[key], call, invitations)
+            found[key], invitations = modifier.invited(setup, parts[key], context, invitations)
         changes = {key: state for key, state in found.items() if state is not parts[key]}
         return {**parts, **changes} if changes else parts, invitations
 
@@ -85,7 +85,7 @@ class Releasing:
     base: ReleasePolicy
     modifiers: tuple[tuple[str, ReleaseModifier], ...]
 
-    def ready(self, standing: Standing) -> bool:
+    def ready(self, standing: ReleaseContext) -> bool:
         """Whether to release now. Where nobody is under way, waiting would be for ever."""
         if standing.in_flight == 0:
             return True

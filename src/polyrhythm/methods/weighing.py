@@ -38,7 +38,7 @@ class BySamples(Sharing):
     """
 
     def claims(self, facts: Sequence[Facts]) -> list[float]:
-        return [float(f.held) for f in facts]
+        return [float(f.num_samples) for f in facts]
 
 
 @final

@@ -16,7 +16,7 @@ Row = Mapping[str, Any]
 """A recorded version, by column."""
 
 
-class Took(TypedDict):
+class CostToGoal(TypedDict):
     """What it took to reach a goal: as in the summary, `bytes` both ways, and `reached`, the metric then."""
 
     rounds: int
@@ -29,7 +29,7 @@ class Took(TypedDict):
     reached: float
 
 
-GOALS = tuple(name for name in Took.__annotations__ if name != "reached")
+GOALS = tuple(name for name in CostToGoal.__annotations__ if name != "reached")
 """What it takes to reach a goal, by name."""
 
 
@@ -116,7 +116,7 @@ def score(row: Row, headline: str, on: On = "test") -> float | None:
     return float(value) if value is not None and math.isfinite(value) else None
 
 
-def reached(rows: Sequence[Row], headline: str, goal: float, on: On = "test") -> Took | None:
+def reached(rows: Sequence[Row], headline: str, goal: float, on: On = "test") -> CostToGoal | None:
     """What it took until the first evaluated version that is at least as good as the goal; None if none is.
 
     Nothing is interpolated: a version that was not evaluated has reached nothing.
@@ -144,7 +144,7 @@ def reached(rows: Sequence[Row], headline: str, goal: float, on: On = "test") ->
             cohorts = [earlier["cohort"] for earlier in rows[: place + 1] if earlier["version"] > 0]
             mean = sum(cohorts) / len(cohorts) if cohorts else None
             spent = {name: mean if name == "mean_cohort" else COSTS[name].of(row) for name in GOALS}
-            return cast(Took, {**spent, "reached": value})
+            return cast(CostToGoal, {**spent, "reached": value})
     return None
 
 

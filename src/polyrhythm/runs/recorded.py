@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 from polyrhythm.base.errors import UserError, unknown
 from polyrhythm.runs import costs, holes
 from polyrhythm.runs.checkpoints import checkpoints, version_of
-from polyrhythm.runs.costs import On, Took
+from polyrhythm.runs.costs import CostToGoal, On
 from polyrhythm.runs.database import FILE, read_records, read_runs, unpacked
 from polyrhythm.runs.schema import COLUMNS, Table
 from polyrhythm.runs.view import RunView, Status, as_it_stands
@@ -265,7 +265,7 @@ class RecordedRun:
         table.index.name = "cost"
         return table
 
-    def costs_to(self, goal: float, *, on: On = "test") -> Took | None:
+    def costs_to(self, goal: float, *, on: On = "test") -> CostToGoal | None:
         """What it took until the first evaluated version whose headline metric is at least `goal`.
 
         Args:

@@ -78,7 +78,7 @@ class VisitRecord:
             that broke off, the part until then.
         epochs: passes over the client's samples truly made.
         samples: samples trained on, counted as often as they were used.
-        held: samples that the client holds.
+        num_samples: samples that the client holds.
         forward_samples: samples of extra forward passes (frozen models, scores, measuring, drawn labels).
         gradient_samples: samples of extra gradients (Fisher trace).
         loss: mean training loss over the samples trained on; None without a report.
@@ -105,7 +105,7 @@ class VisitRecord:
     steps: int = 0
     epochs: float = 0.0
     samples: int = 0
-    held: int = 0
+    num_samples: int = 0
     forward_samples: int = 0
     gradient_samples: int = 0
     loss: float | None = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import final
 
-from polyrhythm.base.frozen import made
+from polyrhythm.base.frozen import new_unchecked
 from polyrhythm.base.messages import Assignment, Report
 from polyrhythm.base.vectors import Buffers, Layout, bytes_of
 from polyrhythm.core.visit_plan import VisitPlan
@@ -37,7 +37,7 @@ class Meter:
     def planned(self, assignment: Assignment, plan: VisitPlan) -> Load:
         """The work in a visit of which the plan is sure."""
         samples = plan.samples + plan.gradient_samples
-        buffers = () if plan.work.instead else assignment.buffers
+        buffers = () if plan.work.substitute else assignment.buffers
         up = self._update(plan.packed, buffers, plan.vectors) if plan.sends else 1
         return self._load(assignment, samples, plan.forward_samples, up)
 
@@ -55,7 +55,7 @@ class Meter:
         if self._cost is None:
             self._cost = self._ask()
         forward = (samples + forward_samples) * self._cost.forward
-        return made(
+        return new_unchecked(
             Load,
             samples=samples,
             forward_samples=forward_samples,

@@ -11,7 +11,7 @@ from typing import final
 from polyrhythm.base.messages import Arrived, Assignment, Event, Lost, Report, Timer
 from polyrhythm.core.client_state import Memory
 from polyrhythm.core.server_state import ServerState
-from polyrhythm.fleet import Fate, Load, Remembered
+from polyrhythm.fleet import Load, Remembered, VisitOutcome
 
 
 @final
@@ -24,7 +24,7 @@ class Underway:
         assignment: what was to be done.
         report: the client's.
         load: the work in it.
-        fate: when and how it ends, and what it costs.
+        outcome: when and how it ends, and what it costs.
         heard: what has become of the report on its way to the server; None if nothing has.
         foreseen: whether the report says only how much work it is, since somebody is still at it.
     """
@@ -33,17 +33,17 @@ class Underway:
     assignment: Assignment
     report: Report
     load: Load
-    fate: Fate
+    outcome: VisitOutcome
     heard: Report | None = None
     foreseen: bool = False
 
     @property
     def end(self) -> Event:
         """What the server hears of it."""
-        if not self.fate.lost:
+        if not self.outcome.lost:
             return self.report if self.heard is None else self.heard
-        fate = self.fate
-        return Lost(dispatch=self.assignment.dispatch, reason=fate.lost, time=fate.time, fault=fate.fault)
+        outcome = self.outcome
+        return Lost(dispatch=self.assignment.dispatch, reason=outcome.lost, time=outcome.time, fault=outcome.fault)
 
 
 Expected = Underway | Report | Arrived | Timer

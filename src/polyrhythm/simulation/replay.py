@@ -18,7 +18,7 @@ from polyrhythm.base.faults import FaultKind
 from polyrhythm.base.messages import Arrived, Assignment, Event, Lost, Report, Timer
 from polyrhythm.base.streams import Integers
 from polyrhythm.core.server import Server
-from polyrhythm.core.server_state import Turn
+from polyrhythm.core.server_state import ServerDecision
 from polyrhythm.methods.mechanism import Model
 from polyrhythm.simulation.roster import Answer
 
@@ -100,7 +100,7 @@ def replay(
     roster: LoggedRoster,
     log: Iterable[Logged],
     visits: Visits,
-) -> Iterator[Turn]:
+) -> Iterator[ServerDecision]:
     """The turns of the run, the first of them its start.
 
     Args:
@@ -120,7 +120,7 @@ def replay(
             now = logged.time
             roster.hears(logged.number)
             if logged.kind == "beside":
-                turn = Turn(state=turn.state)
+                turn = ServerDecision(state=turn.state)
             else:
                 turn = server.receive(turn.state, _event(logged, sent), roster)
         for assignment, report in zip(turn.assignments, visits(turn.assignments, now), strict=True):

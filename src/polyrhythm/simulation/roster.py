@@ -10,7 +10,7 @@ from typing import Literal, Protocol, final
 
 import numpy as np
 
-from polyrhythm.base.frozen import made
+from polyrhythm.base.frozen import new_unchecked
 from polyrhythm.base.streams import Integers, proportionally
 
 
@@ -40,7 +40,7 @@ class Presence(Protocol):
         """Those that hold data, in order."""
 
     @property
-    def held(self) -> Sequence[int] | None:
+    def num_samples(self) -> Sequence[int] | None:
         """The samples that each of the population declared when it joined; None if all have the same."""
 
     @property
@@ -58,11 +58,11 @@ class OpenRoster:
     Args:
         population: clients that the federation declares.
         eligible: those that hold data, in order.
-        held: the samples that each of the population declared when it joined; None if all have the same.
+        num_samples: the samples that each of the population declared when it joined; None if all have the same.
     """
 
-    def __init__(self, population: int, eligible: Sequence[int], held: Sequence[int] | None = None) -> None:
-        self._population, self._eligible, self._held = population, eligible, held
+    def __init__(self, population: int, eligible: Sequence[int], num_samples: Sequence[int] | None = None) -> None:
+        self._population, self._eligible, self._held = population, eligible, num_samples
 
     @property
     def population(self) -> int:
@@ -120,17 +120,17 @@ class WorldRoster:
 
     def draw(self, count: int, generator: Integers, exclude: Container[int]) -> tuple[int, ...]:
         drawn = _drawn(self._world.eligible, count, generator, exclude, self._there())
-        self._answers.append(made(Answer, question="draw", clients=drawn))
+        self._answers.append(new_unchecked(Answer, question="draw", clients=drawn))
         return drawn
 
     def draw_by_samples(self, count: int, generator: np.random.Generator, exclude: Container[int]) -> tuple[int, ...]:
         drawn = _drawn_by_samples(self._world.eligible, self._sums, count, generator, exclude, self._there())
-        self._answers.append(made(Answer, question="draw", clients=drawn))
+        self._answers.append(new_unchecked(Answer, question="draw", clients=drawn))
         return drawn
 
     @functools.cached_property
     def _sums(self) -> list[float]:
-        return _summed(self._world.eligible, self._world.held)
+        return _summed(self._world.eligible, self._world.num_samples)
 
     def _there(self) -> Callable[[int], bool] | None:
         """Whether a client is there; None if everybody is."""
@@ -141,11 +141,11 @@ class WorldRoster:
         there = clients
         if not self._world.everybody_is_there:
             there = tuple(c for c in clients if self._world.span(c, self.now)[0])
-        self._answers.append(made(Answer, question="present", clients=there))
+        self._answers.append(new_unchecked(Answer, question="present", clients=there))
         return there
 
     def all(self) -> tuple[int, ...]:
-        self._answers.append(made(Answer, question="all"))
+        self._answers.append(new_unchecked(Answer, question="all"))
         return tuple(int(c) for c in self._world.eligible)
 
 
@@ -187,6 +187,6 @@ def _drawn_by_samples(
     return tuple(int(eligible[place]) for place in itertools.islice(places, count))
 
 
-def _summed(eligible: Sequence[int], held: Sequence[int] | None) -> list[float]:
+def _summed(eligible: Sequence[int], num_samples: Sequence[int] | None) -> list[float]:
     """The samples of the eligible clients, summed up to and with each."""
-    return list(itertools.accumulate(1.0 if held is None else float(held[client]) for client in eligible))
+    return list(itertools.accumulate(1.0 if num_samples is None else float(num_samples[client]) for client in eligible))

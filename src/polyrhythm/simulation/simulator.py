@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from typing import final
 
 from polyrhythm.base.errors import RunFailed
-from polyrhythm.base.frozen import changed, made
+from polyrhythm.base.frozen import new_unchecked, replace_unchecked
 from polyrhythm.base.messages import Arrived, Assignment, Event, Report, Timer
 from polyrhythm.core.client_state import ClientState
 from polyrhythm.core.protocols import ClientData, Engine
 from polyrhythm.core.server import Server
-from polyrhythm.core.server_state import ServerState, Turn, Verdict
-from polyrhythm.fleet import Load, Spent, World
+from polyrhythm.core.server_state import ServerDecision, ServerState, Verdict
+from polyrhythm.fleet import FleetState, Load, Spent
 from polyrhythm.methods.mechanism import Model, Release, Setup
 from polyrhythm.methods.recipe import Recipe
 from polyrhythm.simulation.client_store.store import ClientStore, InMemory
@@ -37,7 +37,7 @@ Arrivals = Callable[[], tuple[float, int]]
 
 @final
 @dataclass(frozen=True, kw_only=True)
-class Moment:
+class SimulationStep:
     """One event and what the server made of it.
 
     Args:
@@ -55,7 +55,7 @@ class Moment:
     """
 
     time: float
-    turn: Turn
+    turn: ServerDecision
     event: Event = Timer(time=0.0)
     assignment: Assignment | None = None
     report: Report | None = None
@@ -90,7 +90,7 @@ class InlineDriver:
         setup: Setup,
         engine: Engine,
         data: Callable[[int], ClientData],
-        world: World,
+        world: FleetState,
         meter: Meter | None = None,
         visit: Work | None = None,
         executor: Executor | None = None,
@@ -99,7 +99,9 @@ class InlineDriver:
     ) -> None:
         self.tells_updates = tells_updates
         self.store: ClientStore = InMemory() if store is None else store
-        self.server = Server(recipe=recipe, setup=changed(setup, table=self.store.table), layout=engine.layout)
+        self.server = Server(
+            recipe=recipe, setup=replace_unchecked(setup, table=self.store.table), layout=engine.layout
+        )
         self.engine, self.world, self.roster = engine, world, WorldRoster(world)
         self._agenda = Agenda()
         self._state: ServerState | None = None
@@ -121,15 +123,15 @@ class InlineDriver:
         """All that there is to know of the run between two moments; to be read before the next one is asked for."""
         assert self._state is not None, "a run that has not begun"
         return DriverState(
-            server=changed(self._state, parts=self.store.written(self._state.parts)),
+            server=replace_unchecked(self._state, parts=self.store.written(self._state.parts)),
             agenda=self._agenda,
             now=self.roster.now,
             clients=self.store.snapshot(self._state.version),
             world=self.world.remembered(),
         )
 
-    def moments(self, start: Model | DriverState) -> Iterator[Moment]:
-        """The run, event by event, until its horizon; stop asking to stop it.
+    def moments(self, start: Model | DriverState) -> Iterator[SimulationStep]:
+        """The run, event by event, until its total_rounds; stop asking to stop it.
 
         Args:
             start: the initial model; or where an earlier run of the same experiment stood, from which this one goes on.
@@ -140,7 +142,7 @@ class InlineDriver:
         if isinstance(start, DriverState):
             self._agenda, self.roster.now = start.agenda, start.now
             self.store.restore(start.clients)
-            self._state = changed(start.server, parts=self.store.taken_up(start.server.parts))
+            self._state = replace_unchecked(start.server, parts=self.store.taken_up(start.server.parts))
             self.world.restore(start.world)
             self.visits.take_up(self.under_way())
         arrivals = self.world.arrivals()
@@ -150,15 +152,15 @@ class InlineDriver:
             yield self._begun(start, arrivals)
         yield from self._events(arrivals)
 
-    def _begun(self, initial: Model, arrivals: Arrivals | None) -> Moment:
+    def _begun(self, initial: Model, arrivals: Arrivals | None) -> SimulationStep:
         if arrivals is not None:
             self._expect(*arrivals())
         turn = self.server.begin(initial.weights, initial.buffers, self.roster)
         self._state = turn.state
         self._send(turn, 0.0)
-        return Moment(time=0.0, turn=turn, answers=self.roster.answers())
+        return SimulationStep(time=0.0, turn=turn, answers=self.roster.answers())
 
-    def _events(self, arrivals: Arrivals | None) -> Iterator[Moment]:
+    def _events(self, arrivals: Arrivals | None) -> Iterator[SimulationStep]:
         agenda, server, state = self._agenda, self.server, self._state
         assert state is not None
         while agenda.heap:
@@ -186,10 +188,12 @@ class InlineDriver:
                 # The report that settled it belongs in the record too.
                 dispatch = -1 if visit is None else visit.assignment.dispatch
                 verdict = Verdict(dispatch=dispatch, accepted=False, reason=str(failure))
-                yield self._moment(time, event, visit, Turn(state=state, verdict=verdict), late)
+                yield self._moment(time, event, visit, ServerDecision(state=state, verdict=verdict), late)
                 raise
             if turn.released is not None and turn.released.release is not None and not self.tells_updates:
-                turn = changed(turn, released=changed(turn.released, release=_lean(turn.released.release)))
+                turn = replace_unchecked(
+                    turn, released=replace_unchecked(turn.released, release=_lean(turn.released.release))
+                )
             if visit is not None:
                 self._settle(visit.assignment, turn.state)
             self._state = state = turn.state  # the last holder of the updates that were waiting
@@ -213,35 +217,37 @@ class InlineDriver:
             self._agenda.made += 1
             self._agenda.add(time, ARRIVAL, self._agenda.made, Arrived(client=client, time=time))
 
-    def _moment(self, time: float, event: Event, visit: Underway | None, turn: Turn, late: bool) -> Moment:
+    def _moment(
+        self, time: float, event: Event, visit: Underway | None, turn: ServerDecision, late: bool
+    ) -> SimulationStep:
         answers = self.roster.answers()
         if visit is None:
-            return Moment(time=time, turn=turn, event=event, answers=answers)
-        return made(
-            Moment,
+            return SimulationStep(time=time, turn=turn, event=event, answers=answers)
+        return new_unchecked(
+            SimulationStep,
             time=time,
             turn=turn,
             event=event,
             assignment=visit.assignment,
             report=visit.report,
             load=visit.load,
-            spent=visit.fate.spent,
-            done=visit.fate.done,
+            spent=visit.outcome.spent,
+            done=visit.outcome.done,
             late=late,
             answers=answers,
         )
 
-    def _send(self, turn: Turn, now: float, ended: int | None = None) -> None:
+    def _send(self, turn: ServerDecision, now: float, ended: int | None = None) -> None:
         agenda, transit = self._agenda, self.visits.transit
         if self._stand_in is None:
             under_way = self.visits.set_out(turn.assignments, now)
         else:
             under_way = [self.visits.underway(a, self._stand_in(a), now) for a in turn.assignments]
         for visit in under_way:
-            for other in transit.beside(visit.report) if transit is not None and not visit.fate.lost else ():
+            for other in transit.beside(visit.report) if transit is not None and not visit.outcome.lost else ():
                 agenda.made += 1
                 agenda.add(other.time, BESIDE, agenda.made, other)
-            agenda.add(visit.fate.time, VISIT, visit.assignment.dispatch, visit)
+            agenda.add(visit.outcome.time, VISIT, visit.assignment.dispatch, visit)
         if turn.wake_up is not None and (agenda.timer is None or turn.wake_up < agenda.timer):
             agenda.timer = turn.wake_up
             agenda.made += 1
@@ -249,7 +255,7 @@ class InlineDriver:
         if self._looks_out:
             self._look_out(turn, now, ended)
 
-    def _look_out(self, turn: Turn, now: float, ended: int | None) -> None:
+    def _look_out(self, turn: ServerDecision, now: float, ended: int | None) -> None:
         """Sees to it that the server is told of the next client that comes, if it wants any."""
         agenda = self._agenda
         if not turn.wanting or turn.released is not None:
@@ -270,4 +276,6 @@ class InlineDriver:
 
 def _lean(release: Release) -> Release:
     """A release without what is as large as the model; an update's length stays."""
-    return changed(release, reports=tuple(changed(r, update=None, extras={}) for r in release.reports))
+    return replace_unchecked(
+        release, reports=tuple(replace_unchecked(r, update=None, extras={}) for r in release.reports)
+    )

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from polyrhythm.base.frozen import changed
+from polyrhythm.base.frozen import replace_unchecked
 from polyrhythm.base.messages import Report
 from polyrhythm.base.streams import stream
 from polyrhythm.base.vectors import Layout
@@ -46,7 +46,7 @@ class Transit:
         if draws := self._happens("malformed", faults.malformed, report):
             report = _MALFORMED[int(draws.integers(len(_MALFORMED)))](report)
         if faults.corrupt and faults.checksum:
-            report = changed(report, checksum=checksum(report))
+            report = replace_unchecked(report, checksum=checksum(report))
         if (draws := self._happens("corrupt", faults.corrupt, report)) and report.update is not None:
             report = replace(report, update=_flipped(report.update, draws))
         return report
@@ -103,7 +103,7 @@ _MALFORMED: tuple[_Spoiler, ...] = (
     lambda report: replace(report, update=None if report.update is None else report.update[1:]),
     _of_another_dtype,
     lambda report: replace(report, recipe="0" * 64),
-    lambda report: replace(report, held=-1),
+    lambda report: replace(report, num_samples=-1),
     lambda report: replace(report, update=None, extras={}),
 )
 _STRAY: tuple[_Spoiler, ...] = (

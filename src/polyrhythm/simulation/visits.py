@@ -15,18 +15,18 @@ from collections.abc import Sequence
 from typing import final
 
 from polyrhythm.base.errors import RunFailed
-from polyrhythm.base.frozen import changed, made
+from polyrhythm.base.frozen import new_unchecked, replace_unchecked
 from polyrhythm.base.messages import Assignment, Report
 from polyrhythm.core.client_state import Memory
 from polyrhythm.core.reports import foreseen
 from polyrhythm.core.visit_plan import VisitPlan
-from polyrhythm.fleet import Load, World
+from polyrhythm.fleet import FleetState, Load
 from polyrhythm.methods.recipe import Recipe
 from polyrhythm.simulation.client_store.store import ClientStore
 from polyrhythm.simulation.cost_meter import Meter
 from polyrhythm.simulation.event_queue import Underway
 from polyrhythm.simulation.transit import Transit
-from polyrhythm.simulation.workers.executors import Clients, Errand, Executor, OneByOne, Ticket, named
+from polyrhythm.simulation.workers.executors import Clients, Executor, OneByOne, VisitFuture, VisitTask, named
 
 
 @final
@@ -42,28 +42,28 @@ class Visits:
     """
 
     def __init__(
-        self, clients: Clients, world: World, meter: Meter, store: ClientStore, executor: Executor | None = None
+        self, clients: Clients, world: FleetState, meter: Meter, store: ClientStore, executor: Executor | None = None
     ) -> None:
         self._clients, self._world, self._meter, self._store = clients, world, meter, store
         self._executor: Executor = executor or OneByOne(clients)
         faults = world.fleet.faults
         self.transit = Transit(faults, clients.setup.seed, clients.engine.layout) if faults.on_reports else None
-        self._tickets: dict[int, Ticket] = {}  # of visits that are not told yet, by dispatch number
+        self._futures: dict[int, VisitFuture] = {}  # of visits that are not told yet, by dispatch number
 
     def set_out(self, assignments: Sequence[Assignment], now: float) -> list[Underway]:
         """Lets clients set out, and says how each visit ends."""
-        errands = [self._errand(a, now) for a in assignments]
+        tasks = [self._task(a, now) for a in assignments]
         ahead: dict[int, Underway] = {}
         if self._executor.goes_on:
-            for place, errand in enumerate(errands):
-                what, plan, needed = errand.assignment, errand.plan, now
+            for place, task in enumerate(tasks):
+                what, plan, needed = task.assignment, task.plan, now
                 if plan.sure and self.transit is None:  # what becomes of a report on its way depends on all of it
                     with named(what):
                         ahead[what.dispatch] = visit = self._foreseen(what, plan, now)
                     if self._clients.recipe.fills_places:  # else a round needs all of its own
-                        needed = visit.fate.time
-                errands[place] = changed(errand, urgency=(needed, -plan.samples))
-        self._start(errands)
+                        needed = visit.outcome.time
+                tasks[place] = replace_unchecked(task, urgency=(needed, -plan.samples))
+        self._start(tasks)
         return [ahead.get(a.dispatch) or self.underway(a, self._report(a), now) for a in assignments]
 
     def _foreseen(self, assignment: Assignment, plan: VisitPlan, now: float) -> Underway:
@@ -78,16 +78,16 @@ class Visits:
     def _on_its_way(
         self, assignment: Assignment, report: Report, load: Load, now: float, *, foreseen: bool = False
     ) -> Underway:
-        fate = self._world.undertake(assignment.dispatch, assignment.client, load, now)
-        report = report.heard(after=fate.time - now, at=fate.time)
-        arrives = report if self.transit is None or fate.lost else self.transit.arrives(report)
-        return made(
+        outcome = self._world.undertake(assignment.dispatch, assignment.client, load, now)
+        report = report.heard(after=outcome.time - now, at=outcome.time)
+        arrives = report if self.transit is None or outcome.lost else self.transit.arrives(report)
+        return new_unchecked(
             Underway,
             started=now,
             assignment=assignment,
             report=report,
             load=load,
-            fate=fate,
+            outcome=outcome,
             heard=None if arrives is report else arrives,
             foreseen=foreseen,
         )
@@ -104,34 +104,34 @@ class Visits:
                 f"{visit.report.steps} steps and {visit.load} were foreseen. A part of the recipe says that it "
                 "`sends_alike` and does not, or an order is not `complete`; with driver=inline nothing is foreseen"
             )
-        return changed(visit, report=report, foreseen=False)
+        return replace_unchecked(visit, report=report, foreseen=False)
 
     def take_up(self, visits: Sequence[Underway]) -> None:
         """Begins visits anew that somebody was at when an earlier run was left."""
         left = [visit for visit in visits if visit.foreseen]
-        errands = [self._errand(visit.assignment, visit.started) for visit in left]
-        self._start([changed(e, urgency=(v.fate.time, 0)) for e, v in zip(errands, left, strict=True)])
+        tasks = [self._task(visit.assignment, visit.started) for visit in left]
+        self._start([replace_unchecked(e, urgency=(v.outcome.time, 0)) for e, v in zip(tasks, left, strict=True)])
 
     def carry_out(self, assignments: Sequence[Assignment], now: float) -> list[Report]:
         """The reports of visits that begin now, once all are done."""
-        self._start([self._errand(a, now) for a in assignments])
+        self._start([self._task(a, now) for a in assignments])
         return [self._report(a) for a in assignments]
 
-    def _errand(self, assignment: Assignment, now: float) -> Errand:
+    def _task(self, assignment: Assignment, now: float) -> VisitTask:
         state = self._store.get(assignment.client).at(assignment.accepted)
         pace = DeviceForecast(self._meter, self._world, self._clients.recipe, assignment, now)
-        return self._clients.errand(assignment, state, pace=pace)
+        return self._clients.task(assignment, state, pace=pace)
 
-    def _start(self, errands: Sequence[Errand]) -> None:
-        for ticket in self._executor.start(errands):
-            self._tickets[ticket.errand.assignment.dispatch] = ticket
+    def _start(self, tasks: Sequence[VisitTask]) -> None:
+        for future in self._executor.start(tasks):
+            self._futures[future.task.assignment.dispatch] = future
 
     def _report(self, assignment: Assignment) -> Report:
         """What comes of a visit, once it is done; what the client remembers of it stays here."""
-        ticket = self._tickets.pop(assignment.dispatch)
-        state, report = self._executor.done(ticket)
+        future = self._futures.pop(assignment.dispatch)
+        state, report = self._executor.done(future)
         if assignment.kind == "train":
-            self._store.put(assignment.client, Memory().then(ticket.errand.state, state, assignment.visit))
+            self._store.put(assignment.client, Memory().then(future.task.state, state, assignment.visit))
         return report
 
 
@@ -139,7 +139,7 @@ class Visits:
 class DeviceForecast:
     """How long a visit that begins at some time would take: to the last bit as it will be."""
 
-    def __init__(self, meter: Meter, world: World, recipe: Recipe, assignment: Assignment, now: float) -> None:
+    def __init__(self, meter: Meter, world: FleetState, recipe: Recipe, assignment: Assignment, now: float) -> None:
         self._meter, self._world, self._recipe, self._assignment, self._now = meter, world, recipe, assignment, now
 
     def seconds(self, samples: int, forward_samples: int) -> float:

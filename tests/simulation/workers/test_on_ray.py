@@ -20,7 +20,7 @@ import polyrhythm as pr
 from crews import FAMILIES, ROLLING, assert_same, assert_same_error, made, run
 from polyrhythm.base.errors import RunFailed, UserError
 from polyrhythm.core.client_state import ClientState
-from polyrhythm.simulation.workers.executors import Done, Ticket
+from polyrhythm.simulation.workers.executors import Done, VisitFuture
 from polyrhythm.simulation.workers.on_ray import OnRay, actors
 from worker_models import Dies, Greedy
 
@@ -62,10 +62,10 @@ def _forgotten(patch: pytest.MonkeyPatch) -> None:
     whole = OnRay._visit
 
     def forgetful(pool: OnRay, way: Any) -> None:
-        (ticket,) = way.tickets
-        errand, ticket.errand = ticket.errand, replace(ticket.errand, state=ClientState())
+        (future,) = way.futures
+        task, future.task = future.task, replace(future.task, state=ClientState())
         whole(pool, way)
-        ticket.errand = errand
+        future.task = task
 
     patch.setattr(OnRay, "_visit", forgetful)
 
@@ -73,21 +73,21 @@ def _forgotten(patch: pytest.MonkeyPatch) -> None:
 def _mixed_up(patch: pytest.MonkeyPatch) -> None:
     whole, before = OnRay.done, list[Done]()
 
-    def mixed(pool: OnRay, ticket: Ticket) -> Done:
-        before.append(whole(pool, ticket))
+    def mixed(pool: OnRay, future: VisitFuture) -> Done:
+        before.append(whole(pool, future))
         return before[max(len(before) - 2, 0)][0], before[-1][1]
 
     patch.setattr(OnRay, "done", mixed)
 
 
 def _old_weights(patch: pytest.MonkeyPatch) -> None:
-    whole, first = OnRay._board, list[Tensor]()
+    whole, first = OnRay._slot, list[Tensor]()
 
     def old(pool: OnRay, weights: Tensor) -> Any:
         first.append(weights)
         return whole(pool, first[0])
 
-    patch.setattr(OnRay, "_board", old)
+    patch.setattr(OnRay, "_slot", old)
 
 
 @pytest.mark.parametrize("mutant", [_forgotten, _mixed_up, _old_weights])
@@ -114,14 +114,14 @@ def test_idle_actors_that_are_lost_are_no_fault_of_a_visit(monkeypatch: pytest.M
     family: dict[str, Any] = {"recipe": pr.fedavg(cohort=1, epochs=2, batch=4)}
     whole = OnRay.start
 
-    def start(pool: OnRay, errands: Any) -> Any:
+    def start(pool: OnRay, tasks: Any) -> Any:
         if not pool.deaths:
             for actor in pool._idle[1:]:
                 ray.kill(actor)
                 with contextlib.suppress(ray.exceptions.RayError):
                     while True:  # until it has gone
                         ray.get(actor.problem.remote())
-        return whole(pool, errands)
+        return whole(pool, tasks)
 
     monkeypatch.setattr(OnRay, "start", start)
     monkeypatch.setattr(actors, "DEATHS", 2)

@@ -30,14 +30,14 @@ from polyrhythm.experiments.session import carry_out
 from polyrhythm.methods.recipe import Recipe
 from polyrhythm.simulation.simulator import InlineDriver
 from polyrhythm.simulation.workers import choosing, fork_server, packing, processes
-from polyrhythm.simulation.workers.executors import Clients, Done, Errand, OneByOne, Ticket, Waiting
+from polyrhythm.simulation.workers.executors import Clients, Done, OneByOne, VisitFuture, VisitTask, Waiting
 from polyrhythm.simulation.workers.processes import Processes
 from small import Explodes, Log, collection, dealt, logged
 from worker_models import Dies, Fussy, Greedy, Holds
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _no_nursery_is_left() -> Iterator[None]:
+def _no_fork_server_is_left() -> Iterator[None]:
     yield
     fork_server.close()
 
@@ -54,8 +54,8 @@ def test_numbers_are_those_of_the_in_line_driver_for_any_number_of_workers(famil
 def _mixed_up(patch: pytest.MonkeyPatch) -> None:
     whole, before = Processes.done, list[Done]()
 
-    def mixed(pool: Processes, ticket: Ticket) -> Done:
-        before.append(whole(pool, ticket))
+    def mixed(pool: Processes, future: VisitFuture) -> Done:
+        before.append(whole(pool, future))
         return before[max(len(before) - 2, 0)][0], before[-1][1]
 
     patch.setattr(Processes, "done", mixed)
@@ -64,24 +64,24 @@ def _mixed_up(patch: pytest.MonkeyPatch) -> None:
 def _forgotten(patch: pytest.MonkeyPatch) -> None:
     whole = Processes._give
 
-    def forgetful(pool: Processes, worker: Any, ticket: Ticket) -> None:
-        whole(pool, worker, Ticket(replace(ticket.errand, state=ClientState())))
-        worker.ticket = ticket
+    def forgetful(pool: Processes, worker: Any, future: VisitFuture) -> None:
+        whole(pool, worker, VisitFuture(replace(future.task, state=ClientState())))
+        worker.future = future
 
     patch.setattr(Processes, "_give", forgetful)
 
 
 def _old_weights(patch: pytest.MonkeyPatch) -> None:
-    whole = Processes._board
+    whole = Processes._slot
 
     def old(pool: Processes, weights: Tensor) -> int:
-        before = pool._boards[0].clone()
+        before = pool._slots[0].clone()
         number = whole(pool, weights)
         if before.any():
-            pool._boards[number].copy_(before)
+            pool._slots[number].copy_(before)
         return number
 
-    patch.setattr(Processes, "_board", old)
+    patch.setattr(Processes, "_slot", old)
 
 
 @pytest.mark.parametrize("mutant", [_mixed_up, _forgotten, _old_weights])
@@ -171,14 +171,14 @@ def gone(number: int) -> bool:
 
 def test_no_worker_outlives_its_run(monkeypatch: pytest.MonkeyPatch) -> None:
     numbers: list[int] = []
-    begin = processes.Pool.worker
+    begin = processes.WorkerPool.worker
 
     def noted(pool: Any, room: int) -> Any:
         worker = begin(pool, room)
         numbers.append(worker[0])
         return worker
 
-    monkeypatch.setattr(processes.Pool, "worker", noted)
+    monkeypatch.setattr(processes.WorkerPool, "worker", noted)
 
     def stop(record: object) -> None:
         assert not any(map(gone, numbers[-2:]))
@@ -201,7 +201,7 @@ def test_ctrl_c_ends_a_run_and_its_workers(tmp_path: Path) -> None:
     )
     try:
         deadline = time.monotonic() + 60
-        while len(members(command.pid)) != 5 and time.monotonic() < deadline:  # itself, nursery, pool, two workers
+        while len(members(command.pid)) != 5 and time.monotonic() < deadline:  # itself, fork server, pool, two workers
             time.sleep(0.05)
         assert time.monotonic() < deadline, members(command.pid)
         time.sleep(0.5)
@@ -253,7 +253,7 @@ def test_the_rule_falls_back_where_nothing_can_be_sent(monkeypatch: pytest.Monke
 
 
 RULE: dict[str, tuple[dict[str, Any], tuple[str, int]]] = {
-    "small": ({"parameters": 50_000, "held": 65.0}, ("inline", 1)),
+    "small": ({"parameters": 50_000, "num_samples": 65.0}, ("inline", 1)),
     "large visits": ({}, ("processes", 4)),
     "few processors": ({"processors": 1}, ("inline", 1)),
     "fewer visits than processors": ({"at_once": 3}, ("processes", 3)),
@@ -279,7 +279,7 @@ class Free:
 def test_the_rule(case: str) -> None:
     changes, expected = RULE[case]
     given: dict[str, Any] = {
-        **{"asked": "auto", "workers": None, "engine": None, "parameters": 60_000, "held": 600.0},
+        **{"asked": "auto", "workers": None, "engine": None, "parameters": 60_000, "num_samples": 600.0},
         **{"at_once": 10, "rounds": 100, "processors": 4},
     }
     given |= changes
@@ -332,15 +332,15 @@ def test_the_longest_visits_of_a_round_begin_first() -> None:
         def __init__(self) -> None:
             self._here = OneByOne(clients_of(of))
 
-        def start(self, errands: Sequence[Errand]) -> Sequence[Ticket]:
+        def start(self, tasks: Sequence[VisitTask]) -> Sequence[VisitFuture]:
             waiting = Waiting()
-            waiting.add(errands)
-            order = [waiting.take().errand.assignment.client for _ in errands]
+            waiting.add(tasks)
+            order = [waiting.take().task.assignment.client for _ in tasks]
             seen.append([len(of.data_of(client)) for client in order])
-            return self._here.start(errands)
+            return self._here.start(tasks)
 
-        def done(self, ticket: Ticket) -> Done:
-            return self._here.done(ticket)
+        def done(self, future: VisitFuture) -> Done:
+            return self._here.done(future)
 
         def close(self) -> None:
             """Nothing to end."""
@@ -367,16 +367,16 @@ VALUES = {
 @pytest.mark.parametrize("room", [0, 100, 10**7])
 def test_values_arrive_as_they_were_sent(room: int) -> None:
     here, there = socket.socketpair()
-    lane = np.zeros(room, dtype=np.uint8)
+    segment = np.zeros(room, dtype=np.uint8)
     shared = torch.arange(9.0)
-    value = {**VALUES, "board": shared, "array": np.arange(7), "twice": [VALUES["half"], VALUES["half"]], "none": None}
-    sender = threading.Thread(target=packing.send, args=(here, value, (1, shared), lane))
+    value = {**VALUES, "slot": shared, "array": np.arange(7), "twice": [VALUES["half"], VALUES["half"]], "none": None}
+    sender = threading.Thread(target=packing.send, args=(here, value, (1, shared), segment))
     sender.start()
     with here, there:
-        got = packing.receive(there, [VALUES["large"], shared], lane)
+        got = packing.receive(there, [VALUES["large"], shared], segment)
         sender.join()
-    lane[:] = 255  # nothing of it may stay there
-    assert got["board"] is shared
+    segment[:] = 255  # nothing of it may stay there
+    assert got["slot"] is shared
     assert got["none"] is None
     assert got["twice"][0] is got["twice"][1]
     assert np.array_equal(got["array"], np.arange(7))
@@ -388,24 +388,24 @@ def test_values_arrive_as_they_were_sent(room: int) -> None:
 
 def test_a_worker_has_a_lane_for_errands_and_two_for_reports() -> None:
     memory = np.zeros(3 * 640 + 100, dtype=np.uint8)
-    errands, reports = packing.lanes(memory)
-    for number, lane in enumerate((errands, *reports), start=1):
-        assert not lane.any()
-        assert (lane.ctypes.data - memory.ctypes.data) % 64 == 0
-        lane[:] = number
-    assert [len(lane) for lane in (errands, *reports)] == [640] * 3
+    tasks, reports = packing.segments(memory)
+    for number, segment in enumerate((tasks, *reports), start=1):
+        assert not segment.any()
+        assert (segment.ctypes.data - memory.ctypes.data) % 64 == 0
+        segment[:] = number
+    assert [len(segment) for segment in (tasks, *reports)] == [640] * 3
 
 
 @pytest.mark.parametrize(("room", "value", "whole"), [(10**7, VALUES, True), (100, VALUES, False), (10**7, "", False)])
 def test_the_head_of_a_value_tells_whether_the_rest_lies_in_the_lane(room: int, value: object, whole: bool) -> None:
     here, there = socket.socketpair()
-    lane = np.zeros(room, dtype=np.uint8)
-    sender = threading.Thread(target=packing.send, args=(here, value, None, lane))
+    segment = np.zeros(room, dtype=np.uint8)
+    sender = threading.Thread(target=packing.send, args=(here, value, None, segment))
     sender.start()
     with here, there:
         begun = packing.head(there)
         assert begun.in_lane == whole
-        got = packing.receive(there, lane=lane, begun=begun)
+        got = packing.receive(there, segment=segment, begun=begun)
         sender.join()
     assert len(got) == len(value)  # type: ignore[arg-type]
 

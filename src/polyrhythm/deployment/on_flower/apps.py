@@ -15,8 +15,8 @@ from polyrhythm.data import Collection
 from polyrhythm.deployment.federating import Serving, serve
 from polyrhythm.deployment.messages import Malformed, Refusal
 from polyrhythm.deployment.node import Node, with_own_data
-from polyrhythm.deployment.on_flower.line import GridLine, parcel_of, records
 from polyrhythm.deployment.on_flower.mods import Mod, changed, check
+from polyrhythm.deployment.on_flower.transport import GridTransport, parcel_of, records
 from polyrhythm.deployment.wire import Parcel, pack
 from polyrhythm.experiments.prepared import Planned, prepare, what_and_how
 
@@ -44,7 +44,7 @@ def server_app(experiment: Made, serving: Serving | Callable[[Context], Serving]
         try:
             made, execution = what_and_how(experiment(context) if callable(experiment) else experiment)
             how = serving if isinstance(serving, Serving) else serving(context)
-            summary = serve(made, GridLine(grid), how, execution=execution, tell=say)
+            summary = serve(made, GridTransport(grid), how, execution=execution, tell=say)
         except PolyrhythmError as error:
             say(f"{'error' if isinstance(error, UserError) else 'failed'}: {error}")
             raise

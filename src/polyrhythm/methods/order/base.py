@@ -93,7 +93,7 @@ class Shuffled(Order):
     def one_pass(
         self, visit: Visit, name: tuple[int | str, ...], ranking: np.ndarray | None, progress: Progress
     ) -> np.ndarray:
-        return stream(visit.seed, "order", visit.client, *name).permutation(visit.held)
+        return stream(visit.seed, "order", visit.client, *name).permutation(visit.num_samples)
 
 
 Score = Literal["global", "local", "both", "global_pred", "local_pred", "both_pred", "expert"]
@@ -149,13 +149,13 @@ class Curriculum(Order):
         if ranked and self.score == "expert":
             asked.add("expert")
         if self.restart == "training":
-            asked.add("horizon")
+            asked.add("total_rounds")
         return frozenset(asked)
 
     def rank(self, visit: Visit, lens: Lens) -> np.ndarray | None:
         if self.order == "vanilla":
             return None
-        chance = stream(visit.seed, "order", visit.client, "ties", visit.visit).permutation(visit.held)
+        chance = stream(visit.seed, "order", visit.client, "ties", visit.visit).permutation(visit.num_samples)
         if self.order == "random":
             return chance
         hardness = self._hardness(lens)[chance]
@@ -187,15 +187,15 @@ class Curriculum(Order):
         """How many samples the next pass draws from."""
         step, steps = progress.step, progress.steps
         if self.restart == "training":
-            step, steps = visit.version * steps + step, (visit.horizon or 1) * steps
-        return min(visit.held, max(self.pacing.count(visit.held, step, steps), self.least, visit.least))
+            step, steps = visit.version * steps + step, (visit.total_rounds or 1) * steps
+        return min(visit.num_samples, max(self.pacing.count(visit.num_samples, step, steps), self.least, visit.least))
 
     def one_pass(
         self, visit: Visit, name: tuple[int | str, ...], ranking: np.ndarray | None, progress: Progress
     ) -> np.ndarray:
         generator = stream(visit.seed, "order", visit.client, *name)
         if ranking is None:
-            return generator.permutation(visit.held)
+            return generator.permutation(visit.num_samples)
         count = self.in_use(visit, progress)
         shuffled: np.ndarray = ranking[:count][generator.permutation(count)]
         return shuffled[: visit.batch] if self.refresh == "step" else shuffled

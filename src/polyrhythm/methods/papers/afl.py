@@ -14,7 +14,7 @@ from polyrhythm.methods.papers.common import Common, at_work, recipe, rolling
 from polyrhythm.methods.participation.rolling import OnArrival
 from polyrhythm.methods.recipe import Recipe
 from polyrhythm.methods.release.base import Buffer
-from polyrhythm.methods.release.memory import Memory
+from polyrhythm.methods.release.last_updates import LastUpdates
 from polyrhythm.methods.server_step import Sgd
 from polyrhythm.methods.weighing import Equal, PerStep
 
@@ -56,7 +56,7 @@ def afl(
         server_step=Sgd(lr=server_lr),
     )
     if variant == "cs":
-        made = replace(made, modifiers=(Memory(),))
+        made = replace(made, modifiers=(LastUpdates(),))
     if participation == "on_arrival":
         return replace(made, participation=OnArrival(most=common.get("cohort", concurrency)))
     return rolling(made)

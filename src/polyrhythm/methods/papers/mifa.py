@@ -11,7 +11,7 @@ from typing import Literal, Unpack
 from polyrhythm.methods.local.schedules import Power
 from polyrhythm.methods.papers.common import Common, Preset, recipe
 from polyrhythm.methods.recipe import Recipe
-from polyrhythm.methods.release.memory import Memory
+from polyrhythm.methods.release.last_updates import LastUpdates
 from polyrhythm.methods.weighing import Equal
 
 _PAPER = Common(steps=2, batch=100, weight_decay=0.001, schedule=Power(unit="version", alpha=1.0, power=1.0))
@@ -29,4 +29,6 @@ def mifa(*, unheard: Literal["zero", "wait"] = "zero", preset: Preset = None, **
             0.01 for MNIST with a linear model, 0.08 for CIFAR-10 with LeNet.
         common: settings of every recipe, see `Common`.
     """
-    return recipe("mifa", common, preset=preset, paper=_PAPER, sharing=Equal(), modifiers=(Memory(unheard=unheard),))
+    return recipe(
+        "mifa", common, preset=preset, paper=_PAPER, sharing=Equal(), modifiers=(LastUpdates(unheard=unheard),)
+    )

@@ -8,12 +8,12 @@ from __future__ import annotations
 from typing import Unpack
 
 from polyrhythm.methods.papers.common import Common, recipe
-from polyrhythm.methods.participation.oort import Oort
+from polyrhythm.methods.participation.utility_sampling import UtilitySampling
 from polyrhythm.methods.recipe import Recipe
 
 
 def oort(*, alpha: float = 2.0, preferred: float = 0.3, **common: Unpack[Common]) -> Recipe:
-    """Oort: invites by what a client's data would teach, less for slow clients (Lai et al., OSDI 2021).
+    """UtilitySampling: invites by what a client's data would teach, less for slow clients (Lai et al., OSDI 2021).
 
     The paper also invites 1.3 times as many as it needs: pipe `over_select` onto it. Its other settings are those of
     the part of the same name.
@@ -23,5 +23,5 @@ def oort(*, alpha: float = 2.0, preferred: float = 0.3, **common: Unpack[Common]
         preferred: quantile of the durations from which a client is slow, in the beginning.
         common: settings of every recipe, see `Common`.
     """
-    policy = Oort(alpha=alpha, preferred=preferred)
+    policy = UtilitySampling(alpha=alpha, preferred=preferred)
     return (recipe("oort", common) | policy).called("oort")

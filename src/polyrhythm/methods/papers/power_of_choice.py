@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Literal, Unpack
 
 from polyrhythm.methods.papers.common import Common, recipe
-from polyrhythm.methods.participation.power_of_choice import PowerOfChoice
+from polyrhythm.methods.participation.loss_sampling import LossSampling
 from polyrhythm.methods.recipe import Recipe
 from polyrhythm.methods.weighing import Equal
 
@@ -24,5 +24,5 @@ def power_of_choice(
         variant: how the loss is known: "pow" (measured on all samples), "cpow" (on some), "rpow" (the last one heard).
         common: settings of every recipe, see `Common`.
     """
-    policy = PowerOfChoice(d=d, variant=variant)
+    policy = LossSampling(d=d, variant=variant)
     return (recipe("power_of_choice", common, sharing=Equal()) | policy).called("power_of_choice")

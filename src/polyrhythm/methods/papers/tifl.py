@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Unpack
 
 from polyrhythm.methods.papers.common import Common, recipe
-from polyrhythm.methods.participation.tiers import Tifl
+from polyrhythm.methods.participation.tier_sampling import TierSampling
 from polyrhythm.methods.recipe import Recipe
 
 
@@ -31,7 +31,7 @@ def tifl(
         credits: draws of each tier; None for any number.
         common: settings of every recipe, see `Common`.
     """
-    policy = Tifl(
+    policy = TierSampling(
         tiers=tiers,
         probabilities=probabilities,
         interval=interval,

@@ -11,18 +11,18 @@ from typing import final
 import numpy as np
 from torch import Tensor
 
-from polyrhythm.base.frozen import changed
+from polyrhythm.base.frozen import replace_unchecked
 from polyrhythm.base.messages import Kind, Model, Report, Roster, State
 from polyrhythm.base.settings import Count
 from polyrhythm.base.streams import FewIntegers, Integers, stream
 from polyrhythm.base.vectors import Buffers
 from polyrhythm.methods.mechanism import DEFAULT_COHORT, Mechanism, Modifier, Setup
-from polyrhythm.methods.work.budgets import HAIR
+from polyrhythm.methods.work.budgets import EPSILON
 
 
 @final
 @dataclass(frozen=True, kw_only=True)
-class Call:
+class InvitationContext:
     """What a participation may look at when it is asked for invitations.
 
     Args:
@@ -54,7 +54,7 @@ class Call:
     def places(self, size: int) -> int:
         """How many to invite, for a policy whose own size is `size`."""
         wanted = size if self.count is None else self.count
-        return max(0, math.ceil(wanted * self.surplus - HAIR) - self.in_flight)
+        return max(0, math.ceil(wanted * self.surplus - EPSILON) - self.in_flight)
 
     def draws(self, setup: Setup) -> Integers:
         """What decides whom the roster draws now."""
@@ -117,7 +117,7 @@ _TO_TRAIN = Invitation(client=-1)
 
 def to_train(clients: Iterable[int]) -> Invitations:
     """These clients, to train on the current model."""
-    return tuple([changed(_TO_TRAIN, client=client) for client in clients])
+    return tuple([replace_unchecked(_TO_TRAIN, client=client) for client in clients])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -148,7 +148,7 @@ class Participation(OfParticipation):
         """Whether it calls clients, rather than only answering those that come by themselves."""
         return True
 
-    def invite(self, setup: Setup, state: State, call: Call) -> tuple[State, Invitations]:
+    def invite(self, setup: Setup, state: State, context: InvitationContext) -> tuple[State, Invitations]:
         """Distinct clients, none of them busy."""
         raise NotImplementedError
 
@@ -183,11 +183,13 @@ class ParticipationModifier(OfParticipation, Modifier):
         """A participation, and this modifier, once it has been piped onto that one."""
         return onto, self
 
-    def asked(self, setup: Setup, state: State, call: Call) -> Call:
+    def asked(self, setup: Setup, state: State, context: InvitationContext) -> InvitationContext:
         """What the participation is asked."""
-        return call
+        return context
 
-    def invited(self, setup: Setup, state: State, call: Call, invitations: Invitations) -> tuple[State, Invitations]:
+    def invited(
+        self, setup: Setup, state: State, context: InvitationContext, invitations: Invitations
+    ) -> tuple[State, Invitations]:
         """What becomes of its answer."""
         return state, invitations
 
@@ -209,9 +211,9 @@ class Uniform(Participation):
 
     cohort: Count | None = None
 
-    def invite(self, setup: Setup, state: State, call: Call) -> tuple[State, Invitations]:
-        places = call.places(self.size)
-        drawn = call.roster.draw(places, call.draws(setup), call.busy) if places else ()
+    def invite(self, setup: Setup, state: State, context: InvitationContext) -> tuple[State, Invitations]:
+        places = context.places(self.size)
+        drawn = context.roster.draw(places, context.draws(setup), context.busy) if places else ()
         return state, to_train(drawn)
 
 
@@ -235,14 +237,14 @@ class Sweep(Participation):
     def server_start(self, setup: Setup) -> State:
         return {"sweep": 0, "rest": []}
 
-    def invite(self, setup: Setup, state: State, call: Call) -> tuple[State, Invitations]:
+    def invite(self, setup: Setup, state: State, context: InvitationContext) -> tuple[State, Invitations]:
         sweep, rest = state["sweep"], state["rest"]
         if not rest:
-            everybody = call.roster.all()
+            everybody = context.roster.all()
             order = stream(setup.seed, "cohort", "sweep", sweep).permutation(len(everybody))
             rest = [everybody[i] for i in order]
             sweep += 1
-        present = call.roster.present(tuple(c for c in rest if c not in call.busy))[: call.places(self.size)]
+        present = context.roster.present(tuple(c for c in rest if c not in context.busy))[: context.places(self.size)]
         invited = frozenset(present)
         left = [c for c in rest if c not in invited]
         return {"sweep": sweep, "rest": left}, to_train(present)

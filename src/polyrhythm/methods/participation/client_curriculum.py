@@ -13,8 +13,8 @@ from polyrhythm.base.streams import stream
 from polyrhythm.methods.mechanism import Need, Release, Setup
 from polyrhythm.methods.order.pacing import Pacing
 from polyrhythm.methods.participation.base import (
-    Call,
     Invitation,
+    InvitationContext,
     Invitations,
     Participation,
 )
@@ -57,44 +57,44 @@ class ClientCurriculum(Participation):
 
     def needs(self) -> frozenset[Need]:
         expert = self.scores == "expert" and self.order != "random"
-        return frozenset({"horizon", "expert"} if expert else {"horizon"})
+        return frozenset({"total_rounds", "expert"} if expert else {"total_rounds"})
 
     def server_start(self, setup: Setup) -> State:
         return {"scores": {}, "pool": [], "refills": 0, "updates": 0, "asked": False}
 
-    def invite(self, setup: Setup, state: State, call: Call) -> tuple[State, Invitations]:
-        places = call.places(self.size)
+    def invite(self, setup: Setup, state: State, context: InvitationContext) -> tuple[State, Invitations]:
+        places = context.places(self.size)
         if not places:
             return state, ()
-        free = self._free(state, call)
+        free = self._free(state, context)
         if not free:
             measured = self.scores != "reported" and self.order != "random"
             if measured and not state["asked"]:
                 # An expert's verdict stands; the current model's is as old as the model.
                 known = state["scores"] if self.scores == "expert" else {}
-                unheard = tuple(c for c in call.roster.all() if c not in call.busy and c not in known)
-                asked = tuple(Invitation(client=c, kind="measure") for c in call.roster.present(unheard))
+                unheard = tuple(c for c in context.roster.all() if c not in context.busy and c not in known)
+                asked = tuple(Invitation(client=c, kind="measure") for c in context.roster.present(unheard))
                 if asked:
                     return {**state, "asked": True}, asked
-            state = self._refill(setup, state, call)
-            free = self._free(state, call)
+            state = self._refill(setup, state, context)
+            free = self._free(state, context)
         taken = frozenset(free[:places])
         left = [c for c in state["pool"] if c not in taken]
         return {**state, "pool": left}, tuple(Invitation(client=c) for c in free[:places])
 
-    def _free(self, state: State, call: Call) -> tuple[int, ...]:
+    def _free(self, state: State, context: InvitationContext) -> tuple[int, ...]:
         """Who of the pool can be invited now; if nobody can, it counts as used up, or it would stay open for ever."""
-        return call.roster.present(tuple(c for c in state["pool"] if c not in call.busy))
+        return context.roster.present(tuple(c for c in state["pool"] if c not in context.busy))
 
-    def _refill(self, setup: Setup, state: State, call: Call) -> State:
-        everybody = call.roster.all()
+    def _refill(self, setup: Setup, state: State, context: InvitationContext) -> State:
+        everybody = context.roster.all()
         generator = stream(setup.seed, "cohort", "pool", state["refills"])
         chance = [everybody[i] for i in generator.permutation(len(everybody))]
         ordered = chance
         if self.order != "random":
             sign = 1.0 if self.order == "curriculum" else -1.0
             ordered = sorted(chance, key=lambda c: sign * _hardness(state["scores"].get(c)))
-        total = self.size * (setup.horizon or 1)
+        total = self.size * (setup.total_rounds or 1)
         pool = ordered[: self.pacing.count(len(ordered), state["updates"], total)]
         shuffled = [pool[i] for i in generator.permutation(len(pool))]
         return {**state, "pool": shuffled, "refills": state["refills"] + 1, "asked": False}

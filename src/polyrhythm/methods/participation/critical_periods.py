@@ -12,8 +12,8 @@ from polyrhythm.base.messages import Report, State
 from polyrhythm.base.settings import Count, Fraction, Positive, Settings
 from polyrhythm.base.streams import stream
 from polyrhythm.methods.mechanism import Need, Release, Setup
-from polyrhythm.methods.participation.base import Call, ParticipationModifier
-from polyrhythm.methods.work.budgets import HAIR, part_of
+from polyrhythm.methods.participation.base import InvitationContext, ParticipationModifier
+from polyrhythm.methods.work.budgets import EPSILON, part_of
 
 LEAST_NORM = 1e-7
 HOW_MANY = "how large the cohort is"
@@ -40,7 +40,7 @@ class Detector(Settings):
     def over(self, reports: Sequence[Report]) -> float | None:
         """The mean over clients that trained; None if none did."""
         heard = [r for r in reports if r.fresh and r.steps]
-        weights = [float(r.held) if self.weigh == "samples" else 1.0 for r in heard]
+        weights = [float(r.num_samples) if self.weigh == "samples" else 1.0 for r in heard]
         if not math.fsum(weights):
             return None
         return math.fsum(w * self.value(r) for w, r in zip(weights, heard, strict=True)) / math.fsum(weights)
@@ -69,7 +69,7 @@ class GradientNorm(Detector):
     def value(self, report: Report) -> float:
         norm = report.measures["gradient_square"]
         if self.reduce == "sum":
-            norm *= report.steps / (report.samples / report.held)
+            norm *= report.steps / (report.samples / report.num_samples)
         return norm * report.rate if self.with_rate else norm
 
 
@@ -166,8 +166,8 @@ class CriticalPeriods(ParticipationModifier):
         start: dict[str, Any] = {"size": setup.cohort, "history": [], "critical": True, "latched": False}
         return {**start, "cohort": setup.cohort, "watched": {}}
 
-    def asked(self, setup: Setup, state: State, call: Call) -> Call:
-        return replace(call, count=state["size"]) if self.act else call
+    def asked(self, setup: Setup, state: State, context: InvitationContext) -> InvitationContext:
+        return replace(context, count=state["size"]) if self.act else context
 
     def after_step(self, setup: Setup, state: State, release: Release) -> State:
         watched = {name: v for name, d in self._named() if (v := d.over(release.reports)) is not None}
@@ -210,7 +210,7 @@ class CriticalPeriods(ParticipationModifier):
             return max(size, min(2 * size, cap))
         if critical:
             return size
-        least = max(1, math.ceil(self.floor * cohort - HAIR))
+        least = max(1, math.ceil(self.floor * cohort - EPSILON))
         return min(size, max(size - size // 2, least))
 
     def measures(self, state: State) -> Mapping[str, float]:
@@ -260,8 +260,8 @@ class RandomResize(ParticipationModifier):
     def server_start(self, setup: Setup) -> State:
         return {"size": setup.cohort}
 
-    def asked(self, setup: Setup, state: State, call: Call) -> Call:
-        return replace(call, count=state["size"])
+    def asked(self, setup: Setup, state: State, context: InvitationContext) -> InvitationContext:
+        return replace(context, count=state["size"])
 
     def after_step(self, setup: Setup, state: State, release: Release) -> State:
         size, drawn = state["size"], stream(setup.seed, "cohort", "resize", release.version).random()

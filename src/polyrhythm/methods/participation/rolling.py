@@ -5,11 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import final
 
-from polyrhythm.base.frozen import changed
+from polyrhythm.base.frozen import replace_unchecked
 from polyrhythm.base.messages import State
 from polyrhythm.base.settings import Count
 from polyrhythm.methods.mechanism import Setup
-from polyrhythm.methods.participation.base import Call, Invitation, Invitations, Participation, ParticipationModifier
+from polyrhythm.methods.participation.base import (
+    Invitation,
+    InvitationContext,
+    Invitations,
+    Participation,
+    ParticipationModifier,
+)
 
 AT_WORK = "how many are at work"
 
@@ -57,9 +63,9 @@ class Rolling(ParticipationModifier):
             return onto, self
         return onto.resized(self.concurrency), Rolling(once_per_buffer=self.once_per_buffer)
 
-    def asked(self, setup: Setup, state: State, call: Call) -> Call:
-        known = self.concurrency is None or call.count is not None  # whoever decides on the cohort decides on this
-        return call if known else changed(call, count=self.concurrency)
+    def asked(self, setup: Setup, state: State, context: InvitationContext) -> InvitationContext:
+        known = self.concurrency is None or context.count is not None  # whoever decides on the cohort decides on this
+        return context if known else replace_unchecked(context, count=self.concurrency)
 
 
 @final
@@ -96,10 +102,10 @@ class OnArrival(Participation):
     def size(self) -> int:
         return self.most or 1
 
-    def invite(self, setup: Setup, state: State, call: Call) -> tuple[State, Invitations]:
-        full = self.most is not None and call.in_flight >= self.most
-        if call.caller is None or full or call.caller in call.busy:
+    def invite(self, setup: Setup, state: State, context: InvitationContext) -> tuple[State, Invitations]:
+        full = self.most is not None and context.in_flight >= self.most
+        if context.caller is None or full or context.caller in context.busy:
             return state, ()
-        if not call.roster.present((call.caller,)):  # it was on its way, and has broken down since
+        if not context.roster.present((context.caller,)):  # it was on its way, and has broken down since
             return state, ()
-        return state, (Invitation(client=call.caller),)
+        return state, (Invitation(client=context.caller),)

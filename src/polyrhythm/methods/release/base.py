@@ -18,12 +18,12 @@ from torch import Tensor
 from polyrhythm.base.messages import State
 from polyrhythm.base.settings import Count, Positive
 from polyrhythm.methods.mechanism import Mechanism, Modifier, Release, Setup
-from polyrhythm.methods.work.budgets import HAIR
+from polyrhythm.methods.work.budgets import EPSILON
 
 
 @final
 @dataclass(frozen=True, kw_only=True)
-class Standing:
+class ReleaseContext:
     """How far the next version has come.
 
     Args:
@@ -44,7 +44,7 @@ class Standing:
 class ReleasePolicy(Mechanism):
     """Base: when what has arrived becomes a version."""
 
-    def complete(self, standing: Standing) -> bool:
+    def complete(self, context: ReleaseContext) -> bool:
         """Whether there is a reason to step now."""
         raise NotImplementedError
 
@@ -68,11 +68,11 @@ class ReleasePolicy(Mechanism):
 class ReleaseModifier(Modifier):
     """Base of what adds a reason to step or to wait, or changes what is stepped on."""
 
-    def complete(self, standing: Standing) -> bool:
+    def complete(self, context: ReleaseContext) -> bool:
         """Whether there is another reason to step now."""
         return False
 
-    def waits(self, standing: Standing) -> bool:
+    def waits(self, context: ReleaseContext) -> bool:
         """Whether there is a reason not to step yet, although visits are under way."""
         return False
 
@@ -127,8 +127,8 @@ class ReleaseModifier(Modifier):
 class WhenAll(ReleasePolicy):
     """Synchronous rounds: the server steps once everybody invited has reported or is lost. No state."""
 
-    def complete(self, standing: Standing) -> bool:
-        return standing.in_flight == 0
+    def complete(self, context: ReleaseContext) -> bool:
+        return context.in_flight == 0
 
     @property
     def waits_for_all(self) -> bool:
@@ -151,8 +151,8 @@ class Buffer(ReleasePolicy):
 
     size: Count = 5
 
-    def complete(self, standing: Standing) -> bool:
-        return standing.waiting >= self.size
+    def complete(self, context: ReleaseContext) -> bool:
+        return context.waiting >= self.size
 
     @property
     def release_size(self) -> int | None:
@@ -185,8 +185,8 @@ class Deadline(ReleaseModifier):
     def decides(self) -> str:
         return "when a version ends at the latest"
 
-    def complete(self, standing: Standing) -> bool:
-        return standing.elapsed >= self.seconds
+    def complete(self, context: ReleaseContext) -> bool:
+        return context.elapsed >= self.seconds
 
     @property
     def due(self) -> float | None:
@@ -216,8 +216,8 @@ class OverSelect(ReleaseModifier):
     def decides(self) -> str:
         return "how many more are invited"
 
-    def complete(self, standing: Standing) -> bool:
-        return standing.waiting >= max(1, math.floor(standing.invited / self.factor + HAIR))
+    def complete(self, context: ReleaseContext) -> bool:
+        return context.waiting >= max(1, math.floor(context.invited / self.factor + EPSILON))
 
     @property
     def surplus(self) -> float:
@@ -245,8 +245,8 @@ class MinReports(ReleaseModifier):
     def decides(self) -> str:
         return "how many updates a version needs"
 
-    def waits(self, standing: Standing) -> bool:
-        return standing.waiting < self.count
+    def waits(self, context: ReleaseContext) -> bool:
+        return context.waiting < self.count
 
     @property
     def least(self) -> int:

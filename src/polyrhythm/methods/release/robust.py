@@ -21,7 +21,7 @@ from polyrhythm.base.settings import Count, Positive
 from polyrhythm.base.sums import weighted_sum
 from polyrhythm.methods.mechanism import Release, Setup
 from polyrhythm.methods.release.base import ReleaseModifier
-from polyrhythm.methods.work.budgets import HAIR
+from polyrhythm.methods.work.budgets import EPSILON
 
 _BLOCK = 2**22
 """About how many numbers are sorted at once."""
@@ -140,7 +140,7 @@ class TrimmedMean(Middle):
     share: Annotated[float, Ge(0), Lt(0.5)] = 0.1
 
     def centre(self, updates: Sequence[Tensor], shares: Sequence[float], scales: Sequence[float]) -> Tensor | None:
-        return _trimmed(updates, shares, scales, drop=math.floor(self.share * len(updates) + HAIR))
+        return _trimmed(updates, shares, scales, drop=math.floor(self.share * len(updates) + EPSILON))
 
 
 @final

@@ -9,7 +9,7 @@ from polyrhythm.base.messages import Model, State
 from polyrhythm.base.settings import Count
 from polyrhythm.base.streams import stream
 from polyrhythm.methods.mechanism import Setup
-from polyrhythm.methods.participation.base import Call, Invitations, ParticipationModifier
+from polyrhythm.methods.participation.base import InvitationContext, Invitations, ParticipationModifier
 
 
 @final
@@ -35,13 +35,15 @@ class SampledStaleness(ParticipationModifier):
     def server_start(self, setup: Setup) -> State:
         return {"models": []}
 
-    def invited(self, setup: Setup, state: State, call: Call, invitations: Invitations) -> tuple[State, Invitations]:
+    def invited(
+        self, setup: Setup, state: State, context: InvitationContext, invitations: Invitations
+    ) -> tuple[State, Invitations]:
         models = state["models"]
-        if not models or models[-1]["version"] < call.version:
-            current = {"version": call.version, "weights": call.weights, "buffers": list(call.buffers)}
+        if not models or models[-1]["version"] < context.version:
+            current = {"version": context.version, "weights": context.weights, "buffers": list(context.buffers)}
             # A version that was stepped to while clients were measured is none of them: nobody was invited for it.
-            models = [m for m in (*models, current) if m["version"] > call.version - self.max_delay]
-        named = call.occasion or (call.version,)
+            models = [m for m in (*models, current) if m["version"] > context.version - self.max_delay]
+        named = context.occasion or (context.version,)
         delayed = []
         for invitation in invitations:
             if invitation.kind == "train":

@@ -9,7 +9,7 @@ from typing import Literal, Protocol, final
 from torch import Tensor
 
 from polyrhythm.base.errors import UserError
-from polyrhythm.base.messages import State, Substitute
+from polyrhythm.base.messages import State, SubstituteKind
 from polyrhythm.base.settings import Count, Positive
 from polyrhythm.base.streams import stream
 from polyrhythm.methods.mechanism import Mechanism, Modifier, Setup, Visit
@@ -17,7 +17,7 @@ from polyrhythm.methods.mechanism import Mechanism, Modifier, Setup, Visit
 
 @final
 @dataclass(frozen=True, kw_only=True)
-class Instead:
+class Substitute:
     """What a client sends instead of training.
 
     Args:
@@ -28,7 +28,7 @@ class Instead:
         packed: bytes of the update on the wire, as in `Report`; None for those of any update.
     """
 
-    kind: Substitute
+    kind: SubstituteKind
     update: Tensor | None = None
     steps: int = 0
     travel: float = 0.0
@@ -72,7 +72,7 @@ class Plan:
     steps: int
     continues: bool = False
     stop: Stop | None = None
-    instead: Instead | None = None
+    substitute: Substitute | None = None
     within: float | None = None
 
 
@@ -90,8 +90,8 @@ class OfWork(Mechanism):
         return self.may_stop
 
     @property
-    def substitutes(self) -> frozenset[Substitute]:
-        """The kinds of `Instead` that its plans may have: a real federation's server takes no others."""
+    def substitutes(self) -> frozenset[SubstituteKind]:
+        """The kinds of `Substitute` that its plans may have: a real federation's server takes no others."""
         return frozenset()
 
     def at_server(self, setup: Setup, client: int) -> bool:
@@ -141,7 +141,7 @@ class Epochs(Work):
     rule: Literal["passes", "code"] = "passes"
 
     def plan(self, setup: Setup, visit: Visit, state: State, brief: State) -> Plan:
-        per_epoch = visit.epoch_steps if self.rule == "passes" else visit.held // visit.batch + 1
+        per_epoch = visit.epoch_steps if self.rule == "passes" else visit.num_samples // visit.batch + 1
         return Plan(steps=max(1, math.floor(self.epochs * per_epoch + 0.5)))
 
 

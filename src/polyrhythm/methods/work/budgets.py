@@ -18,7 +18,7 @@ from polyrhythm.base.streams import stream
 
 Share = Annotated[float, Gt(0), Le(1)]
 
-HAIR = 1e-9
+EPSILON = 1e-9
 """A share of a count that misses a whole number by less is that number: 0.29 * 100 is 29, and 0.07 * 100 is 7."""
 
 
@@ -102,7 +102,7 @@ class Listed(Budgets):
 
 def part_of(many: int, share: float) -> int:
     """A share of many things, rounded down."""
-    return math.floor(share * many + HAIR)
+    return math.floor(share * many + EPSILON)
 
 
 @functools.lru_cache(maxsize=4)

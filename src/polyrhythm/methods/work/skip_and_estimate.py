@@ -8,12 +8,12 @@ from typing import Annotated, Any, Literal, final
 
 from annotated_types import Ge, Le
 
-from polyrhythm.base.messages import Report, State, Substitute
+from polyrhythm.base.messages import Report, State, SubstituteKind
 from polyrhythm.base.settings import Count
 from polyrhythm.base.streams import stream
 from polyrhythm.methods.mechanism import Need, Outcome, Setup, Visit
-from polyrhythm.methods.work.base import Instead, Plan, WorkModifier
-from polyrhythm.methods.work.budgets import HAIR, Budgets, Levels, part_of
+from polyrhythm.methods.work.base import Plan, Substitute, WorkModifier
+from polyrhythm.methods.work.budgets import EPSILON, Budgets, Levels, part_of
 
 _REMEMBERED = ("steps", "travel", "pull", "rate")
 Schedule = Literal["ad_hoc", "round_robin", "exhaust"]
@@ -47,7 +47,7 @@ class Skipping(WorkModifier):
         return self.schedule == "round_robin" and self.turns == "versions"
 
     def needs(self) -> frozenset[Need]:
-        return frozenset({"horizon"}) if self.schedule == "exhaust" else frozenset()
+        return frozenset({"total_rounds"}) if self.schedule == "exhaust" else frozenset()
 
     def share(self, setup: Setup, client: int) -> float:
         """p_i."""
@@ -60,7 +60,7 @@ class Skipping(WorkModifier):
         if self.schedule == "ad_hoc":
             return bool(stream(visit.seed, "work", "coin", visit.client, visit.visit).random() < share)
         if self.schedule == "exhaust":
-            return visit.version <= part_of(visit.horizon or 0, share)
+            return visit.version <= part_of(visit.total_rounds or 0, share)
         turn = visit.version if self.turns == "versions" else visit.visit
         turn += visit.client if self.phases == "staggered" else 0
         return part_of(turn, share) > part_of(turn - 1, share)
@@ -95,7 +95,7 @@ class SkipAndEstimate(Skipping):
     expire: Count | None = None
 
     @property
-    def substitutes(self) -> frozenset[Substitute]:
+    def substitutes(self) -> frozenset[SubstituteKind]:
         return frozenset({"movement", "silence"})
 
     @property
@@ -119,15 +119,15 @@ class SkipAndEstimate(Skipping):
         if self.expire is not None and age > self.expire:
             return plan
         kept = {name: state[name] for name in ("update", "packed", *_REMEMBERED) if name in state}
-        return replace(plan, instead=Instead(kind="movement", age=age, **kept))
+        return replace(plan, substitute=Substitute(kind="movement", age=age, **kept))
 
     def _cold(self, setup: Setup, visit: Visit, plan: Plan) -> Plan:
         if self.cold_start == "train":
             return plan
         if self.cold_start == "exclude":
-            return replace(plan, instead=Instead(kind="silence"))
+            return replace(plan, substitute=Substitute(kind="silence"))
         nothing = None if self.at_server(setup, visit.client) else setup.zeros()
-        return replace(plan, instead=Instead(kind="movement", update=nothing, steps=1))
+        return replace(plan, substitute=Substitute(kind="movement", update=nothing, steps=1))
 
     def finish(self, setup: Setup, state: State, brief: State, outcome: Outcome) -> tuple[State, State]:
         if brief.get("at_server"):
@@ -165,7 +165,7 @@ class SkipAndResendModel(Skipping):
     """
 
     @property
-    def substitutes(self) -> frozenset[Substitute]:
+    def substitutes(self) -> frozenset[SubstituteKind]:
         return frozenset({"model"})
 
     def needs(self) -> frozenset[Need]:
@@ -179,7 +179,7 @@ class SkipAndResendModel(Skipping):
         if self.trains(setup, visit) or "version" not in state:
             return plan
         kept = {name: state[name] for name in _REMEMBERED}
-        return replace(plan, instead=Instead(kind="model", age=_age(visit, state), **kept))
+        return replace(plan, substitute=Substitute(kind="model", age=_age(visit, state), **kept))
 
     def finish(self, setup: Setup, state: State, brief: State, outcome: Outcome) -> tuple[State, State]:
         return {**state, **_remembered(outcome)}, {}
@@ -197,11 +197,11 @@ class SkipSilently(Skipping):
     """
 
     @property
-    def substitutes(self) -> frozenset[Substitute]:
+    def substitutes(self) -> frozenset[SubstituteKind]:
         return frozenset({"silence"})
 
     def change(self, setup: Setup, visit: Visit, state: State, brief: State, plan: Plan) -> Plan:
-        return plan if self.trains(setup, visit) else replace(plan, instead=Instead(kind="silence"))
+        return plan if self.trains(setup, visit) else replace(plan, substitute=Substitute(kind="silence"))
 
 
 @final
@@ -225,7 +225,7 @@ class BudgetSteps(WorkModifier):
 
     def change(self, setup: Setup, visit: Visit, state: State, brief: State, plan: Plan) -> Plan:
         share = (self.budgets or setup.budgets or Levels()).share(visit.client, setup.population, setup.seed)
-        return replace(plan, steps=max(1, math.ceil(share * plan.steps - HAIR)))
+        return replace(plan, steps=max(1, math.ceil(share * plan.steps - EPSILON)))
 
 
 def _remembered(outcome: Outcome) -> dict[str, Any]:

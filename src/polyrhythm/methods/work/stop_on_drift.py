@@ -90,7 +90,7 @@ class StopOnDrift(WorkModifier):
     endpoints: Literal["paper", "code"] = "paper"
 
     def needs(self) -> frozenset[Need]:
-        return frozenset({"horizon"}) if self.b else frozenset()
+        return frozenset({"total_rounds"}) if self.b else frozenset()
 
     @property
     def watches(self) -> tuple[str, ...]:
@@ -108,7 +108,7 @@ class StopOnDrift(WorkModifier):
         """T_h of a visit's version."""
         if not self.b:
             return self.a
-        horizon = visit.horizon or 1
+        total_rounds = visit.total_rounds or 1
         if self.endpoints == "code":
-            return self.a + self.b * visit.version / max(horizon - 1, 1)
-        return self.a + self.b * (visit.version + 1) / horizon
+            return self.a + self.b * visit.version / max(total_rounds - 1, 1)
+        return self.a + self.b * (visit.version + 1) / total_rounds

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from polyrhythm.runs.checkpoints import checkpoints, version_of
 from polyrhythm.simulation.client_store.amount import budget
-from polyrhythm.simulation.client_store.shelf import Shelf
 from polyrhythm.simulation.client_store.store import ClientStore, InMemory, Spilling
+from polyrhythm.simulation.client_store.vector_files import VectorFiles
 
 VECTORS = "clients"
 """The folder, in that of a run, of what its clients remember beyond that memory."""
@@ -28,5 +28,5 @@ def store_of(memory: str, folder: Callable[[], Path] | None) -> ClientStore:
     if held is None:
         return InMemory()
     if folder is None:
-        return Spilling(Shelf(lambda: Path(tempfile.mkdtemp(prefix="polyrhythm-")), lambda: ()), held)
-    return Spilling(Shelf(lambda: folder() / VECTORS, lambda: map(version_of, checkpoints(folder()))), held)
+        return Spilling(VectorFiles(lambda: Path(tempfile.mkdtemp(prefix="polyrhythm-")), lambda: ()), held)
+    return Spilling(VectorFiles(lambda: folder() / VECTORS, lambda: map(version_of, checkpoints(folder()))), held)

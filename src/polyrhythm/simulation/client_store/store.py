@@ -9,8 +9,8 @@ from immutables import Map
 from torch import Tensor
 
 from polyrhythm.core.client_state import Memory
-from polyrhythm.simulation.client_store.pool import Pool
-from polyrhythm.simulation.client_store.shelf import Shelf, Shelved, read, with_vectors
+from polyrhythm.simulation.client_store.lru_cache import LruCache
+from polyrhythm.simulation.client_store.vector_files import StoredTensor, VectorFiles, read, with_vectors
 
 T = TypeVar("T")
 
@@ -97,7 +97,7 @@ class InMemory:
 
 def _whole(value: T) -> T:
     """A value with its vectors in place of where they lie."""
-    whole: T = with_vectors(value, lambda vector: read(vector) if isinstance(vector, Shelved) else vector)
+    whole: T = with_vectors(value, lambda vector: read(vector) if isinstance(vector, StoredTensor) else vector)
     return whole
 
 
@@ -109,30 +109,30 @@ class Spilling:
     gives is what was put, to the last bit, so what lies where changes no number.
 
     Args:
-        shelf: the files.
+        files: the files.
         budget: bytes in memory. What a turn works on, its updates under way, comes on top.
         least: bytes of a vector that may be in a file; smaller ones always stay.
     """
 
-    def __init__(self, shelf: Shelf, budget: int, *, least: int = 4096) -> None:
-        self._shelf, self._pool = shelf, Pool(shelf, budget, least)
+    def __init__(self, files: VectorFiles, budget: int, *, least: int = 4096) -> None:
+        self._files, self._cache = files, LruCache(files, budget, least)
         self._names: dict[int, None] = {}
 
     def get(self, client: int) -> Memory:
-        memory: Memory = self._pool.get(client) if client in self._names else _NOTHING
+        memory: Memory = self._cache.get(client) if client in self._names else _NOTHING
         return memory
 
     def put(self, client: int, memory: Memory) -> None:
         self._names.setdefault(client)
-        self._pool.put(client, memory)
+        self._cache.put(client, memory)
 
     def settle(self, client: int, accepted: int) -> None:
-        memory: Memory = self._pool.glance(client) if client in self._names else _NOTHING
+        memory: Memory = self._cache.glance(client) if client in self._names else _NOTHING
         if memory.provisional is not None:
-            self._pool.put(client, memory.settled(accepted))
+            self._cache.put(client, memory.settled(accepted))
 
     def table(self) -> Table:
-        return Table(self._pool)
+        return Table(self._cache)
 
     def written(self, value: T) -> T:
         """As the protocol has it.
@@ -156,27 +156,27 @@ class Spilling:
         Raises:
             OSError: what lay only in memory cannot be written.
         """
-        memories = {client: self._pool.written(client) for client in self._names}
-        self._shelf.pin(version, self._pool.held())
+        memories = {client: self._cache.written(client) for client in self._names}
+        self._files.pin(version, self._cache.held())
         return memories
 
     def restore(self, memories: Mapping[int, Memory]) -> None:
         for client in self._names:
-            self._pool.drop(client)
+            self._cache.drop(client)
         self._names.clear()
         for client, memory in memories.items():
             self.put(client, with_vectors(memory, self._mine))
 
     def close(self) -> None:
-        self._pool.clear()
-        self._shelf.close()
+        self._cache.clear()
+        self._files.close()
 
-    def _mine(self, vector: Tensor | Shelved) -> Tensor | Shelved:
-        return self._shelf.mine(vector) if isinstance(vector, Shelved) else vector
+    def _mine(self, vector: Tensor | StoredTensor) -> Tensor | StoredTensor:
+        return self._files.mine(vector) if isinstance(vector, StoredTensor) else vector
 
     def _table_of(self, found: Mapping[Any, Any]) -> Any:
         """The table that was written as a map; another mapping as it is."""
-        if not found or not all(isinstance(value, (Tensor, Shelved)) for value in found.values()):
+        if not found or not all(isinstance(value, (Tensor, StoredTensor)) for value in found.values()):
             return found
         table = self.table()
         for client, vector in found.items():
@@ -186,19 +186,19 @@ class Spilling:
 
 @final
 class Table(Mapping[int, Tensor]):
-    """Vectors by client, as many in memory as a pool allows; a changed one is a new table, as with a `Map`.
+    """Vectors by client, as many in memory as a cache allows; a changed one is a new table, as with a `Map`.
 
     Args:
-        pool: keeps the vectors, of all tables that are still needed.
+        cache: keeps the vectors, of all tables that are still needed.
         keys: under which it keeps them, by client.
     """
 
-    def __init__(self, pool: Pool, keys: Map[int, Any] | None = None) -> None:
-        self._pool = pool
+    def __init__(self, cache: LruCache, keys: Map[int, Any] | None = None) -> None:
+        self._cache = cache
         self._keys: Map[int, Any] = Map() if keys is None else keys
 
     def __getitem__(self, client: int) -> Tensor:
-        found: Tensor = self._pool.get(self._keys[client].number)
+        found: Tensor = self._cache.get(self._keys[client].number)
         return found
 
     def __contains__(self, client: object) -> bool:
@@ -210,13 +210,13 @@ class Table(Mapping[int, Tensor]):
     def __len__(self) -> int:
         return len(self._keys)
 
-    def set(self, client: int, vector: Tensor | Shelved) -> Table:
+    def set(self, client: int, vector: Tensor | StoredTensor) -> Table:
         """The table with another vector for a client."""
-        return Table(self._pool, self._keys.set(client, self._pool.new_key(vector)))
+        return Table(self._cache, self._keys.set(client, self._cache.new_key(vector)))
 
-    def written(self) -> Map[int, Tensor | Shelved]:
+    def written(self) -> Map[int, Tensor | StoredTensor]:
         """A map of where the vectors lie."""
-        return Map({client: self._pool.written(key.number) for client, key in self._keys.items()})
+        return Map({client: self._cache.written(key.number) for client, key in self._keys.items()})
 
 
 def _with_tables(value: Any, change: Callable[[Mapping[Any, Any]], Any]) -> Any:

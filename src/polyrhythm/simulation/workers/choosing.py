@@ -21,7 +21,7 @@ LARGE_RUN = 5 * 10**9
 
 @final
 @dataclass(frozen=True, kw_only=True)
-class Crew:
+class ExecutionPlan:
     """Who carries out visits.
 
     Args:
@@ -84,7 +84,7 @@ def choose(
     engine: Any,
     *,
     parameters: int,
-    held: float,
+    num_samples: float,
     at_once: int,
     rounds: int | None,
     processors: int | None = None,
@@ -92,7 +92,7 @@ def choose(
     gpus: float | None = None,
     stack: int | None = None,
     fills_places: bool = False,
-) -> Crew:
+) -> ExecutionPlan:
     """Who carries out visits.
 
     With an engine that takes cohorts it is this process, which takes all visits that begin at once together; or Ray if
@@ -109,7 +109,7 @@ def choose(
         workers: by the user; None for as many as are of use.
         engine: computes gradients.
         parameters: of the model.
-        held: samples in a visit, on average: one pass.
+        num_samples: samples in a visit, on average: one pass.
         at_once: visits that can be computed at once, such as those of a turn.
         rounds: how many times so many there are in the run; None if nobody knows, which counts as many.
         processors: how many there are; None to look.
@@ -126,7 +126,7 @@ def choose(
     if cohorts and asked == "ray":
         many = workers or max(1, min(there, at_once))
         part = 1 if fills_places else -(-at_once // many)
-        return Crew(driver="ray", workers=many, chosen=False, address=address, gpus=gpus, stack=stack or part)
+        return ExecutionPlan(driver="ray", workers=many, chosen=False, address=address, gpus=gpus, stack=stack or part)
     if cohorts and (asked in ("processes", "threads") or (workers or 1) > 1):
         raise UserError(
             f"driver={asked} and {workers or 'any number of'} workers with the stacked engine",
@@ -150,15 +150,17 @@ def choose(
             fix="driver=inline",
         )
     if cohorts or asked == "inline" or (workers == 1 and asked == "auto"):
-        return Crew(driver="inline", chosen=asked == "auto", stack=stack if cohorts else None)
+        return ExecutionPlan(driver="inline", chosen=asked == "auto", stack=stack if cohorts else None)
     kind: Literal["threads", "processes"] = "threads" if releases else "processes"
     if asked != "auto":
-        return Crew(driver=asked, workers=workers or max(1, min(there, at_once)), chosen=False, address=address)
+        return ExecutionPlan(
+            driver=asked, workers=workers or max(1, min(there, at_once)), chosen=False, address=address
+        )
     if not releases and sys.platform != "linux":
-        return Crew(driver="inline")
+        return ExecutionPlan(driver="inline")
     if workers is not None:
-        return Crew(driver=kind, workers=workers, chosen=False)
-    visit = parameters * held
+        return ExecutionPlan(driver=kind, workers=workers, chosen=False)
+    visit = parameters * num_samples
     large = visit >= LARGE_VISIT and (rounds is None or visit * at_once * rounds >= LARGE_RUN)
     enough = min(there, at_once)
-    return Crew(driver=kind, workers=enough) if large and enough > 1 else Crew(driver="inline")
+    return ExecutionPlan(driver=kind, workers=enough) if large and enough > 1 else ExecutionPlan(driver="inline")

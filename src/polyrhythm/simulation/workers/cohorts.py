@@ -8,7 +8,7 @@ from typing import final
 from polyrhythm.core.protocols import Done as Answer
 from polyrhythm.core.protocols import Job, TakesCohorts
 from polyrhythm.core.training import Visiting
-from polyrhythm.simulation.workers.executors import Clients, Done, Errand, Ticket, groups
+from polyrhythm.simulation.workers.executors import Clients, Done, VisitFuture, VisitTask, groups
 
 
 @final
@@ -27,40 +27,38 @@ class AtOnce:
         engine: TakesCohorts = clients.engine  # type: ignore[assignment]
         self._clients, self._engine, self._size = clients, engine, size
 
-    def start(self, errands: Sequence[Errand]) -> Sequence[Ticket]:
-        tickets = [Ticket(errand) for errand in errands]
-        for group in groups(tickets, self._size):
-            for ticket, done in zip(group, self._together([ticket.errand for ticket in group]), strict=True):
-                ticket.outcome.set_result(done)
-        return tickets
+    def start(self, tasks: Sequence[VisitTask]) -> Sequence[VisitFuture]:
+        futures = [VisitFuture(task) for task in tasks]
+        for group in groups(futures, self._size):
+            for future, done in zip(group, self._together([future.task for future in group]), strict=True):
+                future.outcome.set_result(done)
+        return futures
 
-    def done(self, ticket: Ticket) -> Done:
-        return ticket.outcome.result()
+    def done(self, future: VisitFuture) -> Done:
+        return future.outcome.result()
 
-    def _together(self, errands: Sequence[Errand]) -> list[Done]:
+    def _together(self, tasks: Sequence[VisitTask]) -> list[Done]:
         waiting: dict[int, tuple[Visiting, Job]] = {}
         done: dict[int, Done] = {}
-        for place, visit in enumerate(map(self._clients.begin, errands)):
+        for place, visit in enumerate(map(self._clients.begin, tasks)):
             try:
                 waiting[place] = visit, next(visit)
             except StopIteration as end:
                 done[place] = end.value
-        answers = self._answers([errands[place] for place in waiting], [job for _, job in waiting.values()])
+        answers = self._answers([tasks[place] for place in waiting], [job for _, job in waiting.values()])
         for (place, (visit, _)), answer in zip(waiting.items(), answers, strict=True):
             if answer is not None:
                 done[place] = _ended(visit, answer)
         # What was not taken is begun anew, one after the other: a visit is a pure function.
-        return [done[place] if place in done else self._clients.visit(errand) for place, errand in enumerate(errands)]
+        return [done[place] if place in done else self._clients.visit(task) for place, task in enumerate(tasks)]
 
-    def _answers(self, errands: Sequence[Errand], jobs: Sequence[Job]) -> Iterator[Answer | None]:
+    def _answers(self, tasks: Sequence[VisitTask], jobs: Sequence[Job]) -> Iterator[Answer | None]:
         """What comes of the steps; an error in them says whose they were."""
         try:
             yield from self._engine.local_rounds(jobs) if jobs else ()
         except Exception as error:
-            clients = ", ".join(str(errand.assignment.client) for errand in errands)
-            error.add_note(
-                f"this happened in the steps of clients {clients}, on version {errands[0].assignment.version}"
-            )
+            clients = ", ".join(str(task.assignment.client) for task in tasks)
+            error.add_note(f"this happened in the steps of clients {clients}, on version {tasks[0].assignment.version}")
             raise
 
     def close(self) -> None:

@@ -1,9 +1,9 @@
 """Who carries out visits: the driver itself, threads, or (in `processes` and `on_ray`) worker processes.
 
-What comes of a visit follows from its errand alone, so visits may run at once and in any order. Their results are the
+What comes of a visit follows from its task alone, so visits may run at once and in any order. Their results are the
 same to the last bit whoever carries them out: a visit is a pure function, and every worker computes with one thread.
 
-An executor is handed errands and gives tickets; what came of an errand is asked for by its ticket, as late as it is
+An executor is handed tasks and gives futures; what came of an task is asked for by its future, as late as it is
 needed, while workers go on.
 """
 
@@ -35,7 +35,7 @@ from polyrhythm.methods.recipe import Recipe
 
 @final
 @dataclass(frozen=True, kw_only=True)
-class Errand:
+class VisitTask:
     """One visit to be carried out.
 
     Args:
@@ -55,13 +55,13 @@ class Errand:
 
 
 Done = tuple[ClientState, Report]
-"""What came of an errand: the client's new state, and its report."""
+"""What came of an task: the client's new state, and its report."""
 
 
 @final
 @dataclass(frozen=True, kw_only=True)
 class Clients:
-    """All that a visit needs beside its errand.
+    """All that a visit needs beside its task.
 
     Args:
         recipe: the method.
@@ -75,35 +75,35 @@ class Clients:
     engine: Engine
     data: Callable[[int], ClientData]
 
-    def errand(
+    def task(
         self,
         assignment: Assignment,
         state: ClientState,
         *,
         pace: Forecast | None = None,
-    ) -> Errand:
+    ) -> VisitTask:
         """A visit that is planned now; an error says where it happened."""
         with named(assignment):
             data = self.data(assignment.client)
             plan = plan_visit(self.recipe, self.setup, state, assignment, data, self.engine, pace)
-        return Errand(assignment=assignment, state=state, plan=plan, data=data)
+        return VisitTask(assignment=assignment, state=state, plan=plan, data=data)
 
-    def taken_on(self, assignment: Assignment, state: ClientState, plan: VisitPlan) -> Errand:
+    def taken_on(self, assignment: Assignment, state: ClientState, plan: VisitPlan) -> VisitTask:
         """A visit that was planned elsewhere."""
-        return Errand(assignment=assignment, state=state, plan=plan, data=self.data(assignment.client))
+        return VisitTask(assignment=assignment, state=state, plan=plan, data=self.data(assignment.client))
 
-    def visit(self, errand: Errand) -> Done:
-        """Carries out an errand; an error says where it happened."""
-        with named(errand.assignment):
-            return work(*self._of(errand))
+    def visit(self, task: VisitTask) -> Done:
+        """Carries out an task; an error says where it happened."""
+        with named(task.assignment):
+            return work(*self._of(task))
 
-    def begin(self, errand: Errand) -> Visiting:
+    def begin(self, task: VisitTask) -> Visiting:
         """The same, with a pause where its steps may be taken by somebody else."""
-        with named(errand.assignment):
-            return (yield from visiting(*self._of(errand)))
+        with named(task.assignment):
+            return (yield from visiting(*self._of(task)))
 
-    def _of(self, errand: Errand) -> tuple[Recipe, Setup, ClientState, Assignment, ClientData, Engine, VisitPlan]:
-        return self.recipe, self.setup, errand.state, errand.assignment, errand.data, self.engine, errand.plan
+    def _of(self, task: VisitTask) -> tuple[Recipe, Setup, ClientState, Assignment, ClientData, Engine, VisitPlan]:
+        return self.recipe, self.setup, task.state, task.assignment, task.data, self.engine, task.plan
 
 
 @contextlib.contextmanager
@@ -117,15 +117,15 @@ def named(what: Assignment) -> Iterator[None]:
 
 
 @final
-class Ticket:
-    """Stands for what comes of an errand.
+class VisitFuture:
+    """Stands for what comes of an task.
 
     Args:
-        errand: what is to be done.
+        task: what is to be done.
     """
 
-    def __init__(self, errand: Errand) -> None:
-        self.errand = errand
+    def __init__(self, task: VisitTask) -> None:
+        self.task = task
         self.outcome: Future[Done] = Future()
         self.deaths = 0  # workers that it has killed
 
@@ -139,32 +139,32 @@ class Waiting:
     """
 
     def __init__(self, size: int = 1) -> None:
-        self._heap: list[tuple[tuple[float, int], int, Sequence[Ticket]]] = []
+        self._heap: list[tuple[tuple[float, int], int, Sequence[VisitFuture]]] = []
         self._size, self._made = size, 0
         self._lock = threading.Lock()
 
-    def add(self, errands: Sequence[Errand]) -> list[Ticket]:
-        """Gives each errand a ticket."""
-        tickets = [Ticket(errand) for errand in errands]
-        for group in groups(tickets, self._size):
+    def add(self, tasks: Sequence[VisitTask]) -> list[VisitFuture]:
+        """Gives each task a future."""
+        futures = [VisitFuture(task) for task in tasks]
+        for group in groups(futures, self._size):
             self.put_back(group)
-        return tickets
+        return futures
 
-    def put_back(self, group: Sequence[Ticket]) -> None:
-        """Has tickets wait that were taken together, and go on together."""
+    def put_back(self, group: Sequence[VisitFuture]) -> None:
+        """Has futures wait that were taken together, and go on together."""
         with self._lock:
             self._made += 1
-            heapq.heappush(self._heap, (min(ticket.errand.urgency for ticket in group), self._made, group))
+            heapq.heappush(self._heap, (min(future.task.urgency for future in group), self._made, group))
 
     def __bool__(self) -> bool:
         return bool(self._heap)
 
-    def take(self) -> Ticket:
+    def take(self) -> VisitFuture:
         """The next one, where each is alone; there must be one."""
-        (ticket,) = self.take_together()
-        return ticket
+        (future,) = self.take_together()
+        return future
 
-    def take_together(self) -> Sequence[Ticket]:
+    def take_together(self) -> Sequence[VisitFuture]:
         """The next ones; there must be some."""
         with self._lock:
             return heapq.heappop(self._heap)[-1]
@@ -192,22 +192,22 @@ class Executor(Protocol):
     deaths: int
     """How many workers have died and were replaced."""
 
-    def start(self, errands: Sequence[Errand]) -> Sequence[Ticket]:
-        """Takes errands, and gives a ticket for each."""
+    def start(self, tasks: Sequence[VisitTask]) -> Sequence[VisitFuture]:
+        """Takes tasks, and gives a future for each."""
 
-    def done(self, ticket: Ticket) -> Done:
-        """What came of an errand, once it is done; or the error."""
+    def done(self, future: VisitFuture) -> Done:
+        """What came of an task, once it is done; or the error."""
 
     def close(self) -> None:
         """Ends whatever was started."""
 
 
 class Elsewhere(ABC):
-    """An executor whose workers are other processes. It looks after them whenever there are errands, or one is waited
+    """An executor whose workers are other processes. It looks after them whenever there are tasks, or one is waited
     for; until then each goes on with what it has.
 
     Args:
-        together: how many errands that are started at once a worker takes together.
+        together: how many tasks that are started at once a worker takes together.
     """
 
     goes_on = True
@@ -216,15 +216,15 @@ class Elsewhere(ABC):
         self.deaths = 0
         self._waiting = Waiting(together)
 
-    def start(self, errands: Sequence[Errand]) -> Sequence[Ticket]:
-        tickets = self._waiting.add(errands)
+    def start(self, tasks: Sequence[VisitTask]) -> Sequence[VisitFuture]:
+        futures = self._waiting.add(tasks)
         self._look(0)
-        return tickets
+        return futures
 
-    def done(self, ticket: Ticket) -> Done:
-        while not ticket.outcome.done():
+    def done(self, future: VisitFuture) -> Done:
+        while not future.outcome.done():
             self._look(None)
-        return ticket.outcome.result()
+        return future.outcome.result()
 
     @abstractmethod
     def close(self) -> None:
@@ -253,11 +253,11 @@ class OneByOne:
     def __init__(self, clients: Clients) -> None:
         self._clients = clients
 
-    def start(self, errands: Sequence[Errand]) -> Sequence[Ticket]:
-        return [Ticket(errand) for errand in errands]
+    def start(self, tasks: Sequence[VisitTask]) -> Sequence[VisitFuture]:
+        return [VisitFuture(task) for task in tasks]
 
-    def done(self, ticket: Ticket) -> Done:
-        return self._clients.visit(ticket.errand)
+    def done(self, future: VisitFuture) -> Done:
+        return self._clients.visit(future.task)
 
     def close(self) -> None:
         """Nothing to end."""
@@ -291,22 +291,22 @@ class Threads:
         # The number of threads that a kernel takes is a setting of each thread.
         self._pool = ThreadPoolExecutor(workers, "visits", initializer=functools.partial(torch.set_num_threads, 1))
 
-    def start(self, errands: Sequence[Errand]) -> Sequence[Ticket]:
-        tickets = self._waiting.add(errands)
-        for _ in tickets:
+    def start(self, tasks: Sequence[VisitTask]) -> Sequence[VisitFuture]:
+        futures = self._waiting.add(tasks)
+        for _ in futures:
             self._pool.submit(self._visit)
-        return tickets
+        return futures
 
-    def done(self, ticket: Ticket) -> Done:
-        return ticket.outcome.result()
+    def done(self, future: VisitFuture) -> Done:
+        return future.outcome.result()
 
     def _visit(self) -> None:
         """Carries out whatever is most urgent now."""
-        ticket, clients = self._waiting.take(), self._free.get()
+        future, clients = self._waiting.take(), self._free.get()
         try:
-            ticket.outcome.set_result(clients.visit(ticket.errand))
+            future.outcome.set_result(clients.visit(future.task))
         except BaseException as error:
-            ticket.outcome.set_exception(error)
+            future.outcome.set_exception(error)
         finally:
             self._free.put(clients)
 

@@ -1,9 +1,9 @@
 """Where worker processes come from.
 
-    driver ── nursery ── pool ── workers
+    driver ── fork server ── pool ── workers
 
-The *nursery* is one small process that has imported torch, told it to use one thread, and computed nothing. For every
-run it forks a *pool*, which reads what visits need (the recipe, the model, all the samples) once, and forks the
+The *fork server* is one small process that has imported torch, told it to use one thread, and computed nothing. For
+every run it forks a *pool*, which reads what visits need (the recipe, the model, all the samples) once, and forks the
 workers from there: in milliseconds, with the samples in memory that all share. Forking the driver itself would not do:
 it has threads, perhaps a GPU, and kernels that hang in a fork after they have once used several threads. Nor would
 `multiprocessing`, which would run the user's own script again in every worker.
@@ -40,8 +40,8 @@ _RAISE, _FORK = b"r", b"f"
 
 
 @final
-class Nursery:
-    """The driver's end of the nursery process, started when it is first needed; ends with this process."""
+class ForkServer:
+    """The driver's end of the fork server process, started when it is first needed; ends with this process."""
 
     def __init__(self) -> None:
         here, there = socket.socketpair()
@@ -72,36 +72,36 @@ class Nursery:
 
 
 _lock = threading.Lock()
-_nursery: Nursery | None = None
+_fork_server: ForkServer | None = None
 _owner = 0
 
 
-def nursery() -> Nursery:
-    """This process's nursery."""
-    global _nursery, _owner
+def fork_server() -> ForkServer:
+    """This process's fork server."""
+    global _fork_server, _owner
     with _lock:
-        if _nursery is None or _owner != os.getpid() or not _nursery.alive:
-            _nursery, _owner = Nursery(), os.getpid()
-        return _nursery
+        if _fork_server is None or _owner != os.getpid() or not _fork_server.alive:
+            _fork_server, _owner = ForkServer(), os.getpid()
+        return _fork_server
 
 
 @atexit.register
 def close() -> None:
-    """Ends this process's nursery, if there is one. It would end by itself, but somebody may be counting processes."""
-    global _nursery
+    """Ends this process's fork server, if any. It would end by itself, but somebody may be counting processes."""
+    global _fork_server
     with _lock:
-        if _nursery is not None and _owner == os.getpid():
-            _nursery.close()
-        _nursery = None
+        if _fork_server is not None and _owner == os.getpid():
+            _fork_server.close()
+        _fork_server = None
 
 
 @final
-class Pool:
+class WorkerPool:
     """The driver's end of a pool.
 
     Args:
         clients: what visits need.
-        vectors: the memory of the boards, on which the driver writes the weights that visits start from.
+        vectors: the memory of the slots, on which the driver writes the weights that visits start from.
 
     Raises:
         Unsendable: some of it cannot be sent to another process.
@@ -113,7 +113,7 @@ class Pool:
         except Exception as error:  # whatever a user's own class does when it is pickled
             raise Unsendable(f"{type(error).__name__}: {error}") from error
         try:
-            self._control = nursery().pool()
+            self._control = fork_server().pool()
             packing.send(self._control, (sys.path, os.getcwd()))
             socket.send_fds(self._control, [_FORK], [everything, vectors])
         finally:
@@ -126,18 +126,18 @@ class Pool:
             self.close()
             raise Unsendable(problem)
 
-    def worker(self, room: int) -> tuple[int, socket.socket, packing.Lane]:
-        """Forks a worker; gives its process number, the driver's end of its socket, and a lane of so many bytes."""
+    def worker(self, room: int) -> tuple[int, socket.socket, packing.SharedSegment]:
+        """Forks a worker; gives its process number, the driver's end of its socket, and a segment of so many bytes."""
         here, there = socket.socketpair()
         memory = packing.memory(room)
         try:
             socket.send_fds(self._control, [_FORK], [there.fileno(), memory])
-            lane = packing.shared(memory)
+            segment = packing.shared(memory)
         finally:
             os.close(memory)
             there.close()
         number: int = packing.receive(self._control)
-        return number, here, lane
+        return number, here, segment
 
     def close(self) -> None:
         """Kills the workers, and waits until all have gone."""
@@ -149,7 +149,7 @@ class Pool:
 
 
 def main(descriptor: int) -> None:
-    """The nursery process."""
+    """The fork server process."""
     torch.set_num_threads(1)  # first of all: no kernel has started a thread yet, and none will
     _import_early()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -194,7 +194,7 @@ def _pool(control: socket.socket) -> None:
     try:
         clients, told = packing.get(given[0])
         settle(told)
-        boards = packing.boards(given[1], clients.setup.size, clients.setup.dtype)
+        slots = packing.slots(given[1], clients.setup.size, clients.setup.dtype)
     except Exception as error:  # whatever a user's own class does when it is unpickled
         packing.send(control, f"{type(error).__name__}: {error}")
         return
@@ -207,7 +207,7 @@ def _pool(control: socket.socket) -> None:
             break
         if (number := os.fork()) == 0:
             control.close()
-            _without_return(serve, socket.socket(fileno=given[0]), clients, boards, packing.shared(given[1]))
+            _without_return(serve, socket.socket(fileno=given[0]), clients, slots, packing.shared(given[1]))
         for descriptor in given:
             os.close(descriptor)
         children.append(number)
@@ -217,20 +217,20 @@ def _pool(control: socket.socket) -> None:
         os.waitpid(number, 0)
 
 
-def serve(driver: socket.socket, clients: Clients, boards: Sequence[Tensor], lane: packing.Lane) -> None:
-    """A worker process: one errand after the other."""
+def serve(driver: socket.socket, clients: Clients, slots: Sequence[Tensor], segment: packing.SharedSegment) -> None:
+    """A worker process: one task after the other."""
     torch.set_num_threads(1)
     keep_freed_memory()
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # a user's data set may start processes and wait for them
-    errands, reports = packing.lanes(lane)
-    for lane in itertools.cycle(reports):
+    tasks, reports = packing.segments(segment)
+    for segment in itertools.cycle(reports):
         try:
-            assignment, state, plan = packing.receive(driver, boards, errands)
+            assignment, state, plan = packing.receive(driver, slots, tasks)
         except EOFError:
             return
         try:
             done = clients.visit(clients.taken_on(assignment, state, plan))
-            packing.send(driver, ("done", done), lane=lane)
+            packing.send(driver, ("done", done), segment=segment)
         except BrokenPipeError:
             return
         except Exception as error:

@@ -27,10 +27,10 @@ Board = tuple[int, Tensor] | None
 
 @final
 class _Pickler(pickle.Pickler):
-    def __init__(self, file: io.BytesIO, beside: list[pickle.PickleBuffer], board: Board) -> None:
+    def __init__(self, file: io.BytesIO, beside: list[pickle.PickleBuffer], slot: Board) -> None:
         super().__init__(file, protocol=5, buffer_callback=beside.append)
-        self._number: int = board[0] if board else 0
-        self._vector: Tensor | None = board[1] if board else None
+        self._number: int = slot[0] if slot else 0
+        self._vector: Tensor | None = slot[1] if slot else None
 
     def persistent_id(self, value: Any) -> int | None:
         return self._number if value is self._vector and value is not None else None
@@ -41,12 +41,12 @@ class _Pickler(pickle.Pickler):
 
 @final
 class _Unpickler(pickle.Unpickler):
-    def __init__(self, first: Part, beside: Sequence[np.ndarray], boards: Sequence[Tensor]) -> None:
+    def __init__(self, first: Part, beside: Sequence[np.ndarray], slots: Sequence[Tensor]) -> None:
         super().__init__(io.BytesIO(first), buffers=beside)
-        self._boards = boards
+        self._slots = slots
 
     def persistent_load(self, number: Any) -> Tensor:
-        vector: Tensor = self._boards[number]
+        vector: Tensor = self._slots[number]
         return vector
 
 
@@ -64,50 +64,50 @@ def _tensor(raw: Any, dtype: torch.dtype, shape: tuple[int, ...]) -> Tensor:
     return torch.from_numpy(np.frombuffer(raw, dtype=np.uint8)).view(dtype).reshape(shape)
 
 
-def pack(value: Any, board: Board = None) -> list[Part]:
-    """A value as parts: the pickle, then what lies beside it. What is on the board is only named."""
-    return _packed(_Pickler, value, board)
+def pack(value: Any, slot: Board = None) -> list[Part]:
+    """A value as parts: the pickle, then what lies beside it. What is on the slot is only named."""
+    return _packed(_Pickler, value, slot)
 
 
-def _packed(pickler: Callable[..., pickle.Pickler], value: Any, board: Board) -> list[Part]:
+def _packed(pickler: Callable[..., pickle.Pickler], value: Any, slot: Board) -> list[Part]:
     file, beside = io.BytesIO(), list[pickle.PickleBuffer]()
-    pickler(file, beside, board).dump(value)
+    pickler(file, beside, slot).dump(value)
     return [file.getbuffer(), *(buffer.raw() for buffer in beside)]
 
 
-def unpack(parts: Sequence[Any], boards: Sequence[Tensor] = ()) -> Any:
+def unpack(parts: Sequence[Any], slots: Sequence[Tensor] = ()) -> Any:
     """The value of some parts."""
-    return _Unpickler(parts[0], parts[1:], boards).load()
+    return _Unpickler(parts[0], parts[1:], slots).load()
 
 
-Lane = np.ndarray
+SharedSegment = np.ndarray
 """Memory that two processes share, uint8 [n], for what one of them is sending to the other."""
 
 _IN_LANE = 1 << 63
 
 
-def lanes(memory: Lane) -> tuple[Lane, tuple[Lane, Lane]]:
-    """A worker's memory as a lane for errands, and two for reports, which it fills in turn.
+def segments(memory: SharedSegment) -> tuple[SharedSegment, tuple[SharedSegment, SharedSegment]]:
+    """A worker's memory as a segment for tasks, and two for reports, which it fills in turn.
 
-    So the driver can send it the next errand before it has read the report: that lane is not used again before the
-    errand after that.
+    So the driver can send it the next task before it has read the report: that segment is not used again before the
+    task after that.
     """
     third = len(memory) // (3 * _ALIGNMENT) * _ALIGNMENT
     return memory[:third], (memory[third : 2 * third], memory[2 * third : 3 * third])
 
 
-def send(to: socket.socket, value: Any, board: Board = None, lane: Lane | None = None) -> None:
-    """Sends a value: what lies beside its pickle through the lane as far as it fits, which is faster, else after it."""
-    first, *rest = pack(value, board)
+def send(to: socket.socket, value: Any, slot: Board = None, segment: SharedSegment | None = None) -> None:
+    """Sends a value: what lies beside its pickle goes through the segment as far as it fits, the rest after it."""
+    first, *rest = pack(value, slot)
     sizes, follow, place = [len(first)], list[Part](), 0
     for part in rest:
         end = place + len(part)
-        if lane is None or end > len(lane):
+        if segment is None or end > len(segment):
             sizes.append(len(part))
             follow.append(part)
         else:
             sizes.append(len(part) | _IN_LANE)
-            lane[place:end] = np.frombuffer(part, dtype=np.uint8)
+            segment[place:end] = np.frombuffer(part, dtype=np.uint8)
             place = _aligned(end)
     to.sendall(struct.pack(f"<Q{len(sizes)}Q", len(sizes), *sizes) + bytes(first))
     for part in follow:
@@ -116,14 +116,14 @@ def send(to: socket.socket, value: Any, board: Board = None, lane: Lane | None =
 
 @final
 class Head(NamedTuple):
-    """How a value begins: its pickle, and how much lies beside it, in the lane or behind it on the socket."""
+    """How a value begins: its pickle, and how much lies beside it, in the segment or behind it on the socket."""
 
     first: np.ndarray
     sizes: tuple[int, ...]
 
     @property
     def in_lane(self) -> bool:
-        """Whether something lies beside it, and all of that in the lane."""
+        """Whether something lies beside it, and all of that in the segment."""
         return bool(self.sizes) and all(size & _IN_LANE for size in self.sizes)
 
 
@@ -138,9 +138,9 @@ def head(of: socket.socket) -> Head:
 
 
 def receive(
-    of: socket.socket, boards: Sequence[Tensor] = (), lane: Lane | None = None, *, begun: Head | None = None
+    of: socket.socket, slots: Sequence[Tensor] = (), segment: SharedSegment | None = None, *, begun: Head | None = None
 ) -> Any:
-    """Receives a value, or what is left of one. Nothing of it stays in the lane.
+    """Receives a value, or what is left of one. Nothing of it stays in the segment.
 
     Raises:
         EOFError: the other end is gone.
@@ -149,14 +149,14 @@ def receive(
     parts, place = [begun.first], 0
     for size in begun.sizes:
         if size & _IN_LANE:
-            assert lane is not None
+            assert segment is not None
             part = torch.empty(size ^ _IN_LANE, dtype=torch.uint8).numpy()
-            part[:] = lane[place : place + len(part)]
+            part[:] = segment[place : place + len(part)]
             place = _aligned(place + len(part))
         else:
             part = _exactly(of, size)
         parts.append(part)
-    return unpack(parts, boards)
+    return unpack(parts, slots)
 
 
 def _exactly(of: socket.socket, count: int) -> np.ndarray:
@@ -210,9 +210,9 @@ def get(where: int) -> Any:
     return unrolled(np.frombuffer(mmap.mmap(where, 0, access=mmap.ACCESS_COPY), dtype=np.uint8))
 
 
-def rolled(value: Any, board: Board = None, pickler: Callable[..., pickle.Pickler] = _Pickler) -> np.ndarray:
+def rolled(value: Any, slot: Board = None, pickler: Callable[..., pickle.Pickler] = _Pickler) -> np.ndarray:
     """A value in one array, uint8 [n]."""
-    pieces, end = _laid_out(_packed(pickler, value, board))
+    pieces, end = _laid_out(_packed(pickler, value, slot))
     whole = np.empty(end, dtype=np.uint8)
     for place, part in pieces:
         whole[place : place + len(part)] = np.frombuffer(part, dtype=np.uint8)
@@ -229,7 +229,7 @@ def _laid_out(parts: Sequence[Part]) -> tuple[list[tuple[int, Part]], int]:
     return list(zip(places, [header, *parts], strict=True)), end
 
 
-def unrolled(whole: np.ndarray, boards: Sequence[Tensor] = ()) -> Any:
+def unrolled(whole: np.ndarray, slots: Sequence[Tensor] = ()) -> Any:
     """The value in such an array, which must begin on a border. Nothing is copied."""
     cursor = 0
 
@@ -243,7 +243,7 @@ def unrolled(whole: np.ndarray, boards: Sequence[Tensor] = ()) -> Any:
         cursor = _aligned(cursor)
         parts.append(whole[cursor : cursor + size])
         cursor += size
-    return unpack([bytes(parts[0]), *parts[1:]], boards)
+    return unpack([bytes(parts[0]), *parts[1:]], slots)
 
 
 def on_border(array: np.ndarray, *, writable: bool) -> np.ndarray:
@@ -255,17 +255,17 @@ def on_border(array: np.ndarray, *, writable: bool) -> np.ndarray:
     return copy
 
 
-def shared(where: int) -> Lane:
+def shared(where: int) -> SharedSegment:
     """Such memory as bytes, which all who map it see change."""
     return np.frombuffer(mmap.mmap(where, 0), dtype=np.uint8)
 
 
 def board_bytes(size: int, dtype: torch.dtype) -> int:
-    """How much memory a board takes."""
+    """How much memory a slot takes."""
     return max(_ALIGNMENT, _aligned(size * dtype.itemsize))
 
 
-def boards(where: int, size: int, dtype: torch.dtype) -> list[Tensor]:
+def slots(where: int, size: int, dtype: torch.dtype) -> list[Tensor]:
     """Such memory as vectors [size], as many as have room."""
     whole, each = shared(where), board_bytes(size, dtype)
     pieces = (whole[place : place + size * dtype.itemsize] for place in range(0, len(whole) - each + 1, each))

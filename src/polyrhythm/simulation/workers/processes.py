@@ -2,7 +2,7 @@
 
 Client states stay with the driver and travel with the visits, so any worker can take any visit. Samples and the weights
 that visits start from lie in memory that all share; reports come back over a socket each. The driver looks after the
-workers whenever it has errands for them or waits for one: until then each goes on with what it has.
+workers whenever it has tasks for them or waits for one: until then each goes on with what it has.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from typing import final
 from torch import Tensor
 
 from polyrhythm.simulation.workers import packing
-from polyrhythm.simulation.workers.executors import Clients, Elsewhere, Ticket
-from polyrhythm.simulation.workers.fork_server import Pool
+from polyrhythm.simulation.workers.executors import Clients, Elsewhere, VisitFuture
+from polyrhythm.simulation.workers.fork_server import WorkerPool
 from polyrhythm.simulation.workers.worker import DEATHS, FromWorker, given_up
 
 VECTORS = 8
@@ -32,18 +32,18 @@ class _Worker:
 
     number: int
     socket: socket.socket
-    memory: packing.Lane
-    ticket: Ticket | None = None  # of the errand that it is on
-    board: int = -1  # that this errand's weights are on
+    memory: packing.SharedSegment
+    future: VisitFuture | None = None  # of the task that it is on
+    slot: int = -1  # that this task's weights are on
 
     def __post_init__(self) -> None:
-        self.errands, reports = packing.lanes(self.memory)
+        self.tasks, reports = packing.segments(self.memory)
         self._reports = itertools.cycle(reports)
-        self.report = self.errands  # the lane of the errand that it is on; none yet
+        self.report = self.tasks  # the segment of the task that it is on; none yet
 
-    def on(self, ticket: Ticket, board: int) -> None:
-        """Turns to another errand."""
-        self.ticket, self.board, self.report = ticket, board, next(self._reports)
+    def on(self, future: VisitFuture, slot: int) -> None:
+        """Turns to another task."""
+        self.future, self.slot, self.report = future, slot, next(self._reports)
 
 
 @final
@@ -62,11 +62,11 @@ class Processes(Elsewhere):
         super().__init__()
         size, dtype = clients.setup.size, clients.setup.dtype
         self._room = 3 * (VECTORS * size * dtype.itemsize + 2**20)
-        # Workers may be on visits to as many versions; a board costs nothing until it is used.
+        # Workers may be on visits to as many versions; a slot costs nothing until it is used.
         vectors = packing.memory(workers * packing.board_bytes(size, dtype))
         try:
-            self._boards = packing.boards(vectors, size, dtype)
-            self._pool = Pool(clients, vectors)
+            self._slots = packing.slots(vectors, size, dtype)
+            self._pool = WorkerPool(clients, vectors)
         finally:
             os.close(vectors)
         self._on_board: list[Tensor | None] = [None] * workers
@@ -102,65 +102,65 @@ class Processes(Elsewhere):
 
     def _hand_out(self) -> None:
         for worker in tuple(self._workers):
-            if worker.ticket is None and self._waiting:
+            if worker.future is None and self._waiting:
                 self._give(worker, self._waiting.take())
 
-    def _give(self, worker: _Worker, ticket: Ticket) -> None:
-        """Gives an idle worker an errand."""
-        errand, weights = ticket.errand, ticket.errand.assignment.weights
-        worker.on(ticket, self._board(weights))
+    def _give(self, worker: _Worker, future: VisitFuture) -> None:
+        """Gives an idle worker an task."""
+        task, weights = future.task, future.task.assignment.weights
+        worker.on(future, self._slot(weights))
         try:
-            told = (errand.assignment, errand.state, errand.plan)
-            packing.send(worker.socket, told, (worker.board, weights), worker.errands)
+            told = (task.assignment, task.state, task.plan)
+            packing.send(worker.socket, told, (worker.slot, weights), worker.tasks)
         except (BrokenPipeError, ConnectionResetError):
-            self._replace(worker, ticket)
+            self._replace(worker, future)
 
-    def _board(self, weights: Tensor) -> int:
-        """The number of the board that they are on, or are put on now: one that no visit under way started from."""
+    def _slot(self, weights: Tensor) -> int:
+        """The number of the slot that they are on, or are put on now: one that no visit under way started from."""
         for number, there in enumerate(self._on_board):
             if there is weights:
                 return number
-        taken = {worker.board for worker in self._workers if worker.ticket is not None}
-        number = next(n for n in range(len(self._boards)) if n not in taken)
-        self._boards[number].copy_(weights)
+        taken = {worker.slot for worker in self._workers if worker.future is not None}
+        number = next(n for n in range(len(self._slots)) if n not in taken)
+        self._slots[number].copy_(weights)
         self._on_board[number] = weights
         return number
 
     def _hear(self, worker: _Worker) -> None:
         """Hears a worker that has something to say, if only by dying."""
-        ticket, lane = worker.ticket, worker.report
+        future, segment = worker.future, worker.report
         try:
             begun = packing.head(worker.socket)
-            assert ticket is not None
+            assert future is not None
             if begun.in_lane:  # as only a report can be: the worker need not wait until it is read
-                worker.ticket = None
+                worker.future = None
                 self._hand_out()
-                _, done = packing.receive(worker.socket, lane=lane, begun=begun)
-                ticket.outcome.set_result(done)
+                _, done = packing.receive(worker.socket, segment=segment, begun=begun)
+                future.outcome.set_result(done)
                 return
-            word, what = packing.receive(worker.socket, lane=lane, begun=begun)
+            word, what = packing.receive(worker.socket, segment=segment, begun=begun)
         except (EOFError, BrokenPipeError, ConnectionResetError):
-            self._replace(worker, ticket)
+            self._replace(worker, future)
             return
-        worker.ticket = None
+        worker.future = None
         if word == "done":
-            ticket.outcome.set_result(what)
+            future.outcome.set_result(what)
         else:
             error, told = what
             error.__cause__ = FromWorker(told)
-            ticket.outcome.set_exception(error)
+            future.outcome.set_exception(error)
 
-    def _replace(self, dead: _Worker, ticket: Ticket | None) -> None:
-        """Starts another worker in the place of a dead one, for the same errand: a visit changes nothing until it is
+    def _replace(self, dead: _Worker, future: VisitFuture | None) -> None:
+        """Starts another worker in the place of a dead one, for the same task: a visit changes nothing until it is
         done, so it can be repeated."""
         self._selector.unregister(dead.socket)
         dead.socket.close()
         self._workers.remove(dead)
         self.deaths += 1
-        if ticket is not None:
-            ticket.deaths += 1
-            if ticket.deaths == DEATHS:
-                raise given_up(ticket.errand.assignment.client)
+        if future is not None:
+            future.deaths += 1
+            if future.deaths == DEATHS:
+                raise given_up(future.task.assignment.client)
         self._start_worker()
-        if ticket is not None:
-            self._give(self._workers[-1], ticket)
+        if future is not None:
+            self._give(self._workers[-1], future)

@@ -13,7 +13,7 @@ from polyrhythm.base.consent import NOBODY, Trust
 from polyrhythm.base.errors import Mistakes
 from polyrhythm.config.configuration import configured
 from polyrhythm.config.keys import OF_NO_NUMBER, Configuration
-from polyrhythm.config.layers import Said
+from polyrhythm.config.layers import ConfigSource
 from polyrhythm.config.overrides import put
 from polyrhythm.data import Collection
 from polyrhythm.experiments.execution import Execution
@@ -73,14 +73,14 @@ class Maker:
             if isinstance(values.get(key), list):
                 values[key] = tuple(values[key])
         lines = {key: line for key, line in self.lines.items() if key not in setting}  # which stand elsewhere
-        return configured(Said(values, self.file, lines, set()), wrong, self.trust)
+        return configured(ConfigSource(values, self.file, lines, set()), wrong, self.trust)
 
     def __call__(self, setting: Setting, seed: int) -> tuple[Experiment, Execution]:
         from polyrhythm.config.assembly import assemble
 
         configuration = self.configuration(setting, seed)
-        things = configuration.things
-        vars(configuration)["things"] = replace(things, load=functools.partial(_loaded, configuration.data))
+        things = configuration.resolved_parts
+        vars(configuration)["resolved_parts"] = replace(things, load=functools.partial(_loaded, configuration.data))
         (experiment,) = assemble(configuration)
         return experiment, configuration.execution
 

@@ -14,7 +14,7 @@ from polyrhythm.base.consent import NOBODY, Trust
 from polyrhythm.base.errors import Mistakes, unknown
 from polyrhythm.config.configuration import configured
 from polyrhythm.config.keys import OF_NO_NUMBER, TAKES
-from polyrhythm.config.layers import Said, layered, seeds_of
+from polyrhythm.config.layers import ConfigSource, layered, seeds_of
 from polyrhythm.config.mistakes import explained
 from polyrhythm.studies.claims import Claim, Number
 from polyrhythm.studies.definition import PAPERS, SCALES, AtScale, Judge, Search, Study
@@ -82,7 +82,7 @@ class _Reading:
     """A file that is being read."""
 
     file: Path
-    said: Said
+    said: ConfigSource
     ours: Mapping[str, Any]
     wrong: Mistakes
 
@@ -106,7 +106,7 @@ class _Reading:
         self.check_names(told.reproduces)
         numbers, claims = self.numbers(columns), tuple(self.claims(told.claims))
         of_all = {k: v for k, v in said.values.items() if k in (*OF_NO_NUMBER, "seed", "seeds") or k not in TAKES}
-        whole = configured(Said(of_all, self.file, said.lines, said.here), self.wrong, trust)
+        whole = configured(ConfigSource(of_all, self.file, said.lines, said.here), self.wrong, trust)
         self.wrong.refuse()
         with self.wrong.noted(str(self.file)):
             found = Study(

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from polyrhythm.base.errors import UserError
-from polyrhythm.config.layers import Said
+from polyrhythm.config.layers import ConfigSource
 
 
 def no_study(file: Path) -> UserError:
@@ -47,7 +47,7 @@ def no_seeds(value: Any) -> UserError:
     )
 
 
-def no_tables(inside: str, said: Said) -> UserError:
+def no_tables(inside: str, said: ConfigSource) -> UserError:
     """Refusal of rows, columns or a search that are something else than tables."""
     return UserError(
         f"{said.where(inside)}: {inside} that are no tables",

@@ -8,7 +8,7 @@ from typing import Any
 
 from polyrhythm.base.errors import Mistakes, UserError, unknown
 from polyrhythm.config.keys import OF_NO_NUMBER, TAKES
-from polyrhythm.config.layers import Said
+from polyrhythm.config.layers import ConfigSource
 from polyrhythm.studies.space import Range, Setting
 
 _OF_RANGE = {"low", "high", "log"}
@@ -16,7 +16,9 @@ _OF_RANGE = {"low", "high", "log"}
 _NOT_TRIED = {*OF_NO_NUMBER, "seed", "seeds", "validation"}
 
 
-def space_of(table: Mapping[str, Any], inside: str, said: Said, wrong: Mistakes) -> dict[str, Range | tuple[Any, ...]]:
+def space_of(
+    table: Mapping[str, Any], inside: str, said: ConfigSource, wrong: Mistakes
+) -> dict[str, Range | tuple[Any, ...]]:
     """The space of a table: keys with dots, and keys inside keys."""
     found: dict[str, Range | tuple[Any, ...]] = {}
     for key, value in leaves(table):
@@ -26,7 +28,7 @@ def space_of(table: Mapping[str, Any], inside: str, said: Said, wrong: Mistakes)
     return found
 
 
-def settings_of(listed: Any, inside: str, said: Said, wrong: Mistakes) -> tuple[Setting, ...]:
+def settings_of(listed: Any, inside: str, said: ConfigSource, wrong: Mistakes) -> tuple[Setting, ...]:
     """The settings of a list of tables."""
     found = tuple(dict(leaves(setting)) for setting in listed)
     for key in (key for setting in found for key in setting):

@@ -7,14 +7,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from polyrhythm.base.errors import Mistakes, UserError, unknown
-from polyrhythm.config.layers import Said
+from polyrhythm.config.layers import ConfigSource
 
 _NAME = re.compile(r"\{([^{}]*)\}")
 _WORDS = ("reproduces", "paper", "claims")  # are for readers, and have braces of their own
 _WHY = "why"  # likewise, in a scale
 
 
-def filled(said: Said, wrong: Mistakes) -> dict[str, Any]:
+def filled(said: ConfigSource, wrong: Mistakes) -> dict[str, Any]:
     """What a file says, without [let], and with its texts in the place of their names. Without one, braces are braces.
 
     Nothing but texts is looked at, and nothing else is done to them, so that the experiments are those of a file in
@@ -69,7 +69,7 @@ def _no_texts(where: str) -> UserError:
     )
 
 
-def _nameless(name: str, path: str, texts: Mapping[str, str], said: Said) -> UserError:
+def _nameless(name: str, path: str, texts: Mapping[str, str], said: ConfigSource) -> UserError:
     why = "braces stand for a text that the table [let] gives"
     error = unknown(
         "text", f"{{{name}}}", [f"{{{known}}}" for known in texts], where=f"{said.where(path)} ({path})", why=why
@@ -79,7 +79,7 @@ def _nameless(name: str, path: str, texts: Mapping[str, str], said: Said) -> Use
     return UserError(error.found, expected="names that a table [let] gives", why=why, fix=f'[let] with {name} = "…"')
 
 
-def _loop(name: str, path: str, said: Said) -> UserError:
+def _loop(name: str, path: str, said: ConfigSource) -> UserError:
     return UserError(
         f"{said.where(path)} ({path}): {{{name}}} leads back to itself",
         expected="texts that come to an end",
@@ -88,7 +88,7 @@ def _loop(name: str, path: str, said: Said) -> UserError:
     )
 
 
-def _unused(name: str, said: Said) -> UserError:
+def _unused(name: str, said: ConfigSource) -> UserError:
     return UserError(
         f"{said.where(f'let.{name}')}: {name} in [let] is never used",
         expected=f"{{{name}}} in a text of the experiment, its rows, columns, tuning or scales",

@@ -196,7 +196,7 @@ def fisher_trace(module: nn.Module, inputs: Tensor, targets: Tensor) -> float:
 
 def _work(recipe: Recipe, engine: TorchEngine, data: Holding) -> None:
     first, layout = engine.initial(), engine.layout
-    setup = Setup(size=layout.size, dtype=layout.dtype, population=1, horizon=1, seed=0)
+    setup = Setup(size=layout.size, dtype=layout.dtype, population=1, total_rounds=1, seed=0)
     assignment = Assignment(
         dispatch=0,
         client=0,
@@ -204,7 +204,7 @@ def _work(recipe: Recipe, engine: TorchEngine, data: Holding) -> None:
         accepted=-1,
         kind="train",
         version=0,
-        horizon=1,
+        total_rounds=1,
         weights=first.weights,
         buffers=first.buffers,
         briefs={},

@@ -31,7 +31,7 @@ def with_expert(plan: Plan, folder: Path) -> Plan:
     cell = plan.cells[0].make
     assert isinstance(cell.make, Maker)  # as only a file asks for one
     configuration = cell.make.configuration(cell.fixed, plan.seeds[0])
-    called, things = configuration.model or "mlp", configuration.things
+    called, things = configuration.model or "mlp", configuration.resolved_parts
     what = hashlib.sha256(to_json([configuration.data, called, training]).encode()).hexdigest()
     path = folder / f"expert-{what[:6]}.safetensors"
     if not path.exists():

@@ -22,7 +22,7 @@ from torch import Tensor
 from polyrhythm import __version__
 from polyrhythm.base.errors import RunFailed
 from polyrhythm.simulation.workers import packing
-from polyrhythm.simulation.workers.executors import Clients, Elsewhere, Ticket
+from polyrhythm.simulation.workers.executors import Clients, Elsewhere, VisitFuture
 from polyrhythm.simulation.workers.on_ray.cluster import check_room, connect, imported, places
 from polyrhythm.simulation.workers.on_ray.visitor import Visitor, own_device
 from polyrhythm.simulation.workers.worker import DEATHS, FromWorker, Unsendable, given_up, settings
@@ -40,11 +40,11 @@ class _Way:
     """Errands on their way, taken together.
 
     Args:
-        tickets: of the errands.
+        futures: of the tasks.
         actor: who carries them out.
     """
 
-    tickets: Sequence[Ticket]
+    futures: Sequence[VisitFuture]
     actor: Any
 
 
@@ -79,7 +79,7 @@ class OnRay(Elsewhere):
         self._started = not ray.is_initialized()
         if self._started:
             connect(ray, workers, address)
-        self._boards: dict[int, tuple[Tensor, Any]] = {}
+        self._slots: dict[int, tuple[Tensor, Any]] = {}
         self._idle: list[Any] = []
         self._coming = dict[Any, Any]()  # actors that have not said yet that they are there
         self._ways = dict[Any, _Way]()
@@ -128,18 +128,18 @@ class OnRay(Elsewhere):
 
     def _visit(self, way: _Way) -> None:
         """Sends an actor on its way."""
-        weights = way.tickets[0].errand.assignment.weights
-        errands = [(t.errand.assignment, t.errand.state, t.errand.plan) for t in way.tickets]
-        sent = packing.rolled(errands, board=(0, weights))
-        self._ways[way.actor.visit.remote(self._board(weights), sent)] = way
+        weights = way.futures[0].task.assignment.weights
+        tasks = [(t.task.assignment, t.task.state, t.task.plan) for t in way.futures]
+        sent = packing.rolled(tasks, slot=(0, weights))
+        self._ways[way.actor.visit.remote(self._slot(weights), sent)] = way
 
-    def _board(self, weights: Tensor) -> Any:
+    def _slot(self, weights: Tensor) -> Any:
         """What Ray calls the weights that visits start from; of each version they are put there once."""
-        if id(weights) not in self._boards:
-            if len(self._boards) == VERSIONS:
-                del self._boards[next(iter(self._boards))]
-            self._boards[id(weights)] = weights, self._ray.put(weights.view(torch.uint8).numpy())
-        return self._boards[id(weights)][1]
+        if id(weights) not in self._slots:
+            if len(self._slots) == VERSIONS:
+                del self._slots[next(iter(self._slots))]
+            self._slots[id(weights)] = weights, self._ray.put(weights.view(torch.uint8).numpy())
+        return self._slots[id(weights)][1]
 
     def _welcome(self, ready: Any) -> None:
         """Has an actor among the others that is there now.
@@ -173,23 +173,23 @@ class OnRay(Elsewhere):
         word, what = packing.unrolled(packing.on_border(answer, writable=True))
         self._idle.append(way.actor)
         if word == "done":
-            for ticket, done in zip(way.tickets, what, strict=True):
-                ticket.outcome.set_result(done)
+            for future, done in zip(way.futures, what, strict=True):
+                future.outcome.set_result(done)
         else:
             error, told = what
             error.__cause__ = FromWorker(told)
-            for ticket in way.tickets:
-                ticket.outcome.set_exception(error)
+            for future in way.futures:
+                future.outcome.set_exception(error)
 
     def _replace(self, way: _Way) -> None:
         """Starts another actor in the place of a dead one: visits change nothing until they are done."""
         self.deaths += 1
         self._ray.kill(way.actor)
-        for ticket in way.tickets:
-            ticket.deaths += 1
-            if ticket.deaths == DEATHS:
-                raise given_up(*(ticket.errand.assignment.client for ticket in way.tickets))
-        self._waiting.put_back(way.tickets)
+        for future in way.futures:
+            future.deaths += 1
+            if future.deaths == DEATHS:
+                raise given_up(*(future.task.assignment.client for future in way.futures))
+        self._waiting.put_back(way.futures)
         self._bring()
         self._muster()
 
@@ -213,7 +213,7 @@ class OnRay(Elsewhere):
         """Ends the actors, and the cluster if it was started here."""
         for actor in (*self._idle, *self._coming.values(), *(way.actor for way in self._ways.values())):
             self._ray.kill(actor)
-        self._idle, self._coming, self._boards, self._ways, self._needs = [], {}, {}, {}, []
+        self._idle, self._coming, self._slots, self._ways, self._needs = [], {}, {}, {}, []
         if self._started:
             self._ray.shutdown()
 
@@ -230,7 +230,7 @@ def _needs(clients: Clients) -> list[np.ndarray]:
         known = packing.reduced(tensor)
         return plain(tensor, 5) if known is NotImplemented else known
 
-    def pickler(file: io.BytesIO, beside: list[Any], board: packing.Board) -> Any:
+    def pickler(file: io.BytesIO, beside: list[Any], slot: packing.Board) -> Any:
         """One that also takes classes of a user's own script, whole."""
         found: Any = cloud.CloudPickler(file, protocol=5, buffer_callback=beside.append)
         found.dispatch_table = ChainMap({Tensor: reduced}, found.dispatch_table)

@@ -48,7 +48,7 @@ def own_device(gpus: float | None) -> torch.device:
 
 @final
 class Visitor:
-    """An actor: errands that are taken together, one group after the other.
+    """An actor: tasks that are taken together, one group after the other.
 
     Args:
         version: of the driver's polyrhythm.
@@ -100,15 +100,15 @@ class Visitor:
         """What keeps this actor from carrying out visits."""
         return self._problem
 
-    def visit(self, board: np.ndarray, sent: np.ndarray) -> np.ndarray:
-        """Carries out errands, rolled as what is answered: "done" or "failed"."""
-        weights = torch.from_numpy(packing.on_border(board, writable=True)).view(self._dtype)
+    def visit(self, slot: np.ndarray, sent: np.ndarray) -> np.ndarray:
+        """Carries out tasks, rolled as what is answered: "done" or "failed"."""
+        weights = torch.from_numpy(packing.on_border(slot, writable=True)).view(self._dtype)
         return packing.rolled(self._answer(packing.unrolled(packing.on_border(sent, writable=True), [weights])))
 
     def _answer(self, sent: Sequence[tuple[Assignment, ClientState, VisitPlan]]) -> tuple[str, Any]:
         try:
-            errands = [self._clients.taken_on(assignment, state, plan) for assignment, state, plan in sent]
-            return "done", [self._executor.done(ticket) for ticket in self._executor.start(errands)]
+            tasks = [self._clients.taken_on(assignment, state, plan) for assignment, state, plan in sent]
+            return "done", [self._executor.done(future) for future in self._executor.start(tasks)]
         except Exception as error:
             if out_of_memory(error):
                 os._exit(1)  # as if the system had killed it: perhaps a fresh actor has more

@@ -20,10 +20,10 @@ from polyrhythm.methods.correction import Prox
 from polyrhythm.methods.mechanism import Setup
 from polyrhythm.methods.papers import Common, fedavg
 from polyrhythm.methods.participation import oort
-from polyrhythm.methods.participation.base import Call
+from polyrhythm.methods.participation.base import InvitationContext
 from polyrhythm.methods.participation.critical_periods import CriticalPeriods, RandomResize
-from polyrhythm.methods.participation.oort import Oort
 from polyrhythm.methods.participation.rolling import Rolling
+from polyrhythm.methods.participation.utility_sampling import UtilitySampling
 from polyrhythm.methods.recipe import Recipe
 from polyrhythm.methods.release.base import Buffer, OverSelect
 from polyrhythm.methods.release.staleness import SampledStaleness
@@ -35,23 +35,30 @@ from .selecting import Present, call, most, report, setup, told, who
 from .world import Federation, run, same
 
 # What mutants wrap.
-_SCORES, _INVITE, _EXPLOITED, _ACCEPT = Oort.scores, Oort.invite, Oort._exploited, Oort.accept
+_SCORES, _INVITE, _EXPLOITED, _ACCEPT = (
+    UtilitySampling.scores,
+    UtilitySampling.invite,
+    UtilitySampling._exploited,
+    UtilitySampling.accept,
+)
 _SQUARED = TorchEngine._squared
 
-ALONE = Oort(alpha=0, bonus=0, exploration=0, cut_off=1.0, clip=1.0)
+ALONE = UtilitySampling(alpha=0, bonus=0, exploration=0, cut_off=1.0, clip=1.0)
 """By utility alone."""
 
 
-def heard(policy: Oort, losses: Sequence[float], seconds: Sequence[float], names: Sequence[int]) -> State:
+def heard(policy: UtilitySampling, losses: Sequence[float], seconds: Sequence[float], names: Sequence[int]) -> State:
     """The state when everybody has been heard once; client i goes by names[i]."""
     reports = [
-        report(names[i], held=i + 1, duration=seconds[i], measures={"squared_loss": loss})
+        report(names[i], num_samples=i + 1, duration=seconds[i], measures={"squared_loss": loss})
         for i, loss in enumerate(losses)
     ]
     return told(policy, policy.server_start(setup(len(losses))), 0, reports)
 
 
-def _by_speed(self: Oort, utility: Any, duration: np.ndarray, last: Any, coming: int, quantile: float) -> np.ndarray:
+def _by_speed(
+    self: UtilitySampling, utility: Any, duration: np.ndarray, last: Any, coming: int, quantile: float
+) -> np.ndarray:
     return np.asarray(1 / (1 + duration))
 
 
@@ -59,11 +66,11 @@ def _mean_loss(heard: Report) -> float:
     return math.sqrt(heard.measures["squared_loss"])
 
 
-def _busy_too(self: Oort, fixed: Setup, state: State, asked: Call) -> Any:
+def _busy_too(self: UtilitySampling, fixed: Setup, state: State, asked: InvitationContext) -> Any:
     return _INVITE(self, fixed, state, replace(asked, busy=frozenset()))
 
 
-def _cut_off_at_all(self: Oort, state: State, asked: Call, generator: Any, count: int) -> Any:
+def _cut_off_at_all(self: UtilitySampling, state: State, asked: InvitationContext, generator: Any, count: int) -> Any:
     return _EXPLOITED(replace(self, cut_off=0.0), state, asked, generator, count)
 
 
@@ -80,10 +87,10 @@ SECONDS = st.permutations([1.0, 2.0, 3.0, 5.0, 8.0, 13.0, 21.0])
     occasion=st.sampled_from(((), ("dispatch", 4))),
     examples=40,
     broken_by={
-        "the fast ones": swap(Oort, "scores", _by_speed),
+        "the fast ones": swap(UtilitySampling, "scores", _by_speed),
         "whatever they hold": swap(oort, "_utility", _mean_loss),
-        "anybody known": swap(Oort, "_exploited", _cut_off_at_all),
-        "busy clients are invited": swap(Oort, "invite", _busy_too),
+        "anybody known": swap(UtilitySampling, "_exploited", _cut_off_at_all),
+        "busy clients are invited": swap(UtilitySampling, "invite", _busy_too),
     },
 )
 def test_by_utility_alone_where_nothing_else_counts(
@@ -103,7 +110,7 @@ def test_by_utility_alone_where_nothing_else_counts(
     assert set(who(invited)) == set(sorted(free, key=lambda c: -utility[c])[:cohort])
 
 
-def _by_number(self: Oort, state: State, coming: int) -> State:
+def _by_number(self: UtilitySampling, state: State, coming: int) -> State:
     clients = sorted(state["heard"])
     return {**state, "ranked": clients, "scores": [1.0] * len(clients), "sums": [1.0 + c for c in range(len(clients))]}
 
@@ -116,13 +123,13 @@ def _by_number(self: Oort, state: State, coming: int) -> State:
     alpha=st.sampled_from((0.0, 1.0, 2.0)),
     bonus=st.sampled_from((0.0, 0.1)),
     examples=30,
-    broken_by={"by number": swap(Oort, "_ranked", _by_number)},
+    broken_by={"by number": swap(UtilitySampling, "_ranked", _by_number)},
 )
 def test_other_numbers_for_the_clients_are_other_numbers_for_the_chosen(
     losses: list[float], seconds: list[float], renamed: list[int], cohort: int, alpha: float, bonus: float
 ) -> None:
     # A cut-off of 1 admits as many as are wanted, so that nothing is left to chance.
-    policy = Oort(cohort=cohort, alpha=alpha, bonus=bonus, exploration=0, cut_off=1.0, clip=1.0)
+    policy = UtilitySampling(cohort=cohort, alpha=alpha, bonus=bonus, exploration=0, cut_off=1.0, clip=1.0)
     chosen = []
     for names in (range(7), renamed):
         state = heard(policy, losses, seconds, names)
@@ -130,15 +137,15 @@ def test_other_numbers_for_the_clients_are_other_numbers_for_the_chosen(
     assert {renamed[c] for c in chosen[0]} == chosen[1]
 
 
-def _rounded_down(self: Oort, places: int, version: int, chance: float) -> int:
+def _rounded_down(self: UtilitySampling, places: int, version: int, chance: float) -> int:
     return math.floor(places * max(self.least, self.exploration * self.decay**version))
 
 
-def _never_less(self: Oort, places: int, version: int, chance: float) -> int:
+def _never_less(self: UtilitySampling, places: int, version: int, chance: float) -> int:
     return _EXPLORERS(replace(self, decay=1.0), places, version, chance)
 
 
-_EXPLORERS = Oort._explorers
+_EXPLORERS = UtilitySampling._explorers
 
 
 @law(
@@ -146,12 +153,12 @@ _EXPLORERS = Oort._explorers
     version=st.integers(0, 40),
     examples=8,
     broken_by={
-        "rounded down": swap(Oort, "_explorers", _rounded_down),
-        "no decay": swap(Oort, "_explorers", _never_less),
+        "rounded down": swap(UtilitySampling, "_explorers", _rounded_down),
+        "no decay": swap(UtilitySampling, "_explorers", _never_less),
     },
 )
 def test_unheard_clients_have_their_share_however_few_places_there_are(places: int, version: int) -> None:
-    policy, known, draws = Oort(cohort=places), 30, 600
+    policy, known, draws = UtilitySampling(cohort=places), 30, 600
     state = heard(policy, [1.0 + i for i in range(known)], [1.0] * known, range(known))
     roster, fresh = Present([1] * 60), 0
     for number in range(draws):
@@ -162,7 +169,7 @@ def test_unheard_clients_have_their_share_however_few_places_there_are(places: i
     assert abs(fresh - draws * places * share) <= 5 * 0.5 * math.sqrt(draws)
 
 
-def _explores_for_ever(self: Oort, fixed: Setup, state: State, asked: Call) -> Any:
+def _explores_for_ever(self: UtilitySampling, fixed: Setup, state: State, asked: InvitationContext) -> Any:
     after, invited = _INVITE(self, fixed, state, asked)
     return after, invited[: math.ceil(len(invited) / 2)]
 
@@ -173,11 +180,11 @@ def _explores_for_ever(self: Oort, fixed: Setup, state: State, asked: Call) -> A
     cohort=st.integers(2, 6),
     away=st.frozensets(st.integers(0, 5), max_size=4),
     examples=40,
-    broken_by={"places stay empty": swap(Oort, "invite", _explores_for_ever)},
+    broken_by={"places stay empty": swap(UtilitySampling, "invite", _explores_for_ever)},
 )
 def test_whoever_is_free_fills_the_places(share: float, known: int, cohort: int, away: frozenset[int]) -> None:
     """All explored, nobody explored, or too few there: no place stays empty while anybody is free."""
-    policy = Oort(cohort=cohort, exploration=share, least=share, decay=1.0)
+    policy = UtilitySampling(cohort=cohort, exploration=share, least=share, decay=1.0)
     state = heard(policy, [2.0] * known, [1.0] * known, range(known))
     _, invited = policy.invite(setup(6), state, call(Present([1] * 6, away), 1))
     assert len(set(who(invited))) == len(invited) == min(cohort, 6 - len(away))
@@ -210,7 +217,11 @@ def test_squared_losses_change_no_bit_of_training(net: str, parts: Any) -> None:
     plain = fedavg(cohort=2, epochs=2, batch=4)
     for part in parts:
         plain = plain | part
-    story, engine, shards = run(plain | Oort(), federation, versions=2), federation.engine(), federation.shards()
+    story, engine, shards = (
+        run(plain | UtilitySampling(), federation, versions=2),
+        federation.engine(),
+        federation.shards(),
+    )
     for dispatch, assignment in story.assignments.items():
         if assignment.visit == 0:
             again = replace(assignment, recipe=plain.digest)
@@ -222,17 +233,17 @@ def test_squared_losses_change_no_bit_of_training(net: str, parts: Any) -> None:
             assert other.measures["squared_loss"] >= (other.loss or 0.0) ** 2
 
 
-def _any_report(self: Oort, fixed: Setup, state: State, heard: Report) -> State:
+def _any_report(self: UtilitySampling, fixed: Setup, state: State, heard: Report) -> State:
     return _ACCEPT(self, fixed, state, replace(heard, substitute=""))
 
 
 @law(
     skipped=st.sampled_from(("movement", "model")),
     examples=4,
-    broken_by={"visits that skipped": swap(Oort, "accept", _any_report)},
+    broken_by={"visits that skipped": swap(UtilitySampling, "accept", _any_report)},
 )
 def test_a_visit_that_did_not_train_teaches_nothing(skipped: Any) -> None:
-    policy = Oort()
+    policy = UtilitySampling()
     state = told(policy, policy.server_start(setup(5)), 0, [report(2, duration=4.0)])
     after = told(policy, state, 1, [report(c, 1, substitute=skipped) for c in (2, 3)])
     assert dict(after["heard"]) == {2: [10.0, 4.0, 1, 1]}
@@ -249,11 +260,11 @@ COMBINED: tuple[Callable[[Recipe], Recipe], ...] = (
 )
 
 
-def _keeps_to_itself(self: Oort, fixed: Setup, state: State, asked: Call) -> Any:
+def _keeps_to_itself(self: UtilitySampling, fixed: Setup, state: State, asked: InvitationContext) -> Any:
     return _INVITE(self, fixed, state, replace(asked, in_flight=0, count=None))
 
 
-def _never_learns(self: Oort, fixed: Setup, state: State, heard: Report) -> State:
+def _never_learns(self: UtilitySampling, fixed: Setup, state: State, heard: Report) -> State:
     return state
 
 
@@ -263,14 +274,14 @@ def _never_learns(self: Oort, fixed: Setup, state: State, heard: Report) -> Stat
     loses=st.lists(st.booleans(), max_size=5).map(lambda fates: [False, *fates]),
     examples=40,
     broken_by={
-        "who is under way takes no place": swap(Oort, "invite", _keeps_to_itself),
-        "it never learns": swap(Oort, "accept", _never_learns),
+        "who is under way takes no place": swap(UtilitySampling, "invite", _keeps_to_itself),
+        "it never learns": swap(UtilitySampling, "accept", _never_learns),
     },
 )
 def test_it_goes_on_under_every_release_and_other_policies(
     combine: Callable[[Recipe], Recipe], next_one: Sequence[int], loses: Sequence[bool]
 ) -> None:
-    recipe = combine(fedavg(**Common(cohort=3, epochs=0.5, batch=4)) | Oort())
+    recipe = combine(fedavg(**Common(cohort=3, epochs=0.5, batch=4)) | UtilitySampling())
     story = roll(recipe, Federation(sizes=(5, 12, 7, 9, 3, 8, 4)), versions=6, next_one=next_one, loses=loses)
     last = story.turns[-1].state
     assert last.version == 6

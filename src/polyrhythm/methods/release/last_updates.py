@@ -17,7 +17,7 @@ from polyrhythm.methods.release.base import ReleaseModifier
 
 @final
 @dataclass(frozen=True, kw_only=True)
-class Memory(ReleaseModifier):
+class LastUpdates(ReleaseModifier):
     """The server keeps the last update of every client, and steps on the mean over all of them.
 
     G_i <- scale_i * update_i / rate_i for every update of the release, and D = rate * 1/N * sum over all i of G_i, with

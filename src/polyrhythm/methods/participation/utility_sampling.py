@@ -1,4 +1,4 @@
-"""Clients from which much is to be learnt, and soon: Oort."""
+"""Clients from which much is to be learnt, and soon: UtilitySampling."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from polyrhythm.base.settings import Count, Fraction, NonNegative
 from polyrhythm.base.streams import proportionally
 from polyrhythm.methods.mechanism import Need, Release, Setup
 from polyrhythm.methods.participation.base import (
-    Call,
     Either,
+    InvitationContext,
     Invitations,
     Participation,
     to_train,
@@ -29,7 +29,7 @@ MOST_SET_ASIDE = 0.3
 
 @final
 @dataclass(frozen=True, kw_only=True)
-class Oort(Participation):
+class UtilitySampling(Participation):
     """Weighs how much a client's data would teach the model against how long it takes.
 
         U_i     = n_i * sqrt(mean of the squared losses of all samples trained on in the last visit)
@@ -167,20 +167,20 @@ class Oort(Participation):
         score[late] *= (preferred / duration[late]) ** self.alpha
         return np.asarray(score)
 
-    def invite(self, setup: Setup, state: State, call: Call) -> tuple[State, Invitations]:
-        places = call.places(self.size)
+    def invite(self, setup: Setup, state: State, context: InvitationContext) -> tuple[State, Invitations]:
+        places = context.places(self.size)
         if not places:
             return state, ()
-        generator = call.stream(setup)
-        wanted = self._explorers(places, call.version, float(generator.random()))
+        generator = context.stream(setup)
+        wanted = self._explorers(places, context.version, float(generator.random()))
         new: tuple[int, ...] = ()
         # A search that found too few has looked at everybody: it is not repeated in the same version.
-        if wanted and state["missed"] < call.version and len(state["heard"]) < call.roster.eligible:
-            new = call.roster.draw(wanted, generator, Either(call.busy, state["heard"]))
-            state = {**state, "missed": call.version if len(new) < wanted else state["missed"]}
-        known = self._exploited(state, call, generator, places - len(new))
+        if wanted and state["missed"] < context.version and len(state["heard"]) < context.roster.eligible:
+            new = context.roster.draw(wanted, generator, Either(context.busy, state["heard"]))
+            state = {**state, "missed": context.version if len(new) < wanted else state["missed"]}
+        known = self._exploited(state, context, generator, places - len(new))
         left = places - len(new) - len(known)
-        others = call.roster.draw(left, generator, Either(call.busy, new, known)) if left else ()
+        others = context.roster.draw(left, generator, Either(context.busy, new, known)) if left else ()
         return state, to_train((*known, *new, *others))
 
     def _explorers(self, places: int, version: int, chance: float) -> int:
@@ -188,15 +188,17 @@ class Oort(Participation):
         share = places * max(min(self.least, self.exploration), self.exploration * self.decay**version)
         return math.floor(share) + (chance < share - math.floor(share))
 
-    def _exploited(self, state: State, call: Call, generator: np.random.Generator, count: int) -> tuple[int, ...]:
+    def _exploited(
+        self, state: State, context: InvitationContext, generator: np.random.Generator, count: int
+    ) -> tuple[int, ...]:
         """Clients drawn by score among those whose score is high enough."""
         ranked, scores = state["ranked"], state["scores"]
-        best = call.there(ranked, count)
+        best = context.there(ranked, count)
         if not best:
             return ()
         least = self.cut_off * scores[ranked.index(best[-1])]
         admitted = bisect_right(scores, -least, key=lambda score: -score)
-        return call.there((ranked[i] for i in proportionally(state["sums"], generator, among=admitted)), count)
+        return context.there((ranked[i] for i in proportionally(state["sums"], generator, among=admitted)), count)
 
     def measures(self, state: State) -> Mapping[str, float]:
         return {"heard": float(len(state["heard"])), "preferred_quantile": state["quantile"]}
@@ -219,7 +221,7 @@ def _updated(table: np.ndarray, newer: Mapping[int, Sequence[float]]) -> np.ndar
 
 def _utility(report: Report) -> float:
     """How much a client's data would teach: the statistical utility."""
-    return report.held * math.sqrt(report.measures["squared_loss"])
+    return report.num_samples * math.sqrt(report.measures["squared_loss"])
 
 
 def _quantile(values: np.ndarray, share: float) -> float:

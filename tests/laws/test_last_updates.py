@@ -20,7 +20,7 @@ from polyrhythm.methods.participation.rolling import Rolling
 from polyrhythm.methods.recipe import Recipe
 from polyrhythm.methods.release.base import Buffer
 from polyrhythm.methods.release.from_current import FromCurrent
-from polyrhythm.methods.release.memory import Memory
+from polyrhythm.methods.release.last_updates import LastUpdates
 from polyrhythm.methods.release.staleness import SampledStaleness
 from polyrhythm.methods.server_step import Adam, Sgd
 from polyrhythm.methods.weighing import Equal, PerStep, Rule, Staleness
@@ -34,7 +34,7 @@ from .trials import Trial, arrivals, shuffled, trials
 from .world import Federation, Run, alike, near, play, run, same
 
 # What mutants wrap.
-_SCALE, _FROM, _REMEMBER = Staleness.scale, FromCurrent.before_step, Memory.before_step
+_SCALE, _FROM, _REMEMBER = Staleness.scale, FromCurrent.before_step, LastUpdates.before_step
 
 FALLING = Power(unit="version", alpha=1.0, power=1.0)
 
@@ -202,21 +202,21 @@ def remembered(story: Run, clients: int, rates: list[float]) -> list[Tensor]:
     return means
 
 
-def _adds_up(self: Memory, setup: Setup, state: Any, release: Release, mean: Tensor) -> Any:
+def _adds_up(self: LastUpdates, setup: Setup, state: Any, release: Release, mean: Tensor) -> Any:
     return _REMEMBER(self, setup, {**state, "last": setup.table()}, release, mean)
 
 
-def _of_the_heard(self: Memory, setup: Setup, state: Any, release: Release, mean: Tensor) -> Any:
+def _of_the_heard(self: LastUpdates, setup: Setup, state: Any, release: Release, mean: Tensor) -> Any:
     after, mean = _REMEMBER(self, setup, state, release, mean)
     return after, mean * (setup.holders / len(after["last"]))
 
 
-def _at_its_own_rate(self: Memory, setup: Setup, state: Any, release: Release, mean: Tensor) -> Any:
+def _at_its_own_rate(self: LastUpdates, setup: Setup, state: Any, release: Release, mean: Tensor) -> Any:
     reports = tuple(replace(r, rate=1.0) for r in release.reports)
     return _REMEMBER(self, setup, state, replace(release, reports=reports, rate=1.0), mean)
 
 
-def _unscaled_memory(self: Memory, setup: Setup, state: Any, release: Release, mean: Tensor) -> Any:
+def _unscaled_memory(self: LastUpdates, setup: Setup, state: Any, release: Release, mean: Tensor) -> Any:
     return _REMEMBER(self, setup, state, replace(release, scales=(1.0,) * len(release.scales)), mean)
 
 
@@ -229,17 +229,17 @@ def _unscaled_memory(self: Memory, setup: Setup, state: Any, release: Release, m
     fleet=fleets(),
     examples=20,
     broken_by={
-        "what was heard before is added up": swap(Memory, "before_step", _adds_up),
-        "over those who were heard": swap(Memory, "before_step", _of_the_heard),
-        "at the rate of its visit": swap(Memory, "before_step", _at_its_own_rate),
-        "whatever its scale": swap(Memory, "before_step", _unscaled_memory),
+        "what was heard before is added up": swap(LastUpdates, "before_step", _adds_up),
+        "over those who were heard": swap(LastUpdates, "before_step", _of_the_heard),
+        "at the rate of its visit": swap(LastUpdates, "before_step", _at_its_own_rate),
+        "whatever its scale": swap(LastUpdates, "before_step", _unscaled_memory),
     },
 )
 def test_the_server_steps_on_the_last_update_of_every_client(
     kind: str, scalings: tuple[Settings, ...], falling: bool, cohort: int, lr: float, fleet: Fleet
 ) -> None:
     schedule = {"schedule": FALLING} if falling else {}
-    parts = (Memory(), Sgd(lr=lr), *scalings)
+    parts = (LastUpdates(), Sgd(lr=lr), *scalings)
     if kind == "synchronous":
         recipe = fedavg(cohort=cohort, epochs=1, batch=4, **schedule) | Equal()  # type: ignore[arg-type]
         for part in parts:
@@ -251,8 +251,8 @@ def test_the_server_steps_on_the_last_update_of_every_client(
     rates = [0.1 / (1 + t) if falling else 0.1 for t in range(8)]
     for mean, before, after in zip(remembered(story, 6, rates), story.states, story.states[1:], strict=False):
         assert near(after.weights, before.weights + lr * mean, 1e-12)
-        heard = after.parts["memory"]["last"]
-        assert Memory().measures({**after.parts["memory"]}) == {"remembered": len(heard)}
+        heard = after.parts["last_updates"]["last"]
+        assert LastUpdates().measures({**after.parts["last_updates"]}) == {"remembered": len(heard)}
 
 
 @law(
@@ -260,20 +260,20 @@ def test_the_server_steps_on_the_last_update_of_every_client(
     unheard=st.sampled_from(("zero", "wait")),
     paper=st.booleans(),
     broken_by={
-        "what was heard before is added up": swap(Memory, "before_step", _adds_up),
-        "at the rate of its visit": swap(Memory, "before_step", lambda *g: _at_twice_the_rate(*g)),
+        "what was heard before is added up": swap(LastUpdates, "before_step", _adds_up),
+        "at the rate of its visit": swap(LastUpdates, "before_step", lambda *g: _at_twice_the_rate(*g)),
     },
 )
 def test_where_everybody_is_heard_memory_is_the_plain_mean(
     trial: Trial, unheard: Literal["zero", "wait"], paper: bool
 ) -> None:
-    recipe = mifa(unheard=unheard, **trial.common) if paper else trial.recipe(Equal(), Memory(unheard=unheard))
+    recipe = mifa(unheard=unheard, **trial.common) if paper else trial.recipe(Equal(), LastUpdates(unheard=unheard))
     plain, story = run(trial.recipe(Equal()), trial.federation), run(recipe, trial.federation)
     assert all(near(a.weights, b.weights, 1e-5) for a, b in zip(story.states, plain.states, strict=True))
     assert near(story.states[1].weights, plain.states[1].weights, 1e-6)
 
 
-def _at_twice_the_rate(self: Memory, setup: Setup, state: Any, release: Release, mean: Tensor) -> Any:
+def _at_twice_the_rate(self: LastUpdates, setup: Setup, state: Any, release: Release, mean: Tensor) -> Any:
     return _REMEMBER(self, setup, state, replace(release, rate=2 * release.rate), mean)
 
 
@@ -292,7 +292,7 @@ def _in_order_of_arrival(reports: Any, key: Any) -> list[Any]:
 )
 def test_what_is_remembered_depends_on_no_order_of_arrival(trial: Trial, order: int) -> None:
     trial = trial.but(cohort=len(trial.federation.sizes))
-    recipe = trial.recipe(Equal(), Memory())
+    recipe = trial.recipe(Equal(), LastUpdates())
     straight = play(recipe, trial.federation)
     mixed = play(recipe, trial.federation, arrival=lambda invited: shuffled(order, invited))
     assert alike(straight, mixed)
@@ -304,13 +304,13 @@ def test_what_is_remembered_depends_on_no_order_of_arrival(trial: Trial, order: 
     seed=st.integers(0, 9),
     step=st.sampled_from((Sgd(), Adam())),
     broken_by={
-        "steps at once": swap(Memory, "holds_back", lambda self, setup, state: ""),
-        "waits for ever": swap(Memory, "holds_back", lambda self, setup, state: "not yet"),
+        "steps at once": swap(LastUpdates, "holds_back", lambda self, setup, state: ""),
+        "waits for ever": swap(LastUpdates, "holds_back", lambda self, setup, state: "not yet"),
     },
 )
 def test_a_server_that_waits_for_everybody_takes_no_step_before(cohort: int, seed: int, step: Any) -> None:
     """Not even one of nothing, which moments would remember."""
-    recipe = fedavg(cohort=cohort, epochs=1, batch=4) | Equal() | Memory(unheard="wait") | step
+    recipe = fedavg(cohort=cohort, epochs=1, batch=4) | Equal() | LastUpdates(unheard="wait") | step
     holders = (0, 2, 3, 5)  # the others have no data, and nobody waits for them
     story = run(recipe, Federation(sizes=SIZES, eligible=holders, seed=seed), versions=16)
     heard: set[int] = set()
@@ -328,12 +328,12 @@ def test_a_server_that_waits_for_everybody_takes_no_step_before(cohort: int, see
 
 @law(
     storage=st.sampled_from(("client", "server")),
-    broken_by={"what was heard before is added up": swap(Memory, "before_step", _adds_up)},
+    broken_by={"what was heard before is added up": swap(LastUpdates, "before_step", _adds_up)},
 )
 def test_who_skips_says_what_it_said_last(storage: Literal["client", "server"]) -> None:
     """So for the server's memory it is all the same whether a client skips in silence, or sends its movement again."""
     budgets = Listed(shares=(1.0, 0.3))
-    plain = fedavg(cohort=4, epochs=1, batch=4) | Equal() | Memory()
+    plain = fedavg(cohort=4, epochs=1, batch=4) | Equal() | LastUpdates()
     silent = plain | SkipSilently(budgets=budgets, schedule="exhaust")
     again = plain | SkipAndEstimate(budgets=budgets, schedule="exhaust", storage=storage)
     one, other = (run(recipe, Federation(), versions=5) for recipe in (silent, again))
@@ -346,7 +346,7 @@ def test_who_skips_says_what_it_said_last(storage: Literal["client", "server"]) 
     fleet=fleets(),
     broken_by={
         "whatever its steps": swap(PerStep, "scales", lambda self, facts, shares: [1.0] * len(facts)),
-        "what was heard before is added up": swap(Memory, "before_step", _adds_up),
+        "what was heard before is added up": swap(LastUpdates, "before_step", _adds_up),
     },
 )
 def test_afl_steps_on_gradients_of_the_first_or_of_all(

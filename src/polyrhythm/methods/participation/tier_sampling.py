@@ -17,9 +17,9 @@ from polyrhythm.base.settings import Count, NonNegative
 from polyrhythm.base.streams import proportionally, stream
 from polyrhythm.methods.mechanism import Setup
 from polyrhythm.methods.participation.base import (
-    Call,
     Either,
     Invitation,
+    InvitationContext,
     Invitations,
     Participation,
     to_train,
@@ -28,7 +28,7 @@ from polyrhythm.methods.participation.base import (
 
 @final
 @dataclass(frozen=True, kw_only=True)
-class Tifl(Participation):
+class TierSampling(Participation):
     """Sorts clients into tiers by how long their visits take, and invites from one tier at a time.
 
     A round then lasts as long as that tier's slowest client, and not as the slowest of all.
@@ -136,57 +136,59 @@ class Tifl(Participation):
         pieces = np.array_split(order, self.tiers)
         return {client: tier for tier, piece in enumerate(pieces) for client in piece.tolist()}
 
-    def invite(self, setup: Setup, state: State, call: Call) -> tuple[State, Invitations]:
-        places = call.places(self.size)
+    def invite(self, setup: Setup, state: State, context: InvitationContext) -> tuple[State, Invitations]:
+        places = context.places(self.size)
         if not places:
             return state, ()
-        state, new = self._profiled(state, setup, call, places)
+        state, new = self._profiled(state, setup, context, places)
         invited = to_train(new)
         if len(new) == places:
             return state, invited
-        state = self._sorted(setup, state, call.version)
+        state = self._sorted(setup, state, context.version)
         if state["judging"]:
             state = self._judged(state)
-        elif self._is_due(state, call):
+        elif self._is_due(state, context):
             others = [c for c in sorted(state["tier_of"]) if c not in new]
-            asked = tuple(Invitation(client=c, kind="measure") for c in call.there(others, len(others)))
+            asked = tuple(Invitation(client=c, kind="measure") for c in context.there(others, len(others)))
             if asked:
-                return {**state, "judging": True, "judged": call.version}, (*invited, *asked)
-        state, found = self._from_a_tier(state, setup, call, places - len(new), new)
+                return {**state, "judging": True, "judged": context.version}, (*invited, *asked)
+        state, found = self._from_a_tier(state, setup, context, places - len(new), new)
         return state, (*invited, *to_train(found))
 
-    def _profiled(self, state: State, setup: Setup, call: Call, places: int) -> tuple[State, tuple[int, ...]]:
+    def _profiled(
+        self, state: State, setup: Setup, context: InvitationContext, places: int
+    ) -> tuple[State, tuple[int, ...]]:
         """Clients whose visits are yet to tell how fast they are."""
         # A search that found too few has looked at everybody: it is not repeated in the same version. One that found
         # nobody is, since otherwise whoever comes first would never be asked.
-        if state["missed"] == call.version or len(state["tier_of"]) == call.roster.eligible:
+        if state["missed"] == context.version or len(state["tier_of"]) == context.roster.eligible:
             return state, ()
         known = _Profiled(state["profiles"], self.profile)
-        new = call.roster.draw(places, call.draws(setup), Either(call.busy, known))
+        new = context.roster.draw(places, context.draws(setup), Either(context.busy, known))
         profiles = persistent(state["profiles"])
         for client in new:
             tries, heard, seconds = profiles.get(client, (0, 0, 0.0))
             profiles = profiles.set(client, [tries + 1, heard, seconds])
-        missed = call.version if 0 < len(new) < places else state["missed"]
+        missed = context.version if 0 < len(new) < places else state["missed"]
         return {**state, "profiles": profiles, "changed": state["changed"] or bool(new), "missed": missed}, new
 
     def _from_a_tier(
-        self, state: State, setup: Setup, call: Call, places: int, taken: tuple[int, ...]
+        self, state: State, setup: Setup, context: InvitationContext, places: int, taken: tuple[int, ...]
     ) -> tuple[State, tuple[int, ...]]:
         credits, sums = state["credits"], list(itertools.accumulate(state["probabilities"]))
-        order = proportionally(sums, call.stream(setup, "tier"))
+        order = proportionally(sums, context.stream(setup, "tier"))
         for tier in sorted(order, key=lambda tier: bool(credits) and credits[tier] == 0):
-            others = Either(call.busy, taken, _Outside(state["tier_of"], tier))
-            found = call.roster.draw(places, call.draws(setup), others)
+            others = Either(context.busy, taken, _Outside(state["tier_of"], tier))
+            found = context.roster.draw(places, context.draws(setup), others)
             if found:
                 left = [c - (t == tier and c > 0) for t, c in enumerate(credits)]
                 return {**state, "drawn": tier, "credits": left}, found
         return state, ()
 
-    def _is_due(self, state: State, call: Call) -> bool:
+    def _is_due(self, state: State, context: InvitationContext) -> bool:
         if self.interval is None or not state["tier_of"]:
             return False
-        return not state["accuracies"] or call.version >= state["judged"] + self.interval
+        return not state["accuracies"] or context.version >= state["judged"] + self.interval
 
     def _judged(self, state: State) -> State:
         """What the answers say about the tiers."""
@@ -212,7 +214,7 @@ class Tifl(Participation):
         accuracy = report.measures.get("accuracy", -report.measures["loss"])
         if not math.isfinite(accuracy):
             return state
-        return {**state, "answers": persistent(state["answers"]).set(report.client, [accuracy, report.held])}
+        return {**state, "answers": persistent(state["answers"]).set(report.client, [accuracy, report.num_samples])}
 
     def measures(self, state: State) -> Mapping[str, float]:
         return {"tier": float(state["drawn"] + 1), "profiled": float(len(state["tier_of"]))}

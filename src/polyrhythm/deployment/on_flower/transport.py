@@ -1,4 +1,4 @@
-"""Messages as Flower's records, and Flower's grid as a line to nodes."""
+"""Messages as Flower's records, and Flower's grid as a transport to nodes."""
 
 from __future__ import annotations
 
@@ -62,8 +62,8 @@ def _read(array: Array) -> np.ndarray:
 
 
 @final
-class GridLine:
-    """A line over Flower's grid.
+class GridTransport:
+    """A transport over Flower's grid.
 
     Args:
         grid: of a server app.

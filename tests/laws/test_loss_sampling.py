@@ -17,9 +17,9 @@ from polyrhythm.core import client as core
 from polyrhythm.core.visit_plan import VisitPlan
 from polyrhythm.methods.mechanism import Setup
 from polyrhythm.methods.papers import Common, fedavg
-from polyrhythm.methods.participation.base import Call, Uniform
+from polyrhythm.methods.participation.base import InvitationContext, Uniform
 from polyrhythm.methods.participation.critical_periods import CriticalPeriods
-from polyrhythm.methods.participation.power_of_choice import PowerOfChoice
+from polyrhythm.methods.participation.loss_sampling import LossSampling
 from polyrhythm.methods.participation.rolling import Rolling
 from polyrhythm.methods.recipe import Recipe
 from polyrhythm.methods.release.base import Buffer, OverSelect
@@ -38,22 +38,24 @@ VARIANTS: st.SearchStrategy[Variant] = st.sampled_from(("pow", "cpow", "rpow"))
 SIZES = (5, 12, 7, 9, 3, 8, 4)
 
 # What mutants wrap.
-_INVITE, _DRAW, _RANKED = PowerOfChoice.invite, PowerOfChoice._draw, PowerOfChoice._ranked
+_INVITE, _DRAW, _RANKED = LossSampling.invite, LossSampling._draw, LossSampling._ranked
 
 
 def _uniformly(self: OpenRoster, count: int, generator: np.random.Generator, exclude: Any) -> Any:
     return self.draw(count, generator, exclude)
 
 
-def _one_more(self: PowerOfChoice, fixed: Setup, state: State, asked: Call, places: int, chosen: Any) -> Any:
+def _one_more(
+    self: LossSampling, fixed: Setup, state: State, asked: InvitationContext, places: int, chosen: Any
+) -> Any:
     return _DRAW(self, fixed, state, asked, places + 1, chosen)
 
 
-def _the_same_every_time(self: Call, fixed: Setup, *names: Any) -> Any:
+def _the_same_every_time(self: InvitationContext, fixed: Setup, *names: Any) -> Any:
     return stream(fixed.seed, "cohort", *names)
 
 
-def _busy_too(self: PowerOfChoice, fixed: Setup, state: State, asked: Call) -> Any:
+def _busy_too(self: LossSampling, fixed: Setup, state: State, asked: InvitationContext) -> Any:
     return _INVITE(self, fixed, state, replace(asked, busy=frozenset()))
 
 
@@ -68,9 +70,9 @@ def _busy_too(self: PowerOfChoice, fixed: Setup, state: State, asked: Call) -> A
     examples=60,
     broken_by={
         "uniform candidates": swap(OpenRoster, "draw_by_samples", _uniformly),
-        "one candidate too many": swap(PowerOfChoice, "_draw", _one_more),
-        "every version the same": swap(Call, "stream", _the_same_every_time),
-        "busy clients are invited": swap(PowerOfChoice, "invite", _busy_too),
+        "one candidate too many": swap(LossSampling, "_draw", _one_more),
+        "every version the same": swap(InvitationContext, "stream", _the_same_every_time),
+        "busy clients are invited": swap(LossSampling, "invite", _busy_too),
     },
 )
 def test_as_many_candidates_as_places_are_the_draw_by_samples(
@@ -83,7 +85,7 @@ def test_as_many_candidates_as_places_are_the_draw_by_samples(
     version: int,
 ) -> None:
     policy, fixed, roster = (
-        PowerOfChoice(cohort=cohort, d=cohort, variant=variant),
+        LossSampling(cohort=cohort, d=cohort, variant=variant),
         setup(len(held)),
         Present(held, away),
     )
@@ -123,15 +125,15 @@ def _as_drawn(candidates: Sequence[int], known: Mapping[int, float], unheard: fl
     return list(candidates)
 
 
-def _first_verdicts_stand(self: PowerOfChoice, fixed: Setup, state: State, asked: Call) -> Any:
+def _first_verdicts_stand(self: LossSampling, fixed: Setup, state: State, asked: InvitationContext) -> Any:
     after, invited = _INVITE(self, fixed, state, asked)
     return {**after, "losses": {**after["losses"], **state["losses"]}}, invited
 
 
-_MEASURED = PowerOfChoice.measured
+_MEASURED = LossSampling.measured
 
 
-def _only_once(self: PowerOfChoice, fixed: Setup, state: State, heard: Report) -> State:
+def _only_once(self: LossSampling, fixed: Setup, state: State, heard: Report) -> State:
     return state if heard.client in state["losses"] else _MEASURED(self, fixed, state, heard)
 
 
@@ -140,17 +142,17 @@ def _only_once(self: PowerOfChoice, fixed: Setup, state: State, heard: Report) -
     cohort=st.integers(1, 4),
     examples=12,
     broken_by={
-        "the smallest losses": swap(PowerOfChoice, "_ranked", staticmethod(_smallest)),
-        "as drawn": swap(PowerOfChoice, "_ranked", staticmethod(_as_drawn)),
+        "the smallest losses": swap(LossSampling, "_ranked", staticmethod(_smallest)),
+        "as drawn": swap(LossSampling, "_ranked", staticmethod(_as_drawn)),
         "measured once and for all": lambda patch: [
-            patch.setattr(PowerOfChoice, "invite", _first_verdicts_stand),
-            patch.setattr(PowerOfChoice, "measured", _only_once),
+            patch.setattr(LossSampling, "invite", _first_verdicts_stand),
+            patch.setattr(LossSampling, "measured", _only_once),
         ],
     },
 )
 def test_with_everybody_a_candidate_the_largest_losses_are_invited(net: str, cohort: int) -> None:
     federation = Federation(sizes=SIZES, net=net)
-    recipe = fedavg(cohort=cohort, epochs=1, batch=4, lr=0.3) | PowerOfChoice(d=len(SIZES))
+    recipe = fedavg(cohort=cohort, epochs=1, batch=4, lr=0.3) | LossSampling(d=len(SIZES))
     story = run(recipe, federation, versions=5)
     for version in range(5):
         scores = losses(federation, story, version)
@@ -186,7 +188,7 @@ _MEASURE = core.measured
 )
 def test_cpow_measures_on_a_few_samples_drawn_by_client_and_version(batch: int, seed: int) -> None:
     federation = Federation(sizes=SIZES, seed=seed)
-    recipe = fedavg(cohort=2, epochs=1, batch=4) | PowerOfChoice(d=5, variant="cpow", batch=batch)
+    recipe = fedavg(cohort=2, epochs=1, batch=4) | LossSampling(d=5, variant="cpow", batch=batch)
     story, shards = run(recipe, federation, versions=3), federation.shards()
     measured = [d for d, a in story.assignments.items() if a.kind == "measure"]
     assert len(measured) == 15
@@ -200,18 +202,18 @@ def test_cpow_measures_on_a_few_samples_drawn_by_client_and_version(batch: int, 
             inputs, targets = shards[client].batch(some, None)
             loss = float(task("classification").loss(module(inputs), targets))
         assert math.isclose(heard.measures["loss"], loss, rel_tol=1e-5)
-        assert (heard.forward_samples, heard.held) == (min(batch, held), held)
+        assert (heard.forward_samples, heard.num_samples) == (min(batch, held), held)
 
 
 def _unheard_last(candidates: Sequence[int], known: Mapping[int, float], unheard: float = -math.inf) -> list[int]:
     return _RANKED(candidates, known)
 
 
-def _any_report(self: PowerOfChoice, fixed: Setup, state: State, heard: Report) -> State:
+def _any_report(self: LossSampling, fixed: Setup, state: State, heard: Report) -> State:
     return _ACCEPT(self, fixed, state, replace(heard, substitute=""))
 
 
-_ACCEPT = PowerOfChoice.accept
+_ACCEPT = LossSampling.accept
 
 
 @law(
@@ -220,14 +222,14 @@ _ACCEPT = PowerOfChoice.accept
     cohort=st.integers(1, 7),
     examples=40,
     broken_by={
-        "unheard clients last": swap(PowerOfChoice, "_ranked", staticmethod(_unheard_last)),
-        "losses of visits that skipped": swap(PowerOfChoice, "accept", _any_report),
+        "unheard clients last": swap(LossSampling, "_ranked", staticmethod(_unheard_last)),
+        "losses of visits that skipped": swap(LossSampling, "accept", _any_report),
     },
 )
 def test_rpow_knows_the_last_fresh_loss_and_takes_the_unheard_first(
     known: dict[int, int], stale: dict[int, int], cohort: int
 ) -> None:
-    policy, fixed = PowerOfChoice(cohort=cohort, d=8, variant="rpow"), setup(8)
+    policy, fixed = LossSampling(cohort=cohort, d=8, variant="rpow"), setup(8)
     state = told(policy, policy.server_start(fixed), 0, [report(c, loss=99.0) for c in known])
     state = told(policy, state, 1, [report(c, 1, loss=float(loss)) for c, loss in known.items()])
     state = told(policy, state, 2, [report(c, 2, loss=float(x), substitute="movement") for c, x in stale.items()])
@@ -244,15 +246,15 @@ def test_rpow_knows_the_last_fresh_loss_and_takes_the_unheard_first(
     away=st.frozensets(st.integers(0, 5), max_size=2),
     examples=30,
     broken_by={
-        "as drawn": swap(PowerOfChoice, "_ranked", staticmethod(_as_drawn)),
-        "by number": swap(PowerOfChoice, "_ranked", staticmethod(lambda some, known, unheard=0.0: sorted(some))),
+        "as drawn": swap(LossSampling, "_ranked", staticmethod(_as_drawn)),
+        "by number": swap(LossSampling, "_ranked", staticmethod(lambda some, known, unheard=0.0: sorted(some))),
     },
 )
 def test_other_numbers_for_the_clients_are_other_numbers_for_the_chosen(
     scores: list[float], renamed: list[int], cohort: int, away: frozenset[int]
 ) -> None:
     def chosen(names: Sequence[int]) -> list[int]:
-        policy, fixed = PowerOfChoice(cohort=cohort, d=6), setup(6)
+        policy, fixed = LossSampling(cohort=cohort, d=6), setup(6)
         state, asked = policy.invite(fixed, policy.server_start(fixed), call(Present([4] * 6)))
         assert sorted(who(asked, "measure")) == list(range(6))
         for client, loss in enumerate(scores):
@@ -273,7 +275,7 @@ COMBINED: tuple[Callable[[Recipe], Recipe], ...] = (
 )
 
 
-def _never_measures(self: PowerOfChoice, fixed: Setup, state: State, asked: Call) -> Any:
+def _never_measures(self: LossSampling, fixed: Setup, state: State, asked: InvitationContext) -> Any:
     return Uniform(cohort=self.size).invite(fixed, state, asked)
 
 
@@ -289,15 +291,15 @@ FATES = st.lists(st.booleans(), max_size=5).map(lambda fates: [False, *fates] + 
     examples=40,
     broken_by={
         "who is under way takes no place": swap(
-            Call, "places", lambda self, size: size if self.count is None else self.count
+            InvitationContext, "places", lambda self, size: size if self.count is None else self.count
         ),
-        "nobody is measured": swap(PowerOfChoice, "invite", _never_measures),
+        "nobody is measured": swap(LossSampling, "invite", _never_measures),
     },
 )
 def test_it_goes_on_under_every_release_and_other_policies(
     combine: Callable[[Recipe], Recipe], variant: Variant, next_one: Sequence[int], loses: Sequence[bool]
 ) -> None:
-    recipe = combine(fedavg(**Common(cohort=3, epochs=0.5, batch=4)) | PowerOfChoice(variant=variant, batch=2))
+    recipe = combine(fedavg(**Common(cohort=3, epochs=0.5, batch=4)) | LossSampling(variant=variant, batch=2))
     story = roll(recipe, Federation(sizes=SIZES), versions=5, next_one=next_one, loses=loses)
     assert story.turns[-1].state.version == 5
     for turn in story.turns:

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from polyrhythm.base.messages import Report, State
 from polyrhythm.methods.mechanism import Setup
 from polyrhythm.methods.papers import Common, fedavg
-from polyrhythm.methods.participation.base import Call, Uniform
+from polyrhythm.methods.participation.base import InvitationContext, Uniform
 from polyrhythm.methods.participation.critical_periods import CriticalPeriods, RandomResize
 from polyrhythm.methods.participation.rolling import Rolling
-from polyrhythm.methods.participation.tiers import Tifl
+from polyrhythm.methods.participation.tier_sampling import TierSampling
 from polyrhythm.methods.recipe import Recipe
 from polyrhythm.methods.release.base import Buffer, OverSelect
 from polyrhythm.methods.release.staleness import SampledStaleness
@@ -28,15 +28,15 @@ from .world import Federation
 
 # What mutants wrap.
 _INVITE, _TIERED, _PROFILED, _FROM, _ACCEPT = (
-    Tifl.invite,
-    Tifl.tiered,
-    Tifl._profiled,
-    Tifl._from_a_tier,
-    Tifl.accept,
+    TierSampling.invite,
+    TierSampling.tiered,
+    TierSampling._profiled,
+    TierSampling._from_a_tier,
+    TierSampling.accept,
 )
 
 
-def profiled(policy: Tifl, seconds: Sequence[float]) -> State:
+def profiled(policy: TierSampling, seconds: Sequence[float]) -> State:
     """The state when everybody has had as many visits as it takes, each of the same duration."""
     count = len(seconds)
     fixed, state = setup(count), policy.server_start(setup(count))
@@ -47,23 +47,23 @@ def profiled(policy: Tifl, seconds: Sequence[float]) -> State:
     return policy._sorted(fixed, state, policy.profile)
 
 
-def _slowest_first(self: Tifl, fixed: Setup, latencies: Mapping[int, float]) -> dict[int, int]:
+def _slowest_first(self: TierSampling, fixed: Setup, latencies: Mapping[int, float]) -> dict[int, int]:
     return {c: self.tiers - 1 - tier for c, tier in _TIERED(self, fixed, latencies).items()}
 
 
-def _by_halves(self: Tifl, fixed: Setup, latencies: Mapping[int, float]) -> dict[int, int]:
+def _by_halves(self: TierSampling, fixed: Setup, latencies: Mapping[int, float]) -> dict[int, int]:
     """Tiers of equal width instead of equal size."""
     widest = max(latencies.values())
     return {c: min(self.tiers - 1, int(self.tiers * s / widest)) for c, s in latencies.items()}
 
 
-def _fills_up(self: Tifl, state: State, fixed: Setup, asked: Call, places: int, taken: Any) -> Any:
+def _fills_up(self: TierSampling, state: State, fixed: Setup, asked: InvitationContext, places: int, taken: Any) -> Any:
     state, found = _FROM(self, state, fixed, asked, places, taken)
     others = asked.roster.draw(places - len(found), asked.draws(fixed), {*asked.busy, *found})
     return state, (*found, *others)
 
 
-def _busy_too(self: Tifl, fixed: Setup, state: State, asked: Call) -> Any:
+def _busy_too(self: TierSampling, fixed: Setup, state: State, asked: InvitationContext) -> Any:
     return _INVITE(self, fixed, state, replace(asked, busy=frozenset()))
 
 
@@ -76,10 +76,10 @@ def _busy_too(self: Tifl, fixed: Setup, state: State, asked: Call) -> Any:
     away=st.frozensets(st.integers(0, 13), max_size=3),
     examples=60,
     broken_by={
-        "the slowest first": swap(Tifl, "tiered", _slowest_first),
-        "of equal width": swap(Tifl, "tiered", _by_halves),
-        "short cohorts are filled up": swap(Tifl, "_from_a_tier", _fills_up),
-        "busy clients are invited": swap(Tifl, "invite", _busy_too),
+        "the slowest first": swap(TierSampling, "tiered", _slowest_first),
+        "of equal width": swap(TierSampling, "tiered", _by_halves),
+        "short cohorts are filled up": swap(TierSampling, "_from_a_tier", _fills_up),
+        "busy clients are invited": swap(TierSampling, "invite", _busy_too),
     },
 )
 def test_tiers_are_of_equal_size_by_latency_and_a_round_is_of_one_tier(
@@ -90,7 +90,7 @@ def test_tiers_are_of_equal_size_by_latency_and_a_round_is_of_one_tier(
     busy: frozenset[int],
     away: frozenset[int],
 ) -> None:
-    policy = Tifl(cohort=cohort, tiers=tiers, profile=profile)
+    policy = TierSampling(cohort=cohort, tiers=tiers, profile=profile)
     state = profiled(policy, [float(s) for s in seconds])
     tier_of = state["tier_of"]
     assert sorted(tier_of) == list(range(len(seconds)))
@@ -111,7 +111,7 @@ def test_tiers_are_of_equal_size_by_latency_and_a_round_is_of_one_tier(
         assert len(set(chosen)) == len(chosen) == min(cohort, len(there))
 
 
-def _drawn_otherwise(self: Call, fixed: Setup) -> Any:
+def _drawn_otherwise(self: InvitationContext, fixed: Setup) -> Any:
     return self.stream(fixed, "other")
 
 
@@ -124,27 +124,29 @@ def _drawn_otherwise(self: Call, fixed: Setup) -> Any:
     examples=30,
     broken_by={
         "two tiers all the same": lambda patch: patch.setattr(
-            Tifl, "tiered", lambda self, fixed, known: _TIERED(replace(self, tiers=2), fixed, known)
+            TierSampling, "tiered", lambda self, fixed, known: _TIERED(replace(self, tiers=2), fixed, known)
         ),
         "with draws of its own": lambda patch: patch.setattr(
-            Tifl, "_from_a_tier", lambda self, s, f, c, n, t: _FROM(self, s, replace(f, seed=f.seed + 1), c, n, t)
+            TierSampling,
+            "_from_a_tier",
+            lambda self, s, f, c, n, t: _FROM(self, s, replace(f, seed=f.seed + 1), c, n, t),
         ),
     },
 )
 def test_one_tier_is_the_uniform_draw_once_the_profiles_are_there(
     population: int, cohort: int, version: int, occasion: Any, busy: frozenset[int]
 ) -> None:
-    policy, fixed, roster = Tifl(cohort=cohort, tiers=1), setup(population), Present([1] * population)
+    policy, fixed, roster = TierSampling(cohort=cohort, tiers=1), setup(population), Present([1] * population)
     state = profiled(policy, [float(c % 5) for c in range(population)])
     asked = call(roster, version, occasion=occasion, busy=busy)
     assert policy.invite(fixed, state, asked)[1] == Uniform(cohort=cohort).invite(fixed, {}, asked)[1]
 
 
-def _straight_to_tiers(self: Tifl, state: State, fixed: Setup, asked: Call, places: int) -> Any:
+def _straight_to_tiers(self: TierSampling, state: State, fixed: Setup, asked: InvitationContext, places: int) -> Any:
     return _PROFILED(self, state, fixed, asked, places) if not state["tier_of"] else (state, ())
 
 
-def _for_ever(self: Tifl, state: State, fixed: Setup, asked: Call, places: int) -> Any:
+def _for_ever(self: TierSampling, state: State, fixed: Setup, asked: InvitationContext, places: int) -> Any:
     return _PROFILED(replace(self, profile=99), state, fixed, asked, places)
 
 
@@ -155,14 +157,18 @@ def _for_ever(self: Tifl, state: State, fixed: Setup, asked: Call, places: int) 
     deaf=st.frozensets(st.integers(0, 11), max_size=3),
     examples=30,
     broken_by={
-        "tiers as soon as there are any": swap(Tifl, "_profiled", _straight_to_tiers),
-        "profiling never ends": swap(Tifl, "_profiled", _for_ever),
+        "tiers as soon as there are any": swap(TierSampling, "_profiled", _straight_to_tiers),
+        "profiling never ends": swap(TierSampling, "_profiled", _for_ever),
     },
 )
 def test_everybody_is_timed_first_and_who_never_answers_counts_as_slowest(
     population: int, profile: int, cohort: int, deaf: frozenset[int]
 ) -> None:
-    policy, fixed, roster = Tifl(cohort=cohort, tiers=2, profile=profile), setup(population), Present([1] * population)
+    policy, fixed, roster = (
+        TierSampling(cohort=cohort, tiers=2, profile=profile),
+        setup(population),
+        Present([1] * population),
+    )
     state, visits = policy.server_start(fixed), Counter[int]()
     for version in range(population * profile):
         if len(visits) == population and min(visits.values()) >= profile:
@@ -181,11 +187,11 @@ def test_everybody_is_timed_first_and_who_never_answers_counts_as_slowest(
     assert all(tier_of[c] >= tier_of[h] for c in deaf if c < population for h in hearing)
 
 
-def _any_report(self: Tifl, fixed: Setup, state: State, heard: Report) -> State:
+def _any_report(self: TierSampling, fixed: Setup, state: State, heard: Report) -> State:
     return _ACCEPT(self, fixed, state, replace(heard, substitute=""))
 
 
-def _every_visit(self: Tifl, fixed: Setup, state: State, heard: Report) -> State:
+def _every_visit(self: TierSampling, fixed: Setup, state: State, heard: Report) -> State:
     return _ACCEPT(replace(self, profile=99), fixed, state, heard)
 
 
@@ -193,12 +199,12 @@ def _every_visit(self: Tifl, fixed: Setup, state: State, heard: Report) -> State
     profile=st.integers(1, 3),
     examples=6,
     broken_by={
-        "visits that skipped": swap(Tifl, "accept", _any_report),
-        "all visits": swap(Tifl, "accept", _every_visit),
+        "visits that skipped": swap(TierSampling, "accept", _any_report),
+        "all visits": swap(TierSampling, "accept", _every_visit),
     },
 )
 def test_a_latency_is_of_the_first_visits_that_trained(profile: int) -> None:
-    policy = Tifl(profile=profile)
+    policy = TierSampling(profile=profile)
     state = told(policy, policy.server_start(setup(1)), 0, [report(0, substitute="movement", duration=0.001)])
     for visit in range(6):
         state = told(policy, state, 1 + visit, [report(0, 1 + visit, duration=2.0**visit)])
@@ -216,11 +222,11 @@ COMBINED: tuple[Callable[[Recipe], Recipe], ...] = (
 )
 
 
-def _keeps_to_itself(self: Tifl, fixed: Setup, state: State, asked: Call) -> Any:
+def _keeps_to_itself(self: TierSampling, fixed: Setup, state: State, asked: InvitationContext) -> Any:
     return _INVITE(self, fixed, state, replace(asked, in_flight=0, count=None))
 
 
-def _judges_for_ever(self: Tifl, state: State, asked: Call) -> bool:
+def _judges_for_ever(self: TierSampling, state: State, asked: InvitationContext) -> bool:
     return self.interval is None
 
 
@@ -232,14 +238,14 @@ def _judges_for_ever(self: Tifl, state: State, asked: Call) -> bool:
     loses=st.lists(st.booleans(), max_size=5).map(lambda fates: [False, *fates]),
     examples=40,
     broken_by={
-        "who is under way takes no place": swap(Tifl, "invite", _keeps_to_itself),
-        "nobody is judged": swap(Tifl, "_is_due", lambda self, state, asked: False),
+        "who is under way takes no place": swap(TierSampling, "invite", _keeps_to_itself),
+        "nobody is judged": swap(TierSampling, "_is_due", lambda self, state, asked: False),
     },
 )
 def test_it_goes_on_under_every_release_and_other_policies(
     combine: Callable[[Recipe], Recipe], interval: Any, credits: Any, next_one: Sequence[int], loses: Sequence[bool]
 ) -> None:
-    policy = Tifl(tiers=2, interval=interval, credits=credits)
+    policy = TierSampling(tiers=2, interval=interval, credits=credits)
     recipe = combine(fedavg(**Common(cohort=3, epochs=0.5, batch=4)) | policy)
     story = roll(recipe, Federation(sizes=(5, 12, 7, 9, 3, 8, 4)), versions=8, next_one=next_one, loses=loses)
     assert story.turns[-1].state.version == 8
@@ -250,17 +256,17 @@ def test_it_goes_on_under_every_release_and_other_policies(
     assert any(a.kind == "measure" for a in story.assignments.values()) == (interval is not None)
 
 
-def _gives_up(self: Tifl, state: State, fixed: Setup, asked: Call, places: int) -> Any:
+def _gives_up(self: TierSampling, state: State, fixed: Setup, asked: InvitationContext, places: int) -> Any:
     state, new = _PROFILED(self, state, fixed, asked, places)
     return (state if new else {**state, "missed": asked.version}), new
 
 
 @law(
     searches=st.integers(1, 4),
-    broken_by={"a search that found nobody is not repeated": swap(Tifl, "_profiled", _gives_up)},
+    broken_by={"a search that found nobody is not repeated": swap(TierSampling, "_profiled", _gives_up)},
 )
 def test_where_nobody_was_there_whoever_comes_first_is_asked(searches: int) -> None:
-    policy, fixed = Tifl(cohort=2), setup(3)
+    policy, fixed = TierSampling(cohort=2), setup(3)
     state = policy.server_start(fixed)
     for _ in range(searches):
         state, invited = policy.invite(fixed, state, call(Present([1, 1, 1], away=(0, 1, 2)), count=2))

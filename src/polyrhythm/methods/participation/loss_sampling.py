@@ -13,19 +13,19 @@ from polyrhythm.base.messages import Report, State
 from polyrhythm.base.settings import Count
 from polyrhythm.methods.mechanism import Setup
 from polyrhythm.methods.participation.base import (
-    Call,
     Either,
     Invitation,
+    InvitationContext,
     Invitations,
     Participation,
     to_train,
 )
-from polyrhythm.methods.work.budgets import HAIR
+from polyrhythm.methods.work.budgets import EPSILON
 
 
 @final
 @dataclass(frozen=True, kw_only=True)
-class PowerOfChoice(Participation):
+class LossSampling(Participation):
     """Draws d candidates, and invites those of them whose loss is largest.
 
         candidates: d clients, drawn one after the other with probability n_k / sum of n, without replacement
@@ -82,18 +82,18 @@ class PowerOfChoice(Participation):
     def server_start(self, setup: Setup) -> State:
         return {"candidates": [], "losses": {}, "drawn": [-1, 0]}
 
-    def invite(self, setup: Setup, state: State, call: Call) -> tuple[State, Invitations]:
-        places = call.places(self.size)
+    def invite(self, setup: Setup, state: State, context: InvitationContext) -> tuple[State, Invitations]:
+        places = context.places(self.size)
         if not places:
             return state, ()
         chosen: tuple[int, ...] = ()
         if state["candidates"]:
-            chosen = call.there(self._ranked(state["candidates"], state["losses"]), places)
+            chosen = context.there(self._ranked(state["candidates"], state["losses"]), places)
             state = {**state, "candidates": [], "losses": {}}
         left = places - len(chosen)
         if not left:
             return state, to_train(chosen)
-        state, candidates = self._draw(setup, state, call, left, chosen)
+        state, candidates = self._draw(setup, state, context, left, chosen)
         if len(candidates) <= left:
             return state, to_train((*chosen, *candidates))
         if self.variant == "rpow":
@@ -103,14 +103,14 @@ class PowerOfChoice(Participation):
         return {**state, "candidates": list(candidates)}, (*to_train(chosen), *asked)
 
     def _draw(
-        self, setup: Setup, state: State, call: Call, places: int, chosen: tuple[int, ...]
+        self, setup: Setup, state: State, context: InvitationContext, places: int, chosen: tuple[int, ...]
     ) -> tuple[State, tuple[int, ...]]:
         version, times = state["drawn"]
-        times = times + 1 if version == call.version else 0  # a version may draw more than once, and anew each time
-        count = max(places, math.ceil(places * (self.d or 2 * self.size) / self.size - HAIR))
-        named = call.stream(setup, "candidates", times)
-        drawn = call.roster.draw_by_samples(count, named, Either(call.busy, chosen))
-        return {**state, "drawn": [call.version, times]}, drawn
+        times = times + 1 if version == context.version else 0  # a version may draw more than once, and anew each time
+        count = max(places, math.ceil(places * (self.d or 2 * self.size) / self.size - EPSILON))
+        named = context.stream(setup, "candidates", times)
+        drawn = context.roster.draw_by_samples(count, named, Either(context.busy, chosen))
+        return {**state, "drawn": [context.version, times]}, drawn
 
     @staticmethod
     def _ranked(candidates: Sequence[int], losses: Mapping[int, float], unheard: float = -math.inf) -> list[int]:

@@ -10,33 +10,33 @@ from typing import Any, final
 from torch import Tensor
 
 from polyrhythm.base.errors import RunFailed
-from polyrhythm.simulation.client_store.shelf import Shelf, Shelved, vectors, with_vectors
+from polyrhythm.simulation.client_store.vector_files import StoredTensor, VectorFiles, vectors, with_vectors
 
 
 @final
 class Key:
-    """A number of a pool's own; what is kept under it is dropped when nobody has the key any more."""
+    """A number of a cache's own; what is kept under it is dropped when nobody has the key any more."""
 
     def __init__(self, number: int) -> None:
         self.number = number
 
 
 @final
-class Pool:
+class LruCache:
     """Keeps values that are never changed in place; of each, all large vectors are in memory, or all in files.
 
     Args:
-        shelf: the files.
+        files: the files.
         budget: bytes of large vectors in memory.
         least: bytes of a large vector.
     """
 
-    def __init__(self, shelf: Shelf, budget: int, least: int) -> None:
-        self._shelf, self._budget, self._least = shelf, budget, least
+    def __init__(self, files: VectorFiles, budget: int, least: int) -> None:
+        self._files, self._budget, self._least = files, budget, least
         self._whole: OrderedDict[int, Any] = OrderedDict()  # with large vectors in memory, last used last
         self._sizes: dict[int, int] = {}  # theirs
         self._named: dict[int, Any] = {}  # with places for large vectors, if all of them lie in files
-        self._held: dict[int, list[Shelved]] = {}  # places in which some of them lie
+        self._held: dict[int, list[StoredTensor]] = {}  # places in which some of them lie
         self._used, self._made = 0, 0
 
     def get(self, key: int) -> Any:
@@ -44,15 +44,15 @@ class Pool:
         if key in self._whole:
             self._whole.move_to_end(key)
             return self._whole[key]
-        named, found = self._named[key], dict[Shelved, Tensor]()
+        named, found = self._named[key], dict[StoredTensor, Tensor]()
         if key not in self._held:
             return named
 
-        def fetched(vector: Tensor | Shelved) -> Tensor:
+        def fetched(vector: Tensor | StoredTensor) -> Tensor:
             if isinstance(vector, Tensor):
                 return vector
             if vector not in found:  # one that lies in several places of the value is one
-                found[vector] = self._shelf.read(vector)
+                found[vector] = self._files.read(vector)
             return found[vector]
 
         value = with_vectors(named, fetched)
@@ -67,9 +67,9 @@ class Pool:
         """Keeps a value in place of the one before."""
         # What is in files already is held before the value that it was in lets it go.
         large = self._large(value)
-        places = [self._shelf.place_of(v) if isinstance(v, Tensor) else v for v in large]
+        places = [self._files.place_of(v) if isinstance(v, Tensor) else v for v in large]
         held = [place for place in dict.fromkeys(places) if place is not None]
-        self._shelf.hold(held)
+        self._files.hold(held)
         self.drop(key)
         if held:
             self._held[key] = held
@@ -90,7 +90,7 @@ class Pool:
         """Keeps nothing under a key."""
         self._dismiss(key)
         self._named.pop(key, None)
-        self._shelf.let_go(self._held.pop(key, ()))
+        self._files.let_go(self._held.pop(key, ()))
 
     def written(self, key: int) -> Any:
         """What is kept under a key, with places for its large vectors; they are written if need be.
@@ -102,7 +102,7 @@ class Pool:
             self._named[key] = self._on_shelf(key, self._whole[key])
         return self._named[key]
 
-    def held(self) -> Iterator[Shelved]:
+    def held(self) -> Iterator[StoredTensor]:
         """All places that are held here."""
         for places in self._held.values():
             yield from places
@@ -112,25 +112,25 @@ class Pool:
         for key in [*self._whole, *self._named]:
             self.drop(key)
 
-    def _large(self, value: Any) -> list[Tensor | Shelved]:
-        return [v for v in vectors(value) if isinstance(v, Shelved) or v.nbytes >= self._least]
+    def _large(self, value: Any) -> list[Tensor | StoredTensor]:
+        return [v for v in vectors(value) if isinstance(v, StoredTensor) or v.nbytes >= self._least]
 
     def _on_shelf(self, key: int, value: Any) -> Any:
         """A value with places for its large vectors, which are written if need be and held."""
-        mine: list[Shelved] = []
+        mine: list[StoredTensor] = []
 
-        def placed(vector: Tensor | Shelved) -> Tensor | Shelved:
-            if isinstance(vector, Shelved) or vector.nbytes < self._least:
+        def placed(vector: Tensor | StoredTensor) -> Tensor | StoredTensor:
+            if isinstance(vector, StoredTensor) or vector.nbytes < self._least:
                 return vector
-            mine.append(self._shelf.put(vector))
+            mine.append(self._files.put(vector))
             return mine[-1]
 
         try:
             named = with_vectors(value, placed)
         except BaseException:
-            self._shelf.let_go(mine)
+            self._files.let_go(mine)
             raise
-        self._shelf.let_go(self._held.pop(key, ()))
+        self._files.let_go(self._held.pop(key, ()))
         self._held[key] = mine
         return named
 
@@ -145,7 +145,7 @@ class Pool:
                 self.written(other)
             except OSError as error:
                 raise RunFailed(
-                    f"what clients remember cannot be written to {self._shelf.folder} ({error.strerror or error}); "
+                    f"what clients remember cannot be written to {self._files.folder} ({error.strerror or error}); "
                     "what was recorded before is kept"
                 ) from error
             self._dismiss(other)

@@ -28,7 +28,7 @@ from torch import Tensor
 from torch.utils.weak import WeakIdKeyDictionary
 
 from polyrhythm.base.errors import RunFailed
-from polyrhythm.base.frozen import changed
+from polyrhythm.base.frozen import replace_unchecked
 from polyrhythm.runs.files import sync_folder
 
 LARGEST = 2**30
@@ -39,7 +39,7 @@ _BORDER, _AT_ONCE = 64, 2**30
 
 @final
 @dataclass(frozen=True, kw_only=True)
-class Shelved:
+class StoredTensor:
     """A tensor that lies in a file.
 
     Args:
@@ -70,9 +70,9 @@ class Shelved:
         return _aligned(torch.Size(self.shape).numel() * self.kind.itemsize)
 
 
-def vectors(value: Any) -> Iterator[Tensor | Shelved]:
+def vectors(value: Any) -> Iterator[Tensor | StoredTensor]:
     """The tensors and places in a value, in order."""
-    if isinstance(value, (Tensor, Shelved)):
+    if isinstance(value, (Tensor, StoredTensor)):
         yield value
     elif isinstance(value, (list, tuple)):
         yield from itertools.chain.from_iterable(map(vectors, value))
@@ -84,7 +84,7 @@ def vectors(value: Any) -> Iterator[Tensor | Shelved]:
 
 def with_vectors(value: Any, change: Callable[[Any], Any]) -> Any:
     """A value with others in place of its tensors and places; what has none, as it is."""
-    if isinstance(value, (Tensor, Shelved)):
+    if isinstance(value, (Tensor, StoredTensor)):
         return change(value)
     if isinstance(value, (list, tuple)):
         items = [with_vectors(item, change) for item in value]
@@ -95,7 +95,7 @@ def with_vectors(value: Any, change: Callable[[Any], Any]) -> Any:
     if is_dataclass(value) and not isinstance(value, type):
         named = {field.name: getattr(value, field.name) for field in fields(value)}
         other = {name: with_vectors(item, change) for name, item in named.items()}
-        return value if _all_same(other.values(), named.values()) else changed(value, **other)
+        return value if _all_same(other.values(), named.values()) else replace_unchecked(value, **other)
     return value
 
 
@@ -103,7 +103,7 @@ def _all_same(some: Iterable[Any], others: Iterable[Any]) -> bool:
     return all(one is other for one, other in zip(some, others, strict=True))
 
 
-def read(place: Shelved, folder: Path | None = None) -> Tensor:
+def read(place: StoredTensor, folder: Path | None = None) -> Tensor:
     """The tensor of a place.
 
     Args:
@@ -129,7 +129,7 @@ def read(place: Shelved, folder: Path | None = None) -> Tensor:
     return tensor
 
 
-def check(places: Iterable[Shelved], folder: Path) -> str:
+def check(places: Iterable[StoredTensor], folder: Path) -> str:
     """What is wrong with one of some places; empty if all of them are as they were written."""
     for place in dict.fromkeys(places):
         try:
@@ -142,7 +142,7 @@ def check(places: Iterable[Shelved], folder: Path) -> str:
 
 
 @final
-class Shelf:
+class VectorFiles:
     """Keeps vectors in files of a folder.
 
     Args:
@@ -153,14 +153,14 @@ class Shelf:
     def __init__(self, folder: Callable[[], Path], kept: Callable[[], Iterable[int]]) -> None:
         self._where, self._kept = folder, kept
         self._folder: Path | None = None
-        self._holders: Counter[Shelved] = Counter()
+        self._holders: Counter[StoredTensor] = Counter()
         self._in_file: Counter[int] = Counter()  # places held
         self._free: dict[int, list[tuple[int, int]]] = {}  # by size, a heap of (file, offset)
-        self._pins: dict[int, list[Shelved]] = {}
+        self._pins: dict[int, list[StoredTensor]] = {}
         self._known: Any = WeakIdKeyDictionary()  # tensors of which a copy lies here
         self._earlier: set[int] = set()  # checkpoints of another process
         self._sealed: set[int] = set()  # files that it left
-        self._later: list[Shelved] = []  # to be free when these are no longer sealed
+        self._later: list[StoredTensor] = []  # to be free when these are no longer sealed
         self._unsynced: set[int] = set()
         self._file, self._end = 0, LARGEST
 
@@ -174,25 +174,25 @@ class Shelf:
             self._file = max(self._sealed, default=0)
         return self._folder
 
-    def put(self, tensor: Tensor) -> Shelved:
+    def put(self, tensor: Tensor) -> StoredTensor:
         """Writes a tensor, if it is not there yet, and holds it for whoever asks.
 
         Raises:
             OSError: it cannot be written.
         """
-        known: Shelved | None = self._known.get(tensor)
+        known: StoredTensor | None = self._known.get(tensor)
         if known is None or known not in self._holders:
             known = self._written(tensor.detach().cpu().contiguous())
             self._known[tensor] = known
         self.hold([known])
         return known
 
-    def place_of(self, tensor: Tensor) -> Shelved | None:
+    def place_of(self, tensor: Tensor) -> StoredTensor | None:
         """Where a copy of a tensor lies and is held, if one does."""
-        known: Shelved | None = self._known.get(tensor)
+        known: StoredTensor | None = self._known.get(tensor)
         return known if known in self._holders else None
 
-    def read(self, place: Shelved) -> Tensor:
+    def read(self, place: StoredTensor) -> Tensor:
         """The tensor of a place.
 
         Raises:
@@ -203,18 +203,18 @@ class Shelf:
             self._known[tensor] = place
         return tensor
 
-    def mine(self, place: Shelved) -> Shelved:
+    def mine(self, place: StoredTensor) -> StoredTensor:
         """A place as it is called here: one of this folder has none of its own."""
         return replace(place, folder="") if place.folder == str(self.folder) else place
 
-    def hold(self, places: Iterable[Shelved]) -> None:
+    def hold(self, places: Iterable[StoredTensor]) -> None:
         """Keeps places as they are until they are let go as often."""
         for place in places:
             if not place.folder:
                 self._in_file[place.file] += place not in self._holders
                 self._holders[place] += 1
 
-    def let_go(self, places: Iterable[Shelved]) -> None:
+    def let_go(self, places: Iterable[StoredTensor]) -> None:
         """No longer holds them; what nobody holds is written over."""
         for place in places:
             if place.folder:
@@ -228,7 +228,7 @@ class Shelf:
                 else:
                     self._make_free(place.room, place.file, place.offset)
 
-    def pin(self, version: int, places: Iterable[Shelved]) -> None:
+    def pin(self, version: int, places: Iterable[StoredTensor]) -> None:
         """Holds the places of a checkpoint that is about to be written, and sees to it that they are on the disk.
 
         Raises:
@@ -270,7 +270,7 @@ class Shelf:
         if not any(self.folder.iterdir()):
             self.folder.rmdir()
 
-    def _written(self, tensor: Tensor) -> Shelved:
+    def _written(self, tensor: Tensor) -> StoredTensor:
         content, done, folder = _bytes(tensor), 0, self.folder
         number, offset = self._slot(_aligned(len(content)))
         path = _path(folder, number)
@@ -284,7 +284,7 @@ class Shelf:
             raise
         self._unsynced.add(number)
         dtype, digest = str(tensor.dtype).removeprefix("torch."), hashlib.sha256(content).hexdigest()
-        return Shelved(file=number, offset=offset, dtype=dtype, shape=tuple(tensor.shape), sha256=digest)
+        return StoredTensor(file=number, offset=offset, dtype=dtype, shape=tuple(tensor.shape), sha256=digest)
 
     def _slot(self, size: int) -> tuple[int, int]:
         """Room for so many bytes: the first that is free, or new at the end."""

@@ -11,7 +11,7 @@ from typing import final
 
 import numpy as np
 
-from polyrhythm.base.frozen import made
+from polyrhythm.base.frozen import new_unchecked
 from polyrhythm.base.messages import FaultKind
 from polyrhythm.base.streams import stream
 from polyrhythm.fleet.costs import Load, Spent
@@ -22,7 +22,7 @@ from polyrhythm.fleet.parts import Device, Place, Timetable
 
 @final
 @dataclass(frozen=True, kw_only=True)
-class Fate:
+class VisitOutcome:
     """How a visit ends.
 
     Args:
@@ -62,7 +62,7 @@ class Remembered:
 
 
 @final
-class World:
+class FleetState:
     """One run's clients on their devices. Remembers batteries, broken devices and who has come, nothing else.
 
     Args:
@@ -71,7 +71,7 @@ class World:
         seed: the experiment's.
         eligible: the clients that hold data, in order.
         labels: the share of each class in a client's samples; None where there are no classes.
-        held: the samples that each of the population declared when it joined; None if all have the same.
+        num_samples: the samples that each of the population declared when it joined; None if all have the same.
     """
 
     def __init__(
@@ -81,9 +81,9 @@ class World:
         seed: int,
         eligible: Sequence[int],
         labels: Callable[[int], np.ndarray] | None = None,
-        held: Sequence[int] | None = None,
+        num_samples: Sequence[int] | None = None,
     ) -> None:
-        self.fleet, self.population, self.eligible, self.held = fleet, population, eligible, held
+        self.fleet, self.population, self.eligible, self.num_samples = fleet, population, eligible, num_samples
         self._place = Place(population=population, seed=seed, labels=labels)
         self._line = fleet.links.bind(self._place)
         self._presence = fleet.availability.bind(self._place)
@@ -205,7 +205,7 @@ class World:
         compute = device.seconds(load.samples, load.forward_samples, load.flops)
         up = self._line.seconds(client, "up", load.bytes_up, now + down + compute)
         worked = (energy.joules_per_flop if per_flop is None else per_flop) * load.flops
-        return made(
+        return new_unchecked(
             Spent,
             down=down,
             compute=compute,
@@ -218,7 +218,7 @@ class World:
             compute_joules=worked,
         )
 
-    def undertake(self, dispatch: int, client: int, load: Load, now: float) -> Fate:
+    def undertake(self, dispatch: int, client: int, load: Load, now: float) -> VisitOutcome:
         """Lets a client set out on a visit, and says how it ends. Must be told of each client's visits, in their order.
 
         Args:
@@ -230,7 +230,7 @@ class World:
         faults = self.fleet.faults
         spent, done = self.price(client, load, now), 1.0
         if self._all_goes_well:
-            return made(Fate, time=now + spent.seconds, spent=spent, lost="", done=1.0)
+            return new_unchecked(VisitOutcome, time=now + spent.seconds, spent=spent, lost="", done=1.0)
         if self._happens("slow", faults.slow, dispatch):
             spent = replace(spent, compute=spent.compute * faults.slowdown)
         end, lost = now + spent.seconds, ""
@@ -244,7 +244,7 @@ class World:
         elif self._happens("lost", faults.lost, dispatch):
             lost = _IN_TRANSIT
         self._drain(client, spent.joules, end)
-        return made(Fate, time=end, spent=spent, lost=lost, done=done)
+        return new_unchecked(VisitOutcome, time=end, spent=spent, lost=lost, done=done)
 
     @functools.cached_property
     def _all_goes_well(self) -> bool:
