@@ -401,8 +401,8 @@ MODELS: Mapping[str, dict[str, Any]] = {
 """By their names on the command line."""
 SLOW = {"model resnet9"}
 """Runs that take longer than a second."""
-QUICK_ON_RAY = {"recipe scaffold", "recipe fedbuff"}
-"""Of those on Ray, whose workers take seconds to begin each time, the ones that are always tried."""
+QUICK_TO_KILL = {"recipe scaffold", "rolling, coming and going", "all kinds of faults"}
+"""Of those that are killed, which takes a process each, the ones that are always tried."""
 TOO_LARGE = {"alexnet", "vgg11", "resnet18", "resnet50"}
 """Models that take seconds to make and to step; their layers are those of others."""
 

@@ -222,6 +222,7 @@ finally:
 """
 
 
+@pytest.mark.slow
 def test_help_answers_at_once_without_torch() -> None:
     best = float("inf")
     for _ in range(3):

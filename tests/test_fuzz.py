@@ -16,10 +16,10 @@ def test_every_key_is_drawn() -> None:
 
 
 def test_each_of_some_files_is_refused_cleanly_or_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = tally(40, 0, tmp_path, monkeypatch)
+    found = tally(24, 0, tmp_path, monkeypatch)
     assert not found.wrong, "\n========\n".join(found.wrong.values())
-    assert found.kinds["refused"] > 10
-    assert found.kinds["ran"] > 3
+    assert found.kinds["refused"] > 6
+    assert found.kinds["ran"] > 1
 
 
 @pytest.mark.slow

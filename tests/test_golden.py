@@ -33,8 +33,9 @@ def cases() -> Iterator[Any]:
 
 
 def is_slow(way: str, name: str) -> bool:
-    """Whether a run is left to the slow tests."""
-    return name in golden_runs.SLOW or (way == "on Ray" and name not in golden_runs.QUICK_ON_RAY)
+    """Whether a run is left to the slow tests: all on Ray, and of those that are killed all but some."""
+    quick = {"on Ray": (), "killed and resumed": golden_runs.QUICK_TO_KILL}.get(way, (name,))
+    return name in golden_runs.SLOW or name not in quick
 
 
 @pytest.mark.parametrize(("way", "names"), [*cases()])

@@ -17,6 +17,7 @@ def maker() -> ModuleType:
     return script("docs/make_pictures.py")
 
 
+@pytest.mark.slow
 def test_every_picture_can_be_drawn(maker: ModuleType, tmp_path: Path) -> None:
     """From short runs, into a folder that does not exist yet."""
     maker.main(folder=tmp_path / "pictures", rounds=3)

@@ -102,7 +102,7 @@ def test_data_show_prints_and_draws(polyrhythm: Command, tmp_path: Path) -> None
 
 
 def test_fleet_show_prints_what_clients_are_like(polyrhythm: Command) -> None:
-    fleet = "tiers(memory=[1e9, 2e9, 4e9]) | links(down=1e6) | periodic(zones=1, spread=0, on=0.5) | poisson(rate=1)"
+    fleet = "tiers(memory=[1e9, 2e9, 4e9]) | links(down=1e6) | periodic(zones=1, spread=0, on=0.5) | poisson(rate=0.01)"
     found = polyrhythm("fleet", "show", "--fleet", fleet, "--clients", "300", "--hours", "48")
     assert (found.code, found.err) == (0, "")
     lines = {re.split(r"  +", line.strip())[0]: line for line in found.out.splitlines()}

@@ -205,10 +205,8 @@ def test_any_number_of_clients_goes_with_any_number_of_classes(partition: Partit
 
 
 def test_an_impossible_minimum_is_refused_at_once() -> None:
-    start = time.perf_counter()
     with pytest.raises(UserError, match=r"100 parts of at least 20 samples need 2,000, there are 1,000"):
         Dirichlet(alpha=0.3, min_size=20, tries=10**9).split(view(labels(1000, 10)), 100, 0)
-    assert time.perf_counter() - start < 1
 
 
 def test_a_minimum_that_is_not_reached_names_the_best_one() -> None:

@@ -53,7 +53,7 @@ class Stops(Observer):
             raise Enough
 
 
-@pytest.mark.parametrize("driver", ["inline", "threads", "processes"])
+@pytest.mark.parametrize("driver", ["inline", pytest.param("threads", marks=pytest.mark.slow), "processes"])
 def test_every_driver_gives_the_same_run_for_any_memory(driver: str, monkeypatch: pytest.MonkeyPatch) -> None:
     engine = "native" if driver == "threads" else "torch"
     if driver == "threads":

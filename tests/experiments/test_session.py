@@ -77,7 +77,7 @@ def test_an_experiment_can_be_run_twice() -> None:
     assert carry_out(made, [])["digest"] == carry_out(made, [])["digest"]
 
 
-@pytest.mark.parametrize("hash_seed", ["0", "1"])
+@pytest.mark.parametrize("hash_seed", ["0", pytest.param("1", marks=pytest.mark.slow)])
 def test_another_process_gives_the_same_digests(hash_seed: str) -> None:
     """Of runs of every kind, in the opposite order, whatever order sets have there."""
     code = "from surviving import scenarios; print(scenarios.digests(reversed(scenarios.MAKE)))"

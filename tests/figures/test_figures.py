@@ -325,6 +325,7 @@ figures.save(figures.draw("participation", Run.all(sys.argv[1])), sys.argv[2])
 """
 
 
+@pytest.mark.slow
 def test_the_same_runs_give_the_same_bytes_in_another_process(folder: Path, tmp_path: Path) -> None:
     texts = []
     for number in range(2):

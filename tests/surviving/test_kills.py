@@ -49,7 +49,10 @@ def test_200_kills_change_nothing(killing: Ground, tmp_path: Path, capsys: pytes
         print(f"\n{sum(tally.values())} kills: {tally}")
 
 
-@pytest.mark.parametrize("step", ground.STEPS)
+QUICK = {"half of it written", "before the rows are durable", "when a client's vector is written"}
+
+
+@pytest.mark.parametrize("step", [pytest.param(s, marks=[pytest.mark.slow] * (s not in QUICK)) for s in ground.STEPS])
 def test_a_kill_while_a_checkpoint_is_written_changes_nothing(killing: Ground, tmp_path: Path, step: str) -> None:
     name = "remembered in files" if step in IN_FILES else "rolling, coming and going"
     for call in (5, 12):

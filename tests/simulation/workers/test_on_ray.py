@@ -24,7 +24,7 @@ from polyrhythm.simulation.workers.executors import Done, VisitFuture
 from polyrhythm.simulation.workers.on_ray import OnRay, actors
 from worker_models import Dies, Greedy
 
-QUICK = {"scaffold", "ccfl", "alt", "curriculum", "critical periods", "partial work", "buffered and rolling"}
+QUICK = {"scaffold"}
 needs_ray = pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="Ray is not installed: the extra [ray]")
 pytestmark = [needs_ray, pytest.mark.filterwarnings("ignore::ResourceWarning")]  # of Ray's own logs
 
@@ -47,11 +47,13 @@ def test_numbers_are_those_of_the_in_line_driver(family: str) -> None:
     assert_same(run(driver="inline", **FAMILIES[family]), crew)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", ["cc_fedadam", "scaffold", "partial work", "visits that go wrong"])
 def test_visits_that_go_on_from_version_to_version_give_the_same_numbers(family: str) -> None:
     assert_same(run(driver="inline", **ROLLING[family]), run(driver="ray", workers=2, **ROLLING[family]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workers", [1, 3])
 def test_the_number_of_actors_changes_nothing(workers: int) -> None:
     family = FAMILIES["scaffold"]
@@ -90,6 +92,7 @@ def _old_weights(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(OnRay, "_slot", old)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mutant", [_forgotten, _mixed_up, _old_weights])
 def test_the_laws_above_can_fail(mutant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch) -> None:
     alone = run(driver="inline", **FAMILIES["scaffold"])
@@ -108,6 +111,7 @@ def test_a_killed_actor_changes_nothing(tmp_path: Path) -> None:
     assert hurt[0]["worker_deaths"] == 2
 
 
+@pytest.mark.slow
 def test_idle_actors_that_are_lost_are_no_fault_of_a_visit(monkeypatch: pytest.MonkeyPatch) -> None:
     import ray
 
@@ -131,6 +135,7 @@ def test_idle_actors_that_are_lost_are_no_fault_of_a_visit(monkeypatch: pytest.M
     assert_same(run(driver="inline", **family), hurt)
 
 
+@pytest.mark.slow
 def test_an_actor_without_memory_is_replaced_and_changes_nothing(tmp_path: Path) -> None:
     model = Greedy(4, 3, tmp_path)
     alone = run(driver="inline", model=model)
@@ -140,6 +145,7 @@ def test_an_actor_without_memory_is_replaced_and_changes_nothing(tmp_path: Path)
     assert hurt[0]["worker_deaths"] == 1
 
 
+@pytest.mark.slow
 def test_a_visit_that_kills_every_actor_ends_the_run(tmp_path: Path) -> None:
     for i in range(20):
         (tmp_path / str(i)).touch()
@@ -171,6 +177,7 @@ def test_more_workers_than_processors_are_refused() -> None:
         run(driver="ray", workers=4)
 
 
+@pytest.mark.slow
 def test_another_version_elsewhere_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(actors, "__version__", "0.0")
     with pytest.raises(UserError, match=r"polyrhythm 0\.0 sends visits to a machine with polyrhythm"):

@@ -23,6 +23,7 @@ from small import Log, collection, dealt
 
 pytestmark = [
     pytest.mark.slow,
+    pytest.mark.slow,
     pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="Ray is not installed: the extra [ray]"),
     pytest.mark.filterwarnings("ignore::ResourceWarning"),
 ]

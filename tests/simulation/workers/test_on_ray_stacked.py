@@ -58,7 +58,7 @@ def on_crew(workers: int = 2, **changes: Any) -> Any:
 SOME = {name: FAMILIES[name] for name in ("fedavg", "ccfl", "curriculum of clients", "critical periods")}
 SOME |= {"moon, which it leaves to torch": FAMILIES["moon"], "partial work": FAMILIES["partial work"]}
 SOME |= {"without rounds": ROLLING["fedbuff"], "without rounds, and partial": ROLLING["partial work"]}
-QUICK = {"ccfl", "moon, which it leaves to torch", "without rounds, and partial"}
+QUICK = {"ccfl"}
 
 
 @pytest.mark.parametrize("name", [n if n in QUICK else pytest.param(n, marks=pytest.mark.slow) for n in SOME])
@@ -67,6 +67,7 @@ def test_numbers_are_those_of_the_in_line_driver(name: str) -> None:
     assert_same(run(driver="inline", **family), on_crew(**family))
 
 
+@pytest.mark.slow
 def test_a_cohort_with_visits_that_are_not_taken_is_the_same() -> None:
     family = {"recipe": pr.fedavg(**COMMON, optimiser="adam", keep_state=True), **STACKED}
     assert_same(run(driver="inline", **family), on_crew(**family))
@@ -82,6 +83,7 @@ def _out_of_order(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(executors, "groups", lambda given, size: whole(given[1:] + given[:1], size))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mutant", [None, _by_worker, _out_of_order])
 def test_who_carries_groups_out_changes_nothing(
     mutant: Callable[[pytest.MonkeyPatch], None] | None, monkeypatch: pytest.MonkeyPatch
@@ -123,6 +125,7 @@ def test_other_engines_have_no_stack() -> None:
     assert [note for note in made(engine="auto", stack=2).notices() if note.startswith("stack=2 has no effect")]
 
 
+@pytest.mark.slow
 def test_all_at_once_is_recorded_as_so_many_and_means_the_same_on_ray() -> None:
     alone = made(engine="stacked")
     size = alone.computed()["stack"]
@@ -132,6 +135,7 @@ def test_all_at_once_is_recorded_as_so_many_and_means_the_same_on_ray() -> None:
     assert_same(run(engine="stacked"), run(engine="stacked", stack=size, driver="ray", workers=2))
 
 
+@pytest.mark.slow
 def test_visits_are_under_way_between_turns_only_one_by_one() -> None:
     for size, goes_on in ((1, True), (2, False)):
         of = made(driver="ray", workers=1, stack=size, **STACKED)
@@ -141,6 +145,7 @@ def test_visits_are_under_way_between_turns_only_one_by_one() -> None:
         crew.close()
 
 
+@pytest.mark.slow
 def test_a_run_that_is_resumed_or_verified_elsewhere_has_the_same_groups(tmp_path: Path) -> None:
     written = configure(
         None,
@@ -169,6 +174,7 @@ def test_a_run_that_is_resumed_or_verified_elsewhere_has_the_same_groups(tmp_pat
     assert pr.replay(run, inline, execution=again.execution).equal
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [1, 2])
 def test_a_run_that_was_left_goes_on_in_line_with_the_same_groups(tmp_path: Path, size: int) -> None:
     changes: dict[str, Any] = ROLLING["scaffold"] | STACKED | {"stack": size, "checkpoint": pr.Checkpoint(every=1)}
@@ -188,6 +194,7 @@ def test_a_run_that_was_left_goes_on_in_line_with_the_same_groups(tmp_path: Path
     assert found.visits.equals(whole.visits)
 
 
+@pytest.mark.slow
 def test_an_error_in_a_group_says_whose_visits_they_were(tmp_path: Path) -> None:
     class Broken(nn.Module):
         def __init__(self, broken: Path) -> None:
@@ -215,6 +222,7 @@ def test_an_error_in_a_group_says_whose_visits_they_were(tmp_path: Path) -> None
     assert re.fullmatch(r"this happened in the steps of clients \d, \d, on version 0", note)
 
 
+@pytest.mark.slow
 def test_a_dead_actor_s_group_is_repeated(tmp_path: Path) -> None:
     family = SCAFFOLD | {"model": Dies(4, 3, tmp_path), "stack": 2}
     alone = run(driver="inline", **family)
@@ -225,6 +233,7 @@ def test_a_dead_actor_s_group_is_repeated(tmp_path: Path) -> None:
     assert hurt[0]["worker_deaths"] == 2
 
 
+@pytest.mark.slow
 def test_samples_travel_once() -> None:
     of = made(**STACKED)
     clients = of.clients
@@ -254,6 +263,7 @@ def as_if(folder: Path) -> Callable[[float | None], torch.device]:
     return own
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("gpus", "workers", "given"),
     [
@@ -274,6 +284,7 @@ def test_workers_share_gpus(
     assert_same(run(driver="inline", engine="stacked", **family), shared)
 
 
+@pytest.mark.slow
 def test_a_gpu_that_torch_does_not_see_is_said_before_any_work() -> None:
     if torch.cuda.is_available():
         pytest.skip("there are GPUs here")

@@ -42,7 +42,10 @@ def _no_fork_server_is_left() -> Iterator[None]:
     fork_server.close()
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+LONG = {"a model that draws whenever it is looked at"}  # for it is looked at more often than it is trained
+
+
+@pytest.mark.parametrize("family", [pytest.param(f, marks=[pytest.mark.slow] * (f in LONG)) for f in FAMILIES])
 def test_numbers_are_those_of_the_in_line_driver_for_any_number_of_workers(family: str) -> None:
     alone = run(driver="inline", **FAMILIES[family])
     for workers in (1, 2, 3):
