@@ -20,18 +20,24 @@ from polyrhythm.cli.consenting import consented
 from polyrhythm.config import names
 from polyrhythm.config.overrides import put_inside
 from polyrhythm.experiments.dry_run import dry_run
+from polyrhythm.experiments.prepared import prepare
 from polyrhythm.models.flops import Cost
+from polyrhythm.simulation.workers import choosing
 from small import experiment
 from terminal import Command
 
-ENGINES = ("auto", "torch", "native", "stacked", "compiled")
+ENGINES = ("auto", "torch", "native", "stacked")
 PARTS: tuple[Settings, ...] = (StopApart(distance=0.3), Lean(strength=0.1), EveryFew(count=2), InTurn(cohort=3))
 MINE = Trust(("own_parts",))
 
 
-def with_parts(*parts: Settings, engine: str = "auto", **changes: Any) -> pr.Experiment:
+def with_parts(*parts: Settings, **changes: Any) -> pr.Experiment:
     recipe = functools.reduce(operator.or_, parts, pr.fedavg(cohort=3, epochs=3, batch=8, lr=0.3))
-    return experiment(**{"model": "mlp", "recipe": recipe, "engine": engine, "rounds": 3} | changes)
+    return experiment(**{"model": "mlp", "recipe": recipe, "rounds": 3} | changes)
+
+
+def run_of(*parts: Settings, out: Path, **how: Any) -> pr.Run:
+    return pr.run(with_parts(*parts), execution=pr.Execution(**how), out=out)
 
 
 def invited(run: pr.Run) -> list[tuple[int, int, int]]:
@@ -42,12 +48,12 @@ def invited(run: pr.Run) -> list[tuple[int, int, int]]:
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_they_work_on_every_engine(engine: str, tmp_path: Path) -> None:
-    reference, found = (pr.run(with_parts(*PARTS, engine=which), out=tmp_path / which) for which in ("torch", engine))
+    reference, found = (run_of(*PARTS, engine=which, out=tmp_path / which) for which in ("torch", engine))
     assert invited(found) == invited(reference)
     assert [client for client, version, _ in invited(found) if version == 0] == [0, 1, 2]
     assert min(steps for *_, steps in invited(found)) < max(steps for *_, steps in invited(found))
     assert found.summary["final_accuracy"] == reference.summary["final_accuracy"]
-    if engine in ("stacked", "compiled"):  # which take whole rounds of several clients, or whole steps, at once
+    if engine == "stacked":  # which takes whole rounds of several clients at once
         (why,) = (notice for notice in found.notices if notice.startswith("engine: torch"))
         assert "stop_apart looks at each batch" in why
 
@@ -55,7 +61,7 @@ def test_they_work_on_every_engine(engine: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("driver", ["processes", "threads"])
 def test_they_work_in_workers(driver: str, tmp_path: Path) -> None:
     inline, others = (
-        pr.run(with_parts(*PARTS, driver=which, workers=workers), out=tmp_path / which)
+        run_of(*PARTS, driver=which, workers=workers, out=tmp_path / which)
         for which, workers in (("inline", None), (driver, 2))
     )
     assert others.summary["digest"] == inline.summary["digest"]
@@ -65,7 +71,7 @@ def test_they_work_on_real_nodes(tmp_path: Path) -> None:
     def made() -> pr.Experiment:
         return with_parts(*(part for part in PARTS if not isinstance(part, EveryFew)), Deaf())
 
-    run = on_nodes(made, tmp_path)
+    run = on_nodes(made, pr.Execution(), tmp_path)
     assert run.summary["digest"] == pr.run(made(), out=tmp_path / "here").summary["digest"]
     assert "skipped" in set(run.visits["status"])
 
@@ -73,13 +79,13 @@ def test_they_work_on_real_nodes(tmp_path: Path) -> None:
 @pytest.mark.parametrize("part", [part for part in PARTS if not isinstance(part, StopApart)])
 @pytest.mark.parametrize("engine", ["native", "stacked"])
 def test_an_engine_takes_those_that_look_at_no_batch(part: Settings, engine: str) -> None:
-    assert with_parts(part, engine=engine).chosen.kind == engine
+    assert prepare(with_parts(part), pr.Execution(engine=engine)).chosen.kind == engine
 
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_an_unknown_representation_is_the_same_error_on_every_engine(engine: str, tmp_path: Path) -> None:
     with pytest.raises(UserError) as caught:
-        pr.run(with_parts(StopApart(watch="0"), engine=engine), out=tmp_path)
+        run_of(StopApart(watch="0"), engine=engine, out=tmp_path)
     assert str(caught.value).startswith("unknown representation '0'")
     assert not Path(tmp_path / "runs.sqlite").exists()  # before anything began
 
@@ -89,7 +95,7 @@ def test_a_representation_that_nobody_was_told_of_is_the_same_error_on_every_eng
     engine: str, tmp_path: Path
 ) -> None:
     with pytest.raises(UserError, match="which none of them watches") as caught:
-        pr.run(with_parts(StopApart(says=False), engine=engine), out=tmp_path)
+        run_of(StopApart(says=False), engine=engine, out=tmp_path)
     assert "stop_apart" in str(caught.value)
     assert "`watches`" in caught.value.fix
 
@@ -102,17 +108,19 @@ def test_two_that_decide_the_same_are_refused() -> None:
         with_parts(Deaf(), pr.parts.skip_silently())
 
 
-def test_a_visit_that_may_stop_is_not_foreseen_where_places_are_filled() -> None:
+def test_a_visit_that_may_stop_is_not_foreseen_where_places_are_filled(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(choosing, "cores", lambda: 8)
     rolling = (pr.parts.rolling(concurrency=3), EveryFew(count=2))
-    assert with_parts(*rolling)._at_once == 3
-    assert with_parts(*rolling, StopApart())._at_once == 1
+    elsewhere = pr.Execution(driver="processes", engine="torch")
+    assert prepare(with_parts(*rolling), elsewhere).crew.workers == 3
+    assert prepare(with_parts(*rolling, StopApart()), elsewhere).crew.workers == 1
 
 
 def test_a_dry_run_asks_what_guesses() -> None:
     cost = Cost(forward=1, training=3)
-    assert dry_run(with_parts(*PARTS[1:]), cost).guessed == ()
-    assert dry_run(with_parts(*PARTS), cost).guessed == ("stop_apart",)
-    assert dry_run(with_parts(pr.parts.stop_on_drift(b=0)), cost).guessed == ("stop_on_drift",)
+    assert dry_run(prepare(with_parts(*PARTS[1:])), cost).guessed == ()
+    assert dry_run(prepare(with_parts(*PARTS)), cost).guessed == ("stop_apart",)
+    assert dry_run(prepare(with_parts(pr.parts.stop_on_drift(b=0))), cost).guessed == ("stop_on_drift",)
 
 
 TEXT = "own_parts:InTurn(cohort=2) | own_parts:Lean(strength=0.25) | own_parts:StopApart(watch=features) | prox(mu=0.1)"
@@ -156,7 +164,7 @@ def test_none_is_imported_that_nobody_has_named(text: str) -> None:
 
 def test_a_path_that_was_typed_is_named() -> None:
     def typed(method: str) -> tuple[str, ...]:
-        return consented(None, method=method).modules
+        return consented(None, {"method": method}).modules
 
     assert typed(f"fedavg | {TEXT}") == ("own_parts",)
     assert typed("a:b | prox | c.d:E(rule=f:G(h=[i:J]))") == ("a", "c.d", "f", "i")

@@ -4,5 +4,5 @@ from __future__ import annotations
 
 from typing import Literal
 
-Asked = Literal["auto", "torch", "native", "stacked", "compiled"]
-Named = Literal["torch", "native", "stacked", "compiled"]
+Asked = Literal["auto", "torch", "native", "stacked"]
+Named = Literal["torch", "native", "stacked"]

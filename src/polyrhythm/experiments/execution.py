@@ -34,9 +34,9 @@ class Execution(Settings):
             start one here, which ends with the run.
         gpus: the share of a GPU that each of Ray's workers takes, such as 0.25. There the stacked engine computes their
             visits, and `device` is where models are measured. None for workers on processors.
-        engine: what computes local steps. "torch"; "native", which is C++; "stacked", a cohort at once, for GPUs;
-            "compiled", by `torch.compile`; or "auto", by a fixed rule (`polyrhythm.engines.selection`). What one of
-            them cannot take is torch's. Another one rounds otherwise.
+        engine: what computes local steps. "torch"; "native", which is C++; "stacked", a cohort at once, for GPUs; or
+            "auto", by a fixed rule (`polyrhythm.engines.selection`). What one of them cannot take is torch's. Another
+            one rounds otherwise.
         device: where cohorts are stacked: auto, cpu or cuda. There models are measured, too; "cuda:1" is the second
             GPU, "auto" a GPU if there is one. Other engines than the stacked one compute on the processor.
         stack: how many visits the stacked engine takes at once. Of those that begin at once: None for all of them, and
