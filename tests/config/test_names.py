@@ -90,7 +90,7 @@ def test_every_recipe_and_part_can_be_named() -> None:
     for name, part in names.PARTS.items():
         needed = {"every": 5, "gamma": 0.9}
         given = ", ".join(f"{f}={v}" for f, v in needed.items() if f in part.__dataclass_fields__)
-        base = {"memory": "fedavg | equal", "over_select": "fedavg"}.get(name, "fedavg | buffer")
+        base = {"last_updates": "fedavg | equal", "over_select": "fedavg"}.get(name, "fedavg | buffer")
         assert isinstance(names.recipe(f"{base} | {name}({given})"), Recipe)
 
 

@@ -302,7 +302,7 @@ def test_losses_cannot_stop_a_buffer() -> None:
     assert len(run(fedavg(cohort=2, batch=BATCH) | Buffer(size=5), Federation()).states) == 4
 
 
-@row("power of choice by reported losses, UtilitySampling, TiFL × a skipped visit")
+@row("power of choice by reported losses, Oort, TiFL × a skipped visit")
 def test_only_visits_that_trained_tell_of_a_client() -> None:
     def heard(policy: Settings) -> tuple[dict[int, Any], dict[int, Report]]:
         story = play(EVERYBODY | policy | ODD_ONES_SKIP, Federation())
@@ -374,7 +374,7 @@ def test_candidates_shrink_and_grow_with_the_places() -> None:
     assert asked(choice | OverSelect(factor=1.5)) == [(0, 6)] * 3
 
 
-@row("UtilitySampling × rolling")
+@row("Oort × rolling")
 def test_single_places_explore_as_often_as_many() -> None:
     """Rounded down, four in five of them would never go to an unheard client."""
     policy = UtilitySampling(exploration=0.2)
@@ -383,7 +383,7 @@ def test_single_places_explore_as_often_as_many() -> None:
     assert policy._explorers(10, 0, 0.5) == 2
 
 
-@row("UtilitySampling × a client that is lost")
+@row("Oort × a client that is lost")
 def test_a_lost_visit_says_nothing_of_a_client() -> None:
     def happening(assignment: Assignment, report: Report) -> Event:
         lost = assignment.client == 1 or (assignment.client == 2 and assignment.version)

@@ -11,7 +11,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from polyrhythm.base.streams import torch_seed
 from polyrhythm.base.vectors import Buffers, Layout
 from polyrhythm.bench import bare
 from polyrhythm.core.local_step import Computed, LocalRule
@@ -99,19 +98,20 @@ class _Listener:
     def __init__(self, of: Prepared) -> None:
         self._of = of
         self._indices = torch.empty(0, dtype=torch.int64)
-        self._made = dict[int, int]()
+        self._whose = dict[int, int]()
         self.visits: list[tuple[int, list[Tensor]]] = []
         self.weights = torch.zeros(16)
 
     def holding(self, client: int) -> ClientData:
         """A client's samples, of which this remembers which they are."""
-        visit = self._made[client] = self._made.get(client, -1) + 1
-        self._indices = self._of.federation.indices(client)
-        self.visits.append((torch_seed(self._of.experiment.seed, "network", client, visit), []))
-        return self._of.data_of(client)
+        data = self._of.data_of(client)
+        self._whose[id(data)] = client
+        return data
 
     def open(self, visit: Opening) -> None:
-        """Nothing to load."""
+        """A visit begins."""
+        self._indices = self._of.federation.indices(self._whose[id(visit.data)])
+        self.visits.append((visit.seed, []))
 
     def step(self, inputs: Tensor, targets: Tensor, positions: np.ndarray, rule: LocalRule, rate: float) -> Computed:
         self.visits[-1][1].append(self._indices.index_select(0, torch.from_numpy(positions)))

@@ -65,13 +65,11 @@ class Recipe(Answers):
     def __or__(self, part: object) -> Recipe:
         """This recipe with one more part."""
         if isinstance(part, Recipe):
-            of_that_name = part.title in {own.label() for own in part.parts()}
             raise UserError(
                 f"a whole recipe ({part.title}) on the right of a pipe",
                 expected="one part, such as prox(mu=0.01) or server_adam(lr=0.01)",
                 why="a recipe answers every question, so nothing of what stands on the left would remain",
-                fix=f"start from {part.title} and pipe the parts of {self.title} onto it"
-                + (f"; or pipe the part of that name, in Python pr.parts.{part.title}()" if of_that_name else ""),
+                fix=f"start from {part.title} and pipe the parts of {self.title} onto it",
             )
         title = f"{self.title} | {part.label()}" if isinstance(part, Settings) else self.title
         if isinstance(part, Correction):

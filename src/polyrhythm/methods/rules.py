@@ -169,10 +169,10 @@ def _nobody_else_changes_the_mean_of_all(recipe: Answers) -> None:
     other = next((p for p in recipe.parts() if type(p).before_step not in neutral), None)
     if other is not None:
         raise UserError(
-            f"memory with {other.label()}",
+            f"last_updates with {other.label()}",
             expected="one of the two",
-            why=f"memory steps on the last update of every client, and {other.label()} changes the mean of a release",
-            fix=f"leave memory out, or {other.label()}",
+            why=f"the one steps on the last update of every client, and {other.label()} changes the mean of a release",
+            fix=f"leave last_updates out, or {other.label()}",
         )
 
 
@@ -191,7 +191,7 @@ def _outliers_have_no_other_way_in(recipe: Answers) -> None:
 def _memory_is_of_clients(recipe: Answers) -> None:
     if any(isinstance(p, LastUpdates) for p in recipe.parts()) and not isinstance(recipe.sharing, Equal):
         raise UserError(
-            f"memory with {recipe.sharing.label()}",
+            f"last_updates with {recipe.sharing.label()}",
             expected="clients that weigh equally",
             why="the mean is over all clients, and how much data those have that were not heard yet nobody has said",
             fix="pipe equal onto the recipe as well",
