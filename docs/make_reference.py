@@ -68,7 +68,7 @@ from polyrhythm.models.catalogue import MODELS
 from polyrhythm.models.projection import with_projection
 from polyrhythm.models.tasks import TASKS
 from polyrhythm.results import Comparison
-from polyrhythm.runs.database import Writer
+from polyrhythm.runs.database_writer import Writer
 from polyrhythm.runs.records import AnswerRecord, EventRecord, VersionRecord, VisitRecord
 from polyrhythm.runs.summary import Best, Summary
 from polyrhythm.studies.files.language import SearchSettings
