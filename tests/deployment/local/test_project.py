@@ -60,7 +60,7 @@ def test_settings_of_a_run_and_data_of_a_node(tmp_path: Path) -> None:
 def test_the_recipe_of_both_ends_is_the_same(tmp_path: Path) -> None:
     write_project(tmp_path / "fed")
     file = tmp_path / "fed" / "federation" / "experiment.toml"
-    there = configure(file, {}, []).things.recipe
+    there = configure(file, {}, []).resolved_parts.recipe
     assert experiment_of(file, {}, "digits")[0].recipe.digest == there.digest
 
 
