@@ -22,7 +22,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from polyrhythm.runs.database import FILE, Writer
+from polyrhythm.runs.database import FILE
+from polyrhythm.runs.database_writer import Writer
 from polyrhythm.runs.records import VersionRecord, VisitRecord
 
 METHODS = ("fedavg(cohort=10)", "fedprox(mu=0.01)", "scaffold(cohort=10)", "fedcl", "alt", "ccfl")

@@ -68,7 +68,7 @@ from polyrhythm.models.catalogue import MODELS
 from polyrhythm.models.projection import with_projection
 from polyrhythm.models.tasks import TASKS
 from polyrhythm.results import Comparison
-from polyrhythm.runs.database import Writer
+from polyrhythm.runs.database_writer import Writer
 from polyrhythm.runs.records import AnswerRecord, EventRecord, VersionRecord, VisitRecord
 from polyrhythm.runs.summary import Best, Summary
 from polyrhythm.studies.files.language import SearchSettings
@@ -411,9 +411,10 @@ def _commands(group: typer.Typer, path: str) -> Iterator[tuple[str, tuple[Callab
         if inner.typer_instance is None:
             continue
         root = inner.typer_instance.registered_callback
+        within = f"{path} {inner.name}" if isinstance(inner.name, str) else path  # else its commands are of the group
         if root is not None and root.callback is not None:
-            yield f"{path} {inner.name}", (root.callback, ())
-        yield from _commands(inner.typer_instance, f"{path} {inner.name}")
+            yield within, (root.callback, ())
+        yield from _commands(inner.typer_instance, within)
 
 
 def _options(callback: Callable[..., Any]) -> Iterator[tuple[str, str]]:

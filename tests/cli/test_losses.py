@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 import polyrhythm as pr
 from polyrhythm import figures
-from polyrhythm.experiments import session
+from polyrhythm.experiments import version_records
 from small import federation
 from terminal import Command
 
@@ -41,7 +41,7 @@ def experiment() -> pr.Experiment:
 @pytest.mark.parametrize("loss", [math.inf, math.nan])
 def test_it_is_recorded_and_told_of_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, loss: float) -> None:
     if math.isnan(loss):
-        monkeypatch.setattr(session, "_mean_loss", lambda reports: loss if reports else None)
+        monkeypatch.setattr(version_records, "_mean_loss", lambda reports: loss if reports else None)
     run = pr.run(experiment(), out=tmp_path)
     assert run.status == "finished"
     recorded = run.history["train_loss"].iloc[1]

@@ -79,7 +79,7 @@ def test_a_measure_that_changed_an_update_would_be_found(tmp_path: Path, monkeyp
 
     plain = models(tmp_path, RECIPES["fedbuff"], pr.Evaluation())
     monkeypatch.setattr(report_metrics, "GAUGES", {"update_similarity": Meddles})
-    monkeypatch.setattr("polyrhythm.experiments.session.GAUGES", {"update_similarity": Meddles})
+    monkeypatch.setattr("polyrhythm.experiments.version_records.GAUGES", {"update_similarity": Meddles})
     assert models(tmp_path, RECIPES["fedbuff"], pr.Evaluation(measure=("update_similarity",))) != plain
 
 

@@ -13,7 +13,7 @@ import torch
 from hypothesis import strategies as st
 
 import polyrhythm as pr
-from polyrhythm.experiments import session, visit_records
+from polyrhythm.experiments import session, version_records, visit_records
 from polyrhythm.experiments.evaluation import Evaluator
 from polyrhythm.experiments.session import carry_out
 from polyrhythm.fleet import (
@@ -556,9 +556,9 @@ def test_clients_time_is_busy_or_waiting_or_idle(method: str, seed: int) -> None
     seed=st.integers(0, 20),
     broken_by={
         "one version too many": swap(
-            session, "_staleness", lambda version, reports: [version - r.version for r in reports]
+            version_records, "_staleness", lambda version, reports: [version - r.version for r in reports]
         ),
-        "nothing is stale": swap(session, "_staleness", lambda version, reports: [0 for _ in reports]),
+        "nothing is stale": swap(version_records, "_staleness", lambda version, reports: [0 for _ in reports]),
     },
 )
 def test_staleness_is_how_far_updates_are_behind(method: str, seed: int) -> None:

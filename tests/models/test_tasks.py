@@ -17,7 +17,8 @@ from torch.nn import functional
 
 from polyrhythm.base.errors import UserError
 from polyrhythm.base.streams import stream
-from polyrhythm.models.tasks import TASKS, Classification, MultiLabel, NextCharacter, Regression, Tally, Task, task
+from polyrhythm.models.tally import Tally
+from polyrhythm.models.tasks import TASKS, Classification, MultiLabel, NextCharacter, Regression, Task, task
 
 # Whole numbers, so that sums are exact and associativity can be asked for exactly.
 TALLIES = st.builds(

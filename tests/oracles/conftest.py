@@ -19,7 +19,8 @@ from polyrhythm.engines.torch import TorchEngine
 from polyrhythm.fleet import Fleet, FleetState
 from polyrhythm.methods.mechanism import Model, Release, Setup
 from polyrhythm.methods.recipe import Recipe
-from polyrhythm.models.tasks import Tally, Task
+from polyrhythm.models.tally import Tally
+from polyrhythm.models.tasks import Task
 from polyrhythm.simulation.simulator import InlineDriver
 
 

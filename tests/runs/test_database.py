@@ -17,7 +17,8 @@ import pytest
 from polyrhythm.base.errors import RunFailed, UserError
 from polyrhythm.results import Run
 from polyrhythm.runs import AnswerRecord, Plan, VersionRecord, disk_faults
-from polyrhythm.runs.database import FILE, Writer, read_runs
+from polyrhythm.runs.database import FILE, read_runs
+from polyrhythm.runs.database_writer import Writer
 from polyrhythm.runs.recorder import Recorder
 
 MakePlan = Callable[..., Plan]

@@ -17,8 +17,9 @@ import torch
 import polyrhythm as pr
 from polyrhythm.base.errors import RunFailed
 from polyrhythm.results import Run
-from polyrhythm.runs import Plan, VersionRecord, database, disk_faults, recorder
-from polyrhythm.runs.database import FILE, Writer
+from polyrhythm.runs import Plan, VersionRecord, database_writer, disk_faults, recorder
+from polyrhythm.runs.database import FILE
+from polyrhythm.runs.database_writer import Writer
 from polyrhythm.runs.disk_faults import Patience
 from polyrhythm.runs.recorder import Recorder
 from polyrhythm.runs.records import ModelView
@@ -192,7 +193,7 @@ def test_a_run_with_such_a_disk_has_the_numbers_and_the_record_of_one_without(
     plain = pr.run(experiment(rounds=20), out=tmp_path)
     Disk(monkeypatch, lasts=0.05, full=lambda version: version % 3 == 1, locked=lambda version: version % 4 == 2)
     # Seldom by itself in a run of a few milliseconds; so it tries to commit at every version.
-    monkeypatch.setattr(database, "_HALF_A_SECOND", 0.0)
+    monkeypatch.setattr(database_writer, "_HALF_A_SECOND", 0.0)
     troubled = pr.run(experiment(rounds=20), out=tmp_path)
     monkeypatch.undo()
     same = [c for c in plain.history if c != "wall"]

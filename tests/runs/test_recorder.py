@@ -20,7 +20,7 @@ from torch import nn
 
 from polyrhythm.base.errors import RunFailed
 from polyrhythm.results import Run
-from polyrhythm.runs import Plan, VersionRecord, VisitRecord, database, disk_faults, files, recorder
+from polyrhythm.runs import Plan, VersionRecord, VisitRecord, database_writer, disk_faults, files, recorder
 from polyrhythm.runs.files import write_whole
 from polyrhythm.runs.recorder import Recorder
 
@@ -56,7 +56,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    monkeypatch.setattr(database, "time", clock)
+    monkeypatch.setattr(database_writer, "time", clock)
     return clock
 
 

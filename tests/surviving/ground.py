@@ -21,7 +21,7 @@ import polyrhythm as pr
 import small
 from polyrhythm.experiments import session
 from polyrhythm.runs import checkpointing, files, stored
-from polyrhythm.runs.database import Writer
+from polyrhythm.runs.database_writer import Writer
 from polyrhythm.runs.observer import Observer
 from polyrhythm.simulation.client_store.vector_files import VectorFiles
 from surviving import scenarios

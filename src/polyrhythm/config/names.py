@@ -8,7 +8,7 @@ import operator
 import typing
 from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar, final
+from typing import Any, final
 
 from torch import nn
 
@@ -17,8 +17,9 @@ from polyrhythm import parts
 from polyrhythm.base.consent import NOBODY, Trust, Wanted, imported
 from polyrhythm.base.errors import Mistakes, UserError, unknown
 from polyrhythm.base.settings import Settings
+from polyrhythm.config.calls import key_of, make_from, plain, refuse_positional, settings_of
 from polyrhythm.config.expressions import Call, Pipe, parse_call
-from polyrhythm.config.setting_checks import check_setting, hints_of
+from polyrhythm.config.setting_checks import hints_of
 from polyrhythm.data import PARTITIONS, SOURCES, Collection, Partition
 from polyrhythm.fleet import Devices, Fleet
 from polyrhythm.fleet.sources import recordings
@@ -34,8 +35,6 @@ from polyrhythm.models.building import build, checked_settings
 from polyrhythm.models.catalogue import MODELS, Builder, find
 from polyrhythm.models.projection import with_projection
 from polyrhythm.models.tasks import TASKS, Task
-
-T = TypeVar("T")
 
 RECIPES: Mapping[str, Callable[..., Recipe]] = {
     name: getattr(papers, name) for name in papers.__all__ if inspect.isfunction(getattr(papers, name))
@@ -120,9 +119,9 @@ def piped(made: Iterable[Any]) -> Recipe:
 
 
 def _recipe(call: Call, text: str, trust: Trust) -> Recipe:
-    name = _key(call.name)
+    name = key_of(call.name)
     if name in RECIPES:
-        return _make(call, RECIPES[name], _inside(trust))
+        return make_from(call, RECIPES[name], _inside(trust))
     own = _own(call, trust) if ":" in call.name else None
     if isinstance(own, Recipe):
         return own
@@ -137,14 +136,14 @@ def _recipe(call: Call, text: str, trust: Trust) -> Recipe:
 
 
 def _part(call: Call, trust: Trust) -> object:
-    name = _key(call.name)
+    name = key_of(call.name)
     if ":" in call.name:
         return _own(call, trust)
     if name in RECIPES and name not in PARTS:
-        return _make(call, RECIPES[name], _inside(trust))  # the pipe refuses it, and says why
+        return make_from(call, RECIPES[name], _inside(trust))  # the pipe refuses it, and says why
     if name not in PARTS:
         raise _elsewhere(call, OF_FLEETS, "a method", "a fleet (--fleet)") or unknown("part", call.name, PARTS)
-    return _make(call, PARTS[name], _of_part(PARTS[name], trust))
+    return make_from(call, PARTS[name], _of_part(PARTS[name], trust))
 
 
 _OWN_PART = Wanted(
@@ -155,14 +154,14 @@ _OWN_PART = Wanted(
 def _own(call: Call, trust: Trust) -> object:
     """A part of the user's own, or a recipe that a function makes, from its import path and settings."""
     make = imported(call.name, _OWN_PART, trust)
-    return _make(call, make, _of_part(make, trust))
+    return make_from(call, make, _of_part(make, trust))
 
 
 def _of_part(make: Callable[..., Any], trust: Trust) -> Callable[[str, Any], Any]:
     """A setting that is no thing by its annotation is a word: a part that skips has a schedule of another kind."""
     things = {name for name, hint in hints_of(make).items() if _names_a_thing(hint)}
     inside = _inside(trust)
-    return lambda name, value: inside(name, value) if name in things else _plain(name, value)
+    return lambda name, value: inside(name, value) if name in things else plain(name, value)
 
 
 def _names_a_thing(hint: Any) -> bool:
@@ -177,27 +176,27 @@ def partition(text: str) -> Partition:
 
 
 def _partition(call: Call) -> Partition:
-    known = {_key(name): made for name, made in PARTITIONS.items()}
-    if _key(call.name) not in known:
+    known = {key_of(name): made for name, made in PARTITIONS.items()}
+    if key_of(call.name) not in known:
         raise unknown("partition", call.name, PARTITIONS)
-    return _make(call, known[_key(call.name)], _of_partition)
+    return make_from(call, known[key_of(call.name)], _of_partition)
 
 
 def _of_partition(name: str, value: Any) -> Any:
     """A setting of a partition; `inner` is a partition itself."""
     if name == "inner" and isinstance(value, (str, Call)):
         return _partition(value if isinstance(value, Call) else parse_call(value))
-    return _plain(name, value)
+    return plain(name, value)
 
 
 def source(text: str) -> Callable[[], Collection]:
     """What loads a data set, from its name and settings."""
     call = Pipe.one(text).calls[0]
-    known = {_key(name): made for name, made in SOURCES.items()}
-    if _key(call.name) not in known:
+    known = {key_of(name): made for name, made in SOURCES.items()}
+    if key_of(call.name) not in known:
         raise unknown("data set", call.name, SOURCES)
-    make = known[_key(call.name)]
-    return functools.partial(make, **_settings(call, make, _plain))
+    make = known[key_of(call.name)]
+    return functools.partial(make, **settings_of(call, make, plain))
 
 
 def model(text: str, trust: Trust = NOBODY) -> Builder:
@@ -214,7 +213,7 @@ def model(text: str, trust: Trust = NOBODY) -> Builder:
 
 
 def _model(call: Call, trust: Trust) -> Builder:
-    if _key(call.name) == "with_projection":
+    if key_of(call.name) == "with_projection":
         inner, *more = call.positional or (None,)
         if not isinstance(inner, Call) or more:
             raise UserError(
@@ -223,11 +222,11 @@ def _model(call: Call, trust: Trust) -> Builder:
                 why="the head is put on a model",
                 fix="write that model first inside the brackets",
             )
-        return with_projection(_model(inner, trust), **_settings(call, with_projection, _plain, skip=1))
-    _no_positional(call)
-    known = {_key(name): name for name in MODELS}
-    name = call.name if ":" in call.name else known.get(_key(call.name), call.name)
-    settings = {k: _plain(k, v) for k, v in call.named.items()}
+        return with_projection(_model(inner, trust), **settings_of(call, with_projection, plain, skip=1))
+    refuse_positional(call)
+    known = {key_of(name): name for name in MODELS}
+    name = call.name if ":" in call.name else known.get(key_of(call.name), call.name)
+    settings = {k: plain(k, v) for k, v in call.named.items()}
     checked_settings(name, find(name, trust), settings)  # what cannot be is refused before the data are loaded
     return _Configured(name, settings)
 
@@ -247,9 +246,9 @@ class _Configured:
 def task(text: str) -> Task:
     """A task from its name and settings: `multilabel(k=3)`."""
     call = Pipe.one(text).calls[0]
-    if _key(call.name) not in TASKS:
+    if key_of(call.name) not in TASKS:
         raise unknown("task", call.name, TASKS)
-    return _make(call, TASKS[_key(call.name)], _plain)
+    return make_from(call, TASKS[key_of(call.name)], plain)
 
 
 def fleet(text: str) -> Fleet:
@@ -271,11 +270,11 @@ def fleet(text: str) -> Fleet:
 
 
 def _source_of_devices(call: Call, text: str) -> Fleet:
-    key = _key(call.name)
+    key = key_of(call.name)
     if key in FLEETS:
-        return _make(call, FLEETS[key], _plain)
+        return make_from(call, FLEETS[key], plain)
     if key in DEVICES:
-        return Fleet() | _make(call, DEVICES[key], _plain)
+        return Fleet() | make_from(call, DEVICES[key], plain)
     if key in OF_FLEETS:
         raise UserError(
             f"{text!r} begins with a part, {call.name}",
@@ -289,23 +288,23 @@ def _source_of_devices(call: Call, text: str) -> Fleet:
 def with_faults(made: Fleet, text: str) -> Fleet:
     """A fleet with more faults, from `crash=0.05, nan=0.01`: what is not named stays as the fleet has it."""
     call = Pipe.one(text, "faults").calls[0]
-    if _key(call.name) != "faults":
+    if key_of(call.name) != "faults":
         raise UserError(
             f"faults {text!r}",
             expected="faults and how often, such as crash=0.05, nan=0.01",
             why="they are added to the fleet's",
             fix="leave out everything else; other parts go to the fleet, after pipes",
         )
-    return made | replace(made.faults, **_settings(call, of_fleets.Faults, _plain))
+    return made | replace(made.faults, **settings_of(call, of_fleets.Faults, plain))
 
 
 def _of_fleet(call: Call) -> Iterable[object]:
     """What stands after a pipe in a fleet: one part, or those that a trace has recordings of."""
-    key = _key(call.name)
+    key = key_of(call.name)
     if key in OF_FLEETS:
-        return (_make(call, OF_FLEETS[key], _plain),)
+        return (make_from(call, OF_FLEETS[key], plain),)
     if key == "trace":
-        parts: Iterable[object] = _make(call, recordings, _plain)
+        parts: Iterable[object] = make_from(call, recordings, plain)
         return parts
     if key in DEVICES or key in FLEETS:
         raise UserError(
@@ -319,7 +318,7 @@ def _of_fleet(call: Call) -> Iterable[object]:
 
 def _elsewhere(call: Call, known: Container[str], here: str, there: str) -> UserError | None:
     """The error for a part of the one in the other, a fleet or a method; None if it is neither's."""
-    if _key(call.name) not in known:
+    if key_of(call.name) not in known:
         return None
     return UserError(
         f"{call.name} in {here}",
@@ -327,57 +326,6 @@ def _elsewhere(call: Call, known: Container[str], here: str, there: str) -> User
         why="a method is what is compared, and a fleet what it cannot change",
         fix=f"move it to {there}",
     )
-
-
-def _make(call: Call, make: Callable[..., T], convert: Callable[[str, Any], Any]) -> T:
-    return make(**_settings(call, make, convert))
-
-
-def _settings(
-    call: Call, make: Callable[..., Any], convert: Callable[[str, Any], Any], skip: int = 0
-) -> dict[str, Any]:
-    """The settings of a call, checked against what it takes: their names, and each value on its own."""
-    wrong, settings = Mistakes(), dict[str, Any]()
-    if not skip:
-        with wrong.noted():
-            _no_positional(call)
-    parameters = list(inspect.signature(make).parameters.values())[skip:]
-    known = {p.name: p for p in parameters if p.kind is not p.VAR_KEYWORD}
-    names = [*known, *_shared(make, parameters)]
-    missing = [name for name, p in known.items() if p.default is p.empty and name not in call.named]
-    if missing:
-        wrong.add(
-            UserError(
-                f"{call.name} without {missing[0]}",
-                expected=f"{call.name}({', '.join(f'{name}=…' for name in missing)})",
-                why=f"{missing[0]} has no default",
-                fix=f"give {missing[0]} a value",
-            )
-        )
-    for name, value in call.named.items():
-        with wrong.noted():
-            if name not in names:
-                raise unknown("setting", name, names, where=call.name)
-            settings[name] = convert(name, value)
-            check_setting(make, name, settings[name])
-    wrong.refuse()
-    return settings
-
-
-def _shared(make: Callable[..., Any], parameters: list[inspect.Parameter]) -> list[str]:
-    """The settings that a recipe shares with others: the keys of its `**common: Unpack[...]`."""
-    variable = any(p.kind is p.VAR_KEYWORD for p in parameters)
-    return [name for name in hints_of(make) if name not in {p.name for p in parameters}] if variable else []
-
-
-def _no_positional(call: Call) -> None:
-    if call.positional:
-        raise UserError(
-            f"{call}: {call.positional[0]!s} has no name",
-            expected="settings as name=value",
-            why="which setting it belongs to would be a guess",
-            fix=f"write {call.name}(name={call.positional[0]!s})",
-        )
 
 
 def _inside(trust: Trust) -> Callable[[str, Any], Any]:
@@ -392,29 +340,10 @@ def _value(trust: Trust, name: str, value: Any) -> Any:
     if isinstance(value, Call) and ":" in value.name:
         return _own(value, trust)
     if known is None or not isinstance(value, (str, Call)):
-        return _plain(name, value)
+        return plain(name, value)
     call = value if isinstance(value, Call) else parse_call(value)
-    if _key(call.name) in known:
-        return _make(call, known[_key(call.name)], _plain)
+    if key_of(call.name) in known:
+        return make_from(call, known[key_of(call.name)], plain)
     if name == "pacing":  # a family's name, where the recipe makes the pacing
-        return _plain(name, value)
+        return plain(name, value)
     raise unknown(name, call.name, known)
-
-
-def _plain(name: str, value: Any) -> Any:
-    if isinstance(value, tuple):
-        return tuple(_plain(name, v) for v in value)
-    if not isinstance(value, Call):
-        return value
-    if value.positional or value.named:
-        raise UserError(
-            f"{name}={value}",
-            expected="a number, a text, true, false, none, or a list of them",
-            why=f"{name} takes no settings of its own",
-            fix="leave the brackets out; a text with brackets needs quotes",
-        )
-    return value.name
-
-
-def _key(name: str) -> str:
-    return name.replace("-", "_")

@@ -13,7 +13,7 @@ from polyrhythm.core.protocols import ClientData, Opening
 from polyrhythm.engines.torch import TorchEngine
 from polyrhythm.methods.mechanism import Model
 from polyrhythm.methods.order.base import Lens
-from polyrhythm.models.tasks import Tally
+from polyrhythm.models.tally import Tally
 
 
 class AroundTorch:

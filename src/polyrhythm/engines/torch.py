@@ -22,7 +22,8 @@ from polyrhythm.engines.looking import EVALUATION_BATCH, FrozenLens, View, batch
 from polyrhythm.methods.correction import Correction, Which
 from polyrhythm.methods.mechanism import Model
 from polyrhythm.models.representation import Tap, locate
-from polyrhythm.models.tasks import Tally, Task
+from polyrhythm.models.tally import Tally
+from polyrhythm.models.tasks import Task
 
 
 @final

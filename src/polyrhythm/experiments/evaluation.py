@@ -14,7 +14,7 @@ from polyrhythm.data.holding import Holding
 from polyrhythm.experiments.experiment import Experiment
 from polyrhythm.experiments.prepared import Prepared
 from polyrhythm.methods.mechanism import Model
-from polyrhythm.models.tasks import Tally
+from polyrhythm.models.tally import Tally
 
 M = TypeVar("M")
 Metrics = dict[str, float]

@@ -13,7 +13,8 @@ from polyrhythm.experiments.runstate import RunState, last_kept
 from polyrhythm.results import Run
 from polyrhythm.runs import holes
 from polyrhythm.runs.checkpointing import Unfit
-from polyrhythm.runs.database import FILE, Cut
+from polyrhythm.runs.database import FILE
+from polyrhythm.runs.database_writer import Cut
 from polyrhythm.runs.environment import differences
 from polyrhythm.runs.json_text import to_json
 from polyrhythm.runs.recorder import Kept, TakenUp, digest_of, going_on

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -12,33 +11,24 @@ from typing import Any, Protocol, final
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from polyrhythm.base.errors import PolyrhythmError, UserError
 from polyrhythm.base.frozen import replace_unchecked
 from polyrhythm.base.interrupts import Wish, wishes
-from polyrhythm.base.messages import Arrived, Report
+from polyrhythm.base.messages import Report
 from polyrhythm.base.threads import one_thread, settled_memory
 from polyrhythm.core.client_state import ClientState
-from polyrhythm.core.server_state import Record, ServerState
+from polyrhythm.core.server_state import ServerState
 from polyrhythm.experiments import visit_records
-from polyrhythm.experiments.evaluation import Evaluator, Metrics, Of, averaged
 from polyrhythm.experiments.prepared import Prepared
-from polyrhythm.experiments.report_metrics import GAUGES
 from polyrhythm.experiments.runstate import RunState, check_origin, origin
+from polyrhythm.experiments.version_records import VersionRecords
 from polyrhythm.methods.mechanism import Model
 from polyrhythm.models.flops import Cost, count
-from polyrhythm.runs.ledger import Ledger
+from polyrhythm.runs.ledger import Ledger, Part
 from polyrhythm.runs.observer import Enough, Observer, Start, using
-from polyrhythm.runs.records import (
-    AnswerRecord,
-    EventRecord,
-    Plan,
-    RunStatus,
-    VersionRecord,
-    VisitRecord,
-)
-from polyrhythm.runs.summary import Best, Summary, model_digest
+from polyrhythm.runs.records import AnswerRecord, Plan, RunStatus, VersionRecord
+from polyrhythm.runs.summary import Best, Summary
 from polyrhythm.simulation.client_store.budget import store_of
 from polyrhythm.simulation.client_store.store import ClientStore, InMemory
 from polyrhythm.simulation.cost_meter import Meter
@@ -156,13 +146,17 @@ class _Session:
         self.prepared, self.experiment, self.observers = prepared, experiment, observers
         self.event_hooks, self.answer_hooks = using("event", observers), using("answer", observers)
         self.start_hooks, self.checkpoint_hooks = using("started", observers), using("at_rest", observers)
-        self.digests = any(observer.wants_digests for observer in observers)
         self.engine = prepared.chosen.engine
         self.initial = prepared.initial
         self.origin = origin(prepared) if start is not None or self.checkpoint_hooks else {}
         if start is not None:
             check_origin(self.origin, start)
-        self.evaluator = Evaluator(prepared)
+        self.versions = VersionRecords(
+            prepared,
+            lambda client, accepted: self.driver.state_of(client, accepted),
+            server=None if start is None else _told(start.driver.server),
+            digests=any(observer.wants_digests for observer in observers),
+        )
         meter = Meter(self.engine.layout, self._cost)
         self.executor: Executor | None = None
         self.store: ClientStore = InMemory()
@@ -201,9 +195,7 @@ class _Session:
             execution=computed,
         )
         self.start = self.initial if start is None else start.driver
-        self.server = None if start is None else _told(start.driver.server)
         self.ledger = Ledger(len(prepared.eligible)) if start is None else start.ledger
-        self.gauges = [GAUGES[name]() for name in experiment.evaluation.measure if name in GAUGES]
         self._events = 0 if start is None else start.events
         self._answers = 0 if start is None else start.answers
         self._silent = 0 if start is None else start.silent  # clients that said so since the last version
@@ -212,9 +204,9 @@ class _Session:
 
     def go(self) -> str:
         """The whole run, or the rest of it; gives the reason why it ended."""
-        if self.server is not None:
+        if self.versions.server is not None:
             for observer in self.observers:
-                observer.goes_on(self.server.version, self._state_dict)
+                observer.goes_on(self.versions.server.version, self.versions.state_dict)
         for observer in self.start_hooks:
             observer.started(self._begin())
         # No moment may be held while the next one is made: a version's updates go before the next visits begin.
@@ -223,7 +215,7 @@ class _Session:
 
     def _hear(self, number: int, moment: SimulationStep) -> str:
         """One moment; gives the reason why the run ends with it, empty if it goes on."""
-        self.server = _told(moment.turn.state)
+        self.versions.server = _told(moment.turn.state)
         self._log(number, moment)
         if moment.report is not None and moment.assignment is not None:
             self._book(moment, moment.report)
@@ -233,11 +225,17 @@ class _Session:
         if new:
             self.ledger.released(moment.time)
             reason = self._end_without_looking(moment)
-            version = self._version(moment, evaluate=bool(reason))
+            version = self.versions.of(
+                moment,
+                wall=self._wall(),
+                silent=self._silent,
+                evaluate=bool(reason),
+                totals=self.ledger.totals(moment.time, self._parts(moment.time)),
+            )
             self._silent = 0
             self._summary.add(version)
             for observer in self.observers:
-                observer.version(version, self._state_dict)
+                observer.version(version, self.versions.state_dict)
             reason = reason or self._good_enough(version)
             if reason:
                 self._leave(moment.time)
@@ -260,8 +258,8 @@ class _Session:
         record = visit_records.over(moment, report)
         if record.status == "trained" and self.ledger.stands_out(record.update_norm):
             record = replace_unchecked(record, fault="outlier")
-        if self.gauges and report.fresh:
-            record = replace_unchecked(record, measures={**record.measures, **self._gauged(moment, record)})
+        if report.fresh and (gauged := self.versions.gauged(moment, record)):
+            record = replace_unchecked(record, measures={**record.measures, **gauged})
         silent = report.substitute == "silence"
         self._silent += silent
         self.ledger.heard(record, counts=record.status in ("trained", "skipped") and not silent)
@@ -309,7 +307,7 @@ class _Session:
 
     def summary(self) -> dict[str, Any]:
         """The summary so far."""
-        fields = self._summary.fields(digest=self._digest(), wall_seconds=self._wall())
+        fields = self._summary.fields(digest=self.versions.digest(), wall_seconds=self._wall())
         deaths = 0 if self.executor is None else self.executor.deaths
         who = {"driver": self.who[0], "workers": self.who[1], "worker_deaths": deaths}
         return {**fields, **who, "engine": self.prepared.chosen.kind}
@@ -317,6 +315,10 @@ class _Session:
     def _under_way(self, now: float) -> Iterator[Underway]:
         """Visits that set out before now, and are not over."""
         return (visit for visit in self.driver.under_way() if visit.started < now)
+
+    def _parts(self, now: float) -> Iterator[Part]:
+        """What those have done by now."""
+        return (visit_records.part(visit, now) for visit in self._under_way(now))
 
     def _leave(self, now: float) -> None:
         """Writes down visits that nobody will hear of any more: what they have cost by now."""
@@ -329,60 +331,12 @@ class _Session:
         """Tells whoever keeps it what the server heard, and what it asked of the roster then."""
         self._answers += len(moment.answers)
         for observer in self.event_hooks if number else ():
-            observer.event(_event(number, moment))
+            observer.event(visit_records.event(number, moment))
         for place, answer in enumerate(moment.answers if self.answer_hooks else ()):
             clients = None if answer.question == "all" else answer.clients
             told = AnswerRecord(event=number, place=place, question=answer.question, clients=clients)
             for observer in self.answer_hooks:
                 observer.answer(told)
-
-    def _version(self, moment: SimulationStep, *, evaluate: bool) -> VersionRecord:
-        state, released = moment.turn.state, moment.turn.released
-        reports = released.release.reports if released is not None and released.release is not None else ()
-        refused = released.refused if released is not None else ()
-        every = self.experiment.evaluation.every
-        look = evaluate or state.version % every == 0
-        own = self.evaluator.own_tests(self._model_of(), (state.version,)) if look else {}
-        stale = _staleness(state.version, reports)
-        return VersionRecord(
-            version=state.version,
-            time=moment.time,
-            wall=self._wall(),
-            cohort=len(reports) + len(refused) + self._silent,
-            accepted=len(reports),
-            dropped=len(refused),
-            rate=reports[0].rate if reports else None,
-            train_loss=_mean_loss(reports),
-            test=self._measure(self.evaluator.test, state.version) if look else None,
-            validation=self._measure(self.evaluator.validation, state.version) if look else None,
-            train=self._measure(self.evaluator.train, state.version) if look else None,
-            clients=self.evaluator.over_clients(own) if look else None,
-            groups=self.evaluator.over_groups(own, self._global_model(), (state.version,)) if look else None,
-            staleness_mean=math.fsum(stale) / len(stale) if stale else None,
-            staleness_max=max(stale, default=None),
-            **self.ledger.totals(
-                moment.time, (visit_records.part(v, moment.time) for v in self._under_way(moment.time))
-            ),
-            note=released.note if released is not None else "",
-            measures=self._measures(state),
-            digest=self._digest() if self.digests and (look or self.experiment.recipe.regime != "local") else "",
-        )
-
-    def _gauged(self, moment: SimulationStep, record: VisitRecord) -> dict[str, float]:
-        """What the measures that were asked for say of a visit that trained."""
-        assignment, report = moment.assignment, moment.event
-        if assignment is None or not isinstance(report, Report):
-            return {}
-        counts = record.status == "trained"
-        return {k: v for gauge in self.gauges for k, v in gauge.visit(assignment, report, counts=counts).items()}
-
-    def _measures(self, state: ServerState) -> dict[str, float]:
-        found: dict[str, float] = {}
-        for key, mechanism in self.experiment.recipe.mechanisms():
-            found |= mechanism.measures(state.parts[key])
-        for gauge in self.gauges:
-            found |= gauge.version()
-        return found
 
     def _end_without_looking(self, moment: SimulationStep) -> str:
         """Why the run ends with this version, whatever its model can do; empty if it goes on."""
@@ -404,44 +358,6 @@ class _Session:
             return ""
         return f"{headline} {judged[headline]:.4f} has reached {goal:g}"
 
-    def _measure(self, measure: Callable[[Model, Of], Metrics | None], version: int) -> Metrics | None:
-        if self.experiment.recipe.regime == "local":
-            clients = self.prepared.eligible.tolist()
-            return averaged(lambda client: measure(self._local_model(client), (version, client)), clients)
-        return measure(self._global_model(), (version,))
-
-    def _global_model(self) -> Model:
-        if self.server is None:
-            return self.initial
-        return Model(weights=self.server.weights, buffers=self.server.buffers)
-
-    def _model_of(self) -> Callable[[int], Model]:
-        """Which model a client would use: the global one, or its own where nobody exchanges anything."""
-        if self.experiment.recipe.regime == "local":
-            return self._local_model
-        model = self._global_model()
-        return lambda _: model
-
-    def _local_model(self, client: int) -> Model:
-        """A client's own model; the initial one if it has not trained."""
-        records = {} if self.server is None else self.server.clients
-        state = self.driver.state_of(client, records.get(client, Record()).accepted)
-        return self.initial if state.previous is None else state.previous
-
-    def _local_models(self) -> Iterator[Model]:
-        """Every client's own model."""
-        return map(self._local_model, self.prepared.eligible.tolist())
-
-    def _state_dict(self) -> dict[str, Tensor]:
-        return self.engine.state_of(self._global_model())
-
-    def _digest(self) -> str:
-        """SHA-256 of the global model, or of all clients' models where there is none."""
-        if self.experiment.recipe.regime != "local":
-            return model_digest(self._state_dict())
-        models = enumerate(self._local_models())
-        return model_digest({f"{i}.{n}": t for i, m in models for n, t in self.engine.state_of(m).items()})
-
     def _cost(self) -> Cost:
         samples = self.experiment.federation.train
         inputs, targets = samples.batch(torch.from_numpy(np.arange(min(2, len(samples)))))
@@ -458,16 +374,6 @@ def _told(state: ServerState) -> ServerState:
     return replace_unchecked(state, waiting=())
 
 
-def _event(number: int, moment: SimulationStep) -> EventRecord:
-    if moment.assignment is not None:
-        return EventRecord(event=number, kind="visit", number=moment.assignment.dispatch, time=moment.time)
-    if isinstance(moment.event, Arrived):
-        return EventRecord(event=number, kind="arrival", number=moment.event.client, time=moment.time)
-    if isinstance(moment.event, Report):
-        return EventRecord(event=number, kind="beside", number=moment.event.dispatch, time=moment.time)
-    return EventRecord(event=number, kind="timer", number=0, time=moment.time)
-
-
 def _start_workers(prepared: Prepared) -> tuple[ExecutionPlan, Executor, tuple[str, ...]]:
     """Whoever carries out the visits of an experiment, started; and what is to be said about it."""
     crew, clients = prepared.crew, prepared.clients
@@ -477,15 +383,3 @@ def _start_workers(prepared: Prepared) -> tuple[ExecutionPlan, Executor, tuple[s
         if not crew.chosen:
             raise
         return ExecutionPlan(driver="inline"), OneByOne(clients), (f"visits run one after the other: {reason.found}",)
-
-
-def _staleness(version: int, reports: Sequence[Report]) -> list[int]:
-    """Versions that each update of a version is behind the model that it was added to."""
-    return [version - 1 - report.version for report in reports]
-
-
-def _mean_loss(reports: Sequence[Report]) -> float | None:
-    """Mean loss during local training, weighted by the samples trained on."""
-    heard = [(r.loss, r.samples) for r in reports if r.loss is not None and r.samples]
-    total = sum(samples for _, samples in heard)
-    return math.fsum(loss * samples for loss, samples in heard) / total if total else None

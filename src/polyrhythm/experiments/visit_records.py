@@ -1,12 +1,12 @@
-"""Visits as they are written down: what was done and spent, by whom, and what became of it."""
+"""Visits as they are written down: what was done and spent, by whom, and what became of it; and what was heard."""
 
 from __future__ import annotations
 
-from polyrhythm.base.messages import Lost, Report
+from polyrhythm.base.messages import Arrived, Lost, Report
 from polyrhythm.core.validation import READ
 from polyrhythm.fleet import Spent
 from polyrhythm.runs.ledger import Part
-from polyrhythm.runs.records import VisitRecord, VisitStatus
+from polyrhythm.runs.records import EventRecord, VisitRecord, VisitStatus
 from polyrhythm.simulation.event_queue import Underway
 from polyrhythm.simulation.simulator import SimulationStep
 
@@ -52,6 +52,17 @@ def part(visit: Underway, now: float) -> Part:
     spent, done = _by(visit, now)
     report = visit.report
     return Part(int(done * report.steps) if report.fresh else 0, int(done * report.samples), spent)
+
+
+def event(number: int, moment: SimulationStep) -> EventRecord:
+    """The record of what the server heard, the end of a visit or something else."""
+    if moment.assignment is not None:
+        return EventRecord(event=number, kind="visit", number=moment.assignment.dispatch, time=moment.time)
+    if isinstance(moment.event, Arrived):
+        return EventRecord(event=number, kind="arrival", number=moment.event.client, time=moment.time)
+    if isinstance(moment.event, Report):
+        return EventRecord(event=number, kind="beside", number=moment.event.dispatch, time=moment.time)
+    return EventRecord(event=number, kind="timer", number=0, time=moment.time)
 
 
 def _by(visit: Underway, now: float) -> tuple[Spent, float]:

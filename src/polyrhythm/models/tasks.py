@@ -1,16 +1,10 @@
-"""What a model is asked to do: the loss it trains on, and the metrics it is judged by.
-
-Metrics are pooled over samples and never a mean of batch means: a batch gives a `Tally` (a count and named sums),
-tallies add, and only the total is read. So the same numbers come out however the samples were cut into batches or
-spread over clients.
-"""
+"""What a model is asked to do: the loss it trains on, and the metrics it is judged by, read from a `Tally`."""
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, final
 
 import numpy as np
@@ -20,35 +14,8 @@ from torch.nn import functional
 
 from polyrhythm.base.errors import UserError, unknown
 from polyrhythm.base.settings import Count, Decay, Settings
-
-
-@final
-@dataclass(frozen=True)
-class Tally:
-    """What was counted over some samples. A monoid: `Tally()` is the identity and `+` is associative.
-
-    >>> a, b = Tally(1, {"correct": 0.0}), Tally(33, {"correct": 33.0})
-    >>> (a + b).mean("correct") == 33 / 34
-    True
-
-    Args:
-        count: number of samples.
-        sums: named sums over those samples, in double precision; a name that is missing counts as 0.
-    """
-
-    count: int = 0
-    sums: Mapping[str, float] = field(default_factory=dict)
-
-    def __add__(self, other: Tally) -> Tally:
-        names = [*self.sums, *(name for name in other.sums if name not in self.sums)]
-        return Tally(
-            self.count + other.count,
-            {name: self.sums.get(name, 0.0) + other.sums.get(name, 0.0) for name in names},
-        )
-
-    def mean(self, name: str) -> float:
-        """The named sum per sample."""
-        return self.sums.get(name, 0.0) / self.count
+from polyrhythm.models.tally import Tally
+from polyrhythm.models.task_checks import bad_outputs, bad_targets, check_class_numbers, size_mismatch
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -175,8 +142,8 @@ class Classification(Task):
 
     def check(self, outputs_shape: tuple[int, ...], targets: Tensor) -> None:
         if len(outputs_shape) != 2:
-            raise _bad_outputs(self.name, outputs_shape, "[batch, classes]")
-        _check_class_numbers(self.name, outputs_shape[-1], targets)
+            raise bad_outputs(self.name, outputs_shape, "[batch, classes]")
+        check_class_numbers(self.name, outputs_shape[-1], targets)
 
 
 @final
@@ -219,8 +186,8 @@ class NextCharacter(Task):
 
     def check(self, outputs_shape: tuple[int, ...], targets: Tensor) -> None:
         if len(outputs_shape) not in (2, 3):
-            raise _bad_outputs(self.name, outputs_shape, "[batch, characters] or [batch, positions, characters]")
-        _check_class_numbers(self.name, outputs_shape[-1], targets)
+            raise bad_outputs(self.name, outputs_shape, "[batch, characters] or [batch, positions, characters]")
+        check_class_numbers(self.name, outputs_shape[-1], targets)
 
 
 @final
@@ -272,16 +239,16 @@ class MultiLabel(Task):
 
     def check(self, outputs_shape: tuple[int, ...], targets: Tensor) -> None:
         if len(outputs_shape) != 2:
-            raise _bad_outputs(self.name, outputs_shape, "[batch, labels]")
+            raise bad_outputs(self.name, outputs_shape, "[batch, labels]")
         if not targets.is_floating_point() or targets.dim() != 2:
-            raise _bad_targets(
+            raise bad_targets(
                 self.name,
                 targets,
                 "float targets [samples, labels], 1 for a label that is present and else 0",
                 "turn the labels into such a multi-hot matrix, or choose the task classification",
             )
         if targets.shape[1] != outputs_shape[1]:
-            raise _size_mismatch(outputs_shape[1], targets.shape[1], "labels")
+            raise size_mismatch(outputs_shape[1], targets.shape[1], "labels")
         odd = targets[(targets != 0) & (targets != 1)]
         if len(odd):
             raise UserError(
@@ -342,9 +309,9 @@ class Regression(Task):
 
     def check(self, outputs_shape: tuple[int, ...], targets: Tensor) -> None:
         if len(outputs_shape) not in (1, 2):
-            raise _bad_outputs(self.name, outputs_shape, "[batch] or [batch, numbers]")
+            raise bad_outputs(self.name, outputs_shape, "[batch] or [batch, numbers]")
         if not targets.is_floating_point() or targets.dim() not in (1, 2):
-            raise _bad_targets(
+            raise bad_targets(
                 self.name,
                 targets,
                 "float targets [samples] or [samples, numbers]",
@@ -353,7 +320,7 @@ class Regression(Task):
         numbers = 1 if targets.dim() == 1 else targets.shape[1]
         outputs = 1 if len(outputs_shape) == 1 else outputs_shape[1]
         if outputs != numbers:
-            raise _size_mismatch(outputs, numbers, "numbers")
+            raise size_mismatch(outputs, numbers, "numbers")
         if not bool(torch.isfinite(targets).all()):
             raise UserError(
                 "a regression target is NaN or infinite",
@@ -417,52 +384,3 @@ def _rows(values: Tensor) -> Tensor:
 
 def _full_precision(outputs: Tensor) -> Tensor:
     return outputs.float() if outputs.dtype in (torch.bfloat16, torch.float16) else outputs
-
-
-def _check_class_numbers(name: str, classes: int, targets: Tensor) -> None:
-    if targets.dtype != torch.int64 or targets.dim() != 1:
-        raise _bad_targets(
-            name,
-            targets,
-            "int64 class numbers, one per sample: [samples]",
-            "number the classes from 0, or choose the task multilabel (several labels) or regression (real numbers)",
-        )
-    if not len(targets):
-        return
-    low, high = (int(edge) for edge in torch.aminmax(targets))
-    if low < 0 or high >= classes:
-        odd = low if low < 0 else high
-        raise UserError(
-            f"label {odd} in the targets",
-            expected=f"labels 0 to {classes - 1}, as the model has {classes} outputs",
-            why="no output of the model stands for that label",
-            fix="number the labels from 0" if low < 0 else f"give the model {high + 1} outputs, or drop that label",
-        )
-
-
-def _bad_targets(name: str, targets: Tensor, expected: str, fix: str) -> UserError:
-    dtype = str(targets.dtype).removeprefix("torch.")
-    return UserError(
-        f"{dtype} targets of shape {tuple(targets.shape)} for the task {name}",
-        expected=expected,
-        why=f"the loss of {name} is not defined for other targets",
-        fix=fix,
-    )
-
-
-def _bad_outputs(name: str, shape: tuple[int, ...], expected: str) -> UserError:
-    return UserError(
-        f"the model's outputs for a batch have shape {shape}",
-        expected=f"{expected} for the task {name}",
-        why="loss and metrics read that shape",
-        fix="change the model's last layer, or choose another task",
-    )
-
-
-def _size_mismatch(outputs: int, targets: int, what: str) -> UserError:
-    return UserError(
-        f"the model has {outputs} outputs, the targets have {targets} {what}",
-        expected="as many outputs as targets",
-        why="each output is compared with one target",
-        fix=f"build the model with outputs={targets}",
-    )

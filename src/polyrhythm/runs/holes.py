@@ -14,7 +14,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, final
 
-from polyrhythm.runs.database import Cut, reading
+from polyrhythm.runs.database import reading
+from polyrhythm.runs.database_writer import Cut
 from polyrhythm.runs.schema import ORDER, Table
 
 _SHOWN = 3  # spans of numbers that are named

@@ -10,8 +10,8 @@ from polyrhythm.base.errors import UserError, unknown
 from polyrhythm.runs import costs, holes
 from polyrhythm.runs.checkpoints import checkpoints, version_of
 from polyrhythm.runs.costs import CostToGoal, On
-from polyrhythm.runs.database import FILE, read_records, read_runs, unpacked
-from polyrhythm.runs.schema import COLUMNS, Table
+from polyrhythm.runs.database import FILE, read_records, read_runs
+from polyrhythm.runs.frames import answers_frame, costs_frame, frame
 from polyrhythm.runs.view import RunView, Status, as_it_stands
 
 if TYPE_CHECKING:
@@ -20,16 +20,6 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
-# `train_loss` is the loss of local models while they train, so the global model's on training data needs another name.
-_PREFIXES = {
-    "test": "test",
-    "validation": "validation",
-    "train": "global_train",
-    "clients": "clients",
-    "groups": "groups",
-    "faults": "faults",
-    "measures": "measures",
-}
 _SHOWN = (
     *("rounds", "final_accuracy", "best_accuracy", "best_by", "last20_mean", "last20_sd"),
     *("client_updates", "local_steps", "samples", "wall_seconds", "digest"),
@@ -226,12 +216,12 @@ class RecordedRun:
         `train_loss` is the loss of the local models while they train; `global_train_loss`, the global model's on a
         sample of all training data. The counters are cumulative.
         """
-        return self._frame("versions").set_index("version")
+        return frame(self.folder, "versions", self.number).set_index("version")
 
     @property
     def visits(self) -> pd.DataFrame:
         """One row per client visit, by dispatch number; what mechanisms recorded is in columns `measures_...`."""
-        return self._frame("visits").set_index("dispatch")
+        return frame(self.folder, "visits", self.number).set_index("dispatch")
 
     @property
     def answers(self) -> pd.DataFrame:
@@ -239,16 +229,12 @@ class RecordedRun:
 
         `event` counts what the server heard, from 0, the start; `clients` is None for the question "all".
         """
-        import pandas as pd
-
-        rows = read_records(self.folder, "answers", self._row["number"])
-        told = [{**row, "clients": None if row["clients"] is None else unpacked(row["clients"])} for row in rows]
-        return pd.DataFrame(told, columns=COLUMNS["answers"]).set_index(["event", "place"])
+        return answers_frame(self.folder, self.number)
 
     @property
     def events(self) -> pd.DataFrame:
         """One row per thing that the server heard, in order: `kind`, `number` (dispatch or client), and `time`."""
-        return self._frame("events").set_index("event")
+        return frame(self.folder, "events", self.number).set_index("event")
 
     @property
     def versions(self) -> list[dict[str, Any]]:
@@ -257,13 +243,7 @@ class RecordedRun:
 
     def costs(self) -> pd.DataFrame:
         """What the run has cost so far: total and unit of each cost, by its name in the summary."""
-        import pandas as pd
-
-        rows, units = self.versions, {cost.name: cost.unit for cost in costs.TOTALS}
-        known = costs.totals(rows[-1]) if rows else dict.fromkeys(units)
-        table = pd.DataFrame({"total": pd.Series(known, dtype=object), "unit": pd.Series(units)})
-        table.index.name = "cost"
-        return table
+        return costs_frame(self.versions)
 
     def costs_to(self, goal: float, *, on: On = "test") -> CostToGoal | None:
         """What it took until the first evaluated version whose headline metric is at least `goal`.
@@ -348,14 +328,6 @@ class RecordedRun:
                 fix="ask for the other one of final and best, or run again",
             ) from error
 
-    def _frame(self, table: Table) -> pd.DataFrame:
-        import pandas as pd
-
-        rows = [_flat(row) for row in read_records(self.folder, table, self._row["number"])]
-        frame = pd.DataFrame(rows, columns=None if rows else [c for c in COLUMNS[table] if c not in _PREFIXES])
-        counts = [c for c in frame if str(c).startswith("faults_")]
-        return frame.fillna(dict.fromkeys(counts, 0)).astype(dict.fromkeys(counts, int))  # of a kind until it happens
-
     def __rich__(self) -> RichTable:
         from rich.table import Table as RichTable
         from rich.text import Text
@@ -391,16 +363,6 @@ class RecordedRun:
         with console.capture() as captured:
             console.print(self)
         return captured.get().rstrip()
-
-
-def _flat(row: dict[str, Any]) -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for name, value in row.items():
-        if name in _PREFIXES:
-            flat |= {f"{_PREFIXES[name]}_{key}": number for key, number in (value or {}).items()}
-        else:
-            flat[name] = value
-    return flat
 
 
 def _short(value: object) -> str:

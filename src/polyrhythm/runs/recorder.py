@@ -16,7 +16,7 @@ from polyrhythm.base.settings import canonical_json
 from polyrhythm.runs import holes, run_lock
 from polyrhythm.runs.checkpointing import Keeper
 from polyrhythm.runs.checkpoints import checkpoints, version_of
-from polyrhythm.runs.database import Cut, Writer
+from polyrhythm.runs.database_writer import Cut, Writer
 from polyrhythm.runs.disk_faults import PATIENCE, Patience, is_full
 from polyrhythm.runs.environment import library_versions, machine
 from polyrhythm.runs.files import safetensors_bytes, write_whole

@@ -33,7 +33,8 @@ from polyrhythm.engines.torch import TorchEngine
 from polyrhythm.methods.correction import Correction, ModelContrast, Which
 from polyrhythm.methods.local.optimisers import LocalAdam, LocalSgd
 from polyrhythm.methods.mechanism import Model
-from polyrhythm.models.tasks import Tally, Task
+from polyrhythm.models.tally import Tally
+from polyrhythm.models.tasks import Task
 
 LARGEST = 2048  # samples in a batch; beyond it the room between layers would be gigabytes
 

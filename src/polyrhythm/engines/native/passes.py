@@ -14,7 +14,8 @@ from polyrhythm.data.holding import Holding
 from polyrhythm.engines.looking import EVALUATION_BATCH, batches
 from polyrhythm.engines.native.extension import Rounds
 from polyrhythm.engines.native.program import Place, Program
-from polyrhythm.models.tasks import Tally, Task
+from polyrhythm.models.tally import Tally
+from polyrhythm.models.tasks import Task
 
 
 @final

@@ -1,0 +1,1 @@
+"""Definitions of the commands beside those of `app`, one file per group."""

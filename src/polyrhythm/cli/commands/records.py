@@ -1,0 +1,148 @@
+"""Commands on recorded runs, and on those that go on: show, compare, draw, report, stop, watch."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from polyrhythm.cli.commands.arguments import Json, Out, Run, Set, To
+from polyrhythm.cli.guard import guarded
+
+app = typer.Typer(rich_markup_mode=None)
+
+
+@app.command()
+@guarded
+def show(
+    reference: Run,
+    to: To = None,
+    on: Set = "test",
+    out: Out = None,
+    json: Json = False,
+) -> None:
+    """Show one run: what it was, how it went, what it cost, its curve."""
+    from polyrhythm.cli.showing import show_run
+
+    show_run(reference, out or "runs", to=to, on=on, as_json=json)
+
+
+@app.command()
+@guarded
+def compare(
+    references: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="RUN", help="Ids, their beginnings, or names; all of a name count.  [default: all]"),
+    ] = None,
+    to: To = None,
+    at_time: Annotated[
+        float | None, typer.Option("--at-time", min=0, help="Also the result after so many virtual seconds.")
+    ] = None,
+    on: Set = "test",
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="Draw it over time, energy and traffic into a .png, .svg, .pdf or .html."),
+    ] = None,
+    out: Out = None,
+    json: Json = False,
+) -> None:
+    """Compare methods: runs that differ in their seed alone make one row, their mean and spread."""
+    from polyrhythm.cli.comparing import compare_runs
+
+    compare_runs(references or [], out or "runs", to=to, at_time=at_time, on=on, output=output, as_json=json)
+
+
+@app.command()
+@guarded
+def plot(
+    references: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="RUN", help="Ids, their beginnings, or names; all of a name count.  [default: all]"),
+    ] = None,
+    figure: Annotated[
+        str | None, typer.Option("--figure", help="What to draw.  [default: lists what there is to draw]")
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="A .png, .svg, .pdf or .html.  [default: FIGURE.png]", show_default=False),
+    ] = None,
+    against: Annotated[
+        str, typer.Option("--against", help="The horizontal axis of curves: version, time, bytes, joules, flops, …")
+    ] = "version",
+    on: Set = "test",
+    theme: Annotated[Literal["light", "dark"], typer.Option("--theme", help="light or dark.")] = "light",
+    out: Out = None,
+    json: Json = False,
+) -> None:
+    """Draw a figure of runs; without --figure, list those that apply and why others do not."""
+    from polyrhythm.cli.plotting import plot_runs
+
+    options = {"against": against, "on": on, "theme": theme}
+    plot_runs(references or [], out or "runs", figure=figure, output=output, options=options, as_json=json)
+
+
+@app.command()
+@guarded
+def report(
+    references: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="RUN", help="Ids, their beginnings, or names; all of a name count.  [default: all]"),
+    ] = None,
+    output: Annotated[
+        Path, typer.Option("--output", "-o", help="The file: .html for a page, .md or .tex for tables.")
+    ] = Path("report.html"),
+    to: To = None,
+    on: Set = "test",
+    against: Annotated[
+        str | None, typer.Option("--against", help="The method to compare the others with.  [default: the first]")
+    ] = None,
+    level: Annotated[float, typer.Option("--level", help="Of confidence intervals.")] = 0.95,
+    out: Out = None,
+) -> None:
+    """Write a report on runs: results over seeds, differences, figures, costs, settings, how to run them again."""
+    from polyrhythm.cli.reporting import report_runs
+
+    report_runs(references or [], out or "runs", output, to=to, on=on, against=against, level=level)
+
+
+@app.command()
+@guarded
+def runs(out: Out = None, json: Json = False) -> None:
+    """List the runs of a folder, oldest first."""
+    from polyrhythm.cli.showing import list_runs
+
+    list_runs(out or "runs", as_json=json)
+
+
+@app.command("stop")
+@guarded
+def stop_run(
+    reference: Run,
+    wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Whether to wait until it has stopped.")] = True,
+    out: Out = None,
+    json: Json = False,
+) -> None:
+    """Stop a run that is going on, as Ctrl-C does: its record is kept, and `resume` goes on with it."""
+    from polyrhythm.cli import stop
+
+    stop.stop_run(reference, out or "runs", wait=wait, as_json=json)
+
+
+@app.command()
+@guarded
+def ui(
+    folder: Annotated[Path | None, typer.Argument(metavar="DIR", help="The output folder.  [default: runs]")] = None,
+    host: Annotated[
+        str, typer.Option("--host", help="Where to listen; anywhere but on loopback it asks for a token.")
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="0 for any that is free.")] = 8642,
+    control: Annotated[
+        bool, typer.Option("--control", help="Runs may be stopped there, by whoever has the token.")
+    ] = False,
+    open_browser: Annotated[bool, typer.Option("--open", help="Open it in a browser.")] = False,
+) -> None:
+    """Watch the runs of a folder in a browser, while they train and afterwards."""
+    from polyrhythm.cli.watching import watch
+
+    watch(folder or Path("runs"), host=host, port=port, control=control, open_browser=open_browser)

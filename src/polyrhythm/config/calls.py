@@ -1,0 +1,96 @@
+"""From a call in text to the thing it makes: its settings, checked against what that takes."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from polyrhythm.base.errors import Mistakes, UserError, unknown
+from polyrhythm.config.expressions import Call
+from polyrhythm.config.setting_checks import check_setting, hints_of
+
+T = TypeVar("T")
+
+
+def make_from(call: Call, make: Callable[..., T], convert: Callable[[str, Any], Any]) -> T:
+    """The thing that a call makes.
+
+    Args:
+        call: of a name that is known, with its settings.
+        make: what it stands for.
+        convert: a setting's value from its name and what stands in the text.
+
+    Raises:
+        UserError: settings that it has not, or values that cannot be; all of them.
+    """
+    return make(**settings_of(call, make, convert))
+
+
+def settings_of(
+    call: Call, make: Callable[..., Any], convert: Callable[[str, Any], Any], skip: int = 0
+) -> dict[str, Any]:
+    """The settings of a call, checked against what it takes: their names, and each value on its own."""
+    wrong, settings = Mistakes(), dict[str, Any]()
+    if not skip:
+        with wrong.noted():
+            refuse_positional(call)
+    parameters = list(inspect.signature(make).parameters.values())[skip:]
+    known = {p.name: p for p in parameters if p.kind is not p.VAR_KEYWORD}
+    names = [*known, *_shared(make, parameters)]
+    missing = [name for name, p in known.items() if p.default is p.empty and name not in call.named]
+    if missing:
+        wrong.add(
+            UserError(
+                f"{call.name} without {missing[0]}",
+                expected=f"{call.name}({', '.join(f'{name}=…' for name in missing)})",
+                why=f"{missing[0]} has no default",
+                fix=f"give {missing[0]} a value",
+            )
+        )
+    for name, value in call.named.items():
+        with wrong.noted():
+            if name not in names:
+                raise unknown("setting", name, names, where=call.name)
+            settings[name] = convert(name, value)
+            check_setting(make, name, settings[name])
+    wrong.refuse()
+    return settings
+
+
+def _shared(make: Callable[..., Any], parameters: list[inspect.Parameter]) -> list[str]:
+    """The settings that a recipe shares with others: the keys of its `**common: Unpack[...]`."""
+    variable = any(p.kind is p.VAR_KEYWORD for p in parameters)
+    return [name for name in hints_of(make) if name not in {p.name for p in parameters}] if variable else []
+
+
+def refuse_positional(call: Call) -> None:
+    """Refuses settings without a name."""
+    if call.positional:
+        raise UserError(
+            f"{call}: {call.positional[0]!s} has no name",
+            expected="settings as name=value",
+            why="which setting it belongs to would be a guess",
+            fix=f"write {call.name}(name={call.positional[0]!s})",
+        )
+
+
+def plain(name: str, value: Any) -> Any:
+    """A setting that is a value, or a list of them, and no thing with settings of its own."""
+    if isinstance(value, tuple):
+        return tuple(plain(name, v) for v in value)
+    if not isinstance(value, Call):
+        return value
+    if value.positional or value.named:
+        raise UserError(
+            f"{name}={value}",
+            expected="a number, a text, true, false, none, or a list of them",
+            why=f"{name} takes no settings of its own",
+            fix="leave the brackets out; a text with brackets needs quotes",
+        )
+    return value.name
+
+
+def key_of(name: str) -> str:
+    """A name as it is looked up: with underscores, however it was written."""
+    return name.replace("-", "_")

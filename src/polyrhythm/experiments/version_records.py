@@ -1,0 +1,153 @@
+"""Versions as they are written down: which model each has, what that can do, and how it came about."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, final
+
+from torch import Tensor
+
+from polyrhythm.base.messages import Report
+from polyrhythm.core.client_state import ClientState
+from polyrhythm.core.server_state import Record, ServerState
+from polyrhythm.experiments.evaluation import Evaluator, Metrics, Of, averaged
+from polyrhythm.experiments.prepared import Prepared
+from polyrhythm.experiments.report_metrics import GAUGES
+from polyrhythm.methods.mechanism import Model
+from polyrhythm.runs.records import VersionRecord, VisitRecord
+from polyrhythm.runs.summary import model_digest
+from polyrhythm.simulation.simulator import SimulationStep
+
+
+@final
+class VersionRecords:
+    """The versions of one run in progress, of which `server` is the newest state.
+
+    Args:
+        prepared: what is done.
+        state_of: a client's state after the given accepted visit.
+        server: where an earlier run stood, to go on from there.
+        digests: whether anybody wants the digests of models.
+    """
+
+    def __init__(
+        self,
+        prepared: Prepared,
+        state_of: Callable[[int, int], ClientState],
+        *,
+        server: ServerState | None,
+        digests: bool,
+    ) -> None:
+        self.server = server
+        self._prepared, self._experiment, self._digests = prepared, prepared.experiment, digests
+        self._state_of = state_of
+        self._evaluator = Evaluator(prepared)
+        self._gauges = [GAUGES[name]() for name in self._experiment.evaluation.measure if name in GAUGES]
+
+    def of(
+        self, moment: SimulationStep, *, wall: float, silent: int, evaluate: bool, totals: Mapping[str, Any]
+    ) -> VersionRecord:
+        """The record of the version that a moment has brought.
+
+        Args:
+            moment: the newest one.
+            wall: seconds since the start.
+            silent: clients that said so since the last version.
+            evaluate: whether it is measured even if it is not its turn.
+            totals: what the run has cost so far.
+        """
+        state, released = moment.turn.state, moment.turn.released
+        reports = released.release.reports if released is not None and released.release is not None else ()
+        refused = released.refused if released is not None else ()
+        look = evaluate or state.version % self._experiment.evaluation.every == 0
+        own = self._evaluator.own_tests(self._model_of(), (state.version,)) if look else {}
+        stale = _staleness(state.version, reports)
+        return VersionRecord(
+            version=state.version,
+            time=moment.time,
+            wall=wall,
+            cohort=len(reports) + len(refused) + silent,
+            accepted=len(reports),
+            dropped=len(refused),
+            rate=reports[0].rate if reports else None,
+            train_loss=_mean_loss(reports),
+            test=self._measure(self._evaluator.test, state.version) if look else None,
+            validation=self._measure(self._evaluator.validation, state.version) if look else None,
+            train=self._measure(self._evaluator.train, state.version) if look else None,
+            clients=self._evaluator.over_clients(own) if look else None,
+            groups=self._evaluator.over_groups(own, self._global_model(), (state.version,)) if look else None,
+            staleness_mean=math.fsum(stale) / len(stale) if stale else None,
+            staleness_max=max(stale, default=None),
+            **totals,
+            note=released.note if released is not None else "",
+            measures=self._measures(state),
+            digest=self.digest() if self._digests and (look or self._experiment.recipe.regime != "local") else "",
+        )
+
+    def gauged(self, moment: SimulationStep, record: VisitRecord) -> dict[str, float]:
+        """What the measures that were asked for say of a visit that trained."""
+        assignment, report = moment.assignment, moment.event
+        if assignment is None or not isinstance(report, Report):
+            return {}
+        counts = record.status == "trained"
+        return {k: v for gauge in self._gauges for k, v in gauge.visit(assignment, report, counts=counts).items()}
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """The global model's."""
+        return self._prepared.chosen.engine.state_of(self._global_model())
+
+    def digest(self) -> str:
+        """SHA-256 of the global model, or of all clients' models where there is none."""
+        if self._experiment.recipe.regime != "local":
+            return model_digest(self.state_dict())
+        state_of, models = self._prepared.chosen.engine.state_of, enumerate(self._local_models())
+        return model_digest({f"{i}.{n}": t for i, m in models for n, t in state_of(m).items()})
+
+    def _measures(self, state: ServerState) -> dict[str, float]:
+        found: dict[str, float] = {}
+        for key, mechanism in self._experiment.recipe.mechanisms():
+            found |= mechanism.measures(state.parts[key])
+        for gauge in self._gauges:
+            found |= gauge.version()
+        return found
+
+    def _measure(self, measure: Callable[[Model, Of], Metrics | None], version: int) -> Metrics | None:
+        if self._experiment.recipe.regime == "local":
+            clients = self._prepared.eligible.tolist()
+            return averaged(lambda client: measure(self._local_model(client), (version, client)), clients)
+        return measure(self._global_model(), (version,))
+
+    def _global_model(self) -> Model:
+        if self.server is None:
+            return self._prepared.initial
+        return Model(weights=self.server.weights, buffers=self.server.buffers)
+
+    def _model_of(self) -> Callable[[int], Model]:
+        """Which model a client would use: the global one, or its own where nobody exchanges anything."""
+        if self._experiment.recipe.regime == "local":
+            return self._local_model
+        model = self._global_model()
+        return lambda _: model
+
+    def _local_model(self, client: int) -> Model:
+        """A client's own model; the initial one if it has not trained."""
+        records = {} if self.server is None else self.server.clients
+        state = self._state_of(client, records.get(client, Record()).accepted)
+        return self._prepared.initial if state.previous is None else state.previous
+
+    def _local_models(self) -> Iterator[Model]:
+        """Every client's own model."""
+        return map(self._local_model, self._prepared.eligible.tolist())
+
+
+def _staleness(version: int, reports: Sequence[Report]) -> list[int]:
+    """Versions that each update of a version is behind the model that it was added to."""
+    return [version - 1 - report.version for report in reports]
+
+
+def _mean_loss(reports: Sequence[Report]) -> float | None:
+    """Mean loss during local training, weighted by the samples trained on."""
+    heard = [(r.loss, r.samples) for r in reports if r.loss is not None and r.samples]
+    total = sum(samples for _, samples in heard)
+    return math.fsum(loss * samples for loss, samples in heard) / total if total else None
