@@ -11,9 +11,7 @@ from typing import final
 import torch
 
 import polyrhythm as pr
-from polyrhythm.base.messages import State
-from polyrhythm.methods.mechanism import Setup
-from polyrhythm.methods.participation.base import Call, Invitation, Invitations, Participation
+from polyrhythm.methods.extend import Invitation, InvitationContext, Invitations, Participation, Setup, State
 
 
 @final
@@ -23,8 +21,8 @@ class Only(Participation):
 
     first: int
 
-    def invite(self, setup: Setup, state: State, call: Call) -> tuple[State, Invitations]:
-        return state, tuple(Invitation(client=c) for c in call.roster.all()[: self.first])
+    def invite(self, setup: Setup, state: State, context: InvitationContext) -> tuple[State, Invitations]:
+        return state, tuple(Invitation(client=c) for c in context.roster.all()[: self.first])
 
     size = property(lambda self: self.first)
 
