@@ -253,7 +253,7 @@ def fleet(out: Path, rounds: int | None) -> Any:
     colours: dict[str, str] = dict(zip(sources, (BLUE, ORANGE, GREEN, PURPLE), strict=True))
     rows = []
     for name, made_of in sources.items():
-        seconds = sorted(survey(made_of, clients, 0, total_rounds=60.0).seconds_per_sample)
+        seconds = sorted(survey(made_of, clients, 0, horizon=60.0).seconds_per_sample)
         rows += [{"s": s, "share": (i + 1) / clients, "source": name} for i, s in enumerate(seconds) if i % 5 == 4]
     speed = chart(rows, 150, f"{clients:,} devices").mark_line(interpolate="step-after").encode(
         x=alt.X(
@@ -273,7 +273,7 @@ def fleet(out: Path, rounds: int | None) -> Any:
     colours = dict(zip(there, (BLUE, ORANGE, GREEN), strict=True))
     rows = []
     for name, part in there.items():
-        shares = survey(pr.Fleet(availability=part), clients, 0, total_rounds=2 * 86_400.0).there
+        shares = survey(pr.Fleet(availability=part), clients, 0, horizon=2 * 86_400.0).there
         rows += [{"hour": 2 * i + 1, "share": share, "part": name} for i, share in enumerate(shares.tolist())]
     presence = chart(rows, 150, f"{clients:,} clients over two days").mark_line(interpolate="step").encode(
         x=alt.X("hour:Q", title="hour", scale=alt.Scale(domain=[0, 48]), axis=alt.Axis(values=list(range(0, 49, 6)))),

@@ -130,11 +130,11 @@ SUMMARY_FIELDS = {
     "dropped_visits": "of them: report refused",
     "late_visits": "of them: report came when nobody waited for it any more",
     "lost_visits": "of them: no report",
-    "faults": "what went wrong, counted by kind; see [faults](faults.md#what-is-counted)",
+    "faults": "what went wrong, counted by kind; see [faults](faults.md#counting-faults)",
     "wall_seconds": "time it took here",
     "digest": "SHA-256 over the final model's names, types, shapes and bits; equal digests are bit-equal models",
     "notices": "what the run announced, and what had to be said when it went on",
-    "missing": 'what its record lacks, such as "versions 61 to 80"; see [runs](runs.md#what-a-record-lacks)',
+    "missing": 'what its record lacks, such as "versions 61 to 80"; see [runs](runs.md#incomplete-records)',
 }
 
 RUN_COLUMNS = {

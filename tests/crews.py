@@ -164,5 +164,5 @@ def letting(**changes: Any) -> Prepared:
     """The experiment with three threads, on such an engine."""
     of = made(**changes)
     chosen = Chosen(engine=Letting(of.chosen.engine), kind="torch")  # type: ignore[arg-type]
-    crew = crews.Crew(driver="threads", workers=3, chosen=False)
+    crew = crews.ExecutionPlan(driver="threads", workers=3, chosen=False)
     return replace(of, chosen=chosen, crew=crew)

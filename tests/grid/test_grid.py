@@ -192,7 +192,7 @@ def test_policies_wrap_in_any_order(slot: str) -> None:
     """The pipe decides how they lie in one another, and no bit depends on it."""
     base, parts = WRAPS[slot]
     tried = 0
-    for choice, made in _some(16, 5):
+    for choice, made in _some(24, 5):
         try:
             plain = replace(made, **{slot: base})  # type: ignore[arg-type]
             orders = [functools.reduce(or_, order, plain) for order in itertools.permutations(parts)]

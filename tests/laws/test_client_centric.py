@@ -295,7 +295,7 @@ def facts() -> st.SearchStrategy[list[Facts]]:
         Facts,
         dispatch=st.integers(0, 9),
         client=st.integers(0, 9),
-        held=st.integers(1, 9),
+        num_samples=st.integers(1, 9),
         steps=st.integers(1, 20),
         travel=st.floats(1e-3, 10),
         pull=st.just(0.0),

@@ -23,7 +23,8 @@ from polyrhythm.methods.participation.rolling import Rolling
 from polyrhythm.methods.recipe import Recipe
 from polyrhythm.methods.release.base import Buffer
 from polyrhythm.methods.work.skip_and_estimate import SkipAndResendModel
-from polyrhythm.simulation.client_store import files, store
+from polyrhythm.simulation.client_store import store
+from polyrhythm.simulation.client_store import vector_files as files
 from polyrhythm.simulation.client_store.store import Spilling
 from polyrhythm.simulation.client_store.vector_files import StoredTensor, VectorFiles, with_vectors
 from polyrhythm.simulation.event_queue import DriverState

@@ -24,7 +24,7 @@ from polyrhythm.methods.papers import ccfl, fedavg, feddyn, mifa, moon, scaffold
 from polyrhythm.methods.participation.rolling import OnArrival, Rolling
 from polyrhythm.methods.recipe import Recipe
 from polyrhythm.methods.release.base import Buffer, Deadline
-from polyrhythm.methods.release.last_updates import Memory as KeepsAll
+from polyrhythm.methods.release.last_updates import LastUpdates as KeepsAll
 from polyrhythm.methods.server_step import Adam
 from polyrhythm.runs import encoding
 from polyrhythm.simulation.event_queue import Agenda, DriverState

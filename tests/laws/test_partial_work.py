@@ -299,7 +299,7 @@ def test_more_time_is_never_less_work(
 
 
 @law(
-    held=st.integers(1, 30),
+    num_samples=st.integers(1, 30),
     batch=st.integers(1, 8),
     epochs=st.integers(1, 4),
     eighths=st.integers(1, 400),
@@ -326,7 +326,7 @@ def test_as_many_steps_as_fit_by_hand(
 
 
 @law(
-    held=st.integers(2, 12),
+    num_samples=st.integers(2, 12),
     batch=st.integers(2, 5),
     steps=st.integers(2, 6),
     eighths=st.integers(2, 20),

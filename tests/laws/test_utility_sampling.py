@@ -19,7 +19,7 @@ from polyrhythm.engines.torch import TorchEngine
 from polyrhythm.methods.correction import Prox
 from polyrhythm.methods.mechanism import Setup
 from polyrhythm.methods.papers import Common, fedavg
-from polyrhythm.methods.participation import oort
+from polyrhythm.methods.participation import utility_sampling
 from polyrhythm.methods.participation.base import InvitationContext
 from polyrhythm.methods.participation.critical_periods import CriticalPeriods, RandomResize
 from polyrhythm.methods.participation.rolling import Rolling
@@ -88,7 +88,7 @@ SECONDS = st.permutations([1.0, 2.0, 3.0, 5.0, 8.0, 13.0, 21.0])
     examples=40,
     broken_by={
         "the fast ones": swap(UtilitySampling, "scores", _by_speed),
-        "whatever they hold": swap(oort, "_utility", _mean_loss),
+        "whatever they hold": swap(utility_sampling, "_utility", _mean_loss),
         "anybody known": swap(UtilitySampling, "_exploited", _cut_off_at_all),
         "busy clients are invited": swap(UtilitySampling, "invite", _busy_too),
     },

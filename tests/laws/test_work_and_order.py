@@ -113,7 +113,7 @@ def test_a_fraction_of_an_epoch_is_that_many_of_its_steps(batch: int | None, epo
 
 
 @law(
-    held=st.integers(0, 20),
+    num_samples=st.integers(0, 20),
     batch=st.integers(1, 8),
     drop_last=st.booleans(),
     fold_single=st.booleans(),

@@ -12,7 +12,7 @@ from torch import Tensor
 from polyrhythm.base.errors import RunFailed
 from polyrhythm.core.client_state import ClientState, Memory
 from polyrhythm.experiments.runstate import CODEC
-from polyrhythm.simulation.client_store import files
+from polyrhythm.simulation.client_store import vector_files as files
 from polyrhythm.simulation.client_store.store import Spilling
 from polyrhythm.simulation.client_store.vector_files import StoredTensor, VectorFiles
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 import polyrhythm as pr
@@ -9,19 +11,19 @@ from polyrhythm.results import Run
 from polyrhythm.studies.page.measures import value
 
 
-def run(recipe: pr.Recipe) -> Run:
+def run(recipe: pr.Recipe, out: Path) -> Run:
     federation = pr.federate(pr.data.digits(), pr.data.Iid(), clients=4, seed=0)
-    return pr.run(pr.Experiment(federation=federation, model="logistic", recipe=recipe, rounds=3))
+    return pr.run(pr.Experiment(federation=federation, model="logistic", recipe=recipe, rounds=3), out=out)
 
 
 @pytest.mark.parametrize(("delta", "rounds", "until"), [(1e9, 1, 1), (-1e9, 3, 3)])
-def test_critical_rounds_are_counted(delta: float, rounds: int, until: int) -> None:
+def test_critical_rounds_are_counted(delta: float, rounds: int, until: int, tmp_path: Path) -> None:
     """The first round is critical whatever the threshold is; a negative one makes all of them so."""
-    found = run(pr.fedavg(cohort=2) | pr.parts.critical_periods(delta=delta, act=False))
+    found = run(pr.fedavg(cohort=2) | pr.parts.critical_periods(delta=delta, act=False), tmp_path)
     assert value(found, found.versions, "critical_rounds") == rounds
     assert value(found, found.versions, "critical_until") == until
 
 
-def test_where_nobody_looks_there_is_no_number() -> None:
-    found = run(pr.fedavg(cohort=2))
+def test_where_nobody_looks_there_is_no_number(tmp_path: Path) -> None:
+    found = run(pr.fedavg(cohort=2), tmp_path)
     assert value(found, found.versions, "critical_rounds") is None

@@ -208,7 +208,9 @@ def test_a_search_has_two_names_that_say_the_same(tmp_path: Path) -> None:
     assert [arm.describe() for arm in one.arms.values()] == [arm.describe() for arm in other.arms.values()]
     assert (one.seeds, one.rows, one.columns) == (other.seeds, other.rows, other.columns)
     assert [arm.known() for arm in one.arms.values()] == [arm.known() for arm in other.arms.values()]
-    assert [cell.make({}, 0).describe() for cell in one.cells] == [cell.make({}, 0).describe() for cell in other.cells]
+    assert [cell.make({}, 0)[0].describe() for cell in one.cells] == [
+        cell.make({}, 0)[0].describe() for cell in other.cells
+    ]
     assert [cell.called for cell in one.cells] == ["One", "Other"]
     assert [cell.called for cell in other.cells] == ["own/One/best", "own/Other/best"]
 

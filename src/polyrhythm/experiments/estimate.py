@@ -227,9 +227,9 @@ def _measured(prepared: Prepared, rehearsed: DryRun, factor: float) -> Seconds:
         low=min(periods) if several else None,
         high=max(periods) if several else None,
         source=f"a visit of one step and one of {_MANY} steps, measured {len(timed)} times just now, an evaluation and "
-        "the rehearsal; no run"
+        "the dry run; no run"
         if several
-        else "one step, measured once just now, an evaluation and the rehearsal; no run",
+        else "one step, measured once just now, an evaluation and the dry run; no run",
     )
 
 

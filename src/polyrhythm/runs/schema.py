@@ -10,7 +10,7 @@ from typing import Literal
 from polyrhythm.runs.records import AnswerRecord, EventRecord, VersionRecord, VisitRecord
 
 APPLICATION = 0x504F4C59  # "POLY": tells our files from anybody else's
-VERSION = 4
+VERSION = 5
 Table = Literal["versions", "visits", "answers", "events"]
 Record = VersionRecord | VisitRecord | AnswerRecord | EventRecord
 RECORDS: Mapping[Table, type[Record]] = {

@@ -13,10 +13,10 @@ from polyrhythm.methods.recipe import Recipe
 
 
 def oort(*, alpha: float = 2.0, preferred: float = 0.3, **common: Unpack[Common]) -> Recipe:
-    """UtilitySampling: invites by what a client's data would teach, less for slow clients (Lai et al., OSDI 2021).
+    """Oort: invites by what a client's data would teach, less for slow clients (Lai et al., OSDI 2021).
 
     The paper also invites 1.3 times as many as it needs: pipe `over_select` onto it. Its other settings are those of
-    the part of the same name.
+    the part `utility_sampling`.
 
     Args:
         alpha: how much slow clients lose; 0 for not at all.
