@@ -11,7 +11,7 @@ from typing import final
 import torch
 
 import polyrhythm as pr
-from polyrhythm.methods.extend import Invitation, InvitationContext, Invitations, Participation, Setup, State
+from polyrhythm.extend import Invitation, InvitationContext, Invitations, Participation, Setup, State
 
 
 @final

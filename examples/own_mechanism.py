@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import final
 
 import polyrhythm as pr
-from polyrhythm.methods.extend import Correction, Need, NonNegative, Push, Release, Setup, State, weighted_sum
+from polyrhythm.extend import Correction, Need, NonNegative, Push, Release, Setup, State, weighted_sum
 
 
 @final

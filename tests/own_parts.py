@@ -8,7 +8,7 @@ from typing import Literal, final
 import torch
 from torch import Tensor
 
-from polyrhythm.methods.extend import (
+from polyrhythm.extend import (
     Correction,
     Count,
     InvitationContext,

@@ -20,7 +20,7 @@ from .experiments.settings import Evaluation as Evaluation
 from .experiments.settings import Until as Until
 from .experiments.verify import verify as verify
 from .fleet import Fleet as Fleet
-from .methods import extend as extend
+from . import extend as extend
 from .methods.papers import afl as afl
 from .methods.papers import alt as alt
 from .methods.papers import cc_fedadagrad as cc_fedadagrad

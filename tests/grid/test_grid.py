@@ -194,7 +194,7 @@ def test_policies_wrap_in_any_order(slot: str) -> None:
     tried = 0
     for choice, made in _some(24, 5):
         try:
-            plain = replace(made, **{slot: base})  # type: ignore[arg-type]
+            plain = replace(made, **{slot: base}, modifiers=())  # type: ignore[arg-type]
             orders = [functools.reduce(or_, order, plain) for order in itertools.permutations(parts)]
         except UserError:
             continue

@@ -113,7 +113,7 @@ def test_in_memory_and_in_files_are_the_same_run(case: str, vectors: float) -> N
         kept = in_files(f"{folder}/there", vectors)
         for one, other in zip(run(driver(case, kept)), run(driver(case)), strict=True):
             assert same(one, other), case
-        assert kept._pool._used <= kept._pool._budget
+        assert kept._cache._used <= kept._cache._budget
         kept.close()
         assert not list(Path(folder).iterdir())
 
@@ -128,7 +128,7 @@ def test_in_memory_and_in_files_are_the_same_run(case: str, vectors: float) -> N
         "what lies in memory is left out": swap(
             Spilling,
             "snapshot",
-            lambda self, version: {c: self._pool._named[c] for c in self._names if c not in self._pool._whole},
+            lambda self, version: {c: self._cache._named[c] for c in self._names if c not in self._cache._whole},
         ),
     },
 )

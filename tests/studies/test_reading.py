@@ -239,5 +239,5 @@ def test_a_slip_in_a_search_is_refused(tmp_path: Path, old: str, new: str, told:
 
 def test_keys_in_a_search_hold_for_trials_alone(tmp_path: Path) -> None:
     plan = planned(read(written(tmp_path, AS_SWEEP.replace("trials = 3", "trials = 3\nrounds = 1"))))
-    assert plan.arms["One"].make({}, 0).rounds == 1
-    assert plan.cell("One", "").make({}, 0).rounds == 3
+    assert plan.arms["One"].make({}, 0)[0].rounds == 1
+    assert plan.cell("One", "").make({}, 0)[0].rounds == 3
