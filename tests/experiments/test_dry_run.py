@@ -113,9 +113,9 @@ def test_normalised_models_and_augmented_samples_too() -> None:
 @pytest.mark.parametrize(
     ("method", "name"),
     [
-        ("power_of_choice", "power_of_choice"),
-        ("oort", "oort"),
-        ("tifl(tiers=2)", "tifl"),
+        ("power_of_choice", "loss_sampling"),
+        ("oort", "utility_sampling"),
+        ("tifl(tiers=2)", "tier_sampling"),
         ("fedcl", "critical_periods"),
         ("alt(representation=logits)", "stop_on_drift"),
         ("fedavg | client_curriculum(scores=reported)", "client_curriculum"),
