@@ -302,7 +302,7 @@ def test_losses_cannot_stop_a_buffer() -> None:
     assert len(run(fedavg(cohort=2, batch=BATCH) | Buffer(size=5), Federation()).states) == 4
 
 
-@row("`loss_sampling` by reported losses, `utility_sampling`, `tier_sampling` × a skipped visit")
+@row("power of choice by reported losses, Oort, TiFL × a skipped visit")
 def test_only_visits_that_trained_tell_of_a_client() -> None:
     def heard(policy: Settings) -> tuple[dict[int, Any], dict[int, Report]]:
         story = play(EVERYBODY | policy | ODD_ONES_SKIP, Federation())
@@ -320,7 +320,7 @@ def test_only_visits_that_trained_tell_of_a_client() -> None:
     assert {c: entry[1] for c, entry in state["profiles"].items()} == {0: 3, 1: 1, 2: 3, 3: 1}
 
 
-@row("`loss_sampling`, `utility_sampling`, `tier_sampling` × clients that are away")
+@row("power of choice, Oort, TiFL × clients that are away")
 @pytest.mark.parametrize(
     "policy",
     [LossSampling(cohort=2, d=3), UtilitySampling(cohort=2), TierSampling(cohort=2, tiers=2)],
@@ -347,7 +347,7 @@ def test_who_is_chosen_is_there(policy: Participation) -> None:
     assert set(chosen) <= {2, 3, 4}
 
 
-@row("`loss_sampling` × a candidate that does not answer")
+@row("power of choice × a candidate that does not answer")
 def test_a_candidate_without_an_answer_comes_last() -> None:
     policy, fixed, roster = LossSampling(cohort=3, d=5), selecting.setup(9), selecting.Present([5] * 9)
     state, asked = policy.invite(fixed, policy.server_start(fixed), selecting.call(roster))
@@ -357,7 +357,7 @@ def test_a_candidate_without_an_answer_comes_last() -> None:
     assert selecting.who(policy.invite(fixed, state, selecting.call(roster))[1]) == [four, one, two]
 
 
-@row("`loss_sampling` × fewer or more places (rolling, critical periods, over-selection)")
+@row("power of choice × fewer or more places (rolling, critical periods, over-selection)")
 def test_candidates_shrink_and_grow_with_the_places() -> None:
     choice = fedavg(cohort=2, batch=BATCH, epochs=1) | LossSampling(d=4)
 
@@ -374,7 +374,7 @@ def test_candidates_shrink_and_grow_with_the_places() -> None:
     assert asked(choice | OverSelect(factor=1.5)) == [(0, 6)] * 3
 
 
-@row("`utility_sampling` × rolling")
+@row("Oort × rolling")
 def test_single_places_explore_as_often_as_many() -> None:
     """Rounded down, four in five of them would never go to an unheard client."""
     policy = UtilitySampling(exploration=0.2)
@@ -383,7 +383,7 @@ def test_single_places_explore_as_often_as_many() -> None:
     assert policy._explorers(10, 0, 0.5) == 2
 
 
-@row("`utility_sampling` × a client that is lost")
+@row("Oort × a client that is lost")
 def test_a_lost_visit_says_nothing_of_a_client() -> None:
     def happening(assignment: Assignment, report: Report) -> Event:
         lost = assignment.client == 1 or (assignment.client == 2 and assignment.version)
@@ -395,7 +395,7 @@ def test_a_lost_visit_says_nothing_of_a_client() -> None:
     assert [a.client for a in story.assignments.values()].count(1) == 3  # unheard, so it is invited again
 
 
-@row("`tier_sampling` × a client that never answers")
+@row("TiFL × a client that never answers")
 def test_who_never_answers_is_in_the_last_tier() -> None:
     def happening(assignment: Assignment, report: Report) -> Event:
         if assignment.client == 0:
@@ -414,7 +414,7 @@ def test_who_never_answers_is_in_the_last_tier() -> None:
     assert len(silent.states) == 7
 
 
-@row("`tier_sampling` × a cohort larger than a tier, critical periods", "`tier_sampling` × rolling")
+@row("TiFL × a cohort larger than a tier, critical periods", "TiFL × rolling")
 def test_a_tier_is_not_filled_up_and_is_drawn_for_every_place() -> None:
     federation = Federation(sizes=(5,) * 6)
     tiered = fedavg(cohort=3, batch=BATCH, epochs=1) | TierSampling(tiers=3)
