@@ -14,7 +14,20 @@ import pytest
 
 SOURCE = Path(__file__).parents[1] / "src"
 ROOMS = (
-    *("base", "data", "models", "methods", "parts", "extend", "fleet", "core", "engines", "runs", "simulation", "figures"),
+    *(
+        "base",
+        "data",
+        "models",
+        "methods",
+        "parts",
+        "extend",
+        "fleet",
+        "core",
+        "engines",
+        "runs",
+        "simulation",
+        "figures",
+    ),
     *("results", "trackers", "experiments", "deployment", "config", "report", "studies", "dashboard", "bench", "cli"),
 )
 """From the ground up."""

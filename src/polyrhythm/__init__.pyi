@@ -1,6 +1,7 @@
 """The public names, and where each is found: `lazy_loader` reads them here, and so do type checkers."""
 
 from . import data as data
+from . import extend as extend
 from . import fleet as fleet
 from . import models as models
 from . import parts as parts
@@ -20,7 +21,6 @@ from .experiments.settings import Evaluation as Evaluation
 from .experiments.settings import Until as Until
 from .experiments.verify import verify as verify
 from .fleet import Fleet as Fleet
-from . import extend as extend
 from .methods.papers import afl as afl
 from .methods.papers import alt as alt
 from .methods.papers import cc_fedadagrad as cc_fedadagrad
