@@ -27,7 +27,7 @@ quickstart: $(VENV)/.user
 	@echo '$$ $(RUN) --data fashion-mnist $(QUICKSTART)'
 
 test: $(VENV)/.developer
-	$(BIN)/python -m pytest --numprocesses $(WORKERS) $(ARGS)
+	$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist worksteal $(ARGS)
 
 # What needs flwr, and the command line on the versions of typer and rich that Flower pins.
 test-flower: .venv-flower/.installed

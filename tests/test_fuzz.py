@@ -16,9 +16,9 @@ def test_every_key_is_drawn() -> None:
 
 
 def test_each_of_some_files_is_refused_cleanly_or_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = tally(24, 0, tmp_path, monkeypatch)
+    found = tally(16, 0, tmp_path, monkeypatch)
     assert not found.wrong, "\n========\n".join(found.wrong.values())
-    assert found.kinds["refused"] > 6
+    assert found.kinds["refused"] > 4
     assert found.kinds["ran"] > 1
 
 

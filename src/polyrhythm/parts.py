@@ -25,6 +25,7 @@ from polyrhythm.methods.participation.critical_periods import RandomResize as ra
 from polyrhythm.methods.participation.loss_sampling import LossSampling as loss_sampling
 from polyrhythm.methods.participation.rolling import OnArrival as on_arrival
 from polyrhythm.methods.participation.rolling import Rolling as rolling
+from polyrhythm.methods.participation.sampled_staleness import SampledStaleness as sampled_staleness
 from polyrhythm.methods.participation.tier_sampling import TierSampling as tier_sampling
 from polyrhythm.methods.participation.utility_sampling import UtilitySampling as utility_sampling
 from polyrhythm.methods.release.base import Buffer as buffer
@@ -39,7 +40,6 @@ from polyrhythm.methods.release.robust import ClipUpdates as clip_updates
 from polyrhythm.methods.release.robust import GeometricMedian as geometric_median
 from polyrhythm.methods.release.robust import Median as median
 from polyrhythm.methods.release.robust import TrimmedMean as trimmed_mean
-from polyrhythm.methods.release.staleness import SampledStaleness as sampled_staleness
 from polyrhythm.methods.server_step import Adagrad as server_adagrad
 from polyrhythm.methods.server_step import Adam as server_adam
 from polyrhythm.methods.server_step import AMSGrad as server_amsgrad

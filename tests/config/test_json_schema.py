@@ -89,6 +89,7 @@ def _value(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else f'"{value}"' if isinstance(value, str) else repr(value)
 
 
+@pytest.mark.slow
 def test_every_recipe_of_the_grid_is_valid_in_both_forms(validator: Draft7Validator, tmp_path: Path) -> None:
     """Written as text with all its settings, it is also the same recipe again."""
     from grid.answers import ANSWERS

@@ -532,11 +532,11 @@ def images() -> pr.data.Federation:
 
 def test_modules_as_people_write_them() -> None:
     """A share of what `fuzz_modules.py` tries, the same every time; the long suite tries two thousand others."""
-    found = tally(range(24), ("torch", "native", "stacked"))
+    found = tally(range(16), ("torch", "native", "stacked"))
     assert not found.wrong, "\n\n".join(found.wrong.values())
-    assert found.taken["torch"] > 15
-    assert found.taken["stacked"] > 6
-    assert found.taken["native"] > 3 or extension() is None
+    assert found.taken["torch"] > 10
+    assert found.taken["stacked"] > 4
+    assert found.taken["native"] > 1 or extension() is None
 
 
 @pytest.mark.slow

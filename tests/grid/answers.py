@@ -26,6 +26,7 @@ from polyrhythm.methods.participation.client_curriculum import ClientCurriculum
 from polyrhythm.methods.participation.critical_periods import CriticalPeriods, FisherTrace, RandomResize
 from polyrhythm.methods.participation.loss_sampling import LossSampling
 from polyrhythm.methods.participation.rolling import Rolling
+from polyrhythm.methods.participation.sampled_staleness import SampledStaleness
 from polyrhythm.methods.participation.tier_sampling import TierSampling
 from polyrhythm.methods.participation.utility_sampling import UtilitySampling
 from polyrhythm.methods.recipe import Recipe
@@ -33,7 +34,6 @@ from polyrhythm.methods.release.base import Buffer, MinReports, TimeOut, WhenAll
 from polyrhythm.methods.release.from_current import FromCurrent
 from polyrhythm.methods.release.last_updates import LastUpdates
 from polyrhythm.methods.release.robust import ClipUpdates, GeometricMedian, Median, TrimmedMean
-from polyrhythm.methods.release.staleness import SampledStaleness
 from polyrhythm.methods.server_step import Adagrad, Adam, AMSGrad, Momentum, Sgd, Yogi
 from polyrhythm.methods.weighing import BySamples, Equal, NormalisedAveraging, PerStep, Staleness
 from polyrhythm.methods.work.base import Epochs, RandomEpochs, Steps

@@ -22,11 +22,11 @@ from polyrhythm.methods.papers import cc_fedadam, fedadam, fedasync, fedavg, fed
 from polyrhythm.methods.participation.base import InvitationContext
 from polyrhythm.methods.participation.critical_periods import CriticalPeriods, RandomResize
 from polyrhythm.methods.participation.rolling import Rolling
+from polyrhythm.methods.participation.sampled_staleness import SampledStaleness
 from polyrhythm.methods.recipe import Recipe
 from polyrhythm.methods.release.base import Buffer
 from polyrhythm.methods.release.from_current import FromCurrent
 from polyrhythm.methods.release.last_updates import LastUpdates
-from polyrhythm.methods.release.staleness import SampledStaleness
 from polyrhythm.methods.server_step import Sgd
 from polyrhythm.methods.weighing import Equal, Staleness
 from polyrhythm.methods.work.budgets import Listed

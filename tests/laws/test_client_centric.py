@@ -30,9 +30,9 @@ from polyrhythm.methods.papers import (
 from polyrhythm.methods.participation.base import InvitationContext, Participation, Sweep, Uniform
 from polyrhythm.methods.participation.client_curriculum import ClientCurriculum
 from polyrhythm.methods.participation.critical_periods import CriticalPeriods
+from polyrhythm.methods.participation.sampled_staleness import SampledStaleness
 from polyrhythm.methods.recipe import Recipe
 from polyrhythm.methods.release.base import Buffer, ReleaseContext
-from polyrhythm.methods.release.staleness import SampledStaleness
 from polyrhythm.methods.server_step import Sgd
 from polyrhythm.methods.together import Releasing
 from polyrhythm.methods.weighing import Equal, PerStep, Scaling

@@ -20,9 +20,9 @@ from polyrhythm.methods.papers import Common, fedavg
 from polyrhythm.methods.participation.base import InvitationContext
 from polyrhythm.methods.participation.client_curriculum import ClientCurriculum
 from polyrhythm.methods.participation.critical_periods import CriticalPeriods
+from polyrhythm.methods.participation.sampled_staleness import SampledStaleness
 from polyrhythm.methods.recipe import Recipe
 from polyrhythm.methods.release.base import Buffer
-from polyrhythm.methods.release.staleness import SampledStaleness
 from polyrhythm.models.tasks import task
 from polyrhythm.simulation.roster import OpenRoster
 

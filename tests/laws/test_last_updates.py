@@ -17,11 +17,11 @@ from polyrhythm.methods.local.schedules import Power
 from polyrhythm.methods.mechanism import Release, Setup
 from polyrhythm.methods.papers import afl, fedavg, mifa
 from polyrhythm.methods.participation.rolling import Rolling
+from polyrhythm.methods.participation.sampled_staleness import SampledStaleness
 from polyrhythm.methods.recipe import Recipe
 from polyrhythm.methods.release.base import Buffer
 from polyrhythm.methods.release.from_current import FromCurrent
 from polyrhythm.methods.release.last_updates import LastUpdates
-from polyrhythm.methods.release.staleness import SampledStaleness
 from polyrhythm.methods.server_step import Adam, Sgd
 from polyrhythm.methods.weighing import Equal, PerStep, Rule, Staleness
 from polyrhythm.methods.work.budgets import Listed

@@ -21,9 +21,9 @@ from polyrhythm.methods.participation.base import InvitationContext, Uniform
 from polyrhythm.methods.participation.critical_periods import CriticalPeriods
 from polyrhythm.methods.participation.loss_sampling import LossSampling
 from polyrhythm.methods.participation.rolling import Rolling
+from polyrhythm.methods.participation.sampled_staleness import SampledStaleness
 from polyrhythm.methods.recipe import Recipe
 from polyrhythm.methods.release.base import Buffer, OverSelect
-from polyrhythm.methods.release.staleness import SampledStaleness
 from polyrhythm.models.tasks import task
 from polyrhythm.simulation.roster import OpenRoster
 

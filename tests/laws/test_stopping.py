@@ -68,7 +68,7 @@ def test_a_threshold_below_all_cosines_is_the_inner_work(trial: Trial, parts: tu
 
 
 def _epochs_of_one_step(patch: Any) -> None:
-    patch.setattr(visit_plan, "made", lambda of, /, **given: new_unchecked(of, **given | _short_epochs(of)))
+    patch.setattr(visit_plan, "new_unchecked", lambda of, /, **given: new_unchecked(of, **given | _short_epochs(of)))
 
 
 def _short_epochs(kind: Any) -> dict[str, Any]:
@@ -273,7 +273,9 @@ class Augmented(Federation):
 def _reuses(reuse: bool) -> Any:
     changes = {"reuse": reuse}
     return swap(
-        training, "made", lambda of, /, **given: new_unchecked(of, **given | (changes if of is Opening else {}))
+        training,
+        "new_unchecked",
+        lambda of, /, **given: new_unchecked(of, **given | (changes if of is Opening else {})),
     )
 
 

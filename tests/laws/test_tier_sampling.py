@@ -16,10 +16,10 @@ from polyrhythm.methods.papers import Common, fedavg
 from polyrhythm.methods.participation.base import InvitationContext, Uniform
 from polyrhythm.methods.participation.critical_periods import CriticalPeriods, RandomResize
 from polyrhythm.methods.participation.rolling import Rolling
+from polyrhythm.methods.participation.sampled_staleness import SampledStaleness
 from polyrhythm.methods.participation.tier_sampling import TierSampling
 from polyrhythm.methods.recipe import Recipe
 from polyrhythm.methods.release.base import Buffer, OverSelect
-from polyrhythm.methods.release.staleness import SampledStaleness
 
 from .law import law, swap
 from .rolling import roll

@@ -23,10 +23,10 @@ from polyrhythm.methods.participation import utility_sampling
 from polyrhythm.methods.participation.base import InvitationContext
 from polyrhythm.methods.participation.critical_periods import CriticalPeriods, RandomResize
 from polyrhythm.methods.participation.rolling import Rolling
+from polyrhythm.methods.participation.sampled_staleness import SampledStaleness
 from polyrhythm.methods.participation.utility_sampling import UtilitySampling
 from polyrhythm.methods.recipe import Recipe
 from polyrhythm.methods.release.base import Buffer, OverSelect
-from polyrhythm.methods.release.staleness import SampledStaleness
 from polyrhythm.methods.work.stop_on_drift import StopOnDrift
 
 from .law import law, swap

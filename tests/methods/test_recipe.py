@@ -43,8 +43,8 @@ from polyrhythm.methods.papers import (
 )
 from polyrhythm.methods.participation.base import Sweep, Uniform
 from polyrhythm.methods.participation.rolling import Rolling
+from polyrhythm.methods.participation.sampled_staleness import SampledStaleness
 from polyrhythm.methods.recipe import Recipe
-from polyrhythm.methods.release.staleness import SampledStaleness
 from polyrhythm.methods.server_step import Adam, AMSGrad, Momentum, Sgd, Yogi
 from polyrhythm.methods.weighing import BySamples, Equal, NormalisedAveraging
 from polyrhythm.methods.work.base import Epochs, RandomEpochs, Steps

@@ -11,8 +11,8 @@ from polyrhythm.base.errors import UserError
 from polyrhythm.base.settings import Settings
 from polyrhythm.methods.mechanism import Setup
 from polyrhythm.methods.papers import alt, ccfl, fedavg, local_only
+from polyrhythm.methods.participation.sampled_staleness import SampledStaleness
 from polyrhythm.methods.recipe import Recipe
-from polyrhythm.methods.release.staleness import SampledStaleness
 from polyrhythm.methods.weighing import PerStep
 from polyrhythm.methods.work.base import RandomEpochs, Steps, Work
 from polyrhythm.methods.work.budgets import Levels, Listed, SlowShare

@@ -38,7 +38,10 @@ def _no_fork_server_is_left() -> Iterator[None]:
     fork_server.close()
 
 
-@pytest.mark.parametrize("family", ROLLING | WAITING)
+LONG = {"fisher traces", "afl for silos", "feddyn with momentum", "quantised", "batches left over", "sparse", "mifa"}
+
+
+@pytest.mark.parametrize("family", [pytest.param(f, marks=[pytest.mark.slow] * (f in LONG)) for f in ROLLING | WAITING])
 def test_numbers_are_those_of_the_in_line_driver_for_any_number_of_workers(family: str) -> None:
     changes = (ROLLING | WAITING)[family]
     alone = run(driver="inline", **changes)

@@ -17,7 +17,7 @@ from polyrhythm.base.consent import Trust
 from polyrhythm.base.errors import RunFailed, UserError
 from polyrhythm.cli.guard import INTERRUPTED, stopped_by_sigterm
 from polyrhythm.cli.output import Screen, print_json
-from polyrhythm.cli.results import print_plan, print_result
+from polyrhythm.cli.run_display import print_plan, print_result
 from polyrhythm.config.assembly import assemble
 from polyrhythm.config.configuration import configure
 from polyrhythm.deployment.local.loopback import Loopback, programs

@@ -11,7 +11,7 @@ import typer
 from polyrhythm.base.errors import PolyrhythmError, RunFailed
 from polyrhythm.cli.guard import INTERRUPTED, stopped_by_sigterm
 from polyrhythm.cli.output import Screen, print_json
-from polyrhythm.cli.results import how_to_show, line_of, print_plan, print_result, print_spread
+from polyrhythm.cli.run_display import how_to_show, line_of, print_plan, print_result, print_spread
 from polyrhythm.cli.run_warnings import Refused
 from polyrhythm.config.assembly import assemble
 from polyrhythm.config.keys import Configuration

@@ -15,7 +15,7 @@ from rich.text import Text
 
 from polyrhythm.cli.comparing import goal_lines
 from polyrhythm.cli.output import Screen, print_json
-from polyrhythm.cli.results import draw_scores, line_of
+from polyrhythm.cli.run_display import draw_scores, line_of
 from polyrhythm.config import names
 from polyrhythm.config.assembly import federations
 from polyrhythm.config.keys import Configuration

@@ -12,10 +12,10 @@ from polyrhythm.methods.correction import DRIFT
 from polyrhythm.methods.local.optimisers import LocalSgd
 from polyrhythm.methods.mechanism import Mechanism
 from polyrhythm.methods.participation.critical_periods import HOW_MANY
+from polyrhythm.methods.participation.sampled_staleness import SampledStaleness
 from polyrhythm.methods.release.base import OverSelect
 from polyrhythm.methods.release.last_updates import LastUpdates
 from polyrhythm.methods.release.robust import ClipUpdates, Middle
-from polyrhythm.methods.release.staleness import SampledStaleness
 from polyrhythm.methods.server_step import ServerStep, Sgd
 from polyrhythm.methods.weighing import Equal, PerStep
 from polyrhythm.methods.work.budgets import EPSILON

@@ -14,7 +14,6 @@ from polyrhythm.cli.options import given, taking
 app = typer.Typer(rich_markup_mode=None)
 
 
-@app.command("study", cls=taking("name", "out", "track"))
 @app.command(
     "reproduce",
     cls=taking("name", "out", "track"),
@@ -23,6 +22,7 @@ app = typer.Typer(rich_markup_mode=None)
 @app.command(
     "sweep", cls=taking("name", "out", "track"), help="Try many settings of an experiment: another name of `study`."
 )
+@app.command("study", cls=taking("name", "out", "track"))
 @guarded
 def carry_out_study(
     context: typer.Context,
@@ -63,7 +63,7 @@ def carry_out_study(
 ) -> None:
     """Make the many runs of a study, and its page. What an earlier call has done is kept, and gone on with."""
     from polyrhythm.cli.consenting import consented
-    from polyrhythm.cli.studies.commands import carry_out
+    from polyrhythm.cli.studies.carrying_out import carry_out
     from polyrhythm.cli.studies.listing import list_items
 
     if study == "list":
@@ -83,7 +83,7 @@ def best_of_study(
     json: Json = False,
 ) -> None:
     """Print the best setting that a study has found so far, as an experiment file: polyrhythm best tune > best.toml."""
-    from polyrhythm.cli.studies.commands import print_best
+    from polyrhythm.cli.studies.carrying_out import print_best
 
     print_best(reference, out or "runs", as_json=json)
 

@@ -13,8 +13,8 @@ from polyrhythm.base.consent import Trust
 from polyrhythm.base.errors import UserError
 from polyrhythm.cli.checking import duration, plain_mistake
 from polyrhythm.cli.output import Screen, print_json
-from polyrhythm.cli.results import print_rows
-from polyrhythm.cli.studies.commands import planned_as
+from polyrhythm.cli.run_display import print_rows
+from polyrhythm.cli.studies.carrying_out import planned_as
 from polyrhythm.config.paths import check_folder
 from polyrhythm.experiments.estimate import Estimate, estimate
 from polyrhythm.experiments.prepared import Planned, what_and_how

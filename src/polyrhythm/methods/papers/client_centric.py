@@ -11,9 +11,9 @@ from typing import Literal, TypedDict, Unpack, cast
 
 from polyrhythm.base.errors import UserError, unknown
 from polyrhythm.methods.papers.common import Common, Preset, recipe, rolling
+from polyrhythm.methods.participation.sampled_staleness import SampledStaleness
 from polyrhythm.methods.recipe import Recipe
 from polyrhythm.methods.release.base import Buffer
-from polyrhythm.methods.release.staleness import SampledStaleness
 from polyrhythm.methods.server_step import Adagrad, Adam, AMSGrad, ServerStep, Sgd, Yogi
 from polyrhythm.methods.weighing import Equal, PerStep
 from polyrhythm.methods.work.base import RandomEpochs
