@@ -95,9 +95,7 @@ class Lossy(Compression):
 
     error_feedback: bool = True
 
-    @property
-    def of_a_release(self) -> bool:
-        return True
+    of_a_release = True
 
     @property
     def remembers(self) -> bool:

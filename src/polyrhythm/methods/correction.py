@@ -131,13 +131,8 @@ class ControlVariates(Correction):
     Algorithm 1, option II.
     """
 
-    @property
-    def decides(self) -> str:
-        return DRIFT
-
-    @property
-    def of_a_release(self) -> bool:
-        return True
+    decides = DRIFT
+    of_a_release = True
 
     def needs(self) -> frozenset[Need]:
         return frozenset({"travel"})
@@ -203,13 +198,8 @@ class VarianceReduction(Correction):
     Reference: Liang et al., "Variance Reduced Local SGD with Lower Communication Complexity", 2019, Algorithm 1.
     """
 
-    @property
-    def decides(self) -> str:
-        return DRIFT
-
-    @property
-    def of_a_release(self) -> bool:
-        return True
+    decides = DRIFT
+    of_a_release = True
 
     def needs(self) -> frozenset[Need]:
         return frozenset({"travel"})
@@ -263,17 +253,9 @@ class DynamicRegularisation(Correction):
     def pull(self) -> float:
         return self.alpha
 
-    @property
-    def past_the_mean(self) -> bool:
-        return True
-
-    @property
-    def decides(self) -> str:
-        return DRIFT
-
-    @property
-    def of_a_release(self) -> bool:
-        return True
+    past_the_mean = True
+    decides = DRIFT
+    of_a_release = True
 
     @property
     def sends_alike(self) -> bool:

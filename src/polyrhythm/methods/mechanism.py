@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal, final
+from typing import ClassVar, Literal, final
 
 import torch
 from immutables import Map
@@ -156,13 +156,11 @@ class Mechanism(Settings):
         """What this mechanism asks of the cores."""
         return frozenset()
 
-    @property
-    def decides(self) -> str:
-        """The question that it alone answers, in words, such as "when a client stops"; empty if there is none.
+    decides: ClassVar[str] = ""
+    """The question that it alone answers, in words, such as "when a client stops"; empty if there is none.
 
-        Two parts of a recipe that decide the same thing are refused.
-        """
-        return ""
+    Two parts of a recipe that decide the same thing are refused.
+    """
 
     @property
     def watches(self) -> tuple[str, ...]:
@@ -174,15 +172,11 @@ class Mechanism(Settings):
         """Whether it decides by what training gives, so that a dry run can only guess what it will do."""
         return False
 
-    @property
-    def of_a_release(self) -> bool:
-        """Whether it means something only where clients' updates become a version of the model."""
-        return False
+    of_a_release: ClassVar[bool] = False
+    """Whether it means something only where clients' updates become a version of the model."""
 
-    @property
-    def past_the_mean(self) -> bool:
-        """Whether it adds what clients sent to the server's step by a way of its own, past the mean of the updates."""
-        return False
+    past_the_mean: ClassVar[bool] = False
+    """Whether it adds what clients sent to the server's step by a way of its own, past the mean of the updates."""
 
     @property
     def extra_vectors(self) -> int:

@@ -18,6 +18,7 @@ from polyrhythm.methods.release.last_updates import LastUpdates
 from polyrhythm.methods.release.robust import ClipUpdates, Middle
 from polyrhythm.methods.server_step import ServerStep, Sgd
 from polyrhythm.methods.weighing import Equal, PerStep
+from polyrhythm.methods.work.base import WorkModifier
 from polyrhythm.methods.work.budgets import EPSILON
 from polyrhythm.methods.work.skip_and_estimate import SkipAndResendModel, Skipping
 
@@ -93,16 +94,24 @@ def _local_regime_shares_nothing(recipe: Answers) -> None:
 def _one_part_decides(recipe: Answers) -> None:
     decided: dict[str, str] = {}
     for part in recipe.parts():
-        if not part.decides or part.decides == DRIFT:  # which has words of its own
+        question = _question(part)
+        if not question or question == DRIFT:  # which has words of its own
             continue
-        if part.decides in decided:
+        if question in decided:
             raise UserError(
-                f"{decided[part.decides]} and {part.label()} in one recipe",
-                expected=f"one part that decides {part.decides}",
+                f"{decided[question]} and {part.label()} in one recipe",
+                expected=f"one part that decides {question}",
                 why="they would contradict each other",
-                fix=f"leave {decided[part.decides]} or {part.label()} out",
+                fix=f"leave {decided[question]} or {part.label()} out",
             )
-        decided[part.decides] = part.label()
+        decided[question] = part.label()
+
+
+def _question(part: Mechanism) -> str:
+    """The question that a part alone answers, in words."""
+    if isinstance(part, WorkModifier) and not part.decides:
+        return "when a client stops" if part.may_stop else "whether a client skips" if part.substitutes else ""
+    return part.decides
 
 
 def _turns_are_the_servers(recipe: Answers) -> None:

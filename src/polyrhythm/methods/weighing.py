@@ -60,9 +60,7 @@ def shares(claims: Sequence[float]) -> list[float] | None:
 class Scaling(Mechanism):
     """Base: a factor per update."""
 
-    @property
-    def of_a_release(self) -> bool:
-        return True
+    of_a_release = True
 
     def scales(self, facts: Sequence[Facts], shares: Sequence[float]) -> list[float]:
         """One factor per update, given all facts of the release and the shares, which sum to 1."""

@@ -154,9 +154,7 @@ class CriticalPeriods(ParticipationModifier):
     def needs(self) -> frozenset[Need]:
         return self.detector.needs().union(*(detector.needs() for detector in self.watch))
 
-    @property
-    def decides(self) -> str:
-        return HOW_MANY
+    decides = HOW_MANY
 
     @property
     def guesses(self) -> bool:
@@ -253,9 +251,7 @@ class RandomResize(ParticipationModifier):
                 fix="lower one of them",
             )
 
-    @property
-    def decides(self) -> str:
-        return HOW_MANY
+    decides = HOW_MANY
 
     def server_start(self, setup: Setup) -> State:
         return {"size": setup.cohort}

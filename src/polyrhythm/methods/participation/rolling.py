@@ -41,9 +41,7 @@ class Rolling(ParticipationModifier):
     concurrency: Count | None = None
     once_per_buffer: bool = False
 
-    @property
-    def decides(self) -> str:
-        return AT_WORK
+    decides = AT_WORK
 
     @property
     def fills_places(self) -> bool:
@@ -86,9 +84,7 @@ class OnArrival(Participation):
 
     most: Count | None = None
 
-    @property
-    def decides(self) -> str:
-        return AT_WORK
+    decides = AT_WORK
 
     @property
     def fills_places(self) -> bool:

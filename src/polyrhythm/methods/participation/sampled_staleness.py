@@ -28,9 +28,7 @@ class SampledStaleness(ParticipationModifier):
 
     max_delay: Count = 5
 
-    @property
-    def decides(self) -> str:
-        return "which version a client works on"
+    decides = "which version a client works on"
 
     def server_start(self, setup: Setup) -> State:
         return {"models": []}

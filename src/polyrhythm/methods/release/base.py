@@ -181,9 +181,7 @@ class Deadline(ReleaseModifier):
 
     seconds: Positive = 60.0
 
-    @property
-    def decides(self) -> str:
-        return "when a version ends at the latest"
+    decides = "when a version ends at the latest"
 
     def complete(self, context: ReleaseContext) -> bool:
         return context.elapsed >= self.seconds
@@ -212,9 +210,7 @@ class OverSelect(ReleaseModifier):
 
     factor: Annotated[float, Ge(1)] = 1.3
 
-    @property
-    def decides(self) -> str:
-        return "how many more are invited"
+    decides = "how many more are invited"
 
     def complete(self, context: ReleaseContext) -> bool:
         return context.waiting >= max(1, math.floor(context.invited / self.factor + EPSILON))
@@ -241,9 +237,7 @@ class MinReports(ReleaseModifier):
 
     count: Count = 2
 
-    @property
-    def decides(self) -> str:
-        return "how many updates a version needs"
+    decides = "how many updates a version needs"
 
     def waits(self, context: ReleaseContext) -> bool:
         return context.waiting < self.count
@@ -267,9 +261,7 @@ class TimeOut(ReleaseModifier):
 
     seconds: Positive = 60.0
 
-    @property
-    def decides(self) -> str:
-        return "how long a visit may take"
+    decides = "how long a visit may take"
 
     @property
     def patience(self) -> float | None:

@@ -29,17 +29,9 @@ class FromCurrent(ReleaseModifier):
     Reference: Xie, Koyejo, Gupta, "Asynchronous Federated Optimization", 2019, Algorithm 1.
     """
 
-    @property
-    def decides(self) -> str:
-        return "from where an update is measured"
-
-    @property
-    def of_a_release(self) -> bool:
-        return True
-
-    @property
-    def past_the_mean(self) -> bool:
-        return True
+    decides = "from where an update is measured"
+    of_a_release = True
+    past_the_mean = True
 
     def needs(self) -> frozenset[Need]:
         return frozenset({"base"})

@@ -44,17 +44,9 @@ class LastUpdates(ReleaseModifier):
 
     unheard: Literal["zero", "wait"] = "zero"
 
-    @property
-    def decides(self) -> str:
-        return "which updates the server steps on"
-
-    @property
-    def of_a_release(self) -> bool:
-        return True
-
-    @property
-    def past_the_mean(self) -> bool:
-        return True
+    decides = "which updates the server steps on"
+    of_a_release = True
+    past_the_mean = True
 
     def server_start(self, setup: Setup) -> State:
         total = torch.zeros(setup.size, dtype=torch.float64)

@@ -57,13 +57,8 @@ class ClipUpdates(ReleaseModifier):
     window: Count = 50
     refuse: Annotated[float, Ge(1)] | None = None
 
-    @property
-    def decides(self) -> str:
-        return "how long an update may be"
-
-    @property
-    def of_a_release(self) -> bool:
-        return True
+    decides = "how long an update may be"
+    of_a_release = True
 
     def server_start(self, setup: Setup) -> State:
         return {"norms": (), "clipped": 0}
@@ -102,13 +97,8 @@ class ClipUpdates(ReleaseModifier):
 class Middle(ReleaseModifier):
     """Base of other middles than the mean."""
 
-    @property
-    def decides(self) -> str:
-        return "what the middle of the updates is"
-
-    @property
-    def of_a_release(self) -> bool:
-        return True
+    decides = "what the middle of the updates is"
+    of_a_release = True
 
     @property
     def needs_all(self) -> bool:

@@ -112,12 +112,6 @@ class Work(OfWork):
 class WorkModifier(OfWork, Modifier):
     """Base of what changes a plan. Each changes another part of it, so their order does not matter."""
 
-    @property
-    def decides(self) -> str:
-        if self.may_stop:
-            return "when a client stops"
-        return "whether a client skips" if self.substitutes else ""
-
     def change(self, setup: Setup, visit: Visit, state: State, brief: State, plan: Plan) -> Plan:
         """The plan of one training visit, from what others have planned."""
         raise NotImplementedError

@@ -35,9 +35,7 @@ class PartialWork(WorkModifier):
 
     seconds: Positive = 60.0
 
-    @property
-    def decides(self) -> str:
-        return "by when a client sends what it has"
+    decides = "by when a client sends what it has"
 
     def change(self, setup: Setup, visit: Visit, state: State, brief: State, plan: Plan) -> Plan:
         return replace(plan, within=self.seconds)

@@ -37,9 +37,7 @@ class Skipping(WorkModifier):
     turns: Literal["versions", "visits"] = "versions"
     phases: Literal["synchronised", "staggered"] = "synchronised"
 
-    @property
-    def of_a_release(self) -> bool:
-        return True
+    of_a_release = True
 
     @property
     def by_versions(self) -> bool:
@@ -219,9 +217,7 @@ class BudgetSteps(WorkModifier):
 
     budgets: Budgets | None = None
 
-    @property
-    def decides(self) -> str:
-        return "by how much steps are cut"
+    decides = "by how much steps are cut"
 
     def change(self, setup: Setup, visit: Visit, state: State, brief: State, plan: Plan) -> Plan:
         share = (self.budgets or setup.budgets or Levels()).share(visit.client, setup.population, setup.seed)

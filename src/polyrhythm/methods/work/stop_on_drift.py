@@ -96,9 +96,7 @@ class StopOnDrift(WorkModifier):
     def watches(self) -> tuple[str, ...]:
         return (self.representation,)
 
-    @property
-    def of_a_release(self) -> bool:
-        return True
+    of_a_release = True
 
     def change(self, setup: Setup, visit: Visit, state: State, brief: State, plan: Plan) -> Plan:
         rule = Drift(layer=self.representation, threshold=self.threshold(visit), batch=self.batch, k=self.k)
