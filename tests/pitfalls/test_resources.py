@@ -63,10 +63,10 @@ def test_what_the_server_holds_of_a_cohort_is_known_before_the_run() -> None:
     """The updates of a version are held until it is made; a check counts them, and what clients keep."""
 
     def kept(recipe: pr.Recipe) -> int:
-        wide = names.model("mlp(hidden=[1000])")
+        wide = names.model("mlp(hidden=[300])")
         return estimate(experiment(federation=federation(40), model=wide, recipe=recipe, rounds=1), out="nowhere").kept
 
-    vector = 4 * (4 * 1000 + 1000 + 1000 * 3 + 3)
+    vector = 4 * (4 * 300 + 300 + 300 * 3 + 3)
     assert kept(pr.fedavg(cohort=34)) - kept(pr.fedavg(cohort=2)) == pytest.approx(32 * vector, rel=0.01)
     # The server's control, and of each of the eight clients one and an upload of one.
     assert kept(pr.scaffold(cohort=8)) - kept(pr.fedavg(cohort=8)) == pytest.approx((1 + 8 + 8) * vector, rel=0.01)

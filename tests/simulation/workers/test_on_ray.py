@@ -153,10 +153,12 @@ def test_a_visit_that_kills_every_actor_ends_the_run(tmp_path: Path) -> None:
         run(driver="ray", workers=2, model=Dies(4, 3, tmp_path))
 
 
+@pytest.mark.slow
 def test_an_error_in_an_actor_is_the_error_of_the_run() -> None:
     assert_same_error("ray")
 
 
+@pytest.mark.slow
 def test_a_model_of_the_users_own_script_travels() -> None:
     class Own(nn.Module):
         def __init__(self) -> None:

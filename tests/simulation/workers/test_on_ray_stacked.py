@@ -58,10 +58,10 @@ def on_crew(workers: int = 2, **changes: Any) -> Any:
 SOME = {name: FAMILIES[name] for name in ("fedavg", "ccfl", "curriculum of clients", "critical periods")}
 SOME |= {"moon, which it leaves to torch": FAMILIES["moon"], "partial work": FAMILIES["partial work"]}
 SOME |= {"without rounds": ROLLING["fedbuff"], "without rounds, and partial": ROLLING["partial work"]}
-QUICK = {"ccfl"}
 
 
-@pytest.mark.parametrize("name", [n if n in QUICK else pytest.param(n, marks=pytest.mark.slow) for n in SOME])
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SOME)
 def test_numbers_are_those_of_the_in_line_driver(name: str) -> None:
     family = SOME[name] | STACKED | {"stack": 3}
     assert_same(run(driver="inline", **family), on_crew(**family))
