@@ -112,9 +112,10 @@ def test_nodes_with_data_of_their_own(tmp_path: Path, clock: JumpingClock) -> No
     served = experiment(federation=dealt(whole, [1, 1, 1, 1]))
     grid = PretendGrid(client_app(served, data=own), configurations(tmp_path), clock)
     done = run(server_app(served, Serving(out=tmp_path / "runs")), grid, tmp_path / "runs")
-    assert done.summary["digest"] == carry_out(prepare(simulated), [])["digest"]
+    prepared = prepare(simulated)
+    assert done.summary["digest"] == carry_out(prepared, [])["digest"]
     sent = b"".join(a.data for m in grid.sent for r in m.content.array_records.values() for a in r.values())
-    assert len(sent) == 12 * 4 * simulated.chosen.engine.layout.size  # weights, and nothing else
+    assert len(sent) == 12 * 4 * prepared.chosen.engine.layout.size  # weights, and nothing else
 
 
 def test_what_is_wrong_with_a_node_is_said(
