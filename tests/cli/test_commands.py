@@ -242,7 +242,7 @@ def test_help_and_version(polyrhythm: Command) -> None:
     assert polyrhythm("run", "--no-such-option").code == 2
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [pytest.param(signal.SIGINT, marks=pytest.mark.slow), signal.SIGTERM])
 def test_a_signal_stops_a_run_and_keeps_its_record(tmp_path: Path, number: signal.Signals) -> None:
     arguments = ["run", "--rounds", "100000", "--model", "logistic", "--out", str(tmp_path), "--json"]
     code = "from polyrhythm.cli import main; main()"

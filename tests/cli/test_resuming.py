@@ -43,6 +43,7 @@ def outcome(line: str) -> dict[str, Any]:
     return {key: value for key, value in json.loads(line).items() if key not in UNLIKE}
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="there a killed run cannot be told from one that goes on")
 def test_a_killed_run_goes_on_by_name_and_by_auto(polyrhythm: Command, tmp_path: Path) -> None:
     rounds = 400

@@ -99,6 +99,7 @@ def test_it_has_other_names_and_is_no_experiment(polyrhythm: Command, folder: Pa
     assert "polyrhythm study FILE" in refused.err
 
 
+@pytest.mark.slow
 def test_a_row_that_is_not_tuned_can_be_run_alone(polyrhythm: Command, folder: Path) -> None:
     tuned = OWN.replace("[scales.quick]\nrounds = 2\n", "[tuning.rows.Other]\nspace.method.lr = [0.1, 0.2]\n")
     Path("own.toml").write_text(tuned, encoding="utf-8")

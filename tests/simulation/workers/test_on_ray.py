@@ -101,6 +101,7 @@ def test_the_laws_above_can_fail(mutant: Callable[[pytest.MonkeyPatch], None], m
         assert_same(alone, run(driver="ray", workers=2, **FAMILIES["scaffold"]))
 
 
+@pytest.mark.slow
 def test_a_killed_actor_changes_nothing(tmp_path: Path) -> None:
     model = Dies(4, 3, tmp_path)
     alone = run(driver="inline", model=model)
@@ -198,6 +199,7 @@ def test_settings_that_make_no_sense_are_refused(changes: dict[str, Any], words:
         made(**changes)
 
 
+@pytest.mark.slow
 def test_no_cluster_is_a_clear_error() -> None:
     code = (
         "import sys; sys.modules['ray'] = None\n"
