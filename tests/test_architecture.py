@@ -55,7 +55,7 @@ NUMPY_TYPES = {"Generator", "BitGenerator", "SeedSequence"}
 
 
 def place(file: Path) -> str:
-    """A file's place in the package, such as `methods/work/base`."""
+    """A file's place in the package, such as `methods/release/base`."""
     return file.relative_to(SOURCE).with_suffix("").as_posix()
 
 

@@ -167,16 +167,18 @@ def test_decisions_that_other_kinds_made_are_not_rewritten(elsewhere: Path) -> N
         ({"recipe": pr.fedavg(**golden_runs.SMALL, lr=0.1000001)}, {"decisions", "model", "versions", "measured"}),
         ({"fleet": pr.Fleet() | pr.fleet.Energy(joules_per_byte=2e-7)}, {"decisions", "joules"}),
         ({"evaluation": pr.Evaluation(train_samples=5)}, {"measured"}),
-        ({"evaluation": pr.Evaluation()}, set()),
+        ({"execution": pr.Execution(checkpoint=golden_runs.NEVER)}, set()),
     ],
 )
 def test_what_differs_is_found(changes: dict[str, Any], differs: set[str], tmp_path: Path) -> None:
     made = golden_runs.runs()[NAME]
-    (one, first), (other, second) = (
-        golden.found(NAME, pr.run(made.experiment(**more), out=tmp_path)) for more in ({}, changes)
-    )
+
+    def carried_out(execution: pr.Execution | None = None, **more: Any) -> pr.Run:
+        return pr.run(made.experiment(**more), execution=execution or made.execution(), out=tmp_path)
+
+    (one, first), (other, second) = (golden.found(NAME, carried_out(**more)) for more in ({}, changes))
     one, other = one | first, other | second
     assert differs <= {name for name in one if one[name] != other[name]} <= differs | {"test", "time"}
     held = {"runs": {NAME: one}, "kinds": {golden.kind(): {NAME: first}}}
-    words = golden.differences(held, NAME, "in line", pr.run(made.experiment(**changes), out=tmp_path))
+    words = golden.differences(held, NAME, "in line", carried_out(**changes))
     assert bool(words) is bool(differs)

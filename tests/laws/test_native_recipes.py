@@ -300,7 +300,7 @@ def _in_place_forgotten(*arguments: Any) -> Program:
     model=st.sampled_from(tuple(MODELS)),
     reuse=st.booleans(),
     aim=st.sampled_from((task("classification", smoothing=0.1), task("multilabel", k=1))),
-    examples=6,
+    examples=12,
     broken_by={
         "a layer later": places(lambda place: dataclasses.replace(place, layers=place.layers + 1)),
         "in place forgotten": swap(native, "program_of", _in_place_forgotten),

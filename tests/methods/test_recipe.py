@@ -153,6 +153,9 @@ def test_a_whole_recipe_on_the_right_is_refused() -> None:
     assert caught.value.found == "a whole recipe (fedadam) on the right of a pipe"
     assert "start from fedadam" in caught.value.fix
     assert "pr.parts" not in caught.value.fix
+    with pytest.raises(UserError) as caught:
+        fedprox() | papers.oort()
+    assert caught.value.fix.endswith("pr.parts.utility_sampling()")
 
 
 @pytest.mark.parametrize("thing", ["prox", None, 3, Prox, {"mu": 1.0}, fedprox])

@@ -20,6 +20,7 @@ from polyrhythm.data.sources import cifar
 from polyrhythm.data.sources.pickles import unpickled
 from polyrhythm.models.weights import load_weights
 from polyrhythm.results import Run
+from polyrhythm.runs import run_lock
 from small import experiment, prepared
 
 NAMES = ("data_batch_1", "data_batch_2", "data_batch_3", "data_batch_4", "data_batch_5", "test_batch")
@@ -163,7 +164,9 @@ def test_hostile_texts_are_kept_as_they_are(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("run_id", ["../outside", "/tmp", "..", ".", "", "a/b", "a\0b"])
-def test_a_database_cannot_send_a_reader_elsewhere(tmp_path: Path, run_id: str) -> None:
+def test_a_database_cannot_send_a_reader_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run_id: str
+) -> None:
     made = pr.run(experiment(name="mine"), out=tmp_path)
     with sqlite3.connect(tmp_path / "runs.sqlite") as database:
         database.execute("UPDATE runs SET run_id = ? WHERE run_id = ?", (run_id, made.id))
@@ -173,3 +176,10 @@ def test_a_database_cannot_send_a_reader_elsewhere(tmp_path: Path, run_id: str) 
         with pytest.raises(UserError, match="the name of a folder in it"):
             look()
     assert tampered.status == "finished"  # as its row says: no other folder was asked
+    asked: list[Path] = []
+    monkeypatch.setattr(run_lock, "is_alive", lambda folder: bool(asked.append(folder)) or True)
+    with sqlite3.connect(tmp_path / "runs.sqlite") as database:
+        database.execute("UPDATE runs SET status = 'running'")
+    database.close()
+    assert Run.open("mine", tmp_path).status == "killed"
+    assert not asked

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import final
 
 from polyrhythm.base.messages import State
-from polyrhythm.methods.mechanism import Model
+from polyrhythm.methods.mechanism import Mechanism, Model, Setup
 
 
 @final
@@ -26,6 +26,10 @@ class ClientState:
     cursor: tuple[int, int] = (0, 0)
     optimiser: State = field(default_factory=dict)
     previous: Model | None = None
+
+    def parts_of(self, mechanisms: Iterable[tuple[str, Mechanism]], setup: Setup) -> dict[str, State]:
+        """The states of these mechanisms, by key; of one that has not begun, the state that it begins with."""
+        return {key: self.parts[key] if key in self.parts else m.client_start(setup) for key, m in mechanisms}
 
 
 @final

@@ -43,12 +43,12 @@ def substitute_on(assignment: Assignment, num_samples: int, substitute: Substitu
 
 def foreseen(assignment: Assignment, plan: VisitPlan) -> Report:
     """What can be told of a report before the work is done: one of as much work, with no content."""
-    held, instead = plan.visit.num_samples, plan.work.substitute
+    num_samples, instead = plan.visit.num_samples, plan.work.substitute
     if instead is not None:
-        return substitute_on(assignment, held, instead, packed=plan.packed)
+        return substitute_on(assignment, num_samples, instead, packed=plan.packed)
     return report_on(
         assignment,
-        held,
+        num_samples,
         packed=plan.packed,
         steps=plan.work.steps,
         samples=plan.samples,

@@ -54,10 +54,8 @@ class Training:
     ) -> None:
         self.recipe, self.setup, self.state, self.assignment = recipe, setup, state, assignment
         self.data, self.engine, self.visit, self.plan = data, engine, plan.visit, plan.work
-        self.parts = {
-            key: state.parts[key] if key in state.parts else mechanism.client_start(setup)
-            for key, mechanism in recipe.mechanisms()
-        }
+        self.packed = plan.packed
+        self.parts = state.parts_of(recipe.mechanisms(), setup)
 
     def run(self) -> Visiting:
         """The visit; it waits where `client.visiting` says."""
@@ -78,10 +76,7 @@ class Training:
         update = substitute.update
         if substitute.kind == "model" and self.state.previous is not None:
             update = self.state.previous.weights - received.weights
-        packed = substitute.packed
-        if packed is None and update is not None:
-            packed = self.recipe.compression.size(self.engine.layout)
-        return substitute_on(self.assignment, self.visit.num_samples, substitute, update=update, packed=packed)
+        return substitute_on(self.assignment, self.visit.num_samples, substitute, update=update, packed=self.packed)
 
     def _open(self, start: Model, received: Model) -> LocalRule:
         """Opens the visit, and says how its steps are taken."""

@@ -77,9 +77,9 @@ def plan_visit(
             why="a client that follows another method would send updates that mean something else",
             fix="start server and clients from the same experiment file and version",
         )
-    held = len(data)
-    batch, fold = min(recipe.batch or held, held) or 1, engine.single_sample_fails
-    sizes = batch_sizes(held, batch, recipe.drop_last, fold)
+    num_samples = len(data)
+    batch, fold = min(recipe.batch or num_samples, num_samples) or 1, engine.single_sample_fails
+    sizes = batch_sizes(num_samples, batch, recipe.drop_last, fold)
     visit = new_unchecked(
         Visit,
         seed=setup.seed,
@@ -87,13 +87,13 @@ def plan_visit(
         visit=assignment.visit,
         version=assignment.version,
         total_rounds=assignment.total_rounds,
-        num_samples=held,
+        num_samples=num_samples,
         batch=batch,
         epoch_steps=len(sizes),
         least=2 if fold else 1,
     )
     if assignment.kind == "measure":
-        samples = min(held, assignment.samples or held)
+        samples = min(num_samples, assignment.samples or num_samples)
         return new_unchecked(VisitPlan, visit=visit, work=_NOTHING, forward_samples=samples)
     work = _wanted(recipe, setup, state, assignment, visit)
     if work.substitute is not None:
@@ -123,10 +123,7 @@ def _wanted(recipe: Recipe, setup: Setup, state: ClientState, assignment: Assign
     """What the work policy wants."""
     if not visit.epoch_steps:
         return _NOTHING
-    parts = {
-        key: state.parts[key] if key in state.parts else mechanism.client_start(setup)
-        for key, mechanism in recipe.planning.mechanisms
-    }
+    parts = state.parts_of(recipe.planning.mechanisms, setup)
     return recipe.planning.plan(setup, visit, parts, assignment.briefs)
 
 
@@ -148,7 +145,7 @@ def ahead_of(
     sizes: tuple[int, ...],
 ) -> Ahead:
     """How much a visit computes by its number of steps."""
-    held, needs, has_previous = visit.num_samples, recipe.needs(), state.previous is not None
+    num_samples, needs, has_previous = visit.num_samples, recipe.needs(), state.previous is not None
     asked = {("received", layer) for term in recipe.corrections for layer in term.layers or ()}
     if has_previous:
         asked |= {("previous", layer) for _, layer in asked}
@@ -157,14 +154,16 @@ def ahead_of(
     place = state.cursor[1] if work.continues else 0
     batches = (*sizes[place:], *sizes[:place])
     if not recipe.order.complete:
-        batches = (min(held, visit.batch + engine.single_sample_fails),)  # full ones, where a pass leaves samples out
+        batches = (
+            min(num_samples, visit.batch + engine.single_sample_fails),
+        )  # full ones, where a pass leaves samples out
     return new_unchecked(
         Ahead,
-        num_samples=held,
-        batches=batches or (held,),
+        num_samples=num_samples,
+        batches=batches or (num_samples,),
         pass_steps=visit.epoch_steps,
-        measured=held * len(needs & {"fisher", "fisher_model"}),
-        scored=held * (recipe.order.looks(has_previous) + ("fisher_model" in needs)),
+        measured=num_samples * len(needs & {"fisher", "fisher_model"}),
+        scored=num_samples * (recipe.order.looks(has_previous) + ("fisher_model" in needs)),
         judged=int(work.stop is not None and not engine.one_mode),
         frozen=len(asked),
         reuse=not data.augmented,

@@ -65,11 +65,14 @@ class Recipe(Answers):
     def __or__(self, part: object) -> Recipe:
         """This recipe with one more part."""
         if isinstance(part, Recipe):
+            invites = part.participation
+            own = f"; or pipe only whom it invites, in Python pr.parts.{invites.label()}()"
             raise UserError(
                 f"a whole recipe ({part.title}) on the right of a pipe",
                 expected="one part, such as prox(mu=0.01) or server_adam(lr=0.01)",
                 why="a recipe answers every question, so nothing of what stands on the left would remain",
-                fix=f"start from {part.title} and pipe the parts of {self.title} onto it",
+                fix=f"start from {part.title} and pipe the parts of {self.title} onto it"
+                + ("" if isinstance(invites, type(_DEFAULTS["participation"])) else own),
             )
         title = f"{self.title} | {part.label()}" if isinstance(part, Settings) else self.title
         if isinstance(part, Correction):

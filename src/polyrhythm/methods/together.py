@@ -85,12 +85,12 @@ class Releasing:
     base: ReleasePolicy
     modifiers: tuple[tuple[str, ReleaseModifier], ...]
 
-    def ready(self, standing: ReleaseContext) -> bool:
+    def ready(self, context: ReleaseContext) -> bool:
         """Whether to release now. Where nobody is under way, waiting would be for ever."""
-        if standing.in_flight == 0:
+        if context.in_flight == 0:
             return True
-        complete = self.base.complete(standing) or any(m.complete(standing) for _, m in self.modifiers)
-        return complete and not any(m.waits(standing) for _, m in self.modifiers)
+        complete = self.base.complete(context) or any(m.complete(context) for _, m in self.modifiers)
+        return complete and not any(m.waits(context) for _, m in self.modifiers)
 
     @cached_property
     def due(self) -> float | None:

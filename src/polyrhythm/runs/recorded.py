@@ -12,7 +12,7 @@ from polyrhythm.runs.checkpoints import checkpoints, version_of
 from polyrhythm.runs.costs import CostToGoal, On
 from polyrhythm.runs.database import FILE, read_records, read_runs
 from polyrhythm.runs.frames import answers_frame, costs_frame, frame
-from polyrhythm.runs.view import RunView, Status, as_it_stands
+from polyrhythm.runs.view import RunView, Status, as_it_stands, names_a_folder
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -116,7 +116,7 @@ class RecordedRun:
         Raises:
             UserError: its id would lead elsewhere, as in a database that somebody has tampered with.
         """
-        if Path(self.id).name != self.id or self.id in ("", ".", "..") or "\0" in self.id:
+        if not names_a_folder(self.id):
             raise UserError(
                 f"the run database of {self.folder} has a run with the id {self.id!r}",
                 expected="the name of a folder in it",

@@ -36,7 +36,12 @@ def as_it_stands(
 
 def _is_alive(folder: Path, run_id: str) -> bool:
     """Whether a run is going on; one with an id that would lead elsewhere is not."""
-    return Path(run_id).name == run_id and run_id not in ("", ".", "..") and run_lock.is_alive(folder / run_id)
+    return names_a_folder(run_id) and run_lock.is_alive(folder / run_id)
+
+
+def names_a_folder(run_id: str) -> bool:
+    """Whether an id is the name of a folder, so that it leads nowhere but into the output folder."""
+    return Path(run_id).name == run_id and run_id not in ("", ".", "..") and "\0" not in run_id
 
 
 @final

@@ -77,10 +77,11 @@ def carry_out(
         print_json(_summary(plan, found))
     else:
         print_study(screen, plan, found)
-    for arm in found.arms if picture is not None else ():
-        path = picture if len(found.arms) == 1 else picture.with_stem(f"{picture.stem}-{arm}")  # type: ignore[union-attr]
-        save(found.plot(arm, theme=theme), path)  # type: ignore[arg-type]
-        screen.print(f"drawn into {path}", highlight=False)
+    if picture is not None:
+        for arm in found.arms:
+            path = picture if len(found.arms) == 1 else picture.with_stem(f"{picture.stem}-{arm}")
+            save(found.plot(arm, theme=theme), path)
+            screen.print(f"drawn into {path}", highlight=False)
     if found.arms and all(found.best(arm) is None for arm in found.arms):
         raise RunFailed(f"no trial of {found.name} has finished")
 

@@ -230,8 +230,8 @@ class _Reading:
         try:
             return ExpertSettings.model_validate(change).model_dump(include=set(change))
         except ValidationError as error:
-            where = lambda path: self.said.where(f"{inside}.expert_training.{path}")  # noqa: E731
-            self.wrong.add(*explained(error, takes(ExpertSettings), where))
+            place = f"{inside}.expert_training"
+            self.wrong.add(*explained(error, takes(ExpertSettings), lambda path: self.said.where(f"{place}.{path}")))
             return {}
 
     def search(self, table: Any, inside: str) -> tuple[dict[str, Any], Setting, tuple[int, ...] | None]:
