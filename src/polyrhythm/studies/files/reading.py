@@ -88,11 +88,12 @@ class _Reading:
     def study(self, name: str, trust: Trust) -> Study:
         """All of it."""
         told, said = self.told(), self.said
-        rows, columns = self.settings("rows"), self.settings("columns") or {"": {}}
+        rows, columns = (self.settings(self.ours.get(key, {}), key) for key in ("rows", "columns"))
+        columns = columns or {"": {}}
         spelling = "sweep" if "sweep" in self.ours else "tuning"
         table = self.ours.get(spelling)
         if isinstance(table, dict):
-            rows |= self.methods(table.get("methods", {}), f"{spelling}.methods")
+            rows |= self.settings(table.get("methods", {}), f"{spelling}.methods", ("space", "settings"))
             rows = rows or {"": {}}
         scales = {key: self.scale(key, of) for key, of in self.ours.get("scales", {}).items()}
         seeds = said.values.get("seeds") or (said.values.get("seed", 0),)
@@ -170,20 +171,12 @@ class _Reading:
                 planned(study, scale).check()
         self.wrong.refuse()
 
-    def settings(self, inside: str) -> dict[str, Setting]:
-        """Rows or columns: the keys of each."""
-        table = self.ours.get(inside, {})
+    def settings(self, table: Any, inside: str, skip: Sequence[str] = ()) -> dict[str, Setting]:
+        """Rows or columns: the keys of each, without what is tried for it."""
         if not isinstance(table, dict) or not all(isinstance(own, dict) for own in table.values()):
             self.wrong.add(refused.no_tables(inside, self.said))
             return {}
-        return {name: self.keys(own, f"{inside}.{name}") for name, own in table.items()}
-
-    def methods(self, table: Any, inside: str) -> dict[str, Setting]:
-        """The rows that a search names: the keys of each but what is tried for it."""
-        if not isinstance(table, dict) or not all(isinstance(own, dict) for own in table.values()):
-            self.wrong.add(refused.no_tables(inside, self.said))
-            return {}
-        own = {name: {k: v for k, v in of.items() if k not in ("space", "settings")} for name, of in table.items()}
+        own = {name: {key: value for key, value in of.items() if key not in skip} for name, of in table.items()}
         return {name: self.keys(of, f"{inside}.{name}") for name, of in own.items()}
 
     def keys(self, table: Mapping[str, Any], inside: str, more: Iterable[str] = ()) -> Setting:
