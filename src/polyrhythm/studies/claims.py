@@ -110,7 +110,13 @@ class Claim(Settings):
     goal_of: Row = ""
 
     def __post_init__(self) -> None:
-        super().__post_init__()
+        told = Mistakes()
+        with told.noted(f"the claim {self.says!r}"):
+            super().__post_init__()
+            self._check()
+        told.refuse()
+
+    def _check(self) -> None:
         wrong = Mistakes()
         for kind, name, known in (("measure", self.measure, [*MEASURES, *COSTS]), ("budget", self.at, BUDGETS)):
             if name and name not in known:
@@ -122,10 +128,7 @@ class Claim(Settings):
         plain = not trend and not self.columns and all(other is None for other in others)
         if self.grows_over and not (len({*self.grows_over}) == len(self.grows_over) > 1 and self.against and plain):
             wrong.add(_no_growth(self.grows_over))
-        told = Mistakes()
-        with told.noted(f"the claim {self.says!r}"):
-            wrong.refuse()
-        told.refuse()
+        wrong.refuse()
 
     @property
     def rows(self) -> tuple[str, ...]:
