@@ -57,7 +57,9 @@ def _table(owner: type, about: str, keys: str, renamed: Mapping[str, str] | None
         default = made.default_factory() if empty and callable(made.default_factory) else made.default
         return hints[name], Field(default, description=words_of(hints[name]))
 
-    found = {name: own[name] if name in own else key((renamed or {}).get(name, name)) for name in keys.split()}
+    found: dict[str, Any] = {
+        name: own[name] if name in own else key((renamed or {}).get(name, name)) for name in keys.split()
+    }
     made: type[_Table] = create_model(owner.__name__, __base__=_Table, __doc__=about, **found)
     return made
 
