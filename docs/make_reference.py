@@ -71,7 +71,7 @@ from polyrhythm.results import Comparison
 from polyrhythm.runs.database_writer import Writer
 from polyrhythm.runs.records import AnswerRecord, EventRecord, VersionRecord, VisitRecord
 from polyrhythm.runs.summary import Best, Summary
-from polyrhythm.studies.files.language import SearchSettings
+from polyrhythm.studies.files.language import SEARCH
 
 PAGE = Path(__file__).with_name("reference.md")
 
@@ -394,7 +394,7 @@ def _command_line() -> Iterator[str]:
     yield from _split(inspect.cleandoc(expressions.__doc__ or "")).text
 
 
-_SEARCH = SearchSettings.model_fields.items()
+_SEARCH = SEARCH.model_fields.items()
 
 
 def flag(key: Key) -> str:

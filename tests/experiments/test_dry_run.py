@@ -1,4 +1,4 @@
-"""A rehearsal counts what the run then does, to the last visit, step, sample, byte and virtual second."""
+"""A dry run counts what the run then does, to the last visit, step, sample, byte and virtual second."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ def cost_of(some: Prepared) -> Cost:
 
 
 def both(some: Prepared) -> tuple[DryRun, dict[str, object], dict[str, object]]:
-    """A rehearsal, what it counted by the summary's names, and the same of the run itself."""
-    rehearsal = dry_run(some, cost_of(some))
+    """A dry run, what it counted by the summary's names, and the same of the run itself."""
+    dry = dry_run(some, cost_of(some))
     summary = carry_out(prepare(some.experiment, some.execution), [])
-    return rehearsal, {k: getattr(rehearsal, a) for k, a in COUNTED.items()}, {k: summary[k] for k in COUNTED}
+    return dry, {k: getattr(dry, a) for k, a in COUNTED.items()}, {k: summary[k] for k in COUNTED}
 
 
 @pytest.mark.parametrize(
@@ -63,15 +63,15 @@ def both(some: Prepared) -> tuple[DryRun, dict[str, object], dict[str, object]]:
         ("centralised", "uniform"),
     ],
 )
-def test_a_rehearsal_is_exact(method: str, fleet: str) -> None:
+def test_a_dry_run_is_exact(method: str, fleet: str) -> None:
     recipe = names.recipe(method)
     if recipe.participation.size > 4 and recipe.participation.invites:
         recipe = recipe | pr.parts.uniform(cohort=4)
     some = prepared(federation=UNEVEN, recipe=recipe, fleet=names.fleet(fleet), rounds=6)
-    rehearsal, counted, done = both(some)
+    dry, counted, done = both(some)
     assert counted == done
-    assert rehearsal.whole
-    assert not rehearsal.guessed
+    assert dry.whole
+    assert not dry.guessed
 
 
 @pytest.mark.parametrize("until", [pr.Until(updates=9), pr.Until(time=0.3)])
@@ -122,9 +122,9 @@ def test_normalised_models_and_augmented_samples_too() -> None:
     ],
 )
 def test_what_decides_by_training_is_named(method: str, name: str) -> None:
-    rehearsal, _, _ = both(prepared(recipe=names.recipe(method), fleet=names.fleet("tiers"), federation=UNEVEN))
-    assert rehearsal.guessed == (name,)
-    assert rehearsal.versions == 3
+    dry, _, _ = both(prepared(recipe=names.recipe(method), fleet=names.fleet("tiers"), federation=UNEVEN))
+    assert dry.guessed == (name,)
+    assert dry.versions == 3
 
 
 def test_a_run_that_cannot_go_on_is_known_before(tmp_path: Path) -> None:
@@ -165,9 +165,9 @@ def test_a_long_run_is_counted_in_part(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = itertools.count(0.0, 0.5)
     with monkeypatch.context() as patched:
         patched.setattr("polyrhythm.experiments.dry_run.time.perf_counter", lambda: next(clock))
-        rehearsal = dry_run(prepared(rounds=1000), cost_of(prepared()), within=5)
-    assert 0 < rehearsal.versions < 20
-    assert not rehearsal.whole
+        dry = dry_run(prepared(rounds=1000), cost_of(prepared()), within=5)
+    assert 0 < dry.versions < 20
+    assert not dry.whole
     endless = estimate(experiment(rounds=None, until=pr.Until(accuracy=1.0)), out="nowhere")
     assert endless.versions is None
     assert any("nobody knows" in note for note in endless.notes)

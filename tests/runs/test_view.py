@@ -12,7 +12,7 @@ import pytest
 import polyrhythm as pr
 from polyrhythm.cli.showing import _cells
 from polyrhythm.dashboard.listing import Listing
-from polyrhythm.dashboard.views import row_of, standing
+from polyrhythm.dashboard.views import Standings, row_of
 from polyrhythm.results.tables import score
 from polyrhythm.runs import VersionRecord
 from polyrhythm.runs.costs import COSTS, TOTALS
@@ -55,7 +55,7 @@ def test_its_numbers_so_far_are_those_of_a_summary(run: pr.Run) -> None:
     assert _cells(run)["final"] == final
     assert final in repr(run)
     assert final in run._repr_html_()
-    told = standing(run.folder, row_of(run.folder, run.id))
+    told = Standings(run.folder).of(row_of(run.folder, run.id))
     assert told["score"] == wanted["final_accuracy"]
     assert told["best_version"] == wanted["best_version"]
 

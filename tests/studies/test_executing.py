@@ -217,7 +217,10 @@ def test_names_of_a_study_are_there(changes: dict[str, Any], words: str) -> None
         Study(**{"name": "s", "rows": {"A": made}} | changes)
 
 
-@pytest.mark.parametrize("changes", [{"against": ""}, {"measure": "mean"}, {"at": "money"}, {"grows_over": ("x",)}])
+@pytest.mark.parametrize(
+    "changes",
+    [{"against": ""}, {"measure": "mean"}, {"at": "money"}, {"grows_over": ("x",)}, {"more_than": "2"}, {"of": 1}],
+)
 def test_a_claim_compares_something(changes: dict[str, Any]) -> None:
     with pytest.raises(pr.UserError, match="the claim 'more': "):
         Claim(**{"says": "more", "of": "A", "against": "B"} | changes)

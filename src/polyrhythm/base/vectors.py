@@ -111,6 +111,12 @@ def _surely_finite(vector: Tensor) -> bool:
     return math.isfinite((torch.dot(vector, vector) if quick else vector.sum()).item())
 
 
+def content_of(tensor: Tensor) -> memoryview:
+    """The bytes of a tensor, copied only if they do not lie one after the other."""
+    # NumPy has no bfloat16, so look at the bytes; a 0-d tensor has no last dimension to reinterpret.
+    return tensor.contiguous().reshape(-1).view(torch.uint8).numpy().data
+
+
 def bytes_of(value: object, layout: Layout) -> int:
     """What a value costs on the wire: tensors by element, numbers 8 bytes, text by its length; containers add up.
 

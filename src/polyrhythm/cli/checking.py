@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import typer
 
@@ -27,18 +27,13 @@ def check_all(configure: Callable[[], Configuration], *, with_estimate: bool, as
         UserError: something is wrong, if it is not printed as JSON.
         typer.Exit: with 2, after mistakes were printed as JSON.
     """
-    try:
+    with mistakes_told(as_json):
         configuration = configure()
         check_folder(configuration.out)
         configuration.tracking.check()
         experiments, how = list(assemble(configuration)), configuration.execution
         first, *_ = [prepare(experiment, how) for experiment in experiments]  # the model is checked against the data
         expected = estimate(experiments[0], execution=how, out=configuration.out) if with_estimate else None
-    except UserError as error:
-        if not as_json:
-            raise
-        print_json({"valid": False, "mistakes": [plain_mistake(mistake) for mistake in error.mistakes]})
-        raise typer.Exit(2) from None
     notices = (*first.notices(), *(expected.notes if expected else ()))
     if as_json:
         print_json(
@@ -94,6 +89,18 @@ def duration(value: float) -> str:
     return f"{value:.2g} s" if value < 10 else f"{value:.0f} s"
 
 
-def plain_mistake(mistake: UserError) -> dict[str, Any]:
-    """A mistake as plain data."""
-    return {"found": mistake.found, "expected": mistake.expected, "why": mistake.why, "fix": mistake.fix}
+@contextlib.contextmanager
+def mistakes_told(as_json: bool) -> Iterator[None]:
+    """Prints mistakes as JSON where that is asked for.
+
+    Raises:
+        typer.Exit: with 2, after it has.
+    """
+    try:
+        yield
+    except UserError as error:
+        if not as_json:
+            raise
+        mistakes = [{key: getattr(one, key) for key in ("found", "expected", "why", "fix")} for one in error.mistakes]
+        print_json({"valid": False, "mistakes": mistakes})
+        raise typer.Exit(2) from None

@@ -17,11 +17,10 @@ import zlib
 from collections.abc import Iterator, Mapping
 from typing import Any, Protocol
 
-import torch
 from torch import Tensor
 
 from polyrhythm.base.messages import Fault, Kind, Report, State
-from polyrhythm.base.vectors import Buffers, Layout, Slot, all_finite, first_non_finite
+from polyrhythm.base.vectors import Buffers, Layout, Slot, all_finite, content_of, first_non_finite
 from polyrhythm.methods.mechanism import Setup
 from polyrhythm.methods.recipe import Recipe
 
@@ -104,7 +103,7 @@ def checksum(report: Report) -> int:
     """CRC-32 of the tensors in a report: its update, its buffers, and what mechanisms sent up."""
     total = 0
     for tensor in _tensors((report.update, report.buffers, report.extras)):
-        total = zlib.crc32(tensor.contiguous().reshape(-1).view(torch.uint8).numpy().data, total)
+        total = zlib.crc32(content_of(tensor), total)
     return total
 
 

@@ -23,7 +23,7 @@ from polyrhythm.base.errors import PolyrhythmError, UserError
 from polyrhythm.dashboard.access import Door
 from polyrhythm.dashboard.drawing import Drawn, offered, script, set_of
 from polyrhythm.dashboard.listing import Listing
-from polyrhythm.dashboard.views import MOST, compared, details, row_of, standing
+from polyrhythm.dashboard.views import MOST, Standings, compared, details, row_of
 from polyrhythm.results import Run
 from polyrhythm.runs.json_text import to_json
 from polyrhythm.runs.stop_request import ask_to_stop
@@ -68,7 +68,7 @@ class _Dashboard:
 
     def __init__(self, folder: Path, control: bool, closing: Callable[[], bool]) -> None:
         self._folder, self._control, self._closing = folder, control, closing
-        self._listing, self._drawn = Listing(folder), Drawn()
+        self._listing, self._standings, self._drawn = Listing(folder), Standings(folder), Drawn()
         self._reading, self._drawing = asyncio.Lock(), asyncio.Lock()  # one at a time: training needs the cores
         self._serial, self._runs, self._problem = 0, dict[str, dict[str, Any]](), ""
         self._stamp: Any = None
@@ -96,7 +96,8 @@ class _Dashboard:
 
     async def _one(self, request: Request) -> dict[str, Any]:
         def read() -> dict[str, Any]:
-            return details(self._folder, row_of(self._folder, request.query_params.get("run", "")))
+            row = row_of(self._folder, request.query_params.get("run", ""))
+            return {**details(self._folder, row), **self._standings.of(row)}
 
         return {**await run_in_threadpool(read), "folder": str(self._folder), "control": self._control}
 
@@ -116,7 +117,7 @@ class _Dashboard:
         def draw() -> str:
             runs = self._chosen(request)
             rows = [row_of(self._folder, run.id) for run in runs]
-            stamp = to_json([standing(self._folder, row) for row in rows])
+            stamp = to_json([self._standings.of(row) for row in rows])
             return self._drawn.figure(asked.pop("name", ""), runs, stamp, asked)
 
         async with self._drawing:
@@ -197,7 +198,7 @@ class _Dashboard:
 
         def look() -> Mapping[str, Any]:
             try:
-                return standing(self._folder, row_of(self._folder, run_id))
+                return self._standings.of(row_of(self._folder, run_id))
             except UserError as error:
                 return {"problem": f"{error.found}; {error.fix}"}
 

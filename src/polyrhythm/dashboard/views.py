@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, final
 
 from polyrhythm.base.errors import UserError
 from polyrhythm.figures import colours
 from polyrhythm.figures.theme import THEMES
 from polyrhythm.results import Run, compare
+from polyrhythm.runs import result_rule
 from polyrhythm.runs.checkpoints import checkpoints, version_of
-from polyrhythm.runs.costs import COSTS, On
-from polyrhythm.runs.database import read_last_version, read_runs
+from polyrhythm.runs.costs import COSTS, On, Row
+from polyrhythm.runs.database import read_last_version, read_runs, read_versions
 from polyrhythm.runs.view import RunView, as_it_stands
 
 MOST = 60
@@ -38,26 +39,49 @@ def row_of(folder: Path, run_id: str) -> dict[str, Any]:
     return as_it_stands(folder, run_id, rows[0], lambda: read_runs(folder, run_id)[0])
 
 
-def standing(folder: Path, row: Mapping[str, Any]) -> dict[str, Any]:
-    """How a run stands: what changes while it goes on."""
-    view = RunView(folder, row)
-    told = {
-        **{name: row[name] for name in ("status", "reason", "ended", "rounds")},
-        **{name: value for name, value in view.numbers.items() if name != "final_accuracy"},
-        "digest": view.summary.get("digest"),
-        "costs": view.costs,
-    }
-    if view.last is None:
-        return {**told, "version": None}
-    return {
-        **told,
-        **{name: view.last[name] for name in ("version", "wall", "train_loss", "client_updates")},
-        "score": view.numbers["final_accuracy"],
-    }
+@final
+class Standings:
+    """How runs of a folder stand. Looked at again, only what a run has done since then is read."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._known: dict[int, list[Row]] = {}  # by the number of a run that has not ended: what its numbers are from
+
+    def of(self, row: Mapping[str, Any]) -> dict[str, Any]:
+        """What changes while a run goes on."""
+        view = RunView(self._folder, row)
+        numbers = view.numbers if view.summary else self._so_far(row["number"], row["headline"])
+        told = {
+            **{name: row[name] for name in ("status", "reason", "ended", "rounds")},
+            **{name: value for name, value in numbers.items() if name != "final_accuracy"},
+            "digest": view.summary.get("digest"),
+            "costs": view.costs,
+        }
+        if view.last is None:
+            return {**told, "version": None}
+        return {
+            **told,
+            **{name: view.last[name] for name in ("version", "wall", "train_loss", "client_updates")},
+            "score": numbers["final_accuracy"],
+        }
+
+    def _so_far(self, run: int, headline: str) -> dict[str, Any]:
+        """What a run has come to so far."""
+        known = self._known.get(run, [])
+        rows = self._since(run, known[-1]["version"] if known else 0)
+        if known and [row["wall"] for row in rows[:1]] == [known[-1]["wall"]]:
+            rows = [*known, *rows[1:]]
+        elif known:  # resumed, it has made that version again
+            rows = self._since(run, 0)
+        self._known[run] = kept = result_rule.kept(rows, headline)
+        return result_rule.numbers(kept, headline)
+
+    def _since(self, run: int, version: int) -> list[Row]:
+        return [*read_versions(self._folder, run, version, ("version", "wall", "test", "validation"))]
 
 
 def details(folder: Path, row: Mapping[str, Any]) -> dict[str, Any]:
-    """All of a run but its curves."""
+    """All of a run but its curves and how it stands."""
     path, method = Run(folder, dict(row)).path, row["config"].get("method")
     return {
         "id": row["run_id"],
@@ -66,7 +90,6 @@ def details(folder: Path, row: Mapping[str, Any]) -> dict[str, Any]:
         **{name: row[name] for name in ("config", "notices", "libraries", "machine")},
         "weights": [which for which in ("best", "final") if (path / f"{which}.safetensors").is_file()],
         "checkpoints": [version_of(file) for file in reversed(checkpoints(path))],
-        **standing(folder, row),
     }
 
 

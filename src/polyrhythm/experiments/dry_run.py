@@ -48,7 +48,7 @@ class DryRun:
     Args:
         versions: made.
         planned: versions of the whole run; None if nobody knows.
-        whole: whether the run was rehearsed to its end.
+        whole: whether it came to the run's end.
         failure: why the run could not go on; empty if it could.
         guessed: what decides by what training gives, in words; the counts then hold as far as nothing comes of it.
         visits, updates, steps, samples, extra_samples: over all clients; extra are forward passes of frozen models and
@@ -58,7 +58,7 @@ class DryRun:
         server_bytes: what the server keeps beside the model, at the end.
         table_bytes: of that, what it keeps of each client.
         under_way: visits under way at most.
-        seconds: the rehearsal itself took: the server's and the simulator's part of a run.
+        seconds: the dry run itself took: the server's and the simulator's part of a run.
     """
 
     versions: int = 0
@@ -110,7 +110,7 @@ class DryRun:
 
 
 def dry_run(prepared: Prepared, cost: Cost, *, within: float = math.inf) -> DryRun:
-    """Rehearses a run, to its end or until the time is over.
+    """Runs an experiment dry, to its end or until the time is over.
 
     Args:
         prepared: what would run.

@@ -1,4 +1,4 @@
-"""What an experiment will cost, before it is run: counted in a rehearsal, and timed on a few real steps."""
+"""What an experiment will cost, before it is run: counted in a dry run, and timed on a few real steps."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from polyrhythm.runs.database import read_runs
 from polyrhythm.runs.environment import machine, peak_memory
 from polyrhythm.simulation.client_store.amount import budget
 
-DRY_RUN_SECONDS = 5.0  # seconds that a rehearsal may take
+DRY_RUN_SECONDS = 5.0  # seconds that a dry run may take
 MEASURED = 2.0  # seconds that measuring steps may take
 _MANY, _TIMES = 6, 1000  # steps in the longer of two visits; pairs of visits at most
 _PERIODS = 8  # in which what was measured is looked at apart, for the spread
@@ -63,7 +63,7 @@ class Estimate:
 
     Args:
         versions: in the whole run; None if nobody can know, and then all else is of `counted` versions.
-        counted: versions that were rehearsed; what is beyond them is taken to be like them.
+        counted: versions of the dry run; what is beyond them is taken to be like them.
         visits, steps, samples, flops, bytes_up, bytes_down, virtual_seconds: as in a run's summary.
         kept: bytes that the run itself will hold at most: what clients and server remember, and updates under way.
         memory: bytes of this process at most: what it has used so far, data, model and a training step included, and
@@ -90,7 +90,7 @@ class Estimate:
 def estimate(experiment: Experiment, *, execution: Execution = AUTO, out: Path | str = "runs") -> Estimate:
     """Estimates what an experiment will cost. Nothing is written, and nothing is trained but a few steps.
 
-    Visits, steps, samples, FLOPs and bytes are counted in a rehearsal of the whole run, or of as much of it as fits
+    Visits, steps, samples, FLOPs and bytes are counted in a dry run of the whole run, or of as much of it as fits
     into five seconds. They are exact where nothing decides by what training gives; a note says what does. The time is
     that of runs of the same method, data and model recorded in `out` on this kind of processor, where there are any.
     Otherwise it follows from steps, visits and an evaluation measured now, in about three seconds.
@@ -107,41 +107,41 @@ def estimate(experiment: Experiment, *, execution: Execution = AUTO, out: Path |
     with one_thread():
         until = experiment.until
         endless = experiment.rounds is None and until.time is None and until.updates is None
-        rehearsed = dry_run(prepared, _cost(prepared), within=1.0 if endless else DRY_RUN_SECONDS)
-        versions = rehearsed.planned
-        factor = 1.0 if rehearsed.whole or not versions else versions / max(1, rehearsed.versions)
-        seconds = _recorded(prepared, Path(out), versions) or _measured(prepared, rehearsed, factor)
+        dry = dry_run(prepared, _cost(prepared), within=1.0 if endless else DRY_RUN_SECONDS)
+        versions = dry.planned
+        factor = 1.0 if dry.whole or not versions else versions / max(1, dry.versions)
+        seconds = _recorded(prepared, Path(out), versions) or _measured(prepared, dry, factor)
     return Estimate(
         versions=versions,
-        counted=rehearsed.versions,
-        visits=round(factor * rehearsed.visits),
-        steps=round(factor * rehearsed.steps),
-        samples=round(factor * rehearsed.samples),
-        flops=round(factor * rehearsed.flops),
-        bytes_up=round(factor * rehearsed.bytes_up),
-        bytes_down=round(factor * rehearsed.bytes_down),
-        virtual_seconds=factor * rehearsed.virtual_seconds,
-        kept=_kept(prepared, rehearsed),
-        memory=peak_memory() + _kept(prepared, rehearsed),
+        counted=dry.versions,
+        visits=round(factor * dry.visits),
+        steps=round(factor * dry.steps),
+        samples=round(factor * dry.samples),
+        flops=round(factor * dry.flops),
+        bytes_up=round(factor * dry.bytes_up),
+        bytes_down=round(factor * dry.bytes_down),
+        virtual_seconds=factor * dry.virtual_seconds,
+        kept=_kept(prepared, dry),
+        memory=peak_memory() + _kept(prepared, dry),
         seconds=seconds,
-        notes=tuple(_notes(prepared, rehearsed)),
+        notes=tuple(_notes(prepared, dry)),
     )
 
 
-def _notes(prepared: Prepared, rehearsed: DryRun) -> list[str]:
+def _notes(prepared: Prepared, dry: DryRun) -> list[str]:
     notes = []
-    if rehearsed.failure:
-        notes.append(f"the run would end early: {rehearsed.failure}")
-    if rehearsed.guessed:
+    if dry.failure:
+        notes.append(f"the run would end early: {dry.failure}")
+    if dry.guessed:
         notes.append(
-            f"{', '.join(rehearsed.guessed)} will decide by what training gives, which nobody knows before: counted as "
+            f"{', '.join(dry.guessed)} will decide by what training gives, which nobody knows before: counted as "
             "if all losses were equal and nothing ended early"
         )
-    if rehearsed.planned is None:
-        notes.append(f"how many versions it takes nobody knows: this is for {rehearsed.versions:,}")
-    elif not rehearsed.whole and not rehearsed.failure:
-        notes.append(f"counted for {rehearsed.versions:,} versions; the others are taken to be like them")
-    if filed := _in_files(prepared, rehearsed):
+    if dry.planned is None:
+        notes.append(f"how many versions it takes nobody knows: this is for {dry.versions:,}")
+    elif not dry.whole and not dry.failure:
+        notes.append(f"counted for {dry.versions:,} versions; the others are taken to be like them")
+    if filed := _in_files(prepared, dry):
         notes.append(f"of what clients remember, {filed / 1e6:,.1f} MB lie in files")
     if prepared.crew.workers > 1:
         notes.append(f"the time is for {prepared.crew.workers} workers with a processor each")
@@ -157,18 +157,16 @@ def _cost(prepared: Prepared) -> Cost:
     return count(module, inputs, lambda outputs: aim.loss(outputs, targets))
 
 
-def _kept(prepared: Prepared, rehearsed: DryRun) -> int:
-    """What is held in memory beside data and model; of clients and server as it is at the end of the rehearsal."""
-    update = rehearsed.bytes_up // max(1, rehearsed.visits)
-    return (
-        rehearsed.client_bytes - _in_files(prepared, rehearsed) + rehearsed.server_bytes + rehearsed.under_way * update
-    )
+def _kept(prepared: Prepared, dry: DryRun) -> int:
+    """What is held in memory beside data and model; of clients and server as it is at the end of the dry run."""
+    update = dry.bytes_up // max(1, dry.visits)
+    return dry.client_bytes - _in_files(prepared, dry) + dry.server_bytes + dry.under_way * update
 
 
-def _in_files(prepared: Prepared, rehearsed: DryRun) -> int:
+def _in_files(prepared: Prepared, dry: DryRun) -> int:
     """What clients remember beyond the memory that they have."""
     memory = budget(prepared.execution.client_memory)
-    return 0 if memory is None else max(0, rehearsed.client_bytes + rehearsed.table_bytes - memory)
+    return 0 if memory is None else max(0, dry.client_bytes + dry.table_bytes - memory)
 
 
 def _recorded(prepared: Prepared, out: Path, versions: int | None) -> Seconds | None:
@@ -205,19 +203,19 @@ def _recorded(prepared: Prepared, out: Path, versions: int | None) -> Seconds | 
     )
 
 
-def _measured(prepared: Prepared, rehearsed: DryRun, factor: float) -> Seconds:
+def _measured(prepared: Prepared, dry: DryRun, factor: float) -> Seconds:
     """From a few steps, visits and an evaluation, made now."""
     timed = _steps(prepared)
     evaluation = _evaluation(prepared)
-    looks = 1 + math.ceil(rehearsed.versions / prepared.experiment.evaluation.every)
+    looks = 1 + math.ceil(dry.versions / prepared.experiment.evaluation.every)
 
     def whole(some: list[tuple[float, float]]) -> float:
         # Means, since a run meets whatever else the machine does, too.
         one, many = (statistics.fmean(taken) for taken in zip(*some, strict=True))
         step = max(0.0, (many - one) / (_MANY - 1)) if many else one
         visit = max(0.0, one - step)
-        clients = (rehearsed.steps * step + rehearsed.visits * visit) / prepared.crew.workers
-        return factor * (clients + looks * evaluation + rehearsed.seconds)
+        clients = (dry.steps * step + dry.visits * visit) / prepared.crew.workers
+        return factor * (clients + looks * evaluation + dry.seconds)
 
     size = max(1, len(timed) // _PERIODS)
     periods = [whole(timed[i : i + size]) for i in range(0, len(timed), size)]

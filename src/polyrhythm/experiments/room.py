@@ -15,7 +15,7 @@ DRY_RUN_SECONDS = 1.0  # seconds in which it is counted how much clients will re
 
 
 def check_room(prepared: Prepared, folder: Path) -> None:
-    """Refuses a run whose clients will remember more than there is room for, as far as a short rehearsal can say.
+    """Refuses a run whose clients will remember more than there is room for, as far as a short dry run can say.
 
     Raises:
         UserError: with what it takes, and what there is.
@@ -23,11 +23,11 @@ def check_room(prepared: Prepared, folder: Path) -> None:
     memory = budget(prepared.execution.client_memory)
     if memory is None:
         return
-    rehearsed = dry_run(prepared, Cost(forward=0, training=0), within=DRY_RUN_SECONDS)
+    dry = dry_run(prepared, Cost(forward=0, training=0), within=DRY_RUN_SECONDS)
     there = folder.absolute()
     while not there.exists():
         there = there.parent
-    needed = rehearsed.client_bytes + rehearsed.table_bytes - (0 if prepared.execution.checkpoint.wanted else memory)
+    needed = dry.client_bytes + dry.table_bytes - (0 if prepared.execution.checkpoint.wanted else memory)
     free = shutil.disk_usage(there).free
     if needed > free:
         raise UserError(

@@ -7,7 +7,7 @@ import collections
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from polyrhythm.figures.figure import Chart, Figure, Options
+from polyrhythm.figures.figure import Chart, Figure, Options, needs
 from polyrhythm.figures.marks import chart, hues, methods, named, seconds_axis
 from polyrhythm.figures.participation import fate
 from polyrhythm.figures.subject import Subject
@@ -165,40 +165,34 @@ def _buffer(subject: Subject, options: Options) -> Chart:
     return panels[0] if len(panels) == 1 else alt.vconcat(*panels)
 
 
-def _no_time(subject: Subject) -> str:
-    if subject.has("visits", "finished > started"):
-        return ""
-    if subject.has("visits", "1"):
-        return "no visit took any virtual time; give the fleet devices with a speed, such as fleet=tiers"
-    return "no visit is over yet; wait for the first one"
-
-
-def _no_updates(subject: Subject) -> str:
-    if subject.has("versions", "accepted > 0") and subject.has("visits", "1"):
-        return ""
-    return "no update is in a version yet; wait for the first one"
-
-
+_NO_UPDATE = "no update is in a version yet; wait for the first one"
+_updates, _reports = needs("versions", "accepted > 0", _NO_UPDATE), needs("visits", "1", _NO_UPDATE)
+_visits = needs("visits", "1", "no visit is over yet; wait for the first one")
+_time = needs(
+    "visits",
+    "finished > started",
+    "no visit took any virtual time; give the fleet devices with a speed, such as fleet=tiers",
+)
 FIGURES: Sequence[Figure] = (
     Figure(
         name="timeline",
         title="Who does what when",
         about="What each client does on the virtual clock; a line stands wherever the server makes a version.",
-        lacks=_no_time,
+        lacks=lambda subject: _visits(subject) or _time(subject),
         drawn=_timeline,
     ),
     Figure(
         name="staleness",
         title="Staleness",
         about="How many versions behind the model that they were added to the updates were, over all seeds.",
-        lacks=_no_updates,
+        lacks=lambda subject: _updates(subject) or _reports(subject),
         drawn=_staleness,
     ),
     Figure(
         name="buffer",
         title="Updates that wait at the server",
         about="How many updates wait for the next version, over virtual time.",
-        lacks=lambda subject: _no_time(subject) or _no_updates(subject),
+        lacks=lambda subject: _visits(subject) or _time(subject) or _updates(subject),
         drawn=_buffer,
     ),
 )

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from polyrhythm.figures.curves import column, curves
-from polyrhythm.figures.figure import Chart, Figure, Options
+from polyrhythm.figures.figure import Chart, Figure, Options, needs
 from polyrhythm.figures.marks import chart, named, told
 from polyrhythm.figures.subject import Subject
 from polyrhythm.figures.theme import HUES
@@ -81,22 +81,12 @@ def _words(key: str) -> str:
     return known or key.replace("_", " ")
 
 
-def _unknown_cohort(subject: Subject) -> str:
-    return "" if subject.has("versions", "version > 0") else "no version has been made yet; wait for the first one"
-
-
-def _not_watched(subject: Subject) -> str:
-    if subject.has("versions", "json_extract(measures, '$.critical') IS NOT NULL"):
-        return ""
-    return "no run watches for critical periods; use fedcl, or pipe critical_periods(act=false) onto a recipe"
-
-
 FIGURES: Sequence[Figure] = (
     Figure(
         name="cohort",
         title="Cohort",
         about="How many clients the server invited for each version; the band is one standard deviation over seeds.",
-        lacks=_unknown_cohort,
+        lacks=needs("versions", "version > 0", "no version has been made yet; wait for the first one"),
         drawn=_cohort,
         along=True,
     ),
@@ -105,7 +95,11 @@ FIGURES: Sequence[Figure] = (
         title="Critical learning periods",
         about="The detectors of critical periods, and under them the cohort; critical rounds are shaded. "
         "FedCL, figures 1 and 49.",
-        lacks=_not_watched,
+        lacks=needs(
+            "versions",
+            "json_extract(measures, '$.critical') IS NOT NULL",
+            "no run watches for critical periods; use fedcl, or pipe critical_periods(act=false) onto a recipe",
+        ),
         drawn=_critical,
     ),
 )

@@ -10,7 +10,7 @@ from typing import Any
 from polyrhythm.base.errors import UserError
 from polyrhythm.figures.axes import SETS, Against
 from polyrhythm.figures.bands import Value, band
-from polyrhythm.figures.figure import Chart, Figure, Options
+from polyrhythm.figures.figure import Chart, Figure, Options, needs
 from polyrhythm.figures.marks import along, chart, methods, told, upright
 from polyrhythm.figures.subject import Subject
 from polyrhythm.runs.costs import score
@@ -147,12 +147,6 @@ def _words(name: str) -> str:
     return name.replace("_", " ")
 
 
-def _not_evaluated(subject: Subject) -> str:
-    if subject.has("versions", "test IS NOT NULL OR validation IS NOT NULL"):
-        return ""
-    return "no version has been evaluated yet; wait for the first one"
-
-
 def _check_set(subject: Subject, options: Options, value: Value) -> None:
     if any(value(row) is not None for run in subject.runs for row in subject.versions(run)):
         return
@@ -164,21 +158,18 @@ def _check_set(subject: Subject, options: Options, value: Value) -> None:
     )
 
 
-def _no_training(subject: Subject) -> str:
-    return "" if subject.has("versions", "train_loss IS NOT NULL") else "no client has trained yet"
-
-
-def _no_rate(subject: Subject) -> str:
-    return "" if subject.has("versions", "rate IS NOT NULL") else "no report has been accepted yet"
-
-
+_evaluated = needs(
+    "versions",
+    "test IS NOT NULL OR validation IS NOT NULL",
+    "no version has been evaluated yet; wait for the first one",
+)
 FIGURES: Sequence[Figure] = (
     Figure(
         name="accuracy",
         title="Accuracy",
         about="The headline metric of the server's model as training goes on; the band is one standard deviation over "
         "seeds.",
-        lacks=_not_evaluated,
+        lacks=_evaluated,
         drawn=_accuracy,
         along=True,
         judged=True,
@@ -187,7 +178,7 @@ FIGURES: Sequence[Figure] = (
         name="loss",
         title="Loss",
         about="The loss of the server's model as training goes on; the band is one standard deviation over seeds.",
-        lacks=_not_evaluated,
+        lacks=_evaluated,
         drawn=_loss,
         along=True,
         judged=True,
@@ -196,7 +187,7 @@ FIGURES: Sequence[Figure] = (
         name="training_loss",
         title="Loss while training",
         about="The mean loss of the clients' models while they train, before the server puts them together.",
-        lacks=_no_training,
+        lacks=needs("versions", "train_loss IS NOT NULL", "no client has trained yet"),
         drawn=_training,
         along=True,
     ),
@@ -204,7 +195,7 @@ FIGURES: Sequence[Figure] = (
         name="costs",
         title="What it costs",
         about="The headline metric over virtual time, energy and traffic, side by side.",
-        lacks=_not_evaluated,
+        lacks=_evaluated,
         drawn=_costs,
         judged=True,
     ),
@@ -212,7 +203,7 @@ FIGURES: Sequence[Figure] = (
         name="rate",
         title="Local learning rate",
         about="The learning rate that clients were given.",
-        lacks=_no_rate,
+        lacks=needs("versions", "rate IS NOT NULL", "no report has been accepted yet"),
         drawn=_rate,
         along=True,
     ),

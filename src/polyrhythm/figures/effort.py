@@ -10,7 +10,7 @@ from typing import Any
 
 from polyrhythm.figures.bands import band
 from polyrhythm.figures.curves import lines
-from polyrhythm.figures.figure import Chart, Figure, Options
+from polyrhythm.figures.figure import Chart, Figure, Options, needs
 from polyrhythm.figures.marks import chart, methods
 from polyrhythm.figures.subject import Subject
 
@@ -79,17 +79,13 @@ def _epochs(subject: Subject, options: Options) -> Chart:
     return alt.vconcat(upper, dots)
 
 
-def _no_training(subject: Subject) -> str:
-    return "" if subject.has("visits", "steps > 0") else "no visit has trained yet; wait for the first one"
-
-
 FIGURES: Sequence[Figure] = (
     Figure(
         name="epochs",
         title="Local epochs",
         about="Passes over their data that clients made: per visit, in all so far, and of each client. "
         "ALT, panels c and d.",
-        lacks=_no_training,
+        lacks=needs("visits", "steps > 0", "no visit has trained yet; wait for the first one"),
         drawn=_epochs,
     ),
 )

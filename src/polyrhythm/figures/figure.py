@@ -10,6 +10,7 @@ from polyrhythm.figures.axes import Against
 from polyrhythm.figures.subject import Subject
 from polyrhythm.figures.theme import Theme
 from polyrhythm.runs.costs import On
+from polyrhythm.runs.schema import Table
 
 Chart = Any
 """An Altair chart of any kind: Altair types layers and rows of charts each in its own way."""
@@ -31,6 +32,11 @@ class Options:
     on: On = "test"
     theme: Theme = "light"
     width: int = 560
+
+
+def needs(table: Table, condition: str, words: str) -> Callable[[Subject], str]:
+    """What a figure lacks, in words, if a condition in SQL holds for no record of a table."""
+    return lambda subject: "" if subject.has(table, condition) else words
 
 
 @final

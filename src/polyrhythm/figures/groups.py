@@ -8,7 +8,7 @@ from typing import Any
 
 from polyrhythm.figures.bands import band
 from polyrhythm.figures.curves import is_share
-from polyrhythm.figures.figure import Chart, Figure, Options
+from polyrhythm.figures.figure import Chart, Figure, Options, needs
 from polyrhythm.figures.marks import along, chart, grouped, told, upright
 from polyrhythm.figures.subject import Subject
 from polyrhythm.figures.theme import HUES
@@ -61,12 +61,6 @@ def _groups(subject: Subject, options: Options) -> Chart:
         line = marks.mark_line().encode(x=x, y=y, color=color, tooltip=["group:N", *told("x:Q", "y:Q")])
         panels.append(alt.layer(area, line) if len(members) > 1 else line)
     return panels[0] if len(panels) == 1 else alt.vconcat(*panels)
-
-
-def _no_groups(subject: Subject) -> str:
-    if subject.has("versions", "groups IS NOT NULL OR clients IS NOT NULL"):
-        return ""
-    return "no result by group of clients is on record; run it with evaluation.groups=true, or with local_test=0.2"
 
 
 def settings(config: Any, name: str) -> Iterator[Mapping[str, Any]]:
@@ -155,7 +149,11 @@ FIGURES: Sequence[Figure] = (
         name="groups",
         title="Results by group of clients",
         about="The headline metric for each group of like devices, and over the clients' own tests.",
-        lacks=_no_groups,
+        lacks=needs(
+            "versions",
+            "groups IS NOT NULL OR clients IS NOT NULL",
+            "no result by group of clients is on record; run it with evaluation.groups=true, or with local_test=0.2",
+        ),
         drawn=_groups,
         along=True,
     ),

@@ -6,7 +6,7 @@ import collections
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from polyrhythm.figures.figure import Chart, Figure, Options
+from polyrhythm.figures.figure import Chart, Figure, Options, needs
 from polyrhythm.figures.marks import chart, hues, named
 from polyrhythm.figures.subject import Subject
 
@@ -92,16 +92,12 @@ def _participation(subject: Subject, options: Options) -> Chart:
     return panels[0] if len(panels) == 1 else alt.vconcat(*panels)
 
 
-def _nobody(subject: Subject) -> str:
-    return "" if subject.has("visits", "1") else "no visit is over yet"
-
-
 FIGURES: Sequence[Figure] = (
     Figure(
         name="participation",
         title="Participation",
         about="What each client did in each round: trained, was estimated from earlier, stayed silent, or was lost.",
-        lacks=_nobody,
+        lacks=needs("visits", "1", "no visit is over yet"),
         drawn=_participation,
     ),
 )

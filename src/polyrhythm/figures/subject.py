@@ -8,7 +8,6 @@ from typing import Any, final
 
 from polyrhythm.figures.theme import LOOKS, Style, Theme, style
 from polyrhythm.runs.comparison import by_method, method_of
-from polyrhythm.runs.costs import On
 from polyrhythm.runs.database import any_record, read_records, read_runs
 from polyrhythm.runs.recorded import RecordedRun
 from polyrhythm.runs.schema import Table
@@ -92,8 +91,3 @@ def _ranks(folder: Path) -> dict[str, int]:
     """The place of each run's method among the methods of a folder, in the order of their first runs."""
     places: dict[str, int] = {}
     return {row["run_id"]: places.setdefault(method_of(row["config"]), len(places)) for row in read_runs(folder)}
-
-
-def on_sets(on: On) -> str:
-    """A set in words."""
-    return {"test": "test set", "validation": "validation set"}[on]

@@ -10,7 +10,7 @@ from typing import Any
 
 from polyrhythm.figures.bands import band
 from polyrhythm.figures.curves import curves
-from polyrhythm.figures.figure import Chart, Figure, Options
+from polyrhythm.figures.figure import Chart, Figure, Options, needs
 from polyrhythm.figures.marks import along, chart, grouped, named, told, upright
 from polyrhythm.figures.subject import Subject
 from polyrhythm.figures.theme import HUES
@@ -75,24 +75,16 @@ def _errors(subject: Subject, options: Options) -> Chart:
     return rows_of_panels[0] if len(rows_of_panels) == 1 else alt.vconcat(*rows_of_panels)
 
 
-def _no_similarity(subject: Subject) -> str:
-    if subject.has("versions", "json_extract(measures, '$.update_similarity') IS NOT NULL"):
-        return ""
-    return "updates were not compared; run it with evaluation.measure=update_similarity"
-
-
-def _no_errors(subject: Subject) -> str:
-    if subject.has("visits", "json_extract(measures, '$.estimate_movement_error') IS NOT NULL"):
-        return ""
-    return "updates were not compared with earlier ones; run it with evaluation.measure=estimation_error"
-
-
 FIGURES: Sequence[Figure] = (
     Figure(
         name="update_similarity",
         title="Agreement of updates",
         about="The mean cosine between two updates of one version: 1 where all clients pull in one direction.",
-        lacks=_no_similarity,
+        lacks=needs(
+            "versions",
+            "json_extract(measures, '$.update_similarity') IS NOT NULL",
+            "updates were not compared; run it with evaluation.measure=update_similarity",
+        ),
         drawn=_similarity,
         along=True,
     ),
@@ -100,7 +92,11 @@ FIGURES: Sequence[Figure] = (
         name="estimation_error",
         title="How well a client's past foretells its update",
         about="How far the last model and the last movement of a client are from the true ones. CCFL, figure 2.",
-        lacks=_no_errors,
+        lacks=needs(
+            "visits",
+            "json_extract(measures, '$.estimate_movement_error') IS NOT NULL",
+            "updates were not compared with earlier ones; run it with evaluation.measure=estimation_error",
+        ),
         drawn=_errors,
     ),
 )

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, final
 from polyrhythm.base.settings import NonNegative
 from polyrhythm.fleet.cycles import cycle_span
 from polyrhythm.fleet.draws import Rows, row_of, uniform_of
-from polyrhythm.fleet.files import damaged, digest_of, read_json
+from polyrhythm.fleet.files import damaged, digest_of, read_clients
 from polyrhythm.fleet.parts import Availability, Place, Presence
 
 _FORM = 'JSON such as {"1": {"active": [5, 90], "inactive": [60, 120], "finish_time": 86400}}, seconds, by client'
@@ -63,10 +63,7 @@ class AvailabilityTrace(Availability):
     @functools.cached_property
     def _entries(self) -> list[_Entry]:
         place = Path(self.path)
-        found = read_json(place, _FORM)
-        if not isinstance(found, dict) or not found:
-            raise damaged(place, "line 1", f"a {type(found).__name__}" if found != {} else "no client", _FORM)
-        return [_entry(place, client, entry) for client, entry in found.items()]
+        return [_entry(place, client, entry) for client, entry in read_clients(place, _FORM).items()]
 
     def bind(self, place: Place) -> Presence:
         return _Recorded(self, self._entries, place)

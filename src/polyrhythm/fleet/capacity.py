@@ -12,7 +12,7 @@ import numpy as np
 
 from polyrhythm.base.settings import NonNegative, Positive
 from polyrhythm.fleet.draws import Rows, row_of
-from polyrhythm.fleet.files import ABOVE_ZERO, damaged, digest_of, read_csv, read_json
+from polyrhythm.fleet.files import ABOVE_ZERO, damaged, digest_of, read_clients, read_csv
 from polyrhythm.fleet.links import RatesOfClients
 from polyrhythm.fleet.parts import Device, Devices, Line, Links, Place, Way
 
@@ -81,10 +81,7 @@ class DeviceTrace(Devices, Links):
 
 
 def _from_json(place: Path) -> list[tuple[float, ...]]:
-    found = read_json(place, _FORM)
-    if not isinstance(found, dict) or not found:
-        raise damaged(place, "line 1", f"a {type(found).__name__}" if found != {} else "no client", _FORM)
-    return [_capacity(place, client, entry) for client, entry in found.items()]
+    return [_capacity(place, client, entry) for client, entry in read_clients(place, _FORM).items()]
 
 
 def _capacity(place: Path, client: str, entry: Any) -> tuple[float, ...]:

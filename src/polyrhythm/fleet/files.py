@@ -107,6 +107,18 @@ def read_json(path: Path | str, what: str) -> Any:
         raise damaged(place, "line 1", str(error), what) from None
 
 
+def read_clients(path: Path | str, what: str) -> Mapping[str, Any]:
+    """What a JSON file holds of each client.
+
+    Raises:
+        UserError: no such file, not JSON, or nothing of any client.
+    """
+    found = read_json(path, what)
+    if not isinstance(found, dict) or not found:
+        raise damaged(Path(path), "line 1", f"a {type(found).__name__}" if found != {} else "no client", what)
+    return found
+
+
 def digest_of(path: Path | str) -> str:
     """The beginning of the SHA-256 of a file, for the record of a run."""
     return hashlib.sha256(content(existing(path, what="the trace that the fleet was made from"))).hexdigest()[:16]

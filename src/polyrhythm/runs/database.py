@@ -41,8 +41,16 @@ def read_records(folder: Path, table: Table, run_number: int, columns: Sequence[
     Raises:
         UserError: there is no run database, or it cannot be read.
     """
-
     return _read(folder, select(table, columns), (run_number,))
+
+
+def read_versions(folder: Path, run_number: int, first: int, columns: Sequence[str]) -> list[dict[str, Any]]:
+    """Some columns of a run's versions from one on, in order, found without reading those before it.
+
+    Raises:
+        UserError: there is no run database, or it cannot be read.
+    """
+    return _read(folder, select("versions", columns, "run = ? AND version >= ?"), (run_number, first))
 
 
 def any_record(folder: Path, table: Table, run_number: int, condition: str) -> bool:

@@ -60,9 +60,20 @@ def numbers(rows: Sequence[Row], headline: str) -> dict[str, Any]:
     }
 
 
+def kept(rows: Sequence[Row], headline: str) -> list[Row]:
+    """The few versions that `numbers` are read from, and the newest: with those that come later they give the same."""
+    evaluated = [row for row in rows if row["test"]][-_WINDOW - 1 :]  # one more, as the initial model may be among them
+    best = [_best_by(rows, headline, on) for on in ("test", "validation")]
+    among = {row["version"] for row in (*best, *evaluated, *rows[-1:]) if row is not None}
+    return [row for row in rows if row["version"] in among]
+
+
 def best_of(rows: Sequence[Row], headline: str) -> Row | None:
     """The best version of a run, by the set that `chosen_by` says; the first of equals."""
-    judge = chosen_by(rows, headline)
+    return _best_by(rows, headline, chosen_by(rows, headline))
+
+
+def _best_by(rows: Sequence[Row], headline: str, judge: On) -> Row | None:
     scored = [(value, row) for row in rows if (value := score(row, headline, judge)) is not None]
     return max(scored, key=lambda pair: pair[0])[1] if scored else None
 

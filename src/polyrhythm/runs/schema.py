@@ -63,6 +63,6 @@ STATEMENTS = (_RUNS, *map(_created, RECORDS), "CREATE INDEX visits_of_client ON 
 """What makes the tables in an empty file."""
 
 
-def select(table: Table, columns: Sequence[str] = ()) -> str:
+def select(table: Table, columns: Sequence[str] = (), where: str = "run = ?") -> str:
     """The query for the rows of one run, in order."""
-    return f"SELECT {', '.join(columns or COLUMNS[table])} FROM {table} WHERE run = ? ORDER BY {ORDER[table]}"
+    return f"SELECT {', '.join(columns or COLUMNS[table])} FROM {table} WHERE {where} ORDER BY {ORDER[table]}"

@@ -16,6 +16,7 @@ from typing import IO, Any
 import torch
 from torch import Tensor
 
+from polyrhythm.base.vectors import content_of
 from polyrhythm.runs.encoding import Codec
 from polyrhythm.runs.files import write_whole
 
@@ -53,7 +54,7 @@ def store(path: Path, codec: Codec, value: object, about: Mapping[str, str], *, 
         table[name] = {"dtype": _TYPES[tensor.dtype], "shape": list(tensor.shape), "data_offsets": [begin, end]}
     checksum = _checksum(table, about)
     for tensor in named.values():
-        checksum.update(_bytes(tensor))
+        checksum.update(content_of(tensor))
     metadata = {**about, "format": FORMAT, "sha256": checksum.hexdigest()}
     header = json.dumps({"__metadata__": metadata, **table}, separators=(",", ":")).encode()
     header += b" " * (-len(header) % 8)
@@ -71,7 +72,7 @@ def load(path: Path, codec: Codec) -> tuple[Any, dict[str, str]]:
     try:
         with path.open("rb") as file:
             about, tensors = _read(file)
-        tree = json.loads(bytes(_bytes(tensors[_TREE])))
+        tree = json.loads(bytes(content_of(tensors[_TREE])))
     except (OSError, ValueError, KeyError, TypeError, AttributeError, struct.error, RuntimeError) as error:
         raise Damaged(str(error) or type(error).__name__) from error
     return codec.decode(tree, lambda number: tensors[str(number)]), about
@@ -90,7 +91,7 @@ def _read(file: IO[bytes]) -> tuple[dict[str, str], dict[str, Tensor]]:
     for name, entry in table.items():
         # Torch's own memory begins where kernels want it, which in the file it need not.
         tensor = torch.empty(entry["shape"], dtype=_NAMED[entry["dtype"]])
-        place = _bytes(tensor)
+        place = content_of(tensor)
         if file.readinto(place) != len(place):  # type: ignore[attr-defined]
             raise ValueError("it ends too early")
         checksum.update(place)
@@ -104,12 +105,7 @@ def _checksum(table: Mapping[str, Any], about: Mapping[str, str]) -> Any:
     return hashlib.sha256(json.dumps([dict(about), table], sort_keys=True).encode())
 
 
-def _bytes(tensor: Tensor) -> memoryview:
-    # NumPy has no bfloat16, so look at the bytes; a 0-d tensor has no last dimension to reinterpret.
-    return tensor.reshape(-1).view(torch.uint8).numpy().data
-
-
 def _pieces(header: bytes, tensors: Iterable[Tensor]) -> Iterator[bytes | memoryview]:
     yield struct.pack("<Q", len(header))
     yield header
-    yield from map(_bytes, tensors)
+    yield from map(content_of, tensors)

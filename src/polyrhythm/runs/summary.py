@@ -110,14 +110,13 @@ def model_digest(state: Mapping[str, Tensor]) -> str:
 
     Equal digests mean bit-equal models; -0.0 and 0.0 are not bit-equal.
     """
-    import torch
+    from polyrhythm.base.vectors import content_of
 
     total = hashlib.sha256()
     for name in sorted(state):
-        tensor = state[name].detach().cpu().contiguous()
+        tensor = state[name].detach().cpu()
         total.update(f"{name}|{tensor.dtype}|{tuple(tensor.shape)}|".encode())
-        # NumPy has no bfloat16, so look at the bytes; a 0-d tensor has no last dimension to reinterpret.
-        total.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
+        total.update(content_of(tensor))
     return total.hexdigest()
 
 

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal, final
+from typing import Annotated, Literal, final
+
+from annotated_types import MinLen
 
 from polyrhythm.base.errors import Mistakes, UserError, unknown
+from polyrhythm.base.settings import Settings, Takes
 
 Measure = Literal["final", "best", "last10", "last20"]
 MEASURES: Mapping[str, str] = {
@@ -35,6 +38,11 @@ COSTS: Mapping[str, str] = {
 
 BUDGETS = ("client_updates", "samples", "flops", "bytes")
 """What two methods can have spent as much of."""
+
+Text = Annotated[str, MinLen(1)]
+Row = Annotated[str, Takes("a row")]
+Columns = Annotated[tuple[Text, ...], Takes("names of columns")]
+Bound = Annotated[float | int, Takes("a number")]
 
 
 @final
@@ -65,7 +73,7 @@ class Number:
 
 @final
 @dataclass(frozen=True, kw_only=True)
-class Claim:
+class Claim(Settings):
     """Claim: something that a paper says, or you expect, as a comparison of numbers.
 
     Args:
@@ -87,21 +95,28 @@ class Claim:
     """
 
     says: str
-    of: str
-    against: str = ""
-    measure: str = ""
-    more_than: float = 0.0
-    ratio_below: float | None = None
-    ratio_above: float | None = None
-    between: tuple[float, float] | None = None
+    of: Row
+    against: Annotated[str, Takes("another row")] = ""
+    measure: Annotated[str, Takes(f"one of {', '.join([*MEASURES, *COSTS])}")] = ""
+    more_than: Annotated[float | int, Takes("points of percent: a number")] = 0.0
+    ratio_below: Bound | None = None
+    ratio_above: Bound | None = None
+    between: Annotated[tuple[float | int, float | int], Takes("two numbers: [low, high]")] | None = None
     rising: bool = False
     falling: bool = False
-    grows_over: tuple[str, ...] = ()
-    columns: tuple[str, ...] = ()
-    at: str = ""
-    goal_of: str = ""
+    grows_over: Annotated[tuple[Text, ...], Takes("names of columns, in the order in which the difference grows")] = ()
+    columns: Columns = ()
+    at: Annotated[str, Takes(f"one of {', '.join(BUDGETS)}")] = ""
+    goal_of: Row = ""
 
     def __post_init__(self) -> None:
+        told = Mistakes()
+        with told.noted(f"the claim {self.says!r}"):
+            super().__post_init__()
+            self._check()
+        told.refuse()
+
+    def _check(self) -> None:
         wrong = Mistakes()
         for kind, name, known in (("measure", self.measure, [*MEASURES, *COSTS]), ("budget", self.at, BUDGETS)):
             if name and name not in known:
@@ -113,10 +128,7 @@ class Claim:
         plain = not trend and not self.columns and all(other is None for other in others)
         if self.grows_over and not (len({*self.grows_over}) == len(self.grows_over) > 1 and self.against and plain):
             wrong.add(_no_growth(self.grows_over))
-        told = Mistakes()
-        with told.noted(f"the claim {self.says!r}"):
-            wrong.refuse()
-        told.refuse()
+        wrong.refuse()
 
     @property
     def rows(self) -> tuple[str, ...]:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal, final
+from typing import Annotated, Any, Literal, final
 
 from polyrhythm.base.errors import Mistakes, UserError, unknown
-from polyrhythm.base.settings import Count, Settings
+from polyrhythm.base.settings import Count, Settings, Takes, Whole
 from polyrhythm.experiments.prepared import Planned
-from polyrhythm.studies.claims import MEASURES, Claim, Measure, Number
+from polyrhythm.studies.claims import MEASURES, Claim, Measure, Number, Text
 from polyrhythm.studies.space import Setting, Space
 from polyrhythm.trackers import Tracking
 
@@ -69,16 +69,19 @@ class Search(Settings):
     """
 
     kind: Kind = "grid"
-    space: Mapping[str, Any] = field(default_factory=dict)
-    settings: tuple[Setting, ...] = ()
-    rows: Mapping[str, Any] = field(default_factory=dict)
-    trials: Count | None = None
+    trials: Annotated[Count, Takes("of random and tpe, for each row: a whole number, 1 or more")] | None = None
+    seed: Annotated[Whole, Takes("of all draws: a whole number, 0 or more")] = 0
     seeds: tuple[int, ...] = (0,)
-    seed: int = 0
     by: Judge = "final"
-    prune: Count | None = None
+    prune: Annotated[Count, Takes("versions: a whole number, 1 or more")] | None = None
     batch: Count = BATCH
-    column: str = ""
+    column: Annotated[str, Takes("the column in which settings are chosen for all")] = ""
+    space: Annotated[
+        Mapping[str, Any],
+        Takes("keys of an experiment, each with a list of values or a range such as {low = 0.01, high = 1.0}"),
+    ] = field(default_factory=dict)
+    settings: Annotated[tuple[Setting, ...], Takes("of a list: tables, each with keys of an experiment")] = ()
+    rows: Mapping[str, Any] = field(default_factory=dict)
     over: Setting = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -192,19 +195,21 @@ class Study:
     seeds: tuple[int, ...] = ()
     search: Search | None = None
     claims: tuple[Claim, ...] = ()
-    measure: Measure = "final"
-    title: str = ""
-    source: str = ""
-    says: str = ""
-    columns_are: str = ""
-    notes: tuple[str, ...] = ()
-    figures: tuple[str, ...] = ()
-    paper: str = ""
-    items: tuple[str, ...] = ()
+    measure: Annotated[Measure, Takes(f"one of {', '.join(MEASURES)}")] = "final"
+    title: Annotated[str, Takes("a few words")] = ""
+    source: Annotated[str, Takes("where in the paper")] = ""
+    says: Annotated[str, Takes("what the paper says, or the question")] = ""
+    columns_are: Annotated[str, Takes("what columns differ in, in words")] = ""
+    notes: Annotated[tuple[Text, ...], Takes("a list of sentences")] = ()
+    figures: Annotated[tuple[Text, ...], Takes('names of figures, such as ["accuracy", "cohort"]')] = ()
+    paper: Annotated[str, Takes(f"one of {', '.join(PAPERS)}")] = ""
+    items: Annotated[tuple[Text, ...], Takes('tables and figures, such as ["Table 2"]')] = ()
     numbers: Mapping[tuple[str, str], Number] = field(default_factory=dict)
-    spread: Spread = "none"
-    program: str = ""
-    unknown: str = ""
+    spread: Annotated[Spread, Takes('what the paper\'s ± is: "seeds", "rounds of one run", "not said" or "none"')] = (
+        "none"
+    )
+    program: Annotated[str, Takes("the name of a program")] = ""
+    unknown: Annotated[str, Takes("why there is nothing to do")] = ""
     expert_training: Mapping[str, Any] | None = None
     scales: Mapping[str, AtScale] = field(default_factory=dict)
     file: Path | None = None

@@ -7,11 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import typer
-
 from polyrhythm.base.consent import Trust
-from polyrhythm.base.errors import UserError
-from polyrhythm.cli.checking import duration, plain_mistake
+from polyrhythm.cli.checking import duration, mistakes_told
 from polyrhythm.cli.output import Screen, print_json
 from polyrhythm.cli.run_display import print_rows
 from polyrhythm.cli.studies.carrying_out import planned_as
@@ -38,18 +35,13 @@ def check_study(
         UserError: something is wrong, if it is not printed as JSON.
         typer.Exit: with 2, after mistakes were printed as JSON.
     """
-    try:
+    with mistakes_told(as_json):
         chosen = {"seeds": None, "rows": (), "columns": (), "settings": settings}
         plan = planned_as(str(file), "paper", chosen, options, trust)
         check_folder(plan.of.out)
         plan.of.tracking.check()
         if plan.expert_training is None and not plan.of.program:
             check(plan)
-    except UserError as error:
-        if not as_json:
-            raise
-        print_json({"valid": False, "mistakes": [plain_mistake(mistake) for mistake in error.mistakes]})
-        raise typer.Exit(2) from None
     expected = dict(_estimates(plan)) if with_estimate and plan.expert_training is None else {}
     if as_json:
         arms = {name: {"trials": arm.many, "runs": _runs(plan, arm)} for name, arm in plan.arms.items()}

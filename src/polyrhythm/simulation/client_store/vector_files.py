@@ -29,6 +29,7 @@ from torch.utils.weak import WeakIdKeyDictionary
 
 from polyrhythm.base.errors import RunFailed
 from polyrhythm.base.frozen import replace_unchecked
+from polyrhythm.base.vectors import content_of
 from polyrhythm.runs.files import sync_folder
 
 LARGEST = 2**30
@@ -115,7 +116,7 @@ def read(place: StoredTensor, folder: Path | None = None) -> Tensor:
     """
     path = _path(folder or Path(place.folder), place.file)
     tensor = torch.empty(place.shape, dtype=place.kind)
-    content, done = _bytes(tensor), 0
+    content, done = content_of(tensor), 0
     try:
         with path.open("rb", buffering=0) as file:
             file.seek(place.offset)
@@ -133,7 +134,7 @@ def check(places: Iterable[StoredTensor], folder: Path) -> str:
     """What is wrong with one of some places; empty if all of them are as they were written."""
     for place in dict.fromkeys(places):
         try:
-            found = hashlib.sha256(_bytes(read(place, folder))).hexdigest()
+            found = hashlib.sha256(content_of(read(place, folder))).hexdigest()
         except RunFailed as failure:
             return str(failure)
         if found != place.sha256:
@@ -271,7 +272,7 @@ class VectorFiles:
             self.folder.rmdir()
 
     def _written(self, tensor: Tensor) -> StoredTensor:
-        content, done, folder = _bytes(tensor), 0, self.folder
+        content, done, folder = content_of(tensor), 0, self.folder
         number, offset = self._slot(_aligned(len(content)))
         path = _path(folder, number)
         try:
@@ -305,10 +306,6 @@ def _path(folder: Path, number: int) -> Path:
 
 def _numbers(folder: Path) -> list[int]:
     return sorted(int(path.stem) for path in folder.glob("*.vectors"))
-
-
-def _bytes(tensor: Tensor) -> memoryview:
-    return tensor.reshape(-1).view(torch.uint8).numpy().data
 
 
 def _aligned(size: int) -> int:

@@ -21,11 +21,10 @@ from polyrhythm.studies.definition import PAPERS, SCALES, AtScale, Judge, Search
 from polyrhythm.studies.files import refused
 from polyrhythm.studies.files.language import (
     OF_TABLES,
-    ClaimSettings,
+    SEARCH,
+    TABLES,
     ExpertSettings,
-    ReproducesSettings,
-    SearchSettings,
-    Tables,
+    claims_of,
     takes,
 )
 from polyrhythm.studies.files.maker import Maker
@@ -35,7 +34,7 @@ from polyrhythm.studies.planning import planned
 from polyrhythm.studies.space import Setting
 
 _TABLES = ("reproduces", "rows", "columns", "paper", "claims", "sweep", "tuning", "expert_training", "scales")
-_OF_SEARCH = takes(SearchSettings)
+_OF_SEARCH = takes(SEARCH)
 _CHECKED = ("reproduces", "claims", "expert_training")
 NOT_OURS = ("name", "out", "seed", "seeds", "track", "tracking", "driver", "workers", "address", "gpus")
 """Keys of an experiment that a cell cannot set: they are of the whole study, or decide no number."""
@@ -89,22 +88,23 @@ class _Reading:
     def study(self, name: str, trust: Trust) -> Study:
         """All of it."""
         told, said = self.told(), self.said
-        rows, columns = self.settings("rows"), self.settings("columns") or {"": {}}
+        rows, columns = (self.settings(self.ours.get(key, {}), key) for key in ("rows", "columns"))
+        columns = columns or {"": {}}
         spelling = "sweep" if "sweep" in self.ours else "tuning"
         table = self.ours.get(spelling)
         if isinstance(table, dict):
-            rows |= self.methods(table.get("methods", {}), f"{spelling}.methods")
+            rows |= self.settings(table.get("methods", {}), f"{spelling}.methods", ("space", "settings"))
             rows = rows or {"": {}}
         scales = {key: self.scale(key, of) for key, of in self.ours.get("scales", {}).items()}
         seeds = said.values.get("seeds") or (said.values.get("seed", 0),)
         search, fresh = None, None
         if table is not None:
             change, over, fresh = self.search(table, spelling)
-            own = {"seeds": seeds if spelling == "sweep" else (100,), "by": _JUDGES[told.reproduces.measure]}
+            own = {"seeds": seeds if spelling == "sweep" else (100,), "by": _JUDGES[told["reproduces"]["measure"]]}
             with self.wrong.noted(said.where(spelling)):
                 search = Search(**{**own, **change}, over=over)
-        self.check_names(told.reproduces)
-        numbers, claims = self.numbers(columns), tuple(self.claims(told.claims))
+        self.check_names(told["reproduces"])
+        numbers, claims = self.numbers(columns), tuple(self.claims(told["claims"]))
         of_all = {k: v for k, v in said.values.items() if k in (*OF_NO_NUMBER, "seed", "seeds") or k not in TAKES}
         whole = configured(ConfigSource(of_all, self.file, said.lines, said.here), self.wrong, trust)
         self.wrong.refuse()
@@ -115,17 +115,17 @@ class _Reading:
                 rows=rows,
                 make=Maker(values=self.shared(), lines=said.lines, file=self.file, trust=trust),
                 columns=columns,
-                columns_are=told.reproduces.columns,
+                columns_are=told["reproduces"].pop("columns"),
                 seeds=fresh if fresh is not None else () if spelling == "sweep" and search else tuple(seeds),
                 search=search,
                 numbers=numbers,
                 claims=claims,
-                expert_training=told.expert_training.model_dump() if told.expert_training else None,
+                expert_training=told["expert_training"],
                 scales=scales,
                 apart=bool({"rows", "reproduces", "scales"} & {*self.ours}),
                 out=whole.out,
                 tracking=whole.tracking,
-                **told.reproduces.model_dump(exclude={"columns"}),
+                **told["reproduces"],
             )
         self.wrong.refuse()
         self.check_plans(found, spelling)
@@ -135,25 +135,25 @@ class _Reading:
         """What is written for all cells."""
         return {key: value for key, value in self.said.values.items() if key not in NOT_OURS}
 
-    def told(self) -> Tables:
+    def told(self) -> dict[str, Any]:
         if not {"reproduces", "rows", "sweep"} & {*self.ours}:
             raise refused.no_study(self.file)
         if {"sweep", "tuning"} <= {*self.ours}:
             raise refused.two_searches(self.file)
         try:
-            return Tables.model_validate({key: self.ours[key] for key in _CHECKED if key in self.ours})
+            return TABLES.model_validate({key: self.ours[key] for key in _CHECKED if key in self.ours}).model_dump()
         except ValidationError as error:
             self.wrong.add(*explained(error, OF_TABLES, self.said.where))
             self.wrong.refuse()
             raise
 
-    def check_names(self, what: ReproducesSettings) -> None:
+    def check_names(self, what: Mapping[str, Any]) -> None:
         """Names that are needed only when all runs are made."""
         from polyrhythm import figures
 
-        if what.paper and what.paper not in PAPERS:
-            self.wrong.add(unknown("paper", what.paper, PAPERS, where=self.said.where("reproduces.paper")))
-        for text in what.figures:
+        if what["paper"] and what["paper"] not in PAPERS:
+            self.wrong.add(unknown("paper", what["paper"], PAPERS, where=self.said.where("reproduces.paper")))
+        for text in what["figures"]:
             name, _, against = text.partition(" against ")
             where = self.said.where("reproduces.figures")
             if name not in figures.CATALOGUE:
@@ -161,8 +161,8 @@ class _Reading:
             if against and against not in figures.AXES:
                 self.wrong.add(unknown("axis", against, figures.AXES, where=where))
         known = [path.stem for path in _PROGRAMS.glob("[a-z]*.py")]
-        if what.program and what.program not in known:
-            self.wrong.add(unknown("program", what.program, known, where=self.said.where("reproduces.program")))
+        if what["program"] and what["program"] not in known:
+            self.wrong.add(unknown("program", what["program"], known, where=self.said.where("reproduces.program")))
 
     def check_plans(self, study: Study, spelling: str) -> None:
         """Looks at what is tried at each scale."""
@@ -171,20 +171,12 @@ class _Reading:
                 planned(study, scale).check()
         self.wrong.refuse()
 
-    def settings(self, inside: str) -> dict[str, Setting]:
-        """Rows or columns: the keys of each."""
-        table = self.ours.get(inside, {})
+    def settings(self, table: Any, inside: str, skip: Sequence[str] = ()) -> dict[str, Setting]:
+        """Rows or columns: the keys of each, without what is tried for it."""
         if not isinstance(table, dict) or not all(isinstance(own, dict) for own in table.values()):
             self.wrong.add(refused.no_tables(inside, self.said))
             return {}
-        return {name: self.keys(own, f"{inside}.{name}") for name, own in table.items()}
-
-    def methods(self, table: Any, inside: str) -> dict[str, Setting]:
-        """The rows that a search names: the keys of each but what is tried for it."""
-        if not isinstance(table, dict) or not all(isinstance(own, dict) for own in table.values()):
-            self.wrong.add(refused.no_tables(inside, self.said))
-            return {}
-        own = {name: {k: v for k, v in of.items() if k not in ("space", "settings")} for name, of in table.items()}
+        own = {name: {key: value for key, value in of.items() if key not in skip} for name, of in table.items()}
         return {name: self.keys(of, f"{inside}.{name}") for name, of in own.items()}
 
     def keys(self, table: Mapping[str, Any], inside: str, more: Iterable[str] = ()) -> Setting:
@@ -240,29 +232,23 @@ class _Reading:
         if not isinstance(table, dict):
             wrong.add(refused.no_tables(inside, said))
             return {}, {}, None
-        own = {key: table[key] for key in SearchSettings.model_fields if key in table}
-        over = self.keys({k: v for k, v in table.items() if k not in own}, inside, SearchSettings.model_fields)
+        own = {key: table[key] for key in SEARCH.model_fields if key in table}
+        over = self.keys({k: v for k, v in table.items() if k not in own}, inside, SEARCH.model_fields)
         try:
-            told = SearchSettings.model_validate(own)
+            told = SEARCH.model_validate(own).model_dump(include={*own})
         except ValidationError as error:
             wrong.add(*explained(error, _OF_SEARCH, lambda path: said.where(f"{inside}.{path}")))
             return {}, over, None
-        plain = ("trials", "seed", "by", "prune", "batch", "column")
-        found: dict[str, Any] = {key: getattr(told, key) for key in plain if key in own}
-        if "search" in own:
-            found["kind"] = told.search
+        named = [(kind, row, of) for kind in ("rows", "methods") for row, of in told.pop(kind, {}).items()]
+        found = {"kind" if key == "search" else key: value for key, value in told.items() if key != "fresh"}
         if "seeds" in own:
             found["seeds"] = self.seeds(own["seeds"], f"{inside}.seeds")
         if "space" in own:
-            found["space"] = space_of(told.space, f"{inside}.space", said, wrong)
+            found["space"] = space_of(told["space"], f"{inside}.space", said, wrong)
         if "settings" in own:
-            found["settings"] = settings_of(told.settings, f"{inside}.settings", said, wrong)
-        if told.rows or told.methods:
-            named = [
-                *(("rows", *one) for one in told.rows.items()),
-                *(("methods", *one) for one in told.methods.items()),
-            ]
-            found["rows"] = {row: self.tried(own, f"{inside}.{kind}.{row}") for kind, row, own in named}
+            found["settings"] = settings_of(told["settings"], f"{inside}.settings", said, wrong)
+        if named:
+            found["rows"] = {row: self.tried(of, f"{inside}.{kind}.{row}") for kind, row, of in named}
         return found, over, self.seeds(own["fresh"], f"{inside}.fresh") if "fresh" in own else None
 
     def tried(self, table: Mapping[str, Any], inside: str) -> Mapping[str, Any] | tuple[Setting, ...]:
@@ -303,7 +289,7 @@ class _Reading:
                     found[row, column] = number
         return found
 
-    def claims(self, told: Iterable[ClaimSettings]) -> Iterator[Claim]:
-        for several in told:
+    def claims(self, told: Iterable[Mapping[str, Any]]) -> Iterator[Claim]:
+        for table in told:
             with self.wrong.noted(self.said.where("claims")):
-                yield from several.each()
+                yield from claims_of(table)
