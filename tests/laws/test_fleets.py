@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 import json
 import math
@@ -36,12 +37,15 @@ from polyrhythm.fleet import (
     Zipf,
     arrivals,
     behaviour,
+    devices,
     draws,
     markov,
     periodic,
+    speeds,
 )
 from polyrhythm.fleet.arrivals import Every
 from polyrhythm.fleet.bandwidth import Trace
+from polyrhythm.fleet.draws import normal_of, uniform_of
 from polyrhythm.fleet.energy import Energy
 from polyrhythm.fleet.faults import Faults
 from polyrhythm.fleet.next_arrival import AskedOnce
@@ -158,14 +162,9 @@ def test_presence_depends_on_nobody_else_and_no_order(
     assert {question: forwards.span(*question) for question in asked} == first
 
 
-def _same_means(patch: pytest.MonkeyPatch) -> None:
-    draw = markov._ByChance._draw
-
-    def drawn(self: Any, client: int, line: Any) -> None:
-        line.means = (5.0, 5.0)
-        draw(self, client, line)
-
-    patch.setattr(markov._ByChance, "_draw", drawn)
+def _away_as_long_as_there(patch: pytest.MonkeyPatch) -> None:
+    bind = Markov.bind
+    patch.setattr(Markov, "bind", lambda self, place: bind(dataclasses.replace(self, mean_off=self.mean_on), place))
 
 
 SHARES: tuple[tuple[Availability, float], ...] = (
@@ -179,7 +178,7 @@ SHARES: tuple[tuple[Availability, float], ...] = (
 @law(
     broken_by={
         "always there at first": swap(markov, "uniform_of", lambda *names: 0.0),
-        "away as long as there": _same_means,
+        "away as long as there": _away_as_long_as_there,
     },
     examples=12,
     case=st.sampled_from(SHARES),
@@ -216,13 +215,9 @@ speeds_of = st.lists(st.sampled_from([0.0, 1.0, 3.0, 250.0]), min_size=2, max_si
 _SECONDS = Trace.seconds
 
 
-def _mean_slope(self: Trace, i: int) -> float:
-    return max(1e-9, self.bytes / self.period)
-
-
 @law(
     broken_by={
-        "at the mean speed": swap(Trace, "_slope", _mean_slope),
+        "at the mean speed": swap(Trace, "seconds", lambda self, size, at: size * self.period / self.bytes),
         "no repetition": swap(Trace, "seconds", lambda self, size, at: min(_SECONDS(self, size, at), self.period)),
     },
     examples=60,
@@ -239,15 +234,18 @@ def test_a_transfer_takes_the_exact_integral(speeds: list[float], steps: list[fl
     assert math.isclose(trace.seconds(size, begins), expected, rel_tol=1e-6, abs_tol=1e-6)
 
 
-def _blocks_repeat(patch: pytest.MonkeyPatch) -> None:
-    block, normal_block = draws._block, draws._normal_block
-    patch.setattr(draws, "_block", lambda seed, purpose, what, number: block(seed, purpose, what, 0))
-    patch.setattr(draws, "_normal_block", lambda seed, what, number: normal_block(seed, what, 0))
+def _drawn_for(other: Callable[[int], int]) -> Mutation:
+    """Devices have the draws of other clients."""
+
+    def mutate(patch: pytest.MonkeyPatch) -> None:
+        for module, draw in itertools.product((devices, speeds), (uniform_of, normal_of)):
+            patch.setattr(module, draw.__name__, functools.partial(_of_another, draw, other))
+
+    return mutate
 
 
-def _everybody_alike(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(draws, "_block", lambda *names: np.full(1024, 0.5))
-    patch.setattr(draws, "_normal_block", lambda *names: np.full(1024, 0.5))
+def _of_another(draw: Callable[..., float], other: Callable[[int], int], seed: int, what: str, client: int) -> float:
+    return draw(seed, what, other(client))
 
 
 SPEEDS = (Tiers(), Tiers(spread=(0.5, 0.1, 0.1)), Lognormal(), Zipf(), HalfNormal(), Exponential())
@@ -255,8 +253,8 @@ SPEEDS = (Tiers(), Tiers(spread=(0.5, 0.1, 0.1)), Lognormal(), Zipf(), HalfNorma
 
 @law(
     broken_by={
-        "everybody alike": _everybody_alike,
-        "blocks that repeat": _blocks_repeat,
+        "everybody alike": _drawn_for(lambda client: 0),
+        "blocks that repeat": _drawn_for(lambda client: client % 1024),
     },
     source=st.sampled_from(SPEEDS),
     seed=st.integers(0, 9),
@@ -309,6 +307,17 @@ def _forgets_the_charge(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(np, "isin", lambda these, those: np.zeros(len(these), dtype=bool))
 
 
+def _comes_at_once(patch: pytest.MonkeyPatch) -> None:
+    bind = Periodic.bind
+
+    def bound(self: Periodic, place: Place) -> Any:
+        presence: Any = bind(self, place)
+        presence.comes = lambda clients, now: np.full(len(clients), now + 1.0)
+        return presence
+
+    patch.setattr(Periodic, "bind", bound)
+
+
 def _asks_once(self: AskedOnce, clients: np.ndarray, now: float) -> np.ndarray:
     return _COMES(self, clients, now) if self._now == -math.inf else self._comings[clients]
 
@@ -319,9 +328,7 @@ _TIMES: Any = {"period": st.just(1000.0), "spread": st.just(30.0)}
 
 @law(
     broken_by={
-        "a period too early": swap(
-            periodic._Periodic, "comes", lambda self, clients, now: np.full(len(clients), now + 1.0)
-        ),
+        "a period too early": _comes_at_once,
         "broken devices are forgotten": _forgets_the_charge,
         "whoever has come is never asked again": swap(AskedOnce, "comes", _asks_once),
     },
