@@ -36,11 +36,9 @@ from polyrhythm.fleet import (
     Uniform,
     Zipf,
     arrivals,
-    behaviour,
     devices,
     draws,
     markov,
-    periodic,
     speeds,
 )
 from polyrhythm.fleet.arrivals import Every
@@ -87,10 +85,17 @@ SOURCES: tuple[Availability, ...] = (
 availabilities = st.sampled_from(SOURCES)
 
 
-def _off(part: Any, name: str, change: Callable[[tuple[bool, float], float], tuple[bool, float]]) -> Mutation:
-    """The mutant whose answers are changed."""
-    span = vars(part)["span"]
-    return swap(part, "span", lambda self, client, now: change(span(self, client, now), now))
+def _presence(kind: type[Availability], name: str, change: Callable[..., Any]) -> Mutation:
+    """The mutant whose presences answer otherwise: `change` is given the true answer and what was asked."""
+    bind = kind.bind
+
+    def bound(self: Availability, place: Place) -> Any:
+        presence: Any = bind(self, place)
+        whole = getattr(presence, name)
+        setattr(presence, name, lambda *asked: change(whole(*asked), *asked))
+        return presence
+
+    return swap(kind, "bind", bound)
 
 
 def _slips(moment: float, now: float) -> float:
@@ -99,13 +104,13 @@ def _slips(moment: float, now: float) -> float:
 
 @law(
     broken_by={
-        "the same answer after every toggle": _off(markov._ByChance, "span", lambda answer, now: (True, answer[1])),
-        "until half way": _off(
-            markov._ByChance, "span", lambda answer, now: (answer[0], (now + min(answer[1], 1e9)) / 2)
+        "the same answer after every toggle": _presence(Markov, "span", lambda answer, *_: (True, answer[1])),
+        "until half way": _presence(
+            Markov, "span", lambda answer, client, now: (answer[0], (now + min(answer[1], 1e9)) / 2)
         ),
-        "until now": _off(behaviour._Recorded, "span", lambda answer, now: (answer[0], now)),
-        "a moment that slips": _off(
-            periodic._Periodic, "span", lambda answer, now: (answer[0], _slips(answer[1], now))
+        "until now": _presence(AvailabilityTrace, "span", lambda answer, client, now: (answer[0], now)),
+        "a moment that slips": _presence(
+            Periodic, "span", lambda answer, client, now: (answer[0], _slips(answer[1], now))
         ),
     },
     examples=60,
@@ -307,17 +312,6 @@ def _forgets_the_charge(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(np, "isin", lambda these, those: np.zeros(len(these), dtype=bool))
 
 
-def _comes_at_once(patch: pytest.MonkeyPatch) -> None:
-    bind = Periodic.bind
-
-    def bound(self: Periodic, place: Place) -> Any:
-        presence: Any = bind(self, place)
-        presence.comes = lambda clients, now: np.full(len(clients), now + 1.0)
-        return presence
-
-    patch.setattr(Periodic, "bind", bound)
-
-
 def _asks_once(self: AskedOnce, clients: np.ndarray, now: float) -> np.ndarray:
     return _COMES(self, clients, now) if self._now == -math.inf else self._comings[clients]
 
@@ -328,7 +322,9 @@ _TIMES: Any = {"period": st.just(1000.0), "spread": st.just(30.0)}
 
 @law(
     broken_by={
-        "a period too early": _comes_at_once,
+        "a period too early": _presence(
+            Periodic, "comes", lambda comings, clients, now: np.full(len(clients), now + 1.0)
+        ),
         "broken devices are forgotten": _forgets_the_charge,
         "whoever has come is never asked again": swap(AskedOnce, "comes", _asks_once),
     },
