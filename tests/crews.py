@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -204,3 +204,8 @@ def old_weights(patch: pytest.MonkeyPatch, pool: type[Any]) -> None:
 
 
 MUTANTS = (mixed_up, forgotten, old_weights)
+
+
+def first_only(mutants: Iterable[Any]) -> list[Any]:
+    """Parameters of a test, of which the default suite tries the first one, as it does of laws."""
+    return [pytest.param(mutant, marks=pytest.mark.slow if number else ()) for number, mutant in enumerate(mutants)]

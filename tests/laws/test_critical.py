@@ -533,7 +533,7 @@ def _any_class(self: Any, outputs: Tensor, generator: Any) -> Tensor:
 @law(
     scale=st.sampled_from((0.5, 2.0, 4.0)),
     seed=st.integers(0, 3),
-    examples=8,
+    examples=4,
     broken_by={
         "the most likely class": swap(Classification, "draw", _most_likely),
         "any class": swap(Classification, "draw", _any_class),
@@ -551,7 +551,7 @@ def test_over_visits_the_trace_is_the_expectation_over_labels(scale: float, seed
     engine = federation.engine()
     first = engine.initial()
     model = Model(weights=scale * first.weights, buffers=first.buffers)
-    for who, shard in enumerate(federation.shards()):
+    for who, shard in enumerate(federation.shards()[:2]):
         p = loaded(federation, engine.layout, model)(shard.inputs).detach().double().softmax(dim=1)
         length = shard.inputs.double().square().sum(dim=1) + 1
         parts = length[:, None] * (p.square().sum(dim=1, keepdim=True) - 2 * p + 1)  # [n, C], one for each label

