@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 import torch
 
 import polyrhythm as pr
+from polyrhythm.core.client_state import ClientState
 from polyrhythm.engines.selection import Chosen
 from polyrhythm.engines.torch import TorchEngine
 from polyrhythm.experiments.prepared import Prepared
@@ -17,6 +19,7 @@ from polyrhythm.methods.participation.critical_periods import FisherTrace
 from polyrhythm.runs import VersionRecord, VisitRecord
 from polyrhythm.simulation.workers import choosing as crews
 from polyrhythm.simulation.workers.drivers import Asked
+from polyrhythm.simulation.workers.executors import Done, VisitFuture, VisitTask
 from small import Explodes, Log, collection, dealt, prepared
 from worker_models import Fussy, Hazy
 
@@ -166,3 +169,43 @@ def letting(**changes: Any) -> Prepared:
     chosen = Chosen(engine=Letting(of.chosen.engine), kind="torch")  # type: ignore[arg-type]
     crew = crews.ExecutionPlan(driver="threads", workers=3, chosen=False)
     return replace(of, chosen=chosen, crew=crew)
+
+
+# Mutants of those who carry visits out.
+
+
+def mixed_up(patch: pytest.MonkeyPatch, pool: type[Any]) -> None:
+    """A client goes on from what became of another one."""
+    whole, before = pool.done, list[Done]()
+
+    def mixed(self: Any, future: VisitFuture) -> Done:
+        before.append(whole(self, future))
+        return before[max(len(before) - 2, 0)][0], before[-1][1]
+
+    patch.setattr(pool, "done", mixed)
+
+
+def forgotten(patch: pytest.MonkeyPatch, pool: type[Any]) -> None:
+    """A visit goes on from nothing."""
+    whole = pool.start
+    patch.setattr(pool, "start", lambda self, tasks: whole(self, [replace(t, state=ClientState()) for t in tasks]))
+
+
+def old_weights(patch: pytest.MonkeyPatch, pool: type[Any]) -> None:
+    """All visits start from the weights that came first."""
+    whole, first = pool.start, list[torch.Tensor]()
+
+    def start(self: Any, tasks: Sequence[VisitTask]) -> Any:
+        first.extend(task.assignment.weights for task in tasks)
+        old = [replace(task.assignment, weights=first[0]) for task in tasks]
+        return whole(self, [replace(task, assignment=a) for task, a in zip(tasks, old, strict=True)])
+
+    patch.setattr(pool, "start", start)
+
+
+MUTANTS = (mixed_up, forgotten, old_weights)
+
+
+def first_only(mutants: Iterable[Any]) -> list[Any]:
+    """Parameters of a test, of which the default suite tries the first one, as it does of laws."""
+    return [pytest.param(mutant, marks=pytest.mark.slow if number else ()) for number, mutant in enumerate(mutants)]

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from polyrhythm.base.settings import Settings
 from polyrhythm.core import versions
 from polyrhythm.core.readiness import Readiness
-from polyrhythm.core.server import Server
 from polyrhythm.core.server_state import ServerState
 from polyrhythm.fleet import Fleet
 from polyrhythm.methods.correction import ControlVariates
@@ -36,6 +35,7 @@ from polyrhythm.simulation.roster import WorldRoster
 from .fleets import Paces, fleets
 from .hand import buffers_of, flat, loaded, optimiser_of, train
 from .law import law, swap
+from .mutants import RESTS_FOR_ONE_EVENT
 from .rolling import roll
 from .trials import Trial, trials
 from .world import Federation, Run, alike, near, run, same
@@ -227,7 +227,7 @@ SKIPS: tuple[Settings, ...] = (
     concurrency=st.integers(1, 4),
     fleet=fleets(),
     examples=10,
-    broken_by={"invited again at once": swap(Server, "_resting", lambda self, state, client: state.resting)},
+    broken_by={"invited again before long": RESTS_FOR_ONE_EVENT},
 )
 def test_who_skipped_is_not_invited_again_before_the_next_version(
     skip: Settings, concurrency: int, fleet: Fleet
@@ -247,7 +247,7 @@ def test_who_skipped_is_not_invited_again_before_the_next_version(
 @law(
     broken=st.integers(1, 4),
     concurrency=st.integers(2, 4),
-    broken_by={"invited again at once": swap(Server, "_resting", lambda self, state, client: state.resting)},
+    broken_by={"invited again before long": RESTS_FOR_ONE_EVENT},
 )
 def test_whose_report_is_refused_is_not_invited_again_before_the_next_version(broken: int, concurrency: int) -> None:
     """BatchNorm cannot train on one sample, and says so in no time: time must go on all the same."""

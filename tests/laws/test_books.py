@@ -21,7 +21,7 @@ from polyrhythm.core.client import work
 from polyrhythm.core.client_state import ClientState, Memory
 from polyrhythm.core.readiness import Readiness
 from polyrhythm.core.server import Server
-from polyrhythm.core.server_state import Record, ServerDecision
+from polyrhythm.core.server_state import ServerDecision
 from polyrhythm.core.versions import Versions
 from polyrhythm.methods.correction import ControlVariates, ModelContrast, VarianceReduction
 from polyrhythm.methods.papers import fedavg
@@ -34,15 +34,14 @@ from polyrhythm.simulation.simulator import InlineDriver
 from polyrhythm.simulation.workers.executors import Clients, Done, VisitTask
 
 from .law import Mutation, law, swap
+from .mutants import FORGETS_WHAT_IT_ACCEPTS
 from .trials import Misfortune, Trial, arrivals, misfortunes, shuffled, trials
 from .world import Federation, Shard, alike, copied, near, play, run, same
 
 # What mutants wrap.
-_TAKE = Server._take
+_BEGIN, _RECEIVE = Server.begin, Server.receive
 _BEFORE_USE, _ON_ARRIVAL, _UNASKED = server.before_use, server.on_arrival, server.unasked
-_LOSE = Server._lose
 _STEP = Versions.step
-_INVITE = Server._invite
 
 PARTS = (ControlVariates(), ModelContrast(layer="logits"), Adam())
 
@@ -73,12 +72,6 @@ def test_reports_may_arrive_in_any_order(trial: Trial, order: int, parts: Any) -
     assert same(straight.clients, mixed.clients)
 
 
-def _forgetful(*given: Any) -> Any:
-    after, verdict = _TAKE(*given)
-    report = given[-1]
-    return replace(after, clients={**after.clients, report.client: Record(visits=report.visit + 1)}), verdict
-
-
 @law(
     trial=trials(travels=False),
     happening=misfortunes(),
@@ -87,7 +80,7 @@ def _forgetful(*given: Any) -> Any:
         "states of refused visits kept": swap(
             Memory, "at", lambda self, accepted: self.accepted if self.provisional is None else self.provisional
         ),
-        "acceptance not written down": swap(Server, "_take", _forgetful),
+        "acceptance not written down": FORGETS_WHAT_IT_ACCEPTS,
     },
 )
 def test_a_refused_visit_leaves_nothing_at_its_client(trial: Trial, happening: Misfortune) -> None:
@@ -219,20 +212,21 @@ def test_if_all_are_bad_the_run_stops_with_the_last_good_model(where: str, value
     assert same((turn.state.weights, turn.state.buffers), (first.state.weights, first.state.buffers))
 
 
-def _lands_anyway(*given: Any) -> Any:
-    after, verdict = _TAKE(*given)
-    return replace(after, refused=(*after.refused, (given[-1].client, "?"))), verdict
+def _lands_anyway(*given: Any) -> ServerDecision:
+    turn = _RECEIVE(*given)
+    if turn.verdict is None or turn.verdict.accepted:
+        return turn
+    return replace(turn, state=replace(turn.state, refused=(*turn.state.refused, (0, "?"))))
 
 
-def _takes_by_number(self: Server, state: Any, report: Report) -> Any:
-    flight = state.flights.get(report.dispatch)
-    if flight is not None:
-        report = replace(report, client=flight.client, kind=flight.kind, visit=flight.visit, version=flight.version)
-    return _TAKE(self, state, report)
+def _by_number(asked: Any, report: Report, dispatched: int) -> Fault | None:
+    if asked is not None:
+        report = replace(report, client=asked.client, kind=asked.kind, visit=asked.visit, version=asked.version)
+    return _UNASKED(asked, report, dispatched)
 
 
-def _takes_any_recipe(self: Server, state: Any, report: Report) -> Any:
-    return _TAKE(self, state, replace(report, recipe=self.recipe.digest))
+def _of_any_recipe(recipe: Recipe, asked: Any, report: Report) -> Fault | None:
+    return _ON_ARRIVAL(recipe, asked, replace(report, recipe=recipe.digest))
 
 
 STRANGERS: dict[str, Callable[[Report], Event]] = {
@@ -250,8 +244,8 @@ STRANGERS: dict[str, Callable[[Report], Event]] = {
     versions=st.integers(1, 2),
     examples=20,
     broken_by={
-        "written down": swap(Server, "_take", _lands_anyway),
-        "dispatch numbers are enough": swap(Server, "_take", _takes_by_number),
+        "written down": swap(Server, "receive", _lands_anyway),
+        "dispatch numbers are enough": swap(server, "unasked", _by_number),
     },
 )
 def test_a_report_that_nobody_waits_for_changes_nothing(stranger: str, at: int, versions: int) -> None:
@@ -286,13 +280,12 @@ def test_a_report_of_another_kind_answers_nothing(which: int) -> None:
     assert same(tell_all(tell, after, reports).state, tell_all(tell, first, reports).state)
 
 
-def _taken_for_news(self: Server, state: Any, lost: Lost) -> Any:
-    after, verdict = _LOSE(self, state, lost)
-    return copied(after), verdict
+def _taken_for_time(self: Server, state: Any, event: Event, roster: Any) -> ServerDecision:
+    return _RECEIVE(self, state, Timer(time=event.time), roster)
 
 
 def _taken_for_a_round(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Server, "_lose", _taken_for_news)
+    patch.setattr(Server, "receive", _taken_for_time)
     patch.setattr(Readiness, "ready", lambda *given: True)
 
 
@@ -337,7 +330,7 @@ def _only_if(condition: Callable[[str], bool]) -> Mutation:
     which=st.integers(0, 3),
     examples=30,
     broken_by={
-        "any recipe": swap(Server, "_take", _takes_any_recipe),
+        "any recipe": swap(server, "on_arrival", _of_any_recipe),
         "no samples, less than none": _only_if(lambda words: "samples" not in words),
         "the update of another model": _only_if(lambda words: "layout" not in words),
     },
@@ -489,8 +482,8 @@ def test_nothing_is_released_before_everybody_is_heard_or_after_the_end(event: E
     assert same(tell(end, event), replace(end, released=None, verdict=None))
 
 
-def _starts_over(*given: Any, **named: Any) -> Any:
-    turn = _INVITE(*given, **named)
+def _starts_over(*given: Any) -> ServerDecision:
+    turn = _BEGIN(*given)
     return replace(turn, state=replace(turn.state, dispatched=0))
 
 
@@ -498,8 +491,8 @@ def _starts_over(*given: Any, **named: Any) -> Any:
     trial=trials(),
     happening=misfortunes(),
     broken_by={
-        "dispatch numbers start over": swap(Server, "_invite", _starts_over),
-        "acceptance not written down": swap(Server, "_take", _forgetful),
+        "dispatch numbers start over": swap(Server, "begin", _starts_over),
+        "acceptance not written down": FORGETS_WHAT_IT_ACCEPTS,
     },
 )
 def test_assignments_are_numbered_and_know_the_last_accepted_visit(trial: Trial, happening: Misfortune) -> None:

@@ -32,7 +32,7 @@ from .rolling import roll
 from .world import Federation, Run, near, play, run
 
 # What mutants wrap.
-_REFILL, _MEASURED, _AFTER = ClientCurriculum._refill, ClientCurriculum.measured, ClientCurriculum.after_step
+_MEASURED, _AFTER = ClientCurriculum.measured, ClientCurriculum.after_step
 _INVITE, _COUNT = ClientCurriculum.invite, Pacing.count
 
 PART = "client_curriculum"
@@ -69,12 +69,8 @@ def losses(federation: Federation, story: Run, version: int) -> Mapping[int, flo
         }
 
 
-def _by_chance(self: ClientCurriculum, fixed: Setup, state: State, context: InvitationContext) -> State:
-    return _REFILL(replace(self, order="random"), fixed, state, context)
-
-
-def _the_other_way_round(self: ClientCurriculum, fixed: Setup, state: State, context: InvitationContext) -> State:
-    return _REFILL(replace(self, order="anti" if self.order == "curriculum" else "curriculum"), fixed, state, context)
+def _the_other_way_round(self: ClientCurriculum, fixed: Setup, state: State, context: InvitationContext) -> Any:
+    return _INVITE(replace(self, order="anti" if self.order == "curriculum" else "curriculum"), fixed, state, context)
 
 
 def _never_counts(self: ClientCurriculum, fixed: Setup, state: State, what: Release) -> State:
@@ -93,8 +89,7 @@ def _the_first_verdict_stands(self: ClientCurriculum, fixed: Setup, state: State
     b=st.sampled_from((0.2, 0.5, 1.0)),
     examples=12,
     broken_by={
-        "by chance": swap(ClientCurriculum, "_refill", _by_chance),
-        "the other way round": swap(ClientCurriculum, "_refill", _the_other_way_round),
+        "the other way round": swap(ClientCurriculum, "invite", _the_other_way_round),
         "the pool never grows": swap(ClientCurriculum, "after_step", _never_counts),
         "scored once and for all": swap(ClientCurriculum, "measured", _the_first_verdict_stands),
     },
@@ -133,9 +128,9 @@ def _only_the_newest(self: ClientCurriculum, fixed: Setup, state: State, report:
     return {**after, "scores": {report.client: after["scores"][report.client]}}
 
 
-def _only_the_known(self: ClientCurriculum, fixed: Setup, state: State, context: InvitationContext) -> State:
-    after = _REFILL(self, fixed, state, context)
-    return {**after, "pool": [c for c in after["pool"] if c in state["scores"]]}
+def _only_the_known(self: ClientCurriculum, fixed: Setup, state: State, context: InvitationContext) -> Any:
+    after, invited = _INVITE(self, fixed, state, context)
+    return after, tuple(i for i in invited if i.kind == "measure" or i.client in state["scores"])
 
 
 def _asks_until_it_hears(self: ClientCurriculum, fixed: Setup, state: State, context: InvitationContext) -> Any:
@@ -150,7 +145,7 @@ def _asks_until_it_hears(self: ClientCurriculum, fixed: Setup, state: State, con
     examples=20,
     broken_by={
         "scores are forgotten": swap(ClientCurriculum, "measured", _only_the_newest),
-        "the unheard are left out": swap(ClientCurriculum, "_refill", _only_the_known),
+        "the unheard are left out": swap(ClientCurriculum, "invite", _only_the_known),
         "asks again and again": swap(ClientCurriculum, "invite", _asks_until_it_hears),
     },
 )
@@ -183,9 +178,13 @@ def setup(population: int, total_rounds: int, seed: int = 0) -> Setup:
     return Setup(size=1, dtype=torch.float32, population=population, total_rounds=total_rounds, seed=seed)
 
 
-def _unknown_is_zero(self: ClientCurriculum, fixed: Setup, state: State, context: InvitationContext) -> State:
+def _by_chance(self: ClientCurriculum, fixed: Setup, state: State, context: InvitationContext) -> Any:
+    return _INVITE(replace(self, order="random"), fixed, state, context)
+
+
+def _unknown_is_zero(self: ClientCurriculum, fixed: Setup, state: State, context: InvitationContext) -> Any:
     known = {c: state["scores"].get(c, 0.0) for c in context.roster.all()}
-    return _REFILL(self, fixed, {**state, "scores": known}, context)
+    return _INVITE(self, fixed, {**state, "scores": known}, context)
 
 
 @law(
@@ -194,8 +193,8 @@ def _unknown_is_zero(self: ClientCurriculum, fixed: Setup, state: State, context
     share=st.integers(1, 100).map(lambda k: k / 100),
     examples=30,
     broken_by={
-        "unknown is easy": swap(ClientCurriculum, "_refill", _unknown_is_zero),
-        "by chance": swap(ClientCurriculum, "_refill", _by_chance),
+        "unknown is easy": swap(ClientCurriculum, "invite", _unknown_is_zero),
+        "by chance": swap(ClientCurriculum, "invite", _by_chance),
     },
 )
 def test_who_was_never_scored_counts_as_hardest(order: Any, scores: list[float | None], share: float) -> None:
@@ -212,13 +211,13 @@ def test_who_was_never_scored_counts_as_hardest(order: Any, scores: list[float |
     assert after["pool"] == []
 
 
-def _some_twice(self: ClientCurriculum, fixed: Setup, state: State, context: InvitationContext) -> State:
-    after = _REFILL(self, fixed, state, context)
-    return {**after, "pool": [after["pool"][0], *after["pool"][:-1]]}
+def _some_twice(self: ClientCurriculum, fixed: Setup, state: State, context: InvitationContext) -> Any:
+    after, invited = _INVITE(self, fixed, state, context)
+    return after, (*invited[:-1], invited[0])
 
 
-def _one_order(self: ClientCurriculum, fixed: Setup, state: State, context: InvitationContext) -> State:
-    return {**_REFILL(self, fixed, {**state, "refills": 0}, context), "refills": state["refills"] + 1}
+def _one_order(self: ClientCurriculum, fixed: Setup, state: State, context: InvitationContext) -> Any:
+    return _INVITE(self, fixed, {**state, "refills": 0}, context)
 
 
 @law(
@@ -227,8 +226,8 @@ def _one_order(self: ClientCurriculum, fixed: Setup, state: State, context: Invi
     seed=st.integers(0, 9),
     examples=30,
     broken_by={
-        "some twice": swap(ClientCurriculum, "_refill", _some_twice),
-        "every pool the same": swap(ClientCurriculum, "_refill", _one_order),
+        "some twice": swap(ClientCurriculum, "invite", _some_twice),
+        "every pool the same": swap(ClientCurriculum, "invite", _one_order),
         "a smaller pool": swap(
             Pacing, "count", lambda self, total, step, steps: max(1, _COUNT(self, total, step, steps) - 1)
         ),

@@ -14,7 +14,6 @@ from torch import Tensor
 from polyrhythm.base.messages import State
 from polyrhythm.base.settings import Settings
 from polyrhythm.base.vectors import Layout, Spans
-from polyrhythm.methods import compression
 from polyrhythm.methods.compression import Compression, Int8, Lossless, Lossy, Packed, TopK
 from polyrhythm.methods.correction import (
     ControlVariates,
@@ -30,7 +29,7 @@ from polyrhythm.methods.weighing import Equal, NormalisedAveraging, PerStep
 from polyrhythm.methods.work.skip_and_estimate import SkipAndEstimate
 from polyrhythm.simulation.cost_meter import Meter
 
-from .law import law, swap
+from .law import Mutation, law, swap
 from .test_idle_parameters import Headed
 from .test_skipping import MIXED, fair, never_rolled_back
 from .trials import Misfortune, Trial, misfortunes, trials
@@ -96,8 +95,9 @@ def some_idle(layout: Layout, mask: int) -> Spans:
     return tuple((s.offset, s.size) for i, s in enumerate(layout.segments[1:]) if mask >> i & 1)
 
 
-def _one_less(self: TopK, layout: Layout) -> int:
-    return max(1, math.ceil(self.share * layout.parameters) - 1)
+def _one_less(self: TopK, layout: Layout, vector: Tensor, idle: Spans) -> tuple[Tensor, int]:
+    entries = max(1, math.ceil(self.share * layout.parameters) - 1)
+    return _ENCODE_TOP(replace(self, share=entries / layout.parameters), layout, vector, idle)
 
 
 def _a_little_less(self: TopK, layout: Layout, vector: Tensor, idle: Spans) -> tuple[Tensor, int]:
@@ -111,7 +111,7 @@ def _a_little_less(self: TopK, layout: Layout, vector: Tensor, idle: Spans) -> t
     feedback=st.booleans(),
     examples=20,
     broken_by={
-        "an entry is missing": swap(TopK, "_count", _one_less),
+        "an entry is missing": swap(TopK, "encode", _one_less),
         "entries shrink on their way": swap(TopK, "encode", _a_little_less),
     },
 )
@@ -197,8 +197,9 @@ def _by_value(self: TopK, layout: Layout, vector: Tensor, idle: Spans) -> tuple[
     return torch.where(decoded != 0, vector, 0), size
 
 
-def _padding_counts(self: TopK, layout: Layout) -> int:
-    return math.ceil(self.share * layout.size)
+def _padding_counts(self: TopK, layout: Layout, vector: Tensor, idle: Spans) -> tuple[Tensor, int]:
+    entries = min(layout.parameters, math.ceil(self.share * layout.size))
+    return _ENCODE_TOP(replace(self, share=entries / layout.parameters), layout, vector, idle)
 
 
 @law(
@@ -210,7 +211,7 @@ def _padding_counts(self: TopK, layout: Layout) -> int:
     broken_by={
         "the last of equal ones": swap(TopK, "encode", _by_torch),
         "by value, not by size": swap(TopK, "encode", _by_value),
-        "padding counts": swap(TopK, "_count", _padding_counts),
+        "padding counts": swap(TopK, "encode", _padding_counts),
         "idle is not heeded": swap(
             TopK, "encode", lambda self, layout, vector, idle: _ENCODE_TOP(self, layout, vector, ())
         ),
@@ -311,13 +312,15 @@ def test_whole_multiples_of_the_step_lose_nothing(net: str, seed: int, power: in
 DTYPES = st.sampled_from((torch.bfloat16, torch.float16, torch.float32, torch.float64))
 
 
-def _padded(self: Int8, layout: Layout) -> int:
-    return layout.size + 4 * len(layout.segments)
+def _sized(kind: type[Lossy], size: Callable[[Layout, int], int]) -> Mutation:
+    """What is sent is said to be of another size, in bytes."""
+    encode = kind.encode
 
+    def encoded(self: Any, layout: Layout, *given: Any) -> tuple[Tensor, int]:
+        decoded, right = encode(self, layout, *given)
+        return decoded, size(layout, right)
 
-def _of_float32(self: TopK, layout: Layout, vector: Tensor, idle: Spans) -> tuple[Tensor, int]:
-    decoded, _ = _ENCODE_TOP(self, layout, vector, idle)
-    return decoded, 8 * self._count(layout)
+    return swap(kind, "encode", encoded)
 
 
 @law(
@@ -327,10 +330,12 @@ def _of_float32(self: TopK, layout: Layout, vector: Tensor, idle: Spans) -> tupl
     controls=st.booleans(),
     examples=16,
     broken_by={
-        "padding travels": swap(Int8, "_size", _padded),
-        "elements are float32": swap(TopK, "encode", _of_float32),
-        "places are free": swap(compression, "_INDEX", 0),
-        "steps are free": swap(compression, "_STEP", 0),
+        "padding travels": _sized(Int8, lambda layout, right: right + layout.size - layout.parameters),
+        "elements are float32": _sized(TopK, lambda layout, right: right // (4 + layout.dtype.itemsize) * 8),
+        "places are free": _sized(
+            TopK, lambda layout, right: right // (4 + layout.dtype.itemsize) * layout.dtype.itemsize
+        ),
+        "steps are free": _sized(Int8, lambda layout, right: layout.parameters),
     },
 )
 def test_bytes_are_those_of_what_is_sent(net: str, dtype: torch.dtype, share: float, controls: bool) -> None:

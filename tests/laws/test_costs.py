@@ -30,7 +30,6 @@ from polyrhythm.fleet import (
     Tiers,
     Uniform,
 )
-from polyrhythm.fleet.links import _Fixed
 from polyrhythm.fleet.parts import Way
 from polyrhythm.methods.participation.critical_periods import CriticalPeriods, FisherTrace
 from polyrhythm.methods.work.budgets import Listed
@@ -39,9 +38,10 @@ from polyrhythm.models.flops import Cost
 from polyrhythm.runs import VersionRecord, VisitRecord
 from polyrhythm.runs.ledger import Ledger
 from polyrhythm.simulation.cost_meter import Meter
+from polyrhythm.simulation.simulator import InlineDriver
 from small import Explodes, Log, collection, dealt, experiment, federation, prepared
 
-from .law import law, swap
+from .law import Mutation, law, swap
 
 Event = VisitRecord | VersionRecord
 SIZES = [4, 6, 8, 10, 12, 5, 7, 8]
@@ -115,9 +115,9 @@ EXACT = ("samples", "flops", "forward_flops", "backward_flops", "bytes_up", "byt
         "measuring is not booked": swap(Ledger, "heard", forgets("measured")),
         "gradients are booked with the passes": swap(Spent, "backward_flops", property(lambda self: self.flops)),
         "a version says what the last visit cost": swap(session, "Ledger", lambda n: Amnesiac(n)),
-        "what is under way is not booked": swap(session._Session, "_under_way", lambda self, now: iter(())),
+        "what is under way is not booked": swap(InlineDriver, "under_way", lambda self: iter(())),
         "what is under way is booked as if it were over": swap(
-            visit_records, "_by", lambda visit, now: (visit.outcome.spent, visit.outcome.done)
+            visit_records, "part", lambda visit, now, part=visit_records.part: part(visit, now + 1e9)
         ),
     },
 )
@@ -178,6 +178,11 @@ SAME_IN_THE_SUMMARY = (
 )
 
 
+def _other_links(change: Callable[[FixedLinks], FixedLinks]) -> Mutation:
+    bind = FixedLinks.bind
+    return swap(FixedLinks, "bind", lambda self, place: bind(change(self), place))
+
+
 class Amnesiac:
     """A ledger that knows of one visit at a time."""
 
@@ -197,7 +202,7 @@ class Amnesiac:
     seed=st.integers(0, 20),
     broken_by={
         "a visit lasts as long as its work": swap(Spent, "seconds", property(lambda self: self.compute)),
-        "sending is free": swap(_Fixed, "seconds", lambda self, client, way, size, now: 0.2 if way == "down" else 0.0),
+        "sending is free": _other_links(lambda links: replace(links, up=None)),
     },
 )
 def test_a_visit_lasts_as_long_as_its_parts(method: str, seed: int) -> None:
@@ -233,10 +238,8 @@ def unit(**costs: float) -> Fleet:
     examples=2,
     seed=st.integers(0, 20),
     broken_by={
-        "the latency is forgotten": swap(_Fixed, "seconds", lambda s, c, way, size, now: size / (s._rates[way] or 1)),
-        "down and up are mixed up": swap(
-            _Fixed, "seconds", lambda s, c, way, size, now: 0.5 + size / s._rates["up" if way == "down" else "down"]
-        ),
+        "the latency is forgotten": _other_links(lambda links: replace(links, latency=0.0)),
+        "down and up are mixed up": _other_links(lambda links: replace(links, down=links.up, up=links.down)),
         "a forward pass takes as long as training": swap(Device, "seconds", lambda s, a, b, f: SECONDS * (a + b) * 2),
         "energy counts no bytes": swap(FleetState, "price", price_without_links),
     },
@@ -292,7 +295,9 @@ def test_operations_of_a_linear_model_by_hand(method: str, seed: int) -> None:
     seed=st.integers(0, 20),
     broken_by={
         "measuring costs no time": swap(Device, "seconds", lambda self, a, b, f: SECONDS * a),
-        "its result travels for free": swap(Meter, "_sent_up", lambda self, report: 0),
+        "its result travels for free": swap(
+            Meter, "load", lambda self, a, r, load=Meter.load: replace(load(self, a, r), bytes_up=0)
+        ),
         "it counts as training": swap(
             Meter,
             "load",
@@ -358,7 +363,9 @@ def test_a_skipped_visit_costs_no_local_work(kind: str, seed: int) -> None:
                 report if report.update is not None else replace(report, update=setup.zeros())
             ),
         ),
-        "a bare word costs a vector": swap(Meter, "_sent_up", lambda self, report: self._layout.vector_bytes),
+        "a bare word costs a vector": swap(
+            Meter, "load", lambda self, a, r, load=Meter.load: load(self, a, replace(r, update=a.weights))
+        ),
     },
 )
 def test_storages_give_the_same_model_for_other_bytes(seed: int, schedule: Any) -> None:
@@ -445,17 +452,13 @@ def test_what_was_refused_has_been_paid_for(seed: int) -> None:
     clients=st.lists(st.integers(0, 5), min_size=1, max_size=30),
     idle=st.integers(0, 3),
     broken_by={
-        "everybody counts once": swap(
+        "clients are not told apart": swap(
             Ledger,
-            "_fairness",
-            lambda self: len(self._accepted) / self._eligible if self._accepted else None,
+            "heard",
+            lambda self, record, counts, book=Ledger.heard: book(self, replace(record, client=0), counts=counts),
         ),
-        "only those who came are counted": swap(
-            Ledger,
-            "_fairness",
-            lambda self: (
-                self._accepted_sum**2 / (len(self._accepted) * self._accepted_squares) if self._accepted else None
-            ),
+        "whoever is lost takes part": swap(
+            Ledger, "heard", lambda self, record, counts, book=Ledger.heard: book(self, record, counts=True)
         ),
     },
 )
@@ -515,9 +518,7 @@ SET_OUT: list[tuple[int, float]] = []
     seed=st.integers(0, 20),
     broken_by={
         "waiting goes on while a client works again": swap(Ledger, "sent", lambda self, clients, now: None),
-        "waiting never ends": swap(
-            Ledger, "released", lambda self, now: setattr(self, "_waited", self._waited + len(self._waiting) * now)
-        ),
+        "waiting goes on after the version": swap(Ledger, "released", lambda self, now: None),
         "who is refused waits too": swap(
             Ledger, "heard", lambda self, record, counts, book=Ledger.heard: book(self, record, counts=True)
         ),
@@ -556,9 +557,9 @@ def test_clients_time_is_busy_or_waiting_or_idle(method: str, seed: int) -> None
     seed=st.integers(0, 20),
     broken_by={
         "one version too many": swap(
-            version_records, "_staleness", lambda version, reports: [version - r.version for r in reports]
+            version_records, "staleness", lambda version, reports: [version - r.version for r in reports]
         ),
-        "nothing is stale": swap(version_records, "_staleness", lambda version, reports: [0 for _ in reports]),
+        "nothing is stale": swap(version_records, "staleness", lambda version, reports: [0 for _ in reports]),
     },
 )
 def test_staleness_is_how_far_updates_are_behind(method: str, seed: int) -> None:

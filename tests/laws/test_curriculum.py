@@ -29,8 +29,8 @@ from .trials import Trial, trials
 from .world import NETS, Federation, Run, alike, run
 
 # What mutants wrap.
-_RANK, _IN_USE, _PASS, _HARDNESS = Curriculum.rank, Curriculum.in_use, Curriculum.one_pass, Curriculum._hardness
-_FROZEN = TorchEngine._frozen_model
+_RANK, _IN_USE, _PASS = Curriculum.rank, Curriculum.in_use, Curriculum.one_pass
+_FROZEN = TorchEngine.frozen
 
 FAMILIES: tuple[Family, ...] = ("linear", "quadratic", "root", "step", "exponential", "log")
 ORDERS: Any = st.sampled_from(("curriculum", "anti", "random"))
@@ -93,13 +93,11 @@ class Asks(Order):
 
 
 def _still_in_training(self: TorchEngine, which: Any) -> Any:
-    frozen = _FROZEN(self, which)
-    frozen.module.train()
-    return frozen
+    return _FROZEN(self, which).train()
 
 
 def _draws_with_the_training(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(TorchEngine, "_frozen_model", _still_in_training)
+    patch.setattr(TorchEngine, "frozen", _still_in_training)
     patch.setattr(training, "measuring", lambda *names: contextlib.nullcontext())
 
 
@@ -113,7 +111,7 @@ def _with_the_model_in_training(self: TorchEngine, which: Any) -> Any:
     examples=10,
     broken_by={
         "frozen models draw from the training's stream": _draws_with_the_training,
-        "the model in training learns": swap(TorchEngine, "_frozen_model", _with_the_model_in_training),
+        "the model in training learns": swap(TorchEngine, "frozen", _with_the_model_in_training),
     },
 )
 def test_scoring_changes_nothing(trial: Trial) -> None:
@@ -222,12 +220,13 @@ def hardness(federation: Federation, story: Run, dispatch: int, score: str) -> n
     return scores[score]
 
 
-def _the_other_way_round(self: Curriculum, lens: Lens) -> np.ndarray:
-    return -_HARDNESS(self, lens)
+def _the_other_way_round(self: Curriculum, *given: Any) -> Any:
+    return _RANK(replace(self, order="anti" if self.order == "curriculum" else "curriculum"), *given)
 
 
-def _the_received_model_only(self: Curriculum, lens: Lens) -> np.ndarray:
-    return _HARDNESS(replace(self, score=self.score.replace("local", "global").replace("both", "global")), lens)  # type: ignore[arg-type]
+def _the_received_model_only(self: Curriculum, *given: Any) -> Any:
+    score: Any = self.score.replace("local", "global").replace("both", "global")
+    return _RANK(replace(self, score=score), *given)
 
 
 @law(
@@ -238,10 +237,10 @@ def _the_received_model_only(self: Curriculum, lens: Lens) -> np.ndarray:
     seed=st.integers(0, 3),
     examples=30,
     broken_by={
-        "the other way round": swap(Curriculum, "_hardness", _the_other_way_round),
-        "the received model only": swap(Curriculum, "_hardness", _the_received_model_only),
+        "the other way round": swap(Curriculum, "rank", _the_other_way_round),
+        "the received model only": swap(Curriculum, "rank", _the_received_model_only),
         "by chance": swap(Curriculum, "rank", lambda self, *given: _RANK(replace(self, order="random"), *given)),
-        "in training mode": swap(TorchEngine, "_frozen_model", _still_in_training),
+        "in training mode": swap(TorchEngine, "frozen", _still_in_training),
     },
 )
 def test_the_first_pass_is_over_the_easiest(score: Any, kind: Any, net: str, share: float, seed: int) -> None:

@@ -20,6 +20,7 @@ from polyrhythm.core.readiness import Readiness
 from polyrhythm.core.versions import Versions
 from polyrhythm.fleet import Fleet
 from polyrhythm.methods.correction import ControlVariates
+from polyrhythm.methods.mechanism import Modifier
 from polyrhythm.methods.papers import fedavg
 from polyrhythm.methods.participation.client_curriculum import ClientCurriculum
 from polyrhythm.methods.participation.rolling import Rolling
@@ -37,6 +38,7 @@ from .trials import Trial, trials
 from .world import Federation, Run, alike, run, same
 
 # What mutants wrap.
+_PIPE, _STEP = Recipe.__or__, Versions.step
 _WAKE_UP, _GIVEN_UP, _COMPLETE = Readiness.wake_up, readiness.given_up, OverSelect.complete
 
 NEVER = 1e9
@@ -321,8 +323,8 @@ def _the_last_alone(self: Releasing, context: ReleaseContext) -> bool:
     return context.in_flight == 0 or self.modifiers[-1][1].complete(context)
 
 
-def _takes_all(self: Recipe, name: str, part: Settings, title: str) -> Recipe:
-    return replace(self, **{name: part, "modifiers": ()})
+def _takes_all(self: Recipe, part: Any) -> Recipe:
+    return _PIPE(self if isinstance(part, Modifier) else replace(self, modifiers=()), part)
 
 
 @law(
@@ -330,7 +332,7 @@ def _takes_all(self: Recipe, name: str, part: Settings, title: str) -> Recipe:
     buffered=st.booleans(),
     broken_by={
         "the last is the only one": swap(Releasing, "ready", _the_last_alone),
-        "a buffer throws out the others": swap(Recipe, "_replace", _takes_all),
+        "a buffer throws out the others": swap(Recipe, "__or__", _takes_all),
     },
 )
 def test_what_changes_a_release_comes_in_any_order(fleet: Fleet, buffered: bool) -> None:
@@ -346,9 +348,14 @@ def test_what_changes_a_release_comes_in_any_order(fleet: Fleet, buffered: bool)
     assert all([r.refused for r in first.released] == [r.refused for r in other.released] for other in others)
 
 
+def _forgets_who_was_late(*given: Any) -> Any:
+    state, released = _STEP(*given)
+    return state, replace(released, refused=())
+
+
 @law(
     seconds=st.sampled_from((0.001, 0.003)),
-    broken_by={"skipped, and stepped all the same": swap(Versions, "_close", lambda self, state: (state, ()))},
+    broken_by={"who was late is forgotten": swap(Versions, "step", _forgets_who_was_late)},
 )
 def test_with_nobody_in_time_versions_are_skipped_and_the_run_goes_on(seconds: float) -> None:
     slow = Fleet(devices=Paces(seconds=(0.01,)))

@@ -5,7 +5,6 @@ To rounding: after three versions the weights lie 1e-5 apart at most, relative t
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import itertools
 from collections.abc import Callable, Sequence
@@ -23,14 +22,12 @@ from polyrhythm.base.threads import one_thread
 from polyrhythm.core.protocols import Job
 from polyrhythm.engines import stacked, step
 from polyrhythm.engines.stacked import StackedEngine
-from polyrhythm.engines.step import Masks, keys_of
+from polyrhythm.engines.step import Masks
 from polyrhythm.experiments.prepared import Prepared
 from polyrhythm.methods.correction import Push
 from polyrhythm.models.tasks import task
 from polyrhythm.simulation.simulator import InlineDriver, SimulationStep
-from polyrhythm.simulation.workers import cohorts
-from polyrhythm.simulation.workers.cohorts import AtOnce
-from polyrhythm.simulation.workers.executors import Clients
+from polyrhythm.simulation.workers.executors import Clients, VisitTask
 from small import ready
 
 from .law import Mutation, law, swap
@@ -98,7 +95,7 @@ def compare(net: str, recipe: pr.Recipe, sizes: Sequence[int], *, taken: bool = 
 
 
 _ROUNDS = StackedEngine.local_rounds
-_TABULATE, _KEYS = stacked._Cohort._tabulate, step.keys_of
+_KEYS, _OF = step.keys_of, StackedEngine.of
 
 
 def jobs(change: Callable[[Job], dict[str, Any]]) -> Mutation:
@@ -140,9 +137,24 @@ def _all_count(sizes: np.ndarray, width: int) -> np.ndarray:
     return np.broadcast_to(1 / np.maximum(sizes, 1)[..., None], (*sizes.shape, width)).copy()
 
 
-def _nobody_ends(cohort: Any) -> None:
-    _TABULATE(cohort)
-    cohort._active[:] = len(cohort._jobs)
+def _all_go_on(self: StackedEngine, jobs: Sequence[Job]) -> Any:
+    """Whoever has fewer steps takes as many as the longest."""
+    longest = max(jobs, key=lambda job: len(job.ends))
+    of_all = {"ends": longest.ends, "rates": longest.rates}
+    count = len(longest.positions)
+    return _ROUNDS(self, [dataclasses.replace(j, positions=np.resize(j.positions, count), **of_all) for j in jobs])
+
+
+def _idle_move(self: StackedEngine, jobs: Sequence[Job]) -> Any:
+    for done in _ROUNDS(self, jobs):
+        for offset, size in done.idle if done is not None else ():
+            self.weights[offset : offset + size] *= 0.99
+        yield done
+
+
+def _rates_of_the_first(self: StackedEngine, jobs: Sequence[Job]) -> Any:
+    rates = jobs[0].rates
+    return _ROUNDS(self, [dataclasses.replace(j, rates=np.resize(rates, len(j.ends)).tolist()) for j in jobs])
 
 
 @law(
@@ -158,7 +170,7 @@ def _nobody_ends(cohort: Any) -> None:
     examples=12,
     broken_by={
         "what fills up counts": everywhere("shares_of", _all_count),
-        "the short go on": swap(stacked._Cohort, "_tabulate", _nobody_ends),
+        "the short go on": swap(StackedEngine, "local_rounds", _all_go_on),
         "no momentum": optimisers(momentum=0.0, nesterov=False),
         "no Nesterov": optimisers(nesterov=False),
         "no weight decay": optimisers(weight_decay=0.0),
@@ -167,7 +179,7 @@ def _nobody_ends(cohort: Any) -> None:
         "pulled towards nothing": jobs(lambda job: {"start": torch.zeros_like(job.start)}),
         "another order": jobs(lambda job: {"positions": job.positions[::-1].copy()}),
         "momentum forgotten": jobs(lambda job: {"moments": {k: m.clone() for k, m in job.moments.items()}}),
-        "the idle are stepped": swap(stacked._Cohort, "_idle", lambda cohort: []),
+        "the idle are stepped": swap(StackedEngine, "local_rounds", _idle_move),
     },
 )
 def test_a_round_is_its_optimisers(
@@ -221,26 +233,21 @@ def test_every_method_is_the_same(method: str) -> None:
     sizes=st.permutations((33, 40, 12)),
     examples=3,
     broken_by={
-        "one rate for all": swap(stacked._Cohort, "_rate", lambda cohort, at, now: float(cohort._rates[at, 0])),
+        "one rate for all": swap(StackedEngine, "local_rounds", _rates_of_the_first),
     },
 )
 def test_a_schedule_over_steps_is_each_clients_own(sizes: list[int]) -> None:
     compare("perceptron", METHODS["cosine"], tuple(sizes))
 
 
-_OBJECTIVE = step.Step._objective
-
-
-def _not_smoothed(self: Any, used: Any, idle: Any, batch: Any) -> tuple[Tensor, Tensor]:
-    plain = mock.patch.object(self, "_task", dataclasses.replace(self._task, smoothing=0.0))
-    with plain if hasattr(self._task, "smoothing") else contextlib.nullcontext():
-        return _OBJECTIVE(self, used, idle, batch)
+def _not_smoothed(cls: type[StackedEngine], module: nn.Module, task: Any, *rest: Any) -> StackedEngine:
+    return _OF(module, dataclasses.replace(task, smoothing=0.0) if hasattr(task, "smoothing") else task, *rest)
 
 
 @law(
     aim=st.sampled_from((task("classification", smoothing=0.2), task("multilabel"), task("multilabel", labels="sum"))),
     examples=8,
-    broken_by={"not smoothed": swap(step.Step, "_objective", _not_smoothed)},
+    broken_by={"not smoothed": swap(StackedEngine, "of", classmethod(_not_smoothed))},
 )
 def test_a_task_is_the_same(aim: Any) -> None:
     given = {"federation": federation("perceptron", (9, 34, 17), aim.name == "multilabel"), "task": aim}
@@ -256,7 +263,6 @@ _calls = iter(range(10**9))
     examples=8,
     broken_by={
         "masks by call": everywhere("keys_of", lambda seed, steps, layers: _KEYS(next(_calls), steps, layers)),
-        "who is cut off does nothing": swap(stacked._Cohort, "steps", property(lambda cohort: len(cohort._jobs) - 1)),
     },
 )
 def test_it_does_not_matter_who_else_is_in_a_cohort(dropped: float, seed: int) -> None:
@@ -277,7 +283,7 @@ def test_it_does_not_matter_who_else_is_in_a_cohort(dropped: float, seed: int) -
 
 def mask(share: float, seed: int, at: int = 0, layer: int = 0, units: int = 4000) -> Tensor:
     """What dropout makes of ones."""
-    keys = torch.from_numpy(keys_of(seed, at + 1, layer + 1)[at])
+    keys = torch.from_numpy(step.keys_of(seed, at + 1, layer + 1)[at])
     with Masks(keys):
         for _ in range(layer + 1):
             drawn = nn.functional.dropout(torch.ones(units), share)
@@ -290,7 +296,7 @@ def mask(share: float, seed: int, at: int = 0, layer: int = 0, units: int = 4000
     examples=20,
     broken_by={
         "half as much": swap(nn.functional, "dropout", lambda inputs, share: inputs),
-        "one mask for all visits": swap(step, "_mixed_64", lambda values: values * np.uint64(0)),
+        "one mask for all visits": swap(step, "keys_of", lambda seed, steps, layers: _KEYS(0, steps, layers)),
     },
 )
 def test_dropout_follows_its_law(share: float, seed: int) -> None:
@@ -308,16 +314,31 @@ def test_dropout_follows_its_law(share: float, seed: int) -> None:
         assert abs(both - square) < 5 * (square * (1 - square) / len(one)) ** 0.5
 
 
-def _continued(self: Any, tasks: Any) -> Any:
-    visits = [self._clients.begin(task) for task in tasks]
-    answers = self._engine.local_rounds([next(visit) for visit in visits])
-    return [cohorts._ended(visit, answer) for visit, answer in zip(visits, answers, strict=True)]
+def _continued(patch: pytest.MonkeyPatch) -> None:
+    """A visit that was not taken goes on where the engine is, which others have used meanwhile."""
+    begin, visit, begun = Clients.begin, Clients.visit, dict[int, Any]()
+
+    def kept(self: Clients, task: VisitTask) -> Any:
+        begun[id(task)] = begin(self, task)
+        return begun[id(task)]
+
+    def resumed(self: Clients, task: VisitTask) -> Any:
+        if id(task) not in begun:
+            return visit(self, task)
+        try:
+            begun.pop(id(task)).send(None)
+        except StopIteration as end:
+            return end.value
+        raise RuntimeError("a visit asks for its steps once")
+
+    patch.setattr(Clients, "begin", kept)
+    patch.setattr(Clients, "visit", resumed)
 
 
 @law(
     taken=st.lists(st.booleans(), min_size=3, max_size=3),
     examples=6,
-    broken_by={"begun with what was there": swap(AtOnce, "_together", _continued)},
+    broken_by={"begun with what was there": _continued},
 )
 def test_what_is_not_taken_is_begun_anew(taken: list[bool]) -> None:
     """A mixed cohort is the same as torch's; with nothing taken, to the last bit."""

@@ -20,7 +20,7 @@ from polyrhythm.base.settings import Settings
 from polyrhythm.core import server
 from polyrhythm.core.client_state import Memory
 from polyrhythm.core.server import Server
-from polyrhythm.core.server_state import Record, Verdict
+from polyrhythm.core.server_state import ServerDecision, Verdict
 from polyrhythm.core.versions import Versions
 from polyrhythm.fleet import Faults, Fleet, FleetState
 from polyrhythm.methods.correction import ControlVariates, DynamicRegularisation
@@ -36,10 +36,11 @@ from polyrhythm.simulation.transit import Transit
 
 from .fleets import Hours, Paces
 from .law import law, swap
+from .mutants import FORGETS_WHAT_IT_ACCEPTS
 from .world import Federation, same
 
 # What mutants wrap.
-_TAKE, _STEP, _HAPPENS = Server._take, Versions.step, FleetState._happens
+_RECEIVE, _STEP = Server.receive, Versions.step
 _ARRIVES, _UNASKED, _ON_ARRIVAL = Transit.arrives, server.unasked, server.on_arrival
 
 OFTEN = ("dropout", "crash", "slow", "nan", "malformed", "lost", "duplicate", "stray", "corrupt")
@@ -93,12 +94,6 @@ KEPT: dict[Settings, tuple[str, str]] = {
 }
 
 
-def _forgetful(*given: Any) -> Any:
-    after, verdict = _TAKE(*given)
-    report = given[-1]
-    return replace(after, clients={**after.clients, report.client: Record(visits=report.visit + 1)}), verdict
-
-
 def _forgets_what_it_skips(*given: Any) -> Any:
     state, released = _STEP(*given)
     return (state if released.release is not None else replace(state, parts=given[1].parts)), released
@@ -115,7 +110,7 @@ def _forgets_what_it_skips(*given: Any) -> Any:
         "states of refused visits kept": swap(
             Memory, "at", lambda self, accepted: self.accepted if self.provisional is None else self.provisional
         ),
-        "acceptance not written down": swap(Server, "_take", _forgetful),
+        "acceptance not written down": FORGETS_WHAT_IT_ACCEPTS,
         "a skipped version forgets": swap(Versions, "step", _forgets_what_it_skips),
     },
 )
@@ -146,13 +141,13 @@ def test_the_servers_mean_is_that_of_what_clients_keep_at_every_version(
     moments(recipe, federation, 5, look)
 
 
-def _at_one_end(*given: Any) -> Any:
+def _at_one_end(*given: Any) -> ServerDecision:
     """What the client sent before is forgotten at the server, and at the client it is not."""
-    after, verdict = _TAKE(*given)
-    if verdict.accepted or "fedavg" in verdict.reason:
-        return after, verdict
-    parts = {k: ({**p, "movements": Map()} if "movements" in p else p) for k, p in after.parts.items()}
-    return replace(after, parts=parts), verdict
+    turn = _RECEIVE(*given)
+    if turn.verdict is None or turn.verdict.accepted:
+        return turn
+    parts = {k: ({**p, "movements": Map()} if "movements" in p else p) for k, p in turn.state.parts.items()}
+    return replace(turn, state=replace(turn.state, parts=parts))
 
 
 @law(
@@ -165,7 +160,7 @@ def _at_one_end(*given: Any) -> Any:
         "states of refused visits kept": swap(
             Memory, "at", lambda self, accepted: self.accepted if self.provisional is None else self.provisional
         ),
-        "a refused visit clears what the server keeps": swap(Server, "_take", _at_one_end),
+        "a refused visit clears what the server keeps": swap(Server, "receive", _at_one_end),
     },
 )
 def test_wherever_movements_are_kept_the_models_are_the_same(
@@ -242,11 +237,11 @@ def _fault(moment: SimulationStep) -> str | None:
     seed=st.integers(0, 4),  # with 5, all of a version are NaN, which ends the run early
     examples=20,
     broken_by={
-        "nothing on the way": swap(Transit, "_happens", lambda *given: None),
+        "nothing on the way": swap(Transit, "happens", lambda *given: None),
         "no checksum": swap(
             server, "on_arrival", lambda *given: _ON_ARRIVAL(*given[:-1], replace(given[-1], checksum=None))
         ),
-        "nothing on devices": swap(FleetState, "_happens", lambda *given: False),
+        "nothing on devices": swap(FleetState, "happens", lambda *given: False),
     },
 )
 def test_each_fault_happens_about_as_often_as_the_plan_says(what: str, seed: int) -> None:
@@ -264,7 +259,7 @@ def test_each_fault_happens_about_as_often_as_the_plan_says(what: str, seed: int
     other=st.sampled_from(("duplicate", "stray", "inflate", "malformed", "nan", "lost")),
     seed=st.integers(0, 5),
     examples=15,
-    broken_by={"one stream for all": swap(Transit, "_happens", _of_one_stream)},
+    broken_by={"one stream for all": swap(Transit, "happens", _of_one_stream)},
 )
 def test_one_more_fault_moves_none_of_the_others(what: str, other: str, seed: int) -> None:
     if other == what:
@@ -282,7 +277,7 @@ def test_one_more_fault_moves_none_of_the_others(what: str, other: str, seed: in
         return {
             r.dispatch
             for r in reports
-            if (world._happens(what, share, r.dispatch) if what in ("lost", "slow") else way._happens(what, share, r))
+            if (world.happens(what, share, r.dispatch) if what in ("lost", "slow") else way.happens(what, share, r))
         }
 
     alone = hit(Faults(**{what: 0.3}))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 import json
 import math
@@ -35,13 +36,14 @@ from polyrhythm.fleet import (
     Uniform,
     Zipf,
     arrivals,
-    behaviour,
+    devices,
     draws,
     markov,
-    periodic,
+    speeds,
 )
 from polyrhythm.fleet.arrivals import Every
 from polyrhythm.fleet.bandwidth import Trace
+from polyrhythm.fleet.draws import normal_of, uniform_of
 from polyrhythm.fleet.energy import Energy
 from polyrhythm.fleet.faults import Faults
 from polyrhythm.fleet.next_arrival import AskedOnce
@@ -83,10 +85,17 @@ SOURCES: tuple[Availability, ...] = (
 availabilities = st.sampled_from(SOURCES)
 
 
-def _off(part: Any, name: str, change: Callable[[tuple[bool, float], float], tuple[bool, float]]) -> Mutation:
-    """The mutant whose answers are changed."""
-    span = vars(part)["span"]
-    return swap(part, "span", lambda self, client, now: change(span(self, client, now), now))
+def _presence(kind: type[Availability], name: str, change: Callable[..., Any]) -> Mutation:
+    """The mutant whose presences answer otherwise: `change` is given the true answer and what was asked."""
+    bind = kind.bind
+
+    def bound(self: Availability, place: Place) -> Any:
+        presence: Any = bind(self, place)
+        whole = getattr(presence, name)
+        setattr(presence, name, lambda *asked: change(whole(*asked), *asked))
+        return presence
+
+    return swap(kind, "bind", bound)
 
 
 def _slips(moment: float, now: float) -> float:
@@ -95,13 +104,13 @@ def _slips(moment: float, now: float) -> float:
 
 @law(
     broken_by={
-        "the same answer after every toggle": _off(markov._ByChance, "span", lambda answer, now: (True, answer[1])),
-        "until half way": _off(
-            markov._ByChance, "span", lambda answer, now: (answer[0], (now + min(answer[1], 1e9)) / 2)
+        "the same answer after every toggle": _presence(Markov, "span", lambda answer, *_: (True, answer[1])),
+        "until half way": _presence(
+            Markov, "span", lambda answer, client, now: (answer[0], (now + min(answer[1], 1e9)) / 2)
         ),
-        "until now": _off(behaviour._Recorded, "span", lambda answer, now: (answer[0], now)),
-        "a moment that slips": _off(
-            periodic._Periodic, "span", lambda answer, now: (answer[0], _slips(answer[1], now))
+        "until now": _presence(AvailabilityTrace, "span", lambda answer, client, now: (answer[0], now)),
+        "a moment that slips": _presence(
+            Periodic, "span", lambda answer, client, now: (answer[0], _slips(answer[1], now))
         ),
     },
     examples=60,
@@ -158,14 +167,9 @@ def test_presence_depends_on_nobody_else_and_no_order(
     assert {question: forwards.span(*question) for question in asked} == first
 
 
-def _same_means(patch: pytest.MonkeyPatch) -> None:
-    draw = markov._ByChance._draw
-
-    def drawn(self: Any, client: int, line: Any) -> None:
-        line.means = (5.0, 5.0)
-        draw(self, client, line)
-
-    patch.setattr(markov._ByChance, "_draw", drawn)
+def _away_as_long_as_there(patch: pytest.MonkeyPatch) -> None:
+    bind = Markov.bind
+    patch.setattr(Markov, "bind", lambda self, place: bind(dataclasses.replace(self, mean_off=self.mean_on), place))
 
 
 SHARES: tuple[tuple[Availability, float], ...] = (
@@ -179,7 +183,7 @@ SHARES: tuple[tuple[Availability, float], ...] = (
 @law(
     broken_by={
         "always there at first": swap(markov, "uniform_of", lambda *names: 0.0),
-        "away as long as there": _same_means,
+        "away as long as there": _away_as_long_as_there,
     },
     examples=12,
     case=st.sampled_from(SHARES),
@@ -216,13 +220,9 @@ speeds_of = st.lists(st.sampled_from([0.0, 1.0, 3.0, 250.0]), min_size=2, max_si
 _SECONDS = Trace.seconds
 
 
-def _mean_slope(self: Trace, i: int) -> float:
-    return max(1e-9, self.bytes / self.period)
-
-
 @law(
     broken_by={
-        "at the mean speed": swap(Trace, "_slope", _mean_slope),
+        "at the mean speed": swap(Trace, "seconds", lambda self, size, at: size * self.period / self.bytes),
         "no repetition": swap(Trace, "seconds", lambda self, size, at: min(_SECONDS(self, size, at), self.period)),
     },
     examples=60,
@@ -239,15 +239,18 @@ def test_a_transfer_takes_the_exact_integral(speeds: list[float], steps: list[fl
     assert math.isclose(trace.seconds(size, begins), expected, rel_tol=1e-6, abs_tol=1e-6)
 
 
-def _blocks_repeat(patch: pytest.MonkeyPatch) -> None:
-    block, normal_block = draws._block, draws._normal_block
-    patch.setattr(draws, "_block", lambda seed, purpose, what, number: block(seed, purpose, what, 0))
-    patch.setattr(draws, "_normal_block", lambda seed, what, number: normal_block(seed, what, 0))
+def _drawn_for(other: Callable[[int], int]) -> Mutation:
+    """Devices have the draws of other clients."""
+
+    def mutate(patch: pytest.MonkeyPatch) -> None:
+        for module, draw in itertools.product((devices, speeds), (uniform_of, normal_of)):
+            patch.setattr(module, draw.__name__, functools.partial(_of_another, draw, other))
+
+    return mutate
 
 
-def _everybody_alike(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(draws, "_block", lambda *names: np.full(1024, 0.5))
-    patch.setattr(draws, "_normal_block", lambda *names: np.full(1024, 0.5))
+def _of_another(draw: Callable[..., float], other: Callable[[int], int], seed: int, what: str, client: int) -> float:
+    return draw(seed, what, other(client))
 
 
 SPEEDS = (Tiers(), Tiers(spread=(0.5, 0.1, 0.1)), Lognormal(), Zipf(), HalfNormal(), Exponential())
@@ -255,8 +258,8 @@ SPEEDS = (Tiers(), Tiers(spread=(0.5, 0.1, 0.1)), Lognormal(), Zipf(), HalfNorma
 
 @law(
     broken_by={
-        "everybody alike": _everybody_alike,
-        "blocks that repeat": _blocks_repeat,
+        "everybody alike": _drawn_for(lambda client: 0),
+        "blocks that repeat": _drawn_for(lambda client: client % 1024),
     },
     source=st.sampled_from(SPEEDS),
     seed=st.integers(0, 9),
@@ -319,8 +322,8 @@ _TIMES: Any = {"period": st.just(1000.0), "spread": st.just(30.0)}
 
 @law(
     broken_by={
-        "a period too early": swap(
-            periodic._Periodic, "comes", lambda self, clients, now: np.full(len(clients), now + 1.0)
+        "a period too early": _presence(
+            Periodic, "comes", lambda comings, clients, now: np.full(len(clients), now + 1.0)
         ),
         "broken devices are forgotten": _forgets_the_charge,
         "whoever has come is never asked again": swap(AskedOnce, "comes", _asks_once),

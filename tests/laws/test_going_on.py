@@ -108,12 +108,12 @@ def limited(moments: Iterator[SimulationStep]) -> Iterator[SimulationStep]:
 
 def loses(kind: type, **lost: Any) -> Callable[..., Any]:
     """The mutant in which some of a value is not written."""
-    original = encoding._Writer.put
+    original = encoding.Writer.put
 
-    def put(self: encoding._Writer, value: Any) -> Any:
+    def put(self: encoding.Writer, value: Any) -> Any:
         return original(self, dataclasses.replace(value, **lost) if type(value) is kind else value)
 
-    return swap(encoding._Writer, "put", put)
+    return swap(encoding.Writer, "put", put)
 
 
 @law(

@@ -28,7 +28,7 @@ from polyrhythm.models.tasks import task
 from polyrhythm.simulation.roster import OpenRoster
 
 from .hand import loaded
-from .law import law, swap
+from .law import Mutation, law, swap
 from .rolling import roll
 from .selecting import Present, call, most, report, setup, told, who
 from .world import Federation, Run, run
@@ -38,17 +38,15 @@ VARIANTS: st.SearchStrategy[Variant] = st.sampled_from(("pow", "cpow", "rpow"))
 SIZES = (5, 12, 7, 9, 3, 8, 4)
 
 # What mutants wrap.
-_INVITE, _DRAW, _RANKED = LossSampling.invite, LossSampling._draw, LossSampling._ranked
+_INVITE, _MEASURED = LossSampling.invite, LossSampling.measured
 
 
 def _uniformly(self: OpenRoster, count: int, generator: np.random.Generator, exclude: Any) -> Any:
     return self.draw(count, generator, exclude)
 
 
-def _one_more(
-    self: LossSampling, fixed: Setup, state: State, asked: InvitationContext, places: int, chosen: Any
-) -> Any:
-    return _DRAW(self, fixed, state, asked, places + 1, chosen)
+def _one_more(self: LossSampling, fixed: Setup, state: State, asked: InvitationContext) -> Any:
+    return _INVITE(replace(self, d=self.size + 1), fixed, state, asked)
 
 
 def _the_same_every_time(self: InvitationContext, fixed: Setup, *names: Any) -> Any:
@@ -70,7 +68,7 @@ def _busy_too(self: LossSampling, fixed: Setup, state: State, asked: InvitationC
     examples=60,
     broken_by={
         "uniform candidates": swap(OpenRoster, "draw_by_samples", _uniformly),
-        "one candidate too many": swap(LossSampling, "_draw", _one_more),
+        "one candidate too many": swap(LossSampling, "invite", _one_more),
         "every version the same": swap(InvitationContext, "stream", _the_same_every_time),
         "busy clients are invited": swap(LossSampling, "invite", _busy_too),
     },
@@ -117,20 +115,18 @@ def losses(federation: Federation, story: Run, version: int) -> Mapping[int, flo
         }
 
 
-def _smallest(candidates: Sequence[int], known: Mapping[int, float], unheard: float = -math.inf) -> list[int]:
-    return _RANKED(candidates, known, unheard)[::-1]
-
-
-def _as_drawn(candidates: Sequence[int], known: Mapping[int, float], unheard: float = -math.inf) -> list[int]:
-    return list(candidates)
+def _as_if(loss: Callable[[Report], float]) -> Mutation:
+    """Measured is another loss than the client reports."""
+    return swap(
+        LossSampling,
+        "measured",
+        lambda self, fixed, state, heard: _MEASURED(self, fixed, state, replace(heard, measures={"loss": loss(heard)})),
+    )
 
 
 def _first_verdicts_stand(self: LossSampling, fixed: Setup, state: State, asked: InvitationContext) -> Any:
     after, invited = _INVITE(self, fixed, state, asked)
     return {**after, "losses": {**after["losses"], **state["losses"]}}, invited
-
-
-_MEASURED = LossSampling.measured
 
 
 def _only_once(self: LossSampling, fixed: Setup, state: State, heard: Report) -> State:
@@ -142,8 +138,8 @@ def _only_once(self: LossSampling, fixed: Setup, state: State, heard: Report) ->
     cohort=st.integers(1, 4),
     examples=12,
     broken_by={
-        "the smallest losses": swap(LossSampling, "_ranked", staticmethod(_smallest)),
-        "as drawn": swap(LossSampling, "_ranked", staticmethod(_as_drawn)),
+        "the smallest losses": _as_if(lambda heard: -heard.measures["loss"]),
+        "as drawn": _as_if(lambda heard: 1.0),
         "measured once and for all": lambda patch: [
             patch.setattr(LossSampling, "invite", _first_verdicts_stand),
             patch.setattr(LossSampling, "measured", _only_once),
@@ -205,8 +201,9 @@ def test_cpow_measures_on_a_few_samples_drawn_by_client_and_version(batch: int, 
         assert (heard.forward_samples, heard.num_samples) == (min(batch, held), held)
 
 
-def _unheard_last(candidates: Sequence[int], known: Mapping[int, float], unheard: float = -math.inf) -> list[int]:
-    return _RANKED(candidates, known)
+def _unheard_last(self: LossSampling, fixed: Setup, state: State, asked: InvitationContext) -> Any:
+    unheard = dict.fromkeys(asked.roster.all(), 0.0)
+    return _INVITE(self, fixed, {**state, "losses": {**unheard, **state["losses"]}}, asked)
 
 
 def _any_report(self: LossSampling, fixed: Setup, state: State, heard: Report) -> State:
@@ -222,7 +219,7 @@ _ACCEPT = LossSampling.accept
     cohort=st.integers(1, 7),
     examples=40,
     broken_by={
-        "unheard clients last": swap(LossSampling, "_ranked", staticmethod(_unheard_last)),
+        "unheard clients last": swap(LossSampling, "invite", _unheard_last),
         "losses of visits that skipped": swap(LossSampling, "accept", _any_report),
     },
 )
@@ -246,8 +243,8 @@ def test_rpow_knows_the_last_fresh_loss_and_takes_the_unheard_first(
     away=st.frozensets(st.integers(0, 5), max_size=2),
     examples=30,
     broken_by={
-        "as drawn": swap(LossSampling, "_ranked", staticmethod(_as_drawn)),
-        "by number": swap(LossSampling, "_ranked", staticmethod(lambda some, known, unheard=0.0: sorted(some))),
+        "as drawn": _as_if(lambda heard: 1.0),
+        "by number": _as_if(lambda heard: -heard.client),
     },
 )
 def test_other_numbers_for_the_clients_are_other_numbers_for_the_chosen(

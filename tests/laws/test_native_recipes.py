@@ -35,7 +35,7 @@ from .law import Mutation, law, swap
 from .native import NETS, PROGRAM, Functional, compare, federation, jobs, local, needs_extension, story
 from .world import near
 
-_MOMENTS = native._moments
+_MOMENTS = native.moments_of
 _COMPUTE = NativeEngine.compute
 _ROUND = NativeEngine.local_round
 _TRACE = Passes.fisher
@@ -93,7 +93,7 @@ def moments(**settings: Any) -> Mutation:
         made = _MOMENTS(job)
         return made | settings if made is not None and isinstance(job.optimiser, LocalAdam) else made
 
-    return swap(native, "_moments", given)
+    return swap(native, "moments_of", given)
 
 
 def places(change: Callable[[Place], Place]) -> Mutation:
@@ -153,7 +153,7 @@ def dropping(shape: tuple[int, ...], outputs: int) -> nn.Module:
     net=st.sampled_from(("perceptron", "functional", "dropping")),
     examples=40,
     broken_by={
-        "no term": swap(native, "_more", lambda *given: {}),
+        "no term": swap(native, "slopes_of", lambda *given: {}),
         "masks by call": swap(NativeEngine, "compute", _recalled),
         "one mask for all steps": jobs(lambda job: {"first": 0}),
         "another mask": jobs(lambda job: {"seed": job.seed ^ 1}),
@@ -230,7 +230,7 @@ OWN = {
     net=st.sampled_from(("perceptron", "ccfl-mlp")),
     examples=40,
     broken_by={
-        "no term": swap(native, "_more", lambda *given: {}),
+        "no term": swap(native, "slopes_of", lambda *given: {}),
         "another place": places(lambda place: dataclasses.replace(place, layers=place.layers - 1)),
         "no traces": swap(passes, "batches", lambda data: iter(())),
     },

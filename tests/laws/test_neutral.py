@@ -12,6 +12,7 @@ from torch.nn import functional
 
 from polyrhythm.base.sums import weighted_sum
 from polyrhythm.core import local_step, training
+from polyrhythm.engines import torch as torch_engine
 from polyrhythm.engines.torch import TorchEngine
 from polyrhythm.methods import together
 from polyrhythm.methods.correction import (
@@ -36,14 +37,9 @@ SHARINGS = st.sampled_from((None, Equal()))
 
 
 def frozen_models_train(patch: Any) -> None:
-    original = TorchEngine._frozen_model
-    patch.setattr(TorchEngine, "_frozen_model", lambda self, which: _training(original(self, which)))
-    patch.setattr(TorchEngine, "_looking", lambda self, *names: contextlib.nullcontext())
-
-
-def _training(flat: Any) -> Any:
-    flat.module.train()
-    return flat
+    original = TorchEngine.frozen
+    patch.setattr(TorchEngine, "frozen", lambda self, which: original(self, which).train())
+    patch.setattr(torch_engine, "seeded_torch", lambda *names: contextlib.nullcontext())
 
 
 def _near_only(self: ModelContrast, view: Any) -> torch.Tensor:

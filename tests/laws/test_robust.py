@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+import pytest
 import torch
 from hypothesis import strategies as st
 from torch import Tensor
@@ -24,12 +25,12 @@ from polyrhythm.methods.server_step import Adam
 from polyrhythm.methods.together import Releasing
 from polyrhythm.methods.weighing import Equal, PerStep
 
-from .law import law, swap
+from .law import Mutation, law, swap
 from .trials import Trial, arrivals, shuffled, trials
 from .world import Federation, alike, near, play, run
 
 # What mutants wrap.
-_LIMITS, _CLIP_AFTER, _TRIMMED = ClipUpdates.limits, ClipUpdates.after_step, robust._trimmed
+_LIMITS, _CLIP_AFTER, _TRIMMED = ClipUpdates.limits, ClipUpdates.after_step, TrimmedMean.centre
 _LIMIT, _REFUSES, _MEAN = ClipUpdates.limit, ClipUpdates.refuses, Releasing.mean
 
 AROUND: tuple[tuple[Settings, ...], ...] = ((), (Buffer(size=2),), (Rolling(concurrency=3), Buffer(size=2)))
@@ -51,9 +52,7 @@ FIVE = Federation(sizes=(5, 12, 7, 9, 8))
     examples=20,
     broken_by={
         "clips a little": swap(ClipUpdates, "limits", lambda self, state, release: [0.999] * len(release.reports)),
-        "one is always left out": swap(
-            robust, "_trimmed", lambda u, shares, scales, drop: _TRIMMED(u, shares, scales, (len(u) + 1) // 2 - 1)
-        ),
+        "some are always left out": swap(TrimmedMean, "centre", lambda self, *given: Median().centre(*given)),
         "moves once at least": swap(GeometricMedian, "centre", lambda self, u, shares, scales: u[0].clone()),
     },
 )
@@ -68,7 +67,7 @@ def test_a_middle_or_a_limit_at_its_neutral_value_is_the_plain_mean(
 @law(
     trial=trials(travels=False),
     cohort=st.integers(1, 2),
-    broken_by={"always moves": swap(robust, "_trimmed", lambda u, shares, scales, drop: u[0].clone())},
+    broken_by={"always moves": swap(Median, "centre", lambda self, u, shares, scales: u[0].clone())},
 )
 def test_the_middle_of_two_is_their_mean(trial: Trial, cohort: int) -> None:
     trial = trial.but(cohort=cohort)
@@ -122,12 +121,14 @@ def test_one_client_can_send_anything_and_the_middle_stays_among_the_others(
     assert torch.linalg.vector_norm(mean) > 1e3 * torch.linalg.vector_norm(moved)
 
 
-def _forgets_scales(updates: Sequence[Tensor], shares: Sequence[float], scales: Sequence[float], drop: int) -> Tensor:
-    return _TRIMMED(updates, shares, [1.0] * len(updates), drop)
+def _of_others(change: Callable[..., tuple[Any, Any, Any]]) -> Mutation:
+    """The middle of other updates, shares and scales."""
 
+    def mutate(patch: pytest.MonkeyPatch) -> None:
+        for kind in (TrimmedMean, Median):
+            patch.setattr(kind, "centre", lambda self, *given, centre=kind.centre: centre(self, *change(*given)))
 
-def _counts_alike(updates: Sequence[Tensor], shares: Sequence[float], scales: Sequence[float], drop: int) -> Tensor:
-    return _TRIMMED(updates, [1 / len(updates)] * len(updates), scales, drop)
+    return mutate
 
 
 @law(
@@ -135,9 +136,11 @@ def _counts_alike(updates: Sequence[Tensor], shares: Sequence[float], scales: Se
     weighed=st.sampled_from((None, Equal())),
     examples=10,
     broken_by={
-        "whatever its scale": swap(robust, "_trimmed", _forgets_scales),
-        "shares do not count": swap(robust, "_trimmed", _counts_alike),
-        "one less": swap(robust, "_trimmed", lambda u, sh, sc, drop: _TRIMMED(u, sh, sc, max(0, drop - 1))),
+        "whatever its scale": _of_others(lambda u, shares, scales: (u, shares, [1.0] * len(u))),
+        "shares do not count": _of_others(lambda u, shares, scales: (u, [1 / len(u)] * len(u), scales)),
+        "half as many left out": swap(
+            TrimmedMean, "centre", lambda self, *given: _TRIMMED(replace(self, share=self.share / 2), *given)
+        ),
     },
 )
 def test_a_trimmed_mean_sorts_every_weight_and_weighs_what_is_left(middle: Middle, weighed: Settings | None) -> None:

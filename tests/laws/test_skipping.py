@@ -21,7 +21,7 @@ from polyrhythm.methods.correction import ControlVariates, DynamicRegularisation
 from polyrhythm.methods.mechanism import Setup, Visit
 from polyrhythm.methods.papers import fedavg
 from polyrhythm.methods.weighing import Equal, NormalisedAveraging, PerStep
-from polyrhythm.methods.work.base import Plan, Substitute
+from polyrhythm.methods.work.base import Plan
 from polyrhythm.methods.work.budgets import Budgets, Levels, Listed, SlowShare
 from polyrhythm.methods.work.skip_and_estimate import (
     BudgetSteps,
@@ -36,7 +36,7 @@ from .trials import Misfortune, Trial, misfortunes, trials
 from .world import Federation, Run, alike, near, play, run, same
 
 # What mutants wrap.
-_FINISH = SkipAndEstimate.finish
+_FINISH, _CHANGE = SkipAndEstimate.finish, SkipAndEstimate.change
 _SUBSTITUTE = Training.substitute
 _RUN = Training.run
 
@@ -182,17 +182,17 @@ def test_a_skip_sends_what_the_last_accepted_training_gave(
         )
 
 
-def _always_cold(self: SkipAndEstimate, setup: Setup, visit: Visit, inner: Any) -> Any:
-    return replace(inner, substitute=Substitute(kind="silence"))
-
-
 @law(
     cold=st.sampled_from(("train", "zero", "exclude")),
     storage=st.sampled_from(("client", "server")),
     happening=misfortunes(),
     broken_by={
-        "always silent": swap(SkipAndEstimate, "_cold", _always_cold),
-        "always trains": swap(SkipAndEstimate, "_cold", lambda self, setup, visit, inner: inner),
+        "always silent": swap(
+            SkipAndEstimate, "change", lambda self, *given: _CHANGE(replace(self, cold_start="exclude"), *given)
+        ),
+        "always trains": swap(
+            SkipAndEstimate, "change", lambda self, *given: _CHANGE(replace(self, cold_start="train"), *given)
+        ),
     },
 )
 def test_without_a_movement_a_client_does_as_cold_start_says(cold: Any, storage: Any, happening: Misfortune) -> None:

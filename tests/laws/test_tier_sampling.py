@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from polyrhythm.base.messages import Report, State
 from polyrhythm.methods.mechanism import Setup
 from polyrhythm.methods.papers import Common, fedavg
-from polyrhythm.methods.participation.base import InvitationContext, Uniform
+from polyrhythm.methods.participation.base import InvitationContext, Uniform, to_train
 from polyrhythm.methods.participation.critical_periods import CriticalPeriods, RandomResize
 from polyrhythm.methods.participation.rolling import Rolling
 from polyrhythm.methods.participation.sampled_staleness import SampledStaleness
@@ -27,13 +27,7 @@ from .selecting import Present, call, most, report, setup, told, who
 from .world import Federation
 
 # What mutants wrap.
-_INVITE, _TIERED, _PROFILED, _FROM, _ACCEPT = (
-    TierSampling.invite,
-    TierSampling.tiered,
-    TierSampling._profiled,
-    TierSampling._from_a_tier,
-    TierSampling.accept,
-)
+_INVITE, _TIERED, _ACCEPT = TierSampling.invite, TierSampling.tiered, TierSampling.accept
 
 
 def profiled(policy: TierSampling, seconds: Sequence[float]) -> State:
@@ -57,10 +51,10 @@ def _by_halves(self: TierSampling, fixed: Setup, latencies: Mapping[int, float])
     return {c: min(self.tiers - 1, int(self.tiers * s / widest)) for c, s in latencies.items()}
 
 
-def _fills_up(self: TierSampling, state: State, fixed: Setup, asked: InvitationContext, places: int, taken: Any) -> Any:
-    state, found = _FROM(self, state, fixed, asked, places, taken)
-    others = asked.roster.draw(places - len(found), asked.draws(fixed), {*asked.busy, *found})
-    return state, (*found, *others)
+def _fills_up(self: TierSampling, fixed: Setup, state: State, asked: InvitationContext) -> Any:
+    state, invited = _INVITE(self, fixed, state, asked)
+    places = asked.places(self.size) - len(invited)
+    return state, (*invited, *to_train(asked.roster.draw(places, asked.draws(fixed), {*asked.busy, *who(invited)})))
 
 
 def _busy_too(self: TierSampling, fixed: Setup, state: State, asked: InvitationContext) -> Any:
@@ -78,7 +72,7 @@ def _busy_too(self: TierSampling, fixed: Setup, state: State, asked: InvitationC
     broken_by={
         "the slowest first": swap(TierSampling, "tiered", _slowest_first),
         "of equal width": swap(TierSampling, "tiered", _by_halves),
-        "short cohorts are filled up": swap(TierSampling, "_from_a_tier", _fills_up),
+        "short cohorts are filled up": swap(TierSampling, "invite", _fills_up),
         "busy clients are invited": swap(TierSampling, "invite", _busy_too),
     },
 )
@@ -127,9 +121,7 @@ def _drawn_otherwise(self: InvitationContext, fixed: Setup) -> Any:
             TierSampling, "tiered", lambda self, fixed, known: _TIERED(replace(self, tiers=2), fixed, known)
         ),
         "with draws of its own": lambda patch: patch.setattr(
-            TierSampling,
-            "_from_a_tier",
-            lambda self, s, f, c, n, t: _FROM(self, s, replace(f, seed=f.seed + 1), c, n, t),
+            TierSampling, "invite", lambda self, f, s, c: _INVITE(self, replace(f, seed=f.seed + 1), s, c)
         ),
     },
 )
@@ -142,12 +134,12 @@ def test_one_tier_is_the_uniform_draw_once_the_profiles_are_there(
     assert policy.invite(fixed, state, asked)[1] == Uniform(cohort=cohort).invite(fixed, {}, asked)[1]
 
 
-def _straight_to_tiers(self: TierSampling, state: State, fixed: Setup, asked: InvitationContext, places: int) -> Any:
-    return _PROFILED(self, state, fixed, asked, places) if not state["tier_of"] else (state, ())
+def _straight_to_tiers(self: TierSampling, fixed: Setup, state: State, asked: InvitationContext) -> Any:
+    return _INVITE(self, fixed, {**state, "missed": asked.version} if state["tier_of"] else state, asked)
 
 
-def _for_ever(self: TierSampling, state: State, fixed: Setup, asked: InvitationContext, places: int) -> Any:
-    return _PROFILED(replace(self, profile=99), state, fixed, asked, places)
+def _for_ever(self: TierSampling, fixed: Setup, state: State, asked: InvitationContext) -> Any:
+    return _INVITE(replace(self, profile=99), fixed, state, asked)
 
 
 @law(
@@ -157,8 +149,8 @@ def _for_ever(self: TierSampling, state: State, fixed: Setup, asked: InvitationC
     deaf=st.frozensets(st.integers(0, 11), max_size=3),
     examples=30,
     broken_by={
-        "tiers as soon as there are any": swap(TierSampling, "_profiled", _straight_to_tiers),
-        "profiling never ends": swap(TierSampling, "_profiled", _for_ever),
+        "tiers as soon as there are any": swap(TierSampling, "invite", _straight_to_tiers),
+        "profiling never ends": swap(TierSampling, "invite", _for_ever),
     },
 )
 def test_everybody_is_timed_first_and_who_never_answers_counts_as_slowest(
@@ -226,8 +218,8 @@ def _keeps_to_itself(self: TierSampling, fixed: Setup, state: State, asked: Invi
     return _INVITE(self, fixed, state, replace(asked, in_flight=0, count=None))
 
 
-def _judges_for_ever(self: TierSampling, state: State, asked: InvitationContext) -> bool:
-    return self.interval is None
+def _never_judges(self: TierSampling, fixed: Setup, state: State, asked: InvitationContext) -> Any:
+    return _INVITE(replace(self, interval=None), fixed, state, asked)
 
 
 @law(
@@ -239,7 +231,7 @@ def _judges_for_ever(self: TierSampling, state: State, asked: InvitationContext)
     examples=40,
     broken_by={
         "who is under way takes no place": swap(TierSampling, "invite", _keeps_to_itself),
-        "nobody is judged": swap(TierSampling, "_is_due", lambda self, state, asked: False),
+        "nobody is judged": swap(TierSampling, "invite", _never_judges),
     },
 )
 def test_it_goes_on_under_every_release_and_other_policies(
@@ -256,14 +248,14 @@ def test_it_goes_on_under_every_release_and_other_policies(
     assert any(a.kind == "measure" for a in story.assignments.values()) == (interval is not None)
 
 
-def _gives_up(self: TierSampling, state: State, fixed: Setup, asked: InvitationContext, places: int) -> Any:
-    state, new = _PROFILED(self, state, fixed, asked, places)
-    return (state if new else {**state, "missed": asked.version}), new
+def _gives_up(self: TierSampling, fixed: Setup, state: State, asked: InvitationContext) -> Any:
+    state, invited = _INVITE(self, fixed, state, asked)
+    return (state if invited else {**state, "missed": asked.version}), invited
 
 
 @law(
     searches=st.integers(1, 4),
-    broken_by={"a search that found nobody is not repeated": swap(TierSampling, "_profiled", _gives_up)},
+    broken_by={"a search that found nobody is not repeated": swap(TierSampling, "invite", _gives_up)},
 )
 def test_where_nobody_was_there_whoever_comes_first_is_asked(searches: int) -> None:
     policy, fixed = TierSampling(cohort=2), setup(3)

@@ -8,7 +8,6 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import torch
 from hypothesis import strategies as st
 from torch import Tensor
 
@@ -19,7 +18,6 @@ from polyrhythm.engines.torch import TorchEngine
 from polyrhythm.methods.correction import Prox
 from polyrhythm.methods.mechanism import Setup
 from polyrhythm.methods.papers import Common, fedavg
-from polyrhythm.methods.participation import utility_sampling
 from polyrhythm.methods.participation.base import InvitationContext
 from polyrhythm.methods.participation.critical_periods import CriticalPeriods, RandomResize
 from polyrhythm.methods.participation.rolling import Rolling
@@ -28,6 +26,7 @@ from polyrhythm.methods.participation.utility_sampling import UtilitySampling
 from polyrhythm.methods.recipe import Recipe
 from polyrhythm.methods.release.base import Buffer, OverSelect
 from polyrhythm.methods.work.stop_on_drift import StopOnDrift
+from polyrhythm.models.tasks import Classification
 
 from .law import law, swap
 from .rolling import roll
@@ -35,13 +34,8 @@ from .selecting import Present, call, most, report, setup, told, who
 from .world import Federation, run, same
 
 # What mutants wrap.
-_SCORES, _INVITE, _EXPLOITED, _ACCEPT = (
-    UtilitySampling.scores,
-    UtilitySampling.invite,
-    UtilitySampling._exploited,
-    UtilitySampling.accept,
-)
-_SQUARED = TorchEngine._squared
+_INVITE, _ACCEPT = UtilitySampling.invite, UtilitySampling.accept
+_STEP, _LOSSES = TorchEngine.step, Classification.losses
 
 ALONE = UtilitySampling(alpha=0, bonus=0, exploration=0, cut_off=1.0, clip=1.0)
 """By utility alone."""
@@ -62,16 +56,16 @@ def _by_speed(
     return np.asarray(1 / (1 + duration))
 
 
-def _mean_loss(heard: Report) -> float:
-    return math.sqrt(heard.measures["squared_loss"])
+def _mean_loss(self: UtilitySampling, fixed: Setup, state: State, heard: Report) -> State:
+    return _ACCEPT(self, fixed, state, replace(heard, num_samples=1))
 
 
 def _busy_too(self: UtilitySampling, fixed: Setup, state: State, asked: InvitationContext) -> Any:
     return _INVITE(self, fixed, state, replace(asked, busy=frozenset()))
 
 
-def _cut_off_at_all(self: UtilitySampling, state: State, asked: InvitationContext, generator: Any, count: int) -> Any:
-    return _EXPLOITED(replace(self, cut_off=0.0), state, asked, generator, count)
+def _cut_off_at_all(self: UtilitySampling, fixed: Setup, state: State, asked: InvitationContext) -> Any:
+    return _INVITE(replace(self, cut_off=0.0), fixed, state, asked)
 
 
 LOSSES = st.permutations([0.011, 0.31, 0.73, 1.03, 2.1, 5.2, 8.7])  # no two clients are of equal utility
@@ -88,8 +82,8 @@ SECONDS = st.permutations([1.0, 2.0, 3.0, 5.0, 8.0, 13.0, 21.0])
     examples=40,
     broken_by={
         "the fast ones": swap(UtilitySampling, "scores", _by_speed),
-        "whatever they hold": swap(utility_sampling, "_utility", _mean_loss),
-        "anybody known": swap(UtilitySampling, "_exploited", _cut_off_at_all),
+        "whatever they hold": swap(UtilitySampling, "accept", _mean_loss),
+        "anybody known": swap(UtilitySampling, "invite", _cut_off_at_all),
         "busy clients are invited": swap(UtilitySampling, "invite", _busy_too),
     },
 )
@@ -110,9 +104,8 @@ def test_by_utility_alone_where_nothing_else_counts(
     assert set(who(invited)) == set(sorted(free, key=lambda c: -utility[c])[:cohort])
 
 
-def _by_number(self: UtilitySampling, state: State, coming: int) -> State:
-    clients = sorted(state["heard"])
-    return {**state, "ranked": clients, "scores": [1.0] * len(clients), "sums": [1.0 + c for c in range(len(clients))]}
+def _by_number(self: UtilitySampling, utility: np.ndarray, *given: Any) -> np.ndarray:
+    return 1.0 + np.arange(len(utility))
 
 
 @law(
@@ -123,7 +116,7 @@ def _by_number(self: UtilitySampling, state: State, coming: int) -> State:
     alpha=st.sampled_from((0.0, 1.0, 2.0)),
     bonus=st.sampled_from((0.0, 0.1)),
     examples=30,
-    broken_by={"by number": swap(UtilitySampling, "_ranked", _by_number)},
+    broken_by={"by number": swap(UtilitySampling, "scores", _by_number)},
 )
 def test_other_numbers_for_the_clients_are_other_numbers_for_the_chosen(
     losses: list[float], seconds: list[float], renamed: list[int], cohort: int, alpha: float, bonus: float
@@ -137,15 +130,14 @@ def test_other_numbers_for_the_clients_are_other_numbers_for_the_chosen(
     assert {renamed[c] for c in chosen[0]} == chosen[1]
 
 
-def _rounded_down(self: UtilitySampling, places: int, version: int, chance: float) -> int:
-    return math.floor(places * max(self.least, self.exploration * self.decay**version))
+def _rounded_down(self: UtilitySampling, fixed: Setup, state: State, asked: InvitationContext) -> Any:
+    places = asked.places(self.size)
+    whole = math.floor(places * max(self.least, self.exploration * self.decay**asked.version)) / places
+    return _INVITE(replace(self, exploration=whole, decay=1.0), fixed, state, asked)
 
 
-def _never_less(self: UtilitySampling, places: int, version: int, chance: float) -> int:
-    return _EXPLORERS(replace(self, decay=1.0), places, version, chance)
-
-
-_EXPLORERS = UtilitySampling._explorers
+def _never_less(self: UtilitySampling, fixed: Setup, state: State, asked: InvitationContext) -> Any:
+    return _INVITE(replace(self, decay=1.0), fixed, state, asked)
 
 
 @law(
@@ -153,8 +145,8 @@ _EXPLORERS = UtilitySampling._explorers
     version=st.integers(0, 40),
     examples=8,
     broken_by={
-        "rounded down": swap(UtilitySampling, "_explorers", _rounded_down),
-        "no decay": swap(UtilitySampling, "_explorers", _never_less),
+        "rounded down": swap(UtilitySampling, "invite", _rounded_down),
+        "no decay": swap(UtilitySampling, "invite", _never_less),
     },
 )
 def test_unheard_clients_have_their_share_however_few_places_there_are(places: int, version: int) -> None:
@@ -193,14 +185,16 @@ def test_whoever_is_free_fills_the_places(share: float, known: int, cohort: int,
         assert len(unheard & set(who(invited))) == min(cohort, len(unheard))
 
 
-def _another_pass(self: TorchEngine, outputs: Tensor, targets: Tensor) -> Tensor:
-    self._flat.module(torch.ones(len(outputs), 4))  # draws again, and moves the statistics
-    return _SQUARED(self, outputs, targets)
+def _another_pass(self: TorchEngine, inputs: Tensor, targets: Tensor, positions: Any, rule: Any, rate: float) -> Any:
+    if rule.squared_losses:
+        self.module(inputs)  # draws again, and moves the statistics
+    return _STEP(self, inputs, targets, positions, rule, rate)
 
 
-def _in_the_graph(self: TorchEngine, outputs: Tensor, targets: Tensor) -> Tensor:
-    outputs.register_hook(lambda gradient: gradient * 2)
-    return _SQUARED(self, outputs, targets)
+def _in_the_graph(self: Classification, outputs: Tensor, targets: Tensor) -> Tensor:
+    if outputs.requires_grad:
+        outputs.register_hook(lambda gradient: gradient * 2)
+    return _LOSSES(self, outputs, targets)
 
 
 @law(
@@ -208,8 +202,8 @@ def _in_the_graph(self: TorchEngine, outputs: Tensor, targets: Tensor) -> Tensor
     parts=st.sampled_from(((), (Prox(mu=0.1),), (StopOnDrift(a=0.5, b=0, representation="logits"),))),
     examples=12,
     broken_by={
-        "one more pass in training mode": swap(TorchEngine, "_squared", _another_pass),
-        "something in the graph": swap(TorchEngine, "_squared", _in_the_graph),
+        "one more pass in training mode": swap(TorchEngine, "step", _another_pass),
+        "something in the graph": swap(Classification, "losses", _in_the_graph),
     },
 )
 def test_squared_losses_change_no_bit_of_training(net: str, parts: Any) -> None:

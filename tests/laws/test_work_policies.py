@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from polyrhythm.base.settings import Settings
 from polyrhythm.base.streams import stream
-from polyrhythm.methods.mechanism import Setup, Visit
+from polyrhythm.methods.mechanism import Modifier, Setup, Visit
 from polyrhythm.methods.papers import fedavg
 from polyrhythm.methods.recipe import Recipe
 from polyrhythm.methods.together import Planning
@@ -28,7 +28,7 @@ from .trials import Misfortune, Trial, misfortunes, trials
 from .world import Federation, alike, play, run
 
 # What mutants wrap.
-_BUDGET_PLAN, _PLAN = BudgetSteps.change, Planning.plan
+_BUDGET_PLAN, _PLAN, _PIPE = BudgetSteps.change, Planning.plan, Recipe.__or__
 
 SETUP = Setup(size=1, dtype=torch.float32, population=8, total_rounds=9, seed=0)
 SOME = Listed(shares=(1.0, 0.5, 0.4))
@@ -139,14 +139,14 @@ def test_the_order_of_policies_does_not_matter(
     assert decisions(one) == decisions(other)
 
 
-def _takes_all(self: Recipe, name: str, part: Settings, title: str) -> Recipe:
-    return replace(self, **{name: part, "modifiers": ()})
+def _takes_all(self: Recipe, part: Any) -> Recipe:
+    return _PIPE(self if isinstance(part, Modifier) else replace(self, modifiers=()), part)
 
 
 @law(
     parts=st.sampled_from(POLICIES),
     base=st.sampled_from((Steps(steps=3), Epochs(epochs=0.5), RandomEpochs(epochs=2, spread=1))),
-    broken_by={"a base takes the place of everything": swap(Recipe, "_replace", _takes_all)},
+    broken_by={"a base takes the place of everything": swap(Recipe, "__or__", _takes_all)},
 )
 def test_a_base_takes_the_place_of_the_base_alone(parts: tuple[Settings, ...], base: Work) -> None:
     before, after = fedavg(cohort=3), fedavg(cohort=3) | base

@@ -13,11 +13,23 @@ import pytest
 import torch
 
 import polyrhythm as pr
-from crews import COMMON, ROLLING, ROLLS, TIERS, WAITING, assert_same, letting, made, run
+from crews import (
+    COMMON,
+    ROLLING,
+    ROLLS,
+    TIERS,
+    WAITING,
+    assert_same,
+    first_only,
+    forgotten,
+    letting,
+    made,
+    old_weights,
+    run,
+)
 from polyrhythm.base.compiled import extension
 from polyrhythm.base.errors import RunFailed
 from polyrhythm.core import client
-from polyrhythm.core.client_state import ClientState
 from polyrhythm.core.forecast import Ahead
 from polyrhythm.core.visit_plan import VisitPlan
 from polyrhythm.experiments.session import carry_out
@@ -160,32 +172,16 @@ def _stops_are_foreseen(patch: pytest.MonkeyPatch) -> None:
     _told_unseen(patch)
 
 
-def _no_states(patch: pytest.MonkeyPatch) -> None:
-    """A visit goes on from nothing."""
-    whole = Visits._task
-    patch.setattr(Visits, "_task", lambda visits, a, now: replace(whole(visits, a, now), state=ClientState()))
-
-
-def _one_board(patch: pytest.MonkeyPatch) -> None:
-    """All workers read the weights that were written first."""
-    patch.setattr(Processes, "_slot", lambda pool, weights: 0 if pool._slots[0].any() else _written(pool, weights))
-
-
-def _written(pool: Processes, weights: Any) -> int:
-    pool._slots[0].copy_(weights)
-    return 0
-
-
 MUTANTS: dict[str, tuple[Callable[[pytest.MonkeyPatch], None], str]] = {
     "what is sent beside an update is free": (_sends_no_extras, "scaffold"),
     "a batch less": (_a_batch_less, "fedbuff"),
     "a visit that may end early does not": (_stops_are_foreseen, "alt"),
-    "clients forget": (_no_states, "scaffold"),
-    "one model for all versions": (_one_board, "fedbuff"),
+    "clients forget": (lambda patch: forgotten(patch, Processes), "scaffold"),
+    "one model for all versions": (lambda patch: old_weights(patch, Processes), "fedbuff"),
 }
 
 
-@pytest.mark.parametrize("mutant", MUTANTS)
+@pytest.mark.parametrize("mutant", first_only(MUTANTS))
 def test_the_law_above_can_fail(mutant: str, monkeypatch: pytest.MonkeyPatch) -> None:
     mutate, family = MUTANTS[mutant]
     changes = (ROLLING | WAITING)[family]

@@ -91,14 +91,14 @@ def difference(after: Tensor, before: Tensor) -> tuple[Tensor, float | None]:
     Args:
         after, before: of one shape and dtype; not changed.
     """
-    if after.numel() > _AT_ONCE and _plain(after) and _plain(before) and (compiled := _compiled_difference()):
+    if after.numel() > _AT_ONCE and _plain(after) and _plain(before) and (compiled := compiled_difference()):
         update = torch.empty_like(after)
         return update, compiled(update, after, before)
     return after - before, None
 
 
 @functools.cache
-def _compiled_difference() -> Callable[[Tensor, Tensor, Tensor], float] | None:
+def compiled_difference() -> Callable[[Tensor, Tensor, Tensor], float] | None:
     """The compiled one, if it adds up as this version of torch does on this processor."""
     compiled: Callable[[Tensor, Tensor, Tensor], float] | None = getattr(extension(), "difference", None)
     if compiled is None:

@@ -62,7 +62,7 @@ class VersionRecords:
         refused = released.refused if released is not None else ()
         look = evaluate or state.version % self._experiment.evaluation.every == 0
         own = self._evaluator.own_tests(self._model_of(), (state.version,)) if look else {}
-        stale = _staleness(state.version, reports)
+        stale = staleness(state.version, reports)
         return VersionRecord(
             version=state.version,
             time=moment.time,
@@ -141,7 +141,7 @@ class VersionRecords:
         return map(self._local_model, self._prepared.eligible.tolist())
 
 
-def _staleness(version: int, reports: Sequence[Report]) -> list[int]:
+def staleness(version: int, reports: Sequence[Report]) -> list[int]:
     """Versions that each update of a version is behind the model that it was added to."""
     return [version - 1 - report.version for report in reports]
 

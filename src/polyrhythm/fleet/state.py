@@ -231,7 +231,7 @@ class FleetState:
         spent, done = self.price(client, load, now), 1.0
         if self._all_goes_well:
             return new_unchecked(VisitOutcome, time=now + spent.seconds, spent=spent, lost="", done=1.0)
-        if self._happens("slow", faults.slow, dispatch):
+        if self.happens("slow", faults.slow, dispatch):
             spent = replace(spent, compute=spent.compute * faults.slowdown)
         end, lost = now + spent.seconds, ""
         for moment, reason in self._dangers(dispatch, client, spent, now):
@@ -241,7 +241,7 @@ class FleetState:
             done, spent = spent.done(end - now)[1], spent.until(end - now)
             if lost == _CRASHED:
                 self._back[client] = end + faults.downtime
-        elif self._happens("lost", faults.lost, dispatch):
+        elif self.happens("lost", faults.lost, dispatch):
             lost = _IN_TRANSIT
         self._drain(client, spent.joules, end)
         return new_unchecked(VisitOutcome, time=end, spent=spent, lost=lost, done=done)
@@ -252,7 +252,7 @@ class FleetState:
         faults = self.fleet.faults
         return self.everybody_is_there and not (faults.dropout or faults.slow or faults.lost)
 
-    def _happens(self, what: str, share: float, dispatch: int) -> bool:
+    def happens(self, what: str, share: float, dispatch: int) -> bool:
         """Whether a fault befalls a visit."""
         return bool(share) and float(stream(self._place.seed, "fault", what, dispatch).random()) < share
 

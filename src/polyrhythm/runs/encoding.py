@@ -41,7 +41,7 @@ class Codec:
         Raises:
             TypeError: there is something in it that states are not made of.
         """
-        writer = _Writer(self._fields)
+        writer = Writer(self._fields)
         tree = writer.put(value)
         return {"classes": {name: self._fields[name] for name in sorted(writer.used)}, "value": tree}, writer.tensors
 
@@ -91,7 +91,7 @@ class Codec:
 
 
 @final
-class _Writer:
+class Writer:
     def __init__(self, fields: Mapping[str, Sequence[str]]) -> None:
         self._fields = fields
         self._places: dict[int, int] = {}

@@ -39,27 +39,27 @@ class Transit:
         faults = self._faults
         if not report.fresh or report.update is None:
             return report
-        if draws := self._happens("nan", faults.nan, report):
+        if draws := self.happens("nan", faults.nan, report):
             report = replace(report, update=self._with_nan(report.update, draws))
-        if self._happens("inflate", faults.inflate, report):
+        if self.happens("inflate", faults.inflate, report):
             report = _longer(report, faults.inflation)
-        if draws := self._happens("malformed", faults.malformed, report):
+        if draws := self.happens("malformed", faults.malformed, report):
             report = _MALFORMED[int(draws.integers(len(_MALFORMED)))](report)
         if faults.corrupt and faults.checksum:
             report = replace_unchecked(report, checksum=checksum(report))
-        if (draws := self._happens("corrupt", faults.corrupt, report)) and report.update is not None:
+        if (draws := self.happens("corrupt", faults.corrupt, report)) and report.update is not None:
             report = replace(report, update=_flipped(report.update, draws))
         return report
 
     def beside(self, report: Report) -> Iterator[Report]:
         """What else arrives: what nobody asked for while the visit is under way, and the report again after it."""
-        if draws := self._happens("stray", self._faults.stray, report):
+        if draws := self.happens("stray", self._faults.stray, report):
             spoiler = _STRAY[int(draws.integers(len(_STRAY)))]
             yield _moved(spoiler(report), -float(draws.random()))
-        if draws := self._happens("duplicate", self._faults.duplicate, report):
+        if draws := self.happens("duplicate", self._faults.duplicate, report):
             yield _moved(report, float(draws.random()))
 
-    def _happens(self, what: str, share: float, report: Report) -> np.random.Generator | None:
+    def happens(self, what: str, share: float, report: Report) -> np.random.Generator | None:
         """The stream for what is to be drawn about a fault; None if it does not happen."""
         if not share:
             return None

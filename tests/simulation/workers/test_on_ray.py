@@ -8,7 +8,6 @@ import subprocess
 import sys
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +16,8 @@ import torch
 from torch import Tensor, nn
 
 import polyrhythm as pr
-from crews import FAMILIES, ROLLING, assert_same, assert_same_error, made, run
+from crews import FAMILIES, MUTANTS, ROLLING, assert_same, assert_same_error, made, run
 from polyrhythm.base.errors import RunFailed, UserError
-from polyrhythm.core.client_state import ClientState
-from polyrhythm.simulation.workers.executors import Done, VisitFuture
 from polyrhythm.simulation.workers.on_ray import OnRay, actors
 from worker_models import Dies, Greedy
 
@@ -60,43 +57,13 @@ def test_the_number_of_actors_changes_nothing(workers: int) -> None:
     assert_same(run(driver="inline", **family), run(driver="ray", workers=workers, **family))
 
 
-def _forgotten(patch: pytest.MonkeyPatch) -> None:
-    whole = OnRay._visit
-
-    def forgetful(pool: OnRay, way: Any) -> None:
-        (future,) = way.futures
-        task, future.task = future.task, replace(future.task, state=ClientState())
-        whole(pool, way)
-        future.task = task
-
-    patch.setattr(OnRay, "_visit", forgetful)
-
-
-def _mixed_up(patch: pytest.MonkeyPatch) -> None:
-    whole, before = OnRay.done, list[Done]()
-
-    def mixed(pool: OnRay, future: VisitFuture) -> Done:
-        before.append(whole(pool, future))
-        return before[max(len(before) - 2, 0)][0], before[-1][1]
-
-    patch.setattr(OnRay, "done", mixed)
-
-
-def _old_weights(patch: pytest.MonkeyPatch) -> None:
-    whole, first = OnRay._slot, list[Tensor]()
-
-    def old(pool: OnRay, weights: Tensor) -> Any:
-        first.append(weights)
-        return whole(pool, first[0])
-
-    patch.setattr(OnRay, "_slot", old)
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize("mutant", [_forgotten, _mixed_up, _old_weights])
-def test_the_laws_above_can_fail(mutant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("mutant", MUTANTS)
+def test_the_laws_above_can_fail(
+    mutant: Callable[[pytest.MonkeyPatch, type[Any]], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
     alone = run(driver="inline", **FAMILIES["scaffold"])
-    mutant(monkeypatch)
+    mutant(monkeypatch, OnRay)
     with pytest.raises((AssertionError, KeyError)):
         assert_same(alone, run(driver="ray", workers=2, **FAMILIES["scaffold"]))
 

@@ -11,20 +11,18 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, final
 
 import numpy as np
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 import polyrhythm as pr
-from crews import FAMILIES, SIZES, assert_same, assert_same_error, letting, made, run
+from crews import FAMILIES, MUTANTS, SIZES, assert_same, assert_same_error, first_only, letting, made, run
 from polyrhythm.base.compiled import extension
 from polyrhythm.base.errors import RunFailed, UserError
-from polyrhythm.core.client_state import ClientState
 from polyrhythm.engines.torch import TorchEngine
 from polyrhythm.experiments.session import carry_out
 from polyrhythm.methods.recipe import Recipe
@@ -54,43 +52,12 @@ def test_numbers_are_those_of_the_in_line_driver_for_any_number_of_workers(famil
         assert_same(alone, crew)
 
 
-def _mixed_up(patch: pytest.MonkeyPatch) -> None:
-    whole, before = Processes.done, list[Done]()
-
-    def mixed(pool: Processes, future: VisitFuture) -> Done:
-        before.append(whole(pool, future))
-        return before[max(len(before) - 2, 0)][0], before[-1][1]
-
-    patch.setattr(Processes, "done", mixed)
-
-
-def _forgotten(patch: pytest.MonkeyPatch) -> None:
-    whole = Processes._give
-
-    def forgetful(pool: Processes, worker: Any, future: VisitFuture) -> None:
-        whole(pool, worker, VisitFuture(replace(future.task, state=ClientState())))
-        worker.future = future
-
-    patch.setattr(Processes, "_give", forgetful)
-
-
-def _old_weights(patch: pytest.MonkeyPatch) -> None:
-    whole = Processes._slot
-
-    def old(pool: Processes, weights: Tensor) -> int:
-        before = pool._slots[0].clone()
-        number = whole(pool, weights)
-        if before.any():
-            pool._slots[number].copy_(before)
-        return number
-
-    patch.setattr(Processes, "_slot", old)
-
-
-@pytest.mark.parametrize("mutant", [_mixed_up, _forgotten, _old_weights])
-def test_the_law_above_can_fail(mutant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("mutant", first_only(MUTANTS))
+def test_the_law_above_can_fail(
+    mutant: Callable[[pytest.MonkeyPatch, type[Any]], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
     alone = run(driver="inline", **FAMILIES["scaffold"])
-    mutant(monkeypatch)
+    mutant(monkeypatch, Processes)
     with pytest.raises(AssertionError):
         assert_same(alone, run(driver="processes", workers=2, **FAMILIES["scaffold"]))
 

@@ -115,7 +115,7 @@ class NativeEngine(LocalSteps):
 
     def local_round(self, job: Job) -> Done | None:
         known = arrays(job.data)
-        moments = _moments(job)
+        moments = moments_of(job)
         if known is None or moments is None or any(type(term) is not ModelContrast for term in job.terms[:1]):
             return None
         if len(job.terms) > 1:
@@ -217,7 +217,7 @@ class NativeEngine(LocalSteps):
             seed=self._open().seed,
             places=[(places[name].layers, z.numpy()) for name, z in current.items()],
         )
-        more = _more(terms, View(self, inputs, positions, current), current) if terms else {}
+        more = slopes_of(terms, View(self, inputs, positions, current), current) if terms else {}
         self._training.back(
             weights=self.weights.numpy(),
             gradient=self.gradient.numpy(),
@@ -328,7 +328,7 @@ class NativeEngine(LocalSteps):
         return self._torch.buffers()
 
 
-def _moments(job: Job) -> dict[str, Any] | None:
+def moments_of(job: Job) -> dict[str, Any] | None:
     """The optimiser's settings and state as C++ takes them; None of an optimiser that it does not know."""
     given, optimiser = job.moments, job.optimiser
     none = {"momentum": 0.0, "nesterov": False, "beta2": 0.0, "epsilon": 0.0, "taken": 0, "decoupled": False}
@@ -351,7 +351,7 @@ def _moments(job: Job) -> dict[str, Any] | None:
     return None
 
 
-def _more(terms: Sequence[Correction], view: View, current: dict[str, Tensor]) -> dict[str, Tensor]:
+def slopes_of(terms: Sequence[Correction], view: View, current: dict[str, Tensor]) -> dict[str, Tensor]:
     """The gradient of some terms at the representations that they read."""
     for features in current.values():
         features.requires_grad_()
