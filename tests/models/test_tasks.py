@@ -18,7 +18,10 @@ from torch.nn import functional
 from polyrhythm.base.errors import UserError
 from polyrhythm.base.streams import stream
 from polyrhythm.models.tally import Tally
-from polyrhythm.models.tasks import TASKS, Classification, MultiLabel, NextCharacter, Regression, Task, task
+from polyrhythm.models.multilabel import MultiLabel
+from polyrhythm.models.regression import Regression
+from polyrhythm.models.task import Task
+from polyrhythm.models.tasks import TASKS, Classification, NextCharacter, task
 
 # Whole numbers, so that sums are exact and associativity can be asked for exactly.
 TALLIES = st.builds(
@@ -129,13 +132,13 @@ def test_the_loss_has_the_gradient_of_torchs_own() -> None:
 def test_label_smoothing_is_torchs_and_only_for_training(kind: Classification | NextCharacter) -> None:
     outputs, targets = example(kind, 9)
     plain, last = replace(kind, smoothing=0.0), outputs if outputs.dim() == 2 else outputs[:, -1]
-    found = kind.objective(kind.loss(outputs, targets), outputs)
+    found = kind.objective(kind.loss(outputs, targets), outputs, targets)
     torch.testing.assert_close(found, functional.cross_entropy(last, targets, label_smoothing=kind.smoothing))
     assert torch.equal(kind.losses(outputs, targets), plain.losses(outputs, targets))
     assert torch.equal(kind.loss(outputs, targets), plain.loss(outputs, targets))
     assert kind.tally(outputs, targets) == plain.tally(outputs, targets)
     loss = plain.loss(outputs, targets)
-    assert plain.objective(loss, outputs) is loss
+    assert plain.objective(loss, outputs, targets) is loss
 
 
 def test_only_the_last_position_counts() -> None:

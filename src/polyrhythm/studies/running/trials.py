@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -156,4 +157,4 @@ def _by_seed(values: Mapping[str, Any]) -> dict[int, Any]:
 def history_of(rows: Sequence[Mapping[str, Any]], headline: str) -> list[tuple[int, float]]:
     """The validation score of every evaluated version of a run: (version, score)."""
     found = [(int(row["version"]), (row["validation"] or {}).get(headline)) for row in rows]
-    return [(version, float(score)) for version, score in found if score is not None]
+    return [(version, float(score)) for version, score in found if score is not None and math.isfinite(score)]
