@@ -59,9 +59,9 @@ def test_nan_outputs_are_wrong_counted_and_said(tmp_path: Path) -> None:
     assert f"NaN for {lost} test samples: they count as wrong" in " ".join(repr(run).split())
 
 
-@pytest.mark.parametrize("metric", ["", "loss"])
+@pytest.mark.parametrize("metric", [None, "loss"])
 @pytest.mark.parametrize("value", [np.nan, None])
-def test_nan_and_nothing_reach_no_goal(metric: str, value: float | None) -> None:
+def test_nan_and_nothing_reach_no_goal(metric: str | None, value: float | None) -> None:
     goal = experiment(until=pr.Until(accuracy=0.5, metric=metric))
     judged = {} if value is None else {metric or "accuracy": value}
     assert ending.by_metric(goal, version(1, judged), None) == ""

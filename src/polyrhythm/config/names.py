@@ -270,9 +270,9 @@ def _of_task(trust: Trust, name: str, value: Any) -> Any:
     if name not in ("metric", "loss_function") or not isinstance(path, str) or ":" not in path:
         return plain(name, value)
     found = imported(path, Wanted(what=name.replace("_function", "")), trust)
-    if isinstance(value, Call) and (value.named or value.positional):
-        return make_from(value, found, plain) if inspect.isclass(found) else plain(name, value)
-    return found() if inspect.isclass(found) else found
+    if inspect.isclass(found):
+        return make_from(value if isinstance(value, Call) else parse_call(path), found, plain)
+    return plain(name, value) if isinstance(value, Call) and (value.named or value.positional) else found
 
 
 def fleet(text: str) -> Fleet:

@@ -26,14 +26,14 @@ class Until(Settings):
         patience: versions that may follow the best one by the metric, on the same set, before the run ends; the initial
             model apart. Nothing is kept of it but the score of that best version, so a resumed run ends at the same.
         metric: that `accuracy` and `patience` go by: one that the task measures, such as "auc", or "loss", "rmse" or
-            "mae", of which less is better; "" for the task's headline.
+            "mae", of which less is better; None for the task's headline.
     """
 
     accuracy: Annotated[float, Le(1)] | None = None
     time: Positive | None = None
     updates: Count | None = None
     patience: Count | None = None
-    metric: Name = ""
+    metric: Name | None = None
 
     @property
     def anything(self) -> bool:
