@@ -21,6 +21,7 @@ from polyrhythm.experiments.prepared import prepare
 from polyrhythm.runs.records import VersionRecord
 from polyrhythm.runs.result_rule import best_of
 from polyrhythm.runs.summary import Best
+from polyrhythm.studies.running.executing import judged
 from polyrhythm.studies.running.trials import history_of
 
 X = np.random.default_rng(0).normal(size=(60, 4)).astype("f4")
@@ -105,9 +106,11 @@ def test_less_loss_is_better() -> None:
     ]
 
 
-def test_scores_of_trials_are_finite() -> None:
-    rows = [{"version": i, "validation": {"auc": s}} for i, s in enumerate([0.5, np.nan, None, 0.6])]
-    assert history_of(rows, "auc") == [(0, 0.5), (3, 0.6)]
+def test_a_trial_is_not_judged_by_what_it_was_before_it_diverged() -> None:
+    rows = [{"version": i, "validation": {"r2": s}} for i, s in enumerate([0.9, None, 0.5, 0.6, None])]
+    history = history_of([*rows, {"version": 5, "validation": None}], "r2")
+    assert [judged(history, by) for by in ("final", "best", "last20")] == [None, 0.6, None]  # type: ignore[arg-type]
+    assert [judged(history[:4], by) for by in ("final", "best", "last20")] == [0.6, 0.6, None]  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("every", [1, 2])

@@ -35,7 +35,7 @@ def check_setting(make: Callable[..., Any], name: str, value: object) -> None:
         make.check_value(name, value)
         return
     own = isinstance(make, type) and not dataclasses.is_dataclass(make)  # its settings are those of its constructor
-    adapter = _adapter(hints_of(make.__init__ if own else make).get(name, Any))  # type: ignore[misc]
+    adapter = _adapter(hints_of(make.__init__ if own else make).get(name, Any))
     if adapter is None:
         return
     try:

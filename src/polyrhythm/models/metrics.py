@@ -134,16 +134,18 @@ def of_rows(
 
 
 def _own(metric: OwnMetric, outputs: Tensor, targets: Tensor) -> float | None:
-    value = metric(outputs, targets)
+    found = "raises"
     try:
+        value = metric(outputs, targets)
+        found = f"gives {value!r:.60}"
         number = float(value)
-    except (TypeError, ValueError, RuntimeError):
+    except Exception as error:  # whatever the user's function does
         raise UserError(
-            f"the metric {name_of(metric)} gives {value!r:.60}",
+            f"the metric {name_of(metric)} {found}" + (f" {type(error).__name__}: {error}" * (found == "raises")),
             expected="one number, over all outputs and targets that it is given",
             why="it is recorded of each version, and versions are compared by it",
-            fix="return a float, or a tensor of one element",
-        ) from None
+            fix="return a float, or a tensor of one element; NaN where it is undefined",
+        ) from error
     return None if math.isnan(number) else number
 
 

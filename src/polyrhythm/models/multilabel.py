@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Literal, final
 
 import numpy as np
@@ -105,6 +105,10 @@ class MultiLabel(Task):
             if metric in by_name.COUNTED:
                 found |= by_name.counted(str(metric), tally)
         return found | by_name.of_rows(self.metrics, by_name.auc_of_labels, tally)
+
+    def _without_own(self) -> MultiLabel:
+        named = tuple(metric for metric in self.metrics if isinstance(metric, str))
+        return replace(self, metrics=named, loss_function=None)
 
     def _rows(self, outputs: Tensor, targets: Tensor) -> tuple[tuple[Tensor, Tensor], ...]:
         return by_name.rows_for(self.metrics, outputs, targets)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, final
 
 import numpy as np
@@ -95,6 +95,10 @@ class Regression(Task):
             **({"mae": tally.sums["absolute_error"] / numbers} if "mae" in self.metrics else {}),
             **by_name.of_rows(self.metrics, lambda _outputs, _targets: None, tally),
         }
+
+    def _without_own(self) -> Regression:
+        named = tuple(metric for metric in self.metrics if isinstance(metric, str))
+        return replace(self, metrics=named, loss_function=None)
 
     def _rows(self, outputs: Tensor, targets: Tensor) -> tuple[tuple[Tensor, Tensor], ...]:
         return by_name.rows_for(self.metrics, outputs, targets)

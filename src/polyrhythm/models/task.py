@@ -99,12 +99,13 @@ class Task(Settings, ABC):
         return {"loss": tally.mean("loss"), **self._metrics(tally), **broken}
 
     def undefined(self, targets: Tensor, outputs: int) -> tuple[str, ...]:
-        """The metrics that have no value over these targets, whatever a model gives for them."""
+        """The metrics, but the user's own, that have no value over these targets, whatever a model gives for them."""
+        known = self._without_own()
         if not len(targets):
-            return self.metrics_read
+            return known.metrics_read
         blank = torch.zeros(1, 1).expand(len(targets), outputs)
-        found = self.read(self.tally(blank, targets))
-        return tuple(name for name in self.metrics_read if name not in found)
+        found = known.read(known.tally(blank, targets))
+        return tuple(name for name in known.metrics_read if name not in found)
 
     def constant(self, outputs: int) -> tuple[str, ...]:
         """The metrics that have one value whatever a model of so many outputs gives."""
@@ -127,6 +128,10 @@ class Task(Settings, ABC):
 
     @abstractmethod
     def _metrics(self, tally: Tally) -> dict[str, float]: ...
+
+    def _without_own(self) -> Self:
+        """The task without what the user has written."""
+        return self
 
     def _rows(self, outputs: Tensor, targets: Tensor) -> tuple[tuple[Tensor, Tensor], ...]:
         """Outputs and targets themselves, where a metric is no sum over samples."""

@@ -128,6 +128,10 @@ class Classification(Task):
                 found |= by_name.counted(str(metric), tally)
         return found | by_name.of_rows(self.metrics, by_name.auc_of_classes, tally)
 
+    def _without_own(self) -> Classification:
+        named = tuple(metric for metric in self.metrics if isinstance(metric, str))
+        return replace(self, metrics=named, loss_function=None)
+
     def _rows(self, outputs: Tensor, targets: Tensor) -> tuple[tuple[Tensor, Tensor], ...]:
         return by_name.rows_for(self.metrics, outputs, targets)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import math
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -166,7 +165,7 @@ class _Watch(Observer):
         """
         score = None if record.validation is None else record.validation.get(self._headline)
         self._tell(record.version, self._rounds, score)
-        if score is None or not math.isfinite(score):
+        if score is None:
             return
         self._highest = max(self._highest, score)
         bar = self._bars.get(record.version)
