@@ -24,7 +24,7 @@ class Until(Settings):
         time: virtual seconds.
         updates: client visits that were accepted.
         patience: versions that may follow the best one by the metric, on the same set, before the run ends; the initial
-            model apart. Nothing is kept of it but the score of that best version, so a resumed run ends at the same.
+            model apart. A resumed run ends at the same version.
         metric: that `accuracy` and `patience` go by: one that the task measures, such as "auc", or "loss", "rmse" or
             "mae", of which less is better; None for the task's headline.
     """
