@@ -30,7 +30,7 @@ def series(row: Mapping[str, Any], headline: str) -> dict[str, float]:
     found = {
         key.removesuffix(f"_{headline}").replace("_", " "): value
         for key, value in groups.items()
-        if key.endswith(f"_{headline}")
+        if key.endswith(f"_{headline}") and not key.endswith(f"_balanced_{headline}")  # which is another metric
     }
     own = row["clients"] or {}
     return found | {words: own[f"{headline}_{k}"] for k, words in OWN.items() if f"{headline}_{k}" in own}
