@@ -331,6 +331,8 @@ def _default_of(part: Settings, name: str) -> object:
 
 def _allowed(hint: Any) -> str:
     """What a type hint takes, in words."""
+    if typing.get_origin(hint) is Callable:
+        return "a function"
     origin = typing.get_origin(hint)
     if origin is typing.Annotated:
         kind, *bounds = typing.get_args(hint)

@@ -32,6 +32,7 @@ def test_a_run_prints_its_plan_curve_and_result(polyrhythm: Command, tmp_path: P
     assert found.err == ""
     for part in ("digits", "dirichlet(alpha=0.3)", "fedavg", "test accuracy", "final accuracy", "polyrhythm show"):
         assert part in found.out
+    assert "classification: 10 classes, judged by accuracy" in found.out
     assert Run.open("first", tmp_path).status == "finished"
 
 

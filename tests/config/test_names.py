@@ -17,6 +17,7 @@ from polyrhythm.methods.order.pacing import Pacing
 from polyrhythm.methods.participation.critical_periods import CriticalPeriods, FisherTrace, GradientNorm
 from polyrhythm.methods.recipe import Recipe
 from polyrhythm.methods.work.budgets import Levels, SlowShare
+from polyrhythm.models.tasks import Classification
 
 
 @pytest.mark.parametrize(
@@ -218,6 +219,47 @@ def test_tasks_with_settings() -> None:
     ):
         with pytest.raises(UserError) as caught:
             names.task(text)
+        assert found in caught.value.found
+
+
+MINE = """
+def kappa(outputs, targets):
+    return 0.5
+
+class Focal:
+    def __init__(self, gamma: float = 2.0):
+        self.gamma = gamma
+
+    def __call__(self, outputs, targets):
+        return (outputs.logsumexp(dim=1) - outputs.gather(1, targets[:, None])[:, 0]) * self.gamma
+"""
+
+
+def test_metrics_and_losses_of_ones_own_are_named_by_import_paths(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "judges_of_mine.py").write_text(MINE)
+    monkeypatch.syspath_prepend(tmp_path)  # type: ignore[no-untyped-call]
+    trust = Trust(("judges_of_mine",))
+    text = "classification(metrics=[auc, judges_of_mine:kappa], loss_function=judges_of_mine:Focal(gamma=1.5))"
+    with pytest.raises(UserError, match="was not imported, since you have not named judges_of_mine"):
+        names.task(text)
+    made = names.task(text, trust)
+    assert isinstance(made, Classification)
+    assert made.headline == "auc"
+    assert made.metrics_read == ("accuracy", "auc", "kappa")
+    assert getattr(made.loss_function, "gamma", None) == 1.5
+    assert made.describe()["loss_function"] == "judges_of_mine:Focal(gamma=1.5)"
+    assert names.task("regression(metrics=judges_of_mine:kappa)", trust).headline == "kappa"
+    for wrong, found in (
+        ("classification(metrics=[judges_of_mine:kapa])", "unknown metric 'kapa'"),
+        ("classification(loss_function=judges_of_mine:Focal(gama=1))", "unknown setting 'gama'"),
+        ("classification(loss_function=judges_of_mine:Focal(gamma=high))", "gamma = 'high'"),
+        ("classification(metrics=[os:getcwd])", "which is the standard library's"),
+        ("classification(class_weights=even)", "class_weights = 'even'"),
+    ):
+        with pytest.raises(UserError) as caught:
+            names.task(wrong, trust)
         assert found in caught.value.found
 
 

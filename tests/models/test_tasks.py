@@ -17,8 +17,11 @@ from torch.nn import functional
 
 from polyrhythm.base.errors import UserError
 from polyrhythm.base.streams import stream
+from polyrhythm.models.multilabel import MultiLabel
+from polyrhythm.models.regression import Regression
 from polyrhythm.models.tally import Tally
-from polyrhythm.models.tasks import TASKS, Classification, MultiLabel, NextCharacter, Regression, Task, task
+from polyrhythm.models.task import Task
+from polyrhythm.models.tasks import TASKS, Classification, NextCharacter, task
 
 # Whole numbers, so that sums are exact and associativity can be asked for exactly.
 TALLIES = st.builds(
@@ -69,7 +72,7 @@ def test_metrics_do_not_depend_on_how_samples_were_cut(name: str, samples: int, 
     whole = kind.read(kind.tally(outputs, targets))
     assert kind.read(cut) == pytest.approx(whole, rel=1e-9, abs=1e-12)
     assert whole["loss"] == pytest.approx(kind.loss(outputs, targets).item(), rel=1e-5)
-    assert {"loss", kind.headline} <= whole.keys()
+    assert {"loss", *kind.metrics_read} - {*kind.undefined(targets, 7)} <= whole.keys()
 
 
 @pytest.mark.parametrize("name", sorted(TASKS))
@@ -129,13 +132,13 @@ def test_the_loss_has_the_gradient_of_torchs_own() -> None:
 def test_label_smoothing_is_torchs_and_only_for_training(kind: Classification | NextCharacter) -> None:
     outputs, targets = example(kind, 9)
     plain, last = replace(kind, smoothing=0.0), outputs if outputs.dim() == 2 else outputs[:, -1]
-    found = kind.objective(kind.loss(outputs, targets), outputs)
+    found = kind.objective(kind.loss(outputs, targets), outputs, targets)
     torch.testing.assert_close(found, functional.cross_entropy(last, targets, label_smoothing=kind.smoothing))
     assert torch.equal(kind.losses(outputs, targets), plain.losses(outputs, targets))
     assert torch.equal(kind.loss(outputs, targets), plain.loss(outputs, targets))
     assert kind.tally(outputs, targets) == plain.tally(outputs, targets)
     loss = plain.loss(outputs, targets)
-    assert plain.objective(loss, outputs) is loss
+    assert plain.objective(loss, outputs, targets) is loss
 
 
 def test_only_the_last_position_counts() -> None:
@@ -163,15 +166,17 @@ def test_recall_at_k_is_the_share_of_present_labels_among_the_k_highest(samples:
         found += sum(truth[j] == 1 for j in highest)
         present += sum(value == 1 for value in truth)
     kind = MultiLabel(k=k)
-    recall = kind.read(kind.tally(outputs, targets))[f"recall_at_{k}"]
-    assert recall == (found / present if present else 0.0)
+    recall = kind.read(kind.tally(outputs, targets)).get(f"recall_at_{k}")
+    assert recall == (found / present if present else None)
 
 
 def test_fewer_than_five_labels_are_all_found() -> None:
     kind = MultiLabel()
     assert kind.headline == "recall_at_5"
     assert kind.read(kind.tally(torch.zeros(2, 3), torch.ones(2, 3)))["recall_at_5"] == 1.0
-    assert kind.read(kind.tally(torch.zeros(2, 3), torch.zeros(2, 3)))["recall_at_5"] == 0.0
+    assert "recall_at_5" not in kind.read(kind.tally(torch.zeros(2, 3), torch.zeros(2, 3)))
+    assert kind.constant(5) == ("recall_at_5",)
+    assert kind.constant(6) == ()
 
 
 @pytest.mark.parametrize("numbers", [1, 3])
@@ -186,10 +191,29 @@ def test_r2_and_rmse_are_those_of_scikit_learn(numbers: int, offset: float) -> N
     assert metrics["loss"] == pytest.approx(metrics["rmse"] ** 2)
 
 
-def test_r2_of_constant_targets() -> None:
-    same = torch.full((4,), 0.1)
-    assert Regression().read(Regression().tally(same, same))["r2"] == 1.0
-    assert Regression().read(Regression().tally(same + 1, same))["r2"] == 0.0
+@pytest.mark.parametrize("count", [1, 4])
+def test_r2_of_constant_targets_is_undefined(count: int) -> None:
+    same = torch.full((count,), 0.1)
+    for outputs in (same, same + 1):
+        metrics = Regression().read(Regression().tally(outputs, same))
+        assert metrics.keys() == {"loss", "rmse"}
+    assert Regression().undefined(same, 1) == ("r2",)
+
+
+@pytest.mark.parametrize("kind", [task(name) for name in TASKS])
+def test_an_output_of_nan_is_wrong_and_counted(kind: Task) -> None:
+    outputs, targets = example(kind, 6)
+    if isinstance(kind, (Classification, NextCharacter)):
+        targets = torch.zeros_like(targets)  # the class that NaN would be taken for
+    outputs[4] = math.nan
+    metrics = kind.read(kind.tally(outputs[:4], targets[:4]) + kind.tally(outputs[4:5], targets[4:5]))
+    assert metrics["nan_outputs"] == 1
+    assert math.isnan(metrics["loss"])
+    good = kind.tally(outputs[:4], targets[:4]).sums
+    for name in ("correct", "found"):
+        if name in good:
+            assert kind.tally(outputs[:5], targets[:5]).sums[name] == good[name]
+    assert "nan_outputs" not in kind.read(kind.tally(outputs[:4], targets[:4]))
 
 
 def test_a_column_of_outputs_is_never_broadcast_against_a_row_of_targets() -> None:

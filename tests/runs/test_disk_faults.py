@@ -114,7 +114,7 @@ def test_weights_wait_for_room_on_the_disk(
     monkeypatch.setattr(recorder, "_PAUSE", 0.0)
     kept = Recorder(tmp_path)
     kept.begin(make_plan())
-    kept.version(make_version(0, 0.5), lambda: {"weight": torch.ones(2)})
+    kept.version(make_version(1, 0.5), lambda: {"weight": torch.ones(2)})
     kept._write_best()
     kept.end("finished", "", {})
     assert tried == ["best.safetensors"] * 4 + ["final.safetensors"]

@@ -104,7 +104,7 @@ def test_every_field_comes_back(
 def test_weights_load_by_name_in_plain_torch(tmp_path: Path, make_plan: MakePlan, make_version: MakeVersion) -> None:
     kept, model = Recorder(tmp_path), Tied()
     kept.begin(make_plan())
-    kept.version(make_version(0, 0.1), model.state_dict)
+    kept.version(make_version(1, 0.1), model.state_dict)
     kept.end("finished", "", {})
     for name in ("final", "best"):
         other = Tied()

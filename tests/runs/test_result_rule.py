@@ -15,7 +15,10 @@ RUNS = st.lists(st.tuples(SCORES, st.none() | SCORES), max_size=70)
 
 @given(scores=RUNS, looks=st.lists(st.integers(0, 70), max_size=6))
 def test_numbers_are_those_of_all_versions(scores: list[tuple[Any, Any]], looks: list[int]) -> None:
-    rows = [{"version": at, "test": test, "validation": other} for at, (test, other) in enumerate(scores)]
+    rows = [
+        {"version": at, "test": test, "validation": other, "client_updates": at}
+        for at, (test, other) in enumerate(scores)
+    ]
     known, read = [], 0
     for look in sorted(looks):
         known, read = kept([*known, *rows[read:look]], "accuracy"), max(read, min(look, len(rows)))

@@ -55,9 +55,10 @@ def test_versions_without_evaluation_do_not_count(make_plan: MakePlan, make_vers
 def test_best_is_chosen_by_validation_and_never_by_test(
     values: list[tuple[float, float]], make_plan: MakePlan, make_version: MakeVersion
 ) -> None:
-    fields = summarise(make_plan(), [make_version(i, test, held) for i, (test, held) in enumerate(values)])
+    versions = [make_version(i, test, held) for i, (test, held) in enumerate(values, start=1)]
+    fields = summarise(make_plan(), [make_version(0, 1.0, 1.0), *versions])  # the initial model, which is none
     first_best = max(range(len(values)), key=lambda i: values[i][1])  # of equals, max() takes the first
-    assert (fields["best_version"], fields["best_by"]) == (first_best, "validation")
+    assert (fields["best_version"], fields["best_by"]) == (first_best + 1, "validation")
     assert fields["best_accuracy"] == values[first_best][0]
 
 

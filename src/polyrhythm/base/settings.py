@@ -180,8 +180,17 @@ def _plain(value: Any) -> Any:
         return {str(k): _plain(v) for k, v in value.items()}
     if isinstance(value, Path):
         return value.as_posix()
+    if callable(value):
+        return path_of(value)
     # 1 and 1.0 mean the same setting, so they must give the same digest.
     return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def path_of(value: Any) -> str:
+    """The import path of a function, or of the class of something else that can be called, with what it holds."""
+    kind = value if hasattr(value, "__qualname__") else type(value)
+    held = f"({', '.join(f'{k}={v!r}' for k, v in sorted(vars(value).items()))})" if kind is not value else ""
+    return f"{kind.__module__}:{kind.__qualname__}{held}"
 
 
 def _default(cls: type[Settings], field: str) -> str:

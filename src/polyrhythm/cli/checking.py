@@ -41,6 +41,7 @@ def check_all(configure: Callable[[], Configuration], *, with_estimate: bool, as
                 "valid": True,
                 "configuration": configuration.written(),
                 "resolved": first.experiment.describe().get("resolved"),
+                "task": {"name": first.federation.task, "outputs": first.federation.outputs},
                 "seeds": [experiment.seed for experiment in experiments],
                 "estimate": None if expected is None else dataclasses.asdict(expected),
                 "notices": notices,

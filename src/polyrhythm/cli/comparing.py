@@ -10,6 +10,7 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 from rich.text import Text
 
+from polyrhythm.base.metric_names import in_words
 from polyrhythm.cli.output import Screen, print_json
 from polyrhythm.results import Comparison, Run, tables
 from polyrhythm.runs.costs import COSTS, On, amount, seconds
@@ -42,7 +43,7 @@ def compare_runs(
         return
     screen.print(_table(results, found.headline, at_time))
     if to is not None:
-        screen.print(f"what it took to {found.headline.replace('_', ' ')} {to:g}", highlight=False)
+        screen.print(f"what it took to {in_words(found.headline)} {to:g}", highlight=False)
         screen.print(_goals(results))
     screen.print(f"mean ± sample sd over seeds; {on} set", style="dim", highlight=False)
     if output is not None:
@@ -62,7 +63,7 @@ def goal_lines(goal: float, found: Mapping[str, Any] | None) -> dict[str, str]:
 
 
 def _table(results: Sequence[Mapping[str, Any]], headline: str, at_time: float | None) -> Table:
-    table = _empty("method", "seeds", f"final {headline.replace('_', ' ')}")
+    table = _empty("method", "seeds", f"final {in_words(headline)}")
     if at_time is not None:
         table.add_column(f"after {seconds(at_time)}", justify="right")
     for entry in results:

@@ -26,16 +26,17 @@ def consented(
 
     Args:
         named: with --trust.
-        options: keys that were given as options. Of them a model and a method count, and the address of a cluster.
+        options: keys that were given as options. Of them model, method and task count, and the address of a cluster.
         settings: those of --set. Of them the same: `model.width=3` names none.
 
     Raises:
         UserError: something else than a module with --trust.
     """
-    texts, methods, clusters = (
-        [*filter(None, [options.get(key)]), *_values(key, settings or ())] for key in ("model", "method", "address")
+    texts, methods, tasks, clusters = (
+        [*filter(None, [options.get(key)]), *_values(key, settings or ())]
+        for key in ("model", "method", "task", "address")
     )
-    typed = itertools.chain(*map(_modules, texts), *map(_modules_of_parts, methods))
+    typed = itertools.chain(*map(_modules, texts), *map(_modules_of_parts, [*methods, *tasks]))
     before, after = _again()
     return Trust(tuple(dict.fromkeys([*(named or ()), *typed])), before, after, tuple(clusters))
 
@@ -63,7 +64,7 @@ def _modules(text: str) -> Iterator[str]:
 
 
 def _modules_of_parts(text: str) -> Iterator[str]:
-    """The modules of the import paths in the text of a method: of recipes, parts, and what is given to them."""
+    """The modules of the import paths in the text of a method or a task: of parts, and what is given to them."""
     try:
         left: list[Any] = [*parse_pipeline(text)]
     except UserError:  # likewise

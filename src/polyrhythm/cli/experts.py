@@ -8,6 +8,7 @@ from typing import Any
 
 import typer
 
+from polyrhythm.base.metric_names import in_words
 from polyrhythm.cli.guard import INTERRUPTED, stopped_by_sigterm
 from polyrhythm.cli.output import Screen, print_json
 from polyrhythm.config.keys import Configuration
@@ -46,7 +47,7 @@ def train(configuration: Configuration, output: Path, settings: Mapping[str, Any
     if as_json:
         print_json({"expert": str(output), **summary})
         return
-    headline = str(summary["headline"]).replace("_", " ")
+    headline = in_words(str(summary["headline"]))
     trained = f"test {headline} {summary['final_accuracy']:.4f} after {settings['epochs']} epochs"
     screen.print(
         f"{model} on {configuration.data}: {trained}",

@@ -11,6 +11,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from polyrhythm.base.metric_names import in_words
+from polyrhythm.experiments.experiment import Experiment
 from polyrhythm.experiments.prepared import Prepared
 from polyrhythm.fleet import Fleet
 from polyrhythm.results import Run
@@ -33,7 +35,7 @@ def print_plan(console: Console, prepared: Prepared) -> None:
             "partition": str(config["partition"]),
             "model": f"{config['model']}: {parameters:,} parameters",
             "method": str(config["method"]),
-            **({} if experiment.task is None else {"task": str(config["task"])}),
+            "task": _task(experiment),
             **({} if experiment.fleet == Fleet() else {"fleet": str(config["fleet"])}),
             "rounds": _end(experiment.rounds, config["until"]),
             "seed": str(experiment.seed),
@@ -64,7 +66,8 @@ def print_result(console: Console, run: Run, summary: Mapping[str, Any], out: st
         console,
         {
             "status": f"{summary['status']}: {summary['reason']}",
-            f"final {str(summary['headline']).replace('_', ' ')}": _number(final),
+            **run.view.said_of_tests,
+            f"final {in_words(str(summary['headline']))}": _number(final),
             f"mean of last {averaged}": "none" if mean is None else f"{mean:.4f} ± {spread:.4f} (sd over rounds)",
             "work": f"{summary['client_updates']:,} client updates, {summary['local_steps']:,} local steps, "
             f"{summary['samples']:,} samples",
@@ -93,7 +96,7 @@ def print_spread(console: Console, summaries: Sequence[Mapping[str, Any]]) -> No
 
 def draw_scores(console: Console, run: Run) -> None:
     """The curve of the headline metric, in characters."""
-    title = f"test {run.headline.replace('_', ' ')}"
+    title = f"test {in_words(run.headline)}"
     drawn = curve(run.scores, title=title, width=min(console.width, 80), unicode=takes_unicode(sys.stdout))
     console.print(drawn, markup=False, highlight=False, soft_wrap=True)
 
@@ -111,6 +114,17 @@ def print_rows(console: Console, rows: Mapping[str, str]) -> None:
     for label, value in rows.items():
         table.add_row(label, Text(value))
     console.print(table)
+
+
+def _task(experiment: Experiment) -> str:
+    """What was decided, or said, that the targets are, and how it is judged."""
+    aim, federation, config = experiment.aim, experiment.federation, experiment.describe()
+    what = {"classification": "classes", "next_character": "characters", "multilabel": "labels"}
+    count, one = federation.outputs, {"classes": "class", "characters": "character", "labels": "label"}
+    many = what.get(federation.task, "numbers to predict")
+    size = f"{count:,} {many if count != 1 else one.get(many, 'number to predict')}"
+    settings = federation.task if experiment.task is None else str(config["task"])
+    return f"{settings}: {size}, judged by {in_words(aim.headline)}"
 
 
 def _end(rounds: int | None, until: Mapping[str, Any]) -> str:

@@ -82,7 +82,7 @@ class Configuration(Settings):
         fleet: the devices and parts, see `polyrhythm fleets`.
         faults: what goes wrong, and how often: crash=0.05, nan=0.01, added to the fleet's.
         rounds: versions to make; 30, or no limit with until.
-        until: an earlier end: accuracy=0.9, time=3600 (virtual s), updates=1000.
+        until: an earlier end: accuracy=0.9, time=3600 (virtual s), updates=1000, patience=10.
         seed: decides every random draw.
         seeds: one run for each: 0-2, or 0,3,5.
         validation: the share of training data held out to choose by.

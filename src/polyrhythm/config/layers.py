@@ -196,7 +196,7 @@ def _until(text: str) -> dict[str, Any]:
         if not key or not equals or not value or key in ends:
             raise UserError(
                 f"until {text!r}",
-                expected="accuracy=0.9, time=3600 (virtual seconds) or updates=1000, or several of them with commas",
+                expected="accuracy=0.9, time=3600 (virtual s), updates=1000, patience=10, or several with commas",
                 why="it says what ends the run",
                 fix="write each name once, an equals sign and a number",
             )

@@ -34,7 +34,8 @@ from polyrhythm.methods.work.budgets import Budgets, Levels, Listed, SlowShare
 from polyrhythm.models.building import build, checked_settings
 from polyrhythm.models.catalogue import MODELS, Builder, find
 from polyrhythm.models.projection import with_projection
-from polyrhythm.models.tasks import TASKS, Task
+from polyrhythm.models.task import Task
+from polyrhythm.models.tasks import TASKS
 
 RECIPES: Mapping[str, Callable[..., Recipe]] = {
     name: getattr(papers, name) for name in papers.__all__ if inspect.isfunction(getattr(papers, name))
@@ -243,12 +244,35 @@ class _Configured:
         return build(self.name, shape, outputs, **self.settings)
 
 
-def task(text: str) -> Task:
-    """A task from its name and settings: `multilabel(k=3)`."""
+def task(text: str, trust: Trust = NOBODY) -> Task:
+    """A task from its name and settings: `multilabel(k=3)`, `classification(metrics=[auc, mine:kappa])`.
+
+    Args:
+        text: them.
+        trust: the modules that the user has named; no other one is imported for a loss or a metric.
+
+    Raises:
+        UserError: unknown names or settings, or paths that may not be imported.
+    """
     call = Pipe.one(text).calls[0]
     if key_of(call.name) not in TASKS:
         raise unknown("task", call.name, TASKS)
-    return make_from(call, TASKS[key_of(call.name)], plain)
+    return make_from(call, TASKS[key_of(call.name)], functools.partial(_of_task, trust))
+
+
+def _of_task(trust: Trust, name: str, value: Any) -> Any:
+    """A setting of a task, in which an import path is a loss or a metric of the user's own."""
+    if name == "metrics" and not isinstance(value, tuple):
+        value = (value,)
+    if isinstance(value, tuple):
+        return tuple(_of_task(trust, "metric" if name == "metrics" else name, v) for v in value)
+    path = value.name if isinstance(value, Call) else value
+    if name not in ("metric", "loss_function") or not isinstance(path, str) or ":" not in path:
+        return plain(name, value)
+    found = imported(path, Wanted(what=name.replace("_function", "")), trust)
+    if inspect.isclass(found):
+        return make_from(value if isinstance(value, Call) else parse_call(path), found, plain)
+    return plain(name, value) if isinstance(value, Call) and (value.named or value.positional) else found
 
 
 def fleet(text: str) -> Fleet:

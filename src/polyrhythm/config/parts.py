@@ -15,7 +15,7 @@ from polyrhythm.data import Collection, Partition
 from polyrhythm.fleet import Fleet
 from polyrhythm.methods.recipe import Recipe
 from polyrhythm.models.catalogue import Builder
-from polyrhythm.models.tasks import Task
+from polyrhythm.models.task import Task
 
 
 @final
@@ -50,7 +50,10 @@ def resolve(values: Mapping[str, Any], wrong: Mistakes, place: Callable[[str], s
         trust: the modules that the user has named.
     """
     made: dict[str, Any] = dict.fromkeys(ResolvedParts.__dataclass_fields__)
-    makers = _MAKERS | {"model": ("model", functools.partial(names.model, trust=trust))}
+    makers = _MAKERS | {
+        "model": ("model", functools.partial(names.model, trust=trust)),
+        "task": ("task", functools.partial(names.task, trust=trust)),
+    }
     for key, (field, make) in makers.items():
         if values[key] is not None:
             with wrong.noted(place(key)):
@@ -71,6 +74,5 @@ def resolve(values: Mapping[str, Any], wrong: Mistakes, place: Callable[[str], s
 _MAKERS: dict[str, tuple[str, Callable[[str], Any]]] = {
     "data": ("load", names.source),
     "partition": ("partition", names.partition),
-    "task": ("task", names.task),
     "fleet": ("fleet", names.fleet),
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 import typing
 from collections.abc import Callable, Mapping
@@ -33,7 +34,8 @@ def check_setting(make: Callable[..., Any], name: str, value: object) -> None:
     if isinstance(make, type) and issubclass(make, Settings):
         make.check_value(name, value)
         return
-    adapter = _adapter(hints_of(make)[name])
+    own = isinstance(make, type) and not dataclasses.is_dataclass(make)  # its settings are those of its constructor
+    adapter = _adapter(hints_of(make.__init__ if own else make).get(name, Any))
     if adapter is None:
         return
     try:

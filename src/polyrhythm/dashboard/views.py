@@ -77,7 +77,7 @@ class Standings:
         return result_rule.numbers(kept, headline)
 
     def _since(self, run: int, version: int) -> list[Row]:
-        return [*read_versions(self._folder, run, version, ("version", "wall", "test", "validation"))]
+        return [*read_versions(self._folder, run, version, ("version", "wall", "test", "validation", "client_updates"))]
 
 
 def details(folder: Path, row: Mapping[str, Any]) -> dict[str, Any]:

@@ -108,6 +108,21 @@ class Federation:
         targets = self.train.targets
         return len(self.classes) or (1 if targets.dim() == 1 else int(targets.shape[1]))
 
+    def trained(self) -> Tensor:
+        """The targets of all clients' training samples.
+
+        Raises:
+            UserError: they are at nodes of a real federation, and nobody knows all of them.
+        """
+        if self.elsewhere:
+            raise UserError(
+                'class_weights = "balanced" for clients whose samples are at nodes of their own',
+                expected="a weight for each class, as numbers",
+                why="weights that balance follow from how many samples of each class all clients hold together",
+                fix="give class_weights=[…], one number for each class",
+            )
+        return self.train.targets.index_select(0, self.shares.order)
+
     def indices(self, client: int) -> Tensor:
         """The training samples of one client, int64, a view."""
         return self.shares.indices(client)

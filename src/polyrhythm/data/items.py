@@ -96,12 +96,21 @@ def labels_of(dataset: Any, adapt: Adapt | None = None, stated: Any = None) -> L
         else:
             known = _known(dataset) if adapt is None else None
             values = _read(dataset, adapt) if known is None else known
+            if known is not None and (tensors := tensors_of(dataset)) is not None:
+                check_finite(tensors[0], range(len(dataset)))
     labels = Labels(values, stated=stated is not None)
     drawn = stream(0, "sample", "labels").permutation(len(dataset))[:READ_AGAIN].tolist()
     places = sorted({0, len(dataset) - 1, *drawn})
     with seeded_torch(0, "augment", "labels", "again"):
-        labels.check(places, [kept(as_pair(dataset[i], adapt)[1]) for i in places])
+        labels.check(places, [kept(_checked_pair(dataset, i, adapt)[1]) for i in places])
     return labels
+
+
+def _checked_pair(dataset: Any, place: int, adapt: Adapt | None) -> tuple[Tensor, Any]:
+    """An item as (input, target); its input holds no NaN."""
+    value, target = as_pair(dataset[place], adapt)
+    check_finite(value, [place])
+    return value, target
 
 
 def _known(dataset: Any) -> np.ndarray | None:
@@ -146,7 +155,7 @@ def _read(dataset: Any, adapt: Adapt | None) -> np.ndarray:
     """The labels that the items give, of which each is read once."""
     found, begun, after = list[Any](), time.perf_counter(), SLOW
     for i in range(len(dataset)):
-        label = as_pair(dataset[i], adapt)[1]
+        label = _checked_pair(dataset, i, adapt)[1]
         if isinstance(label, Tensor):
             label = label.item() if label.dim() == 0 else as_label(label)
         found.append(kept(label))
@@ -258,6 +267,30 @@ def check_lengths(inputs: int, targets: int) -> None:
             why="each sample is one input with one target",
             fix="check that both come from the same file and that nothing was cut off",
         )
+
+
+def check_finite(inputs: Tensor, places: Sequence[int]) -> None:
+    """Refuses inputs that are NaN or infinite, with the item that has them.
+
+    Args:
+        inputs: of one item, or of several, [B, ...].
+        places: which items these are.
+
+    Raises:
+        UserError: one of them has.
+    """
+    if not inputs.is_floating_point() or torch.isfinite(inputs.sum(dtype=torch.float64)):
+        return  # the sum is NaN or infinite where any entry is
+    rows = ~torch.isfinite(inputs.reshape(len(places), -1)).all(dim=1)
+    if not rows.any():
+        return
+    first = places[int(rows.nonzero()[0])]
+    raise UserError(
+        f"item {first} has inputs that are NaN or infinite",
+        expected="finite numbers",
+        why="in training one of them makes every weight it touches NaN, and in a test the loss of all samples",
+        fix="leave such items out, e.g. with a Subset, or fill in the values",
+    )
 
 
 def check_dataset(dataset: Any) -> None:

@@ -16,6 +16,7 @@ from polyrhythm.data.items import (
     Labels,
     as_pair,
     check_dataset,
+    check_finite,
     check_lengths,
     kept,
     labels_of,
@@ -224,8 +225,10 @@ class DatasetSamples:
         known = None if self._adapt is not None or self.augmented else tensors_of(self._dataset)
         if known is None or tuple(known[0].shape[1:]) != self.shape:
             return self._one_by_one(indices, generator), self.targets.index_select(0, indices)
-        self._labels.check(indices.tolist(), known[1][indices])
-        return known[0][indices], self.targets.index_select(0, indices)
+        where, inputs = indices.tolist(), known[0][indices]
+        self._labels.check(where, known[1][indices])
+        check_finite(inputs, where)
+        return inputs, self.targets.index_select(0, indices)
 
     def _one_by_one(self, indices: Tensor, generator: torch.Generator | None) -> Tensor:
         """The inputs of some items, each read by itself."""
@@ -244,7 +247,11 @@ class DatasetSamples:
             inputs.append(item)
             labels.append(kept(label))
         self._labels.check(where, labels)
-        return torch.stack(inputs) if inputs else torch.zeros(0, *self.shape)
+        if not inputs:
+            return torch.zeros(0, *self.shape)
+        stacked = torch.stack(inputs)
+        check_finite(stacked, where)
+        return stacked
 
     def _item(self, index: int) -> tuple[Tensor, Any]:
         return as_pair(self._dataset[index], self._adapt)

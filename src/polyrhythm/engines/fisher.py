@@ -24,7 +24,7 @@ from torch.nn import functional
 
 from polyrhythm.base.flat_model import FlatModel
 from polyrhythm.base.streams import seeded_torch, stream, torch_generator
-from polyrhythm.models.tasks import Task
+from polyrhythm.models.task import Task
 
 Layer = nn.Linear | nn.Conv2d
 FEW = 3  # samples on which the layers' norms are held to whole gradients

@@ -11,7 +11,8 @@ from torch import Tensor
 
 from polyrhythm.core.protocols import ClientData
 from polyrhythm.methods.correction import Which
-from polyrhythm.models.tasks import Task
+from polyrhythm.models.metrics import nan_rows
+from polyrhythm.models.task import Task
 
 EVALUATION_BATCH = 96  # larger ones leave the cache: ResNet-9 takes 1.2 times as long with 250, LeNet-5 8 MB more
 
@@ -81,7 +82,9 @@ class FrozenLens:
 
     def predictions(self, which: Literal["received", "previous"]) -> np.ndarray:
         outputs = self._under(which)
-        return (outputs[:, -1] if outputs.dim() == 3 else outputs).argmax(dim=-1).numpy()
+        last = outputs[:, -1] if outputs.dim() == 3 else outputs
+        predicted: np.ndarray = last.argmax(dim=-1).masked_fill(nan_rows(last), -1).numpy()
+        return predicted  # NaN would win the argmax: it is no class at all
 
     def targets(self) -> np.ndarray:
         return self._targets().numpy()

@@ -35,7 +35,7 @@ from polyrhythm.engines.torch import TorchEngine
 from polyrhythm.engines.unsupported import Unlike, Unsupported
 from polyrhythm.methods.local.optimisers import LocalSgd
 from polyrhythm.methods.recipe import Recipe
-from polyrhythm.models.tasks import Task
+from polyrhythm.models.task import Task
 
 AnyEngine = TorchEngine | NativeEngine | StackedEngine
 LANES = 16  # samples that the native engine computes side by side

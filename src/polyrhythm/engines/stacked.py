@@ -28,7 +28,7 @@ from polyrhythm.engines.around import AroundTorch
 from polyrhythm.engines.step import Batch, Step, keys_of, rows_of, shares_of, sizes_of, takes
 from polyrhythm.engines.torch import TorchEngine
 from polyrhythm.methods.local.optimisers import LocalSgd, clip_
-from polyrhythm.models.tasks import Task
+from polyrhythm.models.task import Task
 
 ROOM = 2**30
 """Bytes that a cohort may take without a GPU; on a GPU half of its memory, or of a share of it. A larger one is cut."""

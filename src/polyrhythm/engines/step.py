@@ -31,7 +31,8 @@ from polyrhythm.data.samples import Samples
 from polyrhythm.engines.native.tracing import refuse_hooks
 from polyrhythm.engines.unsupported import Unlike, Unsupported
 from polyrhythm.methods.local.optimisers import LocalSgd
-from polyrhythm.models.tasks import Task
+from polyrhythm.models.task import Task
+from polyrhythm.models.tasks import TASKS
 
 FEW = 3  # samples on which a model is tried out
 CLOSE = 1e-3  # how far the gradients of two ways to compute may lie apart there, as a share of their norm
@@ -124,7 +125,7 @@ class Step:
 
         def of_one(output: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
             loss = self._task.loss(output[None], target[None])
-            return self._task.objective(loss, output[None]), loss
+            return self._task.objective(loss, output[None], target[None]), loss
 
         with Masks(batch.keys):
             outputs = functional_call(self._module, {**used, **idle}, (batch.inputs,))
@@ -142,7 +143,7 @@ class Step:
         kept = _Bytes()
         with Masks(keys), torch.autograd.graph.saved_tensors_hooks(kept, lambda tensor: tensor):
             outputs = functional_call(self._module, parts, (inputs,))
-            objective = self._task.objective(self._task.loss(outputs, targets), outputs)
+            objective = self._task.objective(self._task.loss(outputs, targets), outputs, targets)
         wanted = torch.autograd.grad(objective, list(parts.values()), allow_unused=True)
         self.kept = kept.total // len(inputs)
         self.idle = tuple(s for s, g in zip(self.used, wanted, strict=True) if g is None)
@@ -162,8 +163,9 @@ class Step:
 
 def _check(module: nn.Module, task: Task, layout: Layout) -> None:
     """Refuses what can be seen."""
-    if type(task).__module__ != Task.__module__:
-        raise Unsupported(f"the loss of {task.name} may be no mean over samples")
+    if type(task) not in TASKS.values() or not task.sums_over_samples:
+        own = "class weights, or a loss of one's own" if type(task) in TASKS.values() else f"the loss of {task.name}"
+        raise Unsupported(f"{own} may be no mean over samples")
     if any(s.dtype not in (torch.float32, torch.float64) or s.dtype != layout.dtype for s in layout.segments):
         raise Unsupported("its weights are not all float32 or float64")
     if any(isinstance(part, nn.RNNBase) for part in module.modules()):

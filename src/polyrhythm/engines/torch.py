@@ -23,7 +23,7 @@ from polyrhythm.methods.correction import Correction, Which
 from polyrhythm.methods.mechanism import Model
 from polyrhythm.models.representation import Tap, locate
 from polyrhythm.models.tally import Tally
-from polyrhythm.models.tasks import Task
+from polyrhythm.models.task import Task
 
 
 @final
@@ -154,7 +154,7 @@ class TorchEngine(LocalSteps):
             pair = current, view.features("received", watch)
         loss = self._task.loss(outputs, targets)
         squared = self._squared(outputs, targets) if squares else None
-        total = self._task.objective(loss, outputs)
+        total = self._task.objective(loss, outputs, targets)
         for term in terms:
             extra = term.term(view)
             total = total if extra is None else total + extra

@@ -16,7 +16,8 @@ from polyrhythm.data.holding import Holding
 from polyrhythm.data.samples import Samples
 from polyrhythm.models.building import build
 from polyrhythm.models.catalogue import Builder
-from polyrhythm.models.tasks import Task, task
+from polyrhythm.models.task import Task
+from polyrhythm.models.tasks import task
 from polyrhythm.models.weights import load_weights
 
 BATCH = 1000

@@ -190,6 +190,8 @@ def _guessed(experiment: Experiment) -> Iterator[str]:
             yield part.label()
     if experiment.until.accuracy is not None:
         yield "until.accuracy"
+    if experiment.until.patience is not None:
+        yield "until.patience"
 
 
 def _light(compression: Compression, layout: Layout) -> Compression:

@@ -8,6 +8,7 @@ from typing import TypeVar, final
 import numpy as np
 import torch
 
+from polyrhythm.base.metric_names import NAN_OUTPUTS
 from polyrhythm.base.streams import stream
 from polyrhythm.core.measuring import measuring
 from polyrhythm.data.holding import Holding
@@ -75,12 +76,20 @@ class Evaluator:
         return {c: self._tally(model_of(c), own, "own test", *of, c) for c, own in self._clients.items()}
 
     def over_clients(self, own: Mapping[int, Tally]) -> Metrics | None:
-        """From the clients' own tests: `..._pooled` over all samples, `..._mean` over clients; None without."""
+        """From the clients' own tests; None without.
+
+        `..._pooled` is over all samples, `..._mean` over those clients for which the metric is defined, and
+        `..._mean_clients` how many these are, where it is not defined for some that have tests.
+        """
         if not own:
             return None
         single = [self._task.read(tally) for tally in own.values()]
         pooled = {f"{name}_pooled": value for name, value in self._task.read(_sum(own.values())).items()}
-        return pooled | {f"{name}_mean": value for name, value in mean_metrics(single).items()}
+        means = {f"{name}_mean": value for name, value in mean_metrics(single).items()}
+        names = dict.fromkeys((*_names(single), *self._task.metrics_read))
+        defined = {name: sum(name in metrics for metrics in single) for name in names}
+        some = {f"{name}_mean_clients": float(n) for name, n in defined.items() if n < len(single)}
+        return pooled | means | some
 
     def over_groups(self, own: Mapping[int, Tally], model: Model, of: Of = ()) -> Metrics | None:
         """For each group of like devices, pooled: on its clients' own tests, else on a sample of its training data.
@@ -122,8 +131,17 @@ def _sum(tallies: Iterable[Tally]) -> Tally:
 
 
 def mean_metrics(many: list[Metrics]) -> Metrics:
-    """The mean of each metric, every entry counting the same."""
-    return {name: sum(m[name] for m in many) / len(many) for name in many[0]}
+    """The mean of each metric, every entry for which it is defined counting the same."""
+    found = {}
+    for name in _names(many):
+        known = [metrics[name] for metrics in many if name in metrics]
+        found[name] = sum(known) / len(known)
+    return found
+
+
+def _names(many: list[Metrics]) -> tuple[str, ...]:
+    """The metrics that one of them has, in order; how many outputs were NaN is a count, and none."""
+    return tuple(dict.fromkeys(name for metrics in many for name in metrics if name != NAN_OUTPUTS))
 
 
 def averaged(measure: Callable[[M], Metrics | None], models: Iterable[M]) -> Metrics | None:

@@ -11,7 +11,7 @@ from typing import Any, final
 import numpy as np
 from torch import nn
 
-from polyrhythm.base.errors import Mistakes, UserError
+from polyrhythm.base.errors import Mistakes, UserError, unknown
 from polyrhythm.base.settings import Count, Settings, Whole
 from polyrhythm.base.streams import seeded_torch
 from polyrhythm.data.federation import Federation
@@ -20,7 +20,9 @@ from polyrhythm.fleet import FixedLinks, Fleet, FleetState, Uniform
 from polyrhythm.methods.recipe import Recipe
 from polyrhythm.models.building import build
 from polyrhythm.models.catalogue import Builder
-from polyrhythm.models.tasks import Task, task
+from polyrhythm.models.metrics import ONE_OF
+from polyrhythm.models.task import Task
+from polyrhythm.models.tasks import task
 from polyrhythm.models.weights import load_weights
 
 
@@ -79,7 +81,8 @@ class Experiment(Settings):
     @property
     def aim(self) -> Task:
         """What the model is asked to do: the given task, or the one that follows from the data."""
-        return self.task or task(self.federation.task)
+        federation = self.federation
+        return (self.task or task(federation.task)).fitted(federation.outputs, federation.trained)
 
     def module(self) -> nn.Module:
         """The model with its initial weights, built anew unless a module was given."""
@@ -185,15 +188,11 @@ def _check_end(experiment: Experiment) -> None:
     if rounds is None and not experiment.until.anything:
         raise UserError(
             "no end: neither rounds nor until",
-            expected="rounds=30, or until accuracy, time or updates",
+            expected="rounds=30, or until accuracy, time, updates or patience",
             why="the run would go on for ever",
             fix="give rounds=30",
         )
-    if (
-        rounds is None
-        and (experiment.until.accuracy, experiment.until.updates) == (None, None)
-        and _timeless(experiment)
-    ):
+    if rounds is None and not (experiment.until.judges or experiment.until.updates) and _timeless(experiment):
         raise UserError(
             f"until time = {experiment.until.time:g} with a fleet whose visits take no time",
             expected="devices or links that take some",
@@ -207,6 +206,42 @@ def _check_end(experiment: Experiment) -> None:
             why="a schedule of this recipe follows the whole length of the run, which must be known from the start",
             fix="give rounds as well; until still ends the run earlier",
         )
+
+
+def _check_metric(experiment: Experiment) -> None:
+    """Refuses ends that a metric decides which nobody measures, that has no value there, or only one."""
+    until, federation = experiment.until, experiment.federation
+    if not until.judges:
+        if until.metric:
+            raise UserError(
+                f"until metric = {until.metric!r} alone",
+                expected="a goal for it, or patience",
+                why="a metric by itself ends nothing",
+                fix=f'give until={{metric = "{until.metric}", patience = 10}}, or leave the metric out',
+            )
+        return
+    aim = experiment.aim
+    metric, known = until.metric or aim.headline, ("loss", *aim.metrics_read)
+    if metric not in known and not (metric.startswith(ONE_OF) and "class_accuracy" in getattr(aim, "metrics", ())):
+        wanted = unknown("metric", metric, known, where=f"the task {aim.name}")
+        raise UserError(wanted.found, expected=wanted.expected, why=wanted.why, fix=f"measure it: {_HOW}")
+    held = "test" if federation.validation is None else "validation"
+    judged = federation.test if federation.validation is None else federation.validation
+    if metric in aim.constant(federation.outputs):
+        found = f"{metric} of {federation.outputs} outputs, which is the same whatever a model gives"
+    elif metric in aim.undefined(judged.targets, federation.outputs):
+        found = f"{metric}, which has no value on the {held} data, whatever a model gives"
+    else:
+        return
+    raise UserError(
+        f"until goes by {found}",
+        expected="a metric that tells versions apart",
+        why="the run would end at once, or never by it",
+        fix="choose another one with until metric, or other data to test on",
+    )
+
+
+_HOW = 'task=pr.task(…, metrics=(…)), in files task = "classification(metrics=[balanced_accuracy, auc])"'
 
 
 def _timeless(experiment: Experiment) -> bool:
@@ -293,4 +328,13 @@ def _check_recipe(experiment: Experiment) -> None:
     experiment.recipe.whole()
 
 
-_CHECKS = (_check_task, _check_end, _check_expert, _check_score, _check_recipe, _check_arrivals, _check_samples)
+_CHECKS = (
+    _check_task,
+    _check_end,
+    _check_metric,
+    _check_expert,
+    _check_score,
+    _check_recipe,
+    _check_arrivals,
+    _check_samples,
+)

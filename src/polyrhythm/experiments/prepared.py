@@ -12,6 +12,7 @@ import numpy as np
 import torch
 
 from polyrhythm.base.errors import UserError
+from polyrhythm.base.metric_names import in_words
 from polyrhythm.base.vectors import CPU
 from polyrhythm.data.federation import Federation, Shares
 from polyrhythm.data.holding import Holdings
@@ -28,6 +29,7 @@ from polyrhythm.methods.recipe import Recipe
 from polyrhythm.methods.size_notes import about_sizes
 from polyrhythm.models.probing import output_shape, woken
 from polyrhythm.models.representation import locate
+from polyrhythm.models.tasks import Classification
 from polyrhythm.simulation.workers import choosing as crews
 from polyrhythm.simulation.workers.choosing import ExecutionPlan
 from polyrhythm.simulation.workers.executors import Clients
@@ -135,8 +137,38 @@ class Prepared:
             )
         if self.groups and self.federation.local_tests is None:
             notes.append("results by group are on training data, since no client has test samples of its own")
-        about = (self._about_release, self._about_crew, self._about_modes, self._about_engine, self._about_expert)
+        about = (
+            self._about_metrics,
+            self._about_release,
+            self._about_crew,
+            self._about_modes,
+            self._about_engine,
+            self._about_expert,
+        )
         return (*notes, *(note for tell in about for note in tell()))
+
+    def _about_metrics(self) -> tuple[str, ...]:
+        """Metrics that cannot tell versions apart, and weights that follow from everybody's data."""
+        aim, federation = self.experiment.aim, self.federation
+        constant, undefined = (
+            aim.constant(federation.outputs),
+            aim.undefined(federation.test.targets, federation.outputs),
+        )
+        notes = [
+            f"{in_words(name)} is the same whatever a model gives for {federation.outputs} labels: choose k below "
+            "that, or judge by another metric, as in multilabel(metrics=[f1])"
+            for name in constant
+        ]
+        notes += [
+            f"{in_words(name)} has no value on the test data, as their targets do not vary enough: it is left out"
+            for name in undefined
+        ]
+        given = self.experiment.task
+        if isinstance(given, Classification) and given.class_weights == "balanced":
+            notes.append(
+                "class weights follow from the training samples of all clients, which would have to be counted"
+            )
+        return tuple(notes)
 
     def _about_release(self) -> tuple[str, ...]:
         """What a release that needs all updates at once takes."""

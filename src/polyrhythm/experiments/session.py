@@ -19,7 +19,7 @@ from polyrhythm.base.messages import Report
 from polyrhythm.base.threads import one_thread, settled_memory
 from polyrhythm.core.client_state import ClientState
 from polyrhythm.core.server_state import ServerState
-from polyrhythm.experiments import visit_records
+from polyrhythm.experiments import ending, visit_records
 from polyrhythm.experiments.prepared import Prepared
 from polyrhythm.experiments.runstate import RunState, check_origin, origin
 from polyrhythm.experiments.version_records import VersionRecords
@@ -27,7 +27,7 @@ from polyrhythm.methods.mechanism import Model
 from polyrhythm.models.flops import Cost, count
 from polyrhythm.runs.ledger import Ledger, Part
 from polyrhythm.runs.observer import Enough, Observer, Start, using
-from polyrhythm.runs.records import AnswerRecord, Plan, RunStatus, VersionRecord
+from polyrhythm.runs.records import AnswerRecord, Plan, RunStatus
 from polyrhythm.runs.summary import Best, Summary
 from polyrhythm.simulation.client_store.budget import store_of
 from polyrhythm.simulation.client_store.store import ClientStore, InMemory
@@ -199,7 +199,9 @@ class _Session:
         self._events = 0 if start is None else start.events
         self._answers = 0 if start is None else start.answers
         self._silent = 0 if start is None else start.silent  # clients that said so since the last version
-        self._summary = Summary(Best(self.plan.headline)) if start is None else start.summary
+        self._summary = (
+            Summary(Best(self.plan.headline), ending.watched(experiment)) if start is None else start.summary
+        )
         self._started = time.perf_counter() - (0.0 if start is None else start.seconds)
 
     def go(self) -> str:
@@ -224,7 +226,8 @@ class _Session:
         new = number == 0 or moment.turn.released is not None
         if new:
             self.ledger.released(moment.time)
-            reason = self._end_without_looking(moment)
+            made = moment.turn.state.version
+            reason = ending.without_looking(self.experiment, made, moment.time, self.ledger.client_updates)
             version = self.versions.of(
                 moment,
                 wall=self._wall(),
@@ -236,7 +239,7 @@ class _Session:
             self._summary.add(version)
             for observer in self.observers:
                 observer.version(version, self.versions.state_dict)
-            reason = reason or self._good_enough(version)
+            reason = reason or ending.by_metric(self.experiment, version, self._summary.watched)
             if reason:
                 self._leave(moment.time)
                 return reason
@@ -337,26 +340,6 @@ class _Session:
             told = AnswerRecord(event=number, place=place, question=answer.question, clients=clients)
             for observer in self.answer_hooks:
                 observer.answer(told)
-
-    def _end_without_looking(self, moment: SimulationStep) -> str:
-        """Why the run ends with this version, whatever its model can do; empty if it goes on."""
-        until, version = self.experiment.until, moment.turn.state.version
-        if version == 0:
-            return ""
-        if version == self.experiment.rounds:
-            return "all rounds made"
-        if until.time is not None and moment.time >= until.time:
-            return f"{until.time:g} virtual seconds have passed"
-        if until.updates is not None and self.ledger.client_updates >= until.updates:
-            return f"{self.ledger.client_updates} client updates were made"
-        return ""
-
-    def _good_enough(self, version: VersionRecord) -> str:
-        goal, headline = self.experiment.until.accuracy, self.plan.headline
-        judged = version.test if version.validation is None else version.validation
-        if goal is None or judged is None or judged[headline] < goal:
-            return ""
-        return f"{headline} {judged[headline]:.4f} has reached {goal:g}"
 
     def _cost(self) -> Cost:
         samples = self.experiment.federation.train

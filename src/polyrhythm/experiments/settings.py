@@ -19,19 +19,31 @@ class Until(Settings):
     """Stops a run once something is reached, at the end of the version that reaches it.
 
     Args:
-        accuracy: the task's headline metric, on the validation data if there are any, otherwise on the test set.
+        accuracy: a goal for the metric, on the validation data if there are any, otherwise on the test set. A version
+            for which the metric is NaN or undefined has reached nothing.
         time: virtual seconds.
         updates: client visits that were accepted.
+        patience: versions that may follow the best one by the metric, on the same set, before the run ends; the initial
+            model apart. A resumed run ends at the same version.
+        metric: that `accuracy` and `patience` go by: one that the task measures, such as "auc", or "loss", "rmse" or
+            "mae", of which less is better; None for the task's headline.
     """
 
     accuracy: Annotated[float, Le(1)] | None = None
     time: Positive | None = None
     updates: Count | None = None
+    patience: Count | None = None
+    metric: Name | None = None
 
     @property
     def anything(self) -> bool:
         """Whether there is a condition at all."""
-        return any(value is not None for value in (self.accuracy, self.time, self.updates))
+        return any(value is not None for value in (self.accuracy, self.time, self.updates, self.patience))
+
+    @property
+    def judges(self) -> bool:
+        """Whether one of the conditions goes by what a model can do."""
+        return self.accuracy is not None or self.patience is not None
 
 
 @final

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from polyrhythm.base.errors import UserError
+from polyrhythm.base.metric_names import in_words, is_between_0_and_1
 from polyrhythm.figures.axes import SETS, Against
 from polyrhythm.figures.bands import Value, band
 from polyrhythm.figures.figure import Chart, Figure, Options, needs
@@ -97,7 +98,7 @@ def column(row: Mapping[str, Any], name: str, after: int = -1) -> float | None:
 def _accuracy(subject: Subject, options: Options) -> Chart:
     value = functools.partial(score, headline=subject.headline, on=options.on)
     _check_set(subject, options, value)
-    measure = f"{_words(subject.headline)} on the {SETS[options.on]}"
+    measure = f"{in_words(subject.headline)} on the {SETS[options.on]}"
     return curves(subject, value, options, measure, share=is_share(subject))
 
 
@@ -121,7 +122,7 @@ def _costs(subject: Subject, options: Options) -> Chart:
     narrow = dataclasses.replace(options, width=max(160, (options.width - 60) // len(COSTS)))
     value = functools.partial(score, headline=subject.headline, on=options.on)
     _check_set(subject, options, value)
-    measure = f"{_words(subject.headline)} on the {SETS[options.on]}"
+    measure = f"{in_words(subject.headline)} on the {SETS[options.on]}"
     return alt.hconcat(
         *(
             lines(
@@ -140,11 +141,7 @@ def _costs(subject: Subject, options: Options) -> Chart:
 
 def is_share(subject: Subject) -> bool:
     """Whether the headline metric lies between 0 and 1."""
-    return subject.headline != "r2"
-
-
-def _words(name: str) -> str:
-    return name.replace("_", " ")
+    return is_between_0_and_1(subject.headline)
 
 
 def _check_set(subject: Subject, options: Options, value: Value) -> None:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from polyrhythm.base.metric_names import in_words
 from polyrhythm.figures.bands import band
 from polyrhythm.figures.curves import is_share
 from polyrhythm.figures.figure import Chart, Figure, Options, needs
@@ -29,7 +30,7 @@ def series(row: Mapping[str, Any], headline: str) -> dict[str, float]:
     found = {
         key.removesuffix(f"_{headline}").replace("_", " "): value
         for key, value in groups.items()
-        if key.endswith(f"_{headline}")
+        if key.endswith(f"_{headline}") and not key.endswith(f"_balanced_{headline}")  # which is another metric
     }
     own = row["clients"] or {}
     return found | {words: own[f"{headline}_{k}"] for k, words in OWN.items() if f"{headline}_{k}" in own}
@@ -53,7 +54,7 @@ def _groups(subject: Subject, options: Options) -> Chart:
         if not rows:
             continue
         x = along(options.against)
-        y = upright(subject.headline.replace("_", " "), rows, share=is_share(subject))
+        y = upright(in_words(subject.headline), rows, share=is_share(subject))
         color = grouped("group", list(names), hues)
         heading = name if len(subject.methods) > 1 else ""
         marks = chart(rows, options.width, 240, heading)
@@ -101,7 +102,7 @@ def _budgets(subject: Subject, options: Options) -> Chart:
     plain = [c["result"] for c in found if c["r"] == 0 or c["W"] == 1]
     base = math.fsum(plain) / len(plain) if plain else None
     rows = [{**c, "shown": c["result"] - base if base is not None else c["result"]} for c in found]
-    word = subject.headline.replace("_", " ")
+    word = in_words(subject.headline)
     title = f"{word} minus that with r = 0 or W = 1" if base is not None else word
     most = max((abs(row["shown"]) for row in rows), default=1.0) or 1.0
     scale = (

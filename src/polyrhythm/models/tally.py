@@ -8,7 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import final
+from typing import TYPE_CHECKING, final
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 @final
@@ -23,16 +26,19 @@ class Tally:
     Args:
         count: number of samples.
         sums: named sums over those samples, in double precision; a name that is missing counts as 0.
+        rows: outputs and targets themselves, in pieces, for metrics that are no sums, such as the area under a curve.
     """
 
     count: int = 0
     sums: Mapping[str, float] = field(default_factory=dict)
+    rows: tuple[tuple[Tensor, Tensor], ...] = ()
 
     def __add__(self, other: Tally) -> Tally:
         names = [*self.sums, *(name for name in other.sums if name not in self.sums)]
         return Tally(
             self.count + other.count,
             {name: self.sums.get(name, 0.0) + other.sums.get(name, 0.0) for name in names},
+            self.rows + other.rows,
         )
 
     def mean(self, name: str) -> float:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 import torch
 from torch import Tensor
 
 from polyrhythm.base.errors import UserError
+from polyrhythm.base.metric_names import FALLING, NAN_OUTPUTS
+from polyrhythm.models.metrics import OwnMetric, name_of
 
 
 def check_class_numbers(name: str, classes: int, targets: Tensor) -> None:
@@ -58,4 +62,68 @@ def size_mismatch(outputs: int, targets: int, what: str) -> UserError:
         expected="as many outputs as targets",
         why="each output is compared with one target",
         fix=f"build the model with outputs={targets}",
+    )
+
+
+def check_headline(metrics: Sequence[str | OwnMetric]) -> None:
+    """Refuses metrics of which the first cannot judge a run, or that share a name."""
+    names = [name_of(metric) for metric in metrics]
+    if names and (names[0] in FALLING or names[0] == "class_accuracy"):
+        less = names[0] in FALLING
+        raise UserError(
+            f"metrics that begin with {names[0]}",
+            expected="a first metric that is one number, and better where it is higher",
+            why="the first is the headline: the best version, sweeps and comparisons take the highest",
+            fix=f"put {'r2' if less else 'balanced_accuracy'} first" + ("; r2 and rmse order models alike" * less),
+        )
+    odd = next((n for n in names if names.count(n) > 1 or (n in {*FALLING, NAN_OUTPUTS} and n not in _OF_NUMBERS)), "")
+    if odd:
+        raise UserError(
+            f"the metric {odd} twice, or with a name that is taken",
+            expected="metrics with names of their own",
+            why="they are recorded by their names",
+            fix="leave one of them out, or call your function something else",
+        )
+
+
+_OF_NUMBERS = {"rmse", "mae"}
+
+
+def check_weights(weights: str | Sequence[float] | None, classes: int) -> None:
+    """Refuses class weights that are not one for each class."""
+    if isinstance(weights, tuple) and len(weights) != classes:
+        raise UserError(
+            f"{len(weights)} class weights for {classes} classes",
+            expected="a weight for each class, in the order of class numbers",
+            why="the weight of a sample is that of its class",
+            fix='class_weights="balanced", or one number for each class',
+        )
+
+
+def check_own_loss(
+    loss: Callable[[Tensor, Tensor], Tensor] | None, outputs_shape: tuple[int, ...], targets: Tensor
+) -> None:
+    """Refuses a loss of one's own that gives no loss for each sample."""
+    if loss is None or not len(targets):
+        return
+    few = targets[: outputs_shape[0]]
+    outputs = torch.zeros(len(few), *outputs_shape[1:], requires_grad=True)
+    name = getattr(loss, "__name__", type(loss).__name__)
+    try:
+        found = loss(outputs, few)
+    except Exception as error:  # whatever the user's function does
+        raise _bad_loss(f"the loss {name} raises {type(error).__name__}: {error}") from error
+    if not isinstance(found, Tensor) or found.shape != (len(few),):
+        what = f"shape {tuple(found.shape)}" if isinstance(found, Tensor) else f"type {type(found).__name__}"
+        raise _bad_loss(f"the loss {name} gives something of {what} for {len(few)} samples")
+    if not found.requires_grad:
+        raise _bad_loss(f"the loss {name} has no gradient")
+
+
+def _bad_loss(found: str) -> UserError:
+    return UserError(
+        found,
+        expected="a loss for each sample, [B], that torch can differentiate",
+        why="losses are averaged over batches, and over the samples of clients and tests",
+        fix='compute with torch and without averaging, as reduction="none" does',
     )

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from typing import TYPE_CHECKING
 
+from polyrhythm.base.metric_names import in_words
 from polyrhythm.results import tables
 from polyrhythm.runs import holes
 
@@ -29,7 +30,7 @@ def run_html(run: RecordedRun) -> str:
         "method": run.recipe,
         "seed": str(run.seed),
         "rounds": f"{view.last['version']:,}" if view.last else "0",
-        f"final {run.headline.replace('_', ' ')}": tables.score(view.numbers["final_accuracy"]),
+        f"final {in_words(run.headline)}": tables.score(view.numbers["final_accuracy"]),
         **view.costs,
         **({"record": holes.in_words(view.missing)} if view.missing else {}),
     }
@@ -86,7 +87,7 @@ def _curve(scores: Sequence[tuple[int, float]], headline: str) -> str:
         f"{2 + (1 - (value - low) / ((high - low) or 1.0)) * (_HEIGHT - 4):.1f}"
         for version, value in thinned
     )
-    label = f"{headline.replace('_', ' ')} from {low:.4f} to {high:.4f} over {last:,} versions"
+    label = f"{in_words(headline)} from {low:.4f} to {high:.4f} over {last:,} versions"
     return (
         f'<svg role="img" aria-label="{escape(label)}" width="{_WIDTH}" height="{_HEIGHT}">'
         f"<title>{escape(label)}</title>"

@@ -8,6 +8,7 @@ from typing import Any, final
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from polyrhythm.base.metric_names import in_words
 from polyrhythm.runs.observer import Observer
 from polyrhythm.runs.records import ModelView, Plan, RunStatus, VersionRecord
 
@@ -33,7 +34,7 @@ class LiveProgress(Observer):
             return
         self._headline = plan.headline
         self._shown = {"loss": "–", "score": "–", "updates": "0"}
-        label = plan.headline.replace("_", " ")
+        label = in_words(plan.headline)
         self._progress = Progress(
             TextColumn("round {task.completed:.0f}" + ("/{task.total:.0f}" if plan.rounds else "")),
             BarColumn(bar_width=None),

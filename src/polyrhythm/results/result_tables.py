@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 
 from polyrhythm.base.faults import WORDS
+from polyrhythm.base.metric_names import in_words, title_of
 from polyrhythm.results import tables
 from polyrhythm.results.tables import Table
 from polyrhythm.runs.comparison import ComparedRuns, spread
@@ -19,11 +20,6 @@ _COSTS = tuple(COSTS[name] for name in ("rounds", *(cost.name for cost in TOTALS
 _GOAL = tuple(COSTS[name] for name in GOALS if name != "mean_cohort")
 
 
-def words(headline: str) -> str:
-    """A metric as people say it."""
-    return headline.replace("_", " ")
-
-
 def accuracy(found: ComparedRuns[RecordedRun], on: On) -> Table:
     """Every reading of every method."""
     lines = []
@@ -32,7 +28,7 @@ def accuracy(found: ComparedRuns[RecordedRun], on: On) -> Table:
         lines.append((name, str(len(members)), *cells))
     return Table(
         name="results",
-        caption=f"{words(found.headline).capitalize()} on the {_SETS[on]}, {over_seeds(found)}. {meant(found, on)}",
+        caption=f"{title_of(found.headline)} on the {_SETS[on]}, {over_seeds(found)}. {meant(found, on)}",
         head=("method", "seeds", "final", "best", "last 20"),
         rows=tables.rows(lines),
     )
@@ -65,7 +61,7 @@ def differences(found: ComparedRuns[RecordedRun], base: str, on: On, level: floa
     single = any(difference.n == 1 for difference in by["final"].values())
     return Table(
         name="differences",
-        caption=f"Difference in {words(found.headline)} to {base}, paired by seed: mean and {level * 100:g} % "
+        caption=f"Difference in {in_words(found.headline)} to {base}, paired by seed: mean and {level * 100:g} % "
         "confidence interval (Student's t), on the "
         + f"{_SETS[on]}. n is the number of pairs; intervals are for one comparison each."
         + (" A single pair has no interval." if single else ""),
@@ -112,8 +108,8 @@ def took(found: ComparedRuns[RecordedRun], on: On, asked: float | None) -> Table
     why = "" if asked is not None else " The goal is the largest multiple of 0.05 that every run reached."
     return Table(
         name="goal",
-        caption=f"What it took until the {words(found.headline)} on the {_SETS[on]} was {target:g} for the first time, "
-        f"{over_seeds(found)}, of the runs that reached it.{why}",
+        caption=f"What it took until the {in_words(found.headline)} on the {_SETS[on]} was {target:g} for the first "
+        f"time, {over_seeds(found)}, of the runs that reached it.{why}",
         head=("method", "reached", *(tables.headed(c.words, c.unit, units[c.name]) for c in _GOAL)),
         rows=tables.rows(lines),
     )

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from polyrhythm.base.errors import UserError, unknown
+from polyrhythm.base.metric_names import in_words
 from polyrhythm.runs import costs, holes
 from polyrhythm.runs.checkpoints import checkpoints, version_of
 from polyrhythm.runs.costs import CostToGoal, On
@@ -339,7 +340,9 @@ class RecordedRun:
         table.add_column(overflow="fold")
         view = self.view
         known = {**view.summary, **view.numbers}
-        shown = {name.replace("_", " "): _short(known[name]) for name in _SHOWN if known.get(name) is not None}
+        accuracy = in_words(self.headline)  # which `accuracy` in the names of a summary stands for
+        words = {name: name.replace("accuracy", accuracy).replace("_", " ") for name in _SHOWN}
+        shown = {words[name]: _short(known[name]) for name in _SHOWN if known.get(name) is not None}
         weights = ", ".join(which for which in ("best", "final") if (self.path / f"{which}.safetensors").is_file())
         there = ", ".join(str(version_of(path)) for path in reversed(checkpoints(self.path)))
         lines = {
@@ -347,6 +350,7 @@ class RecordedRun:
             "method": self.recipe,
             "started": self.started,
             **shown,
+            **view.said_of_tests,
             **view.costs,
             "weights": weights or "none yet",
             "checkpoints": f"of version {there}" if there else "none",

@@ -69,12 +69,14 @@ def kept(rows: Sequence[Row], headline: str) -> list[Row]:
 
 
 def best_of(rows: Sequence[Row], headline: str) -> Row | None:
-    """The best version of a run, by the set that `chosen_by` says; the first of equals."""
+    """The best version of a run, by the set that `chosen_by` says; the first of equals, and one that trained."""
     return _best_by(rows, headline, chosen_by(rows, headline))
 
 
 def _best_by(rows: Sequence[Row], headline: str, judge: On) -> Row | None:
-    scored = [(value, row) for row in rows if (value := score(row, headline, judge)) is not None]
+    scored = [
+        (value, row) for row in rows if row["client_updates"] and (value := score(row, headline, judge)) is not None
+    ]
     return max(scored, key=lambda pair: pair[0])[1] if scored else None
 
 

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, final
 
+from polyrhythm.base.metric_names import NAN_OUTPUTS
 from polyrhythm.runs.costs import TOTALS
 from polyrhythm.runs.records import VersionRecord
 
@@ -23,13 +24,17 @@ class Best:
     """Keeps the best version so far: by validation data if there are any, and only without them by the test set.
 
     A version chosen by the test set is no fair estimate of anything (it is the maximum of many noisy numbers), so
-    `chosen_by` goes wherever the choice goes. Of equal scores the earliest wins; a score that is not finite never does.
+    `chosen_by` goes wherever the choice goes. Of equal scores the earliest wins; a score that is not finite never does,
+    and neither does a version into which no client's training has gone, such as the initial model.
 
     Args:
         headline: the metric that decides.
+        falling: whether less of it is better.
+        score: of the best version; where less is better, with its sign turned.
     """
 
     headline: str
+    falling: bool = False
     score: float = -math.inf
     chosen_by: Literal["validation", "test"] | None = None
     version: int | None = None
@@ -38,9 +43,11 @@ class Best:
     def improves(self, record: VersionRecord) -> bool:
         """Takes a version into account and says whether it is the new best."""
         judge: Literal["validation", "test"] = "test" if record.validation is None else "validation"
-        if self.chosen_by == "validation" and judge == "test":
+        if (self.chosen_by == "validation" and judge == "test") or not record.client_updates:
             return False
         score = _score(record.test if judge == "test" else record.validation, self.headline)
+        if score is not None and self.falling:
+            score = -score
         if score is None or (judge == self.chosen_by and score <= self.score):
             return False
         self.score, self.chosen_by, self.version = score, judge, record.version
@@ -55,9 +62,11 @@ class Summary:
 
     Args:
         best: its best version, which it keeps.
+        watched: likewise by the metric that patience goes by, if there is any.
     """
 
     best: Best
+    watched: Best | None = None
     _scores: list[float] = field(default_factory=list)
     _final: float | None = None
     _last: VersionRecord | None = None
@@ -66,6 +75,8 @@ class Summary:
         """Takes one version into account. Versions come in order."""
         self._last = record
         self.best.improves(record)
+        if self.watched is not None:
+            self.watched.improves(record)
         if record.test is None:
             return
         self._final = _score(record.test, self.best.headline)
@@ -84,7 +95,8 @@ class Summary:
             `final_accuracy`: the last evaluated version on the test set. `best_accuracy`: the test result of the
             version that `best_by` chose ("validation", or "test": then it is no headline). `last20_mean`, `last20_sd`:
             mean and population standard deviation over the last 20 evaluated versions, or as many as there are, the
-            initial model apart. "Accuracy" is the metric named in `headline`. Then the totals, and `digest`.
+            initial model apart. "Accuracy" is the metric named in `headline`. Then the totals, and `digest`;
+            `nan_outputs`, where the last version gave NaN for test samples, is for how many.
         """
         last, scores = self._last, self._scores
         mean = math.fsum(scores) / len(scores) if scores else None
@@ -100,6 +112,7 @@ class Summary:
             "last20_sd": spread,
             **{cost.name: getattr(last, cost.column or cost.name) if last else 0 for cost in TOTALS},
             "faults": dict(last.faults) if last else {},
+            **({NAN_OUTPUTS: int(broken)} if (broken := ((last and last.test) or {}).get(NAN_OUTPUTS)) else {}),
             "wall_seconds": wall_seconds,
             "digest": digest,
         }

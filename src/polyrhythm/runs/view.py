@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Literal, final
 
+from polyrhythm.base.metric_names import NAN_OUTPUTS, in_words
 from polyrhythm.runs import costs, holes, result_rule, run_lock
 from polyrhythm.runs.checkpoints import reached
 from polyrhythm.runs.database import read_last_version, read_records
@@ -85,8 +87,27 @@ class RunView:
         """What it has come to so far, as in a summary: `final_accuracy`, `best_accuracy`, `last20_mean` and so on."""
         if self.summary:
             return {name: self.summary.get(name) for name in result_rule.NUMBERS}
-        rows = read_records(self._folder, "versions", self._row["number"], ("version", "test", "validation"))
+        rows = read_records(
+            self._folder, "versions", self._row["number"], ("version", "test", "validation", "client_updates")
+        )
         return result_rule.numbers(rows, self._row["headline"])
+
+    @functools.cached_property
+    def said_of_tests(self) -> dict[str, str]:
+        """What must be known of the newest version's tests to read its numbers, in words, a line for each."""
+        last, headline = self.last or {}, self._row["headline"]
+        test, own = last.get("test") or {}, last.get("clients") or {}
+        said = {}
+        if broken := test.get(NAN_OUTPUTS):
+            said["NaN"] = f"the last version gives NaN for {int(broken):,} test samples: they count as wrong" + (
+                ", and its loss has no value" if test.get("loss") is None or not math.isfinite(test["loss"]) else ""
+            )
+        mean, some = own.get(f"{headline}_mean"), own.get(f"{headline}_mean_clients")
+        if own and (mean is not None or some is not None):
+            value = "no mean over clients" if mean is None else f"{mean:.4f} as a mean over clients"
+            those = "" if some is None else f", defined for {int(some):,} of {self._row['clients']:,} clients"
+            said["own tests"] = f"{in_words(headline)} {value}{those}"
+        return said
 
     @property
     def costs(self) -> dict[str, str]:

@@ -118,7 +118,8 @@ export const state = (status) => h("span", { class: `state ${status}` }, status)
 export const called = (run) => run.name || run.method;
 export const score = (value) => (typeof value === "number" ? value.toFixed(4) : "–");
 export const whole = (value) => (typeof value === "number" ? value.toLocaleString("en") : "–");
-export const words = (text) => String(text).replaceAll("_", " ");
+const METRICS = { r2: "R²", auc: "AUC", f1: "F1", rmse: "RMSE", mae: "MAE" };
+export const words = (text) => METRICS[text] || String(text).replaceAll("_", " ");
 
 export function span(seconds) {
   if (seconds < 90) return `${Math.max(0, Math.round(seconds))} s`;

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -11,23 +11,15 @@ from torch import Tensor
 
 from polyrhythm.base.errors import UserError, unknown
 from polyrhythm.base.streams import stream
-from polyrhythm.data.collection import Collection, Task
+from polyrhythm.data.collection import Collection
 from polyrhythm.data.holdout import check_share, held_out
 from polyrhythm.data.items import Adapt, check_lengths, labels_of
 from polyrhythm.data.keys import Keys, columns_at, columns_of
-from polyrhythm.data.labels import as_text, classes_of, encode
 from polyrhythm.data.samples import ArraySamples, DatasetSamples
+from polyrhythm.data.targets import as_targets, column, meaning_of, strata
 from polyrhythm.data.transforms import Augmentation, Normalise, RandomCrop, RandomFlip, ToFloat, Transform
 
 Arrays = tuple[Any, Any]
-
-
-class Meaning(NamedTuple):
-    """What targets mean: the task, its classes as text, and how raw targets become a tensor."""
-
-    task: Task
-    classes: tuple[str, ...]
-    encode: Callable[[np.ndarray], Tensor]
 
 
 def arrays(
@@ -67,15 +59,15 @@ def arrays(
     Raises:
         UserError: arrays that do not go together, or labels that fit no class.
     """
-    x, y = _inputs(inputs), _targets(targets)
+    x, y = _inputs(inputs), as_targets(targets)
     check_lengths(len(x), len(y))
     keys, test_keys = columns_of(columns), columns_of(test_columns)
     if isinstance(test, tuple):
-        tx, ty = _inputs(test[0]), _targets(test[1])
+        tx, ty = _inputs(test[0]), as_targets(test[1])
         check_lengths(len(tx), len(ty))
     else:
         check_share("test", test)
-        labels = np.unique(y, return_inverse=True)[1] if y.ndim == 1 and y.dtype.kind != "f" else None
+        labels = strata(y, task, named=classes is not None)
         out = held_out(np.zeros(len(y), dtype=np.int64), labels, test, stream(0, "split", "test"))
         if not out.any():
             raise _no_test(f"test = {test!r} of {len(y):,} samples")
@@ -95,7 +87,7 @@ def arrays(
         columns=keys | _bands(y, meaning.task, y),
         test_columns=test_keys | _bands(y, meaning.task, ty),
         reference=reference,
-        notes=notes,
+        notes=(*notes, *meaning.notes),
     )
 
 
@@ -144,8 +136,6 @@ def dataset(
     """
     labels, test_labels = (labels_of(items, adapt, given) for items, given in ((train, targets), (test, test_targets)))
     raw, raw_test = labels.values, test_labels.values
-    for part in (raw, raw_test) if task is None else ():
-        _check_plain(part, named=classes is not None)
     meaning = meaning_of(raw, raw_test, task=task, classes=classes)
     keys, test_keys = columns_of(columns), columns_of(test_columns)
     return Collection(
@@ -157,81 +147,8 @@ def dataset(
         columns=keys | _bands(raw, meaning.task, raw),
         test_columns=test_keys | _bands(raw, meaning.task, raw_test),
         reference=reference,
+        notes=meaning.notes,
     )
-
-
-def meaning_of(
-    train: np.ndarray, test: np.ndarray, *, task: str | None = None, classes: Sequence[object] | None = None
-) -> Meaning:
-    """Finds out what raw targets mean. Classes are those of train and test together.
-
-    Raises:
-        UserError: one-hot rows (ambiguous), or a task that does not fit the targets.
-    """
-    kind = task or _task_of(train)
-    if kind not in ("classification", "multilabel", "regression"):
-        raise unknown("task", kind, ["classification", "multilabel", "regression"])
-    if kind == "regression":
-        if train.dtype.kind not in "buif" or train.ndim > 2:
-            raise _unfit(kind, train, "numbers, [n] or [n, d]")
-        return Meaning("regression", (), lambda raw: torch.from_numpy(_floats(raw)))
-    if kind == "multilabel":
-        if train.ndim != 2 or train.dtype.kind not in "buif" or train.shape[1:] != test.shape[1:]:
-            raise _unfit(kind, train, "0/1 tags [n, C]")
-        names = classes if classes is not None else range(train.shape[1])
-        return Meaning("multilabel", tuple(as_text(c) for c in names), lambda raw: torch.from_numpy(_floats(raw)))
-    if train.ndim != 1:
-        raise _unfit(kind, train, "one label a sample, [n]")
-    known = np.asarray(classes) if classes is not None else classes_of(train, test)
-    return Meaning("classification", tuple(as_text(c) for c in known), lambda raw: encode(raw, known))
-
-
-def _task_of(targets: np.ndarray) -> str:
-    if targets.ndim == 1:
-        return "regression" if targets.dtype.kind == "f" else "classification"
-    binary = targets.ndim == 2 and bool(np.isin(targets, (0, 1)).all())
-    if binary and bool((targets.sum(axis=1) == 1).all()):
-        raise UserError(
-            f"targets of shape {targets.shape} with exactly one 1 in every row",
-            expected="class numbers [n], or task='multilabel' said in words",
-            why="one-hot labels and tags look the same but are trained and scored differently",
-            fix="targets.argmax(axis=1) gives class numbers",
-        )
-    return "multilabel" if binary else "regression"
-
-
-def _check_plain(labels: np.ndarray, *, named: bool) -> None:
-    """Refuses labels that would be taken for something else than they are, where nobody says what they are."""
-    if not named and labels.dtype.kind in "iu" and (left_out := int((labels == _LEFT_OUT).sum())):
-        raise UserError(
-            f"label {_LEFT_OUT} in {left_out:,} items",
-            expected="a class for each item",
-            why="torch's losses leave such items out (ignore_index), and here it would be a class of its own",
-            fix="leave these items out, e.g. with a Subset; or name all classes in classes=, if it is one",
-        )
-    if labels.dtype.kind != "f" and labels.shape[1:] == (1,):
-        raise UserError(
-            f"labels of {labels.dtype} that are rows of one element, {labels[0].tolist()!r} for instance",
-            expected="class numbers without an axis of their own, or task='multilabel' or 'regression' said in words",
-            why="one class number, one tag and one number to predict look the same, and are trained differently",
-            fix="give class numbers, e.g. with adapt=lambda item: (item[0], item[1].item())",
-        )
-    if labels.dtype.kind == "f" and labels.ndim == 2 and labels.shape[1] > 1 and _are_shares(labels):
-        raise UserError(
-            f"labels of shape {labels.shape} that are shares of {labels.shape[1]} classes",
-            expected="class numbers, or task='regression' said in words",
-            why="smoothed labels and numbers to predict look the same, and are trained and scored differently",
-            fix="give class numbers, and smooth in the loss: Experiment(task=pr.task('classification', smoothing=0.1))",
-        )
-
-
-_LEFT_OUT = -100
-
-
-def _are_shares(labels: np.ndarray) -> bool:
-    """Whether each row has no negative numbers and adds up to 1, and they are not all 0 or 1."""
-    whole = bool(np.isclose(labels.sum(axis=1), 1.0, atol=1e-3).all()) and bool((labels >= 0).all())
-    return whole and not bool(np.isin(labels, (0, 1)).all())
 
 
 def _inputs(values: Any) -> np.ndarray:
@@ -256,14 +173,6 @@ def _inputs(values: Any) -> np.ndarray:
     return array if array.dtype == np.uint8 else array.astype(np.int64)
 
 
-def _targets(values: Any) -> np.ndarray:
-    return values.detach().cpu().numpy() if isinstance(values, Tensor) else np.asarray(values)
-
-
-def _floats(raw: np.ndarray) -> np.ndarray:
-    return np.ascontiguousarray(raw, dtype=np.float32)
-
-
 def _scaling(scaling: str, train: np.ndarray) -> tuple[Transform, ...]:
     if scaling not in ("none", "train"):
         raise unknown("scaling", scaling, ["none", "train"])
@@ -283,19 +192,11 @@ def _scaling(scaling: str, train: np.ndarray) -> tuple[Transform, ...]:
 
 def _bands(train: np.ndarray, task: str, targets: np.ndarray) -> dict[str, Keys]:
     """Ten bands of equal counts for single regression targets, so that label partitions can go by="target_band"."""
+    train, targets = column(train), column(targets)
     if task != "regression" or train.ndim != 1:
         return {}
     edges = np.quantile(train.astype(np.float64), np.linspace(0.1, 0.9, 9))
     return {"target_band": Keys(np.arange(10), np.searchsorted(edges, targets, side="right").astype(np.int64))}
-
-
-def _unfit(task: str, targets: np.ndarray, expected: str) -> UserError:
-    return UserError(
-        f"targets of {targets.dtype} and shape {targets.shape} for {task}",
-        expected=expected,
-        why="the loss and the metrics follow from the task",
-        fix="give another task=, or targets of that form",
-    )
 
 
 def _no_test(found: str) -> UserError:

@@ -14,6 +14,7 @@ from polyrhythm.data.collection import Collection
 from polyrhythm.data.holdout import check_share, held_out
 from polyrhythm.data.sources.files import corrupt, existing
 from polyrhythm.data.sources.memory import arrays
+from polyrhythm.data.targets import strata
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -43,7 +44,7 @@ def table(
             client column, spread over the classes, the same for every seed.
         scaling: "train" for zero mean and unit variance of each feature over the training rows of all clients together
             (which a real federation would have to compute first), or "none".
-        task: "classification" or "regression"; None goes by the target: fractions are regression.
+        task: "classification" or "regression"; None goes by the target, as for `arrays`: fractions are regression.
         classes: the labels in the order of class numbers; None sorts those that occur.
         threshold: makes two classes of a number: 0 at most the threshold, 1 above it.
         drop: columns to leave out.
@@ -69,8 +70,7 @@ def table(
         y, groups = _target(frame, target, threshold), np.zeros(len(frame), dtype=np.int64)
         if client:
             groups = np.unique(_keys(frame, client), return_inverse=True)[1]
-        labels = None if y.dtype.kind == "f" else np.unique(y, return_inverse=True)[1]
-        out = held_out(groups, labels, test, stream(0, "split", "table"))
+        out = held_out(groups, strata(y, task, named=classes is not None), test, stream(0, "split", "table"))
         frame, tested = frame[~out], frame[out]
     features, test_features, dropped = _features(frame, tested, [target, *([client] if client else [])])
     return arrays(
@@ -138,9 +138,7 @@ def _target(frame: pd.DataFrame, target: str, threshold: float | None) -> np.nda
         return values.astype(str)
     if threshold is not None:
         return (values > threshold).astype(np.int64)
-    # Whole numbers read as floats because a column once had an empty cell are still labels.
-    whole = values.dtype.kind == "f" and bool((values == np.rint(values)).all())
-    return values.astype(np.int64) if whole else values
+    return values
 
 
 def _keys(frame: pd.DataFrame, client: str) -> np.ndarray:

@@ -34,7 +34,7 @@ from polyrhythm.methods.correction import Correction, ModelContrast, Which
 from polyrhythm.methods.local.optimisers import LocalAdam, LocalSgd
 from polyrhythm.methods.mechanism import Model
 from polyrhythm.models.tally import Tally
-from polyrhythm.models.tasks import Task
+from polyrhythm.models.task import Task
 
 LARGEST = 2048  # samples in a batch; beyond it the room between layers would be gigabytes
 

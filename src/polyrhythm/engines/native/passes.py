@@ -15,7 +15,7 @@ from polyrhythm.engines.looking import EVALUATION_BATCH, batches
 from polyrhythm.engines.native.extension import Rounds
 from polyrhythm.engines.native.program import Place, Program
 from polyrhythm.models.tally import Tally
-from polyrhythm.models.tasks import Task
+from polyrhythm.models.task import Task
 
 
 @final

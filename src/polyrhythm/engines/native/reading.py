@@ -33,7 +33,9 @@ from polyrhythm.engines.native.program import (
 )
 from polyrhythm.engines.native.tracing import Pass, refuse_hooks, traces
 from polyrhythm.engines.unsupported import Unlike, Unsupported
-from polyrhythm.models.tasks import Classification, MultiLabel, Task
+from polyrhythm.models.multilabel import MultiLabel
+from polyrhythm.models.task import Task
+from polyrhythm.models.tasks import Classification
 
 
 def program_of(module: nn.Module, layout: Layout, task: Task, shape: tuple[int, ...]) -> Program:
@@ -69,6 +71,8 @@ def program_of(module: nn.Module, layout: Layout, task: Task, shape: tuple[int, 
 
 
 def _with_loss(program: Program, task: Task, outputs: int) -> Program:
+    if not task.sums_over_samples:
+        raise Unsupported("class weights, and losses of one's own, have no kernel")
     if type(task) is Classification:
         return dataclasses.replace(program, smoothing=task.smoothing)
     if type(task) is MultiLabel:

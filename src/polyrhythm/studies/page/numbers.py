@@ -7,6 +7,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from polyrhythm.base.metric_names import in_words
 from polyrhythm.results import tables
 from polyrhythm.results.tables import NONE, Table, signed
 from polyrhythm.runs.comparison import spread
@@ -45,7 +46,7 @@ def trials(record: Record, arm: str) -> Table:
         name=f"trials {arm}".strip(),
         caption=f"Tried{f' for {arm}' if arm else ''}, the best first: mean ± sample standard deviation over seeds, "
         "on the validation data.",
-        head=("trial", *keys, f"validation {record.headline.replace('_', ' ')}", "state"),
+        head=("trial", *keys, f"validation {in_words(record.headline)}", "state"),
         rows=tables.rows(lines),
     )
 
@@ -72,7 +73,7 @@ def _value(value: Any) -> str:
 def beside(results: Results) -> Table:
     """Ours beside the paper's, a line for each cell."""
     of = results.plan.of
-    what = f"{results.headline.replace('_', ' ')}, {MEASURES[of.measure]}, in percent"
+    what = f"{in_words(results.headline)}, {MEASURES[of.measure]}, in percent"
     if not any(key in of.numbers for key in _keys(results)):
         return _ours(results, what)
     rounds = of.spread == "rounds of one run"

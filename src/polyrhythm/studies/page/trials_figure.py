@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from polyrhythm.base.errors import UserError
+from polyrhythm.base.metric_names import in_words
 from polyrhythm.figures.theme import Theme, config
 from polyrhythm.runs.json_text import to_json
 from polyrhythm.studies.running.trials import Record, Trial
@@ -36,7 +37,7 @@ def parallel(record: Record, arm: str, theme: Theme = "light") -> Any:
             why="there is nothing to draw",
             fix="wait for the first trial",
         )
-    score = f"validation {record.headline.replace('_', ' ')}"
+    score = f"validation {in_words(record.headline)}"
     axes = [*dict.fromkeys(key for trial in trials for key in trial.setting), score]
     places = {axis: _axis(axis, axis == score, trials) for axis in axes}
     look = config(theme)

@@ -320,7 +320,8 @@ def judged(history: searching.History, by: Judge) -> float | None:
     if not scores:
         return None
     last = scores[-_WINDOW:]
-    found = {"final": scores[-1], "best": max(scores), "last20": math.fsum(last) / len(last)}[by]
+    highest = max((score for score in scores if math.isfinite(score)), default=math.nan)
+    found = {"final": scores[-1], "best": highest, "last20": math.fsum(last) / len(last)}[by]
     return found if math.isfinite(found) else None
 
 

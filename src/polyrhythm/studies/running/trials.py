@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -154,6 +155,6 @@ def _by_seed(values: Mapping[str, Any]) -> dict[int, Any]:
 
 
 def history_of(rows: Sequence[Mapping[str, Any]], headline: str) -> list[tuple[int, float]]:
-    """The validation score of every evaluated version of a run: (version, score)."""
-    found = [(int(row["version"]), (row["validation"] or {}).get(headline)) for row in rows]
-    return [(version, float(score)) for version, score in found if score is not None]
+    """The validation score of every evaluated version of a run: (version, score), NaN where it has no value."""
+    found = [(int(row["version"]), row["validation"].get(headline)) for row in rows if row["validation"]]
+    return [(version, math.nan if score is None else float(score)) for version, score in found]

@@ -1,0 +1,47 @@
+"""What several tasks are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from polyrhythm.base.metric_names import NAN_OUTPUTS
+from polyrhythm.models.metrics import nan_rows
+
+OwnLoss = Callable[[Tensor, Tensor], Tensor]
+"""A loss of the user's own: of outputs [B, ...] and targets [B, ...] the loss of each sample, [B]."""
+
+
+def total(values: Tensor) -> float:
+    """Their sum, in double precision."""
+    return float(values.double().sum())
+
+
+def correct(outputs: Tensor, targets: Tensor) -> dict[str, float]:
+    """How many of a batch are right, and how many have no answer: NaN would win every argmax."""
+    without = nan_rows(outputs)
+    right = (outputs.argmax(dim=1) == targets) & ~without
+    return {"correct": float(right.sum()), **broken(without)}
+
+
+def broken(rows: Tensor) -> dict[str, float]:
+    """How many of these samples have no answer, by name; nothing where all have one."""
+    count = int(rows.sum())
+    return {NAN_OUTPUTS: float(count)} if count else {}
+
+
+def last_position(outputs: Tensor) -> Tensor:
+    """Logits [B, C] of [B, T, C], or as they are."""
+    return outputs[:, -1] if outputs.dim() == 3 else outputs
+
+
+def as_rows(values: Tensor) -> Tensor:
+    """[B] as [B, 1], so that [B] against [B, 1] never broadcasts to [B, B]."""
+    return values.unsqueeze(1) if values.dim() == 1 else values
+
+
+def full_precision(outputs: Tensor) -> Tensor:
+    """Outputs in float32 at least."""
+    return outputs.float() if outputs.dtype in (torch.bfloat16, torch.float16) else outputs
