@@ -17,7 +17,8 @@ from polyrhythm.runs.database import FILE, damaged_runs
 from polyrhythm.runs.database_writer import Cut
 from polyrhythm.runs.environment import differences
 from polyrhythm.runs.json_text import to_json
-from polyrhythm.runs.recorder import Kept, TakenUp, digest_of, going_on
+from polyrhythm.runs.plan_row import digest_of
+from polyrhythm.runs.recorder import Kept, TakenUp, going_on
 from polyrhythm.runs.updates import logged
 
 _NOT_COMPARED = {"rounds"}  # which may grow

@@ -324,7 +324,7 @@ class RecordedRun:
         try:
             # Cloned, since what safetensors maps need not lie on the borders that fast kernels expect.
             return {name: tensor.clone() for name, tensor in load_file(path).items()}
-        except (FileNotFoundError, SafetensorError) as error:
+        except (OSError, SafetensorError) as error:
             missing = isinstance(error, FileNotFoundError)
             raise UserError(
                 f"{path} {'does not exist' if missing else f'is damaged ({error})'}",
