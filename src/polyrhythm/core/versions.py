@@ -145,10 +145,32 @@ class Versions:
         if not held_back:
             key = recipe.key_of(recipe.server_step)
             parts[key], stepped = recipe.server_step.step(setup, parts[key], state.weights, mean)
-            buffers = mean_buffers(self.layout, state, release.reports)
+            mixes = recipe.fills_places and self.layout.buffers
+            buffers = self._mixed(state, release) if mixes else mean_buffers(self.layout, state, release.reports)
         for key, mechanism in recipe.overriding("after_step"):
             parts[key] = mechanism.after_step(setup, parts[key], release)
         return parts, stepped.to(self.layout.dtype), buffers, held_back
+
+    def _mixed(self, state: ServerState, release: Release) -> Buffers:
+        """Buffers after a step without rounds: they move towards those of the clients by as much as the weights do.
+
+        A version is then of few clients, or of one, whose statistics would otherwise be taken whole.
+        """
+        counted = [(r, scale) for r, scale in zip(release.reports, release.scales, strict=True) if r.fresh]
+        held = shares([float(r.num_samples) for r, _ in counted])
+        if held is None:
+            return state.buffers
+        reach = self.recipe.server_step.reach
+        moves = [h * min(1.0, max(0.0, reach * scale)) for h, (_, scale) in zip(held, counted, strict=True)]
+        if (stays := 1.0 - math.fsum(moves)) <= 0.0:
+            return mean_buffers(self.layout, state, release.reports)
+        theirs = [r.buffers for r, _ in counted]
+        # Counters and masks have no middle: those of the clients count, as ever.
+        ours = tuple(
+            known if slot.dtype.is_floating_point or slot.dtype.is_complex else first
+            for slot, known, first in zip(self.layout.buffers, state.buffers, theirs[0], strict=True)
+        )
+        return combine_buffers(self.layout, [*theirs, ours], [*moves, stays])
 
 
 def still_needed(state: ServerState) -> Mapping[int, Tensor]:

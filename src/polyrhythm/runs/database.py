@@ -327,14 +327,16 @@ def _decoded(row: sqlite3.Row) -> dict[str, Any]:
     Raises:
         _Damage: one of them cannot be.
     """
-    # `clients` is a number in a run's row and a mapping in a version's.
+    # `clients` is a number in a run's row, a mapping in a version's, and bytes in an answer's.
     found, name, value = dict[str, Any](), "", None
     try:
         for name, value in zip(row.keys(), row, strict=True):
             if type(value) is _Garbled:
                 raise ValueError(value.why)
             found[name] = json.loads(value) if name in JSON and isinstance(value, str) else value
-            if name in JSON and not (found[name] is None or isinstance(found[name], _HOLDS.get(name, (dict, int)))):
+            if name in JSON and not (
+                found[name] is None or isinstance(found[name], _HOLDS.get(name, (dict, int, bytes)))
+            ):
                 raise ValueError(f"it holds {found[name]!r:.60}")
     except (ValueError, RecursionError) as error:
         which = next((f"{kind} {row[key]}, " for key, kind in _NAMED.items() if key in row.keys()), "")  # noqa: SIM118
