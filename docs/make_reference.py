@@ -131,6 +131,7 @@ SUMMARY_FIELDS = {
     "late_visits": "of them: report came when nobody waited for it any more",
     "lost_visits": "of them: no report",
     "faults": "what went wrong, counted by kind; see [faults](faults.md#counting-faults)",
+    "skipped": "versions that changed nothing",
     "wall_seconds": "time it took here",
     "digest": "SHA-256 over the final model's names, types, shapes and bits; equal digests are bit-equal models",
     "notices": "what the run announced, and what had to be said when it went on",

@@ -235,3 +235,13 @@ def test_an_error_that_nobody_foresaw_is_told_in_the_terminal(
     answer = client().get("/api/run?run=x")
     assert (answer.status_code, "secret" in answer.text) == (500, False)
     assert "ZeroDivisionError" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("run", ["\0", "%00", "../x", "x" * 5000, "\ud800"])
+def test_no_name_makes_an_error_of_ours(client: Client, run: str) -> None:
+    asking = client()
+    for path in ("/api/run", "/api/compare", "/api/figures", "/api/figure"):
+        answer = asking.get(path, params={"run": run.encode(errors="surrogatepass")})
+        assert answer.status_code in (400, 404), path
+    for path in ("/static/" + "x" * 5000, "/static/%00", "/static/..%2fapplication.py", "/static/page.html"):
+        assert asking.get(path).status_code == 404

@@ -162,6 +162,15 @@ def test_the_distance_from_iid_falls_as_the_concentration_grows(make: Callable[[
     assert found[-1] < 0.05
 
 
+@pytest.mark.parametrize("make", [DirichletPerClient, lambda beta, min_size: Dirichlet(alpha=beta, min_size=min_size)])
+def test_however_small_the_concentration_it_is_no_nearer_to_iid(make: Any) -> None:
+    """Also where nobody, or nobody who may still have one, has drawn a class at all."""
+    y = labels(6200, 62)
+    found = [distances(make(beta=b, min_size=0), y, 8).mean() for b in (1e-300, 1e-6, 1e-4, 0.0016, 0.05, 1.0)]
+    assert found == sorted(found, reverse=True) or min(found[:4]) > 0.99 * max(found)
+    assert min(found[:3]) > 0.8
+
+
 def test_the_two_dirichlets_differ_in_sizes() -> None:
     y = labels(20_000, 10)
     over_clients = Dirichlet(alpha=0.1, min_size=0).split(view(y), 50, 0).sizes

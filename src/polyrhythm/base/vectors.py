@@ -102,10 +102,10 @@ def first_non_finite(layout: Layout, vector: Tensor) -> str | None:
 
 def all_finite(tensor: Tensor) -> bool:
     """Whether there is no NaN and no infinity in a tensor of floats."""
-    return _surely_finite(tensor.flatten()) or bool(torch.isfinite(tensor).all())
+    return has_length(tensor.flatten()) or bool(torch.isfinite(tensor).all())
 
 
-def _surely_finite(vector: Tensor) -> bool:
+def has_length(vector: Tensor) -> bool:
     """Whether a vector's square is a finite number; if not, it may have overflowed. The quickest look of torch's."""
     quick = vector.dtype in (torch.float32, torch.float64)  # half precision has no quick product
     return math.isfinite((torch.dot(vector, vector) if quick else vector.sum()).item())

@@ -12,7 +12,8 @@ from rich.text import Text
 
 from polyrhythm.base.metric_names import in_words
 from polyrhythm.cli.output import Screen, print_json
-from polyrhythm.results import Comparison, Run, tables
+from polyrhythm.cli.run_display import runs_of
+from polyrhythm.results import Comparison, tables
 from polyrhythm.runs.costs import COSTS, On, amount, seconds
 
 _GOAL = [COSTS[name] for name in ("virtual_seconds", "joules", "bytes", "client_updates")]
@@ -29,10 +30,9 @@ def compare_runs(
     as_json: bool,
 ) -> None:
     """One row per method: runs that differ in their seed alone are one."""
-    runs = [run for reference in references for run in Run.find(reference, out)] if references else Run.all(out)
-    found = Comparison(list({run.id: run for run in runs}.values()))
-    results = found.results(to=to, at_time=at_time, on=on)
     screen = Screen(stderr=as_json)
+    found = Comparison(runs_of(references, out, screen))
+    results = found.results(to=to, at_time=at_time, on=on)
     for note in found.notes:
         screen.note(note)
     if output is not None:

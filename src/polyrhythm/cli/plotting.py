@@ -13,6 +13,7 @@ from rich.text import Text
 from polyrhythm import figures
 from polyrhythm.base.errors import UserError
 from polyrhythm.cli.output import Screen, print_json
+from polyrhythm.cli.run_display import runs_of
 from polyrhythm.figures.saving import check_ending
 from polyrhythm.results import Run
 
@@ -27,8 +28,7 @@ def plot_runs(
     as_json: bool,
 ) -> None:
     """Draws a figure into a file; without a figure, says which ones apply."""
-    found = [run for reference in references for run in Run.find(reference, out)] if references else Run.all(out)
-    runs = list({run.id: run for run in found}.values())
+    runs = runs_of(references, out, Screen(stderr=True))
     if figure is None:
         if output is not None:
             raise UserError(

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from polyrhythm import report
 from polyrhythm.cli.output import Screen
-from polyrhythm.results import Run
+from polyrhythm.cli.run_display import runs_of
 from polyrhythm.runs.costs import On
 
 
@@ -22,8 +22,7 @@ def report_runs(
     level: float,
 ) -> None:
     """All runs that are named, or all of the folder."""
-    runs = [run for reference in references for run in Run.find(reference, out)] if references else Run.all(out)
-    unique = list({run.id: run for run in runs}.values())
+    unique = runs_of(references, out, Screen(stderr=True))
     path = report.write(unique, output, to=to, on=on, against=against, level=level)
     Screen().print(
         f"{len(unique)} run{'s' if len(unique) != 1 else ''} reported in {path}", markup=False, highlight=False

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
@@ -12,12 +13,13 @@ from rich.table import Table
 from rich.text import Text
 
 from polyrhythm.base.metric_names import in_words
-from polyrhythm.experiments.experiment import Experiment
+from polyrhythm.cli.output import Screen
 from polyrhythm.experiments.prepared import Prepared
 from polyrhythm.fleet import Fleet
 from polyrhythm.results import Run
 from polyrhythm.results.chart import curve, takes_unicode
 from polyrhythm.runs.costs import lines
+from polyrhythm.runs.database import damaged_runs, unreadable
 
 _WINDOW = 20  # versions in the summary's last20
 
@@ -53,6 +55,21 @@ def line_of(run: Run, summary: Mapping[str, Any] | None = None) -> dict[str, Any
     stands = {"run_id": run.id, "status": run.status, "reason": run.reason}
     found = run.summary if summary is None else summary
     return {**stands, **found, "notices": list(run.notices), "missing": list(run.missing)}
+
+
+def runs_of(references: Sequence[str], out: str, screen: Screen) -> list[Run]:
+    """The runs that are named, or all of a folder, each once; says which are left out as their record is damaged.
+
+    Raises:
+        UserError: no run fits, or there is no run database.
+    """
+    runs = [run for reference in references for run in Run.find(reference, out)] if references else Run.all(out)
+    damaged = {} if references else damaged_runs(Path(out))
+    unique = list({run.id: run for run in runs}.values())
+    damaged |= {run.id: damage for run in unique if (damage := unreadable(run.folder, run.number))}
+    for run_id, damage in damaged.items():
+        screen.note(f"the run {run_id} is left out: its record is damaged ({damage})")
+    return [run for run in unique if run.id not in damaged]
 
 
 def print_result(console: Console, run: Run, summary: Mapping[str, Any], out: str) -> None:

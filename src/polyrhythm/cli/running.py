@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import typer
@@ -23,7 +24,6 @@ from polyrhythm.experiments.run import Launch
 from polyrhythm.experiments.session import in_words
 from polyrhythm.results import Run
 from polyrhythm.results.progress import LiveProgress
-from polyrhythm.runs.recorder import Recorder
 from polyrhythm.trackers import Tracking
 
 
@@ -86,14 +86,26 @@ def run_one(
     try:
         summary = launch.carry_out([refused, LiveProgress(screen)])
     except Exception as error:
-        if not (recorder.run_id and recorder.path.is_dir()):
+        if not recorder.began:
             raise _before_the_record(error) from error
+        known = _known(launch)
         if as_json:
-            print_json(line_of(launch.opened()))
-        raise RunFailed(_explained(error, recorder, out)) from error
-    for notice in refused.notices():
+            print_json({"run_id": recorder.run_id, **known, "status": "failed", "reason": in_words(error)})
+        kept = f"what was recorded is kept: {how_to_show(recorder.run_id, out)}" if known else "there is no record"
+        raise RunFailed(_explained(error, recorder.path, kept)) from error
+    run = launch.opened()
+    known = {*prepared.notices(), *notices, *launch.notes}
+    for notice in (*refused.notices(), *(notice for notice in run.notices if notice not in known)):
         screen.note(notice)
-    return _told(launch.opened(), summary, screen, out, as_json)
+    return _told(run, summary, screen, out, as_json)
+
+
+def _known(launch: Launch) -> dict[str, Any]:
+    """What the record says of a run that has failed; nothing if there is none, or none that can be read."""
+    try:
+        return line_of(launch.opened())
+    except PolyrhythmError:
+        return {}
 
 
 def _show(run: Run, screen: Screen, out: str, as_json: bool) -> dict[str, Any]:
@@ -112,12 +124,11 @@ def _before_the_record(error: Exception) -> Exception:
     return error if isinstance(error, PolyrhythmError) else RunFailed("".join(traceback.format_exception(error)))
 
 
-def _explained(error: Exception, recorder: Recorder, out: str) -> str:
+def _explained(error: Exception, folder: Path, kept: str) -> str:
     """Readable lines; the traceback of what nobody foresaw goes into the run's folder."""
-    kept = f"what was recorded is kept: {how_to_show(recorder.run_id, out)}"
     if isinstance(error, PolyrhythmError):
         return f"{error}\n{kept}"
-    log = recorder.path / "error.log"
+    log = folder / "error.log"
     told = "".join(traceback.format_exception(error))
     try:
         log.write_text(told, encoding="utf-8")

@@ -27,6 +27,7 @@ from polyrhythm.models.catalogue import MODELS
 from polyrhythm.models.projection import with_projection
 from polyrhythm.results import Run
 from polyrhythm.runs.costs import CostToGoal, On
+from polyrhythm.runs.database import damaged_runs, unreadable
 
 
 def show_run(reference: str, out: str, *, to: float | None = None, on: On = "test", as_json: bool) -> None:
@@ -50,12 +51,18 @@ def show_run(reference: str, out: str, *, to: float | None = None, on: On = "tes
 
 def list_runs(out: str, *, as_json: bool) -> None:
     """All runs of a folder."""
-    found = Run.all(out)
+    found, screen = Run.all(out), Screen(stderr=as_json)
+    damaged = damaged_runs(Path(out))
+    damaged |= {run.id: damage for run in found if (damage := unreadable(run.folder, run.number))}
+    whole = [run for run in found if run.id not in damaged]
+    for run_id, damage in damaged.items():
+        screen.note(f"the record of the run {run_id} is damaged ({damage})")
     if as_json:
-        for run in found:
+        for run in whole:
             print_json({**line_of(run), "name": run.name})
+        for run_id, damage in damaged.items():
+            print_json({"run_id": run_id, "status": "damaged", "reason": damage})
         return
-    screen = Screen()
     columns = _COLUMNS if screen.width >= _WIDE else ("run", "status", "final")
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
     for column in columns:
@@ -63,9 +70,11 @@ def list_runs(out: str, *, as_json: bool) -> None:
         table.add_column(
             column, overflow="fold", no_wrap=column in ("run", "status"), justify="right" if number else "left"
         )
-    for run in found:
+    for run in whole:
         cells = _cells(run)
         table.add_row(*(Text(cells[column]) for column in columns))
+    for run_id in damaged:
+        table.add_row(*(Text({"run": run_id, "status": "damaged"}.get(column, "–")) for column in columns))
     screen.print(table)
 
 

@@ -62,7 +62,7 @@ def configuration_of(
     carried = ("device", "stack", "checkpoint") if run.on_nodes else OF_EXECUTION
     written |= {key: run.machine[key] for key in carried if key in run.machine}
     # The engine that computed, whatever had been asked for and would be chosen today.
-    written["engine"] = str(run.machine["computed_by"]).partition(" ")[0]
+    written["engine"] = str(run.machine.get("computed_by", "auto")).partition(" ")[0]
     given = {key: from_text(key, value) if isinstance(value, str) else value for key, value in changes.items() if value}
     driver, engine = (given.get(key, written.get(key)) for key in ("driver", "engine"))
     if driver != written.get("driver"):

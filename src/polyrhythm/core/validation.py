@@ -5,7 +5,8 @@ Three rules, in this order:
 - An answer that nobody waits for is **ignored**: it changes nothing, and whoever was asked is still waited for.
 - An answer that is wrong is **refused**: the visit is over as if it had been lost, and the client goes on from the
   state of its last accepted visit.
-- All others are accepted, however long the update is: how much one client may do is the release's business.
+- All others are accepted, however long the update is, as long as its length is a number: how much one client may do is
+  the release's business.
 
 Each has a kind, under which a run counts it.
 """
@@ -20,7 +21,7 @@ from typing import Any, Protocol
 from torch import Tensor
 
 from polyrhythm.base.messages import Fault, Kind, Report, State
-from polyrhythm.base.vectors import Buffers, Layout, Slot, all_finite, content_of, first_non_finite
+from polyrhythm.base.vectors import Buffers, Layout, Slot, all_finite, content_of, first_non_finite, has_length
 from polyrhythm.methods.mechanism import Setup
 from polyrhythm.methods.recipe import Recipe
 
@@ -139,26 +140,37 @@ def _miscounted(report: Report) -> Fault | None:
 
 
 def _not_finite(layout: Layout, report: Report, before: Buffers) -> Fault | None:
+    """What is no finite number in a report; or has no finite length, and would leave none in the model after it."""
     assert report.update is not None
-    # The length of finite numbers may overflow, so it only raises the suspicion.
-    if not math.isfinite(report.norm or 0.0) and (name := first_non_finite(layout, report.update)):
-        return Fault("not_finite", f"{NOT_FINITE} in the update of {name}")
+    if not math.isfinite(report.norm or 0.0):
+        if name := first_non_finite(layout, report.update):
+            return Fault("not_finite", f"{NOT_FINITE} in the update of {name}")
+        return Fault("too_far", f"an update whose length is no number in {layout.dtype}")
     if not math.isfinite(report.travel + report.rate + report.pull):
         return Fault("not_finite", f"{NOT_FINITE} in travel, rate or pull")
     for slot, buffer, known in zip(layout.buffers, report.buffers, before, strict=False):
-        if not _finite(buffer) and not bool(
-            (buffer.isfinite() | (buffer == known) | (buffer.isnan() & known.isnan())).all()
-        ):
-            return Fault("not_finite", f"{NOT_FINITE} in the buffer {slot.name}")
+        if not _has_length(buffer):
+            new = buffer[~((buffer == known) | (buffer.isnan() & known.isnan()))]
+            if fault := _endless(new, f"the buffer {slot.name}"):
+                return fault
     for key, extra in report.extras.items():
         for what, value in extra.items():
-            if not all(map(_finite, _tensors(value))):
-                return Fault("not_finite", f"{NOT_FINITE} in {key}'s {what}")
+            for tensor in _tensors(value):
+                if fault := _endless(tensor, f"{key}'s {what}"):
+                    return fault
     return None
 
 
-def _finite(tensor: Tensor) -> bool:
-    return not tensor.is_floating_point() or all_finite(tensor)
+def _endless(tensor: Tensor, what: str) -> Fault | None:
+    if _has_length(tensor):
+        return None
+    if all_finite(tensor):
+        return Fault("too_far", f"numbers in {what} whose length is none in {tensor.dtype}")
+    return Fault("not_finite", f"{NOT_FINITE} in {what}")
+
+
+def _has_length(tensor: Tensor) -> bool:
+    return not tensor.is_floating_point() or has_length(tensor.flatten())
 
 
 def _tensors(value: Any) -> Iterator[Tensor]:

@@ -5,10 +5,12 @@ Updates are summed in dispatch order over a fixed tree, never in the order of ar
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import final
 
+import torch
 from torch import Tensor
 
 from polyrhythm.base.errors import RunFailed
@@ -54,11 +56,7 @@ class Versions:
             state, version=state.version + 1, waiting=(), refused=(), resting=(), began=now, invited=0
         )
         settled = replace_unchecked(settled, past=still_needed(settled))
-        facts = [facts_of(state.version, r) for r in reports]
-        normalised = shares(self.recipe.sharing.claims(facts)) if facts else None
-        skipped = ""
-        if normalised is None or len(reports) < self.recipe.releasing.least:
-            skipped = self._why_skipped(state, reports, refused)
+        skipped, normalised, facts = self._counted(state, reports, refused)
         if not reports:
             if refused and all(reason.startswith(NOT_FINITE) for _, reason in refused):
                 raise RunFailed(
@@ -66,21 +64,38 @@ class Versions:
                     "The last good model is kept. Training diverges: lower the learning rate, or set clip=10"
                 )
             return settled, Released(version=settled.version, release=None, refused=refused, note=skipped)
-        # What is known of clients goes on from the visits that they had accepted, also where no step comes of them:
-        # else c would no longer be the mean of all c_i.
-        release = self._release(state, reports, facts, normalised or [0.0] * len(reports))
-        if self.recipe.regime == "local":
-            return settled, Released(version=settled.version, release=release, refused=refused)
-        parts, stepped, buffers, held_back = self._taken(state, release, skipped)
-        name = first_non_finite(self.layout, stepped)
-        if name:
-            raise RunFailed(
-                f"version {settled.version}: the server step gave no finite number in {name}. The last good model is "
-                "kept. The server's learning rate is too high, or its epsilon too small"
-            )
+        while True:
+            # What is known of clients goes on from the visits that they had accepted, also where no step comes of them:
+            # else c would no longer be the mean of all c_i.
+            release = self._release(state, reports, facts, normalised or [0.0] * len(reports))
+            if self.recipe.regime == "local":
+                return settled, Released(version=settled.version, release=release, refused=refused)
+            parts, stepped, buffers, held_back = self._taken(state, release, skipped)
+            name = first_non_finite(self.layout, stepped)
+            if not name:
+                break
+            worst = _largest(release)
+            refused = (*refused, (worst.client, f"its update would leave no finite number in {name}"))
+            reports = tuple(report for report in reports if report is not worst)
+            if not reports:
+                raise RunFailed(
+                    f"version {settled.version}: the server step gave no finite number in {name}. The last good model "
+                    "is kept. The server's learning rate is too high, or its epsilon too small"
+                )
+            skipped, normalised, facts = self._counted(state, reports, refused)
         settled = replace_unchecked(settled, weights=stepped, buffers=buffers, parts=parts)
         used = None if skipped else release
         return settled, Released(version=settled.version, release=used, refused=refused, note=held_back)
+
+    def _counted(
+        self, state: ServerState, reports: tuple[Report, ...], refused: Refused
+    ) -> tuple[str, list[float] | None, list[Facts]]:
+        """Why there is no step with some reports, if there is none; their shares; what weighing knows of them."""
+        facts = [facts_of(state.version, r) for r in reports]
+        normalised = shares(self.recipe.sharing.claims(facts)) if facts else None
+        if normalised is None or len(reports) < self.recipe.releasing.least:
+            return self._why_skipped(state, reports, refused), normalised, facts
+        return "", normalised, facts
 
     def _close(self, state: ServerState) -> tuple[ServerState, Refused]:
         """Gives up whoever is still under way, if the release policy does so; and all that is left out."""
@@ -130,10 +145,32 @@ class Versions:
         if not held_back:
             key = recipe.key_of(recipe.server_step)
             parts[key], stepped = recipe.server_step.step(setup, parts[key], state.weights, mean)
-            buffers = mean_buffers(self.layout, state, release.reports)
+            mixes = recipe.fills_places and self.layout.buffers
+            buffers = self._mixed(state, release) if mixes else mean_buffers(self.layout, state, release.reports)
         for key, mechanism in recipe.overriding("after_step"):
             parts[key] = mechanism.after_step(setup, parts[key], release)
         return parts, stepped.to(self.layout.dtype), buffers, held_back
+
+    def _mixed(self, state: ServerState, release: Release) -> Buffers:
+        """Buffers after a step without rounds: they move towards those of the clients by as much as the weights do.
+
+        A version is then of few clients, or of one, whose statistics would otherwise be taken whole.
+        """
+        counted = [(r, scale) for r, scale in zip(release.reports, release.scales, strict=True) if r.fresh]
+        held = shares([float(r.num_samples) for r, _ in counted])
+        if held is None:
+            return state.buffers
+        reach = self.recipe.server_step.reach
+        moves = [h * min(1.0, max(0.0, reach * scale)) for h, (_, scale) in zip(held, counted, strict=True)]
+        if (stays := 1.0 - math.fsum(moves)) <= 0.0:
+            return mean_buffers(self.layout, state, release.reports)
+        theirs = [r.buffers for r, _ in counted]
+        # Counters and masks have no middle: those of the clients count, as ever.
+        ours = tuple(
+            known if slot.dtype.is_floating_point or slot.dtype.is_complex else first
+            for slot, known, first in zip(self.layout.buffers, state.buffers, theirs[0], strict=True)
+        )
+        return combine_buffers(self.layout, [*theirs, ours], [*moves, stays])
 
 
 def still_needed(state: ServerState) -> Mapping[int, Tensor]:
@@ -142,6 +179,18 @@ def still_needed(state: ServerState) -> Mapping[int, Tensor]:
         return state.past
     sent = {f.version for f in state.flights.values() if f.kind == "train" and not f.given_up}
     return {version: weights for version, weights in state.past.items() if version in sent}
+
+
+def _largest(release: Release) -> Report:
+    """The report that counts for the largest change of all in a release."""
+
+    def change(number: int) -> float:
+        update = release.reports[number].update
+        length = 0.0 if update is None else torch.linalg.vector_norm(update, dtype=torch.float64).item()
+        change = abs(release.shares[number] * release.scales[number]) * length
+        return math.inf if math.isnan(change) else change
+
+    return release.reports[max(range(len(release.reports)), key=change)]
 
 
 def _reasons(refused: Refused, most: int = 3) -> str:

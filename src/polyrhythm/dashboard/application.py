@@ -29,6 +29,7 @@ from polyrhythm.runs.json_text import to_json
 from polyrhythm.runs.stop_request import ask_to_stop
 
 _STATIC = Path(__file__).parent / "static"
+_SERVED = frozenset(path.name for path in _STATIC.iterdir()) - {"page.html"}
 _PAGES = {"/": ("runs", "Runs"), "/run": ("run", "Run"), "/compare": ("compare", "Comparison")}
 _AHEAD = '<link rel="modulepreload" href="/static/{}.js">'  # so that a page does not find out script by script
 _LOOK = 1.0  # seconds between two looks
@@ -226,10 +227,9 @@ async def _static(request: Request) -> Response:
     if name == "vega.js":
         text = await run_in_threadpool(script)
         return Response(text, media_type="text/javascript", headers={"Cache-Control": "private, max-age=86400"})
-    path = _STATIC / name
-    if name == "page.html" or path.name != name or not path.is_file():
+    if name not in _SERVED:
         return Response("not found", status_code=HTTPStatus.NOT_FOUND)
-    return FileResponse(path, headers={"Cache-Control": "no-cache"})
+    return FileResponse(_STATIC / name, headers={"Cache-Control": "no-cache"})
 
 
 def _answered(answer: Answer) -> Callable[[Request], Awaitable[Response]]:

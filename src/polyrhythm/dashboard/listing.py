@@ -73,6 +73,7 @@ class Listing:
             if connection is None:
                 return []
             connection.row_factory = sqlite3.Row
+            connection.text_factory = lambda found: found.decode(errors="replace")
             return [self._run(connection, dict(row)) for row in connection.execute(_RUNS).fetchall()]
 
     def _run(self, connection: sqlite3.Connection, row: dict[str, Any]) -> dict[str, Any]:
@@ -98,7 +99,7 @@ class Listing:
 
 def curve_of(connection: sqlite3.Connection, run: int, last: int | None, headline: str) -> list[float]:
     """The headline metric on the test set at a few versions, evenly apart, and at the last one that was evaluated."""
-    if last is None or not re.fullmatch(r"\w+", headline):
+    if not isinstance(last, int) or not re.fullmatch(r"\w+", str(headline)):
         return []
     at = {"run": run, "metric": f'$."{headline}"'}
     found = connection.execute(_CURVE, {**at, "last": last, "points": POINTS - 1}).fetchall() if last else []

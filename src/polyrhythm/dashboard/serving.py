@@ -16,6 +16,7 @@ from polyrhythm.base.errors import UserError
 from polyrhythm.dashboard.access import is_loopback, own_names
 from polyrhythm.dashboard.application import application
 from polyrhythm.dashboard.drawing import warm_up
+from polyrhythm.dashboard.impatient import Impatient
 
 
 def serve(
@@ -54,7 +55,7 @@ def serve(
         app,
         host=host,
         port=port,
-        http="h11",
+        http=Impatient,
         ws="none",
         lifespan="off",
         log_level="critical",

@@ -13,7 +13,7 @@ from polyrhythm.results import Run, compare
 from polyrhythm.runs import result_rule
 from polyrhythm.runs.checkpoints import checkpoints, version_of
 from polyrhythm.runs.costs import COSTS, On, Row
-from polyrhythm.runs.database import read_last_version, read_runs, read_versions
+from polyrhythm.runs.database import read_last_version, read_run, read_versions
 from polyrhythm.runs.view import RunView, as_it_stands
 
 MOST = 60
@@ -28,15 +28,15 @@ def row_of(folder: Path, run_id: str) -> dict[str, Any]:
     Raises:
         UserError: there is none, or the database cannot be read.
     """
-    rows = read_runs(folder, run_id)
-    if not rows:
+    row = read_run(folder, run_id)
+    if row is None:
         raise UserError(
             f"no run {run_id!r} in {folder}",
             expected="the id of a run in the list",
             why="it may have been in another folder",
             fix="go back to the list of runs",
         )
-    return as_it_stands(folder, run_id, rows[0], lambda: read_runs(folder, run_id)[0])
+    return as_it_stands(folder, run_id, row, lambda: read_run(folder, run_id) or {})
 
 
 @final

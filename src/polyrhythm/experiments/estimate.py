@@ -188,6 +188,7 @@ def _recorded(prepared: Prepared, out: Path, versions: int | None) -> Seconds | 
             and {key: row["config"].get(key) for key in same} == same
             and (summary.get("driver"), summary.get("workers")) == (crew.driver, crew.workers)
             and summary.get("rounds")
+            and summary.get("wall_seconds") is not None
         ):
             took.append(summary["wall_seconds"] / summary["rounds"])
     if not took:

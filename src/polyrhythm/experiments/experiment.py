@@ -324,6 +324,19 @@ def _check_samples(experiment: Experiment) -> None:
         )
 
 
+def _check_reports(experiment: Experiment) -> None:
+    recipe, holders = experiment.recipe, int(np.count_nonzero(experiment.federation.sizes))
+    least = recipe.releasing.least
+    # Where places are filled again, a client may answer several times for one version.
+    if least > holders and recipe.regime == "federated" and not recipe.fills_places:
+        raise UserError(
+            f"{recipe.title}: a version needs {least} reports, and {holders} clients hold data",
+            expected=f"at most {holders}",
+            why="each client reports once for a version, so that every version would be skipped",
+            fix=f"min_reports(count={holders}) or less, or more clients",
+        )
+
+
 def _check_recipe(experiment: Experiment) -> None:
     experiment.recipe.whole()
 
@@ -337,4 +350,5 @@ _CHECKS = (
     _check_recipe,
     _check_arrivals,
     _check_samples,
+    _check_reports,
 )

@@ -13,11 +13,12 @@ from polyrhythm.experiments.runstate import RunState, last_kept
 from polyrhythm.results import Run
 from polyrhythm.runs import holes
 from polyrhythm.runs.checkpointing import Unfit
-from polyrhythm.runs.database import FILE
+from polyrhythm.runs.database import FILE, damaged_runs
 from polyrhythm.runs.database_writer import Cut
 from polyrhythm.runs.environment import differences
 from polyrhythm.runs.json_text import to_json
-from polyrhythm.runs.recorder import Kept, TakenUp, digest_of, going_on
+from polyrhythm.runs.plan_row import digest_of
+from polyrhythm.runs.recorder import Kept, TakenUp, going_on
 from polyrhythm.runs.updates import logged
 
 _NOT_COMPARED = {"rounds"}  # which may grow
@@ -37,7 +38,7 @@ def same_experiment(experiment: Experiment, out: Path | str, *, on_nodes: bool =
 def lost_runs(out: Path | str) -> tuple[str, ...]:
     """Runs of a folder that have left checkpoints, and of which the record knows nothing any more; in words."""
     out = Path(out)
-    known = {run.id for run in Run.all(out)} if (out / FILE).is_file() else set[str]()
+    known = {*(run.id for run in Run.all(out)), *damaged_runs(out)} if (out / FILE).is_file() else set[str]()
     folders = sorted({path.parent.name for path in out.glob("*/checkpoint-*.safetensors")} - known)
     return tuple(f"there is a folder of the run {name}, but its rows are missing from {out / FILE}" for name in folders)
 

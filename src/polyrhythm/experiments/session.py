@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -151,13 +152,8 @@ class _Session:
         self.origin = origin(prepared) if start is not None or self.checkpoint_hooks else {}
         if start is not None:
             check_origin(self.origin, start)
-        self.versions = VersionRecords(
-            prepared,
-            lambda client, accepted: self.driver.state_of(client, accepted),
-            server=None if start is None else _told(start.driver.server),
-            digests=any(observer.wants_digests for observer in observers),
-        )
-        meter = Meter(self.engine.layout, self._cost)
+        # Neither may hold the session: what is in a cycle, vectors too, would stay until somebody collects it.
+        meter = Meter(self.engine.layout, functools.partial(_cost, prepared))
         self.executor: Executor | None = None
         self.store: ClientStore = InMemory()
         computed = prepared.computed()
@@ -179,6 +175,12 @@ class _Session:
             computed |= {key: value for key, value in ray.items() if value is not None}
         else:
             self.driver, about, self.who = backend.driver(meter), backend.notes, (backend.name, backend.at_once)
+        self.versions = VersionRecords(
+            prepared,
+            self.driver.state_of,
+            server=None if start is None else _told(start.driver.server),
+            digests=any(observer.wants_digests for observer in observers),
+        )
         self.plan = Plan(
             name=experiment.name,
             config=experiment.describe(),
@@ -213,7 +215,8 @@ class _Session:
             observer.started(self._begin())
         # No moment may be held while the next one is made: a version's updates go before the next visits begin.
         heard = map(self._hear, itertools.count(self._events), self.driver.moments(self.start))
-        return next(filter(None, heard), "all rounds made")
+        reason = next(filter(None, heard), "all rounds made")
+        return self._summary.ending(reason, moved=self.versions.moved())
 
     def _hear(self, number: int, moment: SimulationStep) -> str:
         """One moment; gives the reason why the run ends with it, empty if it goes on."""
@@ -341,10 +344,11 @@ class _Session:
             for observer in self.answer_hooks:
                 observer.answer(told)
 
-    def _cost(self) -> Cost:
-        samples = self.experiment.federation.train
-        inputs, targets = samples.batch(torch.from_numpy(np.arange(min(2, len(samples)))))
-        return count(self.engine.at_rest(), inputs, lambda outputs: self.experiment.aim.loss(outputs, targets))
+
+def _cost(prepared: Prepared) -> Cost:
+    experiment, samples = prepared.experiment, prepared.experiment.federation.train
+    inputs, targets = samples.batch(torch.from_numpy(np.arange(min(2, len(samples)))))
+    return count(prepared.chosen.engine.at_rest(), inputs, lambda outputs: experiment.aim.loss(outputs, targets))
 
 
 def _folder(keepers: Sequence[Observer]) -> Callable[[], Path] | None:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, final
 
+import torch
 from torch import Tensor
 
 from polyrhythm.base.messages import Report
@@ -96,6 +97,12 @@ class VersionRecords:
     def state_dict(self) -> dict[str, Tensor]:
         """The global model's."""
         return self._prepared.chosen.engine.state_of(self._global_model())
+
+    def moved(self) -> bool:
+        """Whether the model is another one than the initial one; true where clients keep models of their own."""
+        now, initial = self._global_model(), self._prepared.initial
+        pairs = zip((now.weights, *now.buffers), (initial.weights, *initial.buffers), strict=True)
+        return self._experiment.recipe.regime == "local" or not all(torch.equal(a, b) for a, b in pairs)
 
     def digest(self) -> str:
         """SHA-256 of the global model, or of all clients' models where there is none."""

@@ -26,6 +26,11 @@ class ServerStep(Mechanism):
     def label(cls) -> str:
         return f"server_{cls.__name__.lower()}"
 
+    @property
+    def reach(self) -> float:
+        """By what share of the mean update the weights move, where that is the same for all; else 1."""
+        return 1.0
+
     def step(self, setup: Setup, state: State, weights: Tensor, mean: Tensor) -> tuple[State, Tensor]:
         """The new state and the new weights; the inputs are not changed."""
         raise NotImplementedError
@@ -41,6 +46,10 @@ class Sgd(ServerStep):
     """
 
     lr: Positive = 1.0
+
+    @property
+    def reach(self) -> float:
+        return self.lr
 
     def step(self, setup: Setup, state: State, weights: Tensor, mean: Tensor) -> tuple[State, Tensor]:
         return state, torch.add(weights, mean, alpha=self.lr)

@@ -11,6 +11,7 @@ from polyrhythm.report.latex import latex
 from polyrhythm.report.markdown import markdown
 from polyrhythm.report.page import page
 from polyrhythm.results import Comparison, Run
+from polyrhythm.results.run import whole_runs
 from polyrhythm.runs.costs import On
 
 FORMATS: Mapping[str, Callable[[Contents], str]] = {".html": page, ".md": markdown, ".tex": latex}
@@ -65,4 +66,4 @@ def write(
 def _runs(given: Comparison | Sequence[Run] | Path | str) -> Sequence[Run]:
     if isinstance(given, Comparison):
         return [run for members in given.methods.values() for run in members]
-    return Run.all(given) if isinstance(given, (Path, str)) else given
+    return whole_runs(given) if isinstance(given, (Path, str)) else given

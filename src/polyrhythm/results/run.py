@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, final
 
 from polyrhythm.runs.comparison import ComparedRuns
+from polyrhythm.runs.database import damaged_run, damaged_runs
 from polyrhythm.runs.recorded import RecordedRun
 
 if TYPE_CHECKING:
@@ -79,4 +81,19 @@ def compare(runs: Sequence[Run] | Path | str = "runs") -> Comparison:
     Raises:
         UserError: nothing to compare, or runs that are judged by different metrics.
     """
-    return Comparison(Run.all(runs) if isinstance(runs, (Path, str)) else runs)
+    return Comparison(whole_runs(runs) if isinstance(runs, (Path, str)) else runs)
+
+
+def whole_runs(folder: Path | str) -> list[Run]:
+    """The runs of a folder; warns of those whose row is damaged.
+
+    Raises:
+        UserError: there is no run database, it cannot be read, or all rows are damaged.
+    """
+    runs = Run.all(folder)
+    errors = [damaged_run(Path(folder), run_id, damage) for run_id, damage in damaged_runs(Path(folder)).items()]
+    if errors and not runs:
+        raise errors[0]
+    for error in errors:
+        warnings.warn(f"{error.found}: it is left out", stacklevel=3)
+    return runs

@@ -13,6 +13,7 @@ from typing import Annotated, final
 from polyrhythm.base.errors import UserError
 from polyrhythm.base.settings import Count, Settings, Takes
 
+_NAME = re.compile(r"checkpoint-[0-9]{8,18}\.safetensors")
 _PATIENCE = 20.0
 _UNITS = {"s": 1.0, "min": 60.0, "h": 3600.0}
 
@@ -82,8 +83,9 @@ def checkpoint(folder: Path, version: int) -> Path:
 
 
 def checkpoints(folder: Path) -> list[Path]:
-    """The checkpoints of a run's folder, newest first, whole or not."""
-    return sorted(folder.glob("checkpoint-*.safetensors"), reverse=True)
+    """The checkpoints of a run's folder, newest first, whole or not; what only has a like name is none."""
+    found = (path for path in folder.glob("checkpoint-*.safetensors") if _NAME.fullmatch(path.name) and path.is_file())
+    return sorted(found, key=version_of, reverse=True)
 
 
 def version_of(path: Path) -> int:

@@ -11,14 +11,14 @@ import contextlib
 import json
 import sqlite3
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, final
 
 from polyrhythm.base.errors import UserError
 from polyrhythm.runs import schema as schemas
 from polyrhythm.runs.disk_faults import is_locked
-from polyrhythm.runs.schema import JSON, RECORDS, Table, select
+from polyrhythm.runs.schema import COLUMNS, JSON, RECORDS, Table, select
 
 FILE = "runs.sqlite"
 LOG = f"{FILE}-wal"
@@ -26,13 +26,62 @@ LOG = f"{FILE}-wal"
 _LOOKED_AT = 20_000  # records, to know whether there is anything of a kind
 
 
-def read_runs(folder: Path, run_id: str | None = None) -> list[dict[str, Any]]:
-    """The rows of a folder's runs, oldest first; or of the one with this id.
+def read_runs(folder: Path) -> list[dict[str, Any]]:
+    """The rows of a folder's runs, oldest first, without those that are damaged.
 
     Raises:
         UserError: there is no run database, or it cannot be read.
     """
-    return _read(folder, "SELECT * FROM runs WHERE run_id = coalesce(?, run_id) ORDER BY number", (run_id,))
+    return [row for _, row, damage in _rows_of_runs(folder) if not damage]
+
+
+def read_run(folder: Path, run_id: str) -> dict[str, Any] | None:
+    """The row of the run with this id; None if there is none.
+
+    Raises:
+        UserError: it is damaged, there is no run database, or it cannot be read.
+    """
+    for known, row, damage in _rows_of_runs(folder, run_id):
+        if damage:
+            raise damaged_run(folder, known, damage)
+        return row
+    return None
+
+
+def damaged_runs(folder: Path) -> dict[str, str]:
+    """What cannot be read in the rows of runs that `read_runs` leaves out, by the run's id.
+
+    Raises:
+        UserError: there is no run database, or it cannot be read.
+    """
+    return {run_id: damage for run_id, _, damage in _rows_of_runs(folder) if damage}
+
+
+def damaged_run(folder: Path, run_id: str, damage: str) -> UserError:
+    """The error for a run whose row cannot be read."""
+    return UserError(
+        f"the row of the run {run_id} in {folder / FILE} is damaged ({damage})",
+        expected="the row as the run has written it",
+        why="what the run was, or what came of it, is not known from it; other runs are not touched by that",
+        fix="put a backup of the database there, or run it again",
+    )
+
+
+def unreadable(folder: Path, number: int) -> str:
+    """What cannot be read in the versions and visits of a run, in words; empty if all of it can be.
+
+    Raises:
+        UserError: there is no run database, or it cannot be read.
+    """
+    try:
+        read_records(folder, "versions", number)
+        with reading(folder) as connection:
+            whole = " AND ".join(f"json_valid(coalesce({name}, 'null'))" for name in COLUMNS["visits"] if name in JSON)
+            query = f"SELECT dispatch FROM visits WHERE run = ? AND NOT ({whole}) LIMIT 1"
+            found = [] if connection is None else connection.execute(query, (number,)).fetchall()
+    except Unreadable as damage:
+        return damage.damage
+    return f"visit {found[0][0]} has a text that is none of JSON" if found else ""
 
 
 def read_records(folder: Path, table: Table, run_number: int, columns: Sequence[str] = ()) -> list[dict[str, Any]]:
@@ -110,7 +159,33 @@ def _read(folder: Path, query: str, values: tuple[Any, ...]) -> list[dict[str, A
         if connection is None:
             return []
         connection.row_factory = sqlite3.Row
-        return [_decoded(row) for row in connection.execute(query, values)]
+        connection.text_factory = _text
+        rows = connection.execute(query, values)
+        try:
+            return [_decoded(row) for row in rows]
+        except _Damage as damage:
+            raise Unreadable(path=folder / FILE, damage=str(damage)) from None
+
+
+def _rows_of_runs(folder: Path, run_id: str | None = None) -> list[tuple[str, dict[str, Any], str]]:
+    """Of each run its id, its row, and what is damaged in that."""
+    found = []
+    with reading(folder) as connection:
+        if connection is None:
+            return []
+        connection.row_factory = sqlite3.Row
+        connection.text_factory = _text
+        query = "SELECT * FROM runs WHERE run_id = coalesce(?, run_id) ORDER BY number"
+        for number, row in enumerate(connection.execute(query, (run_id,)), start=1):
+            named = row["run_id"] if isinstance(row["run_id"], str) else f"in row {number}"
+            try:
+                decoded = _decoded(row)
+                _check_kinds(decoded)
+            except _Damage as damage:
+                found.append((named, dict[str, Any](), str(damage)))
+            else:
+                found.append((named, decoded, ""))
+    return found
 
 
 def _reader(path: Path, patience: float) -> sqlite3.Connection:
@@ -199,18 +274,36 @@ def explained(path: Path) -> Iterator[None]:
         if code in {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR, 0}:
             raise _damaged(path, str(error)) from error
         raise _not_writable(path, str(error)) from error
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise _damaged(path, f"a text in it cannot be read: {error}") from error
 
 
 def _damaged(path: Path, found: str) -> UserError:
-    return UserError(
-        f"{path} is damaged ({found})",
-        expected="an SQLite database",
-        why="rows in it cannot be trusted",
-        fix=f"move it and {LOG} away, and put a backup there, or what `sqlite3 {FILE} .recover | sqlite3 saved.sqlite` "
-        "makes of it; or use another folder (--out FOLDER). The weights in the folders beside it are whole",
-    )
+    return UserError(f"{path} is damaged ({found})", **_OF_DAMAGE)
+
+
+_OF_DAMAGE: Any = {
+    "expected": "an SQLite database",
+    "why": "rows in it cannot be trusted",
+    "fix": f"move it and {LOG} away, and put a backup there, or what `sqlite3 {FILE} .recover | sqlite3 saved.sqlite` "
+    "makes of it; or use another folder (--out FOLDER). The weights in the folders beside it are whole",
+}
+
+
+@final
+class Unreadable(UserError):
+    """A text in a row that cannot be read.
+
+    Args:
+        path: of the database.
+        damage: where, and what.
+    """
+
+    def __init__(self, *, path: Path, damage: str) -> None:
+        super().__init__(f"{path} is damaged ({damage})", **_OF_DAMAGE)
+        self.damage = damage
+
+
+class _Damage(Exception):
+    """A value that cannot be read; says where, and what."""
 
 
 def _not_writable(path: Path, reason: str) -> UserError:
@@ -222,12 +315,72 @@ def _not_writable(path: Path, reason: str) -> UserError:
     )
 
 
+def _text(found: bytes) -> str | _Garbled:
+    try:
+        return found.decode()
+    except UnicodeDecodeError as error:
+        return _Garbled(str(error))
+
+
+@final
+class _Garbled(NamedTuple):
+    """A text that is none, and why."""
+
+    why: str
+
+
 def _decoded(row: sqlite3.Row) -> dict[str, Any]:
-    # `clients` is a number in a run's row and a mapping in a version's.
-    return {
-        name: json.loads(value) if name in JSON and isinstance(value, str) else value
-        for name, value in zip(row.keys(), row, strict=True)
-    }
+    """A row with its texts read.
+
+    Raises:
+        _Damage: one of them cannot be.
+    """
+    # `clients` is a number in a run's row, a mapping in a version's, and bytes in an answer's.
+    found, name, value = dict[str, Any](), "", None
+    try:
+        for name, value in zip(row.keys(), row, strict=True):
+            if type(value) is _Garbled:
+                raise ValueError(value.why)
+            found[name] = json.loads(value) if name in JSON and isinstance(value, str) else value
+            if name in JSON and not (
+                found[name] is None or isinstance(found[name], _HOLDS.get(name, (dict, int, bytes)))
+            ):
+                raise ValueError(f"it holds {found[name]!r:.60}")
+    except (ValueError, RecursionError) as error:
+        which = next((f"{kind} {row[key]}, " for key, kind in _NAMED.items() if key in row.keys()), "")  # noqa: SIM118
+        raise _Damage(f"{which}{name}: a text in it cannot be read: {error}") from None
+    return found
+
+
+_NAMED = {"run_id": "run", "dispatch": "visit", "event": "event", "version": "version"}
+_HOLDS: dict[str, type] = {"notices": list, "config": dict, "libraries": dict, "machine": dict, "summary": dict}
+_STATUS = ("running", "finished", "stopped", "failed")
+_TEXTS = ("run_id", "name", "status", "reason", "started", "headline", "recipe", "recipe_digest", "config_digest")
+
+
+def _check_kinds(row: Mapping[str, Any]) -> None:
+    """Refuses a run's row whose values are of other kinds than those that are written.
+
+    Raises:
+        _Damage: one is.
+    """
+    for name, value in row.items():
+        if name in _TEXTS:
+            fits = isinstance(value, str)
+        elif name in _HOLDS:
+            fits = isinstance(value, _HOLDS[name]) or (name == "summary" and value is None)
+        elif name == "ended":
+            fits = value is None or isinstance(value, str)
+        else:
+            fits = isinstance(value, int) or (name == "rounds" and value is None)
+        if not fits or (name == "status" and value not in _STATUS):
+            raise _Damage(f"{name}: it holds {value!r:.60}")
+    for name, value in (row["summary"] or {}).items():
+        if name in _MEASURED and not (value is None or isinstance(value, (int, float))):
+            raise _Damage(f"summary: {name} holds {value!r:.60}")
+
+
+_MEASURED = {"rounds", "final_accuracy", "best_accuracy", "best_version", "last20_mean", "last20_sd", "wall_seconds"}
 
 
 def unpacked(clients: bytes) -> tuple[int, ...]:

@@ -64,7 +64,7 @@ class Writer:
     """
 
     def __init__(self, folder: Path, *, patience: float = 5.0) -> None:
-        self._path, self._patience = folder / FILE, Patience()
+        self._path, self.patience = folder / FILE, Patience()
         self._saved = -1  # the last version that is in the database
         self.written: dict[Table, int] = dict.fromkeys(RECORDS, 0)
         """Rows of the run so far, committed or waiting, by table."""
@@ -83,6 +83,7 @@ class Writer:
         try:
             with explained(self._path):
                 self._prepare(patience)
+                self._file = _identity(self._path)
         except BaseException:
             self._connection.close()
             raise
@@ -177,6 +178,7 @@ class Writer:
         """
         if not any(self._pending.values()) and self._ending is None and not durable:
             return True
+        self._check_there()
         try:
             self._connection.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
             self._connection.execute(f"PRAGMA busy_timeout = {int(patience * 1000)}")
@@ -191,14 +193,14 @@ class Writer:
                     self._connection.execute(_END, self._ending)
         except sqlite3.Error as error:
             may_pass = is_locked(error) or is_full(error)
-            if may_pass and self._patience.bears():
+            if may_pass and self.patience.bears():
                 return False
             long = f" for {PATIENCE:g} s" if may_pass else ""
             raise RunFailed(
                 f"the run database {self._path} could not be written{long} ({error}). What was committed is kept: "
                 + (f"all versions up to {self._saved}" if self._saved >= 0 else "no version yet")
             ) from error
-        self._patience.over()
+        self.patience.over()
         if versions := self._pending["versions"]:
             self._saved = versions[-1][1]
         for rows in self._pending.values():
@@ -206,6 +208,15 @@ class Writer:
         self._notices = None
         self._committed = time.monotonic()
         return True
+
+    def _check_there(self) -> None:
+        # SQLite would go on writing into a file that has no name any more.
+        if (found := _identity(self._path)) != self._file:
+            what = "has been put in the place of" if found else "has removed"
+            raise RunFailed(
+                f"somebody {what} {self._path} while the run went on: what was recorded before, and all since, is not "
+                "in that folder"
+            )
 
     @property
     def number(self) -> int:
@@ -224,7 +235,7 @@ class Writer:
     @property
     def waits(self) -> int:
         """How often rows had to wait, since the database was locked or the disk full."""
-        return self._patience.times
+        return self.patience.times
 
     def finish(self, *, status: str, reason: str, ended: str, summary: Mapping[str, Any]) -> None:
         """Commits everything, closes the run's row and the database; waits for it as long as for any other commit.
@@ -238,6 +249,7 @@ class Writer:
                 time.sleep(_PAUSE)
         finally:
             self.close()
+        self._check_there()
 
     def close(self) -> None:
         """Closes the database. What is not committed is lost."""
@@ -258,6 +270,15 @@ class Writer:
             if self._connection.in_transaction:
                 self._connection.execute("ROLLBACK")
             raise
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    """Which file that is, under whatever name; None if there is none."""
+    try:
+        about = path.stat()
+    except FileNotFoundError:
+        return None
+    return about.st_dev, about.st_ino
 
 
 def _switch_to_wal(connection: sqlite3.Connection, patience: float) -> None:

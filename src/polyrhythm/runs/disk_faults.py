@@ -36,6 +36,10 @@ class Patience:
         self._since = now if self._since is None else self._since
         return now - self._since <= PATIENCE
 
+    def share(self, other: Patience) -> None:
+        """Counts from when another one was first tried, where that has not passed yet: two in a row wait no longer."""
+        self._since = self._since if other._since is None else other._since
+
     def over(self) -> None:
         """It has passed."""
         self._since = None

@@ -11,7 +11,7 @@ from polyrhythm.base.metric_names import in_words
 from polyrhythm.runs import costs, holes
 from polyrhythm.runs.checkpoints import checkpoints, version_of
 from polyrhythm.runs.costs import CostToGoal, On
-from polyrhythm.runs.database import FILE, read_records, read_runs
+from polyrhythm.runs.database import FILE, damaged_run, damaged_runs, read_records, read_run, read_runs
 from polyrhythm.runs.frames import answers_frame, costs_frame, frame
 from polyrhythm.runs.view import RunView, Status, as_it_stands, names_a_folder
 
@@ -44,7 +44,7 @@ class RecordedRun:
     @property
     def _row(self) -> dict[str, Any]:
         if self._known["status"] == "running":
-            self._known = read_runs(self.folder, self._known["run_id"])[0]
+            self._known = read_run(self.folder, self._known["run_id"]) or self._known
         return self._known
 
     @classmethod
@@ -69,7 +69,7 @@ class RecordedRun:
         """All runs with this id, else with this name, else with this beginning of their ids; oldest first.
 
         Raises:
-            UserError: no run fits.
+            UserError: no run fits, or only one whose row is damaged.
         """
         folder = Path(folder)
         rows = read_runs(folder)
@@ -80,6 +80,9 @@ class RecordedRun:
         ):
             if fits:
                 return [cls(folder, row) for row in fits]
+        for run_id, damage in damaged_runs(folder).items():
+            if reference and run_id.startswith(reference):
+                raise damaged_run(folder, run_id, damage)
         why = "there is no record under that id, name or beginning of an id"
         if Path(reference).name == reference and (folder / reference).is_dir():
             why = f"its folder is there, but its rows are missing from {folder / FILE}; in a backup they may be"
@@ -87,7 +90,7 @@ class RecordedRun:
 
     @classmethod
     def all(cls, folder: Path | str = "runs") -> list[Self]:
-        """The runs of an output folder, oldest first.
+        """The runs of an output folder, oldest first, without those whose row is damaged.
 
         Raises:
             UserError: there is no run database, or it cannot be read.
@@ -130,7 +133,9 @@ class RecordedRun:
     def view(self) -> RunView:
         """How it stands and what it has come to, at this moment."""
         row = self._row
-        return RunView(self.folder, as_it_stands(self.folder, self.id, row, lambda: read_runs(self.folder, self.id)[0]))
+        return RunView(
+            self.folder, as_it_stands(self.folder, self.id, row, lambda: read_run(self.folder, self.id) or {})
+        )
 
     @property
     def status(self) -> Status:
@@ -320,7 +325,7 @@ class RecordedRun:
         try:
             # Cloned, since what safetensors maps need not lie on the borders that fast kernels expect.
             return {name: tensor.clone() for name, tensor in load_file(path).items()}
-        except (FileNotFoundError, SafetensorError) as error:
+        except (OSError, SafetensorError) as error:
             missing = isinstance(error, FileNotFoundError)
             raise UserError(
                 f"{path} {'does not exist' if missing else f'is damaged ({error})'}",

@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-import hashlib
+import contextlib
 import secrets
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Any, final
 
 from polyrhythm.base.errors import RunFailed, UserError
-from polyrhythm.base.settings import canonical_json
 from polyrhythm.runs import holes, run_lock
 from polyrhythm.runs.checkpointing import Keeper
 from polyrhythm.runs.checkpoints import checkpoints, version_of
 from polyrhythm.runs.database_writer import Cut, Writer
 from polyrhythm.runs.disk_faults import PATIENCE, Patience, is_full
-from polyrhythm.runs.environment import library_versions, machine
 from polyrhythm.runs.files import safetensors_bytes, write_whole
 from polyrhythm.runs.observer import Observer
+from polyrhythm.runs.plan_row import digest_of, row_of
 from polyrhythm.runs.records import (
     AnswerRecord,
     EventRecord,
@@ -123,6 +122,11 @@ class Recorder(Observer):
         """The folder of this run's own files."""
         return self.folder / self.run_id
 
+    @property
+    def began(self) -> bool:
+        """Whether it has a row of its own, or has taken one up."""
+        return self._lock is not None
+
     def begin(self, plan: Plan) -> None:
         """Opens the record.
 
@@ -148,19 +152,21 @@ class Recorder(Observer):
         # Locked before its row is there, so that nobody takes it for a killed run.
         self._lock = run_lock.hold(self.path)
         try:
-            writer.start({"run_id": self.run_id, **_row(plan), "notices": self._notices})
+            writer.start({"run_id": self.run_id, **row_of(plan), "started": _now(), "notices": self._notices})
         except BaseException:
             run_lock.release(self.path, self._lock)
+            self._lock = None
             self.path.rmdir()
             raise
 
     def _take_up(self, writer: Writer, plan: Plan, earlier: TakenUp) -> None:
         self.run_id = earlier.run_id
-        self.path.mkdir(exist_ok=True)
-        try:
-            self._lock = run_lock.hold(self.path)
-        except BlockingIOError:
-            raise going_on(self.run_id) from None
+        with _usable(self.path):
+            self.path.mkdir(exist_ok=True)
+            try:
+                self._lock = run_lock.hold(self.path)
+            except BlockingIOError:
+                raise going_on(self.run_id) from None
         try:
             changes = {
                 **{"status": "running", "reason": "", "ended": None, "summary": None, "notices": self._notices},
@@ -168,17 +174,19 @@ class Recorder(Observer):
             }
             writer.resume(self.run_id, changes, earlier.cut)
             # Of a future that is made again; left here they would be kept in place of those to come.
-            for path in checkpoints(self.path):
-                if version_of(path) > earlier.cut.version:
-                    path.unlink()
-            (self.path / "final.safetensors").unlink(missing_ok=True)
-            if earlier.kept is None or earlier.kept.best_file is None:
-                (self.path / "best.safetensors").unlink(missing_ok=True)
-            else:
+            with _usable(self.path):
+                for path in checkpoints(self.path):
+                    if version_of(path) > earlier.cut.version:
+                        path.unlink()
+                (self.path / "final.safetensors").unlink(missing_ok=True)
+                if earlier.kept is None or earlier.kept.best_file is None:
+                    (self.path / "best.safetensors").unlink(missing_ok=True)
+            if earlier.kept is not None and earlier.kept.best_file is not None:
                 self._best = earlier.kept.best
                 self._write("best.safetensors", earlier.kept.best_file)
         except BaseException:
             run_lock.release(self.path, self._lock)
+            self._lock = None
             raise
 
     def _new_folder(self) -> str:
@@ -189,12 +197,7 @@ class Recorder(Observer):
             except FileExistsError:
                 continue
             except OSError as error:
-                raise UserError(
-                    f"{self.folder} cannot be written: {error.strerror or error}",
-                    expected="an output folder in which files can be made",
-                    why="the weights could not be kept",
-                    fix="correct its permissions, free space, or use another folder (--out FOLDER)",
-                ) from error
+                raise _unusable(self.folder, error) from error
             return run_id
 
     def visit(self, record: VisitRecord) -> None:
@@ -264,6 +267,7 @@ class Recorder(Observer):
         """
         if self._writer is None:
             return
+        self._patience.share(self._writer.patience)
         try:
             while not self._write_best():
                 time.sleep(_PAUSE)
@@ -279,6 +283,7 @@ class Recorder(Observer):
             raise
         finally:
             writer, self._writer, self._model = self._writer, None, None
+            writer.patience.share(self._patience)
             try:
                 writer.finish(
                     status=status,
@@ -341,12 +346,29 @@ class Recorder(Observer):
             if is_full(error) and self._patience.bears():
                 return False
             long = f" for {PATIENCE:g} s" if is_full(error) else ""
-            raise RunFailed(
-                f"{self.path / name} cannot be written{long} ({error.strerror or error}); what was recorded before is "
-                "kept"
-            ) from error
+            kept = "; what was recorded before is kept" if self.path.is_dir() else f": {self.path} has been removed"
+            words = f"{self.path / name} cannot be written{long} ({error.strerror or error}){kept}"
+            raise RunFailed(words) from error
         self._patience.over()
         return True
+
+
+@contextlib.contextmanager
+def _usable(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise _unusable(error.filename or folder, error) from error
+
+
+def _unusable(place: Path | str, error: OSError) -> UserError:
+    return UserError(
+        f"{place} cannot be written: {error.strerror or error}",
+        expected="an output folder in which files can be made and removed",
+        why="the weights could not be kept",
+        fix="correct its permissions, move away what is in their place, free space, or use another folder "
+        "(--out FOLDER)",
+    )
 
 
 def going_on(run_id: str) -> UserError:
@@ -357,30 +379,6 @@ def going_on(run_id: str) -> UserError:
         why="two processes would write one record",
         fix="wait for it, or end its process first",
     )
-
-
-def _row(plan: Plan) -> dict[str, Any]:
-    return {
-        "name": plan.name,
-        "status": "running",
-        "started": _now(),
-        "seed": plan.seed,
-        "rounds": plan.rounds,
-        "headline": plan.headline,
-        "recipe": plan.recipe,
-        "recipe_digest": plan.recipe_digest,
-        "parameters": plan.parameters,
-        "clients": plan.clients,
-        "config": plan.config,
-        "config_digest": digest_of(plan.config),
-        "libraries": library_versions(),
-        "machine": {**machine(), "driver": plan.driver, "workers": plan.workers, **plan.execution},
-    }
-
-
-def digest_of(config: Mapping[str, Any]) -> str:
-    """SHA-256 of a configuration: equal for equal experiments, whatever carries them out."""
-    return hashlib.sha256(canonical_json(config).encode()).hexdigest()
 
 
 def _now() -> str:

@@ -64,7 +64,8 @@ def kept(rows: Sequence[Row], headline: str) -> list[Row]:
     """The few versions that `numbers` are read from, and the newest: with those that come later they give the same."""
     evaluated = [row for row in rows if row["test"]][-_WINDOW - 1 :]  # one more, as the initial model may be among them
     best = [_best_by(rows, headline, on) for on in ("test", "validation")]
-    among = {row["version"] for row in (*best, *evaluated, *rows[-1:]) if row is not None}
+    judged = next((row for row in rows if score(row, headline, "validation") is not None), None)
+    among = {row["version"] for row in (*best, judged, *evaluated, *rows[-1:]) if row is not None}
     return [row for row in rows if row["version"] in among]
 
 

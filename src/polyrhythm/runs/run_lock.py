@@ -50,7 +50,8 @@ def _lock(file: IO[bytes]) -> None:
 def release(folder: Path, file: IO[bytes]) -> None:
     """Ends the mark."""
     file.close()
-    (folder / _FILE).unlink(missing_ok=True)
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+        (folder / _FILE).unlink()
 
 
 @contextlib.contextmanager

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, final
 
+from polyrhythm.base.errors import RunFailed
 from polyrhythm.base.metric_names import NAN_OUTPUTS
 from polyrhythm.runs.costs import TOTALS
 from polyrhythm.runs.records import VersionRecord
@@ -70,6 +71,8 @@ class Summary:
     _scores: list[float] = field(default_factory=list)
     _final: float | None = None
     _last: VersionRecord | None = None
+    _skipped: int = 0
+    _why: str = ""
 
     def add(self, record: VersionRecord) -> None:
         """Takes one version into account. Versions come in order."""
@@ -77,11 +80,31 @@ class Summary:
         self.best.improves(record)
         if self.watched is not None:
             self.watched.improves(record)
+        if record.version > 0 and record.note:
+            self._skipped += 1
+            self._why = self._why or record.note
         if record.test is None:
             return
         self._final = _score(record.test, self.best.headline)
         if record.version > 0:  # the initial model is no result of the method
             self._scores = [*self._scores, math.nan if self._final is None else self._final][-_WINDOW:]
+
+    def ending(self, reason: str, *, moved: bool) -> str:
+        """Why a run ended, with what it did not achieve.
+
+        Args:
+            reason: why it made no more versions.
+            moved: whether the model is another one than at the beginning.
+
+        Raises:
+            RunFailed: it achieved nothing: no update was accepted.
+        """
+        made = self._last.version if self._last else 0
+        if made and self._last is not None and not self._last.client_updates:
+            why = f"; the first: {self._why}" if self._why else ""
+            raise RunFailed(f"the model never moved: no update was accepted in {made:,} versions{why}")
+        skipped = f"; {self._skipped:,} of {made:,} versions changed nothing, the first: {self._why}"
+        return reason + (skipped if self._skipped else "") + ("" if moved or not made else "; the model never moved")
 
     @property
     def digest(self) -> str:
@@ -113,6 +136,7 @@ class Summary:
             **{cost.name: getattr(last, cost.column or cost.name) if last else 0 for cost in TOTALS},
             "faults": dict(last.faults) if last else {},
             **({NAN_OUTPUTS: int(broken)} if (broken := ((last and last.test) or {}).get(NAN_OUTPUTS)) else {}),
+            "skipped": self._skipped,
             "wall_seconds": wall_seconds,
             "digest": digest,
         }

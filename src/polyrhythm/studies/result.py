@@ -106,7 +106,7 @@ class StudyResult:
     def runs(self, cell: str) -> list[Run]:
         """The runs of a cell that are compared; if no cell has any, those of the best trial of its arm."""
         if self.record.runs or self.record.failed:
-            return [Run.open(run, self.runs_folder) for run in self.record.runs.get(cell, {}).values()]
+            return [Run.open(run, self.runs_folder) for _, run in sorted(self.record.runs.get(cell, {}).items())]
         trial = best(self.trials, cell)
         return [] if trial is None else [Run.open(run, self.trials_folder) for run in trial.runs.values()]
 

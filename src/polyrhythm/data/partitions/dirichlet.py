@@ -58,7 +58,7 @@ class Dirichlet(Partition):
                 shares = random.dirichlet(np.full(parts, self.alpha))
                 if self.balance:
                     shares = np.where(held < fair, shares, 0.0)
-                row[:] = whole(_normalised(shares, held < fair), int(samples), random)
+                row[:] = whole(_normalised(shares, held < fair, random), int(samples), random)
                 held += row
             return counts
 
@@ -81,7 +81,8 @@ class DirichletPerClient(Partition):
     """Every client draws a mix of classes from Dir(beta * C * prior); sizes come out nearly equal.
 
     Each class is then cut in proportion to what the clients' mixes ask of it, so that every sample is used exactly
-    once and no class runs out. beta -> infinity gives every client the overall mix.
+    once and no class runs out. beta -> infinity gives every client the overall mix; beta -> 0 gives each class to one
+    client, and then sizes are no longer alike.
 
     Args:
         beta: concentration, > 0; with equal classes each of the C parameters is beta.
@@ -111,7 +112,7 @@ class DirichletPerClient(Partition):
         def draw(random: np.random.Generator) -> np.ndarray:
             mixes = random.dirichlet(self.beta * len(stock) * prior, size=parts)  # [parts, C]
             rows = [
-                whole(_normalised(mixes[:, c], np.ones(parts, dtype=bool)), int(stock[c]), random)
+                whole(_normalised(mixes[:, c], np.ones(parts, dtype=bool), random), int(stock[c]), random)
                 for c in range(len(stock))
             ]
             return np.stack(rows)
@@ -129,8 +130,12 @@ class DirichletPerClient(Partition):
         )
 
 
-def _normalised(shares: np.ndarray, allowed: np.ndarray) -> np.ndarray:
-    total = float(shares.sum())
-    # With a tiny alpha all shares of the parts still allowed can be exactly 0: spread evenly over those.
-    spread: np.ndarray = shares / total if total > 0 else allowed / allowed.sum()
-    return spread
+def _normalised(shares: np.ndarray, allowed: np.ndarray, random: np.random.Generator) -> np.ndarray:
+    if (total := float(shares.sum())) > 0:
+        spread: np.ndarray = shares / total
+        return spread
+    # With a tiny concentration all shares of the parts still allowed can be exactly 0. Of numbers that were any larger
+    # one, each with the same chance, would be as good as all; spread evenly they would be nearer to IID again.
+    whole = np.zeros(len(shares))
+    whole[random.choice(np.flatnonzero(allowed))] = 1.0
+    return whole

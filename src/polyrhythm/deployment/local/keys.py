@@ -9,12 +9,11 @@ from pathlib import Path
 from typing import Any
 
 DAYS = 365
+_LEFT = 30  # days; a federation may be up for so long
 
 
 def make_authority(folder: Path) -> None:
-    """Writes `ca.key`, `ca.crt`, `server.key` and `server.crt` for a server on this machine, if they are not there."""
-    if (folder / "server.crt").exists():
-        return
+    """Writes `ca.key`, `ca.crt`, `server.key` and `server.crt` for a server on this machine, in place of older ones."""
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes
     from cryptography.hazmat.primitives.asymmetric import ec
@@ -38,6 +37,26 @@ def make_authority(folder: Path) -> None:
     _write(folder / "ca.crt", root.sign(authority, hashes.SHA256()).public_bytes(Encoding.PEM))
     _write(folder / "server.key", _private(server, openssh=False))
     _write(folder / "server.crt", served.sign(authority, hashes.SHA256()).public_bytes(Encoding.PEM))
+
+
+def is_ending(folder: Path) -> bool:
+    """Whether what `make_authority` has written is not there, damaged, or valid for less than a month."""
+    from cryptography import x509
+
+    try:
+        certificates = [
+            x509.load_pem_x509_certificate((folder / f"{name}.crt").read_bytes()) for name in ("ca", "server")
+        ]
+    except (OSError, ValueError):
+        return True
+    until = datetime.datetime.now(datetime.UTC) + datetime.timedelta(days=_LEFT)
+    return any(certificate.not_valid_after_utc < until for certificate in certificates)
+
+
+def make_private(folder: Path) -> None:
+    """Makes a folder that nobody else may enter, or shuts one that is there."""
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    folder.chmod(0o700)
 
 
 def make_node_key(path: Path) -> None:

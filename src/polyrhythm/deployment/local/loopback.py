@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, final
 
 from polyrhythm.base.errors import RunFailed, UserError
-from polyrhythm.deployment.local.keys import make_authority, make_node_key
+from polyrhythm.deployment.local.keys import is_ending, make_authority, make_node_key, make_private
 from polyrhythm.deployment.local.processes import Processes, Started, is_there
 
 CONNECTION = "loopback"
@@ -60,9 +60,13 @@ class Loopback:
             RunFailed: a program did not start.
         """
         programs()
+        make_private(self.folder)
         self.clear()
-        (self.folder / "flwr").mkdir(parents=True, exist_ok=True)
-        make_authority(self.folder)
+        make_private(self.folder / "flwr")
+        if is_ending(self.folder):
+            if self.down():
+                self._tell("the federation is started again: its certificates have ended, or do so soon")
+            make_authority(self.folder)
         # Flower's own settings: where its commands find the SuperLink.
         (self.folder / "flwr" / "config.toml").write_text(
             f'[superlink]\ndefault = "{CONNECTION}"\n\n[superlink.{CONNECTION}]\naddress = "{self.address}"\n'
@@ -258,6 +262,8 @@ _SAID: Mapping[str, str] = {
     "node was killed hard, and the same key is taken again when the old connection has lapsed, in about a minute",
     "[code: 2001]": "the SuperLink asks for a key, and the node has shown none: start it with "
     "--auth-supernode-private-key",
+    "certificate has expired": "the SuperLink's certificate has ended: give it a new one, and start both again (what "
+    "`polyrhythm flower up` has made for itself it also makes anew)",
     "CERTIFICATE_VERIFY_FAILED": "the SuperLink's certificate is not from the authority that the node trusts: give it "
     "the right one, --root-certificates",
     "OpenSSH": "its private key is not in the OpenSSH format: make it with ssh-keygen -t ecdsa -b 384",

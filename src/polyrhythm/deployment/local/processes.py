@@ -70,17 +70,21 @@ class Processes:
         log.parent.mkdir(parents=True, exist_ok=True)
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
         # Of its own session: Ctrl-C in a terminal must not end it before the nodes have signed off.
-        pid = os.posix_spawn(
-            command[0],
-            [*command],
-            environment,
-            file_actions=[
-                (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
-                (os.POSIX_SPAWN_OPEN, 1, str(log), flags, 0o600),
-                (os.POSIX_SPAWN_DUP2, 1, 2),
-            ],
-            setsid=True,
-        )
+        usual = os.umask(0o077)  # what it writes, such as what clients remember, is nobody else's to read
+        try:
+            pid = os.posix_spawn(
+                command[0],
+                [*command],
+                environment,
+                file_actions=[
+                    (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+                    (os.POSIX_SPAWN_OPEN, 1, str(log), flags, 0o600),
+                    (os.POSIX_SPAWN_DUP2, 1, 2),
+                ],
+                setsid=True,
+            )
+        finally:
+            os.umask(usual)
         self._children.add(pid)
         started = Started(name=name, pid=pid, born=_born(pid), log=str(log))
         self._write([*(other for other in self.known() if other.name != name), started])

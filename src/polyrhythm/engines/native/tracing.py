@@ -101,6 +101,9 @@ def _traced(module: nn.Module, way: Pass) -> fx.Graph:
                 graph = tracer.trace(module)
         except Exception as error:  # whatever a user's own forward raises when it is given a symbol
             raise Unsupported(f"{type(module).__name__} cannot be traced") from error
+        finally:
+            # It is in cycles with functions of its own, which would keep the module until somebody collects them.
+            vars(tracer).update(root=None, tensor_attrs={})
         if generators() != before:
             raise Unlike("a pass draws random numbers by itself")
     if tracer.why_not:

@@ -91,7 +91,8 @@ class Processes(Elsewhere):
         for worker in self._workers:
             worker.socket.close()
         self._pool.close()
-        self._workers = []
+        # The memory that they shared goes with its last view, and has a file descriptor as long.
+        self._workers, self._slots, self._on_board = [], [], []
 
     def _look(self, timeout: float | None) -> None:
         self._hand_out()

@@ -249,7 +249,8 @@ class _Execution:
 
     def _compared(self, cell: Cell, job: Job, ending: Ending) -> None:
         if ending.state == "finished":
-            self._record.runs.setdefault(cell.name, {})[job.seed] = ending.run
+            runs = self._record.runs.setdefault(cell.name, {})
+            self._record.runs[cell.name] = dict(sorted({**runs, job.seed: ending.run}.items()))
         else:
             self._record.failed.setdefault(cell.name, {})[job.seed] = ending.reason
         self._keep()

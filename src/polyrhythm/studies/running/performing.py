@@ -18,7 +18,7 @@ from polyrhythm.experiments.session import in_words
 from polyrhythm.results import Run
 from polyrhythm.runs.database import FILE
 from polyrhythm.runs.observer import Enough, Observer
-from polyrhythm.runs.recorder import digest_of
+from polyrhythm.runs.plan_row import digest_of
 from polyrhythm.runs.records import ModelView, Plan, VersionRecord
 from polyrhythm.studies.running.trials import history_of
 from polyrhythm.studies.space import Setting

@@ -23,7 +23,7 @@ from polyrhythm import __version__
 from polyrhythm.base.errors import RunFailed
 from polyrhythm.simulation.workers import packing
 from polyrhythm.simulation.workers.executors import Clients, Elsewhere, VisitFuture
-from polyrhythm.simulation.workers.on_ray.cluster import check_room, connect, imported, places
+from polyrhythm.simulation.workers.on_ray.cluster import check_room, connect, imported, lost, places
 from polyrhythm.simulation.workers.on_ray.visitor import Visitor, own_device
 from polyrhythm.simulation.workers.worker import DEATHS, FromWorker, Unsendable, given_up, settings
 
@@ -32,6 +32,9 @@ VERSIONS = 8
 
 PATIENCE = 2.0
 """Seconds after which somebody who waits for an actor looks whether there is still room for one."""
+
+LOOK = 1.0
+"""Seconds between two looks whether a cluster of the run's own is still there."""
 
 
 @final
@@ -113,13 +116,22 @@ class OnRay(Elsewhere):
 
     def _ready(self, timeout: float | None) -> Sequence[Any]:
         """What there is to hear."""
+        waited = 0.0
         while there := [*self._ways, *self._coming]:
-            patience = PATIENCE if timeout is None and not self._ways else timeout
+            patience = LOOK if timeout is None else min(timeout, LOOK)
             ready: Sequence[Any] = self._ray.wait(there, timeout=patience)[0]
-            if ready or patience == timeout:
+            if not ready and self._started and (gone := lost(self._ray)):
+                raise RunFailed(
+                    f"the Ray cluster that was started for the run has lost its {gone}: it was killed, or the machine "
+                    "has no memory left; what was recorded before is kept, and `polyrhythm resume` goes on"
+                )
+            waited += patience
+            if ready or (timeout is not None and waited >= timeout):
                 return ready
-            if not places(self._ray, self._gpus):
-                raise RunFailed("no machine is left in the Ray cluster that has room for a worker")
+            if waited >= PATIENCE and not self._ways:
+                waited = 0.0
+                if not places(self._ray, self._gpus):
+                    raise RunFailed("no machine is left in the Ray cluster that has room for a worker")
         return ()
 
     def _hand_out(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from polyrhythm.base.errors import UserError
+from polyrhythm.base.errors import RunFailed, UserError
 
 QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0"}
 """Settings of Ray: it reports to nobody, and takes the environment as it is. Whoever sets them otherwise is heard."""
@@ -43,7 +43,9 @@ def connect(ray: Any, workers: int, address: str | None) -> None:
     quiet = {"include_dashboard": False, "num_cpus": workers} if address is None else {}
     try:
         ray.init(address=address or "local", log_to_driver=False, logging_level="ERROR", **quiet)
-    except (ConnectionError, RuntimeError, ValueError) as error:
+    except Exception as error:  # Ray raises plain ones where its processes do not come up in time
+        if address is None:
+            raise RunFailed(f"Ray could not start a cluster on this machine: {error}") from error
         raise UserError(
             f"no Ray cluster at address={address}: {error}",
             expected="the address of one that runs, such as 10.0.0.1:6379, or auto on one of its machines",
@@ -84,6 +86,16 @@ def places(ray: Any, gpus: float | None) -> int:
             room = min(room, int(has.get("GPU", 0)) * (FINEST // round(gpus * FINEST)))
         found += room
     return found
+
+
+def lost(ray: Any) -> str:
+    """What is dead of the processes of a cluster that was started here; empty if all of them live.
+
+    Some time later Ray would end this process, without a word.
+    """
+    node = ray._private.worker._global_node
+    dead = [] if node is None else node.dead_processes()
+    return str(dead[0][0]).replace("_", " ") if dead else ""
 
 
 def _total(ray: Any, resource: str) -> float:
