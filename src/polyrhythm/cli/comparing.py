@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from polyrhythm.cli.output import Screen, print_json
+from polyrhythm.figures import check_file
 from polyrhythm.results import Comparison, Run, tables
 from polyrhythm.runs.costs import COSTS, On, amount, seconds
 
@@ -28,6 +29,8 @@ def compare_runs(
     as_json: bool,
 ) -> None:
     """One row per method: runs that differ in their seed alone are one."""
+    if output is not None:
+        check_file(output)
     runs = [run for reference in references for run in Run.find(reference, out)] if references else Run.all(out)
     found = Comparison(list({run.id: run for run in runs}.values()))
     results = found.results(to=to, at_time=at_time, on=on)

@@ -40,6 +40,23 @@ def consented(
     return Trust(tuple(dict.fromkeys([*(named or ()), *typed])), before, after, tuple(clusters))
 
 
+def modules_of(texts: Mapping[str, Any]) -> list[str]:
+    """The modules that the import paths of an experiment lead into.
+
+    Args:
+        texts: of the experiment, by key.
+    """
+    found = [*_modules(str(texts.get("model") or "")), *_modules_of_parts(str(texts.get("method") or ""))]
+    return list(dict.fromkeys(found))
+
+
+def again_with(option: str) -> str:
+    """The command line of this process with one more option at its end; "" if it was not typed."""
+    program, words = Path(sys.argv[0]), sys.argv[1:]
+    typed = program.stem == "polyrhythm" or program.parts[-2:] == ("polyrhythm", "__main__.py")
+    return f"{shlex.join(['polyrhythm', *words])} {option}" if typed and "--" not in words else ""
+
+
 def _values(wanted: str, settings: Sequence[str]) -> Iterator[str]:
     for setting in settings:
         try:

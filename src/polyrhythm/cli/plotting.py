@@ -13,7 +13,6 @@ from rich.text import Text
 from polyrhythm import figures
 from polyrhythm.base.errors import UserError
 from polyrhythm.cli.output import Screen, print_json
-from polyrhythm.figures.saving import check_ending
 from polyrhythm.results import Run
 
 
@@ -40,7 +39,7 @@ def plot_runs(
         _list(runs, as_json=as_json)
         return
     path = Path(f"{figures.find(figure).name}.png") if output is None else output
-    check_ending(path)
+    figures.check_file(path)
     figures.save(figures.draw(figure, runs, **options), path)
     if as_json:
         print_json({"figure": figure, "file": str(path), "runs": [run.id for run in runs]})

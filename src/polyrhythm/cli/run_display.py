@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -11,6 +12,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from polyrhythm.cli.consenting import modules_of
 from polyrhythm.experiments.prepared import Prepared
 from polyrhythm.fleet import Fleet
 from polyrhythm.results import Run
@@ -100,7 +102,13 @@ def draw_scores(console: Console, run: Run) -> None:
 
 def how_to_show(run_id: str, out: str) -> str:
     """The command that shows a run again."""
-    return f"polyrhythm show {run_id}{'' if out == 'runs' else f' --out {out}'}"
+    return f"polyrhythm show {run_id}{'' if out == 'runs' else f' --out {shlex.quote(out)}'}"
+
+
+def how_to_go_on(run: Run, out: str) -> str:
+    """The command that goes on with a run."""
+    trusted = "".join(f" --trust {module}" for module in modules_of(run.config))
+    return f"polyrhythm resume {run.id}{'' if out == 'runs' else f' --out {shlex.quote(out)}'}{trusted}"
 
 
 def print_rows(console: Console, rows: Mapping[str, str]) -> None:

@@ -9,9 +9,10 @@ from typing import Any
 import typer
 
 from polyrhythm.base.errors import PolyrhythmError, RunFailed
+from polyrhythm.cli.consenting import again_with
 from polyrhythm.cli.guard import INTERRUPTED, stopped_by_sigterm
 from polyrhythm.cli.output import Screen, print_json
-from polyrhythm.cli.run_display import how_to_show, line_of, print_plan, print_result, print_spread
+from polyrhythm.cli.run_display import how_to_go_on, how_to_show, line_of, print_plan, print_result, print_spread
 from polyrhythm.cli.run_warnings import Refused
 from polyrhythm.config.assembly import assemble
 from polyrhythm.config.keys import Configuration
@@ -47,6 +48,10 @@ def run_all(configuration: Configuration, *, as_json: bool, resume: bool = False
             summary = run_one(experiment, configuration.execution, configuration.out, screen, **how)
             summaries.append(summary)
             if summary["status"] == "stopped":
+                left = len(configuration.seeds or ()) - len(summaries)
+                if left > 0 and (again := again_with("--resume auto")):
+                    say = f"with the {left} other seed{'s' * (left > 1)}, too: {again}"
+                    screen.print(say, markup=False, highlight=False, soft_wrap=True)
                 raise typer.Exit(INTERRUPTED)
     if len(summaries) > 1 and not as_json:
         print_spread(screen, summaries)
@@ -105,6 +110,8 @@ def _told(run: Run, summary: dict[str, Any], screen: Screen, out: str, as_json: 
         print_json(line_of(run, summary))
     else:
         print_result(screen, run, summary, out)
+    if summary["status"] == "stopped":
+        screen.print(f"to go on: {how_to_go_on(run, out)}", markup=False, highlight=False, soft_wrap=True)
     return summary
 
 

@@ -7,7 +7,7 @@ import inspect
 import operator
 import typing
 from collections.abc import Callable, Container, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any, final
 
 from torch import nn
@@ -18,6 +18,7 @@ from polyrhythm.base.consent import NOBODY, Trust, Wanted, imported
 from polyrhythm.base.errors import Mistakes, UserError, unknown
 from polyrhythm.base.settings import Settings
 from polyrhythm.config.calls import key_of, make_from, plain, refuse_positional, settings_of
+from polyrhythm.config.data_paths import refuse_path
 from polyrhythm.config.expressions import Call, Pipe, parse_call
 from polyrhythm.config.setting_checks import hints_of
 from polyrhythm.data import PARTITIONS, SOURCES, Collection, Partition
@@ -191,6 +192,7 @@ def _of_partition(name: str, value: Any) -> Any:
 
 def source(text: str) -> Callable[[], Collection]:
     """What loads a data set, from its name and settings."""
+    refuse_path(text)
     call = Pipe.one(text).calls[0]
     known = {key_of(name): made for name, made in SOURCES.items()}
     if key_of(call.name) not in known:
@@ -223,11 +225,12 @@ def _model(call: Call, trust: Trust) -> Builder:
                 fix="write that model first inside the brackets",
             )
         return with_projection(_model(inner, trust), **settings_of(call, with_projection, plain, skip=1))
-    refuse_positional(call)
     known = {key_of(name): name for name in MODELS}
     name = call.name if ":" in call.name else known.get(key_of(call.name), call.name)
+    made = find(name, trust)
+    refuse_positional(call, made, frozenset({"shape", "outputs"}))
     settings = {k: plain(k, v) for k, v in call.named.items()}
-    checked_settings(name, find(name, trust), settings)  # what cannot be is refused before the data are loaded
+    checked_settings(name, made, settings)  # what cannot be is refused before the data are loaded
     return _Configured(name, settings)
 
 
@@ -294,6 +297,19 @@ def with_faults(made: Fleet, text: str) -> Fleet:
             expected="faults and how often, such as crash=0.05, nan=0.01",
             why="they are added to the fleet's",
             fix="leave out everything else; other parts go to the fleet, after pipes",
+        )
+    unsaid = [one.name for one in call.positional if isinstance(one, Call) and one == Call(one.name, (), {})]
+    known = [field.name for field in fields(of_fleets.Faults)]
+    for name in (*unsaid, *call.named):
+        if key_of(name) not in known:
+            raise unknown("fault", name, known)
+    if unsaid and len(unsaid) == len(call.positional):
+        given = [*(f"{name}=0.05" for name in unsaid), *(f"{name}={value}" for name, value in call.named.items())]
+        raise UserError(
+            f"faults {', '.join(unsaid)} without how often",
+            expected="a name and a probability, such as crash=0.05, nan=0.01",
+            why="a fault befalls each visit with that probability",
+            fix=f'write "{", ".join(given)}", for example',
         )
     return made | replace(made.faults, **settings_of(call, of_fleets.Faults, plain))
 

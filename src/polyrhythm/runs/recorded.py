@@ -6,12 +6,13 @@ import io
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
-from polyrhythm.base.errors import UserError, unknown
+from polyrhythm.base.errors import UserError
 from polyrhythm.runs import costs, holes
 from polyrhythm.runs.checkpoints import checkpoints, version_of
 from polyrhythm.runs.costs import CostToGoal, On
-from polyrhythm.runs.database import FILE, read_records, read_runs
+from polyrhythm.runs.database import read_records, read_runs
 from polyrhythm.runs.frames import answers_frame, costs_frame, frame
+from polyrhythm.runs.unknown_run import unknown_run
 from polyrhythm.runs.view import RunView, Status, as_it_stands, names_a_folder
 
 if TYPE_CHECKING:
@@ -79,10 +80,7 @@ class RecordedRun:
         ):
             if fits:
                 return [cls(folder, row) for row in fits]
-        why = "there is no record under that id, name or beginning of an id"
-        if Path(reference).name == reference and (folder / reference).is_dir():
-            why = f"its folder is there, but its rows are missing from {folder / FILE}; in a backup they may be"
-        raise unknown("run", reference, [row["run_id"] for row in rows], where=str(folder), why=why)
+        raise unknown_run(reference, folder, rows)
 
     @classmethod
     def all(cls, folder: Path | str = "runs") -> list[Self]:
