@@ -11,4 +11,4 @@ def main() -> None:
     write_in_any_encoding()
     from polyrhythm.cli.app import app
 
-    app()
+    app(prog_name="polyrhythm")

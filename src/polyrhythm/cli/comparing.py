@@ -43,10 +43,10 @@ def compare_runs(
         for entry in results:
             print_json({**entry, "headline": found.headline, "on": on})
         return
-    screen.print(_table(results, found.headline, at_time))
+    screen.print_table(_table(results, found.headline, at_time))
     if to is not None:
         screen.print(f"what it took to {found.headline.replace('_', ' ')} {to:g}", highlight=False)
-        screen.print(_goals(results))
+        screen.print_table(_goals(results))
     screen.print(f"mean ± sample sd over seeds; {on} set", style="dim", highlight=False)
     if output is not None:
         screen.print(f"drawn into {output}", highlight=False)

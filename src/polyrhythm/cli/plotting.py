@@ -66,4 +66,4 @@ def _list(runs: Sequence[Run], *, as_json: bool) -> None:
         for name in names:
             table.add_row(Text(name), Text(missing[name] or figures.CATALOGUE[name].about))
         if names:
-            screen.print(table)
+            screen.print_table(table)

@@ -73,21 +73,19 @@ def list_runs(out: str, *, as_json: bool) -> None:
             print_json({**line_of(run), "name": run.name})
         return
     screen = Screen()
-    columns = _COLUMNS if screen.width >= _WIDE else ("run", "status", "final")
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
-    for column in columns:
+    for column in _COLUMNS:
         number = column in ("rounds", "final", "last 20")
         table.add_column(
             column, overflow="fold", no_wrap=column in ("run", "status"), justify="right" if number else "left"
         )
     for run in found:
         cells = _cells(run)
-        table.add_row(*(Text(cells[column]) for column in columns))
-    screen.print(table)
+        table.add_row(*(Text(cells[column]) for column in _COLUMNS))
+    screen.print_table(table)
 
 
 _COLUMNS = ("run", "name", "method", "status", "rounds", "final", "last 20")
-_WIDE = 72  # characters that all of them need
 
 
 def _cells(run: Run) -> dict[str, str]:
@@ -147,7 +145,7 @@ def show_data(configuration: Configuration, output: Path | None) -> None:
         check_file(output)
     _, federation, _ = next(federations(configuration))
     console = Screen()
-    console.print(summary_table(summary(federation)))
+    console.print_table(summary_table(summary(federation)))
     if output is not None:
         console.print(f"drawn into {draw_labels(federation, output)}", highlight=False)
 

@@ -36,14 +36,14 @@ def refuse_path(text: str) -> None:
 
 def _source(text: str) -> tuple[str, str] | None:
     """What a text is, and what to do; None if it may be a name."""
+    if text.replace("-", "_") in {name.replace("-", "_") for name in SOURCES}:
+        return None  # and not a folder that happens to be called so
+    if re.match(r"(hf|huggingface)\b", text) and re.fullmatch(r"\w+(:?/{0,2}[\w./-]+)?", text):
+        name = re.sub(r"^\w+[:/]*(datasets/)?", "", text)
+        return "a data set of the Hugging Face Hub", f"write {_hub(name or 'owner/name')}"
     if re.match(r"[a-zA-Z][a-zA-Z0-9+.-]*://", text):
         read = _of_file(Path(re.split(r"[?#]", text)[0].rpartition("/")[2] or "data.csv"))
         return "an address", f"download it first, and then {read}"
-    if text.replace("-", "_") in {name.replace("-", "_") for name in SOURCES}:
-        return None  # and not a folder that happens to be called so
-    if re.match(r"(hf|huggingface)\b", text) and re.fullmatch(r"\w+([:/][\w./-]+)?", text):
-        name = re.split(r"[:/]", text, maxsplit=1)
-        return "a data set of the Hugging Face Hub", f"write {_hub(name[1] if len(name) > 1 else 'owner/name')}"
     path = Path(text.replace("\\", "/"))
     try:
         is_folder, is_file = path.is_dir(), path.is_file()
