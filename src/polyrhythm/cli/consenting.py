@@ -26,18 +26,26 @@ def consented(
 
     Args:
         named: with --trust.
-        options: keys that were given as options. Of them a model and a method count, and the address of a cluster.
+        options: keys that were given as options. Of them those count in which an import path may stand, and the
+            address of a cluster.
         settings: those of --set. Of them the same: `model.width=3` names none.
 
     Raises:
         UserError: something else than a module with --trust.
     """
-    texts, methods, clusters = (
-        [*filter(None, [options.get(key)]), *_values(key, settings or ())] for key in ("model", "method", "address")
-    )
-    typed = itertools.chain(*map(_modules, texts), *map(_modules_of_parts, methods))
+    texts = {
+        key: [*filter(None, [options.get(key)]), *_values(key, settings or ())]
+        for key in (*_NAMING, "model", "address")
+    }
+    clusters = texts.pop("address")
+    models, others = texts.pop("model"), itertools.chain(*texts.values())
+    typed = itertools.chain(*map(_modules, models), *map(_modules_of_parts, others))
     before, after = _again()
     return Trust(tuple(dict.fromkeys([*(named or ()), *typed])), before, after, tuple(clusters))
+
+
+_NAMING = ("method", "data", "partition", "fleet")
+"""Keys, beside the model, in whose texts import paths may stand."""
 
 
 def modules_of(texts: Mapping[str, Any]) -> list[str]:
@@ -46,8 +54,8 @@ def modules_of(texts: Mapping[str, Any]) -> list[str]:
     Args:
         texts: of the experiment, by key.
     """
-    found = [*_modules(str(texts.get("model") or "")), *_modules_of_parts(str(texts.get("method") or ""))]
-    return list(dict.fromkeys(found))
+    others = (_modules_of_parts(str(texts.get(key) or "")) for key in _NAMING)
+    return list(dict.fromkeys(itertools.chain(_modules(str(texts.get("model") or "")), *others)))
 
 
 def again_with(option: str) -> str:
@@ -80,7 +88,7 @@ def _modules(text: str) -> Iterator[str]:
 
 
 def _modules_of_parts(text: str) -> Iterator[str]:
-    """The modules of the import paths in the text of a method: of recipes, parts, and what is given to them."""
+    """The modules of the import paths in any other text: of recipes, parts, and what is given to them."""
     try:
         left: list[Any] = [*parse_pipeline(text)]
     except UserError:  # likewise

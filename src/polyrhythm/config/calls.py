@@ -36,8 +36,10 @@ def settings_of(
         with wrong.noted():
             refuse_positional(call, make)
     parameters = list(inspect.signature(make).parameters.values())[skip:]
-    known = {p.name: p for p in parameters if p.kind is not p.VAR_KEYWORD}
-    names = [*known, *_shared(make, parameters)]
+    known = {p.name: p for p in parameters if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)}
+    shared = _shared(make, parameters)
+    names = [*known, *shared]
+    anything = not shared and any(p.kind is p.VAR_KEYWORD for p in parameters)  # of the user's own
     if missing := [] if call.positional and not skip else _missing(call, known.values()):
         wrong.add(
             UserError(
@@ -49,7 +51,7 @@ def settings_of(
         )
     for name, value in call.named.items():
         with wrong.noted():
-            if name not in names:
+            if name not in names and not anything:
                 raise unknown("setting", name, names, where=call.name)
             settings[name] = convert(name, value)
             check_setting(make, name, settings[name])
@@ -95,14 +97,19 @@ def refuse_positional(call: Call, make: Callable[..., Any], without: frozenset[s
 def _missing(call: Call, parameters: Iterable[inspect.Parameter]) -> list[str]:
     """What a call has to give, and does not."""
     return [
-        p.name for p in parameters if p.default is p.empty and p.kind is not p.VAR_KEYWORD and p.name not in call.named
+        p.name
+        for p in parameters
+        if p.default is p.empty and p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL) and p.name not in call.named
     ]
 
 
 def _names_of(make: Callable[..., Any]) -> list[str]:
     """The names of everything that it takes."""
     parameters = list(inspect.signature(make).parameters.values())
-    return [*(p.name for p in parameters if p.kind is not p.VAR_KEYWORD), *_shared(make, parameters)]
+    return [
+        *(p.name for p in parameters if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)),
+        *_shared(make, parameters),
+    ]
 
 
 def plain(name: str, value: Any) -> Any:
