@@ -204,3 +204,26 @@ def test_a_file_that_cannot_be_written_is_refused_before_any_work(
         found = polyrhythm(*shlex.split(typed.format(place, out=folder)))
         assert found.code == 2
         assert said in found.err
+
+
+def test_a_seed_that_fails_leaves_the_others_alone(
+    polyrhythm: Command, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from polyrhythm.base.errors import RunFailed
+    from polyrhythm.experiments.run import Launch
+
+    carry_out = Launch.carry_out
+
+    def sometimes(self: Launch, *arguments: object) -> object:
+        if self._prepared.experiment.seed == 0:
+            raise RunFailed("it diverged")
+        return carry_out(self, *arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Launch, "carry_out", sometimes)
+    found = polyrhythm("run", "--seeds", "0-2", "--rounds", "1", "--clients", "3", "--model", "logistic")
+    assert found.code == 1
+    assert "failed: seed 0: it diverged" in found.err
+    assert "1 of 3 seeds have no result: 0" in found.err
+    assert found.out.count("final accuracy") == 2
+    assert "seed 2, 3 of 3" in found.out
+    assert found.out.count("partition") == 1

@@ -20,6 +20,7 @@ from polyrhythm.results.chart import curve, takes_unicode
 from polyrhythm.runs.costs import lines
 
 _WINDOW = 20  # versions in the summary's last20
+_SPAN = 0.05  # of the axis of a score, so that nothing looks like something
 
 
 def print_plan(console: Console, prepared: Prepared) -> None:
@@ -96,7 +97,7 @@ def print_spread(console: Console, summaries: Sequence[Mapping[str, Any]]) -> No
 def draw_scores(console: Console, run: Run) -> None:
     """The curve of the headline metric, in characters."""
     title = f"test {run.headline.replace('_', ' ')}"
-    drawn = curve(run.scores, title=title, width=min(console.width, 80), unicode=takes_unicode(sys.stdout))
+    drawn = curve(run.scores, title=title, width=min(console.width, 80), least=_SPAN, unicode=takes_unicode(sys.stdout))
     console.print(drawn, markup=False, highlight=False, soft_wrap=True)
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from polyrhythm.base.errors import UserError
+from polyrhythm.base.settings import label_of
 from polyrhythm.runs import costs, holes
 from polyrhythm.runs.checkpoints import checkpoints, version_of
 from polyrhythm.runs.costs import CostToGoal, On
@@ -25,6 +26,9 @@ _SHOWN = (
     *("rounds", "final_accuracy", "best_accuracy", "best_by", "last20_mean", "last20_sd"),
     *("client_updates", "local_steps", "samples", "wall_seconds", "digest"),
 )
+
+
+_OF_DATA = ("data", "clients", "partition", "model", "fleet")
 
 
 class RecordedRun:
@@ -343,6 +347,7 @@ class RecordedRun:
         lines = {
             "status": f"{view.standing}: {self.reason}" if self.reason else view.standing,
             "method": self.recipe,
+            **{key: _text(self.config[key]) for key in _OF_DATA if self.config.get(key) is not None},
             "started": self.started,
             **shown,
             **view.costs,
@@ -361,6 +366,14 @@ class RecordedRun:
         with console.capture() as captured:
             console.print(self)
         return captured.get().rstrip()
+
+
+def _text(value: object) -> str:
+    """A setting as one writes it, also where the record has it as plain data."""
+    if not isinstance(value, dict) or "name" not in value:
+        return str(value)
+    given = ", ".join(f"{key}={_text(held)}" for key, held in value.items() if key != "name" and held not in (None, ""))
+    return f"{label_of(str(value['name']))}({given})" if given else label_of(str(value["name"]))
 
 
 def _short(value: object) -> str:
