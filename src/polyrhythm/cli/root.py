@@ -13,7 +13,6 @@ import typer
 from typer.core import TyperGroup
 
 from polyrhythm.base.errors import UserError
-from polyrhythm.base.settings import listed
 
 if TYPE_CHECKING:
     from polyrhythm.config.homes import Home
@@ -78,7 +77,7 @@ def _no_such_option(option: str, ctx: Any) -> UserError:
         fix = f"did you mean {' or '.join(near)}?"
     elif places := _places(option, own, exactly=True) or ([] if close else _places(option, own, exactly=False)):
         name = option.lstrip("-").replace("-", "_")
-        why = f"{name} is {listed(dict.fromkeys(home.words for home, _ in places))}"
+        why = f"{name} is {', or '.join(dict.fromkeys(home.words for home, _ in places))}"
         fix = ", or ".join(text for _, text in places)
     elif close:
         fix = f"did you mean {' or '.join(close)}?"
