@@ -149,6 +149,22 @@ def test_a_folder_called_like_a_data_set_is_no_path(polyrhythm: Command, here: P
     assert polyrhythm("check", "--data", "digits", "--no-estimate").code == 0
 
 
+@pytest.mark.parametrize(
+    ("model", "fix"),
+    [
+        ("nets.Net", "nets:Net"),
+        ("nets.py:Net", "write nets:Net"),
+        ("nets.py", "nets:NAME"),
+        ("weights.safetensors", "--init weights.safetensors"),
+        ("lenet", "did you mean 'lenet5'"),
+    ],
+)
+def test_a_file_in_the_place_of_a_model(polyrhythm: Command, model: str, fix: str) -> None:
+    found = polyrhythm("check", "--model", model)
+    assert found.code == 2
+    assert fix in found.err
+
+
 @pytest.mark.parametrize("command", ["show", "compare", "report", "plot", "resume", "verify", "replay", "stop"])
 def test_a_run_that_is_none_is_answered_with_names_and_ids(polyrhythm: Command, folder: str, command: str) -> None:
     found = polyrhythm(command, "nigth", "--out", folder)

@@ -41,7 +41,8 @@ def consented(
     models, others = texts.pop("model"), itertools.chain(*texts.values())
     typed = itertools.chain(*map(_modules, models), *map(_modules_of_parts, others))
     before, after = _again()
-    return Trust(tuple(dict.fromkeys([*(named or ()), *typed])), before, after, tuple(clusters))
+    modules = [module for module in typed if not module.endswith(".py")]  # a file, which is refused where it is used
+    return Trust(tuple(dict.fromkeys([*(named or ()), *modules])), before, after, tuple(clusters))
 
 
 _NAMING = ("method", "data", "partition", "fleet")
