@@ -15,7 +15,7 @@ RUN := $(BIN)/polyrhythm run
 QUICKSTART := --clients 20 --partition "dirichlet(alpha=0.3)" --method "fedavg(cohort=10)" --rounds 30 --seed 0
 # What an installation is made from: the native engine is compiled anew when its sources change.
 BUILT_FROM := pyproject.toml constraints.txt CMakeLists.txt $(wildcard src/polyrhythm/engines/native/*.cpp src/polyrhythm/engines/native/*.h)
-INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+INSTALL := $(BIN)/python -m pip install --disable-pip-version-check --constraint constraints.txt
 
 .PHONY: quickstart test test-flower test-wheel check style types bench bench-peers format clean
 
@@ -68,9 +68,12 @@ $(BIN)/python:
 	@touch $@
 
 $(VENV)/.user: $(BUILT_FROM) | $(BIN)/python
+	@echo 'Installing polyrhythm and what it needs into $(VENV), and building its native engine. PyTorch is large:'
+	@echo 'the first time this takes minutes.'
 	$(INSTALL) --editable .
 	@touch $@
 
 $(VENV)/.developer: $(BUILT_FROM) | $(BIN)/python
+	@echo 'Installing polyrhythm, what it needs and what its tests need into $(VENV): minutes the first time.'
 	$(INSTALL) --editable '.[dev]'
 	@touch $@ $(VENV)/.user

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import re
 import sqlite3
 import tempfile
 import types
@@ -225,6 +226,10 @@ def _split(docstring: str) -> Doc:
             found[head] = _line(rest)
         elif block.startswith("    "):
             text.append("```text\n" + inspect.cleandoc(block) + "\n```")
+        elif block.startswith("| "):
+            text.append(inspect.cleandoc(block))
+        elif block.startswith("1. "):
+            text.append("\n".join(map(_line, re.split(r"\n(?=\d+\. )", block))))
         elif block.startswith("- "):
             text.append("\n".join(f"- {_line(item)}" for item in block.removeprefix("- ").split("\n- ")))
         else:

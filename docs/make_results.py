@@ -66,10 +66,7 @@ def _items(page: Mapping[str, Any]) -> str:
 
 def table(pages: Sequence[Mapping[str, Any]]) -> str:
     """The table of the README: how much of each paper was tried, and how much of it came out."""
-    lines = [
-        "| paper | tables and figures tried | numbers within spread | claims that hold | on average only |",
-        "| --- | ---: | ---: | ---: | ---: |",
-    ]
+    columns = []
     for paper in PAPERS:
         own = [page for page in pages if page["paper"] == paper]
         if own:
@@ -78,9 +75,10 @@ def table(pages: Sequence[Mapping[str, Any]]) -> str:
             hold = sum(verdict.startswith("holds") for verdict in verdicts) - average
             near, compared = (sum(counted) for counted in zip(*map(_numbers, own), strict=True))
             numbers = f"{near} of {compared}" if compared else "–"
-            tried = sum(len(page["items"]) for page in own)
-            lines.append(f"| {SHORT[paper]} | {tried} | {numbers} | {hold} of {len(verdicts)} | {average} |")
-    return "\n".join(lines)
+            claims = f"{hold} of {len(verdicts)}" + (f", {average} on average only" if average else "")
+            columns.append((SHORT[paper], "---:", numbers, claims))
+    heads = ("", "---", "numbers within spread", "claims that hold")
+    return "\n".join(f"| {' | '.join(row)} |" for row in zip(heads, *columns, strict=True))
 
 
 def _numbers(page: Mapping[str, Any]) -> tuple[int, int]:
@@ -93,7 +91,7 @@ def readme(text: str, pages: Sequence[Mapping[str, Any]]) -> str:
     """README.md with that table between its two marks."""
     before, _, rest = text.partition(BEGIN)
     _, _, after = rest.partition(END)
-    return f"{before}{BEGIN}\n\n{table(pages)}\n\n{END}{after}"
+    return f"{before}{BEGIN}\n{table(pages)}\n{END}{after}"
 
 
 def main() -> None:

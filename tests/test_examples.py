@@ -157,7 +157,7 @@ def test_the_readme_says_one_experiment_in_three_ways(tmp_path: Path, monkeypatc
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: path.stem)
 def test_every_experiment_file_is_taken(page: Path, tmp_path: Path) -> None:
-    from polyrhythm.config import configuration, names
+    from polyrhythm.config import configuration, data_names, names
     from polyrhythm.studies.files.reading import is_study, read
     from polyrhythm.studies.planning import planned
 
@@ -169,7 +169,7 @@ def test_every_experiment_file_is_taken(page: Path, tmp_path: Path) -> None:
             continue
         experiment = configuration.configure(file, {}, [])
         names.recipe(experiment.method)
-        names.partition(experiment.partition)
+        data_names.partition(experiment.partition)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: path.stem)

@@ -49,3 +49,17 @@ def test_settings_are_read_from_all_parents(maker: ModuleType) -> None:
 
 def test_tables_survive_bars(maker: ModuleType) -> None:
     assert maker.table(("a",), [("x | y",)]).endswith("| x \\| y |")
+
+
+def test_tables_and_lists_of_docstrings_stay_what_they_are(maker: ModuleType) -> None:
+    table, numbered, last = (
+        "| rule | scale |\n| --- | --- |\n| a | 1 |",
+        "1. One\n   and more.\n2. Two.",
+        "Over\ntwo lines.",
+    )
+    text = maker._split(f"What.\n\n{table}\n\n{numbered}\n\n{last}").text
+    assert text == ("What.", table, "1. One and more.\n2. Two.", "Over two lines.")
+
+
+def test_no_table_of_the_page_has_collapsed_into_a_line(made: str) -> None:
+    assert not [line for line in made.splitlines() if "| --- |" in line and set(line) - set("| -:")]

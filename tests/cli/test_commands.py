@@ -261,6 +261,7 @@ def test_a_signal_stops_a_run_and_keeps_its_record(tmp_path: Path, number: signa
     run = Run.open(summary["run_id"], tmp_path)
     assert run.status == "stopped"
     assert len(run.history) == summary["rounds"] + 1
+    assert f"to go on: polyrhythm resume {run.id} --out {tmp_path}" in err
 
 
 def test_whoever_stops_reading_stops_nothing(tmp_path: Path) -> None:

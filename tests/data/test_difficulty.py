@@ -144,10 +144,10 @@ def test_an_impossible_partition_inside_says_so() -> None:
 
 
 def test_it_is_written_as_it_is_read() -> None:
-    from polyrhythm.config import names
+    from polyrhythm.config.data_names import partition
 
     whole = Difficulty(inner=DirichletPerClient(beta=0.2), ordered=0.25)
-    assert names.partition(whole.text()) == whole
-    assert names.partition("difficulty(inner=iid)") == Difficulty(inner=Iid())
+    assert partition(whole.text()) == whole
+    assert partition("difficulty(inner=iid)") == Difficulty(inner=Iid())
     with pytest.raises(UserError, match="dirichlett"):
-        names.partition("difficulty(inner=dirichlett(beta=0.2))")
+        partition("difficulty(inner=dirichlett(beta=0.2))")

@@ -55,3 +55,12 @@ def test_labels_name_the_ends() -> None:
 @pytest.mark.parametrize(("encoding", "expected"), [("utf-8", True), ("ascii", False), ("latin-1", False)])
 def test_terminals_that_take_braille(encoding: str, expected: bool) -> None:
     assert takes_unicode(io.TextIOWrapper(io.BytesIO(), encoding=encoding)) is expected
+
+
+def test_small_changes_look_small_where_the_axis_has_a_least_span() -> None:
+    from polyrhythm.results.chart import curve
+
+    points = [(x, 0.1 + 0.001 * (x % 2)) for x in range(5)]
+    assert "0.126 |" in curve(points, title="accuracy", height=5, least=0.05, unicode=False)
+    assert "0.125 |" in curve([(0, 0.1), (1, 0.1)], title="accuracy", height=5, least=0.05, unicode=False)
+    assert "0.126" not in curve(points, title="accuracy", height=5, unicode=False)

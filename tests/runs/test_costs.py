@@ -109,7 +109,13 @@ def test_amounts_have_three_digits_and_a_prefix(value: float, text: str) -> None
 
 
 def test_times_are_in_seconds_or_hours() -> None:
-    assert [seconds(t) for t in (0.0, 12.34, 9999.0, 36_000.0)] == ["0 s", "12.3 s", "1e+04 s", "10 h"]
+    assert [seconds(t) for t in (0.0, 12.34, 1071.4, 9999.0, 36_000.0)] == [
+        "0 s",
+        "12.3 s",
+        "1,071 s",
+        "9,999 s",
+        "10 h",
+    ]
 
 
 def test_before_there_is_a_version_nothing_is_said() -> None:

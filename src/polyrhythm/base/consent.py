@@ -27,7 +27,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib.machinery import ModuleSpec
 from pathlib import Path
-from typing import Any, final
+from typing import Any, NoReturn, final
 
 from polyrhythm.base.errors import UserError, unknown
 
@@ -150,6 +150,8 @@ def imported(path: str, wanted: Wanted, trust: Trust | None) -> Callable[..., An
         UserError: no such module or name, one that is not the user's own, or that the user has not named; or something
             else than is wanted.
     """
+    if re.search(r"\.py:", path):
+        return _refuse_file(path, wanted)
     if not _PATH.fullmatch(path):
         raise _not_imported(path, wanted, "it is no import path")
     module, _, name = path.partition(":")
@@ -280,6 +282,12 @@ def _not_imported(path: str, wanted: Wanted, problem: str) -> UserError:
         why=f"the {wanted.what} is made by calling what that path names",
         fix="check the spelling, and that the module's folder is on PYTHONPATH (PYTHONPATH=. for this folder)",
     )
+
+
+def _refuse_file(path: str, wanted: Wanted) -> NoReturn:
+    error = _not_imported(path, wanted, "it has the name of a file")
+    right = path.replace(".py:", ":").lstrip("./").replace("/", ".")
+    raise UserError(error.found, expected=error.expected, why=error.why, fix=f"write {right}")
 
 
 def _foreign(found: str, wanted: Wanted) -> UserError:

@@ -5,8 +5,10 @@ from __future__ import annotations
 
 def main() -> None:
     """Runs the command line with the arguments of this process."""
-    from polyrhythm.cli.app import app
-    from polyrhythm.cli.encoding import write_in_any_encoding
+    from polyrhythm.cli.encoding import open_what_is_closed, write_in_any_encoding
 
+    open_what_is_closed()
     write_in_any_encoding()
-    app()
+    from polyrhythm.cli.app import app
+
+    app(prog_name="polyrhythm")

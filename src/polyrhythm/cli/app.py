@@ -11,11 +11,13 @@ from polyrhythm.cli.commands import bench, catalogue, flower, records, studies
 from polyrhythm.cli.commands.arguments import Json, Out, Run, Settings, Trusted
 from polyrhythm.cli.guard import guarded
 from polyrhythm.cli.options import ALL, EXECUTION, given, taking
+from polyrhythm.cli.root import Root
 
 app = typer.Typer(
     name="polyrhythm",
+    cls=Root,
     help="Federated learning where every client keeps its own tempo.",
-    add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )

@@ -13,6 +13,7 @@ from rich.text import Text
 from polyrhythm.base.metric_names import in_words
 from polyrhythm.cli.output import Screen, print_json
 from polyrhythm.cli.run_display import runs_of
+from polyrhythm.figures import check_file
 from polyrhythm.results import Comparison, tables
 from polyrhythm.runs.costs import COSTS, On, amount, seconds
 
@@ -30,6 +31,8 @@ def compare_runs(
     as_json: bool,
 ) -> None:
     """One row per method: runs that differ in their seed alone are one."""
+    if output is not None:
+        check_file(output)
     screen = Screen(stderr=as_json)
     found = Comparison(runs_of(references, out, screen))
     results = found.results(to=to, at_time=at_time, on=on)
@@ -41,10 +44,10 @@ def compare_runs(
         for entry in results:
             print_json({**entry, "headline": found.headline, "on": on})
         return
-    screen.print(_table(results, found.headline, at_time))
+    screen.print_table(_table(results, found.headline, at_time))
     if to is not None:
         screen.print(f"what it took to {in_words(found.headline)} {to:g}", highlight=False)
-        screen.print(_goals(results))
+        screen.print_table(_goals(results))
     screen.print(f"mean ± sample sd over seeds; {on} set", style="dim", highlight=False)
     if output is not None:
         screen.print(f"drawn into {output}", highlight=False)

@@ -26,19 +26,44 @@ def consented(
 
     Args:
         named: with --trust.
-        options: keys that were given as options. Of them model, method and task count, and the address of a cluster.
+        options: keys that were given as options. Of them those count in which an import path may stand, and the
+            address of a cluster.
         settings: those of --set. Of them the same: `model.width=3` names none.
 
     Raises:
         UserError: something else than a module with --trust.
     """
-    texts, methods, tasks, clusters = (
-        [*filter(None, [options.get(key)]), *_values(key, settings or ())]
-        for key in ("model", "method", "task", "address")
-    )
-    typed = itertools.chain(*map(_modules, texts), *map(_modules_of_parts, [*methods, *tasks]))
+    texts = {
+        key: [*filter(None, [options.get(key)]), *_values(key, settings or ())]
+        for key in (*_NAMING, "model", "address")
+    }
+    clusters = texts.pop("address")
+    models, others = texts.pop("model"), itertools.chain(*texts.values())
+    typed = itertools.chain(*map(_modules, models), *map(_modules_of_parts, others))
     before, after = _again()
-    return Trust(tuple(dict.fromkeys([*(named or ()), *typed])), before, after, tuple(clusters))
+    modules = [module for module in typed if not module.endswith(".py")]  # a file, which is refused where it is used
+    return Trust(tuple(dict.fromkeys([*(named or ()), *modules])), before, after, tuple(clusters))
+
+
+_NAMING = ("method", "data", "partition", "fleet", "task")
+"""Keys, beside the model, in whose texts import paths may stand."""
+
+
+def modules_of(texts: Mapping[str, Any]) -> list[str]:
+    """The modules that the import paths of an experiment lead into.
+
+    Args:
+        texts: of the experiment, by key.
+    """
+    others = (_modules_of_parts(str(texts.get(key) or "")) for key in _NAMING)
+    return list(dict.fromkeys(itertools.chain(_modules(str(texts.get("model") or "")), *others)))
+
+
+def again_with(option: str) -> str:
+    """The command line of this process with one more option at its end; "" if it was not typed."""
+    program, words = Path(sys.argv[0]), sys.argv[1:]
+    typed = program.stem == "polyrhythm" or program.parts[-2:] == ("polyrhythm", "__main__.py")
+    return f"{shlex.join(['polyrhythm', *words])} {option}" if typed and "--" not in words else ""
 
 
 def _values(wanted: str, settings: Sequence[str]) -> Iterator[str]:
@@ -64,7 +89,7 @@ def _modules(text: str) -> Iterator[str]:
 
 
 def _modules_of_parts(text: str) -> Iterator[str]:
-    """The modules of the import paths in the text of a method or a task: of parts, and what is given to them."""
+    """The modules of the import paths in any other text: of recipes, parts, and what is given to them."""
     try:
         left: list[Any] = [*parse_pipeline(text)]
     except UserError:  # likewise

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from polyrhythm.base.consent import NOBODY, Trust, in_python
 from polyrhythm.base.errors import UserError
-from polyrhythm.config import names
 from polyrhythm.config.assembly import assemble
 from polyrhythm.config.configuration import configure
+from polyrhythm.config.data_names import source
 from polyrhythm.config.expressions import parse_pipeline
 from polyrhythm.data import Collection
 from polyrhythm.deployment.federating import Serving
@@ -71,7 +71,7 @@ def client_of(file: Path, trust: Sequence[str] = ()) -> ClientApp:
 
     def data(context: Context) -> Collection | None:
         text = context.node_config.get("data")
-        return None if text is None else _loaded(str(text))
+        return None if text is None else _loaded(str(text), _trust(trust, context.node_config, _ASK_NODE))
 
     def mods(context: Context) -> list[Any]:
         text = context.node_config.get("mods")
@@ -134,5 +134,5 @@ def serving_of(run: Mapping[str, Any]) -> Serving:
 
 
 @functools.cache
-def _loaded(text: str) -> Collection:
-    return names.source(text)()
+def _loaded(text: str, trust: Trust) -> Collection:
+    return source(text, trust)()

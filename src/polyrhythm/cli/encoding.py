@@ -4,12 +4,24 @@ from __future__ import annotations
 
 import codecs
 import io
+import os
 import sys
 import unicodedata
 
 _SPELT = {"±": "+/-", "×": "x", "–": "-", "−": "-", "…": "...", "→": "->", "µ": "u"} | {
     bar: str(eighths) for eighths, bar in enumerate("▁▂▃▄▅▆▇█", start=1)
 }
+
+
+def open_what_is_closed() -> None:
+    """Gives a process whose standard streams were closed (`polyrhythm run >&-`) ones that lead nowhere.
+
+    First of all, since the first file to be opened would otherwise get the number of a closed stream, and with it
+    whatever is printed there.
+    """
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), mode, encoding="utf-8"))
 
 
 def write_in_any_encoding() -> None:

@@ -40,7 +40,7 @@ def show_fleet(configuration: Configuration, hours: float, *, with_data: bool) -
     found = survey(fleet, clients, seed, horizon=hours * 3600, labels=labels)
     screen = Screen()
     screen.print(f"{configuration.fleet}, {found.clients:,} clients", markup=False, highlight=False)
-    screen.print(_table(found))
+    screen.print_table(_table(found))
     for line in _notes(found):
         screen.print(line, highlight=False)
 

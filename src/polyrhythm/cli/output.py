@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from typing import Any, final
 
 from rich.console import Console
+from rich.table import Column, Table
+from rich.text import Text
 
 from polyrhythm.cli.guard import silence
 from polyrhythm.runs.json_text import to_json
@@ -20,10 +23,53 @@ class Screen(Console):
         """Something that a reader of the results should know."""
         self.print(f"note: {text}", style="yellow", markup=False, highlight=False)
 
+    def print_table(self, table: Table) -> None:
+        """A table: as wide as it is where nobody sees a width (a pipe, a file), and as lines where it does not fit."""
+        widths = [_needs(column, least) for column in table.columns for least in (True, False)]
+        frame = 3 * len(table.columns) + 1
+        if not self.is_terminal and "COLUMNS" not in os.environ:
+            before, self.width = self.width, max(self.width, sum(widths[1::2]) + frame)
+            self.print(table)
+            self.width = before
+        elif sum(widths[::2]) + frame <= self.width:
+            self.print(table)
+        else:
+            self._print_lines(table)
+
+    def _print_lines(self, table: Table) -> None:
+        """Each row as lines, a cell in each."""
+        if table.title:
+            self.print(table.title)
+        heads = [" ".join(_plain(column.header).split()) for column in table.columns]
+        for row in zip(*(column.cells for column in table.columns), strict=True):
+            for place, (head, cell) in enumerate(zip(heads, map(_plain, row), strict=True)):
+                if cell:
+                    self.print(Text(f"{'  ' if place else ''}{head}{': ' if head else ''}{cell}"))
+        self.print()
+
     def on_broken_pipe(self) -> None:
         """Sends what follows nowhere, where rich would end the process."""
         self.quiet = True
         silence()
+
+
+_BREAKS_AT = 16  # characters; a longer word may be broken
+
+
+def _needs(column: Column, least: bool) -> int:
+    """The width of a column: that of its longest cell, or the least at which no number and no short word is broken."""
+    longest = 0
+    for cell in (column.header, *column.cells):
+        lines = _plain(cell).split("\n")
+        if not least or column.no_wrap or column.justify == "right":
+            longest = max(longest, *map(len, lines))
+        else:
+            longest = max(longest, *(min(len(word), _BREAKS_AT) for line in lines for word in line.split() or [""]))
+    return longest
+
+
+def _plain(cell: object) -> str:
+    return cell.plain if isinstance(cell, Text) else Text.from_markup(str(cell)).plain
 
 
 def print_json(value: Any) -> None:

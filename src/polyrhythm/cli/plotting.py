@@ -14,7 +14,6 @@ from polyrhythm import figures
 from polyrhythm.base.errors import UserError
 from polyrhythm.cli.output import Screen, print_json
 from polyrhythm.cli.run_display import runs_of
-from polyrhythm.figures.saving import check_ending
 from polyrhythm.results import Run
 
 
@@ -40,7 +39,7 @@ def plot_runs(
         _list(runs, as_json=as_json)
         return
     path = Path(f"{figures.find(figure).name}.png") if output is None else output
-    check_ending(path)
+    figures.check_file(path)
     figures.save(figures.draw(figure, runs, **options), path)
     if as_json:
         print_json({"figure": figure, "file": str(path), "runs": [run.id for run in runs]})
@@ -67,4 +66,4 @@ def _list(runs: Sequence[Run], *, as_json: bool) -> None:
         for name in names:
             table.add_row(Text(name), Text(missing[name] or figures.CATALOGUE[name].about))
         if names:
-            screen.print(table)
+            screen.print_table(table)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -13,7 +14,9 @@ from rich.table import Table
 from rich.text import Text
 
 from polyrhythm.base.metric_names import in_words
+from polyrhythm.cli.consenting import modules_of
 from polyrhythm.cli.output import Screen
+from polyrhythm.experiments.experiment import Experiment
 from polyrhythm.experiments.prepared import Prepared
 from polyrhythm.fleet import Fleet
 from polyrhythm.results import Run
@@ -22,6 +25,7 @@ from polyrhythm.runs.costs import lines
 from polyrhythm.runs.database import damaged_runs, unreadable
 
 _WINDOW = 20  # versions in the summary's last20
+_SPAN = 0.05  # of the axis of a score, so that nothing looks like something
 
 
 def print_plan(console: Console, prepared: Prepared) -> None:
@@ -114,13 +118,19 @@ def print_spread(console: Console, summaries: Sequence[Mapping[str, Any]]) -> No
 def draw_scores(console: Console, run: Run) -> None:
     """The curve of the headline metric, in characters."""
     title = f"test {in_words(run.headline)}"
-    drawn = curve(run.scores, title=title, width=min(console.width, 80), unicode=takes_unicode(sys.stdout))
+    drawn = curve(run.scores, title=title, width=min(console.width, 80), least=_SPAN, unicode=takes_unicode(sys.stdout))
     console.print(drawn, markup=False, highlight=False, soft_wrap=True)
 
 
 def how_to_show(run_id: str, out: str) -> str:
     """The command that shows a run again."""
-    return f"polyrhythm show {run_id}{'' if out == 'runs' else f' --out {out}'}"
+    return f"polyrhythm show {run_id}{'' if out == 'runs' else f' --out {shlex.quote(out)}'}"
+
+
+def how_to_go_on(run: Run, out: str) -> str:
+    """The command that goes on with a run."""
+    trusted = "".join(f" --trust {module}" for module in modules_of(run.config))
+    return f"polyrhythm resume {run.id}{'' if out == 'runs' else f' --out {shlex.quote(out)}'}{trusted}"
 
 
 def print_rows(console: Console, rows: Mapping[str, str]) -> None:

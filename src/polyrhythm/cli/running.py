@@ -10,9 +10,10 @@ from typing import Any
 import typer
 
 from polyrhythm.base.errors import PolyrhythmError, RunFailed
+from polyrhythm.cli.consenting import again_with
 from polyrhythm.cli.guard import INTERRUPTED, stopped_by_sigterm
 from polyrhythm.cli.output import Screen, print_json
-from polyrhythm.cli.run_display import how_to_show, line_of, print_plan, print_result, print_spread
+from polyrhythm.cli.run_display import how_to_go_on, how_to_show, line_of, print_plan, print_result, print_spread
 from polyrhythm.cli.run_warnings import Refused
 from polyrhythm.config.assembly import assemble
 from polyrhythm.config.keys import Configuration
@@ -28,28 +29,47 @@ from polyrhythm.trackers import Tracking
 
 
 def run_all(configuration: Configuration, *, as_json: bool, resume: bool = False, log_updates: bool = False) -> None:
-    """One run per seed; with `resume`, what each already has is taken up.
+    """One run per seed; with `resume`, what each already has is taken up. A seed that fails leaves the others alone.
 
     Raises:
         UserError: something is wrong that can be known before the first round.
-        RunFailed: a run could not go on; its record is kept.
+        RunFailed: a run could not go on; its record is kept. Of several seeds, after all of them.
         typer.Exit: a run was stopped.
     """
     screen = Screen(stderr=as_json)
     summaries: list[dict[str, Any]] = []
+    failed: list[int] = []
+    many = len(configuration.seeds or (configuration.seed,))
     configuration.tracking.check()
     with stopped_by_sigterm():
-        for experiment in assemble(configuration):
+        for number, experiment in enumerate(assemble(configuration), start=1):
+            if many > 1:
+                screen.print(f"seed {experiment.seed}, {number} of {many}", style="bold", highlight=False)
             earlier = same_experiment(experiment, configuration.out) if resume else None
             how: dict[str, Any] = {"earlier": earlier, "log_updates": log_updates, "as_json": as_json}
             how["tracking"] = configuration.tracking
             how["notices"] = lost_runs(configuration.out) if resume and earlier is None else ()
-            summary = run_one(experiment, configuration.execution, configuration.out, screen, **how)
+            try:
+                summary = run_one(
+                    experiment, configuration.execution, configuration.out, screen, planned=number > 1, **how
+                )
+            except RunFailed as error:
+                if many == 1:
+                    raise
+                failed.append(experiment.seed)
+                typer.echo(f"failed: seed {experiment.seed}: {error}", err=True)
+                continue
             summaries.append(summary)
             if summary["status"] == "stopped":
+                left = many - number
+                if left and (again := again_with("--resume auto")):
+                    say = f"with the {left} other seed{'s' * (left > 1)}, too: {again}"
+                    screen.print(say, markup=False, highlight=False, soft_wrap=True)
                 raise typer.Exit(INTERRUPTED)
     if len(summaries) > 1 and not as_json:
         print_spread(screen, summaries)
+    if failed:
+        raise RunFailed(f"{len(failed)} of {many} seeds have no result: {', '.join(map(str, failed))}; see above")
 
 
 def run_one(
@@ -62,6 +82,7 @@ def run_one(
     log_updates: bool = False,
     tracking: Tracking | None = None,
     notices: Sequence[str] = (),
+    planned: bool = False,
     as_json: bool,
 ) -> dict[str, Any]:
     """A run, or the rest of an earlier one; one that has finished, with nothing left to do, is shown.
@@ -76,7 +97,7 @@ def run_one(
     prepared = prepare(experiment, execution)  # builds and checks the model before anything is said
     how: dict[str, Any] = {"log_updates": log_updates, "tracking": tracking, "say": screen.note, "notices": notices}
     launch = Launch(prepared, out, earlier, **how)
-    if not as_json:
+    if not as_json and not planned:
         print_plan(screen, prepared)
     for notice in prepared.notices():
         screen.note(notice)
@@ -117,6 +138,8 @@ def _told(run: Run, summary: dict[str, Any], screen: Screen, out: str, as_json: 
         print_json(line_of(run, summary))
     else:
         print_result(screen, run, summary, out)
+    if summary["status"] == "stopped":
+        screen.print(f"to go on: {how_to_go_on(run, out)}", markup=False, highlight=False, soft_wrap=True)
     return summary
 
 

@@ -13,6 +13,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from polyrhythm.base.errors import UserError
 from polyrhythm.cli.comparing import goal_lines
 from polyrhythm.cli.output import Screen, print_json
 from polyrhythm.cli.run_display import draw_scores, line_of
@@ -21,6 +22,7 @@ from polyrhythm.config.assembly import federations
 from polyrhythm.config.keys import Configuration
 from polyrhythm.data import PARTITIONS, SOURCES
 from polyrhythm.data.picture import summary, summary_table
+from polyrhythm.figures import check_file
 from polyrhythm.figures.labels import draw_labels
 from polyrhythm.methods.papers import Common
 from polyrhythm.models.catalogue import MODELS
@@ -30,9 +32,13 @@ from polyrhythm.runs.costs import CostToGoal, On
 from polyrhythm.runs.database import damaged_runs, unreadable
 
 
-def show_run(reference: str, out: str, *, to: float | None = None, on: On = "test", as_json: bool) -> None:
-    """One run of a folder; with `to`, also what it took to get there on that set."""
-    run = Run.open(reference, out)
+def show_run(reference: str | None, out: str, *, to: float | None = None, on: On = "test", as_json: bool) -> None:
+    """One run of a folder, the newest if none is named; with `to`, also what it took to get there on that set.
+
+    Raises:
+        UserError: there is no such run, or none at all.
+    """
+    run = _newest(out) if reference is None else Run.open(reference, out)
     took = None if to is None else run.costs_to(to, on=on)
     if as_json:
         goal = (
@@ -49,6 +55,17 @@ def show_run(reference: str, out: str, *, to: float | None = None, on: On = "tes
     draw_scores(screen, run)
 
 
+def _newest(out: str) -> Run:
+    if not (found := Run.all(out)):
+        raise UserError(
+            f"no run in {out}",
+            expected="one at least",
+            why="there is nothing to show",
+            fix="polyrhythm run, or give the output folder of your runs (--out FOLDER)",
+        )
+    return found[-1]
+
+
 def list_runs(out: str, *, as_json: bool) -> None:
     """All runs of a folder."""
     found, screen = Run.all(out), Screen(stderr=as_json)
@@ -63,23 +80,21 @@ def list_runs(out: str, *, as_json: bool) -> None:
         for run_id, damage in damaged.items():
             print_json({"run_id": run_id, "status": "damaged", "reason": damage})
         return
-    columns = _COLUMNS if screen.width >= _WIDE else ("run", "status", "final")
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
-    for column in columns:
+    for column in _COLUMNS:
         number = column in ("rounds", "final", "last 20")
         table.add_column(
             column, overflow="fold", no_wrap=column in ("run", "status"), justify="right" if number else "left"
         )
     for run in whole:
         cells = _cells(run)
-        table.add_row(*(Text(cells[column]) for column in columns))
+        table.add_row(*(Text(cells[column]) for column in _COLUMNS))
     for run_id in damaged:
-        table.add_row(*(Text({"run": run_id, "status": "damaged"}.get(column, "–")) for column in columns))
-    screen.print(table)
+        table.add_row(*(Text({"run": run_id, "status": "damaged"}.get(column, "–")) for column in _COLUMNS))
+    screen.print_table(table)
 
 
 _COLUMNS = ("run", "name", "method", "status", "rounds", "final", "last 20")
-_WIDE = 72  # characters that all of them need
 
 
 def _cells(run: Run) -> dict[str, str]:
@@ -135,9 +150,11 @@ def list_sources() -> None:
 
 def show_data(configuration: Configuration, output: Path | None) -> None:
     """A data set split over clients."""
+    if output is not None:
+        check_file(output)
     _, federation, _ = next(federations(configuration))
     console = Screen()
-    console.print(summary_table(summary(federation)))
+    console.print_table(summary_table(summary(federation)))
     if output is not None:
         console.print(f"drawn into {draw_labels(federation, output)}", highlight=False)
 

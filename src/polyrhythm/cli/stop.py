@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 from polyrhythm.cli.output import Screen, print_json
+from polyrhythm.cli.run_display import how_to_go_on
 from polyrhythm.results import Run
 from polyrhythm.runs.stop_request import ask_to_stop
 
@@ -26,4 +27,4 @@ def stop_run(reference: str, out: str, *, wait: bool, as_json: bool) -> None:
         print_json({"run_id": run.id, "status": run.status, "reason": run.reason, **run.summary})
     elif wait:
         screen.print(f"{run.status}: {run.reason}", markup=False, highlight=False)
-        screen.print(f"to go on: polyrhythm resume {run.id} --out {out}", markup=False, highlight=False)
+        screen.print(f"to go on: {how_to_go_on(run, out)}", markup=False, highlight=False, soft_wrap=True)

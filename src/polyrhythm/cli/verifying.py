@@ -81,7 +81,7 @@ def server_of(run: Run, trust: Trust) -> ServerSide:
         population=start.population,
         total_rounds=configuration.rounds,
         seed=configuration.seed,
-        budgets=names.fleet(configuration.fleet).budgets,
+        budgets=names.fleet(configuration.fleet, trust).budgets,
         eligible=len(start.clients),
     )
     return ServerSide(recipe=recipe, setup=setup, engine=engine, initial=start.initial, clients=start.clients)

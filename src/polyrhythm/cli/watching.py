@@ -8,12 +8,24 @@ from polyrhythm.base.errors import UserError
 from polyrhythm.cli.output import Screen
 
 
-def watch(folder: Path, *, host: str, port: int, control: bool, open_browser: bool) -> None:
+def watch(folder: Path, *, named: bool, host: str, port: int, control: bool, open_browser: bool) -> None:
     """Serves the dashboard until Ctrl-C.
 
+    Args:
+        folder: the output folder of runs.
+        named: whether the user has named it; the default one need not be there yet.
+        host, port, control, open_browser: as `serve` takes them.
+
     Raises:
-        UserError: what it needs is not installed, or nobody can listen there.
+        UserError: the folder that was named is not there, what it needs is not installed, or nobody can listen there.
     """
+    if not folder.is_dir() and (named or folder.exists()):
+        raise UserError(
+            f"{folder} is {'a file' if folder.exists() else 'not there'}",
+            expected="the output folder of your runs, as it was given to --out",
+            why="there would be nothing to watch",
+            fix="give that folder; without one, the dashboard is that of runs, also before the first run",
+        )
     try:
         from polyrhythm.dashboard.serving import serve
     except ModuleNotFoundError as missing:

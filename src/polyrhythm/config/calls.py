@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
 from polyrhythm.base.errors import Mistakes, UserError, unknown
@@ -34,12 +34,13 @@ def settings_of(
     wrong, settings = Mistakes(), dict[str, Any]()
     if not skip:
         with wrong.noted():
-            refuse_positional(call)
+            refuse_positional(call, make)
     parameters = list(inspect.signature(make).parameters.values())[skip:]
-    known = {p.name: p for p in parameters if p.kind is not p.VAR_KEYWORD}
-    names = [*known, *_shared(make, parameters)]
-    missing = [name for name, p in known.items() if p.default is p.empty and name not in call.named]
-    if missing:
+    known = {p.name: p for p in parameters if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)}
+    shared = _shared(make, parameters)
+    names = [*known, *shared]
+    anything = not shared and any(p.kind is p.VAR_KEYWORD for p in parameters)  # of the user's own
+    if missing := [] if call.positional and not skip else _missing(call, known.values()):
         wrong.add(
             UserError(
                 f"{call.name} without {missing[0]}",
@@ -50,7 +51,7 @@ def settings_of(
         )
     for name, value in call.named.items():
         with wrong.noted():
-            if name not in names:
+            if name not in names and not anything:
                 raise unknown("setting", name, names, where=call.name)
             settings[name] = convert(name, value)
             check_setting(make, name, settings[name])
@@ -64,15 +65,51 @@ def _shared(make: Callable[..., Any], parameters: list[inspect.Parameter]) -> li
     return [name for name in hints_of(make) if name not in {p.name for p in parameters}] if variable else []
 
 
-def refuse_positional(call: Call) -> None:
-    """Refuses settings without a name."""
-    if call.positional:
+def refuse_positional(call: Call, make: Callable[..., Any], without: frozenset[str] = frozenset()) -> None:
+    """Refuses settings without a name, or without a value.
+
+    Args:
+        call: as it was written.
+        make: what it stands for.
+        without: what that takes and is no setting.
+    """
+    if not call.positional:
+        return
+    first = call.positional[0]
+    known = [name for name in _names_of(make) if name not in without]
+    if isinstance(first, Call) and first == Call(first.name, (), {}) and key_of(first.name) in known:
         raise UserError(
-            f"{call}: {call.positional[0]!s} has no name",
-            expected="settings as name=value",
-            why="which setting it belongs to would be a guess",
-            fix=f"write {call.name}(name={call.positional[0]!s})",
+            f"{call}: {first} has no value",
+            expected=f"{first}=… with a value",
+            why=f"{first} alone does not say what it is to be",
+            fix=f"write {call.name}({first}=…)",
         )
+    missing = [name for name in _missing(call, inspect.signature(make).parameters.values()) if name in known]
+    given = [f"{name}={'…' if place else str(first)}" for place, name in enumerate(missing)]
+    raise UserError(
+        f"{call}: {first!s} has no name",
+        expected=f"settings as name=value: {', '.join(known)}" if known else f"{call.name} without settings",
+        why="which setting it belongs to would be a guess",
+        fix=f"write {call.name}({', '.join(given)})" if missing else f"write {call.name}(name={first!s}), by its name",
+    )
+
+
+def _missing(call: Call, parameters: Iterable[inspect.Parameter]) -> list[str]:
+    """What a call has to give, and does not."""
+    return [
+        p.name
+        for p in parameters
+        if p.default is p.empty and p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL) and p.name not in call.named
+    ]
+
+
+def _names_of(make: Callable[..., Any]) -> list[str]:
+    """The names of everything that it takes."""
+    parameters = list(inspect.signature(make).parameters.values())
+    return [
+        *(p.name for p in parameters if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)),
+        *_shared(make, parameters),
+    ]
 
 
 def plain(name: str, value: Any) -> Any:

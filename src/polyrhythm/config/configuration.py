@@ -12,6 +12,7 @@ from pydantic import ValidationError
 from polyrhythm.base.consent import NOBODY, Trust, check_cluster
 from polyrhythm.base.errors import Mistakes, UserError, placed
 from polyrhythm.base.settings import validated
+from polyrhythm.config.data_paths import refuse_path
 from polyrhythm.config.expressions import Call, Pipe
 from polyrhythm.config.keys import KEYS, OF_EXECUTION, TAKES, Configuration, Key, named
 from polyrhythm.config.layers import ConfigSource, layered
@@ -116,6 +117,9 @@ def _read(key: Key, value: Any, where: Where, wrong: Mistakes) -> Pipe:
     """The calls of a text, or of several that are a pipe together; of several, each has its own place."""
     assert key.names is not None
     read = Pipe.of if key.names.pipes else Pipe.one
+    if key.name == "data":
+        with placed(f"{where(key.name)}: {key.name}"):
+            refuse_path(str(value))
     if isinstance(value, str):
         with placed(f"{where(key.name)}: {key.name}"):
             return Pipe.one(value, "faults") if key.name == "faults" else read(value)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Callable, Iterable, Mapping
 
 from pydantic import ValidationError
@@ -53,15 +54,18 @@ def misfit(path: str, value: object, takes: str, place: str) -> UserError:
 
 def unknown_key(path: str, takes: Mapping[str, str], place: str) -> UserError:
     """The error of a key that nobody knows; one that belongs elsewhere is sent there."""
-    from polyrhythm.methods.papers import Common
+    from polyrhythm.config.homes import homes
 
     parent, _, name = path.rpartition(".")
     known = [key.removeprefix(f"{parent}.") for key in takes if key.rpartition(".")[0] == parent]
     error = unknown("key", name, known, where=f"{place} ({parent})" if parent else place)
     elsewhere = [key for key in takes if key.rpartition(".")[2] == name]
     fix = f"did you mean {elsewhere[0]!r}?" if elsewhere else error.fix
-    if name in Common.__annotations__ and not elsewhere:
-        fix = f'did you mean a setting of the method, such as method = "fedavg({name}=…)"?'
+    slip = difflib.get_close_matches(name, known, cutoff=0.85)
+    if not (elsewhere or parent or slip) and (places := homes(name)):
+        typed = place == "the command line"
+        ways = [home.override("…") if typed else home.line("…") for home in places]
+        fix = f"did you mean {', or '.join(ways)}?"
     if path == "trust":
         return UserError(
             error.found,

@@ -1,4 +1,4 @@
-"""From names to things: recipes, parts, data, partitions, models, tasks, fleets. The only place with names as text."""
+"""From names to things: recipes, parts, models, tasks, fleets; of data and partitions `data_names` has them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import inspect
 import operator
 import typing
 from collections.abc import Callable, Container, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any, final
 
 from torch import nn
@@ -20,8 +20,8 @@ from polyrhythm.base.settings import Settings
 from polyrhythm.config.calls import key_of, make_from, plain, refuse_positional, settings_of
 from polyrhythm.config.expressions import Call, Pipe, parse_call
 from polyrhythm.config.setting_checks import hints_of
-from polyrhythm.data import PARTITIONS, SOURCES, Collection, Partition
 from polyrhythm.fleet import Devices, Fleet
+from polyrhythm.fleet.parts import Arrivals, Availability, Links
 from polyrhythm.fleet.sources import recordings
 from polyrhythm.methods import papers
 from polyrhythm.methods.local.optimisers import LocalOptimiser
@@ -171,35 +171,6 @@ def _names_a_thing(hint: Any) -> bool:
     return any(_names_a_thing(inner) for inner in typing.get_args(hint))
 
 
-def partition(text: str) -> Partition:
-    """A partition from its name and settings."""
-    return _partition(Pipe.one(text).calls[0])
-
-
-def _partition(call: Call) -> Partition:
-    known = {key_of(name): made for name, made in PARTITIONS.items()}
-    if key_of(call.name) not in known:
-        raise unknown("partition", call.name, PARTITIONS)
-    return make_from(call, known[key_of(call.name)], _of_partition)
-
-
-def _of_partition(name: str, value: Any) -> Any:
-    """A setting of a partition; `inner` is a partition itself."""
-    if name == "inner" and isinstance(value, (str, Call)):
-        return _partition(value if isinstance(value, Call) else parse_call(value))
-    return plain(name, value)
-
-
-def source(text: str) -> Callable[[], Collection]:
-    """What loads a data set, from its name and settings."""
-    call = Pipe.one(text).calls[0]
-    known = {key_of(name): made for name, made in SOURCES.items()}
-    if key_of(call.name) not in known:
-        raise unknown("data set", call.name, SOURCES)
-    make = known[key_of(call.name)]
-    return functools.partial(make, **settings_of(call, make, plain))
-
-
 def model(text: str, trust: Trust = NOBODY) -> Builder:
     """A model builder from its name or import path and settings.
 
@@ -224,11 +195,12 @@ def _model(call: Call, trust: Trust) -> Builder:
                 fix="write that model first inside the brackets",
             )
         return with_projection(_model(inner, trust), **settings_of(call, with_projection, plain, skip=1))
-    refuse_positional(call)
     known = {key_of(name): name for name in MODELS}
     name = call.name if ":" in call.name else known.get(key_of(call.name), call.name)
+    made = find(name, trust)
+    refuse_positional(call, made, frozenset({"shape", "outputs"}))
     settings = {k: plain(k, v) for k, v in call.named.items()}
-    checked_settings(name, find(name, trust), settings)  # what cannot be is refused before the data are loaded
+    checked_settings(name, made, settings)  # what cannot be is refused before the data are loaded
     return _Configured(name, settings)
 
 
@@ -275,26 +247,44 @@ def _of_task(trust: Trust, name: str, value: Any) -> Any:
     return plain(name, value) if isinstance(value, Call) and (value.named or value.positional) else found
 
 
-def fleet(text: str) -> Fleet:
+def fleet(text: str, trust: Trust = NOBODY) -> Fleet:
     """A fleet from a source and parts after pipes: `tiers | markov(mean_on=600, mean_off=600) | budgets(levels=4)`.
 
+    Args:
+        text: them, each a name or an import path.
+        trust: the modules that the user has named; no other one is imported.
+
     Raises:
-        UserError: unknown names or settings, or files that cannot be read; all of them.
+        UserError: unknown names or settings, paths that may not be imported, or files that cannot be read; all of them.
     """
     wrong, made = Mistakes(), Fleet()
     for place, call in enumerate(Pipe.of(text).calls):
         with wrong.noted():
             if not place:
-                made = _source_of_devices(call, text)
+                made = _source_of_devices(call, text, trust)
                 continue
-            for part in _of_fleet(call):
+            for part in _of_fleet(call, trust):
                 made = made | part
     wrong.refuse()
     return made
 
 
-def _source_of_devices(call: Call, text: str) -> Fleet:
+_OWN_OF_FLEET = Wanted(
+    what="part of a fleet",
+    base=(Fleet, Devices, Links, Availability, Arrivals, Budgets),
+    kind="Devices, Links, Availability, Arrivals or Budgets",
+)
+
+
+def _own_of_fleet(call: Call, trust: Trust) -> Any:
+    return make_from(call, imported(call.name, _OWN_OF_FLEET, trust), plain)
+
+
+def _source_of_devices(call: Call, text: str, trust: Trust) -> Fleet:
     key = key_of(call.name)
+    if ":" in call.name:
+        own = _own_of_fleet(call, trust)
+        return own if isinstance(own, Fleet) else Fleet() | own
     if key in FLEETS:
         return make_from(call, FLEETS[key], plain)
     if key in DEVICES:
@@ -319,12 +309,27 @@ def with_faults(made: Fleet, text: str) -> Fleet:
             why="they are added to the fleet's",
             fix="leave out everything else; other parts go to the fleet, after pipes",
         )
+    unsaid = [one.name for one in call.positional if isinstance(one, Call) and one == Call(one.name, (), {})]
+    known = [field.name for field in fields(of_fleets.Faults)]
+    for name in (*unsaid, *call.named):
+        if key_of(name) not in known:
+            raise unknown("fault", name, known)
+    if unsaid and len(unsaid) == len(call.positional):
+        given = [*(f"{name}=0.05" for name in unsaid), *(f"{name}={value}" for name, value in call.named.items())]
+        raise UserError(
+            f"faults {', '.join(unsaid)} without how often",
+            expected="a name and a probability, such as crash=0.05, nan=0.01",
+            why="a fault befalls each visit with that probability",
+            fix=f'write "{", ".join(given)}", for example',
+        )
     return made | replace(made.faults, **settings_of(call, of_fleets.Faults, plain))
 
 
-def _of_fleet(call: Call) -> Iterable[object]:
+def _of_fleet(call: Call, trust: Trust) -> Iterable[object]:
     """What stands after a pipe in a fleet: one part, or those that a trace has recordings of."""
     key = key_of(call.name)
+    if ":" in call.name:
+        return (_own_of_fleet(call, trust),)
     if key in OF_FLEETS:
         return (make_from(call, OF_FLEETS[key], plain),)
     if key == "trace":

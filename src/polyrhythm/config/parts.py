@@ -9,7 +9,7 @@ from typing import Any, final
 
 from polyrhythm.base.consent import Trust
 from polyrhythm.base.errors import Mistakes
-from polyrhythm.config import names
+from polyrhythm.config import data_names, names
 from polyrhythm.config.expressions import Pipe
 from polyrhythm.data import Collection, Partition
 from polyrhythm.fleet import Fleet
@@ -50,10 +50,7 @@ def resolve(values: Mapping[str, Any], wrong: Mistakes, place: Callable[[str], s
         trust: the modules that the user has named.
     """
     made: dict[str, Any] = dict.fromkeys(ResolvedParts.__dataclass_fields__)
-    makers = _MAKERS | {
-        "model": ("model", functools.partial(names.model, trust=trust)),
-        "task": ("task", functools.partial(names.task, trust=trust)),
-    }
+    makers = {key: (field, functools.partial(make, trust=trust)) for key, (field, make) in _MAKERS.items()}
     for key, (field, make) in makers.items():
         if values[key] is not None:
             with wrong.noted(place(key)):
@@ -71,8 +68,10 @@ def resolve(values: Mapping[str, Any], wrong: Mistakes, place: Callable[[str], s
     return ResolvedParts(**made)
 
 
-_MAKERS: dict[str, tuple[str, Callable[[str], Any]]] = {
-    "data": ("load", names.source),
-    "partition": ("partition", names.partition),
+_MAKERS: dict[str, tuple[str, Callable[..., Any]]] = {
+    "data": ("load", data_names.source),
+    "partition": ("partition", data_names.partition),
+    "model": ("model", names.model),
+    "task": ("task", names.task),
     "fleet": ("fleet", names.fleet),
 }

@@ -16,13 +16,21 @@ from polyrhythm.base.settings import STRICT, Settings, allowed, nearest
 
 def hints_of(make: Callable[..., Any]) -> Mapping[str, Any]:
     """The annotation of each setting; those that a recipe shares with others included."""
-    found = dict(typing.get_type_hints(make, include_extras=True))
+    try:
+        found = dict(typing.get_type_hints(make.__init__ if _is_plain(make) else make, include_extras=True))
+    except (NameError, TypeError):  # of the user's own, with annotations that only a type checker can read
+        found = {}
     found.pop("return", None)
     for parameter in inspect.signature(make).parameters.values():
         if parameter.kind is parameter.VAR_KEYWORD:
-            (shared,) = typing.get_args(found.pop(parameter.name))
-            found |= typing.get_type_hints(shared, include_extras=True)
+            for shared in typing.get_args(found.pop(parameter.name, None)):
+                found |= typing.get_type_hints(shared, include_extras=True)
     return found
+
+
+def _is_plain(make: object) -> bool:
+    """Whether it is a class whose settings are those of its constructor."""
+    return isinstance(make, type) and not dataclasses.is_dataclass(make)
 
 
 def check_setting(make: Callable[..., Any], name: str, value: object) -> None:
@@ -34,8 +42,7 @@ def check_setting(make: Callable[..., Any], name: str, value: object) -> None:
     if isinstance(make, type) and issubclass(make, Settings):
         make.check_value(name, value)
         return
-    own = isinstance(make, type) and not dataclasses.is_dataclass(make)  # its settings are those of its constructor
-    adapter = _adapter(hints_of(make.__init__ if own else make).get(name, Any))
+    adapter = _adapter(hints_of(make).get(name, Any))
     if adapter is None:
         return
     try:

@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from polyrhythm.base.errors import RunFailed, UserError
+from polyrhythm.base.output_file import check_output
 from polyrhythm.base.streams import seeded_torch
 from polyrhythm.data import Collection, Iid, federate
 from polyrhythm.experiments.experiment import Experiment
@@ -74,13 +75,7 @@ def train_expert(
     Reference: Vahidian et al., "When Do Curricula Work in Federated Learning?", ICCV 2023, sections 4.3 and 4.4.
     """
     path, called = Path(path), called or (model if isinstance(model, str) else "")
-    if path.is_dir() or not path.parent.is_dir():
-        raise UserError(
-            f"{path}: {'a folder' if path.is_dir() else f'there is no folder {path.parent}'}",
-            expected="the path of a file in a folder that exists",
-            why="the expert is written there once it is trained",
-            fix="choose another file, or make the folder first",
-        )
+    check_output(path, "the expert")
     aim = task(collection.task, **_smoothed(collection, smoothing))
     head = None
     if last_layer_rate != 1:

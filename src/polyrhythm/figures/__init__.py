@@ -14,7 +14,7 @@ from polyrhythm.base.errors import UserError, unknown
 from polyrhythm.figures import clock, cohorts, curricula, curves, effort, groups, participation, updates
 from polyrhythm.figures.axes import AXES, Against
 from polyrhythm.figures.figure import Chart, Figure, Options
-from polyrhythm.figures.saving import save
+from polyrhythm.figures.saving import check_file, save
 from polyrhythm.figures.subject import Subject, colours
 from polyrhythm.figures.theme import THEMES, Theme, config
 from polyrhythm.runs.costs import On
@@ -28,6 +28,7 @@ __all__ = [
     "Figure",
     "Theme",
     "applicable",
+    "check_file",
     "colours",
     "draw",
     "find",

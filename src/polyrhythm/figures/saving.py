@@ -6,11 +6,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from polyrhythm.base.errors import UserError
+from polyrhythm.base.output_file import check_output
 
 if TYPE_CHECKING:
     import altair as alt
 
 FORMATS = (".png", ".svg", ".pdf", ".html")
+
+
+def check_file(path: Path | str) -> None:
+    """Goes on if a chart could be written there, which is asked before it is drawn.
+
+    Raises:
+        UserError: another ending, or a file that cannot be written.
+    """
+    check_ending(Path(path))
+    check_output(path, "the chart")
 
 
 def check_ending(path: Path) -> str:

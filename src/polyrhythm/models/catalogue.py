@@ -8,7 +8,7 @@ from types import MappingProxyType
 from torch import nn
 
 from polyrhythm.base.consent import Trust, Wanted, imported
-from polyrhythm.base.errors import unknown
+from polyrhythm.base.errors import UserError, unknown
 from polyrhythm.models.alexnet import alexnet
 from polyrhythm.models.lenet import lenet5, moon_cnn
 from polyrhythm.models.logistic import logistic, multilabel_logistic
@@ -55,5 +55,19 @@ def find(name: str, trust: Trust | None = None) -> Builder:
     if ":" in name:
         return imported(name, _OWN, trust)
     if name not in MODELS:
-        raise unknown("model", name, MODELS)
+        raise _unknown(name)
     return MODELS[name]
+
+
+def _unknown(name: str) -> UserError:
+    """The error for a name that nobody knows; a class with dots and a file of weights are told how they are given."""
+    error, (module, dot, last) = unknown("model", name, MODELS), name.rpartition(".")
+    if not dot:
+        return error
+    if last.lower() in ("pt", "pth", "safetensors", "ckpt", "bin", "onnx", "h5", "pkl"):
+        fix = f"name the architecture as the model; its weights are given with --init {name}"
+    elif last == "py":
+        fix = f"write {module}:NAME, with the name of the class in that file"
+    else:
+        fix = f"a class of your own is written {module}:{last}, with a colon"
+    return UserError(error.found, expected=error.expected, why=error.why, fix=fix)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from polyrhythm.base.errors import UserError
+from polyrhythm.base.output_file import check_output
 from polyrhythm.report.contents import Contents, contents
 from polyrhythm.report.latex import latex
 from polyrhythm.report.markdown import markdown
@@ -50,6 +51,7 @@ def write(
             why="the ending decides the format",
             fix=f"write it as {path.stem or 'report'}.html, for example",
         )
+    check_output(path, "the report")
     text = FORMATS[ending](contents(_runs(runs), to=to, on=on, against=against, level=level))
     try:
         path.write_text(text, encoding="utf-8", errors="replace")  # a lone surrogate in a name is no reason to fail

@@ -43,6 +43,7 @@ def curve(
     axis: str = "round",
     width: int = 72,
     height: int = 10,
+    least: float = 0.0,
     unicode: bool = True,
 ) -> str:
     """Draws a line through points, with axes.
@@ -62,6 +63,7 @@ def curve(
         axis: what x is.
         width: of everything, in characters; at least 24 are used.
         height: of the drawing area, in characters.
+        least: the least that the vertical axis spans, so that small changes look small.
         unicode: draw with braille dots and box characters; otherwise plain ASCII.
 
     Returns:
@@ -70,7 +72,7 @@ def curve(
     good = [(x, y) for x, y in points if math.isfinite(x) and math.isfinite(y)]
     if not good:
         return f"{title}: nothing to draw yet"
-    low, high = _padded(min(y for _, y in good), max(y for _, y in good))
+    low, high = _padded(min(y for _, y in good), max(y for _, y in good), least)
     labels = _labels(low, high, height)
     margin = max(len(label) for label in labels.values()) + 2
     columns = max(width, 24) - margin - 1
@@ -109,7 +111,10 @@ def takes_unicode(stream: TextIO) -> bool:
     return True
 
 
-def _padded(low: float, high: float) -> tuple[float, float]:
+def _padded(low: float, high: float, least: float) -> tuple[float, float]:
+    if (high > low and high - low < least) or (low == high and least):
+        room = (least - (high - low)) / 2
+        return low - room, high + room
     if high > low:
         return low, high
     room = abs(high) * 0.05 or 0.5

@@ -37,6 +37,8 @@ class Plots:
             raise AttributeError(f"there is no figure {name!r}; there are {', '.join(figures.CATALOGUE)}")
 
         def drawn(*, save: Path | str | None = None, **options: Any) -> Chart:
+            if save is not None:
+                figures.check_file(save)
             chart = figures.draw(name, self._runs, **options)
             if save is not None:
                 figures.save(chart, save)

@@ -41,6 +41,7 @@ class LiveProgress(Observer):
             TextColumn("loss {task.fields[shown][loss]}"),
             TextColumn(label + " [bold]{task.fields[shown][score]}[/]"),
             TextColumn("{task.fields[shown][updates]} client updates"),
+            TextColumn("time left" if plan.rounds else "time"),
             TimeRemainingColumn(compact=True) if plan.rounds else TimeElapsedColumn(),
             console=self._console,
             transient=True,

@@ -180,7 +180,9 @@ def lines(costs: Mapping[str, Any]) -> dict[str, str]:
 
 def seconds(value: float) -> str:
     """A span of virtual time; hours from 10,000 s on."""
-    return f"{value:.3g} s" if value < 1e4 else f"{value / 3600:.4g} h"
+    if value < 999.5:
+        return f"{value:.3g} s"
+    return f"{value:,.0f} s" if value < 1e4 else f"{value / 3600:,.4g} h"
 
 
 def amount(value: float, unit: str = "") -> str:

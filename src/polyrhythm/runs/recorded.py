@@ -6,13 +6,15 @@ import io
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
-from polyrhythm.base.errors import UserError, unknown
+from polyrhythm.base.errors import UserError
 from polyrhythm.base.metric_names import in_words
+from polyrhythm.base.settings import label_of
 from polyrhythm.runs import costs, holes
 from polyrhythm.runs.checkpoints import checkpoints, version_of
 from polyrhythm.runs.costs import CostToGoal, On
-from polyrhythm.runs.database import FILE, damaged_run, damaged_runs, read_records, read_run, read_runs
+from polyrhythm.runs.database import damaged_run, damaged_runs, read_records, read_run, read_runs
 from polyrhythm.runs.frames import answers_frame, costs_frame, frame
+from polyrhythm.runs.unknown_run import unknown_run
 from polyrhythm.runs.view import RunView, Status, as_it_stands, names_a_folder
 
 if TYPE_CHECKING:
@@ -25,6 +27,9 @@ _SHOWN = (
     *("rounds", "final_accuracy", "best_accuracy", "best_by", "last20_mean", "last20_sd"),
     *("client_updates", "local_steps", "samples", "wall_seconds", "digest"),
 )
+
+
+_OF_DATA = ("data", "clients", "partition", "model", "fleet")
 
 
 class RecordedRun:
@@ -83,10 +88,7 @@ class RecordedRun:
         for run_id, damage in damaged_runs(folder).items():
             if reference and run_id.startswith(reference):
                 raise damaged_run(folder, run_id, damage)
-        why = "there is no record under that id, name or beginning of an id"
-        if Path(reference).name == reference and (folder / reference).is_dir():
-            why = f"its folder is there, but its rows are missing from {folder / FILE}; in a backup they may be"
-        raise unknown("run", reference, [row["run_id"] for row in rows], where=str(folder), why=why)
+        raise unknown_run(reference, folder, rows)
 
     @classmethod
     def all(cls, folder: Path | str = "runs") -> list[Self]:
@@ -353,6 +355,7 @@ class RecordedRun:
         lines = {
             "status": f"{view.standing}: {self.reason}" if self.reason else view.standing,
             "method": self.recipe,
+            **{key: _text(self.config[key]) for key in _OF_DATA if self.config.get(key) is not None},
             "started": self.started,
             **shown,
             **view.said_of_tests,
@@ -372,6 +375,14 @@ class RecordedRun:
         with console.capture() as captured:
             console.print(self)
         return captured.get().rstrip()
+
+
+def _text(value: object) -> str:
+    """A setting as one writes it, also where the record has it as plain data."""
+    if not isinstance(value, dict) or "name" not in value:
+        return str(value)
+    given = ", ".join(f"{key}={_text(held)}" for key, held in value.items() if key != "name" and held not in (None, ""))
+    return f"{label_of(str(value['name']))}({given})" if given else label_of(str(value["name"]))
 
 
 def _short(value: object) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
-from polyrhythm.base.errors import unknown
+from polyrhythm.base.errors import UserError, unknown
 from polyrhythm.results import Run
 from polyrhythm.studies.page.findings import Findings
 from polyrhythm.studies.planning import FOLDER
@@ -63,7 +63,7 @@ class StudyResult:
         record = read(folder / name)
         if record is None:
             known = sorted(path.parent.name for path in folder.glob(f"*/{FILE}"))
-            raise unknown("study", name, known, where=str(out), why="there is no record under that name")
+            raise _unknown_study(name, known, out)
         return cls(record, Path(out), Path(out))
 
     @property
@@ -164,3 +164,15 @@ class StudyResult:
     def describe(self) -> Mapping[str, Any]:
         """What decides its trials, as plain data, by arm."""
         return {name: arm.definition for name, arm in self.record.arms.items()}
+
+
+def _unknown_study(name: str, known: list[str], out: Path | str) -> UserError:
+    why = "there is no record under that name"
+    if known and not name.endswith(".toml"):
+        return unknown("study", name, known, where=str(out), why=why)
+    return UserError(
+        f"unknown study {name!r} in {out}",
+        expected=f"the name of a study, not its file: {', '.join(known)}" if known else "a study that was carried out",
+        why=why if known else f"there is no record of any in {Path(out) / FOLDER}",
+        fix="give its name" if known else "polyrhythm study FILE, then `polyrhythm best NAME`; or give --out FOLDER",
+    )

@@ -11,6 +11,7 @@ from typing import Any
 from polyrhythm import figures
 from polyrhythm.base.consent import in_python
 from polyrhythm.base.errors import RunFailed, UserError
+from polyrhythm.base.output_file import check_output
 from polyrhythm.runs.json_text import to_json
 from polyrhythm.studies.checking import check
 from polyrhythm.studies.definition import Study
@@ -71,11 +72,11 @@ def study(
     out = plan.of.out if out is None else out
     path = _place(plan, out, output)
     if plan.of.program:
-        _make(path.parent)
+        _make(path)
         return _program(plan, path, out)
     whole = with_expert(plan, plan.runs_folder(out))
     check(whole)
-    _make(path.parent)
+    _make(path)
     record = carry_out(whole, out, workers, plan.of.tracking if tracking is None else tracking, listener)
     found = StudyResult(record, plan.trials_folder(out), plan.runs_folder(out), page=path)
     results = Results.of(whole, found)
@@ -116,8 +117,9 @@ def _place(plan: Plan, out: Path | str, output: Path | None) -> Path:
     return plan.folder(out) / own if output is None else output if output.suffix else output / own
 
 
-def _make(folder: Path) -> None:
-    """Makes the folder of a page before its runs, which take longer."""
+def _make(path: Path) -> None:
+    """Makes the folder of a page, and looks whether it can be written there, before its runs, which take longer."""
+    folder = path.parent
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -127,6 +129,8 @@ def _make(folder: Path) -> None:
             why="the page is written there",
             fix="give another one with -o",
         ) from error
+    check_output(path, "the page")
+    check_output(path.with_suffix(".json"), "the page's data")
 
 
 def _program(plan: Plan, path: Path, out: Path | str) -> StudyResult:

@@ -23,5 +23,6 @@ Trusted = Annotated[
     ),
 ]
 Settings = Annotated[
-    list[str] | None, typer.Option("--set", help="Any key: --set evaluation.every=5. May be repeated.")
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="Any key: --set evaluation.every=5. May be repeated."),
 ]

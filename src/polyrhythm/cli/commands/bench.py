@@ -16,7 +16,8 @@ app = typer.Typer(rich_markup_mode=None)
 @guarded
 def bench(
     work: Annotated[
-        list[str] | None, typer.Option("--work", help="What to measure; may be repeated.  [default: all works]")
+        list[str] | None,
+        typer.Option("--work", metavar="WORK", help="What to measure; may be repeated.  [default: all works]"),
     ] = None,
     against: Annotated[
         str | None, typer.Option("--against", help='"bare": the same work by hand in plain PyTorch, in turn with ours.')

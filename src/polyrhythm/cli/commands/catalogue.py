@@ -58,14 +58,20 @@ def fleets() -> None:
 @guarded
 def fleet_show(
     context: typer.Context,
+    trust: Trusted = None,
     hours: Annotated[float, typer.Option("--hours", min=0.01, help="How long to look at it.")] = 24.0,
 ) -> None:
     """Show what a fleet is like: speeds, links, and when clients are there."""
+    from polyrhythm.cli.consenting import consented
     from polyrhythm.cli.fleets import show_fleet
     from polyrhythm.config.configuration import configure
 
     options = given(context)
-    show_fleet(configure(None, options, []), hours, with_data=bool({"data", "partition"} & options.keys()))
+    show_fleet(
+        configure(None, options, [], consented(trust, options)),
+        hours,
+        with_data=bool({"data", "partition"} & options.keys()),
+    )
 
 
 @data_app.callback(invoke_without_command=True)
@@ -90,4 +96,5 @@ def data_show(
     from polyrhythm.cli.showing import show_data
     from polyrhythm.config.configuration import configure
 
-    show_data(configure(None, given(context), [], consented(trust)), output)
+    options = given(context)
+    show_data(configure(None, options, [], consented(trust, options)), output)

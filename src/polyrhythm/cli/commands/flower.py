@@ -42,7 +42,8 @@ def flower_up(
         int | None, typer.Option("--nodes", min=1, help="How many, one for each client.  [default: the clients]")
     ] = None,
     settings: Annotated[
-        list[str] | None, typer.Option("--set", help="Any key: --set rounds=50. May be repeated.")
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Any key: --set rounds=50. May be repeated."),
     ] = None,
     trust: Trusted = None,
     out: Out = None,

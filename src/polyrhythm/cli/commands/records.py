@@ -16,13 +16,15 @@ app = typer.Typer(rich_markup_mode=None)
 @app.command()
 @guarded
 def show(
-    reference: Run,
+    reference: Annotated[
+        str | None, typer.Argument(metavar="RUN", help="A run's id, its beginning, or its name.  [default: the newest]")
+    ] = None,
     to: To = None,
     on: Set = "test",
     out: Out = None,
     json: Json = False,
 ) -> None:
-    """Show one run: what it was, how it went, what it cost, its curve."""
+    """Show a run, or the newest: what it was, how it went, what it cost, its curve."""
     from polyrhythm.cli.showing import show_run
 
     show_run(reference, out or "runs", to=to, on=on, as_json=json)
@@ -145,4 +147,11 @@ def ui(
     """Watch the runs of a folder in a browser, while they train and afterwards."""
     from polyrhythm.cli.watching import watch
 
-    watch(folder or Path("runs"), host=host, port=port, control=control, open_browser=open_browser)
+    watch(
+        folder or Path("runs"),
+        named=folder is not None,
+        host=host,
+        port=port,
+        control=control,
+        open_browser=open_browser,
+    )

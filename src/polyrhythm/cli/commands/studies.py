@@ -40,10 +40,15 @@ def carry_out_study(
     seeds: Annotated[
         str | None, typer.Option("--seeds", help="Of what is compared, such as 0-2.  [default: the scale's]")
     ] = None,
-    row: Annotated[list[str] | None, typer.Option("--row", help="Only this row. May be repeated.")] = None,
-    column: Annotated[list[str] | None, typer.Option("--column", help="Only this column. May be repeated.")] = None,
+    row: Annotated[
+        list[str] | None, typer.Option("--row", metavar="ROW", help="Only this row. May be repeated.")
+    ] = None,
+    column: Annotated[
+        list[str] | None, typer.Option("--column", metavar="COLUMN", help="Only this column. May be repeated.")
+    ] = None,
     settings: Annotated[
-        list[str] | None, typer.Option("--set", help="Any key of the experiment, over everything. May be repeated.")
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Any key of the experiment, over everything. May be repeated."),
     ] = None,
     trust: Trusted = None,
     workers: Annotated[

@@ -19,7 +19,7 @@ from polyrhythm.config.keys import TAKES
 from polyrhythm.config.layers import key_and_text, layered, seeds_of
 from polyrhythm.config.overrides import names_something, put
 from polyrhythm.config.written import toml_lines
-from polyrhythm.figures import save
+from polyrhythm.figures import check_file, save
 from polyrhythm.studies.files.catalogue import find
 from polyrhythm.studies.files.reading import NOT_OURS
 from polyrhythm.studies.files.spaces import leaves
@@ -65,6 +65,8 @@ def carry_out(
     plan = planned_as(reference, scale, chosen, options, trust)
     picture = output if output is not None and output.suffix in _PICTURES and plan.arms else None
     page = None if picture is not None else output
+    if picture is not None:
+        check_file(picture)
     with stopped_by_sigterm():
         try:
             found = study(plan, workers=workers, output=page, listener=StudyProgress(screen))

@@ -34,7 +34,7 @@ def list_items(*, as_json: bool) -> None:
             what = by.title if not by.unknown else f"unknown: {by.unknown}"
             table.add_row(*map(Text, (by.name, _joined(by.items), what, needs.in_words(by))))
         if table.row_count:
-            screen.print(table)
+            screen.print_table(table)
     screen.print("for example: polyrhythm study ccfl/table-2 --scale quick", highlight=False)
 
 

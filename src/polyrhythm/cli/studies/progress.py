@@ -6,11 +6,13 @@ from typing import final
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+from rich.table import Column
 
 from polyrhythm.studies.planning import Plan, in_words
 from polyrhythm.studies.running.performing import Ending, Job
 from polyrhythm.studies.running.trials import Record, Trial, best
 
+_NAME = 30  # characters of a run's name
 _MOST_LEADERS = 3  # of a table with many cells there is no room for the best of each
 
 
@@ -38,11 +40,17 @@ class StudyProgress:
         if not self._console.is_terminal or self._console.is_dumb_terminal:
             return
         self._progress = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(bar_width=20),
-            TextColumn("{task.completed:.0f}/{task.total:.0f}"),
-            TextColumn("{task.fields[shown]}", markup=False),
+            TextColumn("{task.description}", table_column=Column(no_wrap=True, overflow="ellipsis", max_width=_NAME)),
+            BarColumn(bar_width=10),
+            TextColumn("{task.completed:.0f}/{task.total:.0f}", table_column=Column(no_wrap=True)),
+            TextColumn(
+                "{task.fields[shown]}",
+                markup=False,
+                table_column=Column(no_wrap=True, overflow="ellipsis", ratio=1),
+            ),
+            TextColumn("time"),
             TimeElapsedColumn(),
+            expand=True,
             console=self._console,
             transient=True,
             refresh_per_second=4,

@@ -47,7 +47,7 @@ def _print_table(screen: Screen, table: Table) -> None:
         shown.add_column(Text(head), justify=right, overflow="fold", no_wrap=not i)
     for row in table.rows[:_MOST]:
         shown.add_row(*map(Text, row))
-    screen.print(shown)
+    screen.print_table(shown)
     if len(table.rows) > _MOST:
         screen.print(f"and {len(table.rows) - _MOST:,} more; the page has all of them", style="dim")
 

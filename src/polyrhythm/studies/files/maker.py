@@ -80,16 +80,18 @@ class Maker:
 
         configuration = self.configuration(setting, seed)
         things = configuration.resolved_parts
-        vars(configuration)["resolved_parts"] = replace(things, load=functools.partial(_loaded, configuration.data))
+        vars(configuration)["resolved_parts"] = replace(
+            things, load=functools.partial(_loaded, configuration.data, self.trust)
+        )
         (experiment,) = assemble(configuration)
         return experiment, configuration.execution
 
 
 @functools.lru_cache(maxsize=2)
-def _loaded(data: str) -> Collection:
-    from polyrhythm.config import names
+def _loaded(data: str, trust: Trust) -> Collection:
+    from polyrhythm.config.data_names import source
 
-    return names.source(data)()
+    return source(data, trust)()
 
 
 def _plain(value: Any) -> Any:

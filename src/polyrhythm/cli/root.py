@@ -1,0 +1,121 @@
+"""The command `polyrhythm` itself, which says of an option or a command that is not there what was meant."""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+import shlex
+import sys
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, final
+
+import typer
+from typer.core import TyperGroup
+
+from polyrhythm.base.errors import UserError
+
+if TYPE_CHECKING:
+    from polyrhythm.config.homes import Home
+
+_VERY_NEAR, _NEAR = 0.85, 0.6
+
+
+@final
+class Root(TyperGroup):
+    """The group of all commands."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Reads what stands before a command."""
+        with _explained(ctx):
+            return super().parse_args(ctx, args)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Finds the command; a file in its place was meant to be run."""
+        if args and args[0].endswith(".toml") and args[0] not in self.commands:
+            raise _refused(
+                UserError(
+                    f"unknown command {args[0]!r}",
+                    expected=f"one of {', '.join(self.commands)}",
+                    why="a file can be run, checked or carried out as a study",
+                    fix=f"polyrhythm run {shlex.join(args)}",
+                )
+            )
+        return super().resolve_command(ctx, args)
+
+    def invoke(self, ctx: Any) -> Any:
+        """Reads the options of a command, and carries it out."""
+        with _explained(ctx):
+            return super().invoke(ctx)
+
+
+@contextlib.contextmanager
+def _explained(ctx: Any) -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:
+        if type(error).__name__ != "NoSuchOption":  # which typer has from Click, or of its own, by its version
+            raise
+        at: Any = error
+        raise _refused(_no_such_option(at.option_name, at.ctx or ctx)) from None
+
+
+def _refused(error: UserError) -> typer.Exit:
+    typer.echo(f"error: {error}", err=True)
+    return typer.Exit(2)
+
+
+def _no_such_option(option: str, ctx: Any) -> UserError:
+    """The error for an option that a command has not: an option near to it, or where the setting of that name is."""
+    command, own = ctx.command_path, _options(ctx.command, ctx)
+    about = f"`{command} --help` lists what there is"
+    why, fix = "an option that is passed over would be another experiment than the one you meant", about
+    commands = getattr(ctx.command, "commands", {})
+    near, close = (difflib.get_close_matches(option, own, n=2, cutoff=cutoff) for cutoff in (_VERY_NEAR, _NEAR))
+    if "run" in commands and option in _options(commands["run"], ctx):
+        why, fix = "it is an option of a command", f"did you forget the command? {command} run {_typed(1)}"
+    elif near:
+        fix = f"did you mean {' or '.join(near)}?"
+    elif places := _places(option, own, exactly=True) or ([] if close else _places(option, own, exactly=False)):
+        name = option.lstrip("-").replace("-", "_")
+        why = f"{name} is {', or '.join(dict.fromkeys(home.words for home, _ in places))}"
+        fix = ", or ".join(text for _, text in places)
+    elif close:
+        fix = f"did you mean {' or '.join(close)}?"
+    return UserError(
+        f"`{command}` has no option {option}", expected=f"an option that it has; {about}", why=why, fix=fix
+    )
+
+
+def _places(option: str, own: Sequence[str], *, exactly: bool) -> list[tuple[Home, str]]:
+    """Where the setting of that name, or the one nearest to it, is; and how a command's options say it."""
+    if "--set" not in own:
+        return []
+    from polyrhythm.config.homes import homes, nearest
+
+    name, value = option.lstrip("-"), _value(option)
+    found: list[tuple[Home, str]] = []
+    for home in homes(name) if exactly else nearest(name):
+        texts = [home.override(value)] if home.of_every_method or f"--{home.key}" not in own else []
+        if f"--{home.key}" in own or not home.owner:
+            texts.append(home.option(value))
+        found.append((home, ", or ".join(dict.fromkeys(texts))))
+    return found
+
+
+def _options(command: Any, ctx: Any) -> list[str]:
+    options = (param for param in command.get_params(ctx) if param.param_type_name == "option")
+    return [name for param in options for name in param.opts if param.name != "help"]
+
+
+def _typed(start: int) -> str:
+    return shlex.join(sys.argv[start:])
+
+
+def _value(option: str) -> str:
+    """What was typed after an option, or "…"."""
+    for place, word in enumerate(sys.argv):
+        if word.startswith(f"{option}="):
+            return word.partition("=")[2]
+        if word == option and place + 1 < len(sys.argv) and not sys.argv[place + 1].startswith("--"):
+            return sys.argv[place + 1]
+    return "…"
