@@ -13,6 +13,7 @@ import torch
 
 from polyrhythm.base.errors import UserError
 from polyrhythm.data.federation import Federation, Shares
+from polyrhythm.data.schema import scaling_of, schema_of
 from polyrhythm.deployment.messages import Greeting
 from polyrhythm.deployment.node import layout_digest
 from polyrhythm.deployment.registry import Clock, Nodes, Tell, Transport, WallClock
@@ -125,7 +126,7 @@ def greeting(prepared: Prepared) -> Greeting:
         recipe=prepared.recipe.digest,
         title=prepared.recipe.title,
         layout=layout_digest(prepared.chosen.engine.layout),
-        classes=prepared.federation.classes,
+        schema=schema_of(prepared.federation),
         population=prepared.federation.clients,
     )
 
@@ -192,6 +193,8 @@ class _OnNodes:
         others = sorted({engine for engine in self.nodes.engines.values() if engine != here})
         if others:
             notes.append(f"some nodes compute with {', '.join(others)}, where the rule chose {here} here")
+        if scaling_of(self.prepared.federation.train) is not None:
+            notes.append("inputs are scaled by the mean and standard deviation of the server's samples, at every node")
         if fleet != Fleet(budgets=fleet.budgets):
             notes.append("devices, links and faults are those of the nodes, not of the experiment's fleet")
         return tuple(notes)
@@ -207,6 +210,7 @@ class _OnNodes:
             self.nodes,
             self.clock,
             run=self.run,
+            scaling=scaling_of(prepared.federation.train),
             retain=prepared.execution.checkpoint.keep,
             returns=serving.returns,
             alone=serving.alone,

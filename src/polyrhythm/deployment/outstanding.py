@@ -12,10 +12,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import final
 
+import torch
+
 from polyrhythm.base.faults import FaultKind
 from polyrhythm.base.messages import Assignment, Event, Lost, Report
 from polyrhythm.core.server import Server
 from polyrhythm.core.server_state import Flight, Record
+from polyrhythm.data.transforms import Normalise
 from polyrhythm.deployment.hearing import Hearing
 from polyrhythm.deployment.messages import Answer, Malformed, Order, Refusal, shown
 from polyrhythm.deployment.node import spans_of
@@ -73,6 +76,7 @@ class Outstanding:
         transport: to the nodes.
         nodes: who they are; gathered already.
         run: gives the run's id, once it has begun.
+        scaling: by which statistics of its samples the server scales inputs, if by any.
         retain: how many checkpoints the server may go back to.
         returns: seconds that a visit waits for its node to come back, 0 for none.
         tell: says what happens to nodes.
@@ -85,12 +89,15 @@ class Outstanding:
         nodes: Nodes,
         *,
         run: Callable[[], str],
+        scaling: Normalise | None,
         retain: int,
         returns: float,
         tell: Tell,
     ) -> None:
         self._server, self._transport, self._nodes = server, transport, nodes
         self._run, self._returns, self._tell = run, returns, tell
+        rows = None if scaling is None else (scaling.mean, scaling.std)
+        self._scaling = None if rows is None else torch.tensor(rows, dtype=torch.float64)
         self._hearing = Hearing(server.recipe, server.setup, server.layout)
         self._out: dict[int, Out] = {}
         self._messages: dict[str, int] = {}  # dispatch numbers
@@ -144,6 +151,7 @@ class Outstanding:
             eligible=setup.holders,
             keep=tuple(sorted(keep)),
             assignment=assignment,
+            scaling=self._scaling,
         )
 
     def hear(self, now: Callable[[], float]) -> list[Heard]:

@@ -22,6 +22,7 @@ from polyrhythm.core.reports import report_on
 from polyrhythm.core.server import Server
 from polyrhythm.core.server_state import ServerDecision, ServerState, Verdict
 from polyrhythm.core.validation import NOT_FINITE
+from polyrhythm.data.transforms import Normalise
 from polyrhythm.deployment.outstanding import LOOK, Heard, Out, Outstanding
 from polyrhythm.deployment.registry import Clock, Nodes, Tell, Transport
 from polyrhythm.fleet import Load, Remembered, Spent, VisitOutcome
@@ -46,6 +47,7 @@ class RemoteDriver:
         nodes: who they are; gathered already.
         clock: the time.
         run: gives the run's id, once it has begun.
+        scaling: by which statistics of its samples the server scales inputs, if by any.
         retain: how many checkpoints the server may go back to.
         returns: seconds that a visit waits for its node to come back, 0 for none.
         alone: seconds that the server waits for anybody to invite.
@@ -64,6 +66,7 @@ class RemoteDriver:
         clock: Clock,
         *,
         run: Callable[[], str],
+        scaling: Normalise | None = None,
         retain: int = 2,
         returns: float = 120.0,
         alone: float = 600.0,
@@ -74,7 +77,9 @@ class RemoteDriver:
         self.roster = WorldRoster(nodes)
         self._nodes, self._clock, self._alone, self._pause = nodes, clock, alone, pause
         self._state: ServerState | None = None
-        self._out = Outstanding(self.server, transport, nodes, run=run, retain=retain, returns=returns, tell=tell)
+        self._out = Outstanding(
+            self.server, transport, nodes, run=run, scaling=scaling, retain=retain, returns=returns, tell=tell
+        )
         self._timer: float | None = None
         self._zero = self._looked = 0.0
         self._wanting = False

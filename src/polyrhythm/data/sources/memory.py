@@ -44,6 +44,7 @@ def arrays(
     name: str = "arrays",
     reference: str = "",
     notes: tuple[str, ...] = (),
+    features: Sequence[str] = (),
 ) -> Collection:
     """Any inputs [n, ...] with targets [n] or [n, C]: NumPy arrays, tensors or lists.
 
@@ -63,6 +64,8 @@ def arrays(
         name: of the collection.
         reference: who made the data.
         notes: shown in the plan.
+        features: names of the inputs in order, or of the tokens in order of their numbers; a real federation refuses
+            nodes that have others.
 
     Raises:
         UserError: arrays that do not go together, or labels that fit no class.
@@ -96,6 +99,7 @@ def arrays(
         test_columns=test_keys | _bands(y, meaning.task, ty),
         reference=reference,
         notes=notes,
+        features=tuple(features),
     )
 
 
@@ -113,6 +117,7 @@ def dataset(
     test_columns: Mapping[str, Any] | None = None,
     name: str = "dataset",
     reference: str = "",
+    features: Sequence[str] = (),
 ) -> Collection:
     """Any two torch Datasets with a length, read item by item at each access.
 
@@ -137,6 +142,8 @@ def dataset(
         test_columns: keys of the test samples.
         name: of the collection.
         reference: who made the data.
+        features: names of the inputs in order, or of the tokens in order of their numbers; a real federation refuses
+            nodes that have others.
 
     Raises:
         UserError: not a dataset with a length, its items are not (input, target), or their labels are not as stated, or
@@ -157,6 +164,7 @@ def dataset(
         columns=keys | _bands(raw, meaning.task, raw),
         test_columns=test_keys | _bands(raw, meaning.task, raw_test),
         reference=reference,
+        features=tuple(features),
     )
 
 
@@ -277,7 +285,7 @@ def _scaling(scaling: str, train: np.ndarray) -> tuple[Transform, ...]:
         )
         # A constant feature has std 0: divided by 1 it becomes all 0 in place of NaN.
         std = np.where(std > 1e-12 * np.maximum(np.abs(mean), 1.0), std, scale)
-        steps = (*steps, Normalise(mean=tuple((mean / scale).tolist()), std=tuple((std / scale).tolist())))
+        steps = (*steps, Normalise(mean=tuple((mean / scale).tolist()), std=tuple((std / scale).tolist()), fitted=True))
     return steps
 
 
