@@ -11,8 +11,9 @@ import pytest
 import polyrhythm as pr
 from polyrhythm.config import names
 from polyrhythm.deployment.federating import Serving, serve
+from polyrhythm.deployment.messages import Present
 from polyrhythm.deployment.registry import TRIES, Reply
-from polyrhythm.deployment.wire import Parcel
+from polyrhythm.deployment.wire import Parcel, pack
 from pretend import JumpingClock, PretendTransport, nodes_of
 from small import federation
 
@@ -226,3 +227,18 @@ def test_a_visit_that_takes_long_is_said(tmp_path: Path) -> None:
     done = federated(tmp_path, experiment(rounds=1), line, clock)
     said = [words for words in done["told"] if "has been at its visit 0 for" in words]
     assert [words.split(" for ")[1].split(" s;")[0] for words in said] == ["300", "600", "1201"]
+
+
+@pytest.mark.parametrize(("claimed", "said"), [(10**9, True), (40, False)])
+def test_a_client_that_says_it_holds_nearly_everything_is_named(tmp_path: Path, claimed: int, said: bool) -> None:
+    def lying(answer: Answers) -> Answers:
+        def lies(parcel: Parcel) -> Parcel:
+            return pack(Present(client=2, num_samples=claimed, engine="torch"))
+
+        return lambda parcel: answer(parcel) if visits(parcel) else lies(parcel)
+
+    clock, answering = JumpingClock(), nodes(tmp_path)
+    answering[102] = lying(answering[102])
+    done = federated(tmp_path, experiment(rounds=1), Line(clock, answering), clock)
+    words = f"client 2 says that it holds {claimed:,} of all {claimed + 45:,} samples, more than all others together"
+    assert any(words in told for told in done["told"]) is said

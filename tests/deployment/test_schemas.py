@@ -85,7 +85,11 @@ def test_every_node_scales_by_the_server_s_statistics(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("site", "settings", "words"),
     [
-        (rows(80, 1).replace({"colour": {"blue": "violet"}}), {}, "no 'colour=blue' among its features; features that"),
+        (
+            rows(80, 1).replace({"colour": {"blue": "violet"}}),
+            {},
+            "no 'colour=blue' among its features; 1 value",
+        ),
         (rows(80, 1)[["colour", "age", "y"]], {}, "the same features in another order: 'colour=blue'"),
         (rows(80, 1), {"classes": ["yes", "no"]}, "the same classes in another order: 'yes', 'no'"),
         (rows(80, 1), {"scaling": "none"}, "inputs scaled not by statistics of samples, where the server's are"),

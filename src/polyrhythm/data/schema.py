@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, final
@@ -109,12 +110,11 @@ def _text(value: object) -> str:
 
 
 def _between(what: str, own: tuple[str, ...], server: tuple[str, ...]) -> list[str]:
-    """How two lists of names differ."""
+    """How two lists of names differ. Values that only the node has may be a person's, and are counted, not named."""
     if own == server:
         return []
     if not own or not server:
-        named = f"{len(own or server)} {what} with names, {_some(own or server)}"
-        return [f"{named}, where the server's have none" if own else f"{what} without names, the server has {named}"]
+        return [f"{len(own) or 'no'} names of {what}, where the server has {len(server) or 'none'}"]
     here, there = set(own), set(server)
     missing, strange = [name for name in server if name not in here], [name for name in own if name not in there]
     if not missing and not strange and len(own) == len(server):
@@ -123,8 +123,18 @@ def _between(what: str, own: tuple[str, ...], server: tuple[str, ...]) -> list[s
         return [f"the same {what} in another order: {_some(own[near])}, where the server has {_some(server[near])}"]
     words = [f"{len(own)} {what}, where the server has {len(server)}"] if len(own) != len(server) else []
     words += [f"no {_some(missing)} among its {what}"] if missing else []
-    words += [f"{what} that the server has not: {_some(strange)}"] if strange else []
+    words += [f"{_counted(what, strange)} that the server has not"] if strange else []
     return words
+
+
+def _counted(what: str, names: Sequence[str]) -> str:
+    """How many names there are: of features by their column, of others alone."""
+    if what != "features":
+        return f"{len(names)} {what}"
+    columns = Counter(name.partition("=")[0] for name in names if "=" in name)
+    plain = [name for name in names if "=" not in name]
+    texts = [f"{count} value{'s' if count > 1 else ''} of {_some([column])}" for column, count in columns.items()]
+    return " and ".join([*texts[:_SHOWN], *([f"the features {_some(plain)}"] if plain else [])])
 
 
 def _some(names: Sequence[str]) -> str:

@@ -185,6 +185,7 @@ class Nodes:
                 told = now + 30.0
             self._clock.sleep(self._pause)
         self._settled = True
+        self._say_if_heavy(max(self._held, key=lambda client: self._held[client]))
 
     def _missing(self) -> list[int]:
         return [client for client in range(self.population) if self.node(client) is None]
@@ -259,8 +260,19 @@ class Nodes:
             self._clients[node], self._nodes[client] = client, node
             self._held[client], self.engines[client] = present.num_samples, shown(present.engine, 40)
             self._tell(f"client {client} is there, with {present.num_samples:,} samples")
+            if self._settled and present.num_samples != before:
+                self._say_if_heavy(client)
             return [] if known == node else [client]
         return []
+
+    def _say_if_heavy(self, client: int) -> None:
+        """Says so of a client that counts for more than all others together: nobody can check how much it holds."""
+        held, others = self._held[client], sum(n for other, n in self._held.items() if other != client)
+        if self.population > 2 and held > others:
+            self._tell(
+                f"client {client} says that it holds {held:,} of all {held + others:,} samples, more than all others "
+                "together: weighed by samples, the model is mostly its own; equal() weighs all clients alike"
+            )
 
     def _unanswered(self, node: int, reply: Reply) -> None:
         """Whoever is gone, or was not reached, is greeted again when it is there; not without end."""
