@@ -69,10 +69,13 @@ def test_nodes_that_send_what_they_like_end_nothing(federation: Loopback, tmp_pa
     for node in nodes:
         node.start()
     began = time.monotonic()
-    with federation.begin(project, {"out": str(tmp_path / "runs"), "wait": 120.0, "returns": 20.0}) as server:
+    with federation.begin(project, {"out": str(tmp_path / "runs"), "wait": 300.0, "returns": 20.0}) as server:
         said, _ = server.communicate(timeout=3600)
     for node in nodes:
         node.stop()
+    untaken = collections.Counter(words[:100] for node in nodes for words in node.trouble)
+    print("", *(f"{count:,} {words}" for words, count in untaken.items()), sep="\n")
+    assert (tmp_path / "runs").exists(), said[-3000:]
     run = Run.all(tmp_path / "runs")[-1]
     assert run.status == "finished", said[-3000:]
     assert run.summary["rounds"] == ROUNDS
@@ -81,9 +84,6 @@ def test_nodes_that_send_what_they_like_end_nothing(federation: Loopback, tmp_pa
     lost = visits[visits["status"] == "lost"]
     print("", f"{len(visits)} visits in {time.monotonic() - began:.0f} s; answers: {json.dumps(done)}", sep="\n")
     print(*(f"{count:,} {reason}" for reason, count in lost["reason"].str[:60].value_counts().items()), sep="\n")
-    print(
-        *(f"{n} {t}" for t, n in collections.Counter(t[:100] for node in nodes for t in node.trouble).items()), sep="\n"
-    )
     assert lost["reason"].str.len().min() > 0
     # An honest answer is never refused.
     assert len(visits) - len(lost) >= done["honest"] - CLIENTS

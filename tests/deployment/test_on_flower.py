@@ -328,6 +328,8 @@ def test_a_mod_that_leaves_no_update_is_refused(tmp_path: Path, clock: JumpingCl
         return answer
 
     grid = PretendGrid(client_app(experiment(), mods=[empties]), configurations(tmp_path), clock)
-    done = run(server_app(experiment(), Serving(out=tmp_path / "runs")), grid, tmp_path / "runs")
+    with pytest.raises(pr.RunFailed, match="it has refused: the mod of this node, which leaves nothing"):
+        server_app(experiment(), Serving(out=tmp_path / "runs"))(grid, Context(1, 0, {}, RecordDict(), {}))
+    done = newest(tmp_path / "runs")
     assert set(done.visits["status"]) == {"lost"}
     assert "which leaves nothing of" in done.visits["reason"].iloc[0]

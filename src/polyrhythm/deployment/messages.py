@@ -110,8 +110,8 @@ class Order:
         population: how many clients the federation has.
         eligible: how many of them hold data.
         keep: the visits whose states the server may come back to, after it was killed; the node forgets all others.
-        assignment: what to do.
         scaling: float64 [2, features], the server's means and standard deviations, where inputs are scaled by such.
+        assignment: what to do.
     """
 
     run: str
@@ -119,8 +119,8 @@ class Order:
     population: int
     eligible: int
     keep: tuple[int, ...]
-    assignment: Assignment
     scaling: Tensor | None = None
+    assignment: Assignment
 
 
 @final
