@@ -68,6 +68,7 @@ class HostileNode(threading.Thread):
                     contents = pull_objects([t.object_id for t in iterate_object_tree(tree)], lambda i: pull(run, i))  # noqa: B023
                     confirm(run, message.metadata.message_id)
                     whole: Any = inflate_object_from_contents(message.metadata.message_id, contents)
+                    whole.metadata.__dict__["_message_id"] = message.metadata.message_id  # which its reply is to
                     taken = [self._send(reply, send, push) for reply in self._replies(whole)]
                     if not any(taken):
                         self._send(Message(Error(code=2, reason="nothing was taken"), reply_to=whole), send, push)
