@@ -41,7 +41,8 @@ class Serving:
         log_updates: whether what every client sends is kept, so that the server's part can be replayed alone.
         wait: seconds that it waits for every client to be there, at the start.
         returns: seconds that a visit waits for a node that went away; 0 for none, it is lost at once.
-        alone: seconds that the server waits for anybody to invite before it gives up.
+        alone: seconds that the server waits for anybody to invite before it gives up; and, where a deadline is over
+            with too few reports, for the others.
         pause: seconds between two looks for answers.
     """
 
