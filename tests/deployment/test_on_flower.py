@@ -162,7 +162,8 @@ def test_nodes_with_tables_by_configuration(
     nodes[7002]["data"] = nodes[7002]["data"].replace("classes=[p, q, r]", "classes=[r]")
     with pytest.raises(pr.UserError, match="client 2 not there"):
         server_of(file)(grid, Context(1, 0, {}, RecordDict(), {**settings, "wait": 9.0, "resume": False}))
-    assert "client 2 has the classes r; the server has p, q, r" in capsys.readouterr().out
+    said = "client 2 has other data than the server: 1 classes, where the server has 3; no 'p', 'q' among its classes"
+    assert said in capsys.readouterr().out
 
 
 def test_weights_that_go_to_several_nodes_are_copied_once(tmp_path: Path, clock: JumpingClock) -> None:
@@ -327,6 +328,8 @@ def test_a_mod_that_leaves_no_update_is_refused(tmp_path: Path, clock: JumpingCl
         return answer
 
     grid = PretendGrid(client_app(experiment(), mods=[empties]), configurations(tmp_path), clock)
-    done = run(server_app(experiment(), Serving(out=tmp_path / "runs")), grid, tmp_path / "runs")
+    with pytest.raises(pr.RunFailed, match="it has refused: the mod of this node, which leaves nothing"):
+        server_app(experiment(), Serving(out=tmp_path / "runs"))(grid, Context(1, 0, {}, RecordDict(), {}))
+    done = newest(tmp_path / "runs")
     assert set(done.visits["status"]) == {"lost"}
     assert "which leaves nothing of" in done.visits["reason"].iloc[0]

@@ -16,10 +16,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from polyrhythm.base.messages import Assignment, Report
+from polyrhythm.data.schema import Schema
 from polyrhythm.deployment.coding import Uncodable, decode, encode
 from polyrhythm.deployment.messages import Answer, Greeting, Malformed, Order, Present, Refusal
 from polyrhythm.deployment.wire import Parcel, pack, unpack
 
+SCHEMA = Schema(
+    task="classification",
+    classes=("ä", "b"),
+    target="y",
+    outputs=2,
+    shape=(2,),
+    dtype="float32",
+    features=("age", "colour=blue"),
+    transforms=("ToFloat(scale=255.0)",),
+    scaling=((0.1, 1e-300), (1.5, 0.2)),
+)
 DTYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16, torch.int64, torch.uint8, torch.bool)
 wholes = st.integers(-(2**53), 2**53)
 numbers = st.floats(width=64)
@@ -119,7 +131,7 @@ def test_every_bit_of_a_message_gets_through(message: Any, piece: int) -> None:
 
 
 def test_small_messages_get_through() -> None:
-    greeting = Greeting(recipe="d", title="FedAvg", layout="x", classes=("ä", "b"), population=3)
+    greeting = Greeting(recipe="d", title="FedAvg", layout="x", schema=SCHEMA, population=3)
     refusal = Refusal(client=1, found="a", expected="b", why="c", fix="d")
     for message in (greeting, refusal, Present(client=0, num_samples=3, engine="torch")):
         assert unpack(pack(message), type(message), Order) == message

@@ -12,7 +12,6 @@ class PolyrhythmError(Exception):
     """Everything this library raises on purpose."""
 
 
-@final
 class UserError(PolyrhythmError):
     """Something that the user gave cannot be used. The command line ends with exit code 2.
 

@@ -21,7 +21,7 @@ from polyrhythm.cli.run_display import print_plan, print_result
 from polyrhythm.config.assembly import assemble
 from polyrhythm.config.configuration import configure
 from polyrhythm.deployment.local.loopback import Loopback, programs
-from polyrhythm.deployment.local.project import PACKAGE, write_project
+from polyrhythm.deployment.local.project import PACKAGE, is_ours, write_project
 from polyrhythm.experiments.prepared import prepare
 from polyrhythm.results import Run
 from polyrhythm.results.progress import LiveProgress
@@ -139,6 +139,13 @@ def _project(what: Path | None, folder: Path, settings: list[str], trust: Trust)
         configure(what, {}, settings, trust)  # what is wrong with it is said with its own name and lines
         text = what.read_text(encoding="utf-8")
     project = folder / "project"
+    if any(project.glob("*")) and not is_ours(project):
+        raise UserError(
+            f"{project} is there, and none of polyrhythm's projects",
+            expected="a folder for the federation alone",
+            why="the project that is run would be written in its place",
+            fix="give another folder with --dir",
+        )
     for path in sorted(project.rglob("*"), reverse=True):
         path.rmdir() if path.is_dir() else path.unlink()
     write_project(project, text, trust)

@@ -32,6 +32,9 @@ class Collection:
             share text with the training samples. "" if samples are independent.
         reference: who made the data.
         notes: what the loader did that a reader of the results should know.
+        features: names of the inputs in order: columns, values of text columns, words; () where they have none. A real
+            federation compares them between the server and its nodes.
+        target: what is predicted, where the source says so; compared likewise.
 
     Raises:
         UserError: the parts do not go together, e.g. a label without a class.
@@ -47,6 +50,8 @@ class Collection:
     ordered_by: str = ""
     reference: str = ""
     notes: tuple[str, ...] = ()
+    features: tuple[str, ...] = ()
+    target: str = ""
 
     def __post_init__(self) -> None:
         if self.train.shape != self.test.shape:

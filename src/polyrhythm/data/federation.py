@@ -69,6 +69,8 @@ class Federation:
         names: a name for each client where the data has one, else ().
         partition: who got which samples.
         notes: what differs from what a reader may expect: relaxed, repaired, unused, empty.
+        features: names of the inputs, as in `Collection`.
+        target: what is predicted, as in `Collection`.
     """
 
     name: str
@@ -81,6 +83,8 @@ class Federation:
     names: tuple[str, ...]
     partition: Partition
     notes: tuple[str, ...]
+    features: tuple[str, ...] = ()
+    target: str = ""
 
     @property
     def train(self) -> Samples:
@@ -247,6 +251,8 @@ def federate(
         names=split.names,
         partition=partition,
         notes=tuple(notes),
+        features=collection.features,
+        target=collection.target,
     )
 
 

@@ -138,6 +138,17 @@ def tensors_of(dataset: Any) -> tuple[Tensor, Tensor] | None:
     return inputs, labels
 
 
+def transforms_of(dataset: Any) -> tuple[Any, ...]:
+    """What a data set, or those that it wraps, does to its items, where it says so as torchvision's do."""
+    while dataset is not None:
+        given = (getattr(dataset, "transform", None), getattr(dataset, "target_transform", None))
+        if any(step is not None for step in given):
+            return tuple(step for step in given if step is not None)
+        several: Sequence[Any] = getattr(dataset, "datasets", None) or (None,)
+        dataset = getattr(dataset, "dataset", several[0])
+    return ()
+
+
 def _stated(stated: Any, items: int) -> np.ndarray:
     """The labels that the user gives, one for each item."""
     values = as_label(stated)

@@ -22,8 +22,9 @@ from polyrhythm.data.items import (
     labels_of,
     not_usable,
     tensors_of,
+    transforms_of,
 )
-from polyrhythm.data.transforms import Augmentation, Transform, apply
+from polyrhythm.data.transforms import Augmentation, Normalise, Transform, apply
 
 # A set that would need more memory than this as float32 stays as it came and is transformed batch by batch instead:
 # the same values, a little slower. 1 GiB: CIFAR-10 and Fashion-MNIST are held as floats, Tiny-ImageNet as bytes.
@@ -89,6 +90,7 @@ class ArraySamples:
         self.shape: tuple[int, ...] = tuple(apply(transforms, inputs[:1]).shape[1:])
         self.targets = targets
         self._augmentations = tuple(augmentations)
+        self.transforms = tuple(transforms)
         as_floats = 4 * len(inputs) * int(np.prod(self.shape))
         if augmentations or as_floats > HELD_AS_FLOAT:
             self.inputs, self._transforms = inputs, tuple(transforms)
@@ -98,6 +100,20 @@ class ArraySamples:
     @property
     def augmented(self) -> bool:
         return bool(self._augmentations)
+
+    def scaled_as(self, scaling: Normalise) -> ArraySamples:
+        """The same samples, scaled by other statistics than those of their own that they are scaled by."""
+        (own,) = (step for step in self.transforms if isinstance(step, Normalise) and step.fitted)
+        changed = ArraySamples.__new__(ArraySamples)
+        changed.__dict__ |= self.__dict__
+        changed.transforms = tuple(scaling if step is own else step for step in self.transforms)
+        if self._transforms:
+            changed._transforms = changed.transforms
+        else:
+            # In one step of double precision; what is stored was rounded once already.
+            (mean, std), (its, other) = own.along(self.inputs), scaling.along(self.inputs)
+            changed.inputs = ((self.inputs.double() * std + mean - its) / other).to(self.inputs.dtype)
+        return changed
 
     @property
     def as_read(self) -> bool:
@@ -210,6 +226,7 @@ class DatasetSamples:
     ) -> None:
         check_dataset(dataset)
         self._dataset, self._adapt = dataset, adapt
+        self.transforms = transforms_of(dataset)
         self.augmented = augmented
         with seeded_torch(0, "augment", "first"):
             first, _ = self._item(0)

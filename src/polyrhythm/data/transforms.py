@@ -74,10 +74,13 @@ class Normalise(Transform):
     Args:
         mean: one number for each entry of axis 1 (channel of images, feature of tables), or a single one for all.
         std: likewise; must not be 0.
+        fitted: whether they were computed from the training samples, in place of which a node of a real federation
+            takes the server's.
     """
 
     mean: tuple[float, ...]
     std: tuple[float, ...]
+    fitted: bool = False
 
     def __post_init__(self) -> None:
         Settings.__post_init__(self)
@@ -90,9 +93,13 @@ class Normalise(Transform):
             )
 
     def __call__(self, inputs: Tensor) -> Tensor:
-        shape = (1, -1, *[1] * (inputs.dim() - 2))
-        mean, std = torch.tensor(self.mean).reshape(shape), torch.tensor(self.std).reshape(shape)
+        mean, std = self.along(inputs, torch.float32)
         return (inputs.to(torch.float32) - mean) / std
+
+    def along(self, inputs: Tensor, dtype: torch.dtype = torch.float64) -> tuple[Tensor, Tensor]:
+        """Mean and standard deviation, to be spread over a batch."""
+        shape = (1, -1, *[1] * (inputs.dim() - 2))
+        return torch.tensor(self.mean, dtype=dtype).reshape(shape), torch.tensor(self.std, dtype=dtype).reshape(shape)
 
 
 @final

@@ -13,6 +13,7 @@ import torch
 
 from polyrhythm.base.errors import UserError
 from polyrhythm.data.federation import Federation, Shares
+from polyrhythm.data.schema import scaling_of, schema_of
 from polyrhythm.deployment.messages import Greeting
 from polyrhythm.deployment.node import layout_digest
 from polyrhythm.deployment.registry import Clock, Nodes, Tell, Transport, WallClock
@@ -40,7 +41,8 @@ class Serving:
         log_updates: whether what every client sends is kept, so that the server's part can be replayed alone.
         wait: seconds that it waits for every client to be there, at the start.
         returns: seconds that a visit waits for a node that went away; 0 for none, it is lost at once.
-        alone: seconds that the server waits for anybody to invite before it gives up.
+        alone: seconds that the server waits for anybody to invite before it gives up; and, where a deadline is over
+            with too few reports, for the others.
         pause: seconds between two looks for answers.
     """
 
@@ -125,7 +127,7 @@ def greeting(prepared: Prepared) -> Greeting:
         recipe=prepared.recipe.digest,
         title=prepared.recipe.title,
         layout=layout_digest(prepared.chosen.engine.layout),
-        classes=prepared.federation.classes,
+        schema=schema_of(prepared.federation),
         population=prepared.federation.clients,
     )
 
@@ -192,6 +194,8 @@ class _OnNodes:
         others = sorted({engine for engine in self.nodes.engines.values() if engine != here})
         if others:
             notes.append(f"some nodes compute with {', '.join(others)}, where the rule chose {here} here")
+        if scaling_of(self.prepared.federation.train) is not None:
+            notes.append("inputs are scaled by the mean and standard deviation of the server's samples, at every node")
         if fleet != Fleet(budgets=fleet.budgets):
             notes.append("devices, links and faults are those of the nodes, not of the experiment's fleet")
         return tuple(notes)
@@ -207,6 +211,7 @@ class _OnNodes:
             self.nodes,
             self.clock,
             run=self.run,
+            scaling=scaling_of(prepared.federation.train),
             retain=prepared.execution.checkpoint.keep,
             returns=serving.returns,
             alone=serving.alone,

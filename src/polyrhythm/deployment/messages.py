@@ -12,6 +12,7 @@ from torch import Tensor
 from polyrhythm.base.errors import UserError
 from polyrhythm.base.faults import FaultKind
 from polyrhythm.base.messages import Assignment, Report
+from polyrhythm.data.schema import Schema
 
 LONGEST_NAME = 10_000
 """Characters of one text that a message names something by, at most."""
@@ -42,14 +43,14 @@ class Greeting:
         recipe: digest of the recipe.
         title: the recipe, for people.
         layout: digest of what is in a vector: names, shapes and types.
-        classes: of the data, in order of class number.
+        schema: of the data: what a sample and its target are.
         population: how many clients the federation has.
     """
 
     recipe: str
     title: str
     layout: str
-    classes: tuple[str, ...]
+    schema: Schema
     population: int
 
 
@@ -109,6 +110,7 @@ class Order:
         population: how many clients the federation has.
         eligible: how many of them hold data.
         keep: the visits whose states the server may come back to, after it was killed; the node forgets all others.
+        scaling: float64 [2, features], the server's means and standard deviations, where inputs are scaled by such.
         assignment: what to do.
     """
 
@@ -117,6 +119,7 @@ class Order:
     population: int
     eligible: int
     keep: tuple[int, ...]
+    scaling: Tensor | None = None
     assignment: Assignment
 
 
@@ -142,13 +145,18 @@ _NONE = type(None)
 _FIELDS: Mapping[type, Mapping[str, tuple[type, ...]]] = {
     Greeting: {
         **dict.fromkeys(("recipe", "title", "layout"), _TEXT),
-        **{"population": _WHOLE, "classes": (tuple,)},
+        **{"population": _WHOLE, "schema": (Schema,)},
+    },
+    Schema: {
+        **dict.fromkeys(("task", "target", "dtype"), _TEXT),
+        **dict.fromkeys(("classes", "shape", "features", "transforms", "scaling"), (tuple,)),
+        **{"outputs": _WHOLE},
     },
     Present: {"client": _WHOLE, "num_samples": _WHOLE, "engine": _TEXT},
     Refusal: {"client": _WHOLE, **dict.fromkeys(("found", "expected", "why", "fix"), _TEXT)},
     Order: {
         **dict.fromkeys(("seed", "population", "eligible"), _WHOLE),
-        **{"run": _TEXT, "keep": (tuple,), "assignment": (Assignment,)},
+        **{"run": _TEXT, "keep": (tuple,), "assignment": (Assignment,), "scaling": (Tensor, _NONE)},
     },
     Answer: {"seconds": _NUMBER, "report": (Report,), "run": _TEXT},
     Assignment: {
@@ -188,12 +196,15 @@ def check_fields(value: Any) -> None:
     if isinstance(value, Order):
         if not all(type(visit) is int for visit in value.keep):
             raise Malformed("keep of an Order holds something else than visits")
+        if value.scaling is not None and (value.scaling.dim() != 2 or len(value.scaling) != 2):
+            raise Malformed("a scaling that is no mean and standard deviation for each input")
         check_fields(value.assignment)
     elif isinstance(value, Answer):
         check_fields(value.report)
     elif isinstance(value, Greeting):
-        if not all(isinstance(name, str) for name in value.classes):
-            raise Malformed("classes of a Greeting that are no texts")
+        check_fields(value.schema)
+    elif isinstance(value, Schema):
+        _check_schema(value)
     elif isinstance(value, (Assignment, Report)):
         _check_contents(value)
 
@@ -203,6 +214,15 @@ def _sized(value: Any) -> bool:
     if isinstance(value, str):
         return len(value) <= LONGEST_NAME
     return not isinstance(value, int) or -MOST_WHOLE < value < MOST_WHOLE
+
+
+def _check_schema(schema: Schema) -> None:
+    texts = (*schema.classes, *schema.features, *schema.transforms)
+    if not all(isinstance(name, str) for name in texts) or not all(type(n) is int for n in schema.shape):
+        raise Malformed("names of a Schema that are no texts, or a shape of something else than whole numbers")
+    rows = [row for row in schema.scaling if isinstance(row, tuple) and all(type(n) is float for n in row)]
+    if len(rows) != len(schema.scaling) or (rows and (len(rows) != 2 or len(rows[0]) != len(rows[1]))):
+        raise Malformed("a scaling that is no mean and standard deviation for each input")
 
 
 def _check_contents(value: Assignment | Report) -> None:

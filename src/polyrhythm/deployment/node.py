@@ -26,6 +26,9 @@ from polyrhythm.core.visit_plan import plan_visit
 from polyrhythm.data import Collection, Federation
 from polyrhythm.data.federation import Shares
 from polyrhythm.data.partitions import Iid
+from polyrhythm.data.samples import ArraySamples
+from polyrhythm.data.schema import differences, scaling_of, schema_of
+from polyrhythm.data.transforms import Normalise
 from polyrhythm.deployment.messages import MOST_COUNTED, Answer, Greeting, Order, Present, Refusal
 from polyrhythm.deployment.node_store import NodeStore
 from polyrhythm.deployment.wire import Parcel, pack, unpack
@@ -47,9 +50,15 @@ def spans_of(layout: Layout) -> Spans:
     return tuple((s.offset, s.size) for s in layout.segments)
 
 
-def with_own_data(experiment: Experiment, collection: Collection) -> Experiment:
-    """The experiment of a node that trains on a data set of its own: all of its training samples, as one client."""
-    samples = collection.train
+def with_own_data(experiment: Experiment, collection: Collection, asked: Greeting | Order) -> Experiment:
+    """The experiment of a node that trains on a data set of its own: all of its training samples, as one client.
+
+    Inputs that are scaled by statistics of these samples are scaled by the server's instead: one model needs one scale.
+    """
+    samples, scaling, own = collection.train, _server_scaling(asked), scaling_of(collection.train)
+    if scaling is not None and own is not None and len(own.mean) == len(scaling.mean):
+        assert isinstance(samples, ArraySamples), "no other samples are scaled by statistics of their own"
+        samples = samples.scaled_as(scaling)
     federation = Federation(
         name=collection.name,
         task=collection.task,
@@ -61,8 +70,28 @@ def with_own_data(experiment: Experiment, collection: Collection) -> Experiment:
         names=(),
         partition=Iid(),
         notes=collection.notes,
+        features=collection.features,
+        target=collection.target,
     )
     return dataclasses.replace(experiment, federation=federation)
+
+
+def understood(parcel: Parcel) -> Greeting | Order:
+    """What a server asks in a message.
+
+    Raises:
+        Malformed: it is no message of a server's.
+    """
+    return unpack(parcel, Greeting, Order)
+
+
+def _server_scaling(asked: Greeting | Order) -> Normalise | None:
+    """By which means and standard deviations the server scales inputs, if by those of its own samples."""
+    if isinstance(asked, Greeting):
+        rows = asked.schema.scaling
+    else:
+        rows = () if asked.scaling is None else tuple(map(tuple, asked.scaling.tolist()))
+    return Normalise(mean=rows[0], std=rows[1], fitted=True) if rows else None
 
 
 @final
@@ -98,7 +127,10 @@ class Node:
         Raises:
             Malformed: it is no message.
         """
-        message = unpack(parcel, Greeting, Order)
+        return self.answer(understood(parcel))
+
+    def answer(self, message: Greeting | Order) -> Parcel:
+        """The answer to what was in a message; a refusal in words to what cannot be done."""
         try:
             answer = self._present(message) if isinstance(message, Greeting) else self._carry_out(message)
         except UserError as error:
@@ -122,14 +154,13 @@ class Node:
                 fix="""start the node with --node-config 'client=0 …', each node with a number of its own""",
             )
         _check_recipe(client, prepared.recipe.digest, prepared.recipe.title, greeting)
-        classes = prepared.federation.classes
-        if classes != greeting.classes:
+        differ = differences(schema_of(prepared.federation), greeting.schema)
+        if differ:
             raise UserError(
-                f"client {client} has the classes {', '.join(classes[:20])}; the server has "
-                f"{', '.join(greeting.classes[:20])}",
-                expected="the same ones in the same order",
-                why="the same output of the model would stand for another class at each of them",
-                fix="name all classes in the data source of the node, in the server's order: classes=[…]",
+                f"client {client} has other data than the server: {'; '.join(differ)}",
+                expected="the same task, classes, features, shape and preparation of samples, in the same order",
+                why="the same input or output of the model would mean something else at each of them",
+                fix="prepare both alike: the node's data source takes classes=[…], features=[…], scaling=…",
             )
         if layout_digest(self._layout) != greeting.layout:
             raise UserError(

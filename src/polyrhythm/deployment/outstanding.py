@@ -9,23 +9,26 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import final
+
+import torch
 
 from polyrhythm.base.faults import FaultKind
 from polyrhythm.base.messages import Assignment, Event, Lost, Report
 from polyrhythm.core.server import Server
 from polyrhythm.core.server_state import Flight, Record
+from polyrhythm.data.transforms import Normalise
 from polyrhythm.deployment.hearing import Hearing
 from polyrhythm.deployment.messages import Answer, Malformed, Order, Refusal, shown
 from polyrhythm.deployment.node import spans_of
-from polyrhythm.deployment.registry import Nodes, Reply, Tell, Transport
+from polyrhythm.deployment.registry import TRIES, Nodes, Reply, Tell, Transport, pause_before
 from polyrhythm.deployment.wire import Parcel, Sums, pack, unpack
 
 LOOK = 1.0
 """Seconds between two looks at who is there."""
-TRIES = 9
-"""How often a visit is sent to a node that goes away in it each time and is there again; waiting longer each time."""
+LONG = 300.0
+"""Seconds after which it is said that a visit takes long, and again whenever it has taken twice as long."""
 
 
 @final
@@ -33,7 +36,7 @@ TRIES = 9
 class Out:
     """A visit that is out: sent at `started`, in `message`; None while its node is away, since `away`.
 
-    It was sent in vain `tries` times, and is not sent again before `again`.
+    It was sent in vain `tries` times, and is not sent again before `again`. When it has taken `long` that is said.
     """
 
     assignment: Assignment
@@ -42,17 +45,22 @@ class Out:
     away: float | None = None
     tries: int = 0
     again: float = 0.0
+    long: float = LONG
 
 
 @final
 @dataclass(frozen=True, kw_only=True)
 class Heard:
-    """An event, the visit that it ends, the seconds that its node says it worked, and the bytes that came."""
+    """An event, the visit that it ends, the seconds that its node says it worked, and the bytes that came.
+
+    `failed` if the node itself says that it has failed, or refuses.
+    """
 
     event: Event
     visit: Out | None = None
     seconds: float = 0.0
     came: int = 0
+    failed: bool = False
 
     def at(self, now: float) -> Heard:
         """The same, heard now."""
@@ -61,7 +69,7 @@ class Heard:
             event = event.heard(after=now - (now if out is None else out.started), at=now)
         elif isinstance(event, Lost):
             event = Lost(dispatch=event.dispatch, reason=event.reason, time=now, fault=event.fault)
-        return Heard(event=event, visit=out, seconds=self.seconds, came=self.came)
+        return replace(self, event=event)
 
 
 @final
@@ -73,6 +81,7 @@ class Outstanding:
         transport: to the nodes.
         nodes: who they are; gathered already.
         run: gives the run's id, once it has begun.
+        scaling: by which statistics of its samples the server scales inputs, if by any.
         retain: how many checkpoints the server may go back to.
         returns: seconds that a visit waits for its node to come back, 0 for none.
         tell: says what happens to nodes.
@@ -85,12 +94,15 @@ class Outstanding:
         nodes: Nodes,
         *,
         run: Callable[[], str],
+        scaling: Normalise | None,
         retain: int,
         returns: float,
         tell: Tell,
     ) -> None:
         self._server, self._transport, self._nodes = server, transport, nodes
         self._run, self._returns, self._tell = run, returns, tell
+        rows = None if scaling is None else (scaling.mean, scaling.std)
+        self._scaling = None if rows is None else torch.tensor(rows, dtype=torch.float64)
         self._hearing = Hearing(server.recipe, server.setup, server.layout)
         self._out: dict[int, Out] = {}
         self._messages: dict[str, int] = {}  # dispatch numbers
@@ -144,6 +156,7 @@ class Outstanding:
             eligible=setup.holders,
             keep=tuple(sorted(keep)),
             assignment=assignment,
+            scaling=self._scaling,
         )
 
     def hear(self, now: Callable[[], float]) -> list[Heard]:
@@ -164,7 +177,7 @@ class Outstanding:
         except Malformed as wrong:
             return () if out is None else (self.unfit(out, f"sent {wrong}", came, wrong.kind),)
         if isinstance(answer, Refusal):
-            return () if out is None else (self.unfit(out, f"refused: {answer.error()}", came),)
+            return () if out is None else (self.unfit(out, f"refused: {answer.error()}", came, failed=True),)
         if out is None:
             return self._stray(answer.report)
         del self._out[out.assignment.dispatch]
@@ -173,13 +186,19 @@ class Outstanding:
     def _unanswered(self, out: Out, reply: Reply, now: float) -> Sequence[Heard]:
         """What it means that no answer comes: the visit is sent again if its node went away, or lost."""
         trouble, assignment = shown(reply.trouble), out.assignment
-        if not reply.gone:
-            return (self.unfit(out, f"{'sent' if reply.unreadable else 'failed:'} {trouble}"),)
-        self._tell(f"client {assignment.client} went away in its visit {assignment.visit}: {trouble}")
+        if not (reply.gone or reply.unsent):
+            if reply.unreadable:
+                return (self.unfit(out, f"sent {trouble}"),)
+            return (self.unfit(out, f"failed: {trouble}", failed=True),)
+        what = "was not sent" if reply.unsent else "went away in"
+        self._tell(f"client {assignment.client} {what} its visit {assignment.visit}: {trouble}")
+        self._nodes.went_away(assignment.client)
         out.message, out.away, out.tries = None, now, out.tries + 1
+        if out.tries == TRIES and reply.unsent:
+            return (self._lost(out, f"it was not sent, in {TRIES} tries: {trouble}", fault="transit"),)
         if out.tries == TRIES:
-            return (self._lost(out, f"its node went away {TRIES} times"),)
-        out.again = now if out.tries == 1 else now + LOOK * 2 ** (out.tries - 2)
+            return (self._lost(out, f"its node went away {TRIES} times: {trouble}"),)
+        out.again = now + pause_before(out.tries)
         return ()
 
     def _read(self, parcel: Parcel, out: Out | None) -> Answer | Refusal:
@@ -207,13 +226,23 @@ class Outstanding:
             return ()
         return (Heard(event=report),)
 
-    def back_or_lost(self, flights: Mapping[int, Flight], now: float) -> list[Heard]:
-        """Sends out again what waits for a node that is back; gives up on those that stay away."""
+    def back_or_lost(self, flights: Mapping[int, Flight], now: float, overdue: bool = False) -> list[Heard]:
+        """Sends out again what waits for a node that is back; gives up on those that stay away.
+
+        Args:
+            flights: what is out, to the core.
+            now: seconds since the run began.
+            overdue: whether a deadline is over for so long that nobody waits for an answer any more.
+        """
         lost, back = list[Heard](), list[Out]()
         for out in self:
-            if out.message is not None:
-                continue
             flight = flights.get(out.assignment.dispatch)
+            if overdue and flight is not None and not flight.given_up:
+                lost.append(self._lost(out, "no answer long after the deadline"))
+                continue
+            if out.message is not None:
+                self._say_if_long(out, now)
+                continue
             if flight is not None and flight.given_up:
                 lost.append(self._lost(out, "its node went away, and nobody waited for it any more"))
             elif self._nodes.node(out.assignment.client) is not None and now >= out.again:
@@ -226,13 +255,22 @@ class Outstanding:
         self._push(back, now)
         return lost
 
-    def unfit(self, out: Out, words: str, came: int = 0, kind: FaultKind = "unfit") -> Heard:
+    def _say_if_long(self, out: Out, now: float) -> None:
+        taken, assignment = now - out.started, out.assignment
+        if taken >= out.long:
+            out.long = 2 * taken
+            self._tell(
+                f"client {assignment.client} has been at its visit {assignment.visit} for {taken:.0f} s; "
+                "time_out(seconds=…) in the method would give up on such visits"
+            )
+
+    def unfit(self, out: Out, words: str, came: int = 0, kind: FaultKind = "unfit", *, failed: bool = False) -> Heard:
         """A visit whose answer is no good."""
         assignment, reason = out.assignment, f"it has {words}"
         self._tell(f"client {assignment.client}, visit {assignment.visit}: {reason}")
-        return self._lost(out, reason, came=came, fault=kind)
+        return replace(self._lost(out, reason, came=came, fault=kind), failed=failed)
 
     def _lost(self, out: Out, reason: str, *, came: int = 0, fault: FaultKind = "lost") -> Heard:
-        assignment, fault = out.assignment, fault if out.away is None else "away"
+        assignment, fault = out.assignment, "away" if fault == "lost" and out.away is not None else fault
         self._out.pop(assignment.dispatch, None)
         return Heard(event=Lost(dispatch=assignment.dispatch, reason=reason, fault=fault), visit=out, came=came)

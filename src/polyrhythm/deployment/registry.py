@@ -17,6 +17,15 @@ from polyrhythm.base.errors import UserError
 from polyrhythm.deployment.messages import MOST_COUNTED, Greeting, Malformed, Present, Refusal, shown
 from polyrhythm.deployment.wire import Parcel, pack, unpack
 
+TRIES = 9
+"""How often a message is sent to a node that goes away each time and is there again, waiting longer each time."""
+
+
+def pause_before(tries: int) -> float:
+    """Seconds until a message is sent again that was sent in vain so many times."""
+    return 0.0 if tries <= 1 else 2.0 ** (tries - 2)
+
+
 Tell = Callable[[str], None]
 """Says something to whoever watches the server."""
 
@@ -32,6 +41,7 @@ class Reply:
         trouble: why, in words.
         gone: whether that is since the node went away, so that another try may do.
         unreadable: whether something came that cannot be read, which `trouble` describes.
+        unsent: whether the message was not even sent; another try may do.
     """
 
     to: str
@@ -39,6 +49,7 @@ class Reply:
     trouble: str = ""
     gone: bool = False
     unreadable: bool = False
+    unsent: bool = False
 
 
 class Transport(Protocol):
@@ -111,6 +122,8 @@ class Nodes:
         self._nodes: dict[int, int] = {}  # by client
         self._held: dict[int, int] = {}
         self._refused: dict[int, str] = {}
+        self._doubled: dict[int, int] = {}  # clients by the refused node that says it is one whose node is there
+        self._vain: dict[int, tuple[int, float]] = {}  # by node: greetings in vain, and when to try again
         self._there: frozenset[int] = frozenset()
         self._settled = False
         self.engines: dict[int, str] = {}
@@ -168,10 +181,11 @@ class Nodes:
             if now >= end:
                 raise self._not_there(missing, wait)
             if now >= told:
-                self._tell(f"waiting for {_listed(missing)}: {end - now:.0f} s more")
+                self._tell(f"waiting for {listed(missing)}: {end - now:.0f} s more")
                 told = now + 30.0
             self._clock.sleep(self._pause)
         self._settled = True
+        self._say_if_heavy(max(self._held, key=lambda client: self._held[client]))
 
     def _missing(self) -> list[int]:
         return [client for client in range(self.population) if self.node(client) is None]
@@ -179,7 +193,7 @@ class Nodes:
     def _not_there(self, missing: list[int], wait: float) -> UserError:
         refused = "".join(f"; refused: {words}" for words in self._refused.values())
         return UserError(
-            f"{_listed(missing)} not there after {wait:g} s, of {self.population}{refused}",
+            f"{listed(missing)} not there after {wait:g} s, of {self.population}{refused}",
             expected="a node for each client, with a number of its own from 0",
             why="a cohort is drawn from all of them, and how much each holds is asked when it comes",
             fix="""start the nodes that are missing, each with --node-config 'client=…'; or wait longer""",
@@ -190,7 +204,12 @@ class Nodes:
         before, self._there = self._there, frozenset(self._transport.nodes())
         for node in self._refused.keys() - self._there:
             del self._refused[node]  # with another configuration it may be let in
-        busy = {*self._asked.values(), *self._refused, *self._clients}
+            self._vain.pop(node, None)
+        for node, client in list(self._doubled.items()):
+            if node not in self._refused or self.node(client) is None:
+                self._let_ask_again(node)
+        early = {node for node, (_, again) in self._vain.items() if self._clock.now() < again}
+        busy = {*self._asked.values(), *self._refused, *self._clients, *early}
         new = sorted(node for node in self._there if node not in busy)
         if new:
             self._greet(new)
@@ -205,9 +224,9 @@ class Nodes:
         if node is None:
             return []
         if reply.parcel is None:
-            if not reply.gone:  # whoever is gone is greeted again when it is back
-                self._refuse(node, f"node {node}: {'it has sent ' if reply.unreadable else ''}{shown(reply.trouble)}")
+            self._unanswered(node, reply)
             return []
+        self._vain.pop(node, None)
         try:
             present = unpack(reply.parcel, Present, Refusal)
         except Malformed as wrong:
@@ -233,6 +252,7 @@ class Nodes:
                 f"node {node} says that it is client {client}, which node {known} is already: give each node a number "
                 "of its own, --node-config 'client=…'",
             )
+            self._doubled[node] = client  # it may be the same one, come back before Flower has noticed that it went
         else:
             self._forget(node)
             if known is not None:
@@ -240,8 +260,41 @@ class Nodes:
             self._clients[node], self._nodes[client] = client, node
             self._held[client], self.engines[client] = present.num_samples, shown(present.engine, 40)
             self._tell(f"client {client} is there, with {present.num_samples:,} samples")
+            if self._settled and present.num_samples != before:
+                self._say_if_heavy(client)
             return [] if known == node else [client]
         return []
+
+    def _say_if_heavy(self, client: int) -> None:
+        """Says so of a client that counts for more than all others together: nobody can check how much it holds."""
+        held, others = self._held[client], sum(n for other, n in self._held.items() if other != client)
+        if self.population > 2 and held > others:
+            self._tell(
+                f"client {client} says that it holds {held:,} of all {held + others:,} samples, more than all others "
+                "together: weighed by samples, the model is mostly its own; equal() weighs all clients alike"
+            )
+
+    def _unanswered(self, node: int, reply: Reply) -> None:
+        """Whoever is gone, or was not reached, is greeted again when it is there; not without end."""
+        trouble, tries = shown(reply.trouble), self._vain.get(node, (0, 0.0))[0] + 1
+        if not (reply.gone or reply.unsent):
+            self._refuse(node, f"node {node}: {'it has sent ' if reply.unreadable else ''}{trouble}")
+        elif tries == TRIES:
+            self._refuse(node, f"node {node} was asked {TRIES} times who it is, in vain: {trouble}")
+        else:
+            self._vain[node] = tries, self._clock.now() + pause_before(tries)
+
+    def went_away(self, client: int) -> None:
+        """Notes that a client's node has not answered; if another one says that it is that client, it is asked anew."""
+        claimants = [node for node, claimed in self._doubled.items() if claimed == client]
+        if claimants and client in self._nodes:
+            self._forget(self._nodes[client])
+        for node in claimants:
+            self._let_ask_again(node)
+
+    def _let_ask_again(self, node: int) -> None:
+        del self._doubled[node]
+        self._refused.pop(node, None)
 
     def _forget(self, node: int) -> None:
         """Takes a node for nobody's any more."""
@@ -255,6 +308,7 @@ class Nodes:
         self._tell(f"refused: {words}")
 
 
-def _listed(clients: Sequence[int], most: int = 10) -> str:
+def listed(clients: Sequence[int], most: int = 10) -> str:
+    """Some clients in words."""
     shown = ", ".join(map(str, clients[:most])) + (f" and {len(clients) - most} more" if len(clients) > most else "")
     return f"client {shown}" if len(clients) == 1 else f"clients {shown}"

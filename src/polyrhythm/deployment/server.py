@@ -10,6 +10,7 @@ a lost visit with its reason, billed for what came.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable, Iterator
 from typing import final
@@ -22,8 +23,10 @@ from polyrhythm.core.reports import report_on
 from polyrhythm.core.server import Server
 from polyrhythm.core.server_state import ServerDecision, ServerState, Verdict
 from polyrhythm.core.validation import NOT_FINITE
+from polyrhythm.data.transforms import Normalise
+from polyrhythm.deployment.efforts import Efforts
 from polyrhythm.deployment.outstanding import LOOK, Heard, Out, Outstanding
-from polyrhythm.deployment.registry import Clock, Nodes, Tell, Transport
+from polyrhythm.deployment.registry import Clock, Nodes, Tell, Transport, listed
 from polyrhythm.fleet import Load, Remembered, Spent, VisitOutcome
 from polyrhythm.methods.mechanism import Model, Setup
 from polyrhythm.methods.recipe import Recipe
@@ -46,9 +49,10 @@ class RemoteDriver:
         nodes: who they are; gathered already.
         clock: the time.
         run: gives the run's id, once it has begun.
+        scaling: by which statistics of its samples the server scales inputs, if by any.
         retain: how many checkpoints the server may go back to.
         returns: seconds that a visit waits for its node to come back, 0 for none.
-        alone: seconds that the server waits for anybody to invite.
+        alone: seconds that the server waits for anybody to invite, or after a deadline for the least number of reports.
         pause: seconds between two looks for answers.
         tell: says what happens to nodes.
     """
@@ -64,6 +68,7 @@ class RemoteDriver:
         clock: Clock,
         *,
         run: Callable[[], str],
+        scaling: Normalise | None = None,
         retain: int = 2,
         returns: float = 120.0,
         alone: float = 600.0,
@@ -73,13 +78,17 @@ class RemoteDriver:
         self.server, self.meter = Server(recipe=recipe, setup=setup, layout=layout), meter
         self.roster = WorldRoster(nodes)
         self._nodes, self._clock, self._alone, self._pause = nodes, clock, alone, pause
+        self._tell = tell
         self._state: ServerState | None = None
-        self._out = Outstanding(self.server, transport, nodes, run=run, retain=retain, returns=returns, tell=tell)
+        self._out = Outstanding(
+            self.server, transport, nodes, run=run, scaling=scaling, retain=retain, returns=returns, tell=tell
+        )
         self._timer: float | None = None
         self._zero = self._looked = 0.0
         self._wanting = False
         # Whose reports a version came to nothing by, since a version was last made of any.
         self._blamed: set[int] = set()
+        self._efforts = Efforts()
 
     def state_of(self, client: int, accepted: int) -> ClientState:
         """What the server knows of a client's state: nothing, it lies at the node."""
@@ -132,6 +141,7 @@ class RemoteDriver:
     def _take_up(self, start: DriverState) -> None:
         """Sends out again what was out; whoever nobody waited for any more is lost."""
         self._state, self.roster.now = start.server, start.now
+        self._efforts.moved = any(record.accepted >= 0 for record in start.server.clients.values())
         self._zero, self._timer = self._clock.now() - start.now, start.agenda.timer
         self._out.kept(start.server.clients)
         outs = [Out(visit.assignment, visit.started) for visit in start.agenda.under_way()]
@@ -153,7 +163,28 @@ class RemoteDriver:
                     raise
                 self._state = state = turn.state
                 self._send(turn)
-                yield self._moment(heard, turn)
+                if isinstance(heard.event, Timer) and turn.released is None:
+                    self._say_what_is_missing(state)
+                self._efforts.note(heard, turn)
+                in_vain = self._efforts.in_vain(self._nodes.eligible, over=server.over(state))
+                # The last visit belongs in the record; a last version would end the run as if it had succeeded.
+                yield self._moment(heard, dataclasses.replace(turn, released=None) if in_vain else turn)
+                if in_vain:
+                    raise RunFailed(in_vain)
+
+    def _say_what_is_missing(self, state: ServerState) -> None:
+        """Says who is waited for although a deadline is over."""
+        least, due = self.server.recipe.releasing.least, self.server.recipe.due
+        clients = sorted(flight.client for flight in state.flights.values() if not flight.given_up)
+        if clients and due is not None and len(state.waiting) < least:
+            self._tell(
+                f"version {state.version + 1}: {due:g} s are over with {len(state.waiting)} reports, where {least} are "
+                f"needed; {listed(clients)} waited for, {self._alone:g} s at most"
+            )
+
+    def _overdue(self, state: ServerState) -> bool:
+        due = self.server.recipe.due
+        return due is not None and self._now() >= state.began + due + self._alone
 
     def _taken(self, heard: Heard, state: ServerState) -> tuple[Heard, ServerDecision]:
         """What the core makes of an event; of a lost visit, where a report is one that it cannot go on with.
@@ -240,7 +271,7 @@ class RemoteDriver:
             if self._clock.now() >= self._looked + LOOK:
                 came, self._looked = self._nodes.look(), self._clock.now()
                 assert self._state is not None
-                heard += self._out.back_or_lost(self._state.flights, self._now())
+                heard += self._out.back_or_lost(self._state.flights, self._now(), self._overdue(self._state))
             # Reports that are there when a deadline is found to have passed are in time.
             now = self._now()
             if self._wanting:

@@ -28,6 +28,7 @@ from torch import Tensor
 from polyrhythm.base.errors import UserError
 from polyrhythm.base.messages import Assignment, Report
 from polyrhythm.base.vectors import Spans
+from polyrhythm.data.schema import Schema
 from polyrhythm.deployment.coding import CODES, Uncodable, bits, decode, encode
 from polyrhythm.deployment.messages import (
     MOST_WHOLE,
@@ -61,7 +62,7 @@ _DTYPES = {
 }
 A = TypeVar("A")
 B = TypeVar("B")
-_CODEC = Codec((Greeting, Present, Refusal, Order, Answer, Assignment, Report))
+_CODEC = Codec((Greeting, Schema, Present, Refusal, Order, Answer, Assignment, Report))
 
 
 @final

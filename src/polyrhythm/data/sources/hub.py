@@ -88,6 +88,7 @@ def hub(
         columns={client: np.asarray(splits[train][client][:])} if client else None,
         test_columns={client: np.asarray(tested[client][:])} if client and tested is not None else None,
         name=name.rsplit("/", 1)[-1],
+        features=columns if len(columns) > 1 else (),
         notes=() if revision else (f"{name}: no revision given; the data set may change on the hub",),
     )
 

@@ -48,7 +48,7 @@ def image_transforms(
     elif scaling == "train" and train is not None:
         axes = (0, *range(2, train.ndim))
         mean, std = train.mean(axis=axes) / white, train.std(axis=axes) / white
-        steps.append(Normalise(mean=tuple(mean.tolist()), std=tuple(np.where(std > 0, std, 1.0).tolist())))
+        steps.append(Normalise(mean=tuple(mean.tolist()), std=tuple(np.where(std > 0, std, 1.0).tolist()), fitted=True))
     return tuple(steps)
 
 

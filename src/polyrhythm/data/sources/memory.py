@@ -36,6 +36,7 @@ def arrays(
     name: str = "arrays",
     reference: str = "",
     notes: tuple[str, ...] = (),
+    features: Sequence[str] = (),
 ) -> Collection:
     """Any inputs [n, ...] with targets [n] or [n, C]: NumPy arrays, tensors or lists.
 
@@ -55,6 +56,8 @@ def arrays(
         name: of the collection.
         reference: who made the data.
         notes: shown in the plan.
+        features: names of the inputs in order, or of the tokens in order of their numbers; a real federation refuses
+            nodes that have others.
 
     Raises:
         UserError: arrays that do not go together, or labels that fit no class.
@@ -88,6 +91,7 @@ def arrays(
         test_columns=test_keys | _bands(y, meaning.task, ty),
         reference=reference,
         notes=(*notes, *meaning.notes),
+        features=tuple(features),
     )
 
 
@@ -105,6 +109,7 @@ def dataset(
     test_columns: Mapping[str, Any] | None = None,
     name: str = "dataset",
     reference: str = "",
+    features: Sequence[str] = (),
 ) -> Collection:
     """Any two torch Datasets with a length, read item by item at each access.
 
@@ -129,6 +134,8 @@ def dataset(
         test_columns: keys of the test samples.
         name: of the collection.
         reference: who made the data.
+        features: names of the inputs in order, or of the tokens in order of their numbers; a real federation refuses
+            nodes that have others.
 
     Raises:
         UserError: not a dataset with a length, its items are not (input, target), or their labels are not as stated, or
@@ -148,6 +155,7 @@ def dataset(
         test_columns=test_keys | _bands(raw, meaning.task, raw_test),
         reference=reference,
         notes=meaning.notes,
+        features=tuple(features),
     )
 
 
@@ -186,7 +194,7 @@ def _scaling(scaling: str, train: np.ndarray) -> tuple[Transform, ...]:
         )
         # A constant feature has std 0: divided by 1 it becomes all 0 in place of NaN.
         std = np.where(std > 1e-12 * np.maximum(np.abs(mean), 1.0), std, scale)
-        steps = (*steps, Normalise(mean=tuple((mean / scale).tolist()), std=tuple((std / scale).tolist())))
+        steps = (*steps, Normalise(mean=tuple((mean / scale).tolist()), std=tuple((std / scale).tolist()), fitted=True))
     return steps
 
 

@@ -40,6 +40,7 @@ def npz(
     scaling: str = "none",
     augment: bool = False,
     name: str = "",
+    features: Sequence[str] = (),
 ) -> Collection:
     """One `.npz` file with x_train, y_train, x_test, y_test.
 
@@ -56,6 +57,8 @@ def npz(
             samples.
         augment: random crop and flip in training, for images.
         name: of the collection; the file's name by default.
+        features: names of the inputs in order, or of the tokens in order of their numbers; a real federation refuses
+            nodes that have others.
 
     Raises:
         UserError: a damaged file, pickled objects in it, or arrays missing.
@@ -79,6 +82,7 @@ def npz(
         columns=found.columns,
         test_columns=found.test_columns if found.tested else None,
         name=name or place.stem,
+        features=features,
     )
 
 

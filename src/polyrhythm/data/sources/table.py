@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -33,6 +34,7 @@ def table(
     drop: Sequence[str] = (),
     missing: str = "refuse",
     name: str = "",
+    features: Sequence[str] | None = None,
 ) -> Collection:
     """A CSV or Parquet table, one row a sample; text columns become one 0/1 feature for each value.
 
@@ -50,9 +52,12 @@ def table(
         drop: columns to leave out.
         missing: "refuse" tables with empty cells, or "drop" their rows.
         name: of the collection; the file's name by default.
+        features: the inputs in order, such as ["age", "colour=blue", "colour=green"]: columns, and values of text
+            columns; None takes all columns as they stand, and the values that occur. A real federation needs the same
+            ones at every node.
 
     Raises:
-        UserError: no such column, empty cells, a damaged file.
+        UserError: no such column, empty cells, a value that no feature stands for, a damaged file.
 
     Reference: the file's own.
     """
@@ -72,11 +77,17 @@ def table(
             groups = np.unique(_keys(frame, client), return_inverse=True)[1]
         out = held_out(groups, strata(y, task, named=classes is not None), test, stream(0, "split", "table"))
         frame, tested = frame[~out], frame[out]
-    features, test_features, dropped = _features(frame, tested, [target, *([client] if client else [])])
-    return arrays(
-        features,
+    columns = [c for c in frame.columns if c not in (target, client)]
+    wanted, strict = _checked(features or _found_features(frame, tested, columns)), features is not None
+    dropped = tuple(
+        f"text column {str(column)!r} became {count} features"
+        for column in columns
+        if (count := sum(name.startswith(f"{column}=") for name in wanted)) and str(column) not in wanted
+    )
+    made = arrays(
+        _inputs(frame, columns, wanted, place, strict=strict),
         _target(frame, target, threshold),
-        test=(test_features, _target(tested, target, threshold)),
+        test=(_inputs(tested, columns, wanted, place, strict=strict), _target(tested, target, threshold)),
         task=task,
         classes=classes,
         scaling=scaling,
@@ -84,7 +95,9 @@ def table(
         test_columns={client: _keys(tested, client)} if client else None,
         name=name or (place.stem if held_file or "." not in place.stem else place.stem.split(".")[0]),
         notes=dropped,
+        features=wanted,
     )
+    return replace(made, target=target if threshold is None else f"{target} > {threshold:g}")
 
 
 def _frame(place: Path, target: str, client: str, drop: Sequence[str], missing: str) -> pd.DataFrame:
@@ -146,21 +159,71 @@ def _keys(frame: pd.DataFrame, client: str) -> np.ndarray:
     return values if values.dtype.kind in "biu" else values.astype(str)
 
 
-def _features(
-    train: pd.DataFrame, test: pd.DataFrame, others: list[str]
-) -> tuple[np.ndarray, np.ndarray, tuple[str, ...]]:
-    """Numbers as they are, text as one column for each value in the training rows."""
-    parts: list[Any] = []
-    test_parts: list[Any] = []
-    notes = []
-    for column in (c for c in train.columns if c not in others):
-        values, tested = train[column].to_numpy(), test[column].to_numpy()
-        if values.dtype.kind in "biuf" and tested.dtype.kind in "biuf":
-            parts.append(values.astype(np.float32)[:, None])
-            test_parts.append(tested.astype(np.float32)[:, None])
+def _found_features(train: pd.DataFrame, test: pd.DataFrame, columns: Sequence[Any]) -> list[str]:
+    """Columns of numbers as they are, of text one feature for each value in the training rows."""
+    names = list[str]()
+    for column in columns:
+        if _are_numbers(train[column]) and _are_numbers(test[column]):
+            names.append(str(column))
+        else:
+            names += [f"{column}={value}" for value in np.unique(train[column].to_numpy().astype(str))]
+    return names
+
+
+def _inputs(
+    frame: pd.DataFrame, columns: Sequence[Any], wanted: Sequence[str], place: Path, *, strict: bool
+) -> np.ndarray:
+    """The features of some rows, [n, features] float32.
+
+    Raises:
+        UserError: a feature that is no column nor a value of one; or, if strict, a text that no feature stands for.
+    """
+    by_name, parts, texts = {str(column): column for column in columns}, list[np.ndarray](), dict[str, np.ndarray]()
+    for name in wanted:
+        if name in by_name and _are_numbers(frame[by_name[name]]):
+            parts.append(frame[by_name[name]].to_numpy().astype(np.float32))
             continue
-        known = np.unique(values.astype(str))
-        parts.append((values.astype(str)[:, None] == known).astype(np.float32))
-        test_parts.append((tested.astype(str)[:, None] == known).astype(np.float32))
-        notes.append(f"text column {str(column)!r} became {len(known)} features")
-    return np.concatenate(parts, axis=1), np.concatenate(test_parts, axis=1), tuple(notes)
+        column = next((c for c in by_name if name.startswith(f"{c}=")), None)
+        if column is None or name in by_name:
+            raise _no_feature(name, list(by_name), place, text=name in by_name)
+        if column not in texts:
+            texts[column] = frame[by_name[column]].to_numpy().astype(str)
+        parts.append((texts[column] == name[len(column) + 1 :]).astype(np.float32))
+    for column, values in texts.items() if strict else ():
+        known = {name[len(column) + 1 :] for name in wanted if name.startswith(f"{column}=")}
+        if strange := sorted(set(np.unique(values).tolist()) - known):
+            raise UserError(
+                f"{place}: {column}={strange[0]}" + (f" and {len(strange) - 1} other values" if strange[1:] else ""),
+                expected=f"one of the values that features names: {', '.join(sorted(known)[:20])}",
+                why="a sample with another value would look to the model as if it had none",
+                fix="add it to features, at the server and at every node, or leave those rows out",
+            )
+    return np.stack(parts, axis=1)
+
+
+def _are_numbers(column: pd.Series[Any]) -> bool:
+    return column.to_numpy().dtype.kind in "biuf"
+
+
+def _checked(features: Sequence[str]) -> list[str]:
+    names = [str(name) for name in features]
+    if not names or len(set(names)) != len(names):
+        twice = next((name for name in names if names.count(name) > 1), "")
+        raise UserError(
+            f"features with {twice!r} twice" if twice else "no features",
+            expected="each feature once",
+            why="they are the model's inputs, in that order, and are known by their names",
+            fix="correct features, or rename the column",
+        )
+    return names
+
+
+def _no_feature(name: str, columns: Sequence[str], place: Path, *, text: bool) -> UserError:
+    if not text:
+        return unknown("feature", name, columns, where=str(place))
+    return UserError(
+        f"{place}: the feature {name!r}, which is a column of texts",
+        expected=f"one feature for each value: {name}=VALUE",
+        why="a model reads numbers",
+        fix=f"write [{name}=…, {name}=…] with all values that may occur",
+    )

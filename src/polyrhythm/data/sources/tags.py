@@ -28,8 +28,8 @@ _WORD = re.compile(r"[a-z0-9](?:[a-z0-9+#.\-]*[a-z0-9+#])?")
 def stackoverflow_tags(
     path: str | Path,
     *,
-    words: int = 10_000,
-    tags: int = 500,
+    words: int | Sequence[str] = 10_000,
+    tags: int | Sequence[str] = 500,
     test: str | Path | float = 0.2,
     name: str = "stackoverflow-tags",
 ) -> Collection:
@@ -42,8 +42,9 @@ def stackoverflow_tags(
 
     Args:
         path: the file.
-        words: size of the vocabulary; other words are dropped.
-        tags: number of tags; other tags are dropped, and a question left without any stays as one with no tag.
+        words: size of the vocabulary, or the words themselves in order; other words are dropped.
+        tags: number of tags, or the tags themselves in order; other tags are dropped, and a question left without any
+            stays as one with no tag.
         test: a second file, or the share of lines to hold out, the same for every seed.
         name: of the collection.
 
@@ -52,7 +53,7 @@ def stackoverflow_tags(
 
     Reference: Reddi et al., "Adaptive Federated Optimization", ICLR 2021.
     """
-    if words < 1 or tags < 1:
+    if any(wanted < 1 if isinstance(wanted, int) else not wanted for wanted in (words, tags)):
         raise UserError(
             f"stackoverflow-tags: words={words}, tags={tags}",
             expected="both at least 1",
@@ -83,6 +84,7 @@ def stackoverflow_tags(
         train=_samples(train, vocabulary, kept),
         test=_samples(tested, vocabulary, kept),
         columns=_columns(train, kept),
+        features=tuple(vocabulary),
         test_columns=_columns(tested, kept),
         reference=REFERENCE,
     )
@@ -108,8 +110,10 @@ def _lines(path: Path) -> list[dict[str, Any]]:
     return lines
 
 
-def _most_frequent(items: Iterable[str], number: int) -> dict[str, int]:
-    """The `number` most frequent items with their places; ties in order of the alphabet."""
+def _most_frequent(items: Iterable[str], number: int | Sequence[str]) -> dict[str, int]:
+    """The `number` most frequent items with their places; ties in order of the alphabet. Or those that are named."""
+    if not isinstance(number, int):
+        return {item: place for place, item in enumerate(dict.fromkeys(number))}
     ranked = sorted(Counter(items).items(), key=lambda pair: (-pair[1], pair[0]))
     return {item: place for place, (item, _) in enumerate(ranked[:number])}
 

@@ -9,11 +9,33 @@ from pathlib import Path
 from typing import Any
 
 DAYS = 365
-_LEFT = 30  # days; a federation may be up for so long
+RENEWED = 30
+"""Days before its certificates end at which an authority is made anew."""
 
 
-def make_authority(folder: Path) -> None:
-    """Writes `ca.key`, `ca.crt`, `server.key` and `server.crt` for a server on this machine, in place of older ones."""
+def days_left(folder: Path) -> float | None:
+    """How many days the certificates in a folder are still good for; None where there are none, or none can be read."""
+    from cryptography import x509
+
+    try:
+        ends = [
+            x509.load_pem_x509_certificate((folder / name).read_bytes()).not_valid_after_utc
+            for name in ("ca.crt", "server.crt")
+        ]
+        keys = [(folder / name).read_bytes() for name in ("ca.key", "server.key")]
+    except (OSError, ValueError):
+        return None
+    return (min(ends) - datetime.datetime.now(datetime.UTC)) / datetime.timedelta(days=1) if all(keys) else None
+
+
+def make_authority(folder: Path) -> bool:
+    """Writes `ca.key`, `ca.crt`, `server.key` and `server.crt` for a server on this machine.
+
+    What is there stays as it is while it is good for some weeks; gives whether it was made anew.
+    """
+    left = days_left(folder)
+    if left is not None and left > RENEWED:
+        return False
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes
     from cryptography.hazmat.primitives.asymmetric import ec
@@ -37,26 +59,7 @@ def make_authority(folder: Path) -> None:
     _write(folder / "ca.crt", root.sign(authority, hashes.SHA256()).public_bytes(Encoding.PEM))
     _write(folder / "server.key", _private(server, openssh=False))
     _write(folder / "server.crt", served.sign(authority, hashes.SHA256()).public_bytes(Encoding.PEM))
-
-
-def is_ending(folder: Path) -> bool:
-    """Whether what `make_authority` has written is not there, damaged, or valid for less than a month."""
-    from cryptography import x509
-
-    try:
-        certificates = [
-            x509.load_pem_x509_certificate((folder / f"{name}.crt").read_bytes()) for name in ("ca", "server")
-        ]
-    except (OSError, ValueError):
-        return True
-    until = datetime.datetime.now(datetime.UTC) + datetime.timedelta(days=_LEFT)
-    return any(certificate.not_valid_after_utc < until for certificate in certificates)
-
-
-def make_private(folder: Path) -> None:
-    """Makes a folder that nobody else may enter, or shuts one that is there."""
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    folder.chmod(0o700)
+    return True
 
 
 def make_node_key(path: Path) -> None:

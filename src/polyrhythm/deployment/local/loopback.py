@@ -18,7 +18,9 @@ from pathlib import Path
 from typing import Any, final
 
 from polyrhythm.base.errors import RunFailed, UserError
-from polyrhythm.deployment.local.keys import is_ending, make_authority, make_node_key, make_private
+from polyrhythm.deployment.local.folder import DATABASE, make_private
+from polyrhythm.deployment.local.keys import days_left, make_authority, make_node_key
+from polyrhythm.deployment.local.ports import check_free
 from polyrhythm.deployment.local.processes import Processes, Started, is_there
 
 CONNECTION = "loopback"
@@ -62,11 +64,10 @@ class Loopback:
         programs()
         make_private(self.folder)
         self.clear()
-        make_private(self.folder / "flwr")
-        if is_ending(self.folder):
-            if self.down():
-                self._tell("the federation is started again: its certificates have ended, or do so soon")
-            make_authority(self.folder)
+        running = {started.name for started in self.processes.alive()}
+        ports = {"superlink": self._port} | {f"node {client}": self._node_port(client) for client in range(nodes)}
+        check_free({name: port for name, port in ports.items() if name not in running})
+        self._certify(bool(running))
         # Flower's own settings: where its commands find the SuperLink.
         (self.folder / "flwr" / "config.toml").write_text(
             f'[superlink]\ndefault = "{CONNECTION}"\n\n[superlink.{CONNECTION}]\naddress = "{self.address}"\n'
@@ -81,6 +82,22 @@ class Loopback:
                 about = self.flwr("supernode", "register", str(key.with_suffix(".pub")), CONNECTION, "--format", "json")
                 registered.write_text(json.dumps(about))
             self._start(f"node {client}", self._node(client, options))
+
+    def _certify(self, running: bool) -> None:
+        """Makes certificates, or makes them anew before they end, if no program holds the old ones."""
+        left = days_left(self.folder)
+        if running and left is not None:
+            if left <= 0:
+                raise UserError(
+                    f"the certificates in {self.folder} ended {-left:.0f} days ago, and the federation is still up",
+                    expected="certificates that are good today",
+                    why="no node and no command can connect any more",
+                    fix="polyrhythm flower down, and then up again: new ones are made",
+                )
+            return
+        if make_authority(self.folder) and left is not None:
+            state = f"good for {left:.0f} more days" if left > 0 else "out of date"
+            self._tell(f"the certificates of this federation were {state}, and are made anew")
 
     def clear(self) -> None:
         """Ends what programs have left that have ended: the server of a run outlives its SuperLink for a while, and
@@ -105,12 +122,13 @@ class Loopback:
         command += ["--ssl-certfile", str(self.folder / "server.crt"), "--ssl-keyfile", str(self.folder / "server.key")]
         command += ["--ssl-ca-certfile", str(self.folder / "ca.crt"), "--enable-supernode-auth"]
         # Else Flower asks the package index for every run's dependencies, and fails without a network.
-        command += ["--disable-runtime-dependency-installation", "--database", str(self.folder / "state.db")]
+        command += ["--disable-runtime-dependency-installation", "--database", str(self.folder / DATABASE)]
         started = self._start("superlink", command)
         end = time.monotonic() + _PATIENCE
         while not self._answers():
             if self.processes.ended(started) or time.monotonic() > end:
-                raise RunFailed(f"the SuperLink did not start: {last_lines(started)}")
+                last = last_lines(started)
+                raise RunFailed(f"the SuperLink did not start: {diagnosed(last) or last}")
             time.sleep(0.5)
 
     def _answers(self) -> bool:
@@ -120,11 +138,14 @@ class Loopback:
             return False
         return True
 
+    def _node_port(self, client: int) -> int:
+        return self._port + 1 + client
+
     def _node(self, client: int, options: str) -> list[str]:
         folder = self.folder / "nodes" / str(client)
         configuration = f'client={client} store="{folder / "memory"}" {options}'.strip()
         command = ["flower-supernode", "--superlink", self.address, "--host", "127.0.0.1"]
-        command += ["--root-certificates", str(self.folder / "ca.crt"), "--port", str(self._port + 1 + client)]
+        command += ["--root-certificates", str(self.folder / "ca.crt"), "--port", str(self._node_port(client))]
         return [*command, "--auth-supernode-private-key", str(folder / "key"), "--node-config", configuration]
 
     def _start(self, name: str, command: list[str]) -> Started:
@@ -198,8 +219,8 @@ class Loopback:
         except ValueError:
             answer = {"success": False}
         if done.returncode or not answer.get("success", True):
-            words = answer.get("error-message") or done.stderr or done.stdout
-            raise RunFailed(f"flwr {' '.join(arguments)} failed: {words}")
+            words = str(answer.get("error-message") or done.stderr or done.stdout)
+            raise RunFailed(f"flwr {' '.join(arguments)} failed: {diagnosed(words) or words}")
         return answer
 
     def _run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -262,8 +283,10 @@ _SAID: Mapping[str, str] = {
     "node was killed hard, and the same key is taken again when the old connection has lapsed, in about a minute",
     "[code: 2001]": "the SuperLink asks for a key, and the node has shown none: start it with "
     "--auth-supernode-private-key",
-    "certificate has expired": "the SuperLink's certificate has ended: give it a new one, and start both again (what "
-    "`polyrhythm flower up` has made for itself it also makes anew)",
+    "certificate has expired": "the SuperLink's certificate has expired: `polyrhythm flower down` and `up` make a new "
+    "one; on machines of your own, give the SuperLink and the nodes new ones",
+    "certificate is not yet valid": "the SuperLink's certificate is not valid yet: the clocks of two machines differ",
+    "ddress already in use": "address in use: another program listens at its port; give it another one, --port",
     "CERTIFICATE_VERIFY_FAILED": "the SuperLink's certificate is not from the authority that the node trusts: give it "
     "the right one, --root-certificates",
     "OpenSSH": "its private key is not in the OpenSSH format: make it with ssh-keygen -t ecdsa -b 384",

@@ -80,6 +80,14 @@ and then `flwr run .` See the page on Flower in polyrhythm's documentation.
 """
 
 
+def is_ours(folder: Path) -> bool:
+    """Whether a folder holds a project as it is written here."""
+    try:
+        return (folder / "pyproject.toml").read_text(encoding="utf-8") == _PYPROJECT
+    except (OSError, ValueError):
+        return False
+
+
 def write_project(folder: Path, experiment: str | None = None, trust: Trust = NOBODY) -> list[Path]:
     """Writes a project; gives its files.
 

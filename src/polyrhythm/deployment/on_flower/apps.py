@@ -13,8 +13,8 @@ from polyrhythm.base.errors import PolyrhythmError, UserError
 from polyrhythm.base.messages import Report
 from polyrhythm.data import Collection
 from polyrhythm.deployment.federating import Serving, serve
-from polyrhythm.deployment.messages import Malformed, Refusal
-from polyrhythm.deployment.node import Node, with_own_data
+from polyrhythm.deployment.messages import Greeting, Malformed, Order, Refusal
+from polyrhythm.deployment.node import Node, understood, with_own_data
 from polyrhythm.deployment.on_flower.mods import Mod, changed, check
 from polyrhythm.deployment.on_flower.transport import GridTransport, parcel_of, records
 from polyrhythm.deployment.wire import Parcel, pack
@@ -79,18 +79,19 @@ def client_app(
 
     def content_for(message: Message, context: Context) -> RecordDict:
         try:
-            reply = node_for(message, context).reply(parcel_of(message.content))
+            asked = understood(parcel_of(message.content))
+            reply = node_for(asked, message, context).answer(asked)
         except UserError as error:  # of the node's own configuration
             reply = _refusal(context, error)
         except Malformed as wrong:
             reply = _refusal(context, _not_understood(wrong))
         return records(reply)
 
-    def node_for(message: Message, context: Context) -> Node:
+    def node_for(asked: Greeting | Order, message: Message, context: Context) -> Node:
         made, execution = what_and_how(experiment(context) if callable(experiment) else experiment)
         own = None if data is None else data(context)
         if own is not None:
-            made = with_own_data(made, own)
+            made = with_own_data(made, own, asked)
         chain = mods(context) if callable(mods) else mods
         prepared = prepare(made, execution)
         layout = prepared.chosen.engine.layout

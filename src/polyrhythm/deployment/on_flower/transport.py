@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import final
 
+import httpx
 import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MessageType, RecordDict
 from flwr.serverapp import Grid
+from google.protobuf.message import EncodeError
 
 from polyrhythm.deployment.messages import Malformed
 from polyrhythm.deployment.registry import Reply
@@ -17,6 +19,8 @@ _TEXT, _ARRAYS, _RAW = "polyrhythm", "arrays", "raw"
 _DTYPES = ("uint8", "int16", "int32", "int64")
 _UNAVAILABLE = {3, 4, 5, 8}
 """Flower's codes for a message, a reply or a node that is not there (any more), and for an app that has died."""
+_NOT_TAKEN = {400, 413, 422}
+"""Codes of HTTP with which a SuperLink answers to a message that is none to it, or too large."""
 _UNREADABLE = (ValueError, TypeError, KeyError, AttributeError)
 """What Flower raises where the bytes of an answer are none of its records."""
 
@@ -71,7 +75,8 @@ class GridTransport:
 
     def __init__(self, grid: Grid) -> None:
         self._grid = grid
-        self._not_sent: list[str] = []
+        self._not_sent: dict[str, str] = {}  # why, by our own number
+        self._why = ""  # the last message was not taken, as far as Flower says
         self._apart = False  # whether each answer is asked for alone
         self._numbered = 0
 
@@ -84,20 +89,33 @@ class GridTransport:
         for node, parcel in letters:
             kind = MessageType.TRAIN if parcel.arrays else MessageType.QUERY
             messages.append(Message(records(parcel, made), dst_node_id=node, message_type=kind))
-        # What is too large for Flower is None, or there is nothing at all.
-        sent: list[str | None] = [*self._grid.push_messages(messages)] or [None for _ in messages]
-        return [self._named(message) for message in sent]
+        sent = self._pushed(messages)
+        if not any(sent) and len(messages) > 1:  # together they may be too large, and each by itself not
+            sent = [number for message in messages for number in self._pushed([message])]
+        sizes = [parcel.bytes for _, parcel in letters]
+        return [number or self._named(size, self._why) for number, size in zip(sent, sizes, strict=True)]
 
-    def _named(self, message: str | None) -> str:
-        """The id of a message; one of our own for a message that Flower did not take."""
-        if message:
-            return message
+    def _pushed(self, messages: Sequence[Message]) -> list[str | None]:
+        """The ids of messages, none for those that Flower does not take."""
+        self._why = ""
+        try:
+            # What is too large for Flower is None, or there is nothing at all.
+            return [*self._grid.push_messages(messages)] or [None for _ in messages]
+        except (ValueError, EncodeError, httpx.HTTPStatusError) as error:
+            if isinstance(error, httpx.HTTPStatusError) and error.response.status_code not in _NOT_TAKEN:
+                raise  # the run was stopped, or the SuperLink is in trouble
+            self._why = f": {error}"
+            return [None for _ in messages]
+
+    def _named(self, size: int, why: str) -> str:
+        """A number of our own for a message that Flower did not take."""
         self._numbered += 1
-        self._not_sent.append(f"not sent {self._numbered}")
-        return self._not_sent[-1]
+        number = f"not sent {self._numbered}"
+        self._not_sent[number] = f"Flower did not take the message, of {size:,} bytes{why}"
+        return number
 
     def pull(self, messages: Collection[str]) -> list[Reply]:
-        failed = [Reply(to=m, trouble="Flower did not take the message", gone=True) for m in self._not_sent]
+        failed = [Reply(to=m, trouble=why, unsent=True) for m, why in self._not_sent.items()]
         self._not_sent.clear()
         sent = [message for message in messages if not message.startswith("not sent")]
         if self._apart:
