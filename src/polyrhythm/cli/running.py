@@ -94,8 +94,8 @@ def run_one(
         kept = f"what was recorded is kept: {how_to_show(recorder.run_id, out)}" if known else "there is no record"
         raise RunFailed(_explained(error, recorder.path, kept)) from error
     run = launch.opened()
-    known = {*prepared.notices(), *notices, *launch.notes}
-    for notice in (*refused.notices(), *(notice for notice in run.notices if notice not in known)):
+    said = {*prepared.notices(), *notices, *launch.notes}
+    for notice in (*refused.notices(), *(notice for notice in run.notices if notice not in said)):
         screen.note(notice)
     return _told(run, summary, screen, out, as_json)
 
