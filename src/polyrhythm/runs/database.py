@@ -74,13 +74,13 @@ def unreadable(folder: Path, number: int) -> str:
         UserError: there is no run database, or it cannot be read.
     """
     try:
-        read_records(folder, "versions", number)
+        _rows(folder, select("versions"), (number,))
         with reading(folder) as connection:
             whole = " AND ".join(f"json_valid(coalesce({name}, 'null'))" for name in COLUMNS["visits"] if name in JSON)
             query = f"SELECT dispatch FROM visits WHERE run = ? AND NOT ({whole}) LIMIT 1"
             found = [] if connection is None else connection.execute(query, (number,)).fetchall()
-    except Unreadable as damage:
-        return damage.damage
+    except _Damage as damage:
+        return str(damage)
     return f"visit {found[0][0]} has a text that is none of JSON" if found else ""
 
 
@@ -155,16 +155,24 @@ def reading(folder: Path, *, patience: float = 5.0) -> Iterator[sqlite3.Connecti
 
 def _read(folder: Path, query: str, values: tuple[Any, ...]) -> list[dict[str, Any]]:
     """What a query gives; nothing if there are no tables yet."""
+    try:
+        return _rows(folder, query, values)
+    except _Damage as damage:
+        raise _damaged(folder / FILE, str(damage)) from None
+
+
+def _rows(folder: Path, query: str, values: tuple[Any, ...]) -> list[dict[str, Any]]:
+    """The same.
+
+    Raises:
+        _Damage: a text in a row cannot be read.
+    """
     with reading(folder) as connection:
         if connection is None:
             return []
         connection.row_factory = sqlite3.Row
         connection.text_factory = _text
-        rows = connection.execute(query, values)
-        try:
-            return [_decoded(row) for row in rows]
-        except _Damage as damage:
-            raise Unreadable(path=folder / FILE, damage=str(damage)) from None
+        return [_decoded(row) for row in connection.execute(query, values)]
 
 
 def _rows_of_runs(folder: Path, run_id: str | None = None) -> list[tuple[str, dict[str, Any], str]]:
@@ -277,29 +285,13 @@ def explained(path: Path) -> Iterator[None]:
 
 
 def _damaged(path: Path, found: str) -> UserError:
-    return UserError(f"{path} is damaged ({found})", **_OF_DAMAGE)
-
-
-_OF_DAMAGE: Any = {
-    "expected": "an SQLite database",
-    "why": "rows in it cannot be trusted",
-    "fix": f"move it and {LOG} away, and put a backup there, or what `sqlite3 {FILE} .recover | sqlite3 saved.sqlite` "
-    "makes of it; or use another folder (--out FOLDER). The weights in the folders beside it are whole",
-}
-
-
-@final
-class Unreadable(UserError):
-    """A text in a row that cannot be read.
-
-    Args:
-        path: of the database.
-        damage: where, and what.
-    """
-
-    def __init__(self, *, path: Path, damage: str) -> None:
-        super().__init__(f"{path} is damaged ({damage})", **_OF_DAMAGE)
-        self.damage = damage
+    return UserError(
+        f"{path} is damaged ({found})",
+        expected="an SQLite database",
+        why="rows in it cannot be trusted",
+        fix=f"move it and {LOG} away, and put a backup there, or what `sqlite3 {FILE} .recover | sqlite3 saved.sqlite` "
+        "makes of it; or use another folder (--out FOLDER). The weights in the folders beside it are whole",
+    )
 
 
 class _Damage(Exception):
