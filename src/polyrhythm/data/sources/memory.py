@@ -12,12 +12,15 @@ from torch import Tensor
 from polyrhythm.base.errors import UserError, unknown
 from polyrhythm.base.streams import stream
 from polyrhythm.data.collection import Collection, Task
+from polyrhythm.data.given import as_inputs
 from polyrhythm.data.holdout import check_share, held_out
 from polyrhythm.data.items import Adapt, check_lengths, labels_of
 from polyrhythm.data.keys import Keys, columns_at, columns_of
 from polyrhythm.data.labels import as_text, classes_of, encode
 from polyrhythm.data.samples import ArraySamples, DatasetSamples
-from polyrhythm.data.transforms import Augmentation, Normalise, RandomCrop, RandomFlip, ToFloat, Transform
+from polyrhythm.data.sources.images import channels_in_front
+from polyrhythm.data.sources.scaling import SCALED, in_float32
+from polyrhythm.data.transforms import Augmentation, RandomCrop, RandomFlip
 
 Arrays = tuple[Any, Any]
 
@@ -47,7 +50,8 @@ def arrays(
 ) -> Collection:
     """Any inputs [n, ...] with targets [n] or [n, C]: NumPy arrays, tensors or lists.
 
-    Floats become float32, bytes (uint8) become float32 in [0, 1], other integers stay (tokens).
+    Floats become float32, bytes (uint8) become float32 in [0, 1], other integers stay (tokens). Images with their
+    channels last, [n, H, W, C] of 1, 3 or 4, become [n, C, H, W] with a note, and bytes [n, H, W] become [n, 1, H, W].
 
     Args:
         inputs: one row a sample.
@@ -67,12 +71,15 @@ def arrays(
     Raises:
         UserError: arrays that do not go together, or labels that fit no class.
     """
-    x, y = _inputs(inputs), _targets(targets)
+    if scaling not in ("none", "train"):
+        raise unknown("scaling", scaling, ["none", "train"])
+    x, y = as_inputs(inputs), _targets(targets)
     check_lengths(len(x), len(y))
-    keys, test_keys = columns_of(columns), columns_of(test_columns)
-    if isinstance(test, tuple):
-        tx, ty = _inputs(test[0]), _targets(test[1])
+    keys = columns_of(columns, len(x))
+    if isinstance(test, (tuple, list)) and len(test) == 2:
+        tx, ty = as_inputs(test[0]), _targets(test[1])
         check_lengths(len(tx), len(ty))
+        test_keys = columns_of(test_columns, len(tx))
     else:
         check_share("test", test)
         labels = np.unique(y, return_inverse=True)[1] if y.ndim == 1 and y.dtype.kind != "f" else None
@@ -81,11 +88,11 @@ def arrays(
             raise _no_test(f"test = {test!r} of {len(y):,} samples")
         x, tx, y, ty = x[~out], x[out], y[~out], y[out]
         keys, test_keys = columns_at(keys, ~out), columns_at(keys, out)
+    x, tx, layout = channels_in_front(x, tx)
+    x, tx, transforms = in_float32(x, tx, scaling=scaling == "train")
+    notes = (*notes, *layout, *((SCALED,) if scaling == "train" else ()))
     meaning = meaning_of(y, ty, task=task, classes=classes)
-    transforms = _scaling(scaling, x)
     augmentations: tuple[Augmentation, ...] = (RandomCrop(padding=4), RandomFlip()) if augment else ()
-    if scaling == "train":
-        notes = (*notes, "inputs are scaled by the mean and standard deviation of all training samples")
     return Collection(
         name=name,
         task=meaning.task,
@@ -147,7 +154,7 @@ def dataset(
     for part in (raw, raw_test) if task is None else ():
         _check_plain(part, named=classes is not None)
     meaning = meaning_of(raw, raw_test, task=task, classes=classes)
-    keys, test_keys = columns_of(columns), columns_of(test_columns)
+    keys, test_keys = columns_of(columns, len(raw)), columns_of(test_columns, len(raw_test))
     return Collection(
         name=name,
         task=meaning.task,
@@ -234,51 +241,12 @@ def _are_shares(labels: np.ndarray) -> bool:
     return whole and not bool(np.isin(labels, (0, 1)).all())
 
 
-def _inputs(values: Any) -> np.ndarray:
-    array = values.detach().cpu().numpy() if isinstance(values, Tensor) else np.asarray(values)
-    if array.dtype.kind not in "buif" or array.ndim < 1:
-        raise UserError(
-            f"inputs of {array.dtype} and shape {array.shape}",
-            expected="numbers in one array, one row a sample",
-            why="inputs of different shapes or of text cannot be stacked into batches",
-            fix="make all samples one shape, or give a torch Dataset to `dataset(...)`",
-        )
-    if array.dtype.kind == "f":
-        # The sum is NaN or infinite where any entry is: no second array of the inputs' size.
-        if not np.isfinite(array.sum(dtype=np.float64)):
-            raise UserError(
-                f"{int((~np.isfinite(array)).sum()):,} inputs that are NaN or infinite",
-                expected="finite numbers",
-                why="one of them makes every weight it touches NaN",
-                fix="drop those samples or fill the cells",
-            )
-        return array.astype(np.float32, copy=False)
-    return array if array.dtype == np.uint8 else array.astype(np.int64)
-
-
 def _targets(values: Any) -> np.ndarray:
     return values.detach().cpu().numpy() if isinstance(values, Tensor) else np.asarray(values)
 
 
 def _floats(raw: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(raw, dtype=np.float32)
-
-
-def _scaling(scaling: str, train: np.ndarray) -> tuple[Transform, ...]:
-    if scaling not in ("none", "train"):
-        raise unknown("scaling", scaling, ["none", "train"])
-    steps: tuple[Transform, ...] = (ToFloat(scale=255.0),) if train.dtype == np.uint8 else ()
-    if scaling == "train":
-        axes = (0, *range(2, train.ndim))
-        scale = 255.0 if train.dtype == np.uint8 else 1.0
-        mean, std = (
-            np.atleast_1d(train.mean(axis=axes, dtype=np.float64)),
-            np.atleast_1d(train.std(axis=axes, dtype=np.float64)),
-        )
-        # A constant feature has std 0: divided by 1 it becomes all 0 in place of NaN.
-        std = np.where(std > 1e-12 * np.maximum(np.abs(mean), 1.0), std, scale)
-        steps = (*steps, Normalise(mean=tuple((mean / scale).tolist()), std=tuple((std / scale).tolist())))
-    return steps
 
 
 def _bands(train: np.ndarray, task: str, targets: np.ndarray) -> dict[str, Keys]:

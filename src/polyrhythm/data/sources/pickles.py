@@ -122,7 +122,7 @@ def _check_steps(raw: bytes) -> None:
     for step, (operation, argument, _) in enumerate(pickletools.genops(raw)):
         name = operation.name
         if name in _PUTS:
-            place = remembered if name == "MEMOIZE" else int(argument)
+            place = remembered if name == "MEMOIZE" else int(argument or 0)
             if place > step:
                 raise pickle.UnpicklingError(f"it remembers thing {place:,} after {step:,} steps")
             if before in _TUPLES:
@@ -130,7 +130,7 @@ def _check_steps(raw: bytes) -> None:
             else:
                 tuples.discard(place)
             remembered += 1
-        elif name in _NEVER or (name in _GETS and int(argument) in tuples):
+        elif name in _NEVER or (name in _GETS and int(argument or 0) in tuples):
             raise pickle.UnpicklingError("it holds a tuple twice, or a set")
         elif name not in ("PROTO", "FRAME"):
             before = name
