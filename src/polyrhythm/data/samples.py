@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from polyrhythm.base.errors import UserError
 from polyrhythm.base.streams import seeded_torch
 from polyrhythm.data.items import (
     Adapt,
@@ -225,7 +226,9 @@ class DatasetSamples:
         if known is None or tuple(known[0].shape[1:]) != self.shape:
             return self._one_by_one(indices, generator), self.targets.index_select(0, indices)
         self._labels.check(indices.tolist(), known[1][indices])
-        return known[0][indices], self.targets.index_select(0, indices)
+        inputs = known[0][indices]
+        _check_finite(inputs, indices)
+        return inputs, self.targets.index_select(0, indices)
 
     def _one_by_one(self, indices: Tensor, generator: torch.Generator | None) -> Tensor:
         """The inputs of some items, each read by itself."""
@@ -244,7 +247,11 @@ class DatasetSamples:
             inputs.append(item)
             labels.append(kept(label))
         self._labels.check(where, labels)
-        return torch.stack(inputs) if inputs else torch.zeros(0, *self.shape)
+        if not inputs:
+            return torch.zeros(0, *self.shape)
+        stacked = torch.stack(inputs)
+        _check_finite(stacked, indices)
+        return stacked
 
     def _item(self, index: int) -> tuple[Tensor, Any]:
         return as_pair(self._dataset[index], self._adapt)
@@ -273,6 +280,21 @@ class Selected:
 
     def batch(self, indices: Tensor, generator: torch.Generator | None = None) -> tuple[Tensor, Tensor]:
         return self._samples.batch(self._indices.index_select(0, indices), generator)
+
+
+def _check_finite(inputs: Tensor, indices: Tensor) -> None:
+    """Refuses items that would make each loss or weight that they touch NaN."""
+    if not inputs.is_floating_point() or bool(inputs.sum(dtype=torch.float64).isfinite()):
+        return
+    wrong = ~inputs.isfinite().reshape(len(inputs), -1).all(dim=1)
+    if wrong.any():
+        raise UserError(
+            f"item {int(indices[wrong][0])} has inputs that are NaN or infinite, and so have "
+            f"{int(wrong.sum()) - 1} others of {len(inputs)} that were read with it",
+            expected="finite numbers",
+            why="one of them makes each loss, and in training each weight, NaN",
+            fix="leave such items out of the data set, or fill them in a transform",
+        )
 
 
 def _applied(transforms: Sequence[Transform], inputs: Tensor, shape: tuple[int, ...]) -> Tensor:

@@ -79,17 +79,18 @@ def arrays(
     if isinstance(test, (tuple, list)) and len(test) == 2:
         tx, ty = as_inputs(test[0]), _targets(test[1])
         check_lengths(len(tx), len(ty))
-        test_keys = columns_of(test_columns, len(tx))
+        test_keys, places = columns_of(test_columns, len(tx)), None
     else:
         check_share("test", test)
         labels = np.unique(y, return_inverse=True)[1] if y.ndim == 1 and y.dtype.kind != "f" else None
         out = held_out(np.zeros(len(y), dtype=np.int64), labels, test, stream(0, "split", "test"))
         if not out.any():
             raise _no_test(f"test = {test!r} of {len(y):,} samples")
+        places = np.flatnonzero(~out), np.flatnonzero(out)
         x, tx, y, ty = x[~out], x[out], y[~out], y[out]
         keys, test_keys = columns_at(keys, ~out), columns_at(keys, out)
     x, tx, layout = channels_in_front(x, tx)
-    x, tx, transforms = in_float32(x, tx, scaling=scaling == "train")
+    x, tx, transforms = in_float32(x, tx, scaling=scaling == "train", places=places)
     notes = (*notes, *layout, *((SCALED,) if scaling == "train" else ()))
     meaning = meaning_of(y, ty, task=task, classes=classes)
     augmentations: tuple[Augmentation, ...] = (RandomCrop(padding=4), RandomFlip()) if augment else ()

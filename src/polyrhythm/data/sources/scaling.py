@@ -13,7 +13,12 @@ SCALED = "inputs are scaled by the mean and standard deviation of all training s
 
 
 def in_float32(
-    train: np.ndarray, test: np.ndarray, *, scaling: bool, columns: Sequence[str] = ()
+    train: np.ndarray,
+    test: np.ndarray,
+    *,
+    scaling: bool,
+    columns: Sequence[str] = (),
+    places: tuple[np.ndarray, np.ndarray] | None = None,
 ) -> tuple[np.ndarray, np.ndarray, tuple[Transform, ...]]:
     """Inputs as they are held, and the transforms that remain to be done.
 
@@ -25,6 +30,7 @@ def in_float32(
         test: likewise.
         scaling: whether to give each channel or feature mean 0 and variance 1 over the training samples.
         columns: names of the features, for messages.
+        places: where training and test samples stood before they were split, for messages.
 
     Raises:
         UserError: inputs that are NaN, infinite, or too large for float32.
@@ -43,8 +49,8 @@ def in_float32(
             steps = (*steps, Normalise(mean=tuple((mean / scale).tolist()), std=tuple((std / scale).tolist())))
     else:
         train, test = _standardised(train, test)
-    for name, part in (("training", train), ("test", test)):
-        _check_finite(part, name, columns)
+    for number, part in enumerate((train, test)):
+        _check_finite(part, ("training", "test")[number], columns, None if places is None else places[number])
     return train, test, steps
 
 
@@ -76,13 +82,13 @@ def _float32(values: np.ndarray) -> np.ndarray:
         return values.astype(np.float32, copy=False)
 
 
-def _check_finite(held: np.ndarray, part: str, columns: Sequence[str]) -> None:
+def _check_finite(held: np.ndarray, part: str, columns: Sequence[str], places: np.ndarray | None) -> None:
     # The sum is NaN or infinite where any entry is: no second array of the inputs' size.
     if held.dtype.kind != "f" or np.isfinite(held.sum(dtype=np.float64)):
         return
     bad = ~np.isfinite(held)
     first = int(np.argmax(bad.reshape(len(held), -1).any(axis=1)))
-    where = f"{part} sample {first}"
+    where = f"{part} sample {first}" if places is None else f"sample {places[first]}"
     if columns:
         wrong = [name for name, any_bad in zip(columns, bad.any(axis=0), strict=True) if any_bad]
         more = f" and {len(wrong) - 5} more" if len(wrong) > 5 else ""

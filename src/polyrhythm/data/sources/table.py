@@ -1,10 +1,10 @@
-"""Tables: CSV or Parquet files with a target column and, if there is one, a client column."""
+"""Tables: text files, Parquet or DataFrames with a target column and, if there is one, a client column."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -12,34 +12,44 @@ from polyrhythm.base.errors import UserError, unknown
 from polyrhythm.base.streams import stream
 from polyrhythm.data.collection import Collection
 from polyrhythm.data.holdout import check_share, held_out
-from polyrhythm.data.sources.files import corrupt, existing
+from polyrhythm.data.sources.cells import Reading, typed
+from polyrhythm.data.sources.features import features_of
 from polyrhythm.data.sources.memory import arrays
+from polyrhythm.data.sources.scaling import SCALED, in_float32
+from polyrhythm.data.sources.table_files import Frame, Raw, raw_table
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
 def table(
-    path: str | Path,
+    path: str | Path | Frame,
     *,
     target: str,
     client: str = "",
-    test: str | Path | float = 0.2,
+    test: str | Path | float | Frame = 0.2,
     scaling: str = "train",
     task: str | None = None,
     classes: Sequence[object] | None = None,
     threshold: float | None = None,
     drop: Sequence[str] = (),
     missing: str = "refuse",
+    missing_values: Sequence[object] = (),
+    separator: str = "",
+    decimal: str = ".",
+    encoding: str = "",
     name: str = "",
 ) -> Collection:
-    """A CSV or Parquet table, one row a sample; text columns become one 0/1 feature for each value.
+    """A table, one row a sample: CSV, Parquet, a DataFrame; text columns become one 0/1 feature for each value.
+
+    Nothing is guessed about cells: a column of a text file holds numbers if each of its cells is one, and text
+    otherwise. Names of clients and classes are as they are written, 007 and NA too.
 
     Args:
-        path: the file (.csv, .csv.gz, .tsv, .parquet).
+        path: the file (.csv, .tsv, .csv.gz, .parquet, .feather), told by how it begins, or a DataFrame.
         target: column to predict.
         client: column that names the client; partition with `by_column`. It is no feature.
-        test: a second file with the same columns, or the share of rows to hold out, of each client where there is a
+        test: a second table with the same columns, or the share of rows to hold out, of each client where there is a
             client column, spread over the classes, the same for every seed.
         scaling: "train" for zero mean and unit variance of each feature over the training rows of all clients together
             (which a real federation would have to compute first), or "none".
@@ -48,22 +58,34 @@ def table(
         threshold: makes two classes of a number: 0 at most the threshold, 1 above it.
         drop: columns to leave out.
         missing: "refuse" tables with empty cells, or "drop" their rows.
+        missing_values: cells that count as empty beside empty ones, such as ["NA", "?"].
+        separator: what stands between cells of a text file: a character, "tab" or "space"; "" finds it.
+        decimal: what stands before the fraction in a text file, "." or ",".
+        encoding: of a text file, such as "cp1252"; "" for UTF-8, and UTF-16 with its mark.
         name: of the collection; the file's name by default.
 
     Raises:
-        UserError: no such column, empty cells, a damaged file.
+        UserError: no such column, empty cells, cells of several kinds in a column, text that is another one in nearly
+            each row, rows wider or narrower than the header, equal names, a damaged file.
 
     Reference: the file's own.
     """
-    place = existing(path, what="a .csv, .tsv or .parquet file")
-    frame = _frame(place, target, client, drop, missing)
-    held_file = isinstance(test, (str, Path))
-    if isinstance(test, (str, Path)):
-        tested = _frame(existing(test, what="a table like the training one"), target, client, drop, missing)
-        if set(tested.columns) != set(frame.columns):
-            odd = sorted(set(tested.columns) ^ set(frame.columns))
-            raise corrupt(Path(test), f"columns {', '.join(odd)} are in one table only", "the training table's columns")
-        tested = tested[list(frame.columns)]
+    if scaling not in ("none", "train"):
+        raise unknown("scaling", scaling, ["none", "train"])
+    drop, signs = _several(drop), tuple(str(value) for value in _several(missing_values))
+    reading = Reading(target=target, client=client, missing=missing, missing_values=signs, decimal=decimal)
+    used = [target, *([client] if client else [])]
+    raw = raw_table(path, separator=separator, encoding=encoding, wanted=[*used, *drop])
+    frame, notes = typed(_without(raw, [*used, *drop], drop), reading)
+    _check_size(frame, raw.where, reading)
+    if isinstance(test, (str, Path, Frame)):
+        other = raw_table(test, separator=separator, encoding=encoding, wanted=used)
+        there = [column for column in drop if column in other.frame.columns]
+        tested, said = typed(_in_step(_without(other, [*used, *there], there), frame), reading, like=frame)
+        _check_size(tested, other.where, reading)
+        notes = (*notes, *(f"test table: {note}" for note in said))
+        if list(tested.columns) != list(other.frame.columns.drop(there)):
+            notes = (*notes, "test table: its columns stand in another order, and are taken by their names")
     else:
         check_share("test", test)
         y, groups = _target(frame, target, threshold), np.zeros(len(frame), dtype=np.int64)
@@ -72,57 +94,67 @@ def table(
         labels = None if y.dtype.kind == "f" else np.unique(y, return_inverse=True)[1]
         out = held_out(groups, labels, test, stream(0, "split", "table"))
         frame, tested = frame[~out], frame[out]
-    features, test_features, dropped = _features(frame, tested, [target, *([client] if client else [])])
+    found = features_of(frame, tested, used, raw.where)
+    # Here and not in `arrays`, so that what does not fit is said by its column.
+    features, test_features, _ = in_float32(found.train, found.test, scaling=scaling == "train", columns=found.columns)
     return arrays(
         features,
         _target(frame, target, threshold),
         test=(test_features, _target(tested, target, threshold)),
         task=task,
         classes=classes,
-        scaling=scaling,
         columns={client: _keys(frame, client)} if client else None,
         test_columns={client: _keys(tested, client)} if client else None,
-        name=name or (place.stem if held_file or "." not in place.stem else place.stem.split(".")[0]),
-        notes=dropped,
+        name=name or _name(path),
+        notes=(*notes, *found.notes, *((SCALED,) if scaling == "train" else ())),
     )
 
 
-def _frame(place: Path, target: str, client: str, drop: Sequence[str], missing: str) -> pd.DataFrame:
-    import pandas as pd
+def _several(values: Sequence[object]) -> tuple[object, ...]:
+    """A list of settings; one text alone is one, not its letters."""
+    return (values,) if isinstance(values, str) else tuple(values)
 
-    if missing not in ("refuse", "drop"):
-        raise unknown("missing", missing, ["refuse", "drop"])
-    try:
-        if place.suffix == ".parquet":
-            frame = pd.read_parquet(place)
-        else:
-            frame = pd.read_csv(place, sep="\t" if ".tsv" in place.suffixes else ",")
-    except ImportError:
+
+def _name(path: str | Path | Frame) -> str:
+    if not isinstance(path, (str, Path)):
+        return "table"
+    stem = Path(path).stem
+    return stem.split(".")[0] or stem
+
+
+def _without(raw: Raw, needed: Sequence[str], drop: Sequence[object]) -> Raw:
+    """The table without some columns.
+
+    Raises:
+        UserError: one of the columns that are needed is not there.
+    """
+    for column in needed:
+        if column not in raw.frame.columns:
+            raise unknown("column", column, (name[:60] for name in raw.frame.columns), where=raw.where)
+    return raw._replace(frame=raw.frame.drop(columns=list(drop)))
+
+
+def _check_size(frame: pd.DataFrame, where: str, reading: Reading) -> None:
+    if frame.empty or len(frame.columns) < 2 + bool(reading.client):
         raise UserError(
-            f"{place}: no package that reads Parquet is installed",
-            expected="pyarrow",
-            why="a Parquet file is a compressed binary format",
-            fix='pip install "polyrhythm[parquet]", or give a .csv file',
-        ) from None
-    except Exception as error:  # parsers raise many kinds
-        raise corrupt(place, f"cannot be read as a table ({error})") from None
-    for column in (target, *([client] if client else []), *drop):
-        if column not in frame.columns:
-            raise unknown("column", column, map(str, frame.columns), where=str(place))
-    frame = frame.drop(columns=list(drop))
-    empty = frame.isna()
-    if missing == "refuse" and empty.to_numpy().any():
-        counts = {str(c): int(n) for c, n in empty.sum().items() if n}
-        raise UserError(
-            f"{place}: empty cells in {', '.join(f'{c} ({n})' for c, n in counts.items())}",
-            expected="a value in every cell that is used",
-            why="an empty cell becomes NaN, and that makes every weight it touches NaN",
-            fix='missing="drop" leaves those rows out, drop=[...] leaves columns out; or fill the cells',
+            f"{where}: leaves {len(frame)} rows of {len(frame.columns)} columns",
+            expected="rows with features, beside the target and the client",
+            why="a model predicts the target from features",
+            fix="look at drop, missing and missing_values, and whether it is this file you mean",
         )
-    frame = frame[~empty.any(axis=1)]
-    if frame.empty or len(frame.columns) < 2 + bool(client):
-        raise corrupt(place, f"leaves {len(frame)} rows of {len(frame.columns)} columns", "rows with features")
-    return frame
+
+
+def _in_step(tested: Raw, train: pd.DataFrame) -> Raw:
+    """The test table with the columns of the training one, in their order."""
+    if odd := sorted(set(tested.frame.columns) ^ set(train.columns)):
+        shown = ", ".join(name[:40] for name in odd[:20]) + (f" and {len(odd) - 20} more" if len(odd) > 20 else "")
+        raise UserError(
+            f"{tested.where}: columns {shown} are in one table only",
+            expected="the training table's columns",
+            why="a model that was trained on some columns cannot be tested on others",
+            fix=f"drop={odd[:5]} leaves them out of both; or add what is missing",
+        )
+    return tested._replace(frame=tested.frame[list(train.columns)])
 
 
 def _target(frame: pd.DataFrame, target: str, threshold: float | None) -> np.ndarray:
@@ -146,23 +178,3 @@ def _target(frame: pd.DataFrame, target: str, threshold: float | None) -> np.nda
 def _keys(frame: pd.DataFrame, client: str) -> np.ndarray:
     values: np.ndarray = frame[client].to_numpy()
     return values if values.dtype.kind in "biu" else values.astype(str)
-
-
-def _features(
-    train: pd.DataFrame, test: pd.DataFrame, others: list[str]
-) -> tuple[np.ndarray, np.ndarray, tuple[str, ...]]:
-    """Numbers as they are, text as one column for each value in the training rows."""
-    parts: list[Any] = []
-    test_parts: list[Any] = []
-    notes = []
-    for column in (c for c in train.columns if c not in others):
-        values, tested = train[column].to_numpy(), test[column].to_numpy()
-        if values.dtype.kind in "biuf" and tested.dtype.kind in "biuf":
-            parts.append(values.astype(np.float32)[:, None])
-            test_parts.append(tested.astype(np.float32)[:, None])
-            continue
-        known = np.unique(values.astype(str))
-        parts.append((values.astype(str)[:, None] == known).astype(np.float32))
-        test_parts.append((tested.astype(str)[:, None] == known).astype(np.float32))
-        notes.append(f"text column {str(column)!r} became {len(known)} features")
-    return np.concatenate(parts, axis=1), np.concatenate(test_parts, axis=1), tuple(notes)
