@@ -13,7 +13,7 @@ import urllib.request
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import IO, BinaryIO, NamedTuple, cast, final
+from typing import IO, Any, BinaryIO, NamedTuple, cast, final
 
 from polyrhythm.base.errors import UserError
 
@@ -22,7 +22,7 @@ SMALL = 2**24
 MOST_TIMES = 500
 """How many times its own size a larger one may unpack to. Zeros pack to a thousandth, data to a fifth or a fiftieth."""
 _BLOCK = 2**20
-_PACKED: dict[bytes, Callable[..., IO[bytes]]] = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open}
+_PACKED: dict[bytes, Callable[..., Any]] = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open}
 _DAMAGED = (EOFError, zlib.error, gzip.BadGzipFile)
 
 

@@ -1,4 +1,4 @@
-"""Folders of pictures: one for each class, and above them, where there are, for each client and for training and test."""
+"""Folders of pictures: one for each class, in folders for clients and for training and test where there are such."""
 
 from __future__ import annotations
 
@@ -41,8 +41,9 @@ def image_folder(
     """Pictures in one folder for each class: CLASS/*.png, or train/CLASS/*.png beside test/CLASS/*.png.
 
     With clients=True a folder for each client stands above those of its classes, CLIENT/CLASS/*.png, and the column
-    "client" has their names. Hidden files and folders, those without pictures, and files that are none are left out, and
-    a note says so. Without a test folder val serves, and without either a share of the pictures.
+    "client" has their names. Hidden files and folders, those without pictures, and files that are none are left out,
+    and a note says so. Without a test folder val serves, and without either a share of the pictures. Folders alone say
+    the labels; each picture is read once and held as bytes.
 
     Args:
         path: the folder.

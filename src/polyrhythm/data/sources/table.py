@@ -12,6 +12,7 @@ from polyrhythm.base.errors import UserError, unknown
 from polyrhythm.base.streams import stream
 from polyrhythm.data.collection import Collection
 from polyrhythm.data.holdout import check_share, held_out
+from polyrhythm.data.labels import as_text
 from polyrhythm.data.sources.cells import Reading, typed
 from polyrhythm.data.sources.features import features_of
 from polyrhythm.data.sources.memory import arrays
@@ -72,7 +73,7 @@ def table(
     """
     if scaling not in ("none", "train"):
         raise unknown("scaling", scaling, ["none", "train"])
-    drop, signs = _several(drop), tuple(str(value) for value in _several(missing_values))
+    drop, signs = _several(drop), _several(missing_values)
     reading = Reading(target=target, client=client, missing=missing, missing_values=signs, decimal=decimal)
     used = [target, *([client] if client else [])]
     raw = raw_table(path, separator=separator, encoding=encoding, wanted=[*used, *drop])
@@ -110,9 +111,9 @@ def table(
     )
 
 
-def _several(values: Sequence[object]) -> tuple[object, ...]:
-    """A list of settings; one text alone is one, not its letters."""
-    return (values,) if isinstance(values, str) else tuple(values)
+def _several(values: Sequence[object]) -> tuple[str, ...]:
+    """A list of settings as text; one text alone is one, not its letters."""
+    return (values,) if isinstance(values, str) else tuple(as_text(value) for value in values)
 
 
 def _name(path: str | Path | Frame) -> str:
@@ -122,7 +123,7 @@ def _name(path: str | Path | Frame) -> str:
     return stem.split(".")[0] or stem
 
 
-def _without(raw: Raw, needed: Sequence[str], drop: Sequence[object]) -> Raw:
+def _without(raw: Raw, needed: Sequence[str], drop: Sequence[str]) -> Raw:
     """The table without some columns.
 
     Raises:

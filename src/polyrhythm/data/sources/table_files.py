@@ -171,12 +171,15 @@ def _of_text(place: Path, file: BinaryIO, separator: str, encoding: str, wanted:
         "".encode(encoding)  # refuses codecs that are none of text, which could unpack a bomb
         head = _head(sample, encoding)
         separator = _separator(place, separator) if separator else _seen(head)
-        lines = _lines(place, io.TextIOWrapper(file, encoding=encoding, newline=""), separator)
-        reader = csv.reader(lines, delimiter=separator, skipinitialspace=True, strict=True)
-        names = [name.strip() for name in next(reader, [])]
-        _check_width(len(names), str(place))
-        _check_header(place, names, head, separator, wanted)
-        rows = list(_rows(place, reader, len(names)))
+        text = io.TextIOWrapper(file, encoding=encoding, newline="")
+        try:
+            reader = csv.reader(_lines(place, text, separator), delimiter=separator, skipinitialspace=True, strict=True)
+            names = [name.strip() for name in next(reader, [])]
+            _check_width(len(names), str(place))
+            _check_header(place, names, head, separator, wanted)
+            rows = list(_rows(place, reader, len(names)))
+        finally:
+            text.detach()  # or it would close the file, at some time
     except (UnicodeError, LookupError) as error:
         raise _not_encoded(place, encoding, error) from None
     except csv.Error as error:

@@ -36,10 +36,11 @@ def stackoverflow_tags(
 ) -> Collection:
     """Questions with several tags: the mean of one-hot words in, one output a tag.
 
-    Reads one JSON object a line (.jsonl or .jsonl.gz) with "title", "tags" (a list, or text as the public dumps have it:
-    c#|winforms, |c#|winforms| or <c#><winforms>) and, if there, "body" or "text" (joined to the title) and "user". Lines without tags (answers) are skipped. Words and tags
-    are the most frequent of the training lines. Columns: "first_tag" (the line's most frequent tag, to make clients
-    with `dirichlet(by="first_tag")`) and, if every line has one, "user" and "site".
+    Reads one JSON object a line (.jsonl or .jsonl.gz) with "title", "tags" (a list, or text as the public dumps have
+    it: c#|winforms, |c#|winforms| or <c#><winforms>) and, if there, "body" or "text" (joined to the title) and "user".
+    Lines without tags (answers) are skipped. Words and tags are the most frequent of the training lines. Columns:
+    "first_tag" (the line's most frequent tag, to make clients with `dirichlet(by="first_tag")`) and, if every line has
+    one, "user" and "site".
 
     Args:
         path: the file.
