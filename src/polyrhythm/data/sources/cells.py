@@ -151,7 +151,7 @@ def _of_text(cells: np.ndarray, name: str, where: str, reading: Reading, *, as_n
         return texts
     _check_commas(lines, name, where, reading)
     marks = sorted(text for text in distinct if not _is_number(text, reading.decimal))
-    if len(marks) < len(distinct) and _MARKS.issuperset(marks):
+    if 0 < len(marks) < len(distinct) and _MARKS.issuperset(marks):
         raise UserError(
             f"{where}: column {name!r} holds numbers, and {', '.join(map(repr, marks))} in "
             f"{sum(text in marks for text in texts):,} rows",
