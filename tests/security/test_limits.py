@@ -89,13 +89,11 @@ def test_names_of_classes_are_a_plain_list(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "raw",
     [
-        pytest.param(pickle.dumps({shared(lambda a, b: (a, b), 60): 1}, protocol=2), id="a key that takes for ever"),
-        pytest.param(b"N" + b"2\x86" * 60 + b"}q\x00h\x00(NNu.", id="a tuple of one thing twice"),
+        pytest.param(b"}N" + b"q\x00h\x00\x86" * 60 + b"Ns.", id="a key that takes for ever"),
+        pytest.param(b"}N" + b"2\x86" * 60 + b"Ns.", id="the same, doubled"),
+        pytest.param(b"}N\x85" + b"N0q\x00h\x00\x86" * 60 + b"Ns.", id="the same, remembered late"),
         pytest.param(b"]r" + struct.pack("<I", 2**31 - 1) + b".", id="a place for two billion things"),
         pytest.param(b"]p2000000000\n.", id="the same in text"),
-        pytest.param(
-            b"cnumpy.core.multiarray\n_reconstruct\n(cnumpy\nndarray\n(I100000000000\ntS'b'\ntR.", id="an empty array"
-        ),
         pytest.param(
             b"cnumpy.core.multiarray\n_reconstruct\n(cnumpy\nndarray\n(I0\ntS'b'\ntR"
             b"(I1\n(I1000000000\ntcnumpy\ndtype\n(S'O8'\nI0\nI1\ntRI00\n(ltb.",
@@ -104,10 +102,8 @@ def test_names_of_classes_are_a_plain_list(tmp_path: Path) -> None:
     ],
 )
 def test_pickles_that_would_fill_memory_or_never_end(raw: bytes, little_memory: None) -> None:
-    try:
-        assert not isinstance(unpickled(raw, Path("x")), np.ndarray)
-    except UserError as error:
-        assert "cannot be read as a data pickle" in error.found
+    with pytest.raises(UserError, match="cannot be read as a data pickle"):
+        unpickled(raw, Path("x"))
 
 
 def test_an_archives_members_are_not_read_unless_wanted(tmp_path: Path, little_memory: None) -> None:
@@ -118,22 +114,20 @@ def test_an_archives_members_are_not_read_unless_wanted(tmp_path: Path, little_m
     path.write_bytes(gzip.compress(header) + zeros(2**22))
     with pytest.raises(UserError, match=r"cifar-10-python\.tar\.gz"):
         data.cifar10(path)
-    several = io.BytesIO()
-    with tarfile.open(fileobj=several, mode="w") as tar:
+
+
+def test_members_that_are_too_many_are_refused_by_their_headers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cifar, "LARGEST_ARCHIVE", 2_000)
+    path = tmp_path / "cifar-10-python.tar.gz"
+    with tarfile.open(path, "w:gz") as tar:
         for number in range(3):
             info = tarfile.TarInfo(f"junk{number}")
-            info.size = 0
-            tar.addfile(info)
-    raw = bytearray(several.getvalue())
-    for number in range(3):  # as large as may be, one by one
-        info = tarfile.TarInfo(f"junk{number}")
-        info.size = 199_000_000
-        raw[512 * number : 512 * (number + 1)] = info.tobuf()
-    (tmp_path / "long").mkdir()
-    (tmp_path / "long" / path.name).write_bytes(bytes(raw[:512]))
-    with pytest.raises(UserError):
-        data.cifar10(tmp_path / "long" / path.name)
-    assert cifar.LARGEST_ARCHIVE < 3 * 199_000_000
+            info.size = 900
+            tar.addfile(info, io.BytesIO(bytes(900)))
+    with pytest.raises(UserError, match="junk2 in it has with those before 2,700 bytes"):
+        data.cifar10(path)
 
 
 def test_a_name_of_an_archives_member_does_not_fill_memory(tmp_path: Path, little_memory: None) -> None:
@@ -154,7 +148,7 @@ def test_gzip_files_that_are_far_larger_inside(tmp_path: Path, name: str, little
         "x.csv.gz": lambda path: data.table(path, target="y", encoding="latin-1"),
         "x.gz": content,
     }
-    with pytest.raises(UserError, match="bytes that become|a line of"):
+    with pytest.raises(UserError, match=r"bytes that become|a line of"):
         read[name](tmp_path / name)
 
 
@@ -215,7 +209,7 @@ def test_parquet_of_few_bytes_and_many_rows(tmp_path: Path) -> None:
     arrow = pytest.importorskip("pyarrow")
     parquet = pytest.importorskip("pyarrow.parquet")
     path = tmp_path / "x.parquet"
-    one = arrow.table({"a": arrow.nulls(2**20).fill_null(False).cast("bool"), "y": arrow.nulls(2**20, "bool")})
+    one = arrow.table({name: np.zeros(2**20, dtype=bool) for name in "ay"})
     with parquet.ParquetWriter(path, one.schema, compression="zstd") as writer:
         for _ in range(20):
             writer.write_table(one)

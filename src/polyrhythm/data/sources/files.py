@@ -124,7 +124,7 @@ def opened(path: Path) -> Iterator[BinaryIO]:
             if unpack is None:
                 yield file
                 return
-            with unpack(file, "rb") as unpacked, io.BufferedReader(_Bounded(unpacked, file, path)) as bounded:
+            with unpack(file, "rb") as unpacked, _Reader(_Bounded(unpacked, file, path)) as bounded:
                 yield cast(BinaryIO, bounded)
     except _DAMAGED as error:
         kind = "gzip" if path.suffix == ".gz" else "packed"
@@ -162,6 +162,18 @@ class _Bounded(io.RawIOBase):
         buffer[: len(read)] = read
         check_unpacked(self._path, self._packed.tell(), self._unpacked.tell())
         return len(read)
+
+
+@final
+class _Reader(io.BufferedReader):
+    """Reads block by block: the memory for all that is asked for is not taken before it is there."""
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        left, parts = -1 if size is None else size, []
+        while left and (part := super().read(_BLOCK if left < 0 else min(left, _BLOCK))):
+            parts.append(part)
+            left -= len(part) if left > 0 else 0
+        return b"".join(parts)
 
 
 def check_unpacked(path: Path, packed: int, unpacked: int) -> None:

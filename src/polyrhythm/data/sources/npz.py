@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import tokenize
 import zipfile
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,6 +19,11 @@ from polyrhythm.data.sources.files import check_unpacked, corrupt, existing
 from polyrhythm.data.sources.memory import Arrays, arrays
 
 _MOST_ARRAYS = 10_000
+# A header is an expression in Python, of which NumPy lets its parsers' errors through.
+_DAMAGED = (
+    *(OSError, ValueError, EOFError, MemoryError, RecursionError, NotImplementedError, SyntaxError),
+    *(zipfile.BadZipFile, zlib.error, tokenize.TokenError),
+)
 
 
 @final
@@ -164,7 +170,7 @@ def stored_arrays(place: Path) -> Iterator[Stored]:
             yield Stored(place, archive)
     except KeyError as error:
         raise corrupt(place, f"has no array {error.args[0]}", "an .npz file of plain arrays") from None
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error, MemoryError, NotImplementedError) as error:
+    except _DAMAGED as error:
         raise corrupt(place, f"cannot be read ({error})", "an .npz file of plain arrays", fix=_instead(place)) from None
 
 
