@@ -245,7 +245,7 @@ def test_a_truncated_archive_is_refused(cifar_folder: Path) -> None:
     with tarfile.open(archive, "w:gz") as tar:
         tar.add(cifar_folder, "cifar-10-batches-py")
     archive.write_bytes(archive.read_bytes()[:-5000])
-    with pytest.raises(UserError, match="cannot be unpacked"):
+    with pytest.raises(UserError, match="stream is damaged"):
         data.cifar10(archive)
     with pytest.raises(UserError, match="holds neither"):
         data.cifar10(Path(__file__).parent)
@@ -401,7 +401,15 @@ def test_words_and_tags_are_those_of_the_training_lines(tmp_path: Path) -> None:
     assert everything(found.test).sum() == 1  # zebra is unknown, the mean is over known words
 
 
-@pytest.mark.parametrize("raw", [b"{", b'{"title": "x"}\n', b""])
+@pytest.mark.parametrize(
+    "form", ["c#|winforms", "|c#|winforms|", "<c#><winforms>", "&lt;c#&gt;&lt;winforms&gt;", ["c#", " winforms", ""]]
+)
+def test_tags_are_read_as_the_public_dumps_write_them(tmp_path: Path, form: Any) -> None:
+    path = tag_file(tmp_path / "q.jsonl", [{"title": "x", "tags": form}, {"title": "y", "tags": "||"}] * 5)
+    assert set(data.stackoverflow_tags(path).classes) == {"c#", "winforms"}
+
+
+@pytest.mark.parametrize("raw", [b"{", b'{"title": "x"}\n', b'{"title": "x", "tags": "||"}\n', b""])
 def test_files_without_tags_are_refused(tmp_path: Path, raw: bytes) -> None:
     (tmp_path / "q.jsonl").write_bytes(raw)
     with pytest.raises(UserError, match=r"q\.jsonl"):

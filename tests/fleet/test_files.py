@@ -94,7 +94,7 @@ DAMAGED: list[tuple[type, str, str | Callable[[Path], None], str, str]] = [
     (BandwidthTrace, "a.npz", npz(time_s=TIMES, mbps=ENDLESS, offset=[0, 3, 5]), "trace 0: mbps is never", ""),
     (BandwidthTrace, "a.npz", npz(time_s=np.array([object()]), mbps=SPEEDS, offset=[0, 5]), "cannot be read", ""),
     (BandwidthTrace, "a.npz", cut_short, "as a whole: cannot be read", "an .npz file"),
-    (BandwidthTrace, "a.npz", not_numpys, "array offset", "an .npz file"),
+    (BandwidthTrace, "a.npz", not_numpys, "as a whole: cannot be read", "an .npz file"),
     (BandwidthTrace, "a.npz", "not an archive", "as a whole: cannot be read", "an .npz file"),
     (AvailabilityTrace, "a.json", available(finish_time=0), "client 9: finish_time = 0", "above 0"),
     (AvailabilityTrace, "a.json", available(active=[]), "client 9: 0 times in active", "as many"),

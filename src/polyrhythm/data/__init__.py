@@ -30,6 +30,7 @@ from polyrhythm.data.sources.cifar import cifar10, cifar100
 from polyrhythm.data.sources.digits import digits
 from polyrhythm.data.sources.hub import hub
 from polyrhythm.data.sources.idx import fashion_mnist, mnist
+from polyrhythm.data.sources.image_folder import image_folder
 from polyrhythm.data.sources.memory import arrays, dataset
 from polyrhythm.data.sources.npz import npz
 from polyrhythm.data.sources.shakespeare import shakespeare
@@ -48,6 +49,7 @@ SOURCES: dict[str, Callable[..., Collection]] = {
     "stackoverflow-tags": stackoverflow_tags,
     "table": table,
     "npz": npz,
+    "image-folder": image_folder,
     "hub": hub,
 }
 
@@ -86,6 +88,7 @@ __all__ = [
     "fashion_mnist",
     "federate",
     "hub",
+    "image_folder",
     "mnist",
     "npz",
     "shakespeare",

@@ -8,6 +8,9 @@ from typing import Any, final
 
 import numpy as np
 
+from polyrhythm.base.errors import UserError
+from polyrhythm.data.given import plain_array
+
 
 @final
 @dataclass(frozen=True)
@@ -43,9 +46,36 @@ class Keys:
 Columns = Mapping[str, Keys]
 
 
-def columns_of(columns: Mapping[str, Any] | None) -> dict[str, Keys]:
-    """Columns from anything that a user may give."""
-    return {name: Keys.of(values) for name, values in (columns or {}).items()}
+def columns_of(columns: Mapping[str, Any] | None, samples: int) -> dict[str, Keys]:
+    """Columns from anything that a user may give, for so many samples.
+
+    Raises:
+        UserError: a column with missing keys, of several kinds, or of another length.
+    """
+    return {name: _checked(name, values, samples) for name, values in (columns or {}).items()}
+
+
+def _checked(name: str, values: Any, samples: int) -> Keys:
+    if not isinstance(values, Keys):
+        array = plain_array(values, f"keys of column {name!r}")
+        if array.ndim == 1 and array.dtype.kind == "f" and (missing := int(np.isnan(array).sum())):
+            raise _no_keys(f"column {name!r}: {missing:,} keys that are NaN", "a key for each sample")
+        if array.ndim != 1 or array.dtype.kind == "V":
+            raise _no_keys(f"column {name!r} of {array.dtype} and shape {array.shape}", "one key a sample, [n]")
+        values = array
+    keys = Keys.of(values)
+    if len(keys) != samples:
+        raise _no_keys(f"column {name!r} with {len(keys):,} keys for {samples:,} samples", "one key for each sample")
+    return keys
+
+
+def _no_keys(found: str, expected: str) -> UserError:
+    return UserError(
+        found,
+        expected=expected,
+        why="clients are made from the keys of their samples",
+        fix="give the keys in the order of the samples, and a name of their own to those that have none",
+    )
 
 
 def columns_at(columns: Columns, indices: np.ndarray) -> dict[str, Keys]:

@@ -76,6 +76,7 @@ class ArraySamples:
         targets: [n] or [n, C], already class numbers or floats.
         transforms: deterministic, applied in this order.
         augmentations: random, applied before the transforms when a batch is read with a generator.
+        done: transforms that inputs have been through before they came here.
     """
 
     def __init__(
@@ -85,12 +86,13 @@ class ArraySamples:
         *,
         transforms: Sequence[Transform] = (),
         augmentations: Sequence[Augmentation] = (),
+        done: Sequence[Transform] = (),
     ) -> None:
         check_lengths(len(inputs), len(targets))
         self.shape: tuple[int, ...] = tuple(apply(transforms, inputs[:1]).shape[1:])
         self.targets = targets
         self._augmentations = tuple(augmentations)
-        self.transforms = tuple(transforms)
+        self.transforms = (*done, *transforms)
         as_floats = 4 * len(inputs) * int(np.prod(self.shape))
         if augmentations or as_floats > HELD_AS_FLOAT:
             self.inputs, self._transforms = inputs, tuple(transforms)
@@ -107,8 +109,8 @@ class ArraySamples:
         changed = ArraySamples.__new__(ArraySamples)
         changed.__dict__ |= self.__dict__
         changed.transforms = tuple(scaling if step is own else step for step in self.transforms)
-        if self._transforms:
-            changed._transforms = changed.transforms
+        if any(step is own for step in self._transforms):
+            changed._transforms = tuple(scaling if step is own else step for step in self._transforms)
         else:
             # In one step of double precision; what is stored was rounded once already.
             (mean, std), (its, other) = own.along(self.inputs), scaling.along(self.inputs)

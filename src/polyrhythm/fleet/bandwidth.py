@@ -5,8 +5,6 @@ from __future__ import annotations
 import bisect
 import functools
 import itertools
-import zipfile
-import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,8 +12,10 @@ from typing import Any, final
 
 import numpy as np
 
+from polyrhythm.base.errors import UserError
 from polyrhythm.base.settings import NonNegative, Positive
 from polyrhythm.data.sources.files import existing
+from polyrhythm.data.sources.npz import stored_arrays
 from polyrhythm.fleet.draws import uniform_of
 from polyrhythm.fleet.files import NOT_NEGATIVE, TEXT, damaged, digest_of, read_csv
 from polyrhythm.fleet.parts import Line, Links, Place, Way
@@ -126,14 +126,16 @@ def _from_csv(place: Path) -> _Read:
 
 
 def _from_npz(place: Path) -> _Read:
+    wanted = ("time_s", "mbps", "offset")
     try:
-        # Opened here: NumPy leaves a file open that turns out not to be one of its own.
-        with place.open("rb") as file, np.load(file, allow_pickle=False) as stored:
-            times, speeds, offset = (np.asarray(stored[key]) for key in ("time_s", "mbps", "offset"))
-    except KeyError as error:
-        raise damaged(place, "arrays", str(error.args[0]), _FORM) from None
-    except (OSError, EOFError, ValueError, AttributeError, zipfile.BadZipFile, zlib.error) as error:
-        raise damaged(place, "as a whole", f"cannot be read ({error})", _FORM) from None
+        with stored_arrays(place) as stored:
+            found = {name: stored.read(name) for name in wanted if name in stored.shapes}
+    except UserError as error:
+        raise damaged(place, "as a whole", error.found.removeprefix(f"{place}: "), _FORM) from None
+    for name in wanted:
+        if name not in found:
+            raise damaged(place, "arrays", name, _FORM)
+    times, speeds, offset = (found[name] for name in wanted)
     numbers = all(array.ndim == 1 and array.dtype.kind in "fiu" for array in (times, speeds, offset))
     sound = numbers and times.shape == speeds.shape and offset.dtype.kind in "iu"
     if not sound or len(offset) < 2 or offset[0] != 0 or offset[-1] != len(times) or (np.diff(offset) < 1).any():

@@ -12,7 +12,8 @@ import numpy as np
 
 from polyrhythm.base.errors import unknown
 from polyrhythm.data.collection import Collection
-from polyrhythm.data.sources.files import Download, cache_folder, content, corrupt, existing, fetched, located
+from polyrhythm.data.labels import as_text
+from polyrhythm.data.sources.files import Download, cache_folder, content, corrupt, existing, fetched, located, opened
 from polyrhythm.data.sources.images import Statistics, channels_first, image_collection, image_transforms
 from polyrhythm.data.sources.npz import read_npz
 from polyrhythm.data.sources.pickles import unpickled
@@ -34,6 +35,8 @@ CLASSES10 = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "ho
 
 LARGEST = 200_000_000
 """Bytes of a file in an archive; the largest official one has 155 million."""
+LARGEST_ARCHIVE = 400_000_000
+"""Bytes of all files in an archive; the official ones have 186 million."""
 
 Parts = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 Reader = Callable[[str], tuple[bytes, Path]]
@@ -127,15 +130,18 @@ def _load(
             channels_first(found.x_test, str(place)),
             found.y_test.astype(np.int64),
         ), []
-    read = _reader(place, download, inside, test)
+    read = _reader(place, download, inside, test, {*batches, test, meta[0]})
     train = [_batch(*read(name), key) for name in batches]
     x, y = np.concatenate([images for images, _ in train]), np.concatenate([labels for _, labels in train])
     tx, ty = _batch(*read(test), key)
-    names = _field(unpickled(*read(meta[0])), meta[1], read(meta[0])[1])
-    return (x, y, tx, ty), [n.decode() if isinstance(n, bytes) else str(n) for n in names]
+    raw, path = read(meta[0])
+    names = _field(unpickled(raw, path), meta[1], path)
+    if not isinstance(names, list) or not all(isinstance(name, (bytes, str)) for name in names):
+        raise corrupt(path, f"its {meta[1]} are no plain list of text", "the one of the official archive")
+    return (x, y, tx, ty), [as_text(name) for name in names]
 
 
-def _reader(place: Path | None, download: Download, inside: str, probe: str) -> Reader:
+def _reader(place: Path | None, download: Download, inside: str, probe: str, wanted: set[str]) -> Reader:
     """How to read one file of the archive by its name."""
     unpacked, archive = _found(place, download, inside, probe)
     if unpacked is not None:
@@ -143,7 +149,7 @@ def _reader(place: Path | None, download: Download, inside: str, probe: str) -> 
     if archive is None and place is not None:
         raise corrupt(place, f"holds neither {inside} nor {download.name}", f"the official archive {download.name}")
     archive = archive or fetched(download, cache_folder("cifar"), data=download.name.split("-python")[0])
-    members = _members(archive)
+    members = _members(archive, wanted)
 
     def read(name: str) -> tuple[bytes, Path]:
         if name not in members:
@@ -168,30 +174,34 @@ def at_hand(name: Literal["cifar10", "cifar100"]) -> bool:
     return any(_found(None, *wanted))
 
 
-def _members(archive: Path) -> dict[str, bytes]:
-    """The files of an archive by their last name; read into memory and never unpacked, so wherever they would go."""
-    found = {}
+def _members(archive: Path, wanted: set[str]) -> dict[str, bytes]:
+    """Some files of an archive by their last name; read into memory and never unpacked, so wherever they would go."""
+    found, total = {}, 0
     try:
-        with tarfile.open(archive) as tar:
+        with opened(archive) as file, tarfile.open(fileobj=file, mode="r:") as tar:
             for member in tar:
-                file = tar.extractfile(member) if member.isfile() else None  # no links
-                if member.size > LARGEST:
-                    raise corrupt(archive, f"{member.name} in it has {member.size:,} bytes", f"at most {LARGEST:,}")
-                if file is not None:
-                    found[Path(member.name).name] = file.read()
+                total += member.size  # as its header says, before anything of it is read
+                if member.size > LARGEST or total > LARGEST_ARCHIVE:
+                    has = f"{member.size:,} bytes" if member.size > LARGEST else f"with those before {total:,} bytes"
+                    raise corrupt(archive, f"{member.name[:100]} in it has {has}", f"at most {LARGEST:,} in a file")
+                name = Path(member.name).name
+                held = tar.extractfile(member) if member.isfile() and name in wanted else None  # no links
+                if held is not None:
+                    found[name] = held.read()
             return found
-    except (tarfile.TarError, EOFError, OSError, zlib.error) as error:
+    except (tarfile.TarError, EOFError, OSError, zlib.error, MemoryError, OverflowError) as error:
         raise corrupt(archive, f"cannot be unpacked ({error})") from None
 
 
 def _batch(raw: bytes, path: Path, key: str) -> tuple[np.ndarray, np.ndarray]:
     batch = unpickled(raw, path)
-    images, labels = _field(batch, "data", path), np.asarray(_field(batch, key, path))
+    images, labels = _field(batch, "data", path), _field(batch, key, path)
+    if not isinstance(labels, list) or not all(type(label) is int for label in labels):
+        raise corrupt(path, f"its {key} are no plain list of whole numbers", "a batch of the official archive")
     if not isinstance(images, np.ndarray) or images.dtype != np.uint8 or images.shape != (len(labels), 3072):
-        raise corrupt(
-            path, f"images of shape {np.shape(images)} with {len(labels)} labels", "bytes [n, 3072], n labels"
-        )
-    return images.reshape(-1, 3, 32, 32), labels.astype(np.int64)
+        what = f"shape {images.shape}" if isinstance(images, np.ndarray) else f"type {type(images).__name__}"
+        raise corrupt(path, f"images of {what} with {len(labels)} labels", "bytes [n, 3072], n labels")
+    return images.reshape(-1, 3, 32, 32), np.array(labels, dtype=np.int64)
 
 
 def _field(fields: Any, name: str, path: Path) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import struct
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,7 +11,16 @@ from typing import Literal
 import numpy as np
 
 from polyrhythm.data.collection import Collection
-from polyrhythm.data.sources.files import Download, cache_folder, content, corrupt, existing, fetched, located
+from polyrhythm.data.sources.files import (
+    Download,
+    cache_folder,
+    check_unpacked,
+    corrupt,
+    existing,
+    fetched,
+    located,
+    opened,
+)
 from polyrhythm.data.sources.images import Statistics, image_collection, image_transforms
 
 DEBIAN_FASHION = Path("/usr/share/datasets/fashion-mnist")
@@ -99,18 +109,26 @@ def read_idx(path: Path) -> np.ndarray:
     Raises:
         UserError: not an IDX file of bytes, or cut off.
     """
-    raw = content(path)
-    if len(raw) < 4 or raw[:3] != b"\x00\x00\x08" or not 1 <= raw[3] <= 4:
-        raise corrupt(
-            path, f"begins with {raw[:4].hex() or 'nothing'}", "an IDX file of bytes: 000008 and the number of axes"
-        )
-    axes, begin = raw[3], 4 + 4 * raw[3]
-    if len(raw) < begin:
-        raise corrupt(path, f"ends after {len(raw):,} bytes, inside its header")
-    shape = struct.unpack(f">{axes}I", raw[4:begin])
-    if len(raw) - begin != int(np.prod(shape)):
-        raise corrupt(path, f"{len(raw) - begin:,} bytes for shape {shape}", f"{int(np.prod(shape)):,} bytes")
-    return np.frombuffer(raw, dtype=np.uint8, offset=begin).reshape(shape).copy()
+    with opened(path) as file:
+        begin = file.read(4)
+        if len(begin) < 4 or begin[:3] != b"\x00\x00\x08" or not 1 <= begin[3] <= 4:
+            raise corrupt(
+                path, f"begins with {begin.hex() or 'nothing'}", "an IDX file of bytes: 000008 and the number of axes"
+            )
+        header = file.read(4 * begin[3])
+        if len(header) < 4 * begin[3]:
+            raise corrupt(path, f"ends after {4 + len(header):,} bytes, inside its header")
+        shape = struct.unpack(f">{begin[3]}I", header)
+        wanted = math.prod(shape)  # of Python's integers, which do not overflow
+        if not wanted:
+            raise corrupt(path, f"has shape {shape}", "at least one entry")
+        check_unpacked(path, path.stat().st_size, wanted)
+        # One more byte than there should be, to see whether there are more.
+        raw = file.read(wanted + 1)
+    if len(raw) != wanted:
+        more = "more than " if len(raw) > wanted else ""
+        raise corrupt(path, f"{more}{min(len(raw), wanted):,} bytes for shape {shape}", f"{wanted:,} bytes")
+    return np.frombuffer(raw, dtype=np.uint8).reshape(shape).copy()
 
 
 def _located(name: str, folders: Sequence[Path]) -> Path | None:

@@ -68,6 +68,22 @@ def channels_first(images: np.ndarray, where: str) -> np.ndarray:
     )
 
 
+def channels_in_front(train: np.ndarray, test: np.ndarray) -> tuple[np.ndarray, np.ndarray, tuple[str, ...]]:
+    """Arrays of any kind, those that are images as [n, channels, H, W], and what must be said of it.
+
+    Images are bytes [n, H, W], and whatever is [n, H, W, C] with 1, 3 or 4 channels and more rows and columns.
+    """
+    if train.ndim == test.ndim == 3 and train.dtype == test.dtype == np.uint8:
+        return train[:, None], test[:, None], ()
+    if train.ndim != 4 or train.shape[1:] != test.shape[1:]:
+        return train, test, ()
+    _, height, width, channels = train.shape
+    if channels not in (1, 3, 4) or min(height, width) <= 4:
+        return train, test, ()
+    train, test = (np.ascontiguousarray(part.transpose(0, 3, 1, 2)) for part in (train, test))
+    return train, test, (f"inputs [n, {height}, {width}, {channels}] are images whose channels were put in front",)
+
+
 def image_collection(
     name: str,
     train: tuple[np.ndarray, np.ndarray],

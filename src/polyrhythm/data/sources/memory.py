@@ -7,17 +7,19 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from polyrhythm.base.errors import UserError, unknown
 from polyrhythm.base.streams import stream
 from polyrhythm.data.collection import Collection
+from polyrhythm.data.given import as_inputs
 from polyrhythm.data.holdout import check_share, held_out
 from polyrhythm.data.items import Adapt, check_lengths, labels_of
 from polyrhythm.data.keys import Keys, columns_at, columns_of
 from polyrhythm.data.samples import ArraySamples, DatasetSamples
+from polyrhythm.data.sources.images import channels_in_front
+from polyrhythm.data.sources.scaling import SCALED, in_float32
 from polyrhythm.data.targets import as_targets, column, meaning_of, strata
-from polyrhythm.data.transforms import Augmentation, Normalise, RandomCrop, RandomFlip, ToFloat, Transform
+from polyrhythm.data.transforms import Augmentation, RandomCrop, RandomFlip
 
 Arrays = tuple[Any, Any]
 
@@ -40,7 +42,8 @@ def arrays(
 ) -> Collection:
     """Any inputs [n, ...] with targets [n] or [n, C]: NumPy arrays, tensors or lists.
 
-    Floats become float32, bytes (uint8) become float32 in [0, 1], other integers stay (tokens).
+    Floats become float32, bytes (uint8) become float32 in [0, 1], other integers stay (tokens). Images with their
+    channels last, [n, H, W, C] of 1, 3 or 4, become [n, C, H, W] with a note, and bytes [n, H, W] become [n, 1, H, W].
 
     Args:
         inputs: one row a sample.
@@ -62,35 +65,40 @@ def arrays(
     Raises:
         UserError: arrays that do not go together, or labels that fit no class.
     """
-    x, y = _inputs(inputs), as_targets(targets)
+    if scaling not in ("none", "train"):
+        raise unknown("scaling", scaling, ["none", "train"])
+    x, y = as_inputs(inputs), as_targets(targets)
     check_lengths(len(x), len(y))
-    keys, test_keys = columns_of(columns), columns_of(test_columns)
-    if isinstance(test, tuple):
-        tx, ty = _inputs(test[0]), as_targets(test[1])
+    keys = columns_of(columns, len(x))
+    if isinstance(test, (tuple, list)) and len(test) == 2:
+        tx, ty = as_inputs(test[0]), as_targets(test[1])
         check_lengths(len(tx), len(ty))
+        test_keys, places = columns_of(test_columns, len(tx)), None
     else:
         check_share("test", test)
         labels = strata(y, task, named=classes is not None)
         out = held_out(np.zeros(len(y), dtype=np.int64), labels, test, stream(0, "split", "test"))
         if not out.any():
             raise _no_test(f"test = {test!r} of {len(y):,} samples")
+        places = np.flatnonzero(~out), np.flatnonzero(out)
         x, tx, y, ty = x[~out], x[out], y[~out], y[out]
         keys, test_keys = columns_at(keys, ~out), columns_at(keys, out)
+    x, tx, layout = channels_in_front(x, tx)
+    named = tuple(features) if x.shape[1:] == (len(features),) else ()
+    x, tx, transforms, done = in_float32(x, tx, scaling=scaling == "train", columns=named, places=places)
     meaning = meaning_of(y, ty, task=task, classes=classes)
-    transforms = _scaling(scaling, x)
     augmentations: tuple[Augmentation, ...] = (RandomCrop(padding=4), RandomFlip()) if augment else ()
-    if scaling == "train":
-        notes = (*notes, "inputs are scaled by the mean and standard deviation of all training samples")
+    held = {"transforms": transforms, "done": done}
     return Collection(
         name=name,
         task=meaning.task,
         classes=meaning.classes,
-        train=ArraySamples(torch.from_numpy(x), meaning.encode(y), transforms=transforms, augmentations=augmentations),
-        test=ArraySamples(torch.from_numpy(tx), meaning.encode(ty), transforms=transforms),
+        train=ArraySamples(torch.from_numpy(x), meaning.encode(y), augmentations=augmentations, **held),
+        test=ArraySamples(torch.from_numpy(tx), meaning.encode(ty), **held),
         columns=keys | _bands(y, meaning.task, y),
         test_columns=test_keys | _bands(y, meaning.task, ty),
         reference=reference,
-        notes=(*notes, *meaning.notes),
+        notes=(*notes, *layout, *((SCALED,) if scaling == "train" else ()), *meaning.notes),
         features=tuple(features),
     )
 
@@ -144,7 +152,7 @@ def dataset(
     labels, test_labels = (labels_of(items, adapt, given) for items, given in ((train, targets), (test, test_targets)))
     raw, raw_test = labels.values, test_labels.values
     meaning = meaning_of(raw, raw_test, task=task, classes=classes)
-    keys, test_keys = columns_of(columns), columns_of(test_columns)
+    keys, test_keys = columns_of(columns, len(raw)), columns_of(test_columns, len(raw_test))
     return Collection(
         name=name,
         task=meaning.task,
@@ -157,45 +165,6 @@ def dataset(
         notes=meaning.notes,
         features=tuple(features),
     )
-
-
-def _inputs(values: Any) -> np.ndarray:
-    array = values.detach().cpu().numpy() if isinstance(values, Tensor) else np.asarray(values)
-    if array.dtype.kind not in "buif" or array.ndim < 1:
-        raise UserError(
-            f"inputs of {array.dtype} and shape {array.shape}",
-            expected="numbers in one array, one row a sample",
-            why="inputs of different shapes or of text cannot be stacked into batches",
-            fix="make all samples one shape, or give a torch Dataset to `dataset(...)`",
-        )
-    if array.dtype.kind == "f":
-        # The sum is NaN or infinite where any entry is: no second array of the inputs' size.
-        if not np.isfinite(array.sum(dtype=np.float64)):
-            raise UserError(
-                f"{int((~np.isfinite(array)).sum()):,} inputs that are NaN or infinite",
-                expected="finite numbers",
-                why="one of them makes every weight it touches NaN",
-                fix="drop those samples or fill the cells",
-            )
-        return array.astype(np.float32, copy=False)
-    return array if array.dtype == np.uint8 else array.astype(np.int64)
-
-
-def _scaling(scaling: str, train: np.ndarray) -> tuple[Transform, ...]:
-    if scaling not in ("none", "train"):
-        raise unknown("scaling", scaling, ["none", "train"])
-    steps: tuple[Transform, ...] = (ToFloat(scale=255.0),) if train.dtype == np.uint8 else ()
-    if scaling == "train":
-        axes = (0, *range(2, train.ndim))
-        scale = 255.0 if train.dtype == np.uint8 else 1.0
-        mean, std = (
-            np.atleast_1d(train.mean(axis=axes, dtype=np.float64)),
-            np.atleast_1d(train.std(axis=axes, dtype=np.float64)),
-        )
-        # A constant feature has std 0: divided by 1 it becomes all 0 in place of NaN.
-        std = np.where(std > 1e-12 * np.maximum(np.abs(mean), 1.0), std, scale)
-        steps = (*steps, Normalise(mean=tuple((mean / scale).tolist()), std=tuple((std / scale).tolist()), fitted=True))
-    return steps
 
 
 def _bands(train: np.ndarray, task: str, targets: np.ndarray) -> dict[str, Keys]:

@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+import contextlib
+import math
+import tokenize
 import zipfile
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import final
+from typing import IO, Any, final
 
 import numpy as np
 
 from polyrhythm.data.collection import Collection
-from polyrhythm.data.sources.files import corrupt, existing
-from polyrhythm.data.sources.images import channels_first
+from polyrhythm.data.sources.files import check_unpacked, corrupt, existing
 from polyrhythm.data.sources.memory import Arrays, arrays
+
+_MOST_ARRAYS = 10_000
+# A header is an expression in Python, of which NumPy lets its parsers' errors through.
+_DAMAGED = (
+    *(OSError, ValueError, EOFError, MemoryError, RecursionError, NotImplementedError, SyntaxError),
+    *(zipfile.BadZipFile, zlib.error, tokenize.TokenError),
+)
 
 
 @final
@@ -46,7 +55,7 @@ def npz(
 
     x_val and y_val serve where there are no test arrays, and a share of the training samples where there are neither;
     x and y serve as training arrays. Any other NAME_train of the right length (with NAME_test) becomes a column for
-    natural clients. Bytes are images: [n, H, W] or [n, H, W, C] become [n, C, H, W].
+    natural clients. Images are read as `arrays` reads them.
 
     Args:
         path: the file.
@@ -67,12 +76,9 @@ def npz(
     """
     place = existing(path, what="an .npz file")
     found = read_npz(place)
-    x, tx = found.x_train, found.x_test
-    if x.dtype == np.uint8 and x.ndim >= 3:
-        x, tx = channels_first(x, str(place)), channels_first(tx, str(place))
-    held: Arrays | float = (tx, found.y_test) if found.tested else test
+    held: Arrays | float = (found.x_test, found.y_test) if found.tested else test
     return arrays(
-        x,
+        found.x_train,
         found.y_train,
         test=held,
         task=task,
@@ -88,20 +94,91 @@ def npz(
 
 def read_npz(place: Path) -> NpzArrays:
     """Reads the arrays of an .npz file by their usual names; without test arrays the test ones are empty."""
+    with stored_arrays(place) as stored:
+        names = {part: next((n for n in (f"{part}_train", part) if n in stored.shapes), "") for part in "xy"}
+        if not all(names.values()):
+            raise corrupt(
+                place,
+                f"has no x_train and y_train, only {', '.join(list(stored.shapes)[:20]) or 'nothing'}",
+                "x_train and y_train",
+            )
+        x, y = stored.read(names["x"]), stored.read(names["y"])
+        tested = next((p for p in ("test", "val") if f"x_{p}" in stored.shapes and f"y_{p}" in stored.shapes), "")
+        tx, ty = (stored.read(f"x_{tested}"), stored.read(f"y_{tested}")) if tested else (x[:0], y[:0])
+
+        def keys(ending: str, rows: int) -> dict[str, np.ndarray]:
+            named = (n for n, shape in stored.shapes.items() if n.endswith(ending) and shape == (rows,))
+            return {n.removesuffix(ending): stored.read(n) for n in named if n not in (f"x{ending}", f"y{ending}")}
+
+        return NpzArrays(
+            x_train=x,
+            y_train=y,
+            x_test=tx,
+            y_test=ty,
+            columns=keys("_train", len(y)),
+            test_columns=keys(f"_{tested}", len(ty)) if tested else {},
+            tested=bool(tested),
+        )
+
+
+@final
+class Stored:
+    """The arrays of an open .npz file: their shapes, as their headers say, and each when it is asked for."""
+
+    def __init__(self, place: Path, archive: zipfile.ZipFile) -> None:
+        self._archive = archive
+        self.shapes: dict[str, tuple[int, ...]] = {}
+        members = archive.infolist()
+        check_unpacked(place, place.stat().st_size, sum(member.file_size for member in members))
+        if len(members) > _MOST_ARRAYS:
+            raise ValueError(f"{len(members):,} arrays, and {_MOST_ARRAYS:,} at most are read")
+        for member in members:
+            if member.filename.endswith(".npy"):
+                with archive.open(member) as file:
+                    self.shapes[member.filename.removesuffix(".npy")] = self._header(file)[0]
+
+    def read(self, name: str) -> np.ndarray:
+        """One array, whose memory is taken after it was found to be no more than there is in the file."""
+        member = self._archive.getinfo(f"{name}.npy")
+        with self._archive.open(member) as file:
+            shape, by_columns, dtype = self._header(file)
+            if dtype.hasobject:
+                raise ValueError(f"{name} holds Python objects, which could run any command")
+            size = math.prod(shape) * dtype.itemsize  # of Python's integers, which do not overflow
+            if size > member.file_size:
+                raise ValueError(f"{name}: {member.file_size:,} bytes for an array of shape {shape}")
+            raw = file.read(size)
+        if len(raw) != size:
+            raise ValueError(f"{name}: {len(raw):,} bytes for an array of shape {shape}")
+        return np.frombuffer(bytearray(raw), dtype=dtype).reshape(shape, order="F" if by_columns else "C")
+
+    @staticmethod
+    def _header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+        major, _ = np.lib.format.read_magic(file)
+        read = np.lib.format.read_array_header_1_0 if major == 1 else np.lib.format.read_array_header_2_0
+        shape, by_columns, dtype = read(file)
+        if not all(0 <= size < 2**63 for size in shape):
+            raise ValueError(f"an array of shape {shape}")
+        return shape, by_columns, dtype
+
+
+@contextlib.contextmanager
+def stored_arrays(place: Path) -> Iterator[Stored]:
+    """The arrays of an .npz file.
+
+    Raises:
+        UserError: it is damaged, holds Python objects, or would take far more memory than its size.
+    """
     try:
-        # Opened here: NumPy leaves a file open that turns out not to be one of its own.
-        with place.open("rb") as file, np.load(file, allow_pickle=False) as stored:
-            found = {key: stored[key] for key in stored.files}
-    except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile, zlib.error, AttributeError) as error:
-        raise corrupt(place, f"cannot be read ({error})", "an .npz file of plain arrays") from None
-    x, y = found.pop("x_train", found.pop("x", None)), found.pop("y_train", found.pop("y", None))
-    tested = next((p for p in ("test", "val") if f"x_{p}" in found and f"y_{p}" in found), "")
-    if x is None or y is None:
-        raise corrupt(place, f"has no x_train and y_train, only {', '.join(found) or 'nothing'}", "x_train and y_train")
-    tx, ty = (found.pop(f"x_{tested}"), found.pop(f"y_{tested}")) if tested else (x[:0], y[:0])
-    keys = {k.removesuffix("_train"): v for k, v in found.items() if k.endswith("_train") and v.shape == (len(y),)}
-    suffix = f"_{tested}"
-    tests = {
-        k.removesuffix(suffix): v for k, v in found.items() if tested and k.endswith(suffix) and v.shape == (len(ty),)
-    }
-    return NpzArrays(x_train=x, y_train=y, x_test=tx, y_test=ty, columns=keys, test_columns=tests, tested=bool(tested))
+        with zipfile.ZipFile(place) as archive:
+            yield Stored(place, archive)
+    except KeyError as error:
+        raise corrupt(place, f"has no array {error.args[0]}", "an .npz file of plain arrays") from None
+    except _DAMAGED as error:
+        raise corrupt(place, f"cannot be read ({error})", "an .npz file of plain arrays", fix=_instead(place)) from None
+
+
+def _instead(place: Path) -> str:
+    if ".csv" in place.suffixes or place.suffix.lower() in (".tsv", ".txt", ".parquet", ".pq"):
+        return f"table(path={place}, target=...) reads tables"
+    return "np.savez writes such a file: np.savez(path, x_train=..., y_train=...)"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import re
 from collections import Counter
@@ -35,10 +36,11 @@ def stackoverflow_tags(
 ) -> Collection:
     """Questions with several tags: the mean of one-hot words in, one output a tag.
 
-    Reads one JSON object a line (.jsonl or .jsonl.gz) with "title", "tags" (a list, or text with | between) and, if
-    there, "body" or "text" (joined to the title) and "user". Lines without tags (answers) are skipped. Words and tags
-    are the most frequent of the training lines. Columns: "first_tag" (the line's most frequent tag, to make clients
-    with `dirichlet(by="first_tag")`) and, if every line has one, "user" and "site".
+    Reads one JSON object a line (.jsonl or .jsonl.gz) with "title", "tags" (a list, or text as the public dumps have
+    it: c#|winforms, |c#|winforms| or <c#><winforms>) and, if there, "body" or "text" (joined to the title) and "user".
+    Lines without tags (answers) are skipped. Words and tags are the most frequent of the training lines. Columns:
+    "first_tag" (the line's most frequent tag, to make clients with `dirichlet(by="first_tag")`) and, if every line has
+    one, "user" and "site".
 
     Args:
         path: the file.
@@ -102,12 +104,21 @@ def _lines(path: Path) -> list[dict[str, Any]]:
         if not isinstance(line, dict) or not line.get("tags") or not isinstance(line["tags"], (str, list)):
             continue
         text = " ".join(str(line[key]) for key in ("title", "body", "text") if line.get(key))
-        tags = line["tags"].split("|") if isinstance(line["tags"], str) else [str(tag) for tag in line["tags"]]
+        tags = _tags(line["tags"])
         keys = {key: line.get(key) for key in ("user", "site")}
-        lines.append({"words": _WORD.findall(text.lower()), "tags": list(dict.fromkeys(tags)), **keys})
+        if tags:
+            lines.append({"words": _WORD.findall(text.lower()), "tags": tags, **keys})
     if not lines:
         raise corrupt(path, "has no line with tags", 'lines like {"title": "...", "tags": ["...", "..."]}')
     return lines
+
+
+def _tags(given: str | list[Any]) -> list[str]:
+    """The tags of a line, each once. Dumps write them as |c#|winforms|, older ones as <c#><winforms>."""
+    if isinstance(given, str):
+        text = html.unescape(given)
+        given = re.findall(r"<([^<>]+)>", text) if text.lstrip().startswith("<") else text.split("|")
+    return list(dict.fromkeys(tag for tag in (str(tag).strip() for tag in given) if tag))
 
 
 def _most_frequent(items: Iterable[str], number: int | Sequence[str]) -> dict[str, int]:

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from polyrhythm.base.errors import UserError
 from polyrhythm.data.collection import Collection
 from polyrhythm.data.labels import as_text, classes_of
 from polyrhythm.data.sources.files import content, corrupt, existing
 from polyrhythm.data.sources.images import Statistics, channels_first, image_collection, image_transforms
 from polyrhythm.data.sources.npz import read_npz
+from polyrhythm.data.sources.pictures import read_pictures
 
 REFERENCE = 'Le and Yang, "Tiny ImageNet Visual Recognition Challenge", Stanford CS 231N, 2015'
 STATISTICS: Statistics = ((0.4802, 0.4481, 0.3975), (0.2770, 0.2691, 0.2821))
@@ -67,32 +66,9 @@ def _read_folder(place: Path) -> tuple[tuple[np.ndarray, np.ndarray], tuple[np.n
 
 
 def _images(files: Sequence[tuple[Path, int]], place: Path) -> tuple[np.ndarray, np.ndarray]:
-    try:
-        from PIL import Image, UnidentifiedImageError
-    except ImportError:
-        raise UserError(
-            "Pillow is not installed",
-            expected="the package pillow, which reads JPEG files",
-            why="Tiny-ImageNet is distributed as JPEG files",
-            fix='pip install "polyrhythm[images]", or give an .npz file',
-        ) from None
     if not files:
         raise corrupt(place, "has no images", "train/WNID/images/*.JPEG and val/images")
-    images: Any = None
-    for row, (path, _) in enumerate(files):
-        try:
-            with Image.open(path) as picture:
-                image = np.asarray(picture.convert("RGB"))  # some are grey
-        except (OSError, UnidentifiedImageError) as error:
-            raise corrupt(path, f"cannot be read as an image ({error})") from None
-        if images is None:
-            images = np.empty((len(files), 3, *image.shape[:2]), dtype=np.uint8)
-        if image.shape[:2] != images.shape[2:]:
-            raise corrupt(
-                path, f"is {image.shape[1]} x {image.shape[0]} pixels", f"{images.shape[3]} x {images.shape[2]}"
-            )
-        images[row] = image.transpose(2, 0, 1)
-    return images, np.array([label for _, label in files], dtype=np.int64)
+    return read_pictures([path for path, _ in files]), np.array([label for _, label in files], dtype=np.int64)
 
 
 def _words(place: Path, wnids: list[str]) -> list[str]:
