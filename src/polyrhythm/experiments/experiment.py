@@ -13,7 +13,7 @@ from torch import nn
 
 from polyrhythm.base.errors import Mistakes, UserError
 from polyrhythm.base.settings import Count, Settings, Whole
-from polyrhythm.base.streams import seeded_torch
+from polyrhythm.base.streams import seeded_everywhere
 from polyrhythm.data.federation import Federation
 from polyrhythm.experiments.settings import Evaluation, Name, Until
 from polyrhythm.fleet import FixedLinks, Fleet, FleetState, Uniform
@@ -90,7 +90,7 @@ class Experiment(Settings):
         """The model as it is made, whatever weights it is to begin with."""
         if isinstance(self.model, nn.Module):
             return self.model
-        with seeded_torch(self.seed, "init"):
+        with seeded_everywhere(self.seed, "init"):
             return build(self.model, self.federation.train.shape, self.federation.outputs)
 
     def holders(self) -> np.ndarray:

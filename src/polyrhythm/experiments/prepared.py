@@ -12,12 +12,15 @@ import numpy as np
 import torch
 
 from polyrhythm.base.errors import UserError
+from polyrhythm.base.surroundings import plain_surroundings
 from polyrhythm.base.vectors import CPU
 from polyrhythm.data.federation import Federation, Shares
 from polyrhythm.data.holding import Holdings
 from polyrhythm.data.partitions import Difficulty
 from polyrhythm.engines.devices import device_of
+from polyrhythm.engines.repeating import repeated
 from polyrhythm.engines.selection import Chosen, Work, choose
+from polyrhythm.engines.torch import TorchEngine
 from polyrhythm.experiments.difficulty import checked, expert_losses, foreign
 from polyrhythm.experiments.execution import AUTO, Execution
 from polyrhythm.experiments.experiment import Experiment
@@ -136,7 +139,7 @@ class Prepared:
         if self.groups and self.federation.local_tests is None:
             notes.append("results by group are on training data, since no client has test samples of its own")
         about = (self._about_release, self._about_crew, self._about_modes, self._about_engine, self._about_expert)
-        return (*notes, *(note for tell in about for note in tell()))
+        return (*notes, *self.chosen.notes, *(note for tell in about for note in tell()))
 
     def _about_release(self) -> tuple[str, ...]:
         """What a release that needs all updates at once takes."""
@@ -193,6 +196,7 @@ class Prepared:
         return tuple(notes)
 
 
+@plain_surroundings()
 def prepare(experiment: Experiment, execution: Execution = AUTO) -> Prepared:
     """Makes all that a run of an experiment needs, and checks it against the model.
 
@@ -251,7 +255,9 @@ def _chosen(experiment: Experiment, execution: Execution) -> Chosen:
     chosen = choose(execution.engine, work) if execution.gpus is None else _for_gpus(work, execution.gpus)
     if chosen.engine.single_sample_fails:
         _check_single_samples(experiment)
-    return dataclasses.replace(chosen, woken=woken(module))
+    reference = chosen.engine if isinstance(chosen.engine, TorchEngine) else chosen.engine.reference
+    notes = repeated(reference, samples, batch=work.batch)
+    return dataclasses.replace(chosen, woken=woken(module), notes=notes)
 
 
 def _for_gpus(work: Work, gpus: float) -> Chosen:

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from polyrhythm.base.errors import UserError
 from polyrhythm.base.module_copies import copy_of, refuse_lazy
-from polyrhythm.base.streams import seeded_torch
+from polyrhythm.base.streams import kept_generators, seeded_torch
 from polyrhythm.base.tensor_names import named_parts, state_of
 
 
@@ -28,7 +28,7 @@ def output_shape(model: nn.Module, inputs: Tensor) -> tuple[int, ...]:
     _refuse_other_values(model, replica)
     replica.eval()
     try:
-        with torch.enable_grad(), seeded_torch(0, "init", "probe"):
+        with torch.enable_grad(), kept_generators(), seeded_torch(0, "init", "probe"):
             outputs = replica(inputs)
     except UserError:
         raise
