@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from pathlib import Path
 from typing import Any
 
 import typer
@@ -73,7 +72,7 @@ def server_of(run: Run, trust: Trust) -> ServerSide:
     with seeded_everywhere(configuration.seed, "init"):
         module = build(names.model(configuration.model or "mlp", trust), start.shape, start.outputs)
     if configuration.init is not None:
-        module = load_weights(module, Path(configuration.init))
+        module = load_weights(module, configuration.init, configuration.init_skip)
     engine, recipe = TorchEngine(module, names.task(start.task)), names.recipe(configuration.method, trust)
     setup = Setup(
         size=engine.layout.size,

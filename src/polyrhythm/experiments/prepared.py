@@ -31,6 +31,7 @@ from polyrhythm.methods.recipe import Recipe
 from polyrhythm.methods.size_notes import about_sizes
 from polyrhythm.models.probing import output_shape, woken
 from polyrhythm.models.representation import locate
+from polyrhythm.models.weights import check_finite, skipped
 from polyrhythm.simulation.workers import choosing as crews
 from polyrhythm.simulation.workers.choosing import ExecutionPlan
 from polyrhythm.simulation.workers.executors import Clients
@@ -138,8 +139,22 @@ class Prepared:
             )
         if self.groups and self.federation.local_tests is None:
             notes.append("results by group are on training data, since no client has test samples of its own")
-        about = (self._about_release, self._about_crew, self._about_modes, self._about_engine, self._about_expert)
+        about = (
+            self._about_initial,
+            self._about_release,
+            self._about_crew,
+            self._about_modes,
+            self._about_engine,
+            self._about_expert,
+        )
         return (*notes, *self.chosen.notes, *(note for tell in about for note in tell()))
+
+    def _about_initial(self) -> tuple[str, ...]:
+        """Which weights are not those that were given."""
+        skip = self.experiment.initial_skip
+        names = [s.name for s in (*self.chosen.engine.layout.segments, *self.chosen.engine.layout.buffers)]
+        left = [name for name in names if skipped(name, skip)]
+        return (f"{', '.join(left)} begin as the model makes them, and not with the initial weights",) if left else ()
 
     def _about_release(self) -> tuple[str, ...]:
         """What a release that needs all updates at once takes."""
@@ -233,6 +248,7 @@ def what_and_how(planned: Planned) -> tuple[Experiment, Execution]:
 def _chosen(experiment: Experiment, execution: Execution) -> Chosen:
     """The engine, with the initial model in it; checked against the data, the task and the recipe."""
     module, samples, recipe = experiment.module(), experiment.federation.train, experiment.recipe
+    check_finite(dict(module.named_parameters()), f"the model {type(module).__name__}")
     few = torch.arange(min(2, len(samples)))
     shape = output_shape(module, samples.batch(few)[0])
     experiment.aim.check(shape, samples.targets)
