@@ -9,6 +9,7 @@ import torch
 
 from polyrhythm.base.errors import UserError
 from polyrhythm.data.keys import Columns, Keys
+from polyrhythm.data.preprocessing import Preprocessing
 from polyrhythm.data.samples import Samples
 
 Task = Literal["classification", "multilabel", "next_character", "regression"]
@@ -32,6 +33,7 @@ class Collection:
             share text with the training samples. "" if samples are independent.
         reference: who made the data.
         notes: what the loader did that a reader of the results should know.
+        preprocessing: how raw rows became these inputs, for new ones; None if the inputs are read as they come.
 
     Raises:
         UserError: the parts do not go together, e.g. a label without a class.
@@ -47,6 +49,7 @@ class Collection:
     ordered_by: str = ""
     reference: str = ""
     notes: tuple[str, ...] = ()
+    preprocessing: Preprocessing | None = None
 
     def __post_init__(self) -> None:
         if self.train.shape != self.test.shape:

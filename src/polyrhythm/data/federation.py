@@ -17,6 +17,7 @@ from polyrhythm.data.holdout import check_share, held_out
 from polyrhythm.data.keys import columns_at
 from polyrhythm.data.labels import as_text
 from polyrhythm.data.partitions import ByColumn, Partition, View
+from polyrhythm.data.preprocessing import Preprocessing
 from polyrhythm.data.samples import Samples, Selected
 
 
@@ -69,6 +70,7 @@ class Federation:
         names: a name for each client where the data has one, else ().
         partition: who got which samples.
         notes: what differs from what a reader may expect: relaxed, repaired, unused, empty.
+        preprocessing: as in `Collection`.
     """
 
     name: str
@@ -81,6 +83,7 @@ class Federation:
     names: tuple[str, ...]
     partition: Partition
     notes: tuple[str, ...]
+    preprocessing: Preprocessing | None = None
 
     @property
     def train(self) -> Samples:
@@ -232,6 +235,7 @@ def federate(
         names=split.names,
         partition=partition,
         notes=tuple(notes),
+        preprocessing=collection.preprocessing,
     )
 
 

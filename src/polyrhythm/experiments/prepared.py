@@ -152,7 +152,8 @@ class Prepared:
     def _about_initial(self) -> tuple[str, ...]:
         """Which weights are not those that were given."""
         skip = self.experiment.initial_skip
-        names = [s.name for s in (*self.chosen.engine.layout.segments, *self.chosen.engine.layout.buffers)]
+        layout = self.chosen.engine.layout
+        names = [*(segment.name for segment in layout.segments), *(slot.name for slot in layout.buffers)]
         left = [name for name in names if skipped(name, skip)]
         return (f"{', '.join(left)} begin as the model makes them, and not with the initial weights",) if left else ()
 

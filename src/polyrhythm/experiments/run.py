@@ -14,6 +14,7 @@ from polyrhythm.experiments.resume import is_done, lost_runs, same_experiment, t
 from polyrhythm.experiments.room import check_room
 from polyrhythm.experiments.runstate import CODEC
 from polyrhythm.experiments.session import Backend, carry_out
+from polyrhythm.experiments.usable import Usable, maker
 from polyrhythm.results import Run
 from polyrhythm.runs.checkpointing import Keeper
 from polyrhythm.runs.observer import Observer
@@ -56,6 +57,7 @@ def run(
     """
     earlier = same_experiment(experiment, out) if resume == "auto" else None
     if earlier is not None and is_done(earlier):
+        earlier.made = maker(experiment)
         return earlier
     prepared = prepare(experiment, execution)
     notices = lost_runs(out) if resume == "auto" and earlier is None else ()
@@ -136,7 +138,8 @@ class Launch:
         keeper = Keeper(prepared.execution.checkpoint, CODEC)
         self.recorder = recorder = Recorder(out, keeper=keeper, taken_up=taken_up, notices=notices)
         self._prepared, self._start = prepared, None if taken_up is None else taken_up.start
-        self._observers: list[Observer] = [recorder, Portrait(prepared, lambda: recorder.path)]
+        use = Usable(prepared.experiment, lambda: recorder.path)
+        self._observers: list[Observer] = [recorder, use, Portrait(prepared, lambda: recorder.path)]
         if log_updates or (taken_up is not None and (Path(out) / taken_up.run_id / START).exists()):
             self._observers.append(UpdateLog(lambda: recorder.path, CODEC))
         if tracking is not None:
@@ -149,4 +152,6 @@ class Launch:
 
     def opened(self) -> Run:
         """Its record, once it has begun."""
-        return Run.open(self.recorder.run_id, self.recorder.folder)
+        opened = Run.open(self.recorder.run_id, self.recorder.folder)
+        opened.made = maker(self._prepared.experiment)
+        return opened

@@ -16,6 +16,7 @@ from polyrhythm.data.holdout import check_share, held_out
 from polyrhythm.data.items import Adapt, check_lengths, labels_of
 from polyrhythm.data.keys import Keys, columns_at, columns_of
 from polyrhythm.data.labels import as_text, classes_of, encode
+from polyrhythm.data.preprocessing import Preprocessing
 from polyrhythm.data.samples import ArraySamples, DatasetSamples
 from polyrhythm.data.transforms import Augmentation, Normalise, RandomCrop, RandomFlip, ToFloat, Transform
 
@@ -96,6 +97,7 @@ def arrays(
         test_columns=test_keys | _bands(y, meaning.task, ty),
         reference=reference,
         notes=notes,
+        preprocessing=Preprocessing.of_arrays(x, y, meaning.classes, transforms),
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,7 @@ from polyrhythm.base.errors import UserError, unknown
 from polyrhythm.base.streams import stream
 from polyrhythm.data.collection import Collection
 from polyrhythm.data.holdout import check_share, held_out
+from polyrhythm.data.preprocessing import features_of
 from polyrhythm.data.sources.files import corrupt, existing
 from polyrhythm.data.sources.memory import arrays
 
@@ -73,7 +75,7 @@ def table(
         out = held_out(groups, labels, test, stream(0, "split", "table"))
         frame, tested = frame[~out], frame[out]
     features, test_features, dropped = _features(frame, tested, [target, *([client] if client else [])])
-    return arrays(
+    made = arrays(
         features,
         _target(frame, target, threshold),
         test=(test_features, _target(tested, target, threshold)),
@@ -85,6 +87,9 @@ def table(
         name=name or (place.stem if held_file or "." not in place.stem else place.stem.split(".")[0]),
         notes=dropped,
     )
+    assert made.preprocessing is not None
+    columns = features_of(frame, [target, *([client] if client else [])])
+    return replace(made, preprocessing=replace(made.preprocessing, columns=columns, target=target))
 
 
 def _frame(place: Path, target: str, client: str, drop: Sequence[str], missing: str) -> pd.DataFrame:
