@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from polyrhythm.base.errors import UserError
+from polyrhythm.base.errors import UserError, check_kind
 from polyrhythm.base.streams import stream
 from polyrhythm.data.collection import Collection, Task
 from polyrhythm.data.holdout import check_share, held_out
@@ -183,6 +183,10 @@ def federate(
     Raises:
         UserError: something impossible was asked for.
     """
+    check_kind("collection", collection, Collection, "pr.data.digits()")
+    check_kind("partition", partition, Partition, "pr.data.Dirichlet(alpha=0.3)")
+    check_kind("clients", clients, (int, np.integer, type(None)), "20")
+    check_kind("seed", seed, (int, np.integer), "0")
     check_share("validation", validation)
     if not isinstance(local_test, str):
         check_share("local_test", local_test)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal, final
 
+from polyrhythm.base.errors import check_kind
 from polyrhythm.experiments.data_snapshot import Portrait
 from polyrhythm.experiments.execution import AUTO, Execution
 from polyrhythm.experiments.experiment import Experiment
@@ -55,6 +56,7 @@ def run(
         UserError: something is wrong that can be known before the first round.
         RunFailed: the run could not go on; what it had is recorded.
     """
+    _check(experiment, execution, out)
     earlier = same_experiment(experiment, out) if resume == "auto" else None
     if earlier is not None and is_done(earlier):
         earlier.made = maker(experiment)
@@ -95,10 +97,18 @@ def resume(
             reads their number.
         RunFailed: the run could not go on; what it had is recorded.
     """
+    _check(experiment, execution, out)
+    check_kind("run", run, (Run, str), "pr.Run.open('night')")
     earlier = run if isinstance(run, Run) else Run.open(run, out)
     launch = Launch(prepare(experiment, execution), earlier.folder, earlier)
     launch.carry_out(observers)
     return launch.opened()
+
+
+def _check(experiment: object, execution: object, out: object) -> None:
+    check_kind("experiment", experiment, Experiment, "pr.Experiment(federation=…, model='mlp', recipe=…, rounds=30)")
+    check_kind("execution", execution, Execution, "pr.Execution(workers=2)")
+    check_kind("out", out, (Path, str), "'runs'")
 
 
 @final

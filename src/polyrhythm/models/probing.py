@@ -38,7 +38,10 @@ def output_shape(model: nn.Module, inputs: Tensor) -> tuple[int, ...]:
             f"{str(inputs.dtype).removeprefix('torch.')}: {type(error).__name__}: {error}",
             expected="a model that takes a batch of these samples",
             why="every client would fail in its first step",
-            fix="choose a model for such samples, or change the data's transforms (padding, flattening, normalising)",
+            fix="choose a model for such samples, or change the data's transforms (padding, flattening, normalising)"
+            if inputs.dtype == torch.float32
+            else "make the inputs float32, which most layers read: inputs.astype('float32') for arrays, .float() in a "
+            "data set's transform; or choose a model for such samples",
         ) from error
     if not isinstance(outputs, Tensor):
         raise UserError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
@@ -333,7 +334,7 @@ class Regression(Task):
 TASKS: dict[str, type[Task]] = {cls.name: cls for cls in (Classification, MultiLabel, NextCharacter, Regression)}
 
 
-def task(name: str, **settings: Any) -> Task:
+def task(name: str, /, **settings: Any) -> Task:
     """The task of that name: a loss to train on, and the metrics by which a model is judged.
 
     Args:
@@ -343,9 +344,9 @@ def task(name: str, **settings: Any) -> Task:
     Raises:
         UserError: no such task, or a setting that it does not have or that has no meaning.
     """
-    if name not in TASKS:
-        raise unknown("task", name, TASKS)
-    known = TASKS[name].__dataclass_fields__
+    if not isinstance(name, str) or name not in TASKS:
+        raise unknown("task", str(name), TASKS)
+    known = {field.name: field for field in dataclasses.fields(TASKS[name])}
     for key in settings:
         if key not in known:
             raise unknown("setting", key, known, where=f"the task {name}")

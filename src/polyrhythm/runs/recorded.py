@@ -6,7 +6,7 @@ import io
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
-from polyrhythm.base.errors import UserError, unknown
+from polyrhythm.base.errors import UserError, check_kind, unknown
 from polyrhythm.runs import costs, holes
 from polyrhythm.runs.checkpoints import checkpoints, version_of
 from polyrhythm.runs.costs import CostToGoal, On
@@ -53,6 +53,8 @@ class RecordedRun:
         Raises:
             UserError: no run fits, or several do.
         """
+        check_kind("reference", reference, str, "'night'")
+        check_kind("folder", folder, (Path, str), "'runs'")
         fits = cls.find(reference, folder)
         if len(fits) > 1:
             raise UserError(
