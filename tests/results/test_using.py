@@ -12,9 +12,11 @@ import pandas as pd
 import pytest
 import torch
 from torch import nn
+from typer.testing import CliRunner
 
 import polyrhythm as pr
 from polyrhythm.base.errors import UserError
+from polyrhythm.cli.app import app
 from polyrhythm.data.preprocessing import Preprocessing
 from polyrhythm.results.using import USE
 
@@ -171,3 +173,17 @@ def test_warnings_are_only_of_what_is_new(of_table: pr.Run) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         of_table.predict(TABLE)
+
+
+def test_on_the_command_line(of_table: pr.Run, tmp_path: Path) -> None:
+    rows = TABLE.copy()
+    rows.loc[0, "colour"] = "green"
+    rows.to_csv(tmp_path / "new.csv", index=False)
+    where = ["--out", str(of_table.folder)]
+    given = ["predict", of_table.id, "--data", str(tmp_path / "new.csv"), "-o", str(tmp_path / "out.csv"), *where]
+    found = CliRunner().invoke(app, given)
+    assert found.exit_code == 0, found.output
+    assert "no training row had, 'green'" in " ".join(found.stderr.split())
+    assert pd.read_csv(tmp_path / "out.csv")["prediction"][1:].tolist() == TABLE["kind"][1:].tolist()
+    absent = CliRunner().invoke(app, [*given[:3], str(tmp_path / "no.csv"), *given[4:]])
+    assert absent.exit_code == 2
