@@ -17,6 +17,7 @@ from polyrhythm.experiments.runstate import CODEC
 from polyrhythm.experiments.session import Backend, carry_out
 from polyrhythm.experiments.usable import Usable, maker
 from polyrhythm.results import Run
+from polyrhythm.results.run import remember
 from polyrhythm.runs.checkpointing import Keeper
 from polyrhythm.runs.observer import Observer
 from polyrhythm.runs.recorder import Recorder
@@ -59,8 +60,7 @@ def run(
     _check(experiment, execution, out)
     earlier = same_experiment(experiment, out) if resume == "auto" else None
     if earlier is not None and is_done(earlier):
-        earlier.made = maker(experiment)
-        return earlier
+        return remember(earlier, maker(experiment))
     prepared = prepare(experiment, execution)
     notices = lost_runs(out) if resume == "auto" and earlier is None else ()
     launch = Launch(prepared, out, earlier, log_updates=log_updates, tracking=tracking, notices=notices)
@@ -163,5 +163,4 @@ class Launch:
     def opened(self) -> Run:
         """Its record, once it has begun."""
         opened = Run.open(self.recorder.run_id, self.recorder.folder)
-        opened.made = maker(self._prepared.experiment)
-        return opened
+        return remember(opened, maker(self._prepared.experiment))

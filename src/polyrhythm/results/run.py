@@ -34,8 +34,7 @@ class Run(RecordedRun):
         row: of the run, as `read_runs` gives it.
     """
 
-    made: Made | None = None
-    """Makes its model where the run was carried out in this process."""
+    _made: Made | None = None
 
     def model(
         self,
@@ -54,8 +53,8 @@ class Run(RecordedRun):
         Raises:
             UserError: no weights, a model that is not known here, or weights of another one.
         """
-        if model is None and self.made is not None:
-            made = self.made()
+        if model is None and self._made is not None:
+            made = self._made()
         else:
             made = Use.read(self.path).made(model, in_python(trust))
         return load_weights(made, self.weights(which)).eval()
@@ -122,6 +121,12 @@ class Run(RecordedRun):
         from polyrhythm.results.notebook import run_html
 
         return run_html(self)
+
+
+def remember(run: Run, made: Made) -> Run:
+    """A run that was carried out in this process, with what makes its model."""
+    run._made = made
+    return run
 
 
 @final
