@@ -142,7 +142,7 @@ class WarmUp(Schedule):
         pr.fedavg(cohort=10) | pr.parts.cosine() | pr.parts.warm_up(length=5)
     """
 
-    length: Whole
+    length: Whole = 5
     then: Schedule = Constant()
 
     def __post_init__(self) -> None:
