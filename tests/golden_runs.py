@@ -321,6 +321,7 @@ PARTS: Mapping[str, dict[str, Any]] = {
     "skip_silently": {"recipe": BASE | pr.parts.skip_silently(schedule="exhaust"), "rounds": 6},
     "staleness": {"recipe": BUFFERED | pr.parts.staleness(rule="hinge"), "fleet": TIERS, "rounds": 6},
     "step_decay": {"recipe": BASE | pr.parts.step_decay(every=2)},
+    "warm_up": {"recipe": BASE | pr.parts.cosine() | pr.parts.warm_up(length=2)},
     "steps": {"recipe": BASE | pr.parts.steps(steps=3)},
     "stop_on_drift": {
         "recipe": BASE | pr.parts.epochs(epochs=3) | DRIFT,

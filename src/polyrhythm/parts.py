@@ -15,6 +15,7 @@ from polyrhythm.methods.local.schedules import Cosine as cosine
 from polyrhythm.methods.local.schedules import Exponential as exponential
 from polyrhythm.methods.local.schedules import Power as power
 from polyrhythm.methods.local.schedules import StepDecay as step_decay
+from polyrhythm.methods.local.schedules import WarmUp as warm_up
 from polyrhythm.methods.order.base import Curriculum as curriculum
 from polyrhythm.methods.order.base import Shuffled as shuffled
 from polyrhythm.methods.participation.base import Sweep as sweep
@@ -121,5 +122,6 @@ __all__ = [
     "uniform",
     "utility_sampling",
     "variance_reduction",
+    "warm_up",
     "when_all",
 ]

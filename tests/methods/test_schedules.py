@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import warnings
 
 import pytest
 import torch
@@ -15,7 +16,7 @@ from polyrhythm.base.errors import UserError
 from polyrhythm.base.messages import Report
 from polyrhythm.engines.torch import TorchEngine
 from polyrhythm.fleet import Fleet, FleetState
-from polyrhythm.methods.local.schedules import Constant, Cosine, Exponential, Power, Schedule, StepDecay
+from polyrhythm.methods.local.schedules import Constant, Cosine, Exponential, Power, Schedule, StepDecay, WarmUp
 from polyrhythm.methods.mechanism import Setup
 from polyrhythm.methods.papers import fedavg
 from polyrhythm.models.tasks import Regression
@@ -113,3 +114,48 @@ def test_a_schedule_by_step_restarts_with_every_visit() -> None:
 def test_cosine_by_version_ends_with_the_run() -> None:
     for report in reports(Cosine()):
         assert report.rate == pytest.approx(0.25 * (1 + math.cos(math.pi * report.version / 6)), rel=1e-12)
+
+
+@given(schedules, st.integers(0, 6), st.integers(1, 40))
+def test_a_warm_up_rises_in_a_line_and_goes_on_with_the_other_schedule(then: Schedule, length: int, end: int) -> None:
+    unit = then.unit
+    warm = WarmUp(length=length, then=then, unit=unit)
+    factors = [warm.factor(at, end + length) for at in range(end + length)]
+    assert factors[:length] == [(at + 1) / (length + 1) for at in range(length)]
+    assert factors[length:] == [then.factor(at, end) for at in range(end)]
+    assert warm.needs_horizon == then.needs_horizon
+
+
+def test_no_warm_up_is_the_schedule_itself() -> None:
+    assert [WarmUp(length=0, then=Cosine()).factor(at, 9) for at in range(9)] == [
+        Cosine().factor(at, 9) for at in range(9)
+    ]
+
+
+def test_a_warm_up_is_torchs() -> None:
+    parameter = nn.Parameter(torch.zeros(1))
+    optimiser = torch.optim.SGD([parameter], lr=1.0)
+    first = torch.optim.lr_scheduler.LinearLR(optimiser, start_factor=1 / 5, total_iters=4)
+    rest = torch.optim.lr_scheduler.ExponentialLR(optimiser, gamma=0.9)
+    both = torch.optim.lr_scheduler.SequentialLR(optimiser, [first, rest], milestones=[4])
+    warm = WarmUp(length=4, then=Exponential(gamma=0.9))
+    for at in range(10):
+        assert warm.factor(at, None) == pytest.approx(optimiser.param_groups[0]["lr"])
+        optimiser.step()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # that SequentialLR calls its schedules in a way that torch calls old
+            both.step()
+
+
+def test_a_warm_up_goes_in_front_in_either_order() -> None:
+    recipe = fedavg(cohort=2)
+    one, other = recipe | Cosine() | WarmUp(length=3), recipe | WarmUp(length=3) | Cosine()
+    assert one.schedule == other.schedule == WarmUp(length=3, then=Cosine())
+    assert not one.notices
+    assert not other.notices
+    again = one | WarmUp(length=5)
+    assert again.schedule == WarmUp(length=5, then=Cosine())
+    assert len(again.notices) == 1
+    with pytest.raises(UserError, match="warm_up by version in front of power by step"):
+        recipe | Power() | WarmUp(length=3)
+    assert WarmUp(length=2, unit="step", then=Power()).factor(2, None) == 1.0

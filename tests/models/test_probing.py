@@ -45,8 +45,9 @@ def test_a_model_that_does_not_give_rows_of_outputs_is_refused(function: Any, pr
 
 
 def test_a_model_for_other_samples_is_refused() -> None:
-    with pytest.raises(UserError, match=r"shape \(5,\) and type int64"):
+    with pytest.raises(UserError, match=r"shape \(5,\) and type int64") as refusal:
         output_shape(build("mlp", (64,), 10), torch.zeros(2, 5, dtype=torch.int64))
+    assert "make the inputs float32" in refusal.value.fix
 
 
 def test_nothing_is_left_behind() -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import copy
 import pickle
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import Any, final
 
@@ -90,7 +90,7 @@ def attributes(module: nn.Module) -> Mapping[str, object]:
         for name, value in vars(part).items():
             seen = _stored(value) if name in _STORES else _seen(value, left_behind=True)
             found[f"{prefix}.{name}".lstrip(".")] = seen
-    for kind in {kind for part in module.modules() for kind in type(part).__mro__ if not _known(kind)}:
+    for kind in {kind for part in module.modules() for kind in type(part).__mro__ if not known(kind)}:
         for name, value in shared_by(kind):
             found[f"{kind.__name__}.{name}"] = _seen(value, left_behind=True)
     return found
@@ -105,16 +105,38 @@ def changed_in(before: Mapping[str, object], after: Mapping[str, object]) -> str
 _LEFT = ("left behind",)
 
 
+def unregistered(module: nn.Module) -> tuple[str, ...]:
+    """What learns in torch's eyes but is no parameter of the module: in plain attributes, lists and dicts of it."""
+    own = {id(t) for t in module.parameters()}
+    return tuple(
+        f"{prefix}.{name}".lstrip(".")
+        for prefix, part in module.named_modules()
+        for name, value in vars(part).items()
+        if name not in _OF_MODULES and any(id(t) not in own for t in _learning(value))
+    )
+
+
+def _learning(value: Any, depth: int = 0) -> Iterator[Tensor]:
+    if isinstance(value, nn.Module):
+        yield from (p for p in value.parameters() if p.requires_grad)
+    elif isinstance(value, Tensor):
+        yield from [value] if value.is_leaf and value.requires_grad else []
+    elif type(value) in (list, tuple, dict) and depth < _DEEP:
+        for inside in value.values() if type(value) is dict else value:
+            yield from _learning(inside, depth + 1)
+
+
 def _leaves_alone(part: nn.Module) -> bool:
     return type(part).__module__.startswith(("torch.nn.modules.", "polyrhythm.models."))
 
 
-def _known(kind: type) -> bool:
+def known(kind: type) -> bool:
+    """Whether a class is one whose passes are known: Python's, torch's or this package's."""
     return kind is object or kind.__module__.startswith(("torch.", "polyrhythm.models.", "typing"))
 
 
 def _hooked(part: nn.Module) -> bool:
-    return bool(part._forward_hooks or part._forward_pre_hooks)
+    return bool(part._forward_hooks or part._forward_pre_hooks or "forward" in vars(part))
 
 
 def _fixed(value: Any) -> bool:

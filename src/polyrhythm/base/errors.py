@@ -118,6 +118,24 @@ _OTHER_EXPERIMENT = "a name that is silently ignored would run another experimen
 _MOST_NAMES = 60
 
 
+def check_kind(name: str, value: object, kind: type | tuple[type, ...], example: str) -> None:
+    """Goes on if an argument is of a kind.
+
+    Raises:
+        UserError: it is something else, such as a name in text.
+    """
+    if not isinstance(value, kind):
+        given = f"the class {value.__name__}" if isinstance(value, type) else f"a {type(value).__name__}: {value!r:.80}"
+        raise UserError(
+            f"{name} is {given}",
+            expected=example,
+            why="names in text mean something only in experiment files and on the command line"
+            if isinstance(value, str)
+            else "nothing else has what is read of it",
+            fix=f"give {name}={example}",
+        )
+
+
 def unknown(
     kind: str, name: object, known: Iterable[str], *, where: str = "", why: str = _OTHER_EXPERIMENT
 ) -> UserError:

@@ -25,6 +25,7 @@ from torch import Tensor, nn
 from polyrhythm.base.attributes import Attributes
 from polyrhythm.base.errors import UserError
 from polyrhythm.base.module_copies import copy_of, refuse_lazy
+from polyrhythm.base.structure import Structure
 from polyrhythm.base.tensor_names import joined, named_parts, state_of
 from polyrhythm.base.vectors import CPU, Buffers, Layout, Segment, Slot
 
@@ -73,6 +74,8 @@ class FlatModel:
         self._unset = [(m, n) for m in self.module.modules() for n, buffer in m._buffers.items() if buffer is None]
         self._attributes = Attributes(self.module)
         self._thawed, self._evaluates = True, False
+        foreign = {id(parameter) for parameter, _ in self._foreign}
+        self.structure = Structure(self.module, [p for p in self._parameters if id(p) not in foreign])
 
     def frozen(self) -> FlatModel:
         """This model in evaluation mode, for good."""
@@ -121,8 +124,22 @@ class FlatModel:
             parameter.data.copy_(view)
 
     def buffers(self) -> Buffers:
-        """A copy of the travelling buffers, in layout order."""
-        return tuple(p.now().detach().clone() for p in self._travelling)
+        """A copy of the travelling buffers, in layout order.
+
+        Raises:
+            UserError: a pass has changed what is laid out once: other parameters, buffers of another shape, hooks.
+        """
+        self.structure.check()
+        now = [p.now().detach() for p in self._travelling]
+        for slot, buffer in zip(self.layout.buffers, now, strict=True):
+            if buffer.shape != slot.shape or buffer.dtype != slot.dtype:
+                raise _another_buffer(type(self.module).__name__, slot, buffer)
+        return tuple(buffer.clone() for buffer in now)
+
+    @property
+    def plain(self) -> bool:
+        """Whether the module surely has no state beside its parameters and buffers: it has layers of torch's only."""
+        return not self._attributes
 
     def backward(self, loss: Tensor) -> tuple[Segment, ...]:
         """Fills `gradient` from a scalar loss; gives the segments that the loss does not depend on, left at zero."""
@@ -174,6 +191,17 @@ class FlatModel:
     def state(self) -> dict[str, Tensor]:
         """A copy of the module's whole state dict: trainable, frozen and tied parameters, and buffers."""
         return {name: tensor.clone() for name, tensor in state_of(self.module).items()}
+
+
+def _another_buffer(module: str, slot: Slot, buffer: Tensor) -> UserError:
+    kind = str(buffer.dtype).removeprefix("torch.")
+    return UserError(
+        f"{module}: buffer {slot.name!r} has shape {tuple(buffer.shape)} and type {kind} after a pass",
+        expected=f"shape {slot.shape} and type {str(slot.dtype).removeprefix('torch.')}, as at first",
+        why="buffers of clients are averaged one with the other, and have to have one shape",
+        fix="give it its final shape in __init__; or register it with persistent=False: it then stays at the client, "
+        "and begins every visit anew",
+    )
 
 
 def _trainable(module: nn.Module) -> list[tuple[str, nn.Parameter]]:
@@ -263,6 +291,8 @@ class _Place:
         return self.owner.get_buffer(self.name)
 
     def put(self, value: Tensor) -> None:
+        if self.tensor.shape != value.shape:  # resized in a pass
+            self.tensor.resize_(value.shape)
         self.tensor.copy_(value)
         self.owner._buffers[self.name] = self.tensor
 

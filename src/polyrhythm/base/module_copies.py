@@ -52,10 +52,10 @@ def copy_of(module: nn.Module) -> nn.Module:
 
 
 def refuse_lazy(module: nn.Module) -> None:
-    """Goes on if all parameters and buffers have a shape.
+    """Goes on if all parameters and buffers have a shape, and values in this machine's memory.
 
     Raises:
-        UserError: a layer takes its shape in its first pass only.
+        UserError: a layer takes its shape in its first pass only, or a tensor lies elsewhere.
     """
     kinds = {nn.parameter.UninitializedParameter: "parameter", nn.parameter.UninitializedBuffer: "buffer"}
     for name, tensor in itertools.chain(module.named_parameters(), module.named_buffers()):
@@ -65,6 +65,15 @@ def refuse_lazy(module: nn.Module) -> None:
                 expected="a model whose parameters all exist",
                 why="the weights are laid out once, before the first client trains",
                 fix="run one batch through the model (lazy layers take their shape then), and give that model",
+            )
+        if tensor.device.type != "cpu":
+            raise UserError(
+                f"{type(module).__name__}: {name!r} is on the device {tensor.device}",
+                expected="a model on the processor, with values in all its parameters and buffers",
+                why="every client begins with a copy of them, in the memory of this machine",
+                fix="give it values: model.to_empty(device='cpu'), then load or initialise them"
+                if tensor.is_meta
+                else "give model.cpu(); `device` of Execution says where it computes",
             )
 
 

@@ -52,6 +52,9 @@ class Settings:
     def __post_init__(self) -> None:
         wrong = Mistakes()
         for field in _adapters(type(self)):
+            value = getattr(self, field)
+            if getattr(value, "shape", None) == () and hasattr(value, "item"):  # a number of NumPy's or torch's
+                object.__setattr__(self, field, value.item())
             with wrong.noted():
                 self.check_value(field, getattr(self, field))
         wrong.refuse()

@@ -170,6 +170,16 @@ def seeded_torch(seed: int, purpose: Purpose, *names: int | str) -> Iterator[Non
                 generator.set_state(state)
 
 
+@contextlib.contextmanager
+def seeded_everywhere(seed: int, purpose: Purpose, *names: int | str) -> Iterator[None]:
+    """The same for NumPy's and Python's global generators as well, for a constructor that may draw from any of them."""
+    drawn = torch_seed(seed, purpose, *names)
+    with kept_generators(), seeded_torch(seed, purpose, *names):
+        np.random.seed(drawn % 2**32)
+        random.seed(drawn)
+        yield
+
+
 def generators() -> tuple[bytes, int, int]:
     """What the generators that nobody names hold: torch's default one, NumPy's and Python's. Equal if nothing drew."""
     import torch

@@ -1,8 +1,8 @@
 """The tensors of a module by name, as in the plain model: whatever a wrapper or a `state_dict` of its own calls them.
 
-`torch.compile` and `nn.DataParallel` put a model inside of another module, under names (`_orig_mod.0.weight`,
-`module.0.weight`) that the model itself would not load. Here such a wrapper adds nothing to a name, wherever in a
-module it is. A tensor that is held twice (tied weights) has all of its names.
+`torch.compile`, `nn.DataParallel`, FSDP and checkpointing put a model inside of another module, under names
+(`_orig_mod.0.weight`, `module.0.weight`) that the model itself would not load. Here such a wrapper adds nothing to a
+name, wherever in a module it is. A tensor that is held twice (tied weights) has all of its names.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ _INSIDE: Mapping[tuple[str, str], str] = {  # by name, since importing the compi
     ("torch._dynamo.eval_frame", "OptimizedModule"): "_orig_mod",
     ("torch.nn.parallel.data_parallel", "DataParallel"): "module",
     ("torch.nn.parallel.distributed", "DistributedDataParallel"): "module",
+    ("torch.distributed.fsdp.fully_sharded_data_parallel", "FullyShardedDataParallel"): "_fsdp_wrapped_module",
+    ("torch.distributed.algorithms._checkpoint.checkpoint_wrapper", "CheckpointWrapper"): "_checkpoint_wrapped_module",
 }
 
 
@@ -50,10 +52,14 @@ def fill(module: nn.Module, state: Mapping[str, Tensor]) -> None:
             tensor.copy_(state[name])
 
 
+_ADDED = frozenset(_INSIDE.values()) - {"module"}
+"""Names that nobody else gives to a part."""
+
+
 def plain(name: str, own: Mapping[str, Tensor]) -> str:
     """A name without the wrappers in it, if only so it is one of a module's own."""
     parts = name.split(".")
-    shorter = ".".join(part for part in parts if part != "_orig_mod")
+    shorter = ".".join(part for part in parts if part not in _ADDED)
     for other in (name, shorter, shorter.removeprefix("module.")):
         if other in own:
             return other

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-from pathlib import Path
 from typing import Any
 
 import typer
 
 from polyrhythm.base.consent import Trust
-from polyrhythm.base.streams import seeded_torch
+from polyrhythm.base.streams import seeded_everywhere
 from polyrhythm.cli.guard import stopped_by_sigterm
 from polyrhythm.cli.output import Screen, print_json
 from polyrhythm.cli.resuming import experiment_of
@@ -70,10 +69,10 @@ def replay_run(reference: str, out: str, *, from_updates: bool, as_json: bool, t
 def server_of(run: Run, trust: Trust) -> ServerSide:
     """The server's side of a run, from its record and the beginning of its log of updates: no data are read."""
     start, configuration = log_start(run), configuration_of(run, trust=trust)
-    with seeded_torch(configuration.seed, "init"):
+    with seeded_everywhere(configuration.seed, "init"):
         module = build(names.model(configuration.model or "mlp", trust), start.shape, start.outputs)
     if configuration.init is not None:
-        module = load_weights(module, Path(configuration.init))
+        module = load_weights(module, configuration.init, configuration.init_skip)
     engine, recipe = TorchEngine(module, names.task(start.task)), names.recipe(configuration.method, trust)
     setup = Setup(
         size=engine.layout.size,

@@ -38,6 +38,7 @@ def assemble(configuration: Configuration) -> Iterator[Experiment]:
             seed=seed,
             evaluation=configuration.evaluation,
             initial=configuration.init,
+            initial_skip=configuration.init_skip,
             expert=expert,
             name=configuration.name,
             config=configuration.plain()

@@ -9,6 +9,7 @@ import torch
 
 from polyrhythm.base.errors import UserError
 from polyrhythm.data.keys import Columns, Keys
+from polyrhythm.data.preprocessing import Preprocessing
 from polyrhythm.data.samples import Samples
 
 Task = Literal["classification", "multilabel", "next_character", "regression"]
@@ -35,6 +36,7 @@ class Collection:
         features: names of the inputs in order: columns, values of text columns, words; () where they have none. A real
             federation compares them between the server and its nodes.
         target: what is predicted, where the source says so; compared likewise.
+        preprocessing: how raw rows became these inputs, for new ones; None if the inputs are read as they come.
 
     Raises:
         UserError: the parts do not go together, e.g. a label without a class.
@@ -52,6 +54,7 @@ class Collection:
     notes: tuple[str, ...] = ()
     features: tuple[str, ...] = ()
     target: str = ""
+    preprocessing: Preprocessing | None = None
 
     def __post_init__(self) -> None:
         if self.train.shape != self.test.shape:

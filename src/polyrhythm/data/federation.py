@@ -10,13 +10,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from polyrhythm.base.errors import UserError
+from polyrhythm.base.errors import UserError, check_kind
 from polyrhythm.base.streams import stream
 from polyrhythm.data.collection import Collection, Task
 from polyrhythm.data.holdout import check_share, held_out
 from polyrhythm.data.keys import columns_at
 from polyrhythm.data.labels import as_text
 from polyrhythm.data.partitions import ByColumn, Partition, View
+from polyrhythm.data.preprocessing import Preprocessing
 from polyrhythm.data.samples import Samples, Selected
 
 
@@ -71,6 +72,7 @@ class Federation:
         notes: what differs from what a reader may expect: relaxed, repaired, unused, empty.
         features: names of the inputs, as in `Collection`.
         target: what is predicted, as in `Collection`.
+        preprocessing: as in `Collection`.
     """
 
     name: str
@@ -85,6 +87,7 @@ class Federation:
     notes: tuple[str, ...]
     features: tuple[str, ...] = ()
     target: str = ""
+    preprocessing: Preprocessing | None = None
 
     @property
     def train(self) -> Samples:
@@ -199,6 +202,10 @@ def federate(
     Raises:
         UserError: something impossible was asked for.
     """
+    check_kind("collection", collection, Collection, "pr.data.digits()")
+    check_kind("partition", partition, Partition, "pr.data.Dirichlet(alpha=0.3)")
+    check_kind("clients", clients, (int, np.integer, type(None)), "20")
+    check_kind("seed", seed, (int, np.integer), "0")
     check_share("validation", validation)
     if not isinstance(local_test, str):
         check_share("local_test", local_test)
@@ -253,6 +260,7 @@ def federate(
         notes=tuple(notes),
         features=collection.features,
         target=collection.target,
+        preprocessing=collection.preprocessing,
     )
 
 

@@ -54,6 +54,7 @@ class Chosen:
         detail: on what it computes, for those that can compute on several things: an instruction set, a device.
         why_not: why it is not the one that was asked for, or that the rule would have taken; else "".
         refused: which that is; else "".
+        notes: what a reader should know of the state of the model.
         woken: parts of the model that were given in evaluation mode, and are in training mode in training.
     """
 
@@ -62,6 +63,7 @@ class Chosen:
     detail: str = ""
     why_not: str = ""
     refused: str = ""
+    notes: tuple[str, ...] = ()
     woken: tuple[str, ...] = ()
 
     @property

@@ -169,6 +169,16 @@ class TorchEngine(LocalSteps):
     def descends(self) -> bool:
         return self._flat.descends
 
+    @property
+    def plain(self) -> bool:
+        """Whether the module surely has no state beside its parameters and buffers."""
+        return self._flat.plain
+
+    def frozen_sums(self) -> dict[str, float]:
+        """A sum over each parameter that does not learn, by name: equal as long as nothing changes it."""
+        sums, looked_at = self._flat.structure.frozen_sums(), self._frozen_model("received").structure.frozen_sums()
+        return sums | {f"{name} (in evaluation)": total for name, total in looked_at.items()}
+
     def stepped(self) -> None:
         self._flat.refresh()
 
@@ -189,6 +199,7 @@ class TorchEngine(LocalSteps):
             for i in range(0, len(where), EVALUATION_BATCH):
                 inputs, targets = self._moved(data.batch(where[i : i + EVALUATION_BATCH], None))
                 total = total + self._task.tally(flat.module(inputs), targets)
+        flat.structure.check()
         return total
 
     def frozen(self, which: Which) -> nn.Module:

@@ -9,11 +9,13 @@ from pathlib import Path
 from typing import Any, final
 
 import numpy as np
-from torch import nn
+import torch
+from torch import Tensor, nn
 
 from polyrhythm.base.errors import Mistakes, UserError, unknown
 from polyrhythm.base.settings import Count, Settings, Whole
-from polyrhythm.base.streams import seeded_torch
+from polyrhythm.base.streams import seeded_everywhere
+from polyrhythm.base.tensor_names import state_of
 from polyrhythm.data.federation import Federation
 from polyrhythm.experiments.settings import Evaluation, Name, Until
 from polyrhythm.fleet import FixedLinks, Fleet, FleetState, Uniform
@@ -23,7 +25,8 @@ from polyrhythm.models.catalogue import Builder
 from polyrhythm.models.metrics import ONE_OF
 from polyrhythm.models.task import Task
 from polyrhythm.models.tasks import task
-from polyrhythm.models.weights import load_weights
+from polyrhythm.models.weights import Source, load_weights
+from polyrhythm.results import Run
 
 
 @final
@@ -43,7 +46,9 @@ class Experiment(Settings):
         until: an earlier end.
         seed: decides every random draw of the run.
         evaluation: what is measured.
-        initial: a safetensors file with the initial weights, by name; None for the model's own.
+        initial: the initial weights by name: a safetensors file, a state dict or a file with one (.pt, .pth), a module,
+            or a run, of which they are the final ones; None for the model's own.
+        initial_skip: patterns of names that begin as the model makes them all the same, such as ("head.*",).
         expert: how difficult each training sample is, for curricula that ask an expert: a safetensors file with a
             trained model of the same architecture, as `polyrhythm expert` makes, or the losses themselves, [n].
         name: what you call the run.
@@ -62,7 +67,8 @@ class Experiment(Settings):
     until: Until = field(default_factory=Until)
     seed: Whole = 0
     evaluation: Evaluation = field(default_factory=Evaluation)
-    initial: Path | str | None = None
+    initial: Path | str | Mapping[str, Tensor] | nn.Module | Run | None = None
+    initial_skip: tuple[str, ...] = ()
     expert: Path | str | np.ndarray | None = None
     name: Name = ""
     config: Mapping[str, Any] | None = None
@@ -87,13 +93,13 @@ class Experiment(Settings):
     def module(self) -> nn.Module:
         """The model with its initial weights, built anew unless a module was given."""
         made = self.built()
-        return made if self.initial is None else load_weights(made, Path(self.initial))
+        return made if self.initial is None else load_weights(made, _source(self.initial), self.initial_skip)
 
     def built(self) -> nn.Module:
         """The model as it is made, whatever weights it is to begin with."""
         if isinstance(self.model, nn.Module):
             return self.model
-        with seeded_torch(self.seed, "init"):
+        with seeded_everywhere(self.seed, "init"):
             return build(self.model, self.federation.train.shape, self.federation.outputs)
 
     def holders(self) -> np.ndarray:
@@ -132,8 +138,9 @@ class Experiment(Settings):
             "until": self.until.describe(),
             "seed": self.seed,
             "evaluation": self.evaluation.describe(),
-            "initial": None if self.initial is None else str(self.initial),
+            "initial": None if self.initial is None else _weights_told(self.initial),
             "expert": _told(self.expert),
+            **({"initial_skip": list(self.initial_skip)} if self.initial_skip else {}),
         }
 
 
@@ -276,6 +283,24 @@ def _told(expert: Path | str | np.ndarray | None) -> str | None:
     return None if expert is None else str(expert)
 
 
+def _source(initial: Path | str | Mapping[str, Tensor] | nn.Module | Run) -> Source:
+    return initial.weights() if isinstance(initial, Run) else initial
+
+
+def _weights_told(initial: Path | str | Mapping[str, Tensor] | nn.Module | Run) -> str:
+    """Initial weights as plain data; those in memory by their digest."""
+    if isinstance(initial, (Path, str)):
+        return str(initial)
+    if isinstance(initial, Run):
+        return f"run:{initial.id}"
+    state = state_of(initial) if isinstance(initial, nn.Module) else initial
+    digest = hashlib.sha256()
+    for name in sorted(state):
+        value = state[name].detach().cpu().contiguous()
+        digest.update(name.encode() + value.reshape(-1).view(torch.uint8).numpy().tobytes())
+    return f"weights:{digest.hexdigest()[:16]}"
+
+
 def _check_expert(experiment: Experiment) -> None:
     recipe = experiment.recipe
     if experiment.expert is not None or "expert" not in recipe.needs():
@@ -337,6 +362,24 @@ def _check_reports(experiment: Experiment) -> None:
         )
 
 
+def _check_initial(experiment: Experiment) -> None:
+    given = experiment.initial
+    if isinstance(given, Mapping) and (odd := [n for n, t in given.items() if not isinstance(t, Tensor)]):
+        raise UserError(
+            f"initial: {odd[0]!r} is a {type(given[odd[0]]).__name__}",
+            expected="a state dict: tensors by name",
+            why="weights go into the model by their names",
+            fix="initial=model.state_dict(), or the part of a checkpoint that holds it",
+        )
+    if experiment.initial_skip and given is None:
+        raise UserError(
+            f"initial_skip = {experiment.initial_skip!r} without initial weights",
+            expected="initial weights, of which these are left out",
+            why="every weight is the model's own anyway",
+            fix="give initial, or leave initial_skip out",
+        )
+
+
 def _check_recipe(experiment: Experiment) -> None:
     experiment.recipe.whole()
 
@@ -351,4 +394,5 @@ _CHECKS = (
     _check_arrivals,
     _check_samples,
     _check_reports,
+    _check_initial,
 )

@@ -13,12 +13,15 @@ import torch
 
 from polyrhythm.base.errors import UserError
 from polyrhythm.base.metric_names import in_words
+from polyrhythm.base.surroundings import plain_surroundings
 from polyrhythm.base.vectors import CPU
 from polyrhythm.data.federation import Federation, Shares
 from polyrhythm.data.holding import Holdings
 from polyrhythm.data.partitions import Difficulty
 from polyrhythm.engines.devices import device_of
+from polyrhythm.engines.repeating import repeated
 from polyrhythm.engines.selection import Chosen, Work, choose
+from polyrhythm.engines.torch import TorchEngine
 from polyrhythm.experiments.difficulty import checked, expert_losses, foreign
 from polyrhythm.experiments.execution import AUTO, Execution
 from polyrhythm.experiments.experiment import Experiment
@@ -30,6 +33,7 @@ from polyrhythm.methods.size_notes import about_sizes
 from polyrhythm.models.probing import output_shape, woken
 from polyrhythm.models.representation import locate
 from polyrhythm.models.tasks import Classification
+from polyrhythm.models.weights import check_finite, skipped
 from polyrhythm.simulation.workers import choosing as crews
 from polyrhythm.simulation.workers.choosing import ExecutionPlan
 from polyrhythm.simulation.workers.executors import Clients
@@ -138,6 +142,7 @@ class Prepared:
         if self.groups and self.federation.local_tests is None:
             notes.append("results by group are on training data, since no client has test samples of its own")
         about = (
+            self._about_initial,
             self._about_metrics,
             self._about_release,
             self._about_crew,
@@ -145,7 +150,15 @@ class Prepared:
             self._about_engine,
             self._about_expert,
         )
-        return (*notes, *(note for tell in about for note in tell()))
+        return (*notes, *self.chosen.notes, *(note for tell in about for note in tell()))
+
+    def _about_initial(self) -> tuple[str, ...]:
+        """Which weights are not those that were given."""
+        skip = self.experiment.initial_skip
+        layout = self.chosen.engine.layout
+        names = [*(segment.name for segment in layout.segments), *(slot.name for slot in layout.buffers)]
+        left = [name for name in names if skipped(name, skip)]
+        return (f"{', '.join(left)} begin as the model makes them, and not with the initial weights",) if left else ()
 
     def _about_metrics(self) -> tuple[str, ...]:
         """Metrics that cannot tell versions apart, and weights that follow from everybody's data."""
@@ -225,6 +238,7 @@ class Prepared:
         return tuple(notes)
 
 
+@plain_surroundings()
 def prepare(experiment: Experiment, execution: Execution = AUTO) -> Prepared:
     """Makes all that a run of an experiment needs, and checks it against the model.
 
@@ -261,6 +275,7 @@ def what_and_how(planned: Planned) -> tuple[Experiment, Execution]:
 def _chosen(experiment: Experiment, execution: Execution) -> Chosen:
     """The engine, with the initial model in it; checked against the data, the task and the recipe."""
     module, samples, recipe = experiment.module(), experiment.federation.train, experiment.recipe
+    check_finite(dict(module.named_parameters()), f"the model {type(module).__name__}")
     few = torch.arange(min(2, len(samples)))
     shape = output_shape(module, samples.batch(few)[0])
     experiment.aim.check(shape, samples.targets)
@@ -283,7 +298,9 @@ def _chosen(experiment: Experiment, execution: Execution) -> Chosen:
     chosen = choose(execution.engine, work) if execution.gpus is None else _for_gpus(work, execution.gpus)
     if chosen.engine.single_sample_fails:
         _check_single_samples(experiment)
-    return dataclasses.replace(chosen, woken=woken(module))
+    reference = chosen.engine if isinstance(chosen.engine, TorchEngine) else chosen.engine.reference
+    notes = repeated(reference, samples, batch=work.batch)
+    return dataclasses.replace(chosen, woken=woken(module), notes=notes)
 
 
 def _for_gpus(work: Work, gpus: float) -> Chosen:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal, final
 
+from polyrhythm.base.errors import check_kind
 from polyrhythm.experiments.data_snapshot import Portrait
 from polyrhythm.experiments.execution import AUTO, Execution
 from polyrhythm.experiments.experiment import Experiment
@@ -14,7 +15,9 @@ from polyrhythm.experiments.resume import is_done, lost_runs, same_experiment, t
 from polyrhythm.experiments.room import check_room
 from polyrhythm.experiments.runstate import CODEC
 from polyrhythm.experiments.session import Backend, carry_out
+from polyrhythm.experiments.usable import Usable, maker
 from polyrhythm.results import Run
+from polyrhythm.results.run import remember
 from polyrhythm.runs.checkpointing import Keeper
 from polyrhythm.runs.observer import Observer
 from polyrhythm.runs.recorder import Recorder
@@ -54,9 +57,10 @@ def run(
         UserError: something is wrong that can be known before the first round.
         RunFailed: the run could not go on; what it had is recorded.
     """
+    _check(experiment, execution, out)
     earlier = same_experiment(experiment, out) if resume == "auto" else None
     if earlier is not None and is_done(earlier):
-        return earlier
+        return remember(earlier, maker(experiment))
     prepared = prepare(experiment, execution)
     notices = lost_runs(out) if resume == "auto" and earlier is None else ()
     launch = Launch(prepared, out, earlier, log_updates=log_updates, tracking=tracking, notices=notices)
@@ -93,10 +97,18 @@ def resume(
             reads their number.
         RunFailed: the run could not go on; what it had is recorded.
     """
+    _check(experiment, execution, out)
+    check_kind("run", run, (Run, str), "pr.Run.open('night')")
     earlier = run if isinstance(run, Run) else Run.open(run, out)
     launch = Launch(prepare(experiment, execution), earlier.folder, earlier)
     launch.carry_out(observers)
     return launch.opened()
+
+
+def _check(experiment: object, execution: object, out: object) -> None:
+    check_kind("experiment", experiment, Experiment, "pr.Experiment(federation=…, model='mlp', recipe=…, rounds=30)")
+    check_kind("execution", execution, Execution, "pr.Execution(workers=2)")
+    check_kind("out", out, (Path, str), "'runs'")
 
 
 @final
@@ -136,7 +148,8 @@ class Launch:
         keeper = Keeper(prepared.execution.checkpoint, CODEC)
         self.recorder = recorder = Recorder(out, keeper=keeper, taken_up=taken_up, notices=notices)
         self._prepared, self._start = prepared, None if taken_up is None else taken_up.start
-        self._observers: list[Observer] = [recorder, Portrait(prepared, lambda: recorder.path)]
+        use = Usable(prepared.experiment, lambda: recorder.path)
+        self._observers: list[Observer] = [recorder, use, Portrait(prepared, lambda: recorder.path)]
         if log_updates or (taken_up is not None and (Path(out) / taken_up.run_id / START).exists()):
             self._observers.append(UpdateLog(lambda: recorder.path, CODEC))
         if tracking is not None:
@@ -149,4 +162,5 @@ class Launch:
 
     def opened(self) -> Run:
         """Its record, once it has begun."""
-        return Run.open(self.recorder.run_id, self.recorder.folder)
+        opened = Run.open(self.recorder.run_id, self.recorder.folder)
+        return remember(opened, maker(self._prepared.experiment))

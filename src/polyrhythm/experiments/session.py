@@ -17,6 +17,7 @@ from polyrhythm.base.errors import PolyrhythmError, UserError
 from polyrhythm.base.frozen import replace_unchecked
 from polyrhythm.base.interrupts import Wish, wishes
 from polyrhythm.base.messages import Report
+from polyrhythm.base.surroundings import plain_surroundings
 from polyrhythm.base.threads import one_thread, settled_memory
 from polyrhythm.core.client_state import ClientState
 from polyrhythm.core.server_state import ServerState
@@ -95,7 +96,7 @@ def carry_out(
         UserError: something is wrong that can be known before the first round.
         RunFailed: the run could not go on.
     """
-    with one_thread(), settled_memory(), wishes() as wish:
+    with plain_surroundings(), one_thread(), settled_memory(), wishes() as wish:
         session = _Session(prepared, observers, start, backend, wish)
         status: RunStatus = "failed"
         reason = ""

@@ -110,9 +110,11 @@ class Recipe(Answers):
             part = part.over(self.participation.resized(self.cohort))
             if not part.invites:  # then nothing fills places but who comes
                 modifiers = tuple(m for m in modifiers if not (isinstance(m, OfParticipation) and m.fills_places))
-        notices = self.notices
-        if before not in (part, _DEFAULTS[name]):
-            notices = (*notices, f"{part.label()} takes the place of {before.label()} ({name.replace('_', ' ')})")
+        notices, gone = self.notices, before
+        if isinstance(part, Schedule):
+            part, gone = part.over(self.schedule)
+        if gone not in (part, _DEFAULTS[name]):
+            notices = (*notices, f"{part.label()} takes the place of {gone.label()} ({name.replace('_', ' ')})")
         change: dict[str, Any] = {name: part, "notices": notices, "title": title, "modifiers": modifiers}
         return dataclasses.replace(self, **change)
 

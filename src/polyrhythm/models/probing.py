@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from polyrhythm.base.errors import UserError
 from polyrhythm.base.module_copies import copy_of, refuse_lazy
-from polyrhythm.base.streams import seeded_torch
+from polyrhythm.base.streams import kept_generators, seeded_torch
 from polyrhythm.base.tensor_names import named_parts, state_of
 
 
@@ -28,7 +28,7 @@ def output_shape(model: nn.Module, inputs: Tensor) -> tuple[int, ...]:
     _refuse_other_values(model, replica)
     replica.eval()
     try:
-        with torch.enable_grad(), seeded_torch(0, "init", "probe"):
+        with torch.enable_grad(), kept_generators(), seeded_torch(0, "init", "probe"):
             outputs = replica(inputs)
     except UserError:
         raise
@@ -38,7 +38,10 @@ def output_shape(model: nn.Module, inputs: Tensor) -> tuple[int, ...]:
             f"{str(inputs.dtype).removeprefix('torch.')}: {type(error).__name__}: {error}",
             expected="a model that takes a batch of these samples",
             why="every client would fail in its first step",
-            fix="choose a model for such samples, or change the data's transforms (padding, flattening, normalising)",
+            fix="choose a model for such samples, or change the data's transforms (padding, flattening, normalising)"
+            if inputs.dtype == torch.float32
+            else "make the inputs float32, which most layers read: inputs.astype('float32') for arrays, .float() in a "
+            "data set's transform; or choose a model for such samples",
         ) from error
     if not isinstance(outputs, Tensor):
         raise UserError(

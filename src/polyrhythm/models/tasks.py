@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal, final
@@ -196,7 +197,7 @@ _SPREAD = {"accuracy", "class_accuracy"}  # there in any case, or under several 
 TASKS: dict[str, type[Task]] = {cls.name: cls for cls in (Classification, MultiLabel, NextCharacter, Regression)}
 
 
-def task(name: str, **settings: Any) -> Task:
+def task(name: str, /, **settings: Any) -> Task:
     """The task of that name: a loss to train on, and the metrics by which a model is judged.
 
     Args:
@@ -206,9 +207,9 @@ def task(name: str, **settings: Any) -> Task:
     Raises:
         UserError: no such task, or a setting that it does not have or that has no meaning.
     """
-    if name not in TASKS:
-        raise unknown("task", name, TASKS)
-    known = TASKS[name].__dataclass_fields__
+    if not isinstance(name, str) or name not in TASKS:
+        raise unknown("task", str(name), TASKS)
+    known = {field.name: field for field in dataclasses.fields(TASKS[name])}
     for key in settings:
         if key not in known:
             raise unknown("setting", key, known, where=f"the task {name}")

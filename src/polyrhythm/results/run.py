@@ -5,8 +5,15 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, Any, Literal, final
 
+import numpy as np
+from torch import nn
+
+from polyrhythm.base.consent import in_python
+from polyrhythm.models.catalogue import Builder
+from polyrhythm.models.weights import load_weights
+from polyrhythm.results.using import Made, Use, metrics, outputs_of, predictions, read
 from polyrhythm.runs.comparison import ComparedRuns
 from polyrhythm.runs.database import damaged_run, damaged_runs
 from polyrhythm.runs.recorded import RecordedRun
@@ -29,6 +36,82 @@ class Run(RecordedRun):
         row: of the run, as `read_runs` gives it.
     """
 
+    _made: Made | None = None
+
+    def model(
+        self,
+        which: Literal["final", "best"] = "final",
+        *,
+        model: nn.Module | Builder | None = None,
+        trust: Sequence[str] = (),
+    ) -> nn.Module:
+        """The model with the weights of the last or of the best version, in evaluation mode.
+
+        Args:
+            which: version.
+            model: the module, or what builds it, where the run was made from one in Python by another process.
+            trust: modules of your own that may be imported to build it, such as ("nets",).
+
+        Raises:
+            UserError: no weights, a model that is not known here, or weights of another one.
+        """
+        if model is None and self._made is not None:
+            made = self._made()
+        else:
+            made = Use.read(self.path).made(model, in_python(trust))
+        return load_weights(made, self.weights(which)).eval()
+
+    def predict(
+        self,
+        inputs: Any,
+        which: Literal["final", "best"] = "final",
+        *,
+        probabilities: bool = False,
+        model: nn.Module | Builder | None = None,
+        trust: Sequence[str] = (),
+    ) -> np.ndarray:
+        """What the model says of new rows, which become what it reads as the training data did.
+
+            run.predict(pandas.read_csv("new.csv"))   # array(['yes', 'no', …])
+
+        Args:
+            inputs: raw rows, as they were given to `arrays` or `table`, a DataFrame of a table; items of a `dataset`
+                as the model reads them.
+            which, model, trust: as for `model`.
+            probabilities: of each class or tag, [n, C], in place of labels.
+
+        Returns:
+            A label of your own for each row; of multilabel data whether each tag is there, [n, C]; for a regression
+            the numbers.
+
+        Raises:
+            UserError: rows that are not like the training data's.
+        """
+        use = Use.read(self.path)
+        inputs = read(use, inputs)
+        outputs = outputs_of(self.model(which, model=model, trust=trust), inputs)
+        return predictions(use, outputs, probabilities=probabilities)
+
+    def evaluate(
+        self,
+        data: Any,
+        which: Literal["final", "best"] = "final",
+        *,
+        model: nn.Module | Builder | None = None,
+        trust: Sequence[str] = (),
+    ) -> dict[str, float]:
+        """The loss and metrics of the task on labelled data.
+
+        Args:
+            data: (inputs, targets), raw as for `predict`; a DataFrame of a table with the target column; or a
+                `Collection`, whose test set is meant, read as that collection prepares it.
+            which, model, trust: as for `model`.
+
+        Raises:
+            UserError: data that are not like the training data.
+        """
+        return metrics(Use.read(self.path), self.model(which, model=model, trust=trust), data)
+
     @property
     def plot(self) -> Plots:
         """Every figure that has something to show of this run, as an Altair chart: `plot.accuracy(save="a.png")`."""
@@ -40,6 +123,12 @@ class Run(RecordedRun):
         from polyrhythm.results.notebook import run_html
 
         return run_html(self)
+
+
+def remember(run: Run, made: Made) -> Run:
+    """A run that was carried out in this process, with what makes its model."""
+    run._made = made
+    return run
 
 
 @final

@@ -6,7 +6,7 @@ import io
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
-from polyrhythm.base.errors import UserError
+from polyrhythm.base.errors import UserError, check_kind
 from polyrhythm.base.metric_names import in_words
 from polyrhythm.base.settings import label_of
 from polyrhythm.runs import costs, holes
@@ -59,6 +59,8 @@ class RecordedRun:
         Raises:
             UserError: no run fits, or several do.
         """
+        check_kind("reference", reference, str, "'night'")
+        check_kind("folder", folder, (Path, str), "'runs'")
         fits = cls.find(reference, folder)
         if len(fits) > 1:
             raise UserError(

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, final
 
-from polyrhythm.base.errors import Mistakes, UserError, unknown
+from polyrhythm.base.errors import Mistakes, UserError, check_kind, unknown
 from polyrhythm.base.settings import Count, Settings, Takes, Whole
 from polyrhythm.experiments.prepared import Planned
 from polyrhythm.studies.claims import MEASURES, Claim, Measure, Number, Text
-from polyrhythm.studies.space import Setting, Space
+from polyrhythm.studies.space import Range, Setting, Space
 from polyrhythm.trackers import Tracking
 
 PAPERS: Mapping[str, str] = {
@@ -86,6 +86,9 @@ class Search(Settings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        object.__setattr__(self, "space", _values(self.space))
+        spaces = {row: _values(own) if isinstance(own, Mapping) else own for row, own in self.rows.items()}
+        object.__setattr__(self, "rows", spaces)
         if (self.trials is None) != (self.kind in ("grid", "list")):
             raise UserError(
                 f'search = "{self.kind}" ' + ("without trials" if self.trials is None else f"and {self.trials} trials"),
@@ -122,6 +125,20 @@ class Search(Settings):
         batch = {"batch": self.batch} if self.adaptive else {}
         kept = {"search": self.kind, "seeds": list(self.seeds), "seed": self.seed, "by": self.by, "prune": self.prune}
         return {**kept, **batch}
+
+
+def _values(space: Mapping[str, Any]) -> Space:
+    """A space whose values are listed in tuples.
+
+    Raises:
+        UserError: something else than values or a range.
+    """
+    found: dict[str, Any] = {}
+    for key, values in space.items():
+        values = values.tolist() if hasattr(values, "tolist") else values
+        found[key] = tuple(values) if isinstance(values, list) else values
+        check_kind(f"space[{key!r}]", found[key], (tuple, Range), "[0.1, 0.2], or pr.studies.Range(low=0.01, high=1.0)")
+    return found
 
 
 @final

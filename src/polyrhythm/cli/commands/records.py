@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from polyrhythm.cli.commands.arguments import Json, Out, Run, Set, To
+from polyrhythm.cli.commands.arguments import Json, Out, Run, Set, To, Trusted
 from polyrhythm.cli.guard import guarded
 
 app = typer.Typer(rich_markup_mode=None)
@@ -106,6 +106,25 @@ def report(
     from polyrhythm.cli.reporting import report_runs
 
     report_runs(references or [], out or "runs", output, to=to, on=on, against=against, level=level)
+
+
+@app.command()
+@guarded
+def predict(
+    reference: Run,
+    data: Annotated[Path, typer.Option("--data", help="Rows: a .csv or .parquet table, or a .npy array.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="Where predictions go: a .csv or .npy file.")],
+    which: Annotated[Literal["final", "best"], typer.Option("--which", help="The version: final or best.")] = "final",
+    probabilities: Annotated[bool, typer.Option("--probabilities", help="Of each class, in place of labels.")] = False,
+    trust: Trusted = None,
+    out: Out = None,
+) -> None:
+    """Predict for new rows, which are read as the run's training rows were."""
+    from polyrhythm.cli.predicting import predict_rows
+
+    predict_rows(
+        reference, data, output, out or "runs", which=which, probabilities=probabilities, trust=list(trust or ())
+    )
 
 
 @app.command()

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from polyrhythm.base.errors import Mistakes, UserError, unknown
+from polyrhythm.data.preprocessing import Feature
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -19,11 +20,11 @@ _SHOWN = 5
 
 
 class Features(NamedTuple):
-    """Features of training and test rows, float64 [n, d], with their names: a column, or COLUMN=VALUE."""
+    """Features of training and test rows, float64 [n, d], and what each is."""
 
     train: np.ndarray
     test: np.ndarray
-    names: tuple[str, ...]
+    features: tuple[Feature, ...]
     notes: tuple[str, ...]
 
 
@@ -41,7 +42,7 @@ def features_of(train: pd.DataFrame, test: pd.DataFrame, others: Sequence[str], 
     """
     parts: list[Any] = []
     test_parts: list[Any] = []
-    names: list[str] = []
+    found: list[Feature] = []
     notes: list[str] = []
     wrong = Mistakes()
     for column in (c for c in train.columns if c not in others):
@@ -49,7 +50,7 @@ def features_of(train: pd.DataFrame, test: pd.DataFrame, others: Sequence[str], 
         if values.dtype.kind in "biuf" and tested.dtype.kind in "biuf":
             parts.append(values.astype(np.float64)[:, None])
             test_parts.append(tested.astype(np.float64)[:, None])
-            names.append(column)
+            found.append(Feature(column))
             if _counts_rows(values):
                 notes.append(f"column {column!r} counts the rows and is a feature; drop=[{column!r}] leaves it out")
             continue
@@ -61,7 +62,7 @@ def features_of(train: pd.DataFrame, test: pd.DataFrame, others: Sequence[str], 
         parts.append(np.eye(len(known))[codes.reshape(-1)])
         cells = tested.astype(str)
         test_parts.append((cells[:, None] == known).astype(np.float64))
-        names += [f"{column}={value}" for value in known]
+        found += [Feature(column, value) for value in known.tolist()]
         notes.append(f"text column {str(column)!r} became {len(known)} features")
         if len(unseen := sorted(set(cells) - set(known))):
             rows = int(np.isin(cells, unseen).sum())
@@ -71,10 +72,10 @@ def features_of(train: pd.DataFrame, test: pd.DataFrame, others: Sequence[str], 
             )
     wrong.refuse()
     whole, test_whole = np.concatenate(parts, axis=1), np.concatenate(test_parts, axis=1)
-    constant = [name for name, same in zip(names, (whole == whole[:1]).all(axis=0), strict=True) if same]
+    constant = [feature.text for feature, same in zip(found, (whole == whole[:1]).all(axis=0), strict=True) if same]
     if constant:
         notes.append(f"one value in all training rows, which tells nothing: {_some(constant)}")
-    return Features(whole, test_whole, tuple(names), tuple(notes))
+    return Features(whole, test_whole, tuple(found), tuple(notes))
 
 
 def named_features(
@@ -98,10 +99,9 @@ def named_features(
             fix="correct features, or rename the column",
         )
     columns = [column for column in train.columns if column not in others]
-    parts = [np.stack([_named(frame, columns, name, where) for name in wanted], axis=1) for frame in (train, test)]
-    texts = {name.partition("=")[0] for name in wanted if name not in columns} & {*columns}
-    for column in sorted(texts):
-        known = {name.partition("=")[2] for name in wanted if name.startswith(f"{column}=")}
+    features = [_named(train, columns, name, where) for name in wanted]
+    for column in sorted({feature.column for feature in features if feature.value is not None}):
+        known = {str(feature.value) for feature in features if feature.column == column}
         occurring = {*train[column].astype(str), *test[column].astype(str)}
         if strange := sorted(occurring - known):
             raise UserError(
@@ -110,15 +110,14 @@ def named_features(
                 why="a sample with another value would look to the model as if it had none",
                 fix="add it to features, at the server and at every node, or leave those rows out",
             )
-    return Features(parts[0], parts[1], tuple(wanted), ())
+    parts = [np.stack([of.read(frame[of.column].to_numpy()) for of in features], axis=1) for frame in (train, test)]
+    return Features(parts[0], parts[1], tuple(features), ())
 
 
-def _named(frame: pd.DataFrame, columns: Sequence[str], name: str, where: str) -> np.ndarray:
-    """One feature of some rows, float64 [n]."""
+def _named(frame: pd.DataFrame, columns: Sequence[str], name: str, where: str) -> Feature:
     if name in columns:
-        values = frame[name].to_numpy()
-        if values.dtype.kind in "biuf":
-            return values.astype(np.float64)
+        if frame[name].to_numpy().dtype.kind in "biuf":
+            return Feature(name)
         raise UserError(
             f"{where}: the feature {name!r}, which is a column of texts",
             expected=f"one feature for each value: {name}=VALUE",
@@ -128,7 +127,7 @@ def _named(frame: pd.DataFrame, columns: Sequence[str], name: str, where: str) -
     column = next((column for column in columns if name.startswith(f"{column}=")), None)
     if column is None:
         raise unknown("feature", name, columns, where=where)
-    return (frame[column].to_numpy().astype(str) == name[len(column) + 1 :]).astype(np.float64)
+    return Feature(column, name[len(column) + 1 :])
 
 
 def _counts_rows(values: np.ndarray) -> bool:

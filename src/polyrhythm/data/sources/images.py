@@ -11,6 +11,7 @@ import torch
 from polyrhythm.base.errors import UserError, unknown
 from polyrhythm.data.collection import Collection
 from polyrhythm.data.labels import as_text, classes_of, encode
+from polyrhythm.data.preprocessing import Preprocessing
 from polyrhythm.data.samples import ArraySamples
 from polyrhythm.data.transforms import Augmentation, Normalise, Pad, RandomCrop, RandomFlip, ToFloat, Transform
 
@@ -112,4 +113,7 @@ def image_collection(
         test=ArraySamples(torch.from_numpy(test[0]), encode(test[1], known), transforms=transforms),
         reference=reference,
         notes=notes,
+        preprocessing=Preprocessing.of_arrays(
+            train[0], train[1], class_names or [as_text(c) for c in known], transforms
+        ),
     )

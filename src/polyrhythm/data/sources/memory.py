@@ -15,6 +15,7 @@ from polyrhythm.data.given import as_inputs
 from polyrhythm.data.holdout import check_share, held_out
 from polyrhythm.data.items import Adapt, check_lengths, labels_of
 from polyrhythm.data.keys import Keys, columns_at, columns_of
+from polyrhythm.data.preprocessing import Preprocessing
 from polyrhythm.data.samples import ArraySamples, DatasetSamples
 from polyrhythm.data.sources.images import channels_in_front
 from polyrhythm.data.sources.scaling import SCALED, in_float32
@@ -83,12 +84,13 @@ def arrays(
         places = np.flatnonzero(~out), np.flatnonzero(out)
         x, tx, y, ty = x[~out], x[out], y[~out], y[out]
         keys, test_keys = columns_at(keys, ~out), columns_at(keys, out)
+    given = x
     x, tx, layout = channels_in_front(x, tx)
     named = tuple(features) if x.shape[1:] == (len(features),) else ()
     x, tx, transforms, done = in_float32(x, tx, scaling=scaling == "train", columns=named, places=places)
     meaning = meaning_of(y, ty, task=task, classes=classes)
     augmentations: tuple[Augmentation, ...] = (RandomCrop(padding=4), RandomFlip()) if augment else ()
-    held = {"transforms": transforms, "done": done}
+    held: Any = {"transforms": transforms, "done": done}
     return Collection(
         name=name,
         task=meaning.task,
@@ -100,6 +102,7 @@ def arrays(
         reference=reference,
         notes=(*notes, *layout, *((SCALED,) if scaling == "train" else ()), *meaning.notes),
         features=tuple(features),
+        preprocessing=Preprocessing.of_arrays(given, y, meaning.classes, (*done, *transforms), shape=x.shape[1:]),
     )
 
 

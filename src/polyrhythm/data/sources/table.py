@@ -115,9 +115,14 @@ def table(
         test_columns={client: _keys(tested, client)} if client else None,
         name=name or _name(path),
         notes=(*notes, *found.notes),
-        features=found.names,
+        features=[feature.text for feature in found.features],
     )
-    return replace(made, target=target if threshold is None else f"{target} > {threshold:g}")
+    assert made.preprocessing is not None
+    return replace(
+        made,
+        target=target if threshold is None else f"{target} > {threshold:g}",
+        preprocessing=replace(made.preprocessing, features=found.features, target=target),
+    )
 
 
 def _several(values: Sequence[object]) -> tuple[str, ...]:

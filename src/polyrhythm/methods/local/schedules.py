@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, final
 
-from polyrhythm.base.settings import Count, Fraction, NonNegative, Positive, Settings
+from polyrhythm.base.errors import UserError
+from polyrhythm.base.settings import Count, Fraction, NonNegative, Positive, Settings, Whole
 
 Unit = Literal["version", "step"]
 
@@ -32,6 +33,10 @@ class Schedule(Settings):
     def needs_horizon(self) -> bool:
         """Whether the number of versions must be known before the run starts."""
         return False
+
+    def over(self, before: Schedule) -> tuple[Schedule, Schedule]:
+        """What it makes piped onto another one, and what of that it takes the place of: a warm-up stays in front."""
+        return (replace(before, then=self), before.then) if isinstance(before, WarmUp) else (self, before)
 
 
 @final
@@ -115,3 +120,57 @@ class Power(Schedule):
 
     def factor(self, at: int, end: int | None) -> float:
         return float((1 + self.alpha * at) ** -self.power)
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class WarmUp(Schedule):
+    """Linear warm-up: (at + 1) / (length + 1) for `length` versions or steps, then another schedule from 0 on.
+
+    length = 0 is exactly that schedule. Piped onto a recipe it goes in front of the schedule that is there, and one
+    that is piped on later comes after it.
+
+    Args:
+        length: versions or steps with less than the whole rate.
+        then: the schedule after it, of the same unit.
+
+    Raises:
+        UserError: the two count other things.
+
+    Reference: Goyal et al., "Accurate, Large Minibatch SGD", 2017, section 2.2, "gradual warmup".
+
+        pr.fedavg(cohort=10) | pr.parts.cosine() | pr.parts.warm_up(length=5)
+    """
+
+    length: Whole = 5
+    then: Schedule = Constant()
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.then.unit != self.unit and not isinstance(self.then, Constant):
+            raise UserError(
+                f"warm_up by {self.unit} in front of {self.then.label()} by {self.then.unit}",
+                expected="one unit for both",
+                why="the schedule begins when the warm-up is over, which the two would count differently",
+                fix=f'unit="{self.then.unit}" for the warm-up, or unit="{self.unit}" for {self.then.label()}',
+            )
+
+    def factor(self, at: int, end: int | None) -> float:
+        if at < self.length:
+            return (at + 1) / (self.length + 1)
+        return self.then.factor(at - self.length, None if end is None else max(end - self.length, 0))
+
+    @property
+    def needs_horizon(self) -> bool:
+        return self.then.needs_horizon
+
+    def over(self, before: Schedule) -> tuple[Schedule, Schedule]:
+        """It in front of the schedule that is there, in place of another warm-up alone."""
+        return (
+            (replace(self, then=before.then), before)
+            if isinstance(before, WarmUp)
+            else (
+                replace(self, then=before),
+                Constant(),
+            )
+        )

@@ -1,0 +1,208 @@
+"""What becomes of raw rows before a model reads them: kept with a run, so that new rows are read in the same way."""
+
+from __future__ import annotations
+
+import dataclasses
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self, final
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from polyrhythm.base.errors import UserError, unknown
+from polyrhythm.data.transforms import Normalise, Pad, ToFloat, Transform
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_STEPS: Mapping[str, type[Transform]] = {kind.__name__: kind for kind in (Normalise, Pad, ToFloat)}
+
+
+class Feature(NamedTuple):
+    """One input of a table: a column of numbers, or whether a column of text has a value.
+
+    Attributes:
+        column: its name.
+        value: that is 1, where all others are 0; None for a column of numbers.
+    """
+
+    column: str
+    value: str | None = None
+
+    @property
+    def text(self) -> str:
+        """As in `features=[…]`."""
+        return self.column if self.value is None else f"{self.column}={self.value}"
+
+    def read(self, cells: np.ndarray) -> np.ndarray:
+        """It, of cells that fit. float64 [n]"""
+        return (cells if self.value is None else cells.astype(str) == self.value).astype(np.float64)
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Preprocessing:
+    """How raw rows become what a model reads.
+
+    Args:
+        shape: of one raw row; of a table, of its features.
+        channels: where those of raw images are: "first", "last", or "none" where they have no axis for them.
+        dtype: of raw rows: float32, int64 or uint8.
+        features: of a table, in order.
+        steps: transforms of the numbers, in this order.
+        target: the column that is predicted, of a table.
+        labels: what the class numbers stand for, as in the targets that were given.
+    """
+
+    shape: tuple[int, ...]
+    channels: Literal["first", "last", "none"] = "first"
+    dtype: str = "float32"
+    features: tuple[Feature, ...] = ()
+    steps: tuple[Transform, ...] = ()
+    target: str = ""
+    labels: tuple[Any, ...] = ()
+
+    @classmethod
+    def of_arrays(
+        cls,
+        train: np.ndarray,
+        targets: np.ndarray,
+        classes: Sequence[str],
+        steps: Sequence[Transform],
+        *,
+        shape: tuple[int, ...] | None = None,
+    ) -> Self:
+        """That of training inputs [n, ...], as they are before the transforms.
+
+        Args:
+            train: the inputs.
+            targets: as they were given.
+            classes: as text.
+            steps: transforms.
+            shape: of one input with its channels in front; None if they are there.
+        """
+        channels: Literal["first", "last", "none"] = "first"
+        if shape not in (None, train.shape[1:]):
+            channels = "last" if train.ndim == 4 else "none"
+        kind = "float32" if train.dtype.kind == "f" else str(train.dtype)
+        whole = targets.dtype.kind in "iu" and all(text.lstrip("-").isdigit() for text in classes)
+        labels: tuple[Any, ...] = tuple(map(int, classes)) if whole else tuple(classes)
+        if targets.dtype.kind == "b":
+            labels = tuple(text == "True" for text in classes)
+        return cls(shape=tuple(train.shape[1:]), channels=channels, dtype=kind, steps=tuple(steps), labels=labels)
+
+    def apply(self, rows: Any) -> Tensor:
+        """What the model reads of some rows. [n, ...]
+
+        Args:
+            rows: an array, a tensor or lists, [n, ...]; of a table also a DataFrame, or columns by name, in any order.
+
+        Raises:
+            UserError: columns that are missing, rows of another shape or type, values that are no finite numbers.
+        """
+        if hasattr(rows, "columns") or isinstance(rows, Mapping):
+            values = self._of_table(rows)
+        else:
+            values = self._fitting(rows.detach().cpu().numpy() if isinstance(rows, Tensor) else np.asarray(rows))
+        if self.channels != "first":
+            values = np.moveaxis(values, -1, 1) if self.channels == "last" else values[:, None]
+        inputs = torch.from_numpy(np.ascontiguousarray(values))
+        for step in self.steps:
+            # In double precision, as large numbers with small differences need it.
+            inputs = step(inputs) if not isinstance(step, Normalise) else _normalised(step, inputs)
+        return inputs.float() if inputs.dtype == torch.float64 else inputs
+
+    def _of_table(self, rows: pd.DataFrame | Mapping[str, Any]) -> np.ndarray:
+        if not self.features:
+            raise _unfit("a table", f"rows of shape {self.shape}, as the training data had", "give an array")
+        there = {str(name): np.atleast_1d(np.asarray(rows[name])) for name in rows}
+        cells = dict[str, np.ndarray]()
+        for column in dict.fromkeys(feature.column for feature in self.features):
+            if column not in there:
+                raise unknown("column", column, there, where="the rows, which lack it")
+            known = [feature.value for feature in self.features if feature.column == column]
+            cells[column] = _numbers(column, there[column]) if known == [None] else _texts(column, there[column], known)
+        return np.stack([feature.read(cells[feature.column]) for feature in self.features], axis=1)
+
+    def _fitting(self, rows: np.ndarray) -> np.ndarray:
+        if tuple(rows.shape[1:]) != self.shape or rows.ndim < 1:
+            single = " A single row needs an axis in front: row[None]" if tuple(rows.shape) == self.shape else ""
+            raise _unfit(
+                f"rows of shape {tuple(rows.shape)}",
+                f"[n, {', '.join(map(str, self.shape))}]",
+                f"reshape them.{single}",
+            )
+        whole = rows.dtype.kind in "biu"
+        if self.dtype == "float32" and (whole or rows.dtype.kind == "f"):
+            if not np.isfinite(rows.sum(dtype=np.float64)):
+                raise _unfit("rows with NaN or infinity", "finite numbers", "fill the cells, or leave those rows out")
+            return rows.astype(np.float64 if rows.dtype != np.float32 else np.float32)
+        if whole and (self.dtype == "int64" or (len(rows) == 0 or (rows.min() >= 0 and rows.max() <= 255))):
+            return rows.astype(self.dtype)
+        raise _unfit(f"rows of {rows.dtype}", f"{self.dtype}, as the training data had", "give numbers of that type")
+
+    def plain(self) -> dict[str, Any]:
+        """The same as plain data."""
+        steps = [{"step": type(step).__name__, **dataclasses.asdict(step)} for step in self.steps]
+        return {**dataclasses.asdict(self), "features": [list(f) for f in self.features], "steps": steps}
+
+    @classmethod
+    def of(cls, plain: Mapping[str, Any]) -> Self:
+        """It, from plain data.
+
+        Raises:
+            ValueError, KeyError, TypeError: that is no such data.
+        """
+        steps = [_STEPS[s["step"]](**{k: frozen(v) for k, v in s.items() if k != "step"}) for s in plain["steps"]]
+        features = [Feature(str(column), None if value is None else str(value)) for column, value in plain["features"]]
+        rest = {key: frozen(plain[key]) for key in ("shape", "channels", "dtype", "target", "labels")}
+        return cls(features=tuple(features), steps=tuple(steps), **rest)
+
+
+_TRUTH = {"True": "1", "TRUE": "1", "true": "1", "False": "0", "FALSE": "0", "false": "0"}
+
+
+def _numbers(column: str, cells: np.ndarray) -> np.ndarray:
+    """A column of numbers, which may be written as text. float64 [n]"""
+    try:
+        if cells.dtype.kind not in "biuf":
+            cells = np.array([_TRUTH.get(str(cell).strip(), cell) for cell in cells], dtype=object)
+        numbers: np.ndarray = cells.astype(np.float64)
+    except (TypeError, ValueError):
+        raise _unfit(f"text in the column {column!r}", "numbers", "write them as numbers") from None
+    if not np.isfinite(numbers).all():
+        raise _unfit(f"empty or infinite cells in {column!r}", "finite numbers", "fill the cells")
+    return numbers
+
+
+def _texts(column: str, cells: np.ndarray, known: Sequence[str | None]) -> np.ndarray:
+    """A column of text. [n]"""
+    found = np.array([str(cell).strip() for cell in cells])
+    if unseen := sorted(set(found.tolist()) - {*known}):
+        rows = int(np.isin(found, unseen).sum())
+        warnings.warn(
+            f"{rows:,} rows have values of {column!r} that no training row had, "
+            f"{', '.join(map(repr, unseen[:5]))}: all its features are 0 there",
+            stacklevel=5,
+        )
+    return found
+
+
+def _normalised(step: Normalise, inputs: Tensor) -> Tensor:
+    shape = (1, -1, *[1] * (inputs.dim() - 2))
+    mean, std = (torch.tensor(v, dtype=torch.float64).reshape(shape) for v in (step.mean, step.std))
+    return ((inputs.double() - mean) / std).float()
+
+
+def frozen(value: Any) -> Any:
+    """What was read of JSON, with tuples in place of lists."""
+    if isinstance(value, dict):
+        return {key: frozen(of) for key, of in value.items()}
+    return tuple(map(frozen, value)) if isinstance(value, list) else value
+
+
+def _unfit(found: str, expected: str, fix: str) -> UserError:
+    return UserError(found, expected=expected, why="the model has learned from such rows, and reads no others", fix=fix)

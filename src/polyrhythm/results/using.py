@@ -1,0 +1,217 @@
+"""A run's model after the run: the module itself, what it says of new rows, and how well it does on labelled ones."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any, final
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from polyrhythm.base.consent import Trust
+from polyrhythm.base.errors import UserError
+from polyrhythm.base.streams import seeded_torch
+from polyrhythm.base.threads import one_thread
+from polyrhythm.data.collection import Collection
+from polyrhythm.data.labels import as_text
+from polyrhythm.data.preprocessing import Preprocessing, frozen
+from polyrhythm.models.building import build
+from polyrhythm.models.catalogue import Builder, find
+from polyrhythm.models.metrics import name_of
+from polyrhythm.models.tally import Tally
+from polyrhythm.models.task import Task
+from polyrhythm.models.tasks import task
+from polyrhythm.runs.files import write_whole
+
+USE = "model.json"
+BATCH = 250
+Made = Callable[[], nn.Module]
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Use:
+    """What is needed to use a run's weights.
+
+    Args:
+        model: its name or import path, None for one that has none.
+        settings: of the model.
+        shape: of what it reads, for one sample.
+        outputs: how many numbers it gives.
+        task: what it was trained for; of its losses and metrics those that have names.
+        own: names of those that are functions of the user's own, which a record does not have.
+        classes: as text, in the order of class numbers.
+        preprocessing: what becomes of raw rows; None if they are read as they come.
+    """
+
+    model: str | None
+    settings: Mapping[str, Any]
+    shape: tuple[int, ...]
+    outputs: int
+    task: Task
+    classes: tuple[str, ...]
+    preprocessing: Preprocessing | None
+    own: tuple[str, ...] = ()
+
+    def write(self, folder: Path) -> None:
+        """Writes it into a run's folder."""
+        named, own = _by_name(self.task)
+        plain = {
+            **{"model": self.model, "settings": dict(self.settings), "shape": self.shape, "outputs": self.outputs},
+            **{"task": {**named.describe(), "name": named.name}, "classes": self.classes, "own": own},
+            "preprocessing": None if self.preprocessing is None else self.preprocessing.plain(),
+        }
+        write_whole(folder / USE, [json.dumps(plain, default=str).encode()], durable=False)
+
+    @classmethod
+    def read(cls, folder: Path) -> Use:
+        """It, from a run's folder.
+
+        Raises:
+            UserError: it is not there, or damaged.
+        """
+        try:
+            found = json.loads((folder / USE).read_text())
+            about, done = dict(frozen(found["task"])), found["preprocessing"]
+            return cls(
+                **{key: found[key] for key in ("model", "settings", "outputs")},
+                shape=tuple(found["shape"]),
+                classes=tuple(found["classes"]),
+                own=tuple(found["own"]),
+                task=task(about.pop("name"), **about),
+                preprocessing=None if done is None else Preprocessing.of(done),
+            )
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise UserError(
+                f"{folder / USE}: {'does not exist' if isinstance(error, FileNotFoundError) else f'damaged ({error})'}",
+                expected="what a run writes down of its model and data when it begins",
+                why="without it nobody knows how rows become what the model reads",
+                fix="run it again; weights alone are in run.weights()",
+            ) from None
+
+    def made(self, given: nn.Module | Builder | None, trust: Trust) -> nn.Module:
+        """The module, with any weights.
+
+        Raises:
+            UserError: it was made in Python and is not given, or its code may not be imported.
+        """
+        if isinstance(given, nn.Module):
+            return given
+        if given is None and self.model is None:
+            raise UserError(
+                "this run's model was made in Python and has no name",
+                expected="the model, or what builds it",
+                why="the record has its weights, and not its code",
+                fix="give it: run.model(model=Net()), run.predict(rows, model=Net())",
+            )
+        if given is None and self.model is not None:
+            find(self.model, trust)
+        with seeded_torch(0, "init"):  # what is drawn is overwritten by the weights
+            return build(given or self.model or "", self.shape, self.outputs, **({} if given else self.settings))
+
+
+def _by_name(task: Task) -> tuple[Task, tuple[str, ...]]:
+    """A task without functions of the user's own, and the names of what they give."""
+    there: dict[str, Any] = {field.name: getattr(task, field.name) for field in fields(task)}
+    own = [name_of(metric) for metric in there.get("metrics", ()) if not isinstance(metric, str)]
+    changes: dict[str, Any] = {"metrics": tuple(m for m in there["metrics"] if isinstance(m, str))} if own else {}
+    if there.get("loss_function") is not None:
+        changes["loss_function"] = None
+        own.append("loss")
+    return replace(task, **changes), tuple(own)
+
+
+def outputs_of(module: nn.Module, inputs: Tensor) -> Tensor:
+    """What a model in evaluation gives for inputs, [n, ...]."""
+    module.eval()
+    with one_thread(), torch.no_grad(), seeded_torch(0, "measure", "predict"):
+        return torch.cat([module(inputs[i : i + BATCH]) for i in range(0, len(inputs), BATCH)])
+
+
+def read(use: Use, rows: Any) -> Tensor:
+    """What the model reads of rows.
+
+    Raises:
+        UserError: rows that the model does not read, or none.
+    """
+    if use.preprocessing is not None:
+        inputs = use.preprocessing.apply(rows)
+    else:
+        inputs = rows if isinstance(rows, Tensor) else torch.as_tensor(np.asarray(rows))
+    if tuple(inputs.shape[1:]) != use.shape or not len(inputs):
+        raise UserError(
+            f"inputs of shape {tuple(inputs.shape)}",
+            expected=f"[n, {', '.join(map(str, use.shape))}], n of 1 or more",
+            why="the model has learned from samples of that shape",
+            fix="reshape them; a single sample needs an axis in front",
+        )
+    return inputs
+
+
+def predictions(use: Use, outputs: Tensor, *, probabilities: bool) -> np.ndarray:
+    """What outputs mean, in the user's own labels."""
+    kind = use.task.name
+    outputs = outputs.double() if outputs.is_floating_point() else outputs
+    if kind == "regression":
+        if probabilities:
+            raise UserError(
+                "probabilities of a regression",
+                expected="a task with classes",
+                why="a number is predicted, not a choice",
+                fix="leave probabilities out",
+            )
+        return outputs.float().numpy()
+    if kind == "multilabel":
+        shares = outputs.sigmoid()
+        return shares.float().numpy() if probabilities else (shares > 0.5).numpy()
+    outputs = outputs[:, -1] if outputs.dim() == 3 else outputs
+    if probabilities:
+        return outputs.softmax(dim=1).float().numpy()
+    labels = use.classes if use.preprocessing is None else use.preprocessing.labels
+    found: np.ndarray = np.asarray(labels)[outputs.argmax(dim=1).numpy()]
+    return found
+
+
+def metrics(use: Use, module: nn.Module, data: Any) -> dict[str, float]:
+    """The task's metrics on labelled data."""
+    total = Tally()
+    for inputs, targets in _batches(use, data):
+        total = total + use.task.tally(outputs_of(module, inputs), targets)
+    return {name: value for name, value in use.task.read(total).items() if name not in use.own}
+
+
+def _batches(use: Use, data: Any) -> Iterator[tuple[Tensor, Tensor]]:
+    if isinstance(data, Collection):
+        for i in range(0, len(data.test), BATCH):
+            yield data.test.batch(torch.arange(i, min(i + BATCH, len(data.test))))
+        return
+    target = "" if use.preprocessing is None else use.preprocessing.target
+    if target and hasattr(data, "columns") and target in data.columns:
+        data = data, np.asarray(data[target])
+    if not isinstance(data, (tuple, list)) or len(data) != 2 or len(data[0]) != len(data[1]):
+        raise UserError(
+            f"a {type(data).__name__} to evaluate on",
+            expected="(inputs, targets) with a target for each row, a table with the target column, or a Collection",
+            why="a prediction is judged by what it should have been",
+            fix="run.evaluate((inputs, targets))",
+        )
+    yield read(use, data[0]), _targets(use, np.asarray(data[1]))
+
+
+def _targets(use: Use, given: np.ndarray) -> Tensor:
+    if not use.classes or use.task.name == "multilabel":
+        return torch.as_tensor(given.astype(np.float32))
+    places = {label: number for number, label in enumerate(use.classes)}
+    numbers = [places.get(as_text(label), -1) for label in given.tolist()]
+    if -1 in numbers:
+        raise UserError(
+            f"label {as_text(given[numbers.index(-1)])!r} in {numbers.count(-1):,} rows",
+            expected=f"one of {', '.join(use.classes[:20])}",
+            why="the model knows no other classes",
+            fix="leave these rows out, or train with them",
+        )
+    return torch.tensor(numbers)
