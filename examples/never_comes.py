@@ -30,7 +30,7 @@ class Only(Participation):
 def main(rounds: int = 100) -> None:
     """Both come, or one: where the only weight x goes, and the mean loss over both clients there."""
     wants, ones = torch.tensor([1.0, -1.0] * 10), torch.ones(20, 1)  # the model gives x * 1; losses are squares
-    data = pr.data.arrays(ones, wants, test=(ones, wants), columns={"client": wants < 0})
+    data = pr.data.arrays(ones, wants, test=(ones, wants), columns={"client": wants < 0}, task="regression")
     federation = pr.federate(data, pr.data.ByColumn(column="client"), clients=None, seed=0)
     for first in (2, 1):
         recipe, model = pr.fedavg(epochs=1) | Only(first=first), torch.nn.Linear(1, 1, bias=False)

@@ -25,7 +25,7 @@ class OneIsSlow(pr.fleet.Devices):
 def main(rounds: int = 1000) -> None:
     """In rounds, as they come, and as they come with a memory: where the only weight x goes."""
     wants, ones = torch.tensor([1.0, -1.0] * 10), torch.ones(20, 1)  # the model gives x * 1; losses are squares
-    data = pr.data.arrays(ones, wants, test=(ones, wants), columns={"client": wants < 0})
+    data = pr.data.arrays(ones, wants, test=(ones, wants), columns={"client": wants < 0}, task="regression")
     federation = pr.federate(data, pr.data.ByColumn(column="client"), clients=None, seed=0)
     rounds_of_all = pr.fedavg(epochs=1, lr=0.01) | pr.parts.equal()
     as_they_come = rounds_of_all | pr.parts.rolling(concurrency=2) | pr.parts.buffer(size=1)

@@ -171,6 +171,7 @@ def _values(care: bool) -> dict[str, Texts]:
         "validation": some("0.99", "1", "-0.1", "nan", '"x"'),
         "local_test": some("0.9", "1.5", '"x"', "true"),
         "init": some('"nowhere.safetensors"', '"labels.npz"', '"."', '""', "3", '"\\u0000"'),
+        "init_skip": some('["linear.*"]', "[]", '"head.weight"', "3"),
         "expert": some('"nowhere.safetensors"', '"labels.npz"', "true", '"\\u0000"'),
         "driver": some('"auto"', '"inline"', '"threads"', '"processes"', '"rays"', "1"),
         "workers": some("1", "2", "0", "2.5", "5000"),

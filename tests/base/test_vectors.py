@@ -526,14 +526,14 @@ def test_the_length_of_what_overflows_or_is_no_number_is_torchs() -> None:
         assert difference(after, before)[1] in (None, torch.linalg.vector_norm(after).item()) or odd != odd
 
 
-def test_a_compiled_difference_that_adds_up_otherwise_than_torch_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_acompiled_difference_that_adds_up_otherwise_than_torch_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
     class Extension:
         @staticmethod
         def difference(update: Tensor, after: Tensor, before: Tensor) -> float:
             return math.nextafter(torch.linalg.vector_norm(after - before).item(), math.inf)
 
     monkeypatch.setattr(module, "extension", lambda: Extension)
-    assert module._compiled_difference.__wrapped__() is None
+    assert module.compiled_difference.__wrapped__() is None
 
 
 # Buffers.

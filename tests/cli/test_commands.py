@@ -196,13 +196,15 @@ def test_what_a_users_model_raises_is_one_line_and_a_log(polyrhythm: Command, tm
         "        super().__init__()\n"
         "        self.linear = nn.Linear(64, 10)\n"
         "    def forward(self, x):\n"
-        "        if self.training:\n"
+        "        if self.training and len(x) > 10:\n"
         "            raise KeyError('sensor')\n"
         "        return self.linear(x.flatten(1))\n"
     )
     sys.path.insert(0, str(tmp_path))
     try:
-        found = polyrhythm("run", "--model", "brittle:Net", "--out", str(tmp_path / "runs"))
+        found = polyrhythm(
+            *("run", "--model", "brittle:Net", "--method", "fedavg(batch=16)", "--out", str(tmp_path / "runs"))
+        )
     finally:
         sys.path.remove(str(tmp_path))
     assert found.code == 1

@@ -123,7 +123,7 @@ def test_a_setting_without_its_name_or_value(polyrhythm: Command, typed: str, fi
         ("x.npz", "npz(path=x.npz)"),
         ("x.npy", "npz(path=x.npz)"),
         ("https://example.org/x.csv?raw=1", "download it first, and then table(path=x.csv, target=…)"),
-        ("pictures", "ImageFolder"),
+        ("pictures", "image-folder(path=pictures)"),
         ("tables", "table(path=tables/a.csv, target=…)"),
         ("owner/name", 'hub(name="owner/name")'),
         ("hf", "hub(name="),

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from polyrhythm.config import names
+from polyrhythm.config import data_names
 from polyrhythm.runs.database import FILE
 from terminal import Command
 
@@ -77,7 +77,7 @@ def test_a_run_is_replayed(polyrhythm: Command, tmp_path: Path, monkeypatch: pyt
     def no_data(name: str) -> None:
         raise AssertionError("data were read")
 
-    monkeypatch.setattr(names, "source", no_data)
+    monkeypatch.setattr(data_names, "source", no_data)
     found = polyrhythm("replay", "mine", "--from-updates", "--json", *out)
     assert (found.code, json.loads(found.out)["last"]) == (0, 4)
 

@@ -183,6 +183,7 @@ def test_all_mistakes_of_an_experiment_are_said_together() -> None:
         "experiment: rounds = 0",
         "experiment: seed = -1",
         "min_reports(count=99) where a version invites 10",
+        "fedavg | min_reports: a version needs 99 reports, and 4 clients hold data",
     ]
     with pytest.raises(UserError) as caught:
         pr.Execution(driver=3, engine=None, workers=0, gpus=0.00005)  # type: ignore[arg-type]

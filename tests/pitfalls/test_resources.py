@@ -14,7 +14,7 @@ import torch
 from torch.utils.data import Dataset
 
 import polyrhythm as pr
-from polyrhythm.config import names
+from polyrhythm.config import data_names, names
 from polyrhythm.config.assembly import assemble
 from polyrhythm.config.configuration import configure
 from polyrhythm.experiments.estimate import estimate
@@ -47,14 +47,14 @@ def test_data_are_loaded_once_and_not_by_client_and_round(monkeypatch: pytest.Mo
     carry_out(some, [])
     assert Counted.made == 2
     loaded = []
-    real = names.SOURCES["digits"]
+    real = data_names.SOURCES["digits"]
 
     @functools.wraps(real)
     def counting(**settings: Any) -> Any:
         loaded.append(settings)
         return real(**settings)
 
-    monkeypatch.setitem(names.SOURCES, "digits", counting)
+    monkeypatch.setitem(data_names.SOURCES, "digits", counting)
     assert len(list(assemble(configure(None, {"seeds": "0-3", "model": "logistic"}, [])))) == 4
     assert len(loaded) == 1
 
@@ -76,7 +76,7 @@ LIMITED = """
 import resource
 resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
 import polyrhythm as pr
-from polyrhythm.config import names
+from polyrhythm.config import data_names, names
 from polyrhythm.experiments.session import carry_out
 from small import prepared
 if __name__ == "__main__":

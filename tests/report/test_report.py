@@ -114,7 +114,10 @@ def test_readings_are_those_of_the_summary(folder: Path, reading: Any, field: st
 
 
 def test_a_diverged_run_has_no_last_20() -> None:
-    rows = [{"version": v, "test": {"accuracy": a}, "validation": None} for v, a in ((1, 0.5), (2, math.nan))]
+    rows = [
+        {"version": v, "test": {"accuracy": a}, "validation": None, "client_updates": v}
+        for v, a in ((1, 0.5), (2, math.nan))
+    ]
     assert read(rows, "accuracy", "last20") is None
     assert read(rows, "accuracy", "final") is None
     assert read(rows, "accuracy", "best") == 0.5

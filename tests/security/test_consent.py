@@ -52,6 +52,7 @@ NEEDS_IT: dict[str, list[str]] = {
     "resume": ["resume theirs --rounds 3"],
     "verify": ["verify theirs", "verify theirs --from-checkpoint"],
     "replay": ["replay theirs", "replay theirs --from-updates"],
+    "predict": ["predict theirs --data rows.npy -o p.csv"],
     "sweep": ["sweep tune.toml --workers 1 --out o", "sweep chosen.toml --workers 2 --out o"],
     "study": [f"study {file} --scale paper --workers 1 --out o" for file in ("table.toml", "tune.toml")],
     "reproduce": [f"reproduce {file} --scale paper --workers 1 --out o" for file in ("table.toml", "trained.toml")],
@@ -105,7 +106,7 @@ def test_every_command_is_tried() -> None:
     assert every == {*NEEDS_IT, *WITHOUT_IT, *NOT_RUN}
     assert not NEEDS_IT.keys() & WITHOUT_IT.keys()
     taking = {name for name in every if any("--trust" in option.opts for option in command_of(name).params)}
-    assert taking == {*NEEDS_IT, "expert", "flower new"}
+    assert taking == {*NEEDS_IT, "expert", "fleet show", "flower new"}
     assert {option.name for option in command_of("bench").params} == {
         *("work", "against", "engine", "workers", "repeats", "json")
     }

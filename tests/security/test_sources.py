@@ -31,6 +31,10 @@ ALLOWED = {
     ("simulation/workers/packing.py", "pickle.Unpickler"),
     # Between a study and the workers that it has started: what makes experiments, over a socket pair.
     ("studies/running/workers.py", "pickle.loads"),
+    # Reads what it has itself just written, to see whether a copy of the user's module is that module.
+    ("engines/repeating.py", "pickle.loads"),
+    # Asks whether a port of this machine is free, and lets go of it.
+    ("deployment/local/ports.py", "a socket of its own"),
     # Asks glibc for a setting of its allocator.
     ("base/threads.py", "ctypes.CDLL"),
 }
@@ -38,13 +42,17 @@ MAY_WRITE_PICKLES = {
     "base/attributes.py",
     "base/streams.py",
 }  # to compare what is inside of something; none is ever read
-MAY_IMPORT_PICKLE = {"data/sources/pickles.py", "simulation/workers/packing.py", "studies/running/workers.py"}
+MAY_IMPORT_PICKLE = {
+    *("data/sources/pickles.py", "simulation/workers/packing.py", "studies/running/workers.py", "engines/repeating.py"),
+    "models/weights.py",  # whose reader of tensors raises one of its errors
+}
 MAY_READ_THE_ENVIRONMENT = {
     *(
         "__init__.py",
         "data/sources/files.py",
         "simulation/workers/on_ray/cluster.py",
         "runs/environment.py",
+        "cli/output.py",  # how wide a terminal is
     ),
     "trackers/mlflow_tracker.py",  # where MLflow's server is, which is MLflow's own setting
     "deployment/local/loopback.py",  # which hands it on to Flower's programs
@@ -172,7 +180,7 @@ QUERIES = [f for f in FILES if f.is_relative_to(SOURCE) and "sqlite3" in f.read_
 IN_QUERIES = {
     *("int(patience * 1000)", "name", "table", "column", "schemas.VERSION", "schemas.APPLICATION"),
     *("', '.join(row)", "', '.join('?' * len(row))"),
-    *("records", "_LOOKED_AT", "condition"),  # of `any_record`, see below
+    *("records", "_LOOKED_AT", "condition", "whole"),  # of `any_record`, see below
     *("'FULL' if durable else 'NORMAL'", "', '.join((f'{column} = ?' for column in changes))"),
 }
 

@@ -104,17 +104,20 @@ def test_a_federation_with_nobody_to_invite_fails_in_words() -> None:
 
 
 def test_an_error_in_a_visit_says_whose() -> None:
+    broken = list[bool]()
+
     class Fails(nn.Module):
         def __init__(self) -> None:
             super().__init__()
             self.linear = nn.Linear(4, 3)
 
         def forward(self, inputs: object) -> object:
-            if self.training:
+            if self.training and broken:
                 raise ZeroDivisionError("no reading")
             return self.linear(inputs)
 
     run = driver(pr.Fleet(), model=Fails())
+    broken.append(True)
     with pytest.raises(ZeroDivisionError) as caught:
         list(run.moments(run.engine.initial()))
     assert any("client" in note and "visit 0" in note for note in caught.value.__notes__)

@@ -73,10 +73,7 @@ def _of_file(path: Path) -> str:
 def _of_folder(path: Path) -> str:
     files = [file for file, _ in zip(path.rglob("*"), range(_LOOKED_AT), strict=False) if file.is_file()]
     if any(file.suffix.lower() in _PICTURES for file in files):
-        for source in ("image-folder", "images", "folder"):
-            if source in SOURCES:
-                return f"write {source}(path={_quoted(path)})"
-        return "give its images in Python: pr.data.dataset(torchvision.datasets.ImageFolder(…)), see docs/start.md"
+        return f"write image-folder(path={_quoted(path)})"
     for file in sorted(files):
         if {suffix.lower() for suffix in file.suffixes} & {*_TABLES, ".npz"}:
             return f"give one of its files, such as {_of_file(file)}"

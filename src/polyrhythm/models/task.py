@@ -32,9 +32,9 @@ class Task(Settings, ABC):
         """The metric a run is judged by, one of the keys of `read`; higher is better."""
 
     @property
-    @abstractmethod
     def metrics_read(self) -> tuple[str, ...]:
-        """The metrics that `read` gives beside the loss, as far as each has a value."""
+        """The metrics that `read` gives beside the loss, as far as each has a value; the headline alone by default."""
+        return (self.headline,)
 
     @property
     def sums_over_samples(self) -> bool:

@@ -82,7 +82,8 @@ def check_finite(parameters: Mapping[str, Tensor], where: str) -> None:
     Raises:
         UserError: some are not, with their names.
     """
-    odd = [n for n, p in parameters.items() if p.is_floating_point() and not bool(torch.isfinite(p).all())]
+    held = {n: p for n, p in parameters.items() if p.is_floating_point() and not p.is_meta}
+    odd = [n for n, p in held.items() if not bool(torch.isfinite(p).all())]
     if odd:
         raise UserError(
             f"{where}: {_some(odd)} {'has' if len(odd) == 1 else 'have'} values that are NaN or infinite",

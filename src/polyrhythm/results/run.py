@@ -7,19 +7,18 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, final
 
-import numpy as np
-from torch import nn
-
 from polyrhythm.base.consent import in_python
-from polyrhythm.models.catalogue import Builder
-from polyrhythm.models.weights import load_weights
-from polyrhythm.results.using import Made, Use, metrics, outputs_of, predictions, read
 from polyrhythm.runs.comparison import ComparedRuns
 from polyrhythm.runs.database import damaged_run, damaged_runs
 from polyrhythm.runs.recorded import RecordedRun
 
 if TYPE_CHECKING:
+    import numpy as np
+    from torch import nn
+
+    from polyrhythm.models.catalogue import Builder
     from polyrhythm.results.plots import Plots
+    from polyrhythm.results.using import Made
 
 
 @final
@@ -55,6 +54,9 @@ class Run(RecordedRun):
         Raises:
             UserError: no weights, a model that is not known here, or weights of another one.
         """
+        from polyrhythm.models.weights import load_weights  # which loads torch, and lists of runs need none
+        from polyrhythm.results.using import Use
+
         if model is None and self._made is not None:
             made = self._made()
         else:
@@ -87,6 +89,8 @@ class Run(RecordedRun):
         Raises:
             UserError: rows that are not like the training data's.
         """
+        from polyrhythm.results.using import Use, outputs_of, predictions, read
+
         use = Use.read(self.path)
         inputs = read(use, inputs)
         outputs = outputs_of(self.model(which, model=model, trust=trust), inputs)
@@ -110,6 +114,8 @@ class Run(RecordedRun):
         Raises:
             UserError: data that are not like the training data.
         """
+        from polyrhythm.results.using import Use, metrics
+
         return metrics(Use.read(self.path), self.model(which, model=model, trust=trust), data)
 
     @property
