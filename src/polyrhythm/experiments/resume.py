@@ -36,11 +36,15 @@ def same_experiment(experiment: Experiment, out: Path | str, *, on_nodes: bool =
 
 
 def lost_runs(out: Path | str) -> tuple[str, ...]:
-    """Runs of a folder that have left checkpoints, and of which the record knows nothing any more; in words."""
+    """Runs of a folder with which nobody can go on, as their record is missing or damaged; in words."""
     out = Path(out)
-    known = {*(run.id for run in Run.all(out)), *damaged_runs(out)} if (out / FILE).is_file() else set[str]()
-    folders = sorted({path.parent.name for path in out.glob("*/checkpoint-*.safetensors")} - known)
-    return tuple(f"there is a folder of the run {name}, but its rows are missing from {out / FILE}" for name in folders)
+    there = (out / FILE).is_file()
+    known, damaged = ({run.id for run in Run.all(out)}, damaged_runs(out)) if there else (set[str](), dict[str, str]())
+    folders = sorted({path.parent.name for path in out.glob("*/checkpoint-*.safetensors")} - known - damaged.keys())
+    return (
+        *(f"the record of the run {name} is damaged ({damage})" for name, damage in damaged.items()),
+        *(f"there is a folder of the run {name}, but its rows are missing from {out / FILE}" for name in folders),
+    )
 
 
 def is_done(run: Run) -> bool:
