@@ -25,7 +25,11 @@ def values_of(draw: Draw, n: int) -> tuple[np.ndarray, str]:
     shape = draw.choice([(3,), (3,), (1,), (2, 3), (), (5, 6, 3), (1, 8, 8), (6, 6), (0,), (7, 7, 4)])
     dtype = draw.choice(DTYPES)
     random = np.random.Generator(np.random.PCG64(draw.randrange(2**32)))
-    whole = random.normal(0, 3, (n, *shape)) if dtype.startswith(("float", "long")) else random.integers(0, 100, (n, *shape))
+    whole = (
+        random.normal(0, 3, (n, *shape))
+        if dtype.startswith(("float", "long"))
+        else random.integers(0, 100, (n, *shape))
+    )
     return whole.astype(dtype), f"{dtype} {shape}"
 
 
@@ -54,10 +58,12 @@ def held(draw: Draw, values: np.ndarray) -> tuple[Any, str]:
         "objects": lambda: values.astype(object) if values.dtype not in (np.uint8, np.longdouble) else values,
         "masked nowhere": lambda: np.ma.MaskedArray(values),
         "tensor": lambda: torch.from_numpy(np.ascontiguousarray(values)) if values.dtype != np.longdouble else values,
-        "tensor that learns": lambda: torch.tensor(values, requires_grad=True) if values.dtype == np.float32 else values,
-        "strided tensor": lambda: torch.from_numpy(np.repeat(values, 2, axis=0))[::2]
-        if values.dtype != np.longdouble
-        else values,
+        "tensor that learns": lambda: (
+            torch.tensor(values, requires_grad=True) if values.dtype == np.float32 else values
+        ),
+        "strided tensor": lambda: (
+            torch.from_numpy(np.repeat(values, 2, axis=0))[::2] if values.dtype != np.longdouble else values
+        ),
         "frame": lambda: pd.DataFrame(values) if values.ndim == 2 else values,
         "tensors": lambda: [torch.tensor(row) for row in values] if values.dtype in (np.float32, np.int64) else values,
     }
@@ -192,7 +198,7 @@ def drawn_arrays(draw: Draw, folder: Path) -> Case:
 
     odd_shape = x.ndim == 1 or 0 in x.shape
     return Case(
-        told=f"{told}, {way}; labels: {kind}; {settings!r:.200}",
+        told=f"{told}, {way}; labels: {kind}; {'test given' if test else settings['test']}",
         read=lambda: data.arrays(given, y, **settings),
         judge=judge,
         must="refuse" if broken else "" if odd_shape else "take",

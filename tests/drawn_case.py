@@ -26,6 +26,7 @@ class Case:
         judge: what is not right of what was read; empty if it is exactly what was drawn.
         must: "refuse" or "take" where only that is right; "" where a refusal in words is as good.
         say: what notes must say if it is taken.
+        runs: whether an experiment is run, which may take its time.
     """
 
     told: str
@@ -33,6 +34,7 @@ class Case:
     judge: Callable[[Any], str]
     must: Literal["", "refuse", "take"] = ""
     say: tuple[str, ...] = ()
+    runs: bool = False
 
 
 @final
@@ -84,9 +86,8 @@ def apart_in_any_order(found: Sequence[Rows], right: Rows) -> str:
     def plain(rows: Rows) -> list[tuple[Any, ...]]:
         clients = rows.clients if rows.clients is not None else [""] * len(rows.labels)
         inputs = np.asarray(rows.inputs, dtype=np.float32).reshape(len(rows.labels), -1) + np.float32(0)
-        return sorted(
-            (tuple(row), repr(label), client) for row, label, client in zip(inputs.tolist(), rows.labels, clients)
-        )
+        together = zip(inputs.tolist(), rows.labels, clients, strict=True)
+        return sorted((tuple(row), repr(label), client) for row, label, client in together)
 
     ours = sorted(row for rows in found for row in plain(rows))
     theirs = plain(right)

@@ -22,7 +22,9 @@ def drawn_set(draw: Draw, folder: Path) -> Case:
     n, shape = draw.randrange(8, 30), draw.choice(SHAPES)
     generator = torch.Generator().manual_seed(draw.randrange(2**31))
     inputs = torch.randn(n, *shape, generator=generator)
-    dtype = draw.choice([torch.float32, torch.float32, torch.float64, torch.float16, torch.int64, torch.uint8, torch.bool])
+    dtype = draw.choice(
+        [torch.float32, torch.float32, torch.float64, torch.float16, torch.int64, torch.uint8, torch.bool]
+    )
     inputs = inputs.to(dtype) if dtype.is_floating_point else (inputs.abs() * 3).to(dtype)
     numbers = [draw.randrange(3) for _ in range(n)]
     labels, right, of = labels_of(draw, numbers)
@@ -38,7 +40,7 @@ def drawn_set(draw: Draw, folder: Path) -> Case:
         adapt, told = None, f"{told}, broken: {broken}"
     elif stated is not None and draw.random() < 0.3:
         stated = draw.choice([stated[1:], [*stated[1:], stated[0]], [None, *stated[1:]]])
-        broken = "stated" if list(stated) != list(labels) else ""
+        broken = "stated" if repr(stated) != repr(labels) else ""
         told += ", stated otherwise"
     settings = {"targets": stated, "test_targets": stated, "adapt": adapt}
     rows = Rows(inputs.numpy(), right)
@@ -109,8 +111,19 @@ MAKES: Mapping[str, Make] = {
     "Subset": _subset,
     "items": lambda x, y: (Items(lambda i: (x[i], y[i]), len(x)), None),
     "arrays": lambda x, y: (Items(lambda i: (x[i].numpy(), y[i]), len(x)), None),
-    "turned arrays": lambda x, y: (Items(lambda i: (x.numpy()[::-1][len(x) - 1 - i][..., ::-1][..., ::-1], y[i]) if x.dim() > 1 else (x[i].numpy(), y[i]), len(x)), None),
-    "swapped arrays": lambda x, y: (Items(lambda i: (np.array(x[i].numpy(), x.numpy().dtype.newbyteorder(">")), y[i]), len(x)), None),
+    "turned arrays": lambda x, y: (
+        Items(
+            lambda i: (
+                (x.numpy()[::-1][len(x) - 1 - i][..., ::-1][..., ::-1], y[i]) if x.dim() > 1 else (x[i].numpy(), y[i])
+            ),
+            len(x),
+        ),
+        None,
+    ),
+    "swapped arrays": lambda x, y: (
+        Items(lambda i: (np.array(x[i].numpy(), x.numpy().dtype.newbyteorder(">")), y[i]), len(x)),
+        None,
+    ),
     "NumPy's numbers": lambda x, y: (Items(lambda i: (x.numpy()[i], y[i]), len(x)), None),
     "one tensor used again": lambda x, y: (_Same(x, y), None),
     "dicts": lambda x, y: ([{"x": a, "y": b} for a, b in zip(x, y, strict=True)], lambda item: (item["x"], item["y"])),
@@ -160,7 +173,9 @@ BREAKS: Mapping[str, Callable[[torch.Tensor, list[Any], Draw], Any]] = {
     "None": lambda x, y, draw: [(None, b) for b in y],
     "lists": lambda x, y, draw: [(x[i].tolist() if x.dim() > 1 else None, y[i]) for i in range(len(y))],
     "of several shapes": lambda x, y, draw: [(torch.zeros(1 + i % 2), b) for i, b in enumerate(y)],
-    "of several types": lambda x, y, draw: [(torch.zeros(2, dtype=[torch.float32, torch.int64][i % 2]), b) for i, b in enumerate(y)],
+    "of several types": lambda x, y, draw: [
+        (torch.zeros(2, dtype=[torch.float32, torch.int64][i % 2]), b) for i, b in enumerate(y)
+    ],
     "array of texts": lambda x, y, draw: [(np.array(["a", "b"]), b) for b in y],
     "array of objects": lambda x, y, draw: [(np.array([None, 1]), b) for b in y],
     "NaN": lambda x, y, draw: list(zip(_with(x, float("nan")), y, strict=True)),

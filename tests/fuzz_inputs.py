@@ -24,6 +24,8 @@ from typing import final
 
 from drawn_arrays import drawn_arrays
 from drawn_case import Case, Draw
+from drawn_files import drawn_file
+from drawn_runs import drawn_run
 from drawn_sets import drawn_set
 from drawn_tables import drawn_table
 from polyrhythm.base.errors import PolyrhythmError, UserError
@@ -34,8 +36,10 @@ KINDS: Mapping[str, Callable[[Draw, Path], Case]] = {
     "table": drawn_table,
     "arrays": drawn_arrays,
     "set": drawn_set,
+    "file": drawn_file,
+    "run": drawn_run,
 }
-SHARES = (50, 20, 15)
+SHARES = (44, 20, 15, 20, 1)
 
 
 @final
@@ -93,7 +97,7 @@ def attempt(case: Case) -> tuple[str, str]:
         if unsaid := [words for words in case.say if not any(words in note for note in notes)]:
             return "silently wrong", f"no note says {unsaid}; there are {notes}"
         outcome = ("taken and said" if case.say else "taken"), ""
-    if (taken := time.perf_counter() - begun) > SLOW:
+    if (taken := time.perf_counter() - begun) > SLOW and not case.runs:
         return "slow", f"{taken:.1f} s"
     return ("large", f"{_peak() - before:.0f} MB") if _peak() - before > LARGE else outcome
 

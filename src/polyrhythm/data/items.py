@@ -54,7 +54,7 @@ class Labels:
         read = as_label(found) if isinstance(found, Tensor) else _together(found)
         if read is None:
             pairs = zip(map(as_label, found), held, strict=True)
-            wrong = np.array([_differ(r[None], h[None])[0] for r, h in pairs], dtype=bool)
+            wrong = np.array([_differ(r[None], np.asarray(h)[None])[0] for r, h in pairs], dtype=bool)
         else:
             wrong = _differ(read, held)
         if wrong.any():
@@ -169,7 +169,7 @@ def _read(dataset: Any, adapt: Adapt | None) -> np.ndarray:
     for i in range(len(dataset)):
         label = _checked_pair(dataset, i, adapt)[1]
         if isinstance(label, Tensor):
-            label = label.item() if label.dim() == 0 else as_label(label)
+            label = label.item() if label.dim() == 0 and not label.is_meta else as_label(label)
         found.append(kept(label))
         if (taken := time.perf_counter() - begun) > after:
             _say(f"reading each item's label: {i + 1:,} of {len(dataset):,} in {taken:.0f} s; targets= states them")

@@ -14,10 +14,10 @@ from polyrhythm.base.streams import seeded_torch
 from polyrhythm.data.items import (
     Adapt,
     Labels,
-    item_of,
     check_dataset,
     check_finite,
     check_lengths,
+    item_of,
     kept,
     labels_of,
     not_usable,

@@ -63,7 +63,7 @@ def as_targets(values: Any) -> np.ndarray:
         raise _no_targets(f"targets of {array.dtype}", "numbers or text")
     if array.ndim not in (1, 2):
         raise _no_targets(f"targets of shape {array.shape}", "one row a sample: [n], or [n, C]")
-    if array.dtype.kind == "f":
+    if array.dtype.kind == "f" and array.size:
         _check_there(np.isnan(array))
         if len(odd := np.flatnonzero(np.isinf(array.reshape(len(array), -1)).any(axis=1))):
             raise _no_targets(

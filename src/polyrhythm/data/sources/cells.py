@@ -186,9 +186,9 @@ def _check_commas(lines: str, name: str, where: str, reading: Reading) -> None:
     point, points = reading.decimal == ".", "." in lines
     if point or points:
         example = next(line for line in lines.split("\n") if "," in line)
+        signs = "commas and points" if points else "commas"
         raise UserError(
-            f"{where}: column {name!r} holds numbers with commas{' and points' if points else ''}, {example[:40]!r} for "
-            "instance",
+            f"{where}: column {name!r} holds numbers with {signs}, {example[:40]!r} for instance",
             expected=f"one sign before the fraction, as in {'1.5' if point else '1,5'}, and none between thousands",
             why="as text, each number would be a category of its own",
             fix="decimal=',' reads 1,5 as one and a half; signs between thousands have to be taken out",
