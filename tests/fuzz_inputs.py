@@ -17,20 +17,20 @@ import time
 import traceback
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import final
 
-from drawn_arrays import drawn_arrays
-from drawn_case import Case, Draw
-from drawn_files import drawn_file
-from drawn_runs import drawn_run
-from drawn_sets import drawn_set
-from drawn_tables import drawn_table
+from drawn.arrays import drawn_arrays
+from drawn.case import Case, Draw
+from drawn.files import drawn_file
+from drawn.runs import drawn_run
+from drawn.sets import drawn_set
+from drawn.tables import drawn_table
 from polyrhythm.base.errors import PolyrhythmError, UserError
 
-SLOW, LARGE = 5.0, 300  # seconds and MB that nothing small may take
+SLOW, LARGE = 5.0, 300  # seconds of computing and MB that nothing small may take
 BAD = ("traceback", "silently wrong", "refused though right", "refused without words", "slow", "large")
 KINDS: Mapping[str, Callable[[Draw, Path], Case]] = {
     "table": drawn_table,
@@ -39,7 +39,7 @@ KINDS: Mapping[str, Callable[[Draw, Path], Case]] = {
     "file": drawn_file,
     "run": drawn_run,
 }
-SHARES = (44, 20, 15, 20, 1)
+SHARES = {"table": 44, "arrays": 20, "set": 15, "file": 20, "run": 1}
 
 
 @final
@@ -59,10 +59,10 @@ class Tally:
         return "\n".join([*lines, f"{len(self.wrong)} wrong"])
 
 
-def drawn(number: int, seed: int, folder: Path) -> tuple[str, Case]:
+def drawn(number: int, seed: int, folder: Path, kinds: Sequence[str] = tuple(SHARES)) -> tuple[str, Case]:
     """An input, the same for the same numbers."""
     draw = random.Random(f"{seed}/{number}")
-    kind = draw.choices(list(KINDS), SHARES)[0]
+    kind = draw.choices(kinds, [SHARES[kind] for kind in kinds])[0]
     return kind, KINDS[kind](draw, folder)
 
 
@@ -73,7 +73,7 @@ def attempt(case: Case) -> tuple[str, str]:
         What became of it, and what there is to say.
     """
     _forget_peak()
-    begun, before = time.perf_counter(), _peak()
+    begun, before = time.process_time(), _peak()
     try:
         found = case.read()
         wrong = case.judge(found)
@@ -97,7 +97,7 @@ def attempt(case: Case) -> tuple[str, str]:
         if unsaid := [words for words in case.say if not any(words in note for note in notes)]:
             return "silently wrong", f"no note says {unsaid}; there are {notes}"
         outcome = ("taken and said" if case.say else "taken"), ""
-    if (taken := time.perf_counter() - begun) > SLOW and not case.runs:
+    if (taken := time.process_time() - begun) > SLOW and not case.runs:
         return "slow", f"{taken:.1f} s"
     return ("large", f"{_peak() - before:.0f} MB") if _peak() - before > LARGE else outcome
 
@@ -116,14 +116,14 @@ def _peak() -> float:
     return 0.0
 
 
-def tally(numbers: Iterable[int], seed: int) -> Tally:
-    """Tries inputs."""
+def tally(numbers: Iterable[int], seed: int, kinds: Sequence[str] = tuple(SHARES)) -> Tally:
+    """Tries inputs of some kinds."""
     found = Tally()
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         for number in numbers:
             with tempfile.TemporaryDirectory() as folder:
-                kind, case = drawn(number, seed, Path(folder))
+                kind, case = drawn(number, seed, Path(folder), kinds)
                 outcome, said = attempt(case)
             found.counts.setdefault(kind, Counter())[outcome] += 1
             if outcome in BAD:
@@ -137,8 +137,9 @@ def main() -> int:
     parser.add_argument("--tries", type=int, default=3000)
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--kinds", default=",".join(SHARES))
     asked = parser.parse_args()
-    found = tally(range(asked.first, asked.first + asked.tries), asked.seed)
+    found = tally(range(asked.first, asked.first + asked.tries), asked.seed, asked.kinds.split(","))
     for which, told in found.wrong.items():
         print(f"{which}: {told}", end="\n========\n")
     print(found)

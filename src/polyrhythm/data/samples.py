@@ -89,6 +89,8 @@ class ArraySamples:
         done: Sequence[Transform] = (),
     ) -> None:
         check_lengths(len(inputs), len(targets))
+        # Engines round by how numbers lie in memory, and in another process they lie one after the other.
+        inputs, targets = inputs.contiguous(), targets.contiguous()
         self.shape: tuple[int, ...] = tuple(apply(transforms, inputs[:1]).shape[1:])
         self.targets = targets
         self._augmentations = tuple(augmentations)

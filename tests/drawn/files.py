@@ -24,8 +24,8 @@ import torch
 from PIL import Image
 from safetensors.torch import save_file
 
-from drawn_case import Case, Draw, Rows, apart, rows_of
-from drawn_spoils import SPOILS
+from drawn.case import Case, Draw, Rows, apart, rows_of
+from drawn.spoils import SPOILS
 from polyrhythm import data
 from polyrhythm.cli.deployed import experiment_of
 from polyrhythm.fleet.bandwidth import BandwidthTrace

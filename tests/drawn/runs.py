@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import polyrhythm as pr
-from drawn_arrays import drawn_arrays
-from drawn_case import Case, Draw
-from drawn_sets import drawn_set
-from drawn_tables import drawn_table
+from drawn.arrays import drawn_arrays
+from drawn.case import Case, Draw
+from drawn.sets import drawn_set
+from drawn.tables import drawn_table
 from polyrhythm.base.errors import PolyrhythmError
 
 KINDS = (drawn_table, drawn_arrays, drawn_set)

@@ -10,8 +10,8 @@ import numpy as np
 import torch
 from torch.utils.data import ConcatDataset, IterableDataset, Subset, TensorDataset
 
-from drawn_arrays import Items
-from drawn_case import Case, Draw, Rows, apart, rows_of
+from drawn.arrays import Items
+from drawn.case import Case, Draw, Rows, apart, rows_of
 from polyrhythm import data
 
 SHAPES = ((3,), (2, 4), (1, 6, 6), ())

@@ -7,7 +7,7 @@ import io
 import zipfile
 from collections.abc import Callable, Mapping
 
-from drawn_case import Draw
+from drawn.case import Draw
 
 
 def _flipped(draw: Draw, raw: bytes) -> bytes:

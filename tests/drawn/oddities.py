@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from drawn_case import Draw
-from drawn_columns import Column, Table
+from drawn.case import Draw
+from drawn.columns import Column, Table
 
 
 def empty_cells(table: Table, draw: Draw, n: int) -> None:
@@ -24,7 +24,9 @@ def empty_cells(table: Table, draw: Draw, n: int) -> None:
         values[row], cells[row] = None, mark
     _replace(table, column, replace(column, values=values, cells=cells))
     table.odd.append(f"{mark!r} in {column.name}")
-    table.how["missing"] = rows
+    table.how["missing"] = [
+        row for row in range(n) if row in rows or any(mark and c.cells[row].strip() == mark for c in table.all())
+    ]
     if draw.random() < 0.6:
         table.settings |= {"missing": "drop", "missing_values": [mark] if mark else []}
         table.say.append("rows with empty cells")
@@ -59,7 +61,7 @@ def ragged(table: Table, draw: Draw, n: int) -> None:
 
     if not more and len(table.all()) < 3:
         return
-    table.how["spoil"] = (spoil,)
+    table.how.setdefault("spoil", []).append(spoil)
     table.must = "refuse"
     table.odd.append("ragged")
 
@@ -70,7 +72,7 @@ def twice(table: Table, draw: Draw, n: int) -> None:
     other = draw.choice([column.name, f" {column.name} "])
     if table.form == "text":
         table.how["header"] = lambda names: [*names, other]
-        table.how["spoil"] = (lambda body: [row.append("1") for row in body],)
+        table.how.setdefault("spoil", []).append(lambda body: [row.append("1") for row in body])
     elif table.form == "frame" or other != column.name:
         table.how["twice"] = ((column.name, other),)
     else:
@@ -85,7 +87,9 @@ def nameless(table: Table, draw: Draw, n: int) -> None:
         return
     counts = draw.random() < 0.5
     table.how["header"] = lambda names: ["", *names]
-    table.how["spoil"] = (lambda body: [row.insert(0, str(i) if counts else str(i % 2)) for i, row in enumerate(body)],)
+    table.how.setdefault("spoil", []).append(
+        lambda body: [row.insert(0, str(i) if counts else str(i % 2)) for i, row in enumerate(body)]
+    )
     table.odd.append("nameless")
     if not counts:
         table.must = "refuse"
@@ -113,7 +117,7 @@ def infinite(table: Table, draw: Draw, n: int) -> None:
     if not numbers:
         return
     column, row = draw.choice(numbers), draw.randrange(n)
-    value, cell = draw.choice([(float("inf"), "1e400"), (-1e300, "-1e300"), (1e39, "1e39"), (float("inf"), "inf")])
+    value, cell = draw.choice([(float("inf"), "1e400"), (-1e300, "-1e300"), (float("inf"), "inf")])
     values, cells, read = list(column.values), list(column.cells), list(column.read)
     values[row], cells[row], read[row] = value, cell, value
     _replace(table, column, replace(column, values=values, cells=cells, read=read))

@@ -10,7 +10,7 @@ from typing import Any, Literal, final
 
 import numpy as np
 
-from drawn_case import Draw
+from drawn.case import Draw
 
 TEXTS = (
     *("a", "b", "NA x", "None", "NaN", "null", "007", "7", "é", "ü", "日本", "a,b", "x;y", 'say "so"', "two words"),

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from drawn_case import Case, Draw, Rows, apart, apart_in_any_order, rows_of
-from drawn_columns import NAMES, NUMBERED, TYPED, Column, Table, client_of, numbers, target_of, texts
-from drawn_oddities import ODDITIES
+from drawn.case import Case, Draw, Rows, apart, apart_in_any_order, rows_of
+from drawn.columns import NAMES, NUMBERED, TYPED, Column, Table, client_of, numbers, target_of, texts
+from drawn.oddities import ODDITIES
 from polyrhythm import data
 
 

@@ -12,7 +12,7 @@ import pandas as pd
 import torch
 from torch.utils.data import Dataset
 
-from drawn_case import Case, Draw, Rows, apart, apart_in_any_order, rows_of
+from drawn.case import Case, Draw, Rows, apart, apart_in_any_order, rows_of
 from polyrhythm import data
 
 DTYPES = ("float16", "float32", "float64", "longdouble", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64",
