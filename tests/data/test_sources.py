@@ -563,6 +563,29 @@ def test_npz_without_tests_holds_a_share_out(tmp_path: Path) -> None:
     assert both == set(range(20))
 
 
+def test_npz_files_that_lost_an_array_are_refused(tmp_path: Path) -> None:
+    path, arrays = tmp_path / "m.npz", {"x_train": np.zeros((20, 3)), "y_train": np.arange(20) % 2}
+    for part in ("test", "val"):
+        np.savez(path, **arrays, **{f"x_{part}": np.zeros((5, 3))})
+        with pytest.raises(UserError, match=f"has x_{part} alone"):
+            data.npz(path)
+    np.savez(path, **arrays, x_test=np.zeros((5, 3)), y_test=np.arange(5) % 2)
+    whole = path.read_bytes()
+    for name in (b"x_test.npy", b"y_train.npy"):
+        place = whole.rindex(name)  # in the list at the end
+        for changed in (len(name) - 1, 0):
+            raw = bytearray(whole)
+            raw[place + changed] ^= 1
+            path.write_bytes(raw)
+            with pytest.raises(UserError, match="cannot be read"):
+                data.npz(path)
+    raw = bytearray(whole)
+    raw[whole.rindex(b"PK\x01\x02") + 8] |= 1  # says that there is a password
+    path.write_bytes(raw)
+    with pytest.raises(UserError, match="cannot be read"):
+        data.npz(path)
+
+
 def test_npz_files_that_cannot_be_used(tmp_path: Path) -> None:
     path = tmp_path / "m.npz"
     np.savez(path, x_train=np.array([{}, {}], dtype=object), y_train=np.zeros(2))

@@ -11,7 +11,7 @@ from drawn.columns import Column, Table
 def empty_cells(table: Table, draw: Draw, n: int) -> None:
     """Cells without anything, or with a mark that stands for it."""
     column = draw.choice(table.all())
-    if "missing" in table.how or column.name == table.how.get("dropped"):
+    if "missing" in table.how or table.must == "refuse" or column.name == table.how.get("dropped"):
         return
     mark = draw.choice(["", "", "NA", "?", "-999"])
     rows = draw.sample(range(n), draw.randrange(1, 4))
@@ -114,7 +114,7 @@ def commas(table: Table, draw: Draw, n: int) -> None:
 def infinite(table: Table, draw: Draw, n: int) -> None:
     """A number that is none."""
     numbers = [c for c in table.columns if not c.text and isinstance(c.values[0], float)]
-    if not numbers:
+    if not numbers or "missing" in table.how:
         return
     column, row = draw.choice(numbers), draw.randrange(n)
     value, cell = draw.choice([(float("inf"), "1e400"), (-1e300, "-1e300"), (float("inf"), "inf")])
