@@ -277,7 +277,8 @@ def _of_one_kind(array: np.ndarray) -> np.ndarray:
 
 def _check_there(missing: np.ndarray) -> None:
     """Refuses targets of which some are missing."""
-    rows = np.flatnonzero(missing.reshape(len(missing), -1).any(axis=1)) if missing.size and missing.ndim else ()
+    there = missing.ndim > 0 and missing.size > 0
+    rows = np.flatnonzero(missing.reshape(len(missing), -1).any(axis=1)) if there else np.empty(0)
     if not len(rows):
         return
     which = f"that of sample {rows[0]:,}" + (" first" if len(rows) > 1 else "")
