@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Callable
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +70,20 @@ BAD: dict[str, tuple[Callable[[], Any], str]] = {
     "1e307 in all": (lambda: data.arrays(np.full((60, 4), 1e307), Y), "inputs that are NaN or infinite, or do not fit"),
     "1e307, scaled": (lambda: data.arrays(np.full((60, 4), 1e307), Y, scaling="train"), "do not fit"),
     "NaN in tests": (lambda: data.arrays(X, Y, test=(np.full((9, 4), np.nan), Y[:9])), "36 test inputs"),
+    "beyond int64": (lambda: data.arrays(np.full((60, 1), 2**63 + 5, dtype=np.uint64), Y), "9,223,372,036,854,775,813"),
+    "one outlier, scaled": (
+        lambda: data.arrays(np.where(np.eye(60, 4) > 0, 1e200, 1.0), Y, scaling="train"),
+        "do not fit",
+    ),
+    "a generator": (lambda: data.arrays((v for v in X), Y), "inputs of type generator"),
+    "a set": (lambda: data.arrays({1, 2}, Y), "Python objects"),
+    "a dict": (lambda: data.arrays({"x": X}, Y), "Python objects"),
+    "dates": (lambda: data.arrays([datetime.date(2024, 1, 1)] * 60, Y), "inputs of type date"),
+    "keys of a number and text": (lambda: data.arrays(X, Y, columns={"u": [1, *["1"] * 59]}), "several kinds"),
+    "keys of NaN and text": (lambda: data.arrays(X, Y, columns={"u": [np.nan, *["1"] * 59]}), "missing"),
+    "keys that end in zeros": (lambda: data.arrays(X, Y, columns={"u": ["a", "a\0"] * 30}), "end in a zero character"),
+    "labels that end in zeros": (lambda: data.arrays(X, ["a", "a\0"] * 30), "end in a zero character"),
+    "bytes that end in zeros": (lambda: data.arrays(X, [b"a", b"a\0"] * 30), "end in a zero character"),
     "no key": (lambda: data.arrays(X, Y, columns={"u": [None, "u"] * 30}), "30 keys of column 'u' that are missing"),
     "NaN keys": (lambda: data.arrays(X, Y, columns={"u": [np.nan, 1.0] * 30}), "30 keys that are NaN"),
     "mixed keys": (lambda: data.arrays(X, Y, columns={"u": np.array([1, "1"] * 30, dtype=object)}), "several kinds"),
@@ -90,6 +106,10 @@ def test_what_cannot_be_taken_is_refused_in_words(name: str) -> None:
     with pytest.raises(UserError) as error:
         make()
     assert said in error.value.found
+
+
+def test_decimals_are_numbers() -> None:
+    assert inputs(data.arrays([[Decimal("1.5")], [Decimal(-2)]] * 30, Y)).unique().tolist() == [-2.0, 1.5]
 
 
 def test_a_refused_number_is_found_by_its_sample() -> None:

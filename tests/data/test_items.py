@@ -133,6 +133,68 @@ class OneTensor:
         return self.place.fill_(index * index % 3)
 
 
+class Giving:
+    """Items whose inputs a function gives."""
+
+    def __init__(self, give: Callable[[int], Any]) -> None:
+        self.give = give
+
+    def __len__(self) -> int:
+        return N
+
+    def __getitem__(self, index: int) -> tuple[Any, int]:
+        return self.give(index), index % 3
+
+
+@pytest.mark.parametrize("place", [torch.zeros(4), np.zeros(4, dtype=np.float32)])
+def test_inputs_that_lie_where_the_last_one_lay_are_each_its_own(place: Any) -> None:
+    def give(index: int) -> Any:
+        place[:] = index
+        return place
+
+    read, _ = pr.data.dataset(Giving(give), Giving(give)).train.batch(torch.tensor([5, 0, 7]))
+    assert read.tolist() == [[5.0] * 4, [0.0] * 4, [7.0] * 4]
+
+
+def raising(error: Exception) -> Any:
+    raise error
+
+
+ODD: dict[str, tuple[Callable[[int], Any], str]] = {
+    "a file that is not there": (lambda i: raising(FileNotFoundError("7.png")), "cannot be read: FileNotFoundError"),
+    "fewer items than it says": (lambda i: [0, 1][i], "item"),
+    "text": (lambda i: np.array("a"), "an input of type ndarray of <U1"),
+    "several kinds": (lambda i: np.array([None, 1]), "missing"),
+    "sparse": (lambda i: torch.eye(3).to_sparse(), "sparse tensor"),
+    "nothing": (lambda i: torch.ones(3, device="meta"), "without numbers"),
+}
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_items_that_cannot_be_used_are_refused_in_words(name: str) -> None:
+    give, said = ODD[name]
+    with pytest.raises(UserError, match=said):
+        pr.data.dataset(*[Giving(give)] * 2)
+
+
+@pytest.mark.parametrize("turn", [lambda x: x[::-1], lambda x: x.astype(">f4"), lambda x: x.astype(np.uint16)])
+def test_arrays_of_every_make_are_inputs(turn: Callable[[np.ndarray], np.ndarray]) -> None:
+    right = [turn(np.arange(i, i + 4, dtype=np.float32)).tolist() for i in range(N)]
+    given = Giving(lambda i: turn(np.arange(i, i + 4, dtype=np.float32)))
+    assert pr.data.dataset(given, given).train.batch(torch.arange(N))[0].tolist() == right
+
+
+def test_inputs_of_several_types_are_refused_when_they_are_used() -> None:
+    found = pr.data.dataset(*[Giving(lambda i: torch.zeros(2, dtype=torch.int64 if i == 7 else torch.float32))] * 2)
+    with pytest.raises(UserError, match=r"sample 7 is of torch.int64, sample 0 of torch.float32"):
+        found.train.batch(torch.arange(9))
+
+
+def test_stated_texts_are_held_to_items_that_give_numbers() -> None:
+    with pytest.raises(UserError, match="item 0 has label 0"):
+        labels_of([(torch.zeros(2), 0), (torch.zeros(2), "b")], None, ["a", "b"])
+
+
 @pytest.mark.parametrize("name", DATA)
 def test_labels_are_those_of_the_items(name: str) -> None:
     data = DATA[name]()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+import polyrhythm as pr
 from polyrhythm.base.errors import UserError
 from polyrhythm.base.streams import torch_generator
 from polyrhythm.data import ArraySamples, BagSamples, DatasetSamples, Selected, WindowSamples, samples
@@ -121,6 +123,18 @@ def test_a_batch_is_a_copy() -> None:
     targets += 1
     assert held.inputs.sum() == 0
     assert held.targets.tolist() == [0, 1, 2]
+
+
+@pytest.mark.parametrize("turned", [lambda x: x.t().contiguous().t(), lambda x: x.repeat_interleave(2, 0)[::2]])
+def test_how_numbers_lie_in_memory_changes_no_bit(turned: Any, tmp_path: Path) -> None:
+    inputs, digests = torch.rand(30, 6, generator=generator()), []
+    for held in (inputs, turned(inputs)):
+        collection = pr.data.arrays(held, torch.arange(30) % 3, test=(held, torch.arange(30) % 3))
+        assert collection.train.inputs.is_contiguous()  # type: ignore[attr-defined]
+        federation = pr.federate(collection, pr.data.Iid(), clients=3, seed=0)
+        experiment = pr.Experiment(federation=federation, model="logistic", recipe=pr.fedavg(cohort=2), rounds=1)
+        digests.append(pr.run(experiment, out=tmp_path).summary["digest"])
+    assert digests[0] == digests[1]
 
 
 def test_lengths_must_agree() -> None:

@@ -178,6 +178,17 @@ def test_cifar10_is_read_from_its_folder_and_from_its_archive(cifar_folder: Path
     torch.testing.assert_close(everything(found[0].train)[10:20] * 255, second)
 
 
+def test_a_packed_archive_is_held_to_its_checksum(cifar_folder: Path) -> None:
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w") as tar:
+        tar.add(cifar_folder, "cifar-10-batches-py")
+    raw = bytearray(gzip.compress(out.getvalue(), compresslevel=0))  # as it is, so that a flipped bit changes a pixel
+    raw[len(raw) // 2] ^= 1
+    (cifar_folder.parent / "cifar-10-python.tar.gz").write_bytes(raw)
+    with pytest.raises(UserError, match="stream is damaged"):
+        data.cifar10(cifar_folder.parent / "cifar-10-python.tar.gz")
+
+
 def test_cifar100_has_fine_and_coarse_labels(tmp_path: Path) -> None:
     for name in ("train", "test"):
         batch = cifar_batch(20, labels="fine_labels") | {b"coarse_labels": [0, 1] * 10}
@@ -344,7 +355,7 @@ def test_leaf_files_keep_their_windows(tmp_path: Path) -> None:
         data.shakespeare(tmp_path)
 
 
-@pytest.mark.parametrize("text", ["{", "[1]", '{"a": {"train": []}}', '{"a": {"train": ["x"], "test": ["y"]}}'])
+@pytest.mark.parametrize("text", ["{", "{}", "[1]", '{"a": {"train": []}}', '{"a": {"train": ["x"], "test": ["y"]}}'])
 def test_files_that_are_no_plays_are_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "s.json").write_text(text)
     with pytest.raises(UserError, match=r"s\.json"):
@@ -550,6 +561,29 @@ def test_npz_without_tests_holds_a_share_out(tmp_path: Path) -> None:
     assert (len(found.train), len(found.test)) == (15, 5)
     both = {*found.columns["w"].codes.tolist(), *found.test_columns["w"].codes.tolist()}
     assert both == set(range(20))
+
+
+def test_npz_files_that_lost_an_array_are_refused(tmp_path: Path) -> None:
+    path, arrays = tmp_path / "m.npz", {"x_train": np.zeros((20, 3)), "y_train": np.arange(20) % 2}
+    for part in ("test", "val"):
+        np.savez(path, **arrays, **{f"x_{part}": np.zeros((5, 3))})
+        with pytest.raises(UserError, match=f"has x_{part} alone"):
+            data.npz(path)
+    np.savez(path, **arrays, x_test=np.zeros((5, 3)), y_test=np.arange(5) % 2)
+    whole = path.read_bytes()
+    for name in (b"x_test.npy", b"y_train.npy"):
+        place = whole.rindex(name)  # in the list at the end
+        for changed in (len(name) - 1, 0):
+            raw = bytearray(whole)
+            raw[place + changed] ^= 1
+            path.write_bytes(raw)
+            with pytest.raises(UserError, match="cannot be read"):
+                data.npz(path)
+    raw = bytearray(whole)
+    raw[whole.rindex(b"PK\x01\x02") + 8] |= 1  # says that there is a password
+    path.write_bytes(raw)
+    with pytest.raises(UserError, match="cannot be read"):
+        data.npz(path)
 
 
 def test_npz_files_that_cannot_be_used(tmp_path: Path) -> None:

@@ -93,6 +93,31 @@ def test_headers_that_cannot_be(tmp_path: Path) -> None:
     assert data.table(path, target="3", threshold=1).train.shape == (3,)  # numbers as names, as pandas writes them
 
 
+def test_classes_of_truth_are_named_as_they_are_written(tmp_path: Path) -> None:
+    for pair in (("FALSE", "TRUE"), ("false", "true"), ("False", "True"), ("no", "yes")):
+        path = written(tmp_path, BASE.assign(y=[*pair] * 20, b=[*pair] * 20))
+        found = data.table(path, target="y")
+        assert found.classes == pair
+        assert found.train.shape == (3 if pair == ("no", "yes") else 2,)  # as features, truth values are 0 and 1
+
+
+def test_empty_lines_above_the_header_are_passed_over(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("\n\r\n" + BASE.to_csv(index=False))
+    assert data.table(path, target="y").train.shape == (1,)
+
+
+def test_a_share_that_leaves_no_row_to_test_on_is_refused_in_words() -> None:
+    for labels in (BASE.y, BASE.a):
+        assert "test = 0.001 of 40 rows" in refused(BASE.assign(y=labels, b=labels * 2), test=0.001).found
+
+
+def test_texts_that_numpy_would_hold_as_others_are_refused(tmp_path: Path) -> None:
+    for column in ("y", "b", "who"):
+        frame = BASE.assign(**{"who": ["u", "v"] * 20, column: ["a", "a\0"] * 20})
+        assert "end in a zero character" in refused(frame, client="who").found
+
+
 def test_columns_that_count_rows(tmp_path: Path) -> None:
     BASE.to_csv(tmp_path / "t.csv")
     found = data.table(tmp_path / "t.csv", target="y")
@@ -134,6 +159,18 @@ def test_decimal_commas_are_said_and_read(tmp_path: Path) -> None:
     assert "decimal=','" in error.fix
     found = data.table(path, target="y", decimal=",", scaling="none")
     assert sorted(inputs(found)[:, 0].tolist()) == pytest.approx(BASE.a.tolist())
+
+
+@pytest.mark.parametrize("cells", [["1,5", "2e-3"], ["1.000,5", "999,5"], ["1,000.5", "999.5"], ["-1,5E2", "0"]])
+def test_numbers_with_commas_are_no_categories(tmp_path: Path, cells: list[str]) -> None:
+    path = written(tmp_path, BASE.assign(b=cells * 20, a=1), sep=";")
+    assert "column 'b' holds numbers with commas" in refused(path).found
+    if any("." in cell for cell in cells):
+        assert "commas and points" in refused(path, decimal=",").found
+    else:
+        assert data.table(path, target="y", decimal=",").train.shape == (2,)
+    texts = written(tmp_path, BASE.assign(b=["1,2", "x"] * 20), sep=";")
+    assert data.table(texts, target="y").train.shape == (3,)
 
 
 @pytest.mark.parametrize("name", ["t.parquet", "t.pq", "T.PARQUET", "t.feather", "t.csv.gz", "t.CSV", "t.csv.bz2"])

@@ -225,6 +225,28 @@ def test_sample_weights_in_third_place_are_no_labels() -> None:
     assert found.train.targets.tolist() == TEN.tolist()
 
 
+@pytest.mark.parametrize("labels", [[], np.zeros(0), np.zeros((0, 2))])
+def test_no_samples_at_all_are_refused_in_words(labels: Any) -> None:
+    for given in ((X[:0], labels), (X, TEN)):
+        with pytest.raises(UserError, match="0 inputs and 0 targets"):
+            pr.data.arrays(*given, test=(X[:0], labels) if len(given[1]) else 0.2)
+
+
+@pytest.mark.parametrize("value", [1e39, -1e300])
+def test_amounts_beyond_float32_are_refused_in_words(value: float) -> None:
+    for by in (by_arrays, by_dataset):
+        with pytest.raises(UserError, match=r"a target as large as 1e\+"):
+            by(np.array([value, *np.linspace(0.5, 1.5, N - 1)]))
+
+
+def test_labels_without_numbers_are_refused_in_words() -> None:
+    with pytest.raises(UserError, match="without numbers"):
+        by_arrays(torch.ones(N, device="meta"))
+    items = [(torch.zeros(3), torch.ones((), device="meta"))] * 4
+    with pytest.raises(UserError, match="a label of type Tensor"):
+        pr.data.dataset(items, items)
+
+
 @pytest.mark.parametrize("value", [np.nan, np.inf])
 @pytest.mark.parametrize("plain", [True, False])
 def test_nan_among_the_inputs_of_items_is_refused_with_its_place(value: float, plain: bool) -> None:

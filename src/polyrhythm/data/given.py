@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -10,7 +12,7 @@ from torch import Tensor
 
 from polyrhythm.base.errors import UserError
 
-_NUMBERS = (int, float, np.number, np.bool_)  # bool is an int
+_NUMBERS = (int, float, Decimal, np.number, np.bool_)  # bool is an int
 
 
 def as_inputs(values: Any) -> np.ndarray:
@@ -27,6 +29,8 @@ def as_inputs(values: Any) -> np.ndarray:
             why="inputs of different shapes or of text cannot be stacked into batches",
             fix="make all samples one shape, or give a torch Dataset to `dataset(...)`",
         )
+    if array.dtype == np.uint64 and array.size and (largest := int(array.max())) >= 2**63:
+        raise _unusable(f"inputs as large as {largest:,}", "whole numbers below 2^63", "make floats of them")
     return array if array.dtype.kind == "f" or array.dtype == np.uint8 else array.astype(np.int64)
 
 
@@ -51,6 +55,8 @@ def plain_array(values: Any, what: str) -> np.ndarray:
     else:
         try:
             array = np.asarray(values)
+            if array.dtype.kind in "US" and isinstance(values, (list, tuple)):
+                array = np.asarray(values, dtype=object)  # NumPy makes text of [1, "1"] and of NaN among texts as well
         except (ValueError, TypeError, RuntimeError) as error:
             shown = str(error).split(". ")[0]
             raise _unusable(
@@ -96,13 +102,28 @@ def _of_objects(array: np.ndarray, what: str) -> np.ndarray:
         return (numbers if numbers.dtype.kind in "buif" else array.astype(np.float64)).reshape(array.shape)
     for kind in (str, bytes):
         if all(isinstance(value, kind) for value in flat):
+            check_ends(flat, what)
             return np.array(flat).reshape(array.shape)
-    other = next(place for place, value in enumerate(flat) if type(value) is not type(flat[0]))
+    other = next((place for place, value in enumerate(flat) if type(value) is not type(flat[0])), None)
+    if other is None:
+        named = _named(array, 0)
+        raise _unusable(f"{what} of type {type(flat[0]).__name__}, {named}", "numbers or text", "make them so")
     raise _unusable(
         f"{what} of several kinds, {_named(array, 0)} and {_named(array, other)}",
         "all of them numbers, or all text",
         f"make them one kind, such as [str(v) for v in {what}]",
     )
+
+
+def check_ends(texts: Iterable[str | bytes], what: str) -> None:
+    """Refuses texts that NumPy would hold as others.
+
+    Raises:
+        UserError: one of them ends in a zero character, which NumPy takes for its padding.
+    """
+    odd = next((text for text in texts if text[-1:] in ("\0", b"\0")), None)
+    if odd is not None:
+        raise _unusable(f"{what} that end in a zero character, {odd!r:.60}", "text", "take it off: text.rstrip('\\0')")
 
 
 def _is_missing(value: object) -> bool:
@@ -113,7 +134,8 @@ def _is_missing(value: object) -> bool:
 
 def _named(array: np.ndarray, place: int) -> str:
     value = repr(array.reshape(-1)[place])
-    return f"{value if len(value) <= 40 else f'{value[:37]}...'} of sample {place // max(1, array[:1].size)}"
+    shown = value if len(value) <= 40 else f"{value[:37]}..."
+    return f"{shown} of sample {place // max(1, array[:1].size)}" if array.ndim else shown
 
 
 def _unusable(found: str, expected: str, fix: str) -> UserError:

@@ -12,15 +12,16 @@ import contextlib
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, cast, final
+from typing import Any, final
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.utils.data import ConcatDataset, Subset, TensorDataset
 
-from polyrhythm.base.errors import UserError
+from polyrhythm.base.errors import PolyrhythmError, UserError
 from polyrhythm.base.streams import seeded_torch, stream
+from polyrhythm.data.given import plain_array
 
 Adapt = Callable[[Any], tuple[Any, Any]]
 READ_AGAIN = 100  # items that are held to their labels before a run, drawn by chance, beside the first and the last
@@ -53,7 +54,7 @@ class Labels:
         read = as_label(found) if isinstance(found, Tensor) else _together(found)
         if read is None:
             pairs = zip(map(as_label, found), held, strict=True)
-            wrong = np.array([_differ(r[None], h[None])[0] for r, h in pairs], dtype=bool)
+            wrong = np.array([_differ(r[None], np.asarray(h)[None])[0] for r, h in pairs], dtype=bool)
         else:
             wrong = _differ(read, held)
         if wrong.any():
@@ -108,7 +109,7 @@ def labels_of(dataset: Any, adapt: Adapt | None = None, stated: Any = None) -> L
 
 def _checked_pair(dataset: Any, place: int, adapt: Adapt | None) -> tuple[Tensor, Any]:
     """An item as (input, target); its input holds no NaN."""
-    value, target = as_pair(dataset[place], adapt)
+    value, target = item_of(dataset, place, adapt)
     check_finite(value, [place])
     return value, target
 
@@ -168,7 +169,7 @@ def _read(dataset: Any, adapt: Adapt | None) -> np.ndarray:
     for i in range(len(dataset)):
         label = _checked_pair(dataset, i, adapt)[1]
         if isinstance(label, Tensor):
-            label = label.item() if label.dim() == 0 else as_label(label)
+            label = label.item() if label.dim() == 0 and not label.is_meta else as_label(label)
         found.append(kept(label))
         if (taken := time.perf_counter() - begun) > after:
             _say(f"reading each item's label: {i + 1:,} of {len(dataset):,} in {taken:.0f} s; targets= states them")
@@ -316,10 +317,23 @@ def check_dataset(dataset: Any) -> None:
     check_lengths(len(dataset), len(dataset))
 
 
-def as_pair(item: Any, adapt: Adapt | None) -> tuple[Tensor, Any]:
-    """One item of a dataset as (input tensor, target)."""
-    if adapt is not None:
-        item = adapt(item)
+def item_of(dataset: Any, place: int, adapt: Adapt | None) -> tuple[Tensor, Any]:
+    """One item of a dataset as (input tensor, target).
+
+    Raises:
+        UserError: reading it fails, or it is nothing of that kind.
+    """
+    try:
+        item = dataset[place]
+        item = item if adapt is None else adapt(item)
+    except PolyrhythmError:
+        raise
+    except Exception as error:
+        raise not_usable(
+            f"item {place} of {len(dataset):,}, which cannot be read: {type(error).__name__}: {_short(str(error))}",
+            "an item for each number below the data set's length",
+            "read it yourself, dataset[i], to see where it fails; `adapt=` is given one such item",
+        ) from error
     if isinstance(item, Mapping) or not isinstance(item, (tuple, list)) or len(item) != 2:
         what = f"a mapping with keys {sorted(map(str, item))}" if isinstance(item, Mapping) else type(item).__name__
         if isinstance(item, (tuple, list)):
@@ -332,11 +346,18 @@ def as_pair(item: Any, adapt: Adapt | None) -> tuple[Tensor, Any]:
         )
     value, target = item
     if isinstance(value, Tensor):
-        return value, target
+        if value.layout is torch.strided and not value.is_quantized and not value.is_meta:
+            return value, target
+        plain_array(value, "inputs")  # which refuses it
+    if isinstance(value, (int, float)) and not isinstance(value, np.generic) and abs(value) < 2**63:
+        return torch.as_tensor(value), target
     if isinstance(value, (np.ndarray, np.generic, int, float)):
-        return torch.as_tensor(cast(Any, value)), target
+        array = plain_array(value, "inputs")
+        if array.dtype.kind in "buifc":
+            return torch.from_numpy(array), target
+        value = array
     raise not_usable(
-        f"an input of type {type(value).__name__}",
+        f"an input of type {type(value).__name__}" + (f" of {value.dtype}" if isinstance(value, np.ndarray) else ""),
         "a tensor, an array or a number",
         "give the dataset a transform that makes tensors, or `adapt=` a function that does",
     )

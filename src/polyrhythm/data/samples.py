@@ -14,10 +14,10 @@ from polyrhythm.base.streams import seeded_torch
 from polyrhythm.data.items import (
     Adapt,
     Labels,
-    as_pair,
     check_dataset,
     check_finite,
     check_lengths,
+    item_of,
     kept,
     labels_of,
     not_usable,
@@ -89,6 +89,8 @@ class ArraySamples:
         done: Sequence[Transform] = (),
     ) -> None:
         check_lengths(len(inputs), len(targets))
+        # Engines round by how numbers lie in memory, and in another process they lie one after the other.
+        inputs, targets = inputs.contiguous(), targets.contiguous()
         self.shape: tuple[int, ...] = tuple(apply(transforms, inputs[:1]).shape[1:])
         self.targets = targets
         self._augmentations = tuple(augmentations)
@@ -233,6 +235,7 @@ class DatasetSamples:
         with seeded_torch(0, "augment", "first"):
             first, _ = self._item(0)
         self.shape: tuple[int, ...] = tuple(first.shape)
+        self._dtype = first.dtype
         self._labels = labels or labels_of(dataset, adapt)
         raw = self._labels.values
         self.targets = encode(raw) if encode is not None else torch.from_numpy(raw)
@@ -253,7 +256,10 @@ class DatasetSamples:
         """The inputs of some items, each read by itself."""
         drawn = generator is not None and self.augmented
         seed = int(torch.randint(2**62, (), generator=generator)) if drawn else 0
-        inputs, labels, where = [], [], indices.tolist()
+        labels, where = [], indices.tolist()
+        if not where:
+            return torch.zeros(0, *self.shape)
+        inputs = torch.empty(len(where), *self.shape, dtype=self._dtype)
         for place, index in enumerate(where):
             with seeded_torch(seed, "augment", place if drawn else index) if self.augmented else nullcontext():
                 item, label = self._item(index)
@@ -263,17 +269,20 @@ class DatasetSamples:
                     "inputs of one shape",
                     "add a transform that resizes or crops, or `adapt=` a function that does",
                 )
-            inputs.append(item)
+            if item.dtype != self._dtype:
+                raise not_usable(
+                    f"sample {index} is of {item.dtype}, sample 0 of {self._dtype}",
+                    "inputs of one type",
+                    "add a transform that makes them so, e.g. lambda x: x.float()",
+                )
+            inputs[place] = item.detach()  # at once: a data set may use one tensor for all its items
             labels.append(kept(label))
         self._labels.check(where, labels)
-        if not inputs:
-            return torch.zeros(0, *self.shape)
-        stacked = torch.stack(inputs)
-        check_finite(stacked, where)
-        return stacked
+        check_finite(inputs, where)
+        return inputs
 
     def _item(self, index: int) -> tuple[Tensor, Any]:
-        return as_pair(self._dataset[index], self._adapt)
+        return item_of(self._dataset, index, self._adapt)
 
 
 @final

@@ -22,6 +22,7 @@ from torch import Tensor
 
 from polyrhythm.base.errors import UserError, unknown
 from polyrhythm.data.collection import Task
+from polyrhythm.data.given import check_ends, plain_array
 from polyrhythm.data.labels import as_text, classes_of, encode
 
 MOST_WHOLE_FLOATS = 50  # values of whole floats that are still class numbers
@@ -50,9 +51,7 @@ def as_targets(values: Any) -> np.ndarray:
         UserError: some are missing, they are of several kinds, or neither numbers nor text.
     """
     if isinstance(values, Tensor):
-        tensor = values.detach().cpu()
-        tensor = tensor if tensor.layout == torch.strided else tensor.to_dense()
-        array = (tensor.float() if tensor.dtype == torch.bfloat16 else tensor).resolve_conj().numpy()
+        array = plain_array(values if values.layout == torch.strided else values.to_dense(), "targets")
     elif isinstance(values, np.ma.MaskedArray):
         _check_there(np.ma.getmaskarray(values))
         array = np.asarray(values.data)
@@ -64,7 +63,7 @@ def as_targets(values: Any) -> np.ndarray:
         raise _no_targets(f"targets of {array.dtype}", "numbers or text")
     if array.ndim not in (1, 2):
         raise _no_targets(f"targets of shape {array.shape}", "one row a sample: [n], or [n, C]")
-    if array.dtype.kind == "f":
+    if array.dtype.kind == "f" and array.size:
         _check_there(np.isnan(array))
         if len(odd := np.flatnonzero(np.isinf(array.reshape(len(array), -1)).any(axis=1))):
             raise _no_targets(
@@ -259,10 +258,10 @@ def _of_one_kind(array: np.ndarray) -> np.ndarray:
 
     _check_there(np.asarray(pd.isna(array)))
     items = array.reshape(-1).tolist()
-    if all(isinstance(item, str) for item in items):
-        return array.astype(str)
-    if all(isinstance(item, bytes) for item in items):
-        return array.astype(bytes)
+    for kind in (str, bytes):
+        if all(isinstance(item, kind) for item in items):
+            check_ends(items, "targets")
+            return array.astype(kind)
     if all(isinstance(item, (bool, np.bool_)) for item in items):
         return array.astype(bool)
     odd = next((item for item in items if not isinstance(item, (numbers.Real, Decimal, np.bool_))), None)
@@ -278,7 +277,8 @@ def _of_one_kind(array: np.ndarray) -> np.ndarray:
 
 def _check_there(missing: np.ndarray) -> None:
     """Refuses targets of which some are missing."""
-    rows = np.flatnonzero(missing.reshape(len(missing), -1).any(axis=1)) if missing.ndim else np.empty(0)
+    there = missing.ndim > 0 and missing.size > 0
+    rows = np.flatnonzero(missing.reshape(len(missing), -1).any(axis=1)) if there else np.empty(0)
     if not len(rows):
         return
     which = f"that of sample {rows[0]:,}" + (" first" if len(rows) > 1 else "")
@@ -310,7 +310,11 @@ def _whole(values: np.ndarray) -> bool:
 
 
 def _floats(raw: np.ndarray) -> np.ndarray:
-    return np.ascontiguousarray(raw, dtype=np.float32)
+    with np.errstate(over="ignore"):
+        floats = np.ascontiguousarray(raw, dtype=np.float32)
+    if not np.isfinite(floats).all():
+        raise _no_targets(f"a target as large as {np.abs(raw).max():g}", "numbers up to 3.4e38, where float32 ends")
+    return floats
 
 
 def _no_targets(found: str, expected: str) -> UserError:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, final
 import numpy as np
 
 from polyrhythm.base.errors import UserError, unknown
+from polyrhythm.data.given import check_ends
 from polyrhythm.data.labels import as_text
 from polyrhythm.data.sources.table_files import Raw
 
@@ -25,9 +26,9 @@ if TYPE_CHECKING:
 # Of all cells of a column, one a line: quicker by far than one after the other.
 _NUMBERS = re.compile(r"[0-9+\-.eE\n ]*")
 _WHOLE = re.compile(r"[0-9+\-\n ]*")
-_COMMAS = re.compile(r"[0-9+\-,\n ]*")
+_COMMAS = re.compile(r"[0-9+\-.,eE\n ]*")
 _PADDED = re.compile(r"^[+-]?0[0-9]", re.MULTILINE)
-_TRUTH = ({"True", "False"}, {"TRUE", "FALSE"}, {"true", "false"})
+_TRUTH = ({"True", "False"}, {"TRUE", "FALSE"}, {"true", "false"})  # the first is how classes of truth are named
 _MARKS = {"NA", "N/A", "n/a", "NaN", "nan", "NAN", "NULL", "null", "None", "none", "?", "-", ".", "#N/A", "inf", "-inf"}
 _SHOWN = 5
 
@@ -83,6 +84,8 @@ def typed(raw: Raw, reading: Reading, like: pd.DataFrame | None = None) -> tuple
         else:
             columns[name], said = _of_values(frame[name], values, name, raw.where)
             notes += () if of_client else said
+        if columns[name].dtype.kind == "O":
+            check_ends(columns[name], f"{raw.where}: cells of {name!r}")
         if of_client:
             columns[name] = _clients(columns[name], values if raw.written else None)
         if like is not None:
@@ -145,7 +148,7 @@ def _of_text(cells: np.ndarray, name: str, where: str, reading: Reading, *, as_n
                 return numbers.astype(np.float64)
     texts = np.array([cell.strip() for cell in cells], dtype=object)
     distinct = set(texts)
-    if any(distinct <= pair for pair in _TRUTH):
+    if any(distinct <= pair for pair in (_TRUTH[:1] if as_names else _TRUTH)):
         return np.array([text[0] in "Tt" for text in texts], dtype=bool)
     if name == reading.client:
         return texts
@@ -178,13 +181,17 @@ def _is_number(text: str, decimal: str) -> bool:
 
 
 def _check_commas(lines: str, name: str, where: str, reading: Reading) -> None:
-    if reading.decimal == "." and "," in lines and _COMMAS.fullmatch(lines) and re.search(r"[0-9],[0-9]", lines):
+    if not ("," in lines and _COMMAS.fullmatch(lines) and re.search(r"[0-9],[0-9]", lines)):
+        return
+    point, points = reading.decimal == ".", "." in lines
+    if point or points:
         example = next(line for line in lines.split("\n") if "," in line)
+        signs = "commas and points" if points else "commas"
         raise UserError(
-            f"{where}: column {name!r} holds numbers with commas, {example[:40]!r} for instance",
-            expected="a point before the fraction, as in 1.5",
+            f"{where}: column {name!r} holds numbers with {signs}, {example[:40]!r} for instance",
+            expected=f"one sign before the fraction, as in {'1.5' if point else '1,5'}, and none between thousands",
             why="as text, each number would be a category of its own",
-            fix="decimal=',' reads 1,5 as one and a half; commas between thousands have to be taken out",
+            fix="decimal=',' reads 1,5 as one and a half; signs between thousands have to be taken out",
         )
 
 

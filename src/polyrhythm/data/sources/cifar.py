@@ -188,6 +188,8 @@ def _members(archive: Path, wanted: set[str]) -> dict[str, bytes]:
                 held = tar.extractfile(member) if member.isfile() and name in wanted else None  # no links
                 if held is not None:
                     found[name] = held.read()
+            while file.read(2**20):  # to its end, where the sum over all of it stands
+                pass
             return found
     except (tarfile.TarError, EOFError, OSError, zlib.error, MemoryError, OverflowError) as error:
         raise corrupt(archive, f"cannot be unpacked ({error})") from None

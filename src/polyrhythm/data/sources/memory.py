@@ -80,7 +80,7 @@ def arrays(
         labels = strata(y, task, named=classes is not None)
         out = held_out(np.zeros(len(y), dtype=np.int64), labels, test, stream(0, "split", "test"))
         if not out.any():
-            raise _no_test(f"test = {test!r} of {len(y):,} samples")
+            raise no_test(f"test = {test!r} of {len(y):,} samples")
         places = np.flatnonzero(~out), np.flatnonzero(out)
         x, tx, y, ty = x[~out], x[out], y[~out], y[out]
         keys, test_keys = columns_at(keys, ~out), columns_at(keys, out)
@@ -179,10 +179,11 @@ def _bands(train: np.ndarray, task: str, targets: np.ndarray) -> dict[str, Keys]
     return {"target_band": Keys(np.arange(10), np.searchsorted(edges, targets, side="right").astype(np.int64))}
 
 
-def _no_test(found: str) -> UserError:
+def no_test(found: str) -> UserError:
+    """The error for a share that left nothing to test on."""
     return UserError(
         found,
         expected="at least one test sample",
         why="the model is tested on samples that nobody trained on",
-        fix="a larger share, e.g. test=0.2, or test=(inputs, targets)",
+        fix="a larger share, e.g. test=0.2, or a test set of its own in test=",
     )

@@ -21,7 +21,14 @@ from polyrhythm.data.sources.memory import Arrays, arrays
 _MOST_ARRAYS = 10_000
 # A header is an expression in Python, of which NumPy lets its parsers' errors through.
 _DAMAGED = (
-    *(OSError, ValueError, EOFError, MemoryError, RecursionError, NotImplementedError, SyntaxError),
+    *(
+        OSError,
+        ValueError,
+        EOFError,
+        MemoryError,
+        RuntimeError,
+        SyntaxError,
+    ),  # a RuntimeError if a password is asked for
     *(zipfile.BadZipFile, zlib.error, tokenize.TokenError),
 )
 
@@ -102,6 +109,10 @@ def read_npz(place: Path) -> NpzArrays:
                 f"has no x_train and y_train, only {', '.join(list(stored.shapes)[:20]) or 'nothing'}",
                 "x_train and y_train",
             )
+        for part in ("test", "val"):
+            here = [n for n in (f"x_{part}", f"y_{part}") if n in stored.shapes]
+            if len(here) == 1:
+                raise corrupt(place, f"has {here[0]} alone", f"x_{part} and y_{part}, or neither of them")
         x, y = stored.read(names["x"]), stored.read(names["y"])
         tested = next((p for p in ("test", "val") if f"x_{p}" in stored.shapes and f"y_{p}" in stored.shapes), "")
         tx, ty = (stored.read(f"x_{tested}"), stored.read(f"y_{tested}")) if tested else (x[:0], y[:0])
@@ -133,8 +144,8 @@ class Stored:
         if len(members) > _MOST_ARRAYS:
             raise ValueError(f"{len(members):,} arrays, and {_MOST_ARRAYS:,} at most are read")
         for member in members:
-            if member.filename.endswith(".npy"):
-                with archive.open(member) as file:
+            with archive.open(member) as file:  # any: its name stands twice in the file, and must be the same
+                if member.filename.endswith(".npy"):
                     self.shapes[member.filename.removesuffix(".npy")] = self._header(file)[0]
 
     def read(self, name: str) -> np.ndarray:

@@ -76,6 +76,7 @@ def _varies(mean: np.ndarray, std: np.ndarray) -> np.ndarray:
 def _standardised(train: np.ndarray, test: np.ndarray) -> tuple[np.ndarray, np.ndarray, tuple[Transform, ...]]:
     mean, std = _moments(train)
     std = np.where(_varies(mean, std), std, 1.0)
+    std = np.where(np.isfinite(std), std, np.nan)  # of numbers whose squares have no end, it would make all of them 0
     shape = (1, -1, *[1] * (train.ndim - 2)) if train.ndim > 1 else (-1,)
     with np.errstate(over="ignore", invalid="ignore"):
         train, test = ((part.astype(np.float64) - mean.reshape(shape)) / std.reshape(shape) for part in (train, test))

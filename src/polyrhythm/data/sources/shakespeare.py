@@ -58,9 +58,13 @@ def shakespeare(path: str | Path, *, length: int = 80, stride: int = 1) -> Colle
         train, test = _leaf(place, "train", length), _leaf(place, "test", length)
     else:
         roles = _parsed(place)
-        if not isinstance(roles, dict) or not all(
-            isinstance(r, dict) and all(_are_speeches(r.get(part)) for part in ("train", "test"))
-            for r in roles.values()
+        if (
+            not isinstance(roles, dict)
+            or not roles
+            or not all(
+                isinstance(r, dict) and all(_are_speeches(r.get(part)) for part in ("train", "test"))
+                for r in roles.values()
+            )
         ):
             raise corrupt(place, "is not a table of roles", '{"role": {"train": [speech, ...], "test": [...]}}')
         train, test = (_speeches(roles, part, length, stride) for part in ("train", "test"))

@@ -16,7 +16,7 @@ from polyrhythm.data.holdout import check_share, held_out
 from polyrhythm.data.labels import as_text
 from polyrhythm.data.sources.cells import Reading, typed
 from polyrhythm.data.sources.features import features_of, named_features
-from polyrhythm.data.sources.memory import arrays
+from polyrhythm.data.sources.memory import arrays, no_test
 from polyrhythm.data.sources.table_files import Frame, Raw, raw_table
 from polyrhythm.data.targets import strata
 
@@ -99,6 +99,8 @@ def table(
         if client:
             groups = np.unique(_keys(frame, client), return_inverse=True)[1]
         out = held_out(groups, strata(y, task, named=classes is not None), test, stream(0, "split", "table"))
+        if not out.any():
+            raise no_test(f"test = {test!r} of {len(frame):,} rows")
         frame, tested = frame[~out], frame[out]
     if features is None:
         found = features_of(frame, tested, used, raw.where)

@@ -174,7 +174,7 @@ def _of_text(place: Path, file: BinaryIO, separator: str, encoding: str, wanted:
         text = io.TextIOWrapper(file, encoding=encoding, newline="")
         try:
             reader = csv.reader(_lines(place, text, separator), delimiter=separator, skipinitialspace=True, strict=True)
-            names = [name.strip() for name in next(reader, [])]
+            names = [name.strip() for name in next(filter(any, reader), [])]  # without empty lines above it
             _check_width(len(names), str(place))
             _check_header(place, names, head, separator, wanted)
             rows = list(_rows(place, reader, len(names)))
