@@ -10,9 +10,11 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from typer.testing import CliRunner
 
 import polyrhythm as pr
 from polyrhythm.base.errors import UserError
+from polyrhythm.cli.app import app
 from polyrhythm.results.using import Use, predictions
 
 DRAWN = np.random.default_rng(0)
@@ -174,3 +176,14 @@ def test_bytes_and_floats_are_not_mixed(tmp_path: Path) -> None:
                 pr.data.arrays(train, labels, test=(test, labels), scaling=scaling)
     with pytest.raises(UserError, match="images of bytes"):
         carried(pr.data.arrays(pixels / 255, labels), tmp_path).predict(pixels)
+
+
+def test_where_predictions_go_is_looked_at_first(of_table: pr.Run, tmp_path: Path) -> None:
+    TABLE.to_csv(tmp_path / "new.csv", index=False)
+    command = ["predict", of_table.id, "--out", str(of_table.folder), "--data", str(tmp_path / "new.csv"), "-o"]
+    for name, words in (("no/p.csv", "there is no folder"), ("p.parquet", "ends in .csv or .npy")):
+        found = CliRunner().invoke(app, [*command, str(tmp_path / name)])
+        assert found.exit_code == 2
+        assert words in " ".join(found.output.split())
+    assert CliRunner().invoke(app, [*command, str(tmp_path / "p.csv"), "--probabilities"]).exit_code == 0
+    assert list(pd.read_csv(tmp_path / "p.csv")) == ["prediction_0", "prediction_1"]
