@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import threading
 import tomllib
 from pathlib import Path
 
@@ -108,3 +110,11 @@ def test_checking_trains_nothing_that_a_run_then_starts_from(polyrhythm: Command
     polyrhythm("check", *options)
     assert json.loads(polyrhythm("run", *options, "--json", "--out", "a").out)["digest"] == alone
     assert len(list((folder / "a").glob("*/final.safetensors"))) == 2
+
+
+def test_an_experiment_from_a_pipe_is_read(polyrhythm: Command, folder: Path) -> None:
+    os.mkfifo(folder / "pipe")
+    writer = threading.Thread(target=(folder / "pipe").write_text, args=("clients = 7\n",), daemon=True)
+    writer.start()
+    assert "clients = 7" in polyrhythm("check", "pipe", "--no-estimate").out
+    writer.join(timeout=10)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -10,9 +11,11 @@ import numpy as np
 import pandas as pd
 
 from polyrhythm.base.errors import UserError
+from polyrhythm.base.output_file import check_output
 from polyrhythm.cli.output import Screen
 from polyrhythm.data.sources.table_files import raw_table
 from polyrhythm.results import Run
+from polyrhythm.results.using import Use
 
 
 def predict_rows(
@@ -26,6 +29,7 @@ def predict_rows(
     trust: list[str],
 ) -> None:
     """Writes a prediction for each row of a file."""
+    _check_output(output)
     run, screen = Run.open(reference, out), Screen(stderr=True)
     rows = _rows(data)
     with warnings.catch_warnings(record=True) as told:
@@ -36,8 +40,25 @@ def predict_rows(
     if output.suffix == ".npy":
         np.save(output, found)
     else:
-        columns = ["prediction"] if found.ndim == 1 else [f"prediction_{i}" for i in range(found.shape[1])]
+        columns = ["prediction"] if found.ndim == 1 else [f"prediction_{i}" for i in _named(run, found.shape[1])]
         pd.DataFrame(found.reshape(len(found), -1), columns=columns).to_csv(output, index=False)
+
+
+def _check_output(output: Path) -> None:
+    if output.suffix not in (".csv", ".npy"):
+        raise UserError(
+            f"cannot write predictions as {output.name!r}",
+            expected="a name that ends in .csv or .npy",
+            why="the ending decides the format",
+            fix=f"write them as {output.stem or 'predictions'}.csv, for example",
+        )
+    check_output(output, "the predictions")
+
+
+def _named(run: Run, count: int) -> Sequence[object]:
+    """What the columns of predictions are of: classes or tags, if they have names."""
+    classes = Use.read(run.path).classes
+    return classes if len(classes) == count else range(count)
 
 
 def _rows(path: Path) -> Any:

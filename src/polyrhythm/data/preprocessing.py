@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import warnings
 from collections.abc import Mapping, Sequence
@@ -13,6 +14,9 @@ import torch
 from torch import Tensor
 
 from polyrhythm.base.errors import UserError, unknown
+from polyrhythm.data.given import as_inputs
+from polyrhythm.data.sources.cells import of_values, written
+from polyrhythm.data.sources.table_files import raw_table
 from polyrhythm.data.transforms import Normalise, Pad, ToFloat, Transform
 
 if TYPE_CHECKING:
@@ -55,6 +59,8 @@ class Preprocessing:
         steps: transforms of the numbers, in this order.
         target: the column that is predicted, of a table.
         labels: what the class numbers stand for, as in the targets that were given.
+        threshold: of a table whose target it makes two classes of.
+        decimal: what stands before the fraction in text, of a table.
     """
 
     shape: tuple[int, ...]
@@ -64,6 +70,8 @@ class Preprocessing:
     steps: tuple[Transform, ...] = ()
     target: str = ""
     labels: tuple[Any, ...] = ()
+    threshold: float | None = None
+    decimal: str = "."
 
     @classmethod
     def of_arrays(
@@ -88,11 +96,11 @@ class Preprocessing:
         if shape not in (None, train.shape[1:]):
             channels = "last" if train.ndim == 4 else "none"
         kind = "float32" if train.dtype.kind == "f" else str(train.dtype)
-        whole = targets.dtype.kind in "iu" and all(text.lstrip("-").isdigit() for text in classes)
-        labels: tuple[Any, ...] = tuple(map(int, classes)) if whole else tuple(classes)
-        if targets.dtype.kind == "b":
-            labels = tuple(text == "True" for text in classes)
-        return cls(shape=tuple(train.shape[1:]), channels=channels, dtype=kind, steps=tuple(steps), labels=labels)
+        shape, labels = (
+            tuple(train.shape[1:]),
+            _labels(targets[:, 0] if targets.shape[1:] == (1,) else targets, classes),
+        )
+        return cls(shape=shape, channels=channels, dtype=kind, steps=tuple(steps), labels=labels)
 
     def apply(self, rows: Any) -> Tensor:
         """What the model reads of some rows. [n, ...]
@@ -106,25 +114,34 @@ class Preprocessing:
         if hasattr(rows, "columns") or isinstance(rows, Mapping):
             values = self._of_table(rows)
         else:
-            values = self._fitting(rows.detach().cpu().numpy() if isinstance(rows, Tensor) else np.asarray(rows))
+            values = self._fitting(as_inputs(rows))
         if self.channels != "first":
             values = np.moveaxis(values, -1, 1) if self.channels == "last" else values[:, None]
         inputs = torch.from_numpy(np.ascontiguousarray(values))
         for step in self.steps:
             # In double precision, as large numbers with small differences need it.
             inputs = step(inputs) if not isinstance(step, Normalise) else _normalised(step, inputs)
-        return inputs.float() if inputs.dtype == torch.float64 else inputs
+        inputs = inputs.float() if inputs.dtype == torch.float64 else inputs
+        if inputs.is_floating_point() and not bool(inputs.isfinite().all()):
+            raise _unfit("rows with numbers that do not fit float32", "numbers up to 3.4e38", "correct those cells")
+        return inputs
 
     def _of_table(self, rows: pd.DataFrame | Mapping[str, Any]) -> np.ndarray:
         if not self.features:
             raise _unfit("a table", f"rows of shape {self.shape}, as the training data had", "give an array")
-        there = {str(name): np.atleast_1d(np.asarray(rows[name])) for name in rows}
+        frame = _frame(rows)
         cells = dict[str, np.ndarray]()
         for column in dict.fromkeys(feature.column for feature in self.features):
-            if column not in there:
-                raise unknown("column", column, there, where="the rows, which lack it")
+            if column not in frame:
+                raise unknown("column", column, map(str, frame), where="the rows, which lack it")
+            values = np.asarray(frame[column].to_numpy(dtype=object))
+            if any(written(value) == "" for value in values) or frame[column].isna().any():
+                raise _unfit(f"empty or infinite cells in {column!r}", "a value in every row", "fill the cells")
             known = [feature.value for feature in self.features if feature.column == column]
-            cells[column] = _numbers(column, there[column]) if known == [None] else _texts(column, there[column], known)
+            if known == [None]:
+                cells[column] = _numbers(column, of_values(frame[column], values, column, "the rows")[0], self.decimal)
+            else:
+                cells[column] = _texts(column, values, known)
         return np.stack([feature.read(cells[feature.column]) for feature in self.features], axis=1)
 
     def _fitting(self, rows: np.ndarray) -> np.ndarray:
@@ -136,6 +153,11 @@ class Preprocessing:
                 f"reshape them.{single}",
             )
         whole = rows.dtype.kind in "biu"
+        if self.dtype == "float32" and rows.dtype == np.uint8 and rows.ndim > 2:
+            fix = (
+                "prepare them likewise, such as rows / 255; or rows.astype('float32') if floats of 0 to 255 were given"
+            )
+            raise _unfit("images of bytes", "floats, as the training data had", fix)
         if self.dtype == "float32" and (whole or rows.dtype.kind == "f"):
             if not np.isfinite(rows.sum(dtype=np.float64)):
                 raise _unfit("rows with NaN or infinity", "finite numbers", "fill the cells, or leave those rows out")
@@ -158,18 +180,46 @@ class Preprocessing:
         """
         steps = [_STEPS[s["step"]](**{k: frozen(v) for k, v in s.items() if k != "step"}) for s in plain["steps"]]
         features = [Feature(str(column), None if value is None else str(value)) for column, value in plain["features"]]
-        rest = {key: frozen(plain[key]) for key in ("shape", "channels", "dtype", "target", "labels")}
+        kept = ("shape", "channels", "dtype", "target", "labels", "threshold", "decimal")
+        rest = {key: frozen(plain[key]) for key in kept}
         return cls(features=tuple(features), steps=tuple(steps), **rest)
 
 
 _TRUTH = {"True": "1", "TRUE": "1", "true": "1", "False": "0", "FALSE": "0", "false": "0"}
 
 
-def _numbers(column: str, cells: np.ndarray) -> np.ndarray:
+def _labels(targets: np.ndarray, classes: Sequence[str]) -> tuple[Any, ...]:
+    """What classes stand for, of the type that the targets have: numbers are no text."""
+    kind = targets.dtype.kind
+    if kind == "b" and targets.ndim == 1:
+        return tuple(text == "True" for text in classes)
+    if kind in "biuf" and (kind != "f" or targets.ndim == 2) and all(text.lstrip("-").isdigit() for text in classes):
+        return tuple(map(int, classes))
+    if kind == "f":
+        with contextlib.suppress(ValueError):
+            return tuple(map(float, classes))
+    return tuple(classes)
+
+
+def _frame(rows: Any) -> pd.DataFrame:
+    """Rows as a table with names that are text and differ."""
+    import pandas as pd
+
+    if isinstance(rows, Mapping):
+        try:
+            rows = pd.DataFrame({str(name): np.atleast_1d(np.asarray(cells)) for name, cells in rows.items()})
+        except ValueError as error:
+            raise _unfit(f"columns that make no table ({error})", "columns of one length", "make them so") from None
+    return raw_table(rows, separator="", encoding="", wanted=()).frame
+
+
+def _numbers(column: str, cells: np.ndarray, decimal: str) -> np.ndarray:
     """A column of numbers, which may be written as text. float64 [n]"""
     try:
         if cells.dtype.kind not in "biuf":
-            cells = np.array([_TRUTH.get(str(cell).strip(), cell) for cell in cells], dtype=object)
+            texts = [str(cell).strip() for cell in cells]
+            points = [text.replace(",", ".") for text in texts] if decimal == "," else texts
+            cells = np.array([_TRUTH.get(text, text) for text in points], dtype=object)
         numbers: np.ndarray = cells.astype(np.float64)
     except (TypeError, ValueError):
         raise _unfit(f"text in the column {column!r}", "numbers", "write them as numbers") from None
@@ -180,7 +230,7 @@ def _numbers(column: str, cells: np.ndarray) -> np.ndarray:
 
 def _texts(column: str, cells: np.ndarray, known: Sequence[str | None]) -> np.ndarray:
     """A column of text. [n]"""
-    found = np.array([str(cell).strip() for cell in cells])
+    found = np.array([written(cell) for cell in cells])
     if unseen := sorted(set(found.tolist()) - {*known}):
         rows = int(np.isin(found, unseen).sum())
         warnings.warn(

@@ -165,7 +165,7 @@ def _task_of_rows(values: np.ndarray) -> str:
             f"{values.shape[1]} texts a sample, {values[0].tolist()!r} for instance",
             "one label a sample, or a 0/1 matrix of tags",
         )
-    if _one_hot(values):
+    if is_one_hot(values):
         raise UserError(
             f"targets of shape {values.shape} with exactly one 1 in every row",
             expected="class numbers [n], or task='classification' or task='multilabel' said in words",
@@ -184,7 +184,7 @@ def _task_of_rows(values: np.ndarray) -> str:
 
 def _of_one_hot(values: np.ndarray, classes: Sequence[object] | None) -> Meaning:
     """Rows with one 1 as classes, which somebody has said they are."""
-    if values.dtype.kind in "US" or not _one_hot(values):
+    if values.dtype.kind in "US" or not is_one_hot(values):
         raise _unfit("classification", values, "one label a sample, [n], or rows with exactly one 1")
     names = tuple(as_text(c) for c in (classes if classes is not None else range(values.shape[1])))
     if len(names) != values.shape[1]:
@@ -294,7 +294,8 @@ def _binary(values: np.ndarray) -> bool:
     return bool(((values == 0) | (values == 1)).all())
 
 
-def _one_hot(values: np.ndarray) -> bool:
+def is_one_hot(values: np.ndarray) -> bool:
+    """Whether each row has exactly one 1, and 0 elsewhere."""
     return _binary(values) and bool((values.sum(axis=1) == 1).all())
 
 

@@ -17,8 +17,10 @@ from polyrhythm.base.errors import UserError
 from polyrhythm.base.streams import seeded_torch
 from polyrhythm.base.threads import one_thread
 from polyrhythm.data.collection import Collection
+from polyrhythm.data.given import as_inputs
 from polyrhythm.data.labels import as_text
 from polyrhythm.data.preprocessing import Preprocessing, frozen
+from polyrhythm.data.targets import as_targets, column, is_one_hot
 from polyrhythm.models.building import build
 from polyrhythm.models.catalogue import Builder, find
 from polyrhythm.models.metrics import name_of
@@ -129,7 +131,15 @@ def outputs_of(module: nn.Module, inputs: Tensor) -> Tensor:
     """What a model in evaluation gives for inputs, [n, ...]."""
     module.eval()
     with one_thread(), torch.no_grad(), seeded_torch(0, "measure", "predict"):
-        return torch.cat([module(inputs[i : i + BATCH]) for i in range(0, len(inputs), BATCH)])
+        try:
+            return torch.cat([module(inputs[i : i + BATCH]) for i in range(0, len(inputs), BATCH)])
+        except RuntimeError as error:
+            raise UserError(
+                f"inputs of {inputs.dtype}, which the model fails on ({str(error)[:120]})",
+                expected="what it has learned from",
+                why="a model reads inputs of one type, and of the shapes that it was made for",
+                fix="prepare them as the training data were",
+            ) from None
 
 
 def read(use: Use, rows: Any) -> Tensor:
@@ -141,7 +151,8 @@ def read(use: Use, rows: Any) -> Tensor:
     if use.preprocessing is not None:
         inputs = use.preprocessing.apply(rows)
     else:
-        inputs = rows if isinstance(rows, Tensor) else torch.as_tensor(np.asarray(rows))
+        inputs = torch.from_numpy(as_inputs(rows))
+        inputs = inputs.float() if inputs.dtype in (torch.float16, torch.float64) else inputs
     if tuple(inputs.shape[1:]) != use.shape or not len(inputs):
         raise UserError(
             f"inputs of shape {tuple(inputs.shape)}",
@@ -164,7 +175,15 @@ def predictions(use: Use, outputs: Tensor, *, probabilities: bool) -> np.ndarray
                 why="a number is predicted, not a choice",
                 fix="leave probabilities out",
             )
-        return outputs.float().numpy()
+        numbers: np.ndarray = outputs.float().numpy()
+        return numbers[:, 0] if numbers.shape[1:] == (1,) else numbers
+    if not probabilities and (odd := int(outputs.isnan().flatten(1).any(dim=1).sum())):
+        raise UserError(
+            f"NaN from the model for {odd:,} of {len(outputs):,} rows",
+            expected="numbers to choose a label by",
+            why="NaN is never the largest, and any label would be made up",
+            fix="look at the weights, and at rows with numbers far from those of the training data",
+        )
     if kind == "multilabel":
         shares = outputs.sigmoid()
         return shares.float().numpy() if probabilities else (shares > 0.5).numpy()
@@ -186,12 +205,14 @@ def metrics(use: Use, module: nn.Module, data: Any) -> dict[str, float]:
 
 def _batches(use: Use, data: Any) -> Iterator[tuple[Tensor, Tensor]]:
     if isinstance(data, Collection):
+        _check_same(use, data)
         for i in range(0, len(data.test), BATCH):
             yield data.test.batch(torch.arange(i, min(i + BATCH, len(data.test))))
         return
     target = "" if use.preprocessing is None else use.preprocessing.target
     if target and hasattr(data, "columns") and target in data.columns:
-        data = data, np.asarray(data[target])
+        assert use.preprocessing is not None
+        data = data, _target(data[target], use.preprocessing.threshold)
     if not isinstance(data, (tuple, list)) or len(data) != 2 or len(data[0]) != len(data[1]):
         raise UserError(
             f"a {type(data).__name__} to evaluate on",
@@ -199,12 +220,57 @@ def _batches(use: Use, data: Any) -> Iterator[tuple[Tensor, Tensor]]:
             why="a prediction is judged by what it should have been",
             fix="run.evaluate((inputs, targets))",
         )
-    yield read(use, data[0]), _targets(use, np.asarray(data[1]))
+    yield read(use, data[0]), _targets(use, data[1])
 
 
-def _targets(use: Use, given: np.ndarray) -> Tensor:
+def _check_same(use: Use, data: Collection) -> None:
+    """Refuses a collection whose samples or targets mean something else."""
+    features = [
+        () if of is None else tuple(f.text for f in of.features) for of in (use.preprocessing, data.preprocessing)
+    ]
+    differs = {
+        "shape": (use.shape, tuple(data.train.shape)),
+        "classes": (use.classes, tuple(data.classes)),
+        "features": tuple(features) if all(features) else ((), ()),
+    }
+    for what, (known, given) in differs.items():
+        if known != given:
+            raise UserError(
+                f"a collection with other {what}: {', '.join(map(str, given[:20])) or 'none'}",
+                expected=", ".join(map(str, known[:20])) or "none",
+                why="the model knows samples and targets by their place, and another order means something else",
+                fix="make the collection as the training data were made",
+            )
+
+
+def _target(cells: Any, threshold: float | None) -> Any:
+    """The target column of a table, of which a threshold makes two classes."""
+    values = as_targets(np.asarray(cells))
+    if threshold is None:
+        return values
+    return (_amounts(values) > threshold).astype(np.int64)
+
+
+def _amounts(values: np.ndarray) -> np.ndarray:
+    try:
+        amounts: np.ndarray = values.astype(np.float64)
+    except ValueError:
+        raise UserError(
+            f"targets that are text, {str(values.flat[0])[:40]!r} for instance",
+            expected="numbers",
+            why="the model predicts numbers",
+            fix="write them as numbers",
+        ) from None
+    return amounts
+
+
+def _targets(use: Use, targets: Any) -> Tensor:
+    given = as_targets(targets)
     if not use.classes or use.task.name == "multilabel":
-        return torch.as_tensor(given.astype(np.float32))
+        return torch.as_tensor(_amounts(given).astype(np.float32))
+    given = column(given)
+    if given.shape[1:] == (len(use.classes),) and given.dtype.kind in "buif" and is_one_hot(given):
+        return torch.from_numpy(given.argmax(axis=1))
     places = {label: number for number, label in enumerate(use.classes)}
     numbers = [places.get(as_text(label), -1) for label in given.tolist()]
     if -1 in numbers:

@@ -82,7 +82,7 @@ def typed(raw: Raw, reading: Reading, like: pd.DataFrame | None = None) -> tuple
         if raw.written:
             columns[name] = _of_text(values, name, raw.where, reading, as_names=of_client or of_target)
         else:
-            columns[name], said = _of_values(frame[name], values, name, raw.where)
+            columns[name], said = of_values(frame[name], values, name, raw.where)
             notes += () if of_client else said
         if columns[name].dtype.kind == "O":
             check_ends(columns[name], f"{raw.where}: cells of {name!r}")
@@ -101,7 +101,7 @@ def _without_missing(raw: Raw, reading: Reading) -> tuple[pd.DataFrame, tuple[st
     for place, kind in enumerate(frame.dtypes):
         if reading.missing_values or kind.kind not in "biufmM":
             cells = frame.iloc[:, place].tolist()
-            empty[:, place] |= np.fromiter((_written(cell) in named for cell in cells), dtype=bool, count=len(cells))
+            empty[:, place] |= np.fromiter((written(cell) in named for cell in cells), dtype=bool, count=len(cells))
     if not empty.any():
         return frame, ()
     counts = {str(c): int(n) for c, n in zip(frame.columns, empty.sum(axis=0), strict=True) if n}
@@ -129,7 +129,8 @@ def _lost(column: pd.Series, kept: np.ndarray, empty: np.ndarray) -> list[str]:
     return sorted({as_text(c) for c in cells[~kept & ~empty]} - {as_text(c) for c in cells[kept]})
 
 
-def _written(cell: Any) -> str:
+def written(cell: Any) -> str:
+    """A cell as text, as names and categories are compared: 3 for 3.0."""
     return cell.strip() if isinstance(cell, str) else as_text(cell)
 
 
@@ -195,8 +196,12 @@ def _check_commas(lines: str, name: str, where: str, reading: Reading) -> None:
         )
 
 
-def _of_values(column: pd.Series, values: np.ndarray, name: str, where: str) -> tuple[np.ndarray, tuple[str, ...]]:
-    """A column of typed values."""
+def of_values(column: pd.Series, values: np.ndarray, name: str, where: str) -> tuple[np.ndarray, tuple[str, ...]]:
+    """A column of typed values, none of them missing, and what must be said of how they are taken.
+
+    Raises:
+        UserError: values of several kinds, or of none that is a number, a text or a time.
+    """
     import pandas as pd
 
     kind = column.dtype.kind
@@ -257,7 +262,7 @@ def _clients(values: np.ndarray, cells: np.ndarray | None) -> np.ndarray:
 def _as_in_training(values: np.ndarray, cells: np.ndarray, name: str, raw: Raw, training: np.ndarray) -> np.ndarray:
     """The column of a test table as the training table has it: text of what looks like numbers here."""
     if training.dtype.kind == "O":
-        return np.array([_written(cell) for cell in (cells if raw.written else values.tolist())], dtype=object)
+        return np.array([written(cell) for cell in (cells if raw.written else values.tolist())], dtype=object)
     if values.dtype.kind == "O":
         odd = [cell for cell in dict.fromkeys(values) if not _is_number(str(cell), ".")]
         raise UserError(

@@ -74,6 +74,7 @@ def arrays(
     if isinstance(test, (tuple, list)) and len(test) == 2:
         tx, ty = as_inputs(test[0]), as_targets(test[1])
         check_lengths(len(tx), len(ty))
+        _check_same_kind(x, tx)
         test_keys, places = columns_of(test_columns, len(tx)), None
     else:
         check_share("test", test)
@@ -177,6 +178,18 @@ def _bands(train: np.ndarray, task: str, targets: np.ndarray) -> dict[str, Keys]
         return {}
     edges = np.quantile(train.astype(np.float64), np.linspace(0.1, 0.9, 9))
     return {"target_band": Keys(np.arange(10), np.searchsorted(edges, targets, side="right").astype(np.int64))}
+
+
+def _check_same_kind(train: np.ndarray, test: np.ndarray) -> None:
+    """Refuses bytes beside floats: one would be divided by 255, and the other not."""
+    kinds = ["bytes (uint8)" if of.dtype == np.uint8 else "floats" for of in (train, test)]
+    if np.uint8 in (train.dtype, test.dtype) and "f" in (train.dtype.kind, test.dtype.kind):
+        raise UserError(
+            f"training inputs that are {kinds[0]}, and test inputs that are {kinds[1]}",
+            expected="both of one type",
+            why="bytes become floats in [0, 1] and floats stay, so the two would not be on one scale",
+            fix="give both as bytes, or prepare both in the same way, such as x / 255",
+        )
 
 
 def no_test(found: str) -> UserError:

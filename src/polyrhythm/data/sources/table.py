@@ -123,7 +123,9 @@ def table(
     return replace(
         made,
         target=target if threshold is None else f"{target} > {threshold:g}",
-        preprocessing=replace(made.preprocessing, features=found.features, target=target),
+        preprocessing=replace(
+            made.preprocessing, features=found.features, target=target, threshold=threshold, decimal=decimal
+        ),
     )
 
 

@@ -43,9 +43,11 @@ _JUDGES: Mapping[str, Judge] = {"final": "final", "best": "best", "last10": "las
 
 
 def is_study(file: Path) -> bool:
-    """Whether a file describes a study; one that cannot be read does not."""
+    """Whether a file describes a study; one that cannot be read does not, nor does a pipe, which is read only once."""
     try:
-        return bool({"sweep", "rows", "reproduces"} & {*tomllib.loads(file.read_text(encoding="utf-8"))})
+        return file.is_file() and bool(
+            {"sweep", "rows", "reproduces"} & {*tomllib.loads(file.read_text(encoding="utf-8"))}
+        )
     except (OSError, ValueError, RecursionError):
         return False
 
