@@ -104,7 +104,7 @@ def _places(option: str, own: Sequence[str], *, exactly: bool) -> list[tuple[Hom
 
 def _options(command: Any, ctx: Any) -> list[str]:
     options = (param for param in command.get_params(ctx) if param.param_type_name == "option")
-    return [name for param in options for name in param.opts if param.name != "help"]
+    return [name for param in options for name in param.opts if "--help" not in param.opts]
 
 
 def _typed(start: int) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal, final
+from typing import Annotated, Any, ClassVar, Literal, final
 
 import numpy as np
 import torch
@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from polyrhythm.base.errors import UserError, unknown
-from polyrhythm.base.settings import Decay, Positive
+from polyrhythm.base.settings import Decay, Positive, Takes
 from polyrhythm.models import metrics as by_name
 from polyrhythm.models.metrics import ClassMetric, OwnMetric, name_of
 from polyrhythm.models.multilabel import MultiLabel
@@ -63,7 +63,10 @@ class Classification(Task):
 
     smoothing: Decay = 0.0
     metrics: tuple[ClassMetric | OwnMetric, ...] = ()
-    class_weights: Literal["balanced"] | tuple[Positive, ...] | None = None
+    class_weights: Annotated[
+        Literal["balanced"] | tuple[Positive, ...] | None,
+        Takes("'balanced', or a positive number for each class, such as [1.0, 2.5] (in Python a tuple)"),
+    ] = None
     loss_function: OwnLoss | None = None
 
     def __post_init__(self) -> None:
