@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import shutil
 import sqlite3
@@ -10,11 +11,13 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 from safetensors import safe_open
 from safetensors.torch import save_file
 from typer.testing import CliRunner
 
 from polyrhythm.cli.app import app
+from polyrhythm.config.expressions import parse_call
 from polyrhythm.results import Run
 
 MODULE = "strangers_nets"
@@ -87,6 +90,7 @@ def ground(folder: Path) -> Path:
             assert done.exit_code == 0, (line, done.output)
     (folder / "project" / "federation" / "experiment.toml").write_text(EXPERIMENT.format(path=PATH))
     (folder / "marker").unlink()
+    np.save(folder / "rows.npy", np.zeros((2, 1, 8, 8), dtype=np.uint8))
     return folder
 
 
@@ -96,6 +100,11 @@ def handed_on(there: Path, folder: Path, path: str) -> Path:
     _written(folder, path)
     (folder / "project" / "federation" / "experiment.toml").write_text(EXPERIMENT.format(path=path))
     quoted = path.replace('"', '\\"')
+    for file in folder.glob("runs/*/model.json"):
+        call, about = parse_call(path), json.loads(file.read_text())
+        while call.positional:  # what another one is around
+            call = call.positional[0]
+        file.write_text(json.dumps({**about, "model": call.name, "settings": {**call.named}}))
     with contextlib.closing(sqlite3.connect(folder / "runs" / "runs.sqlite")) as database, database:
         database.execute("UPDATE runs SET config = replace(config, ?, ?)", (PATH, quoted))
     for record in (folder / "runs" / "studies").glob("*/*.json"):

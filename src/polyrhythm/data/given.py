@@ -62,7 +62,9 @@ def plain_array(values: Any, what: str) -> np.ndarray:
             raise _unusable(
                 f"{what} that make no array ({shown})", "rows of one length", "make all of them so"
             ) from None
-    if array.ndim and array.dtype.kind == "O":
+    if array.dtype.kind == "O":
+        if not array.ndim:  # what NumPy takes for one object: a generator, a set, a dict, None
+            raise _unusable(f"{what} of type {type(values).__name__}", "an array, one row a sample", "give an array")
         array = _of_objects(array, what)
     # Torch takes no arrays that are turned round, and warns of those that must not be written to.
     usable = array.dtype.isnative and array.flags.writeable and min(array.strides, default=0) >= 0
