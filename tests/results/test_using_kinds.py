@@ -112,7 +112,7 @@ def test_arrays_of_all_kinds(of_arrays: pr.Run) -> None:
         (np.ma.masked_array(INPUTS, INPUTS > 1), "masked"),
         ([[1.0, 2.0], [1.0]], "make no array"),
         (torch.tensor(INPUTS).to_sparse(), "sparse"),
-        (None, "inputs of object"),
+        (None, "inputs of type NoneType"),
     ],
 )
 def test_arrays_that_are_none(of_arrays: pr.Run, rows: Any, words: str) -> None:
