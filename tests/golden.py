@@ -140,12 +140,12 @@ def found(name: str, run: pr.Run) -> tuple[Entry, Entry]:
 
 
 def differences(held: Entry, name: str, way: str, run: pr.Run) -> list[str]:
-    """Where a run differs from what is held of it, in words; numbers only count on a kind that is held."""
+    """Where a run differs from what is held of it, in words; numbers only count where they are held for this kind."""
     everywhere, here = found(name, run)
     pairs = [(held["runs"].get(name, {}), {} if way in REAL_TIME else everywhere)]
-    if kind() in held["kinds"]:
+    if numbers := held["kinds"].get(kind(), {}).get(name):
         models = {key: here[key] for key in ("model", "versions")}
-        pairs.append((held["kinds"][kind()].get(name, {}), models if way in REAL_TIME else here))
+        pairs.append((numbers, models if way in REAL_TIME else here))
     return [
         f"{name}, {way}: {key} is {value!r}, held is {known.get(key)!r}"
         for known, new in pairs
