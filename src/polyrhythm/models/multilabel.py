@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar, Literal, final
 
 import numpy as np
@@ -15,14 +15,13 @@ from polyrhythm.base.settings import Count
 from polyrhythm.models import metrics as by_name
 from polyrhythm.models.metrics import LabelMetric, OwnMetric, name_of, nan_rows
 from polyrhythm.models.tally import Tally
-from polyrhythm.models.task import Task
-from polyrhythm.models.task_checks import bad_outputs, bad_targets, check_headline, check_own_loss, size_mismatch
-from polyrhythm.models.task_parts import OwnLoss, broken, full_precision, total
+from polyrhythm.models.task_checks import bad_outputs, bad_targets, check_own_loss, size_mismatch
+from polyrhythm.models.task_parts import Measured, OwnLoss, broken, full_precision, total
 
 
 @final
 @dataclass(frozen=True, kw_only=True)
-class MultiLabel(Task):
+class MultiLabel(Measured):
     """Any number of C labels per sample: binary cross entropy of each label, judged by recall at k.
 
     outputs: [B, C] logits; targets: [B, C] float, 1 where the sample has the label and else 0.
@@ -52,10 +51,6 @@ class MultiLabel(Task):
     k: Count = 5
     metrics: tuple[LabelMetric | OwnMetric, ...] = ()
     loss_function: OwnLoss | None = None
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_headline(self.metrics)
 
     @property
     def headline(self) -> str:
@@ -105,13 +100,6 @@ class MultiLabel(Task):
             if metric in by_name.COUNTED:
                 found |= by_name.counted(str(metric), tally)
         return found | by_name.of_rows(self.metrics, by_name.auc_of_labels, tally)
-
-    def _without_own(self) -> MultiLabel:
-        named = tuple(metric for metric in self.metrics if isinstance(metric, str))
-        return replace(self, metrics=named, loss_function=None)
-
-    def _rows(self, outputs: Tensor, targets: Tensor) -> tuple[tuple[Tensor, Tensor], ...]:
-        return by_name.rows_for(self.metrics, outputs, targets)
 
     def check(self, outputs_shape: tuple[int, ...], targets: Tensor) -> None:
         if len(outputs_shape) != 2:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar, final
 
 import numpy as np
@@ -14,14 +14,13 @@ from polyrhythm.base.errors import UserError
 from polyrhythm.models import metrics as by_name
 from polyrhythm.models.metrics import NumberMetric, OwnMetric, name_of, nan_rows
 from polyrhythm.models.tally import Tally
-from polyrhythm.models.task import Task
-from polyrhythm.models.task_checks import bad_outputs, bad_targets, check_headline, check_own_loss, size_mismatch
-from polyrhythm.models.task_parts import OwnLoss, as_rows, broken, full_precision, total
+from polyrhythm.models.task_checks import bad_outputs, bad_targets, check_own_loss, size_mismatch
+from polyrhythm.models.task_parts import Measured, OwnLoss, as_rows, broken, full_precision, total
 
 
 @final
 @dataclass(frozen=True, kw_only=True)
-class Regression(Task):
+class Regression(Measured):
     """One or more numbers per sample: mean squared error, judged by R² (and the root mean squared error).
 
     outputs: [B, d], or [B] where d = 1; targets: the same, float.
@@ -39,10 +38,6 @@ class Regression(Task):
 
     metrics: tuple[NumberMetric | OwnMetric, ...] = ()
     loss_function: OwnLoss | None = None
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_headline(self.metrics)
 
     @property
     def headline(self) -> str:
@@ -95,13 +90,6 @@ class Regression(Task):
             **({"mae": tally.sums["absolute_error"] / numbers} if "mae" in self.metrics else {}),
             **by_name.of_rows(self.metrics, lambda _outputs, _targets: None, tally),
         }
-
-    def _without_own(self) -> Regression:
-        named = tuple(metric for metric in self.metrics if isinstance(metric, str))
-        return replace(self, metrics=named, loss_function=None)
-
-    def _rows(self, outputs: Tensor, targets: Tensor) -> tuple[tuple[Tensor, Tensor], ...]:
-        return by_name.rows_for(self.metrics, outputs, targets)
 
     def check(self, outputs_shape: tuple[int, ...], targets: Tensor) -> None:
         if len(outputs_shape) not in (1, 2):

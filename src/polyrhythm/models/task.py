@@ -100,7 +100,7 @@ class Task(Settings, ABC):
 
     def undefined(self, targets: Tensor, outputs: int) -> tuple[str, ...]:
         """The metrics, but the user's own, that have no value over these targets, whatever a model gives for them."""
-        known = self._without_own()
+        known = self.without_own()
         if not len(targets):
             return known.metrics_read
         blank = torch.zeros(1, 1).expand(len(targets), outputs)
@@ -129,7 +129,7 @@ class Task(Settings, ABC):
     @abstractmethod
     def _metrics(self, tally: Tally) -> dict[str, float]: ...
 
-    def _without_own(self) -> Self:
+    def without_own(self) -> Self:
         """The task without what the user has written."""
         return self
 

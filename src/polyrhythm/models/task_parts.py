@@ -3,15 +3,43 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, Self
 
 import torch
 from torch import Tensor
 
 from polyrhythm.base.metric_names import NAN_OUTPUTS
-from polyrhythm.models.metrics import nan_rows
+from polyrhythm.models.metrics import nan_rows, rows_for
+from polyrhythm.models.task import Task
+from polyrhythm.models.task_checks import check_headline
 
 OwnLoss = Callable[[Tensor, Tensor], Tensor]
 """A loss of the user's own: of outputs [B, ...] and targets [B, ...] the loss of each sample, [B]."""
+
+
+class Measured(Task):
+    """Task whose metrics and loss may be the user's own.
+
+    Args:
+        metrics: what else is measured; the first is the headline.
+        loss_function: in place of the task's own.
+    """
+
+    metrics: tuple[Any, ...]
+    loss_function: OwnLoss | None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_headline(self.metrics)
+
+    def without_own(self) -> Self:
+        named = tuple(metric for metric in self.metrics if isinstance(metric, str))
+        known: dict[str, Any] = {"metrics": named, "loss_function": None}
+        return replace(self, **known)
+
+    def _rows(self, outputs: Tensor, targets: Tensor) -> tuple[tuple[Tensor, Tensor], ...]:
+        return rows_for(self.metrics, outputs, targets)
 
 
 def total(values: Tensor) -> float:

@@ -23,16 +23,15 @@ from polyrhythm.models.task import Task
 from polyrhythm.models.task_checks import (
     bad_outputs,
     check_class_numbers,
-    check_headline,
     check_own_loss,
     check_weights,
 )
-from polyrhythm.models.task_parts import OwnLoss, correct, full_precision, last_position
+from polyrhythm.models.task_parts import Measured, OwnLoss, correct, full_precision, last_position
 
 
 @final
 @dataclass(frozen=True, kw_only=True)
-class Classification(Task):
+class Classification(Measured):
     """One of C classes per sample: cross entropy, judged by accuracy.
 
     outputs: [B, C] logits; targets: [B] int64 in 0 … C − 1.
@@ -71,7 +70,6 @@ class Classification(Task):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_headline(self.metrics)
         if self.loss_function is not None and (self.smoothing or self.class_weights is not None):
             raise UserError(
                 "a loss_function of your own with smoothing or class_weights",
@@ -131,13 +129,6 @@ class Classification(Task):
             if metric in by_name.COUNTED:
                 found |= by_name.counted(str(metric), tally)
         return found | by_name.of_rows(self.metrics, by_name.auc_of_classes, tally)
-
-    def _without_own(self) -> Classification:
-        named = tuple(metric for metric in self.metrics if isinstance(metric, str))
-        return replace(self, metrics=named, loss_function=None)
-
-    def _rows(self, outputs: Tensor, targets: Tensor) -> tuple[tuple[Tensor, Tensor], ...]:
-        return by_name.rows_for(self.metrics, outputs, targets)
 
     def check(self, outputs_shape: tuple[int, ...], targets: Tensor) -> None:
         if len(outputs_shape) != 2:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, final
 
@@ -23,7 +23,6 @@ from polyrhythm.data.preprocessing import Preprocessing, frozen
 from polyrhythm.data.targets import as_targets, column, is_one_hot
 from polyrhythm.models.building import build
 from polyrhythm.models.catalogue import Builder, find
-from polyrhythm.models.metrics import name_of
 from polyrhythm.models.tally import Tally
 from polyrhythm.models.task import Task
 from polyrhythm.models.tasks import task
@@ -61,13 +60,19 @@ class Use:
 
     def write(self, folder: Path) -> None:
         """Writes it into a run's folder."""
-        named, own = _by_name(self.task)
+        named = self.task.without_own()
+        own = [name for name in self.task.metrics_read if name not in named.metrics_read]
+        own += ["loss"] if self._has_own_loss else []
         plain = {
             **{"model": self.model, "settings": dict(self.settings), "shape": self.shape, "outputs": self.outputs},
             **{"task": {**named.describe(), "name": named.name}, "classes": self.classes, "own": own},
             "preprocessing": None if self.preprocessing is None else self.preprocessing.plain(),
         }
         write_whole(folder / USE, [json.dumps(plain, default=str).encode()], durable=False)
+
+    @property
+    def _has_own_loss(self) -> bool:
+        return getattr(self.task, "loss_function", None) is not None
 
     @classmethod
     def read(cls, folder: Path) -> Use:
@@ -114,17 +119,6 @@ class Use:
             find(self.model, trust)
         with seeded_torch(0, "init"):  # what is drawn is overwritten by the weights
             return build(given or self.model or "", self.shape, self.outputs, **({} if given else self.settings))
-
-
-def _by_name(task: Task) -> tuple[Task, tuple[str, ...]]:
-    """A task without functions of the user's own, and the names of what they give."""
-    there: dict[str, Any] = {field.name: getattr(task, field.name) for field in fields(task)}
-    own = [name_of(metric) for metric in there.get("metrics", ()) if not isinstance(metric, str)]
-    changes: dict[str, Any] = {"metrics": tuple(m for m in there["metrics"] if isinstance(m, str))} if own else {}
-    if there.get("loss_function") is not None:
-        changes["loss_function"] = None
-        own.append("loss")
-    return replace(task, **changes), tuple(own)
 
 
 def outputs_of(module: nn.Module, inputs: Tensor) -> Tensor:

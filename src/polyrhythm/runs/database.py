@@ -67,6 +67,23 @@ def damaged_run(folder: Path, run_id: str, damage: str) -> UserError:
     )
 
 
+def suspects(folder: Path) -> frozenset[int]:
+    """The numbers of runs in whose versions or visits a text is no JSON, found without reading any of them.
+
+    Raises:
+        UserError: there is no run database, or it cannot be read.
+    """
+    found = set[int]()
+    with reading(folder) as connection:
+        if connection is None:
+            return frozenset()
+        for table in ("versions", "visits"):
+            texts = (name for name in COLUMNS[table] if name in JSON)
+            records = " OR ".join(f"{name} IS NOT NULL AND NOT json_valid({name})" for name in texts)
+            found |= {run for (run,) in connection.execute(f"SELECT DISTINCT run FROM {table} WHERE {records}")}
+    return frozenset(found)
+
+
 def unreadable(folder: Path, number: int) -> str:
     """What cannot be read in the versions and visits of a run, in words; empty if all of it can be.
 
