@@ -8,6 +8,7 @@ import shutil
 import sqlite3
 import warnings
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,6 +16,7 @@ import polyrhythm as pr
 from crews import first_only
 from polyrhythm.dashboard.listing import Listing
 from polyrhythm.results import Run
+from polyrhythm.runs import database, decoding
 from polyrhythm.runs.database import FILE
 from polyrhythm.runs.recorder import Recorder
 from records import plan, version, visit
@@ -105,10 +107,11 @@ def test_a_damaged_row_of_a_run_is_named_and_the_others_are_shown(polyrhythm: Co
         alter(out, f"UPDATE runs SET {column} = {text} WHERE number = 1", value)
     check(polyrhythm, out, words)
     for command in ("show", "resume", "verify", "stop"):
-        found = polyrhythm(command, ill, "--out", str(out))
-        assert found.code == 2
-        assert words in in_one_line(found.err)
-        assert ill in found.err
+        for reference in (ill, "ill"):  # by its id and by its name
+            found = polyrhythm(command, reference, "--out", str(out))
+            assert found.code == 2
+            assert words in in_one_line(found.err)
+            assert ill in found.err
     with pytest.warns(UserWarning, match=ill):
         assert [run.id for runs in pr.compare(out).methods.values() for run in runs] == [well]
     with warnings.catch_warnings():
@@ -131,3 +134,33 @@ def test_a_summary_with_other_keys_ends_nothing(polyrhythm: Command, out: Path) 
     ill, _ = ids(out)
     for command in (["runs"], ["show", ill], ["compare"], ["report", "--output", str(out / "report.md")]):
         assert polyrhythm(*command, "--out", str(out)).code == 0
+
+
+def test_of_runs_with_one_name_the_damaged_one_is_said_to_be_left_out(polyrhythm: Command, out: Path) -> None:
+    ill, well = ids(out)
+    alter(out, "UPDATE runs SET name = 'both', notices = CASE number WHEN 1 THEN '{' ELSE notices END")
+    compared = polyrhythm("compare", "both", "--json", "--out", str(out))
+    assert [json.loads(line)["runs"] for line in compared.out.splitlines()] == [[well]]
+    assert f"the run {ill} is left out: its record is damaged" in in_one_line(compared.err)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [["compare", "--output", "costs.svg"], ["report", "--output", "report.html"], ["plot", "--figure", "accuracy"]],
+    ids=lambda command: command[0],
+)
+def test_versions_are_read_once(
+    polyrhythm: Command, out: Path, monkeypatch: pytest.MonkeyPatch, command: list[str]
+) -> None:
+    """Though they are looked through for damage first; the last one may be asked for again, as it is quick to find."""
+    seen: list[int] = []
+
+    def decoded(row: sqlite3.Row) -> dict[str, Any]:
+        if "version" in row.keys() and "digest" in row.keys():  # noqa: SIM118
+            seen.append(row["version"])
+        return decoding.decoded(row)
+
+    monkeypatch.setattr(database, "decoded", decoded)
+    monkeypatch.chdir(out.parent)
+    assert polyrhythm(*command, "--out", str(out)).code == 0
+    assert (seen.count(0), seen.count(1)) == (2, 2)  # once for each run

@@ -46,3 +46,24 @@ def test_a_model_that_never_moved_is_said(polyrhythm: Command, tmp_path: Path) -
     assert (told["status"], told["skipped"], told["client_updates"] > 0) == ("finished", 3, True)
     assert "all rounds made; 3 of 3 versions changed nothing, the first: reports: " in told["reason"]
     assert told["reason"].endswith("; the model never moved")
+
+
+@pytest.mark.parametrize(
+    ("method", "why"),
+    [
+        (
+            "fedavg(cohort=3) | rolling(concurrency=3) | staleness(rule=cutoff, b=0) | buffer(size=1)",
+            "2 of 3 versions changed nothing, the first: every update was scaled to 0: staleness",
+        ),
+        ("fedavg(cohort=3, lr=1e-30)", "3 of 3 versions changed nothing, the first: the updates moved no weight"),
+    ],
+    ids=["scaled away", "too small"],
+)
+def test_a_step_that_moves_nothing_is_counted_and_said(
+    polyrhythm: Command, tmp_path: Path, method: str, why: str
+) -> None:
+    """Also where reports were accepted: only the first version of the stale ones is of a fresh update."""
+    told = json.loads(polyrhythm("run", *QUICK, "--method", method, "--out", str(tmp_path), "--json").out)
+    assert (told["status"], told["skipped"], told["client_updates"]) == ("finished", int(why[0]), told["visits"])
+    assert why in told["reason"]
+    assert told["reason"].endswith("; the model never moved") == (why[0] == "3")

@@ -22,7 +22,7 @@ from polyrhythm.fleet import Fleet
 from polyrhythm.results import Run
 from polyrhythm.results.chart import curve, takes_unicode
 from polyrhythm.runs.costs import lines
-from polyrhythm.runs.database import damaged_runs, unreadable
+from polyrhythm.runs.database import damaged_runs
 
 _WINDOW = 20  # versions in the summary's last20
 _SPAN = 0.05  # of the axis of a score, so that nothing looks like something
@@ -64,13 +64,17 @@ def line_of(run: Run, summary: Mapping[str, Any] | None = None) -> dict[str, Any
 def runs_of(references: Sequence[str], out: str, screen: Screen) -> list[Run]:
     """The runs that are named, or all of a folder, each once; says which are left out as their record is damaged.
 
+    Their versions are read here, and not again.
+
     Raises:
         UserError: no run fits, or there is no run database.
     """
     runs = [run for reference in references for run in Run.find(reference, out)] if references else Run.all(out)
-    damaged = {} if references else damaged_runs(Path(out))
+    damaged = dict[str, str]()
+    for reference in references or [None]:
+        damaged |= damaged_runs(Path(out), reference)
     unique = list({run.id: run for run in runs}.values())
-    damaged |= {run.id: damage for run in unique if (damage := unreadable(run.folder, run.number))}
+    damaged |= {run.id: damage for run in unique if (damage := run.checked())}
     for run_id, damage in damaged.items():
         screen.note(f"the run {run_id} is left out: its record is damaged ({damage})")
     return [run for run in unique if run.id not in damaged]

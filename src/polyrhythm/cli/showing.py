@@ -29,7 +29,7 @@ from polyrhythm.models.catalogue import MODELS
 from polyrhythm.models.projection import with_projection
 from polyrhythm.results import Run
 from polyrhythm.runs.costs import CostToGoal, On
-from polyrhythm.runs.database import damaged_runs, suspects, unreadable
+from polyrhythm.runs.database import damaged_runs, suspects
 
 
 def show_run(reference: str | None, out: str, *, to: float | None = None, on: On = "test", as_json: bool) -> None:
@@ -70,7 +70,7 @@ def list_runs(out: str, *, as_json: bool) -> None:
     """All runs of a folder."""
     found, screen = Run.all(out), Screen(stderr=as_json)
     damaged, odd = damaged_runs(Path(out)), suspects(Path(out))
-    damaged |= {run.id: damage for run in found if run.number in odd and (damage := unreadable(run.folder, run.number))}
+    damaged |= {run.id: damage for run in found if run.number in odd and (damage := run.checked())}
     whole = [run for run in found if run.id not in damaged]
     for run_id, damage in damaged.items():
         screen.note(f"the record of the run {run_id} is damaged ({damage})")

@@ -84,8 +84,8 @@ class Versions:
                 )
             skipped, normalised, facts = self._counted(state, reports, refused)
         settled = replace_unchecked(settled, weights=stepped, buffers=buffers, parts=parts)
-        used = None if skipped else release
-        return settled, Released(version=settled.version, release=used, refused=refused, note=held_back)
+        used, note = None if skipped else release, held_back or self._why_unmoved(state, settled, release)
+        return settled, Released(version=settled.version, release=used, refused=refused, note=note)
 
     def _counted(
         self, state: ServerState, reports: tuple[Report, ...], refused: Refused
@@ -113,6 +113,14 @@ class Versions:
         if len(reports) < self.recipe.releasing.least:
             return f"reports: {len(reports)}, where at least {self.recipe.releasing.least} are needed"
         return "no report has any weight"
+
+    def _why_unmoved(self, before: ServerState, after: ServerState, release: Release) -> str:
+        """Why a step has changed nothing, if that is so."""
+        if not torch.equal(before.weights, after.weights) or _other_statistics(before.buffers, after.buffers):
+            return ""
+        if any(release.scales) or not self.recipe.scalings:
+            return "the updates moved no weight"
+        return f"every update was scaled to 0: {' | '.join(scaling.label() for scaling in self.recipe.scalings)}"
 
     def _release(
         self, state: ServerState, reports: tuple[Report, ...], facts: list[Facts], weights: list[float]
@@ -191,6 +199,12 @@ def _largest(release: Release) -> Report:
         return math.inf if math.isnan(change) else change
 
     return release.reports[max(range(len(release.reports)), key=change)]
+
+
+def _other_statistics(before: Buffers, after: Buffers) -> bool:
+    """Whether buffers differ; counters go on also where nothing else does."""
+    pairs = zip(before, after, strict=True)
+    return any((a.is_floating_point() or a.is_complex()) and not torch.equal(a, b) for a, b in pairs)
 
 
 def _reasons(refused: Refused, most: int = 3) -> str:

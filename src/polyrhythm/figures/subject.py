@@ -30,7 +30,8 @@ class Subject:
         self.runs = tuple(run for members in self.methods.values() for run in members)
         self.headline = self.runs[0].headline
         """The metric that "accuracy" stands for."""
-        self._read: dict[tuple[str, Table, tuple[str, ...]], list[dict[str, Any]]] = {}
+        self._versions: dict[str, list[dict[str, Any]]] = {}
+        self._visits: dict[tuple[str, tuple[str, ...]], list[dict[str, Any]]] = {}
 
     @property
     def alone(self) -> bool:
@@ -39,11 +40,16 @@ class Subject:
 
     def versions(self, run: RecordedRun) -> list[dict[str, Any]]:
         """A run's versions, in order."""
-        return self._rows(run, "versions", ())
+        if run.id not in self._versions:
+            self._versions[run.id] = run.versions
+        return self._versions[run.id]
 
     def visits(self, run: RecordedRun, *columns: str) -> list[dict[str, Any]]:
         """Some columns of a run's visits, by dispatch number."""
-        return self._rows(run, "visits", columns)
+        key = (run.id, columns)
+        if key not in self._visits:
+            self._visits[key] = read_records(run.folder, "visits", run.number, columns)
+        return self._visits[key]
 
     def has(self, table: Table, condition: str) -> bool:
         """Whether one of the runs has a record of which a condition in SQL holds; quick, whatever their length."""
@@ -62,12 +68,6 @@ class Subject:
             taken.add(place)
             found[name] = style(place, theme)
         return found
-
-    def _rows(self, run: RecordedRun, table: Table, columns: tuple[str, ...]) -> list[dict[str, Any]]:
-        key = (run.id, table, columns)
-        if key not in self._read:
-            self._read[key] = read_records(run.folder, table, run.number, columns)
-        return self._read[key]
 
 
 def colours(runs: Sequence[RecordedRun] | Path | str, theme: Theme = "light") -> dict[str, str]:

@@ -8,15 +8,15 @@ never damages the file).
 from __future__ import annotations
 
 import contextlib
-import json
 import sqlite3
 import struct
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, final
+from typing import Any
 
 from polyrhythm.base.errors import UserError
 from polyrhythm.runs import schema as schemas
+from polyrhythm.runs.decoding import Damage, as_text, check_kinds, decoded
 from polyrhythm.runs.disk_faults import is_locked
 from polyrhythm.runs.schema import COLUMNS, JSON, RECORDS, Table, select
 
@@ -32,7 +32,7 @@ def read_runs(folder: Path) -> list[dict[str, Any]]:
     Raises:
         UserError: there is no run database, or it cannot be read.
     """
-    return [row for _, row, damage in _rows_of_runs(folder) if not damage]
+    return [row for row, damage in _rows_of_runs(folder) if not damage]
 
 
 def read_run(folder: Path, run_id: str) -> dict[str, Any] | None:
@@ -41,20 +41,28 @@ def read_run(folder: Path, run_id: str) -> dict[str, Any] | None:
     Raises:
         UserError: it is damaged, there is no run database, or it cannot be read.
     """
-    for known, row, damage in _rows_of_runs(folder, run_id):
+    for row, damage in _rows_of_runs(folder, run_id):
         if damage:
-            raise damaged_run(folder, known, damage)
+            raise damaged_run(folder, row["run_id"], damage)
         return row
     return None
 
 
-def damaged_runs(folder: Path) -> dict[str, str]:
+def damaged_runs(folder: Path, reference: str | None = None) -> dict[str, str]:
     """What cannot be read in the rows of runs that `read_runs` leaves out, by the run's id.
+
+    Args:
+        folder: the output folder.
+        reference: a name, an id or the beginning of one, of the runs that are meant; None for all.
 
     Raises:
         UserError: there is no run database, or it cannot be read.
     """
-    return {run_id: damage for run_id, _, damage in _rows_of_runs(folder) if damage}
+    return {row["run_id"]: damage for row, damage in _rows_of_runs(folder) if damage and _fits(row, reference)}
+
+
+def _fits(row: Mapping[str, Any], reference: str | None) -> bool:
+    return reference is None or (reference != "" and (row["name"] == reference or row["run_id"].startswith(reference)))
 
 
 def damaged_run(folder: Path, run_id: str, damage: str) -> UserError:
@@ -84,21 +92,21 @@ def suspects(folder: Path) -> frozenset[int]:
     return frozenset(found)
 
 
-def unreadable(folder: Path, number: int) -> str:
-    """What cannot be read in the versions and visits of a run, in words; empty if all of it can be.
+def checked(folder: Path, number: int) -> tuple[list[dict[str, Any]], str]:
+    """The versions of a run, and what cannot be read in them and in its visits, in words; empty if all of it can be.
 
     Raises:
         UserError: there is no run database, or it cannot be read.
     """
     try:
-        _rows(folder, select("versions"), (number,))
+        versions = _rows(folder, select("versions"), (number,))
         with reading(folder) as connection:
             whole = " AND ".join(f"json_valid(coalesce({name}, 'null'))" for name in COLUMNS["visits"] if name in JSON)
             query = f"SELECT dispatch FROM visits WHERE run = ? AND NOT ({whole}) LIMIT 1"
             found = [] if connection is None else connection.execute(query, (number,)).fetchall()
-    except _Damage as damage:
-        return str(damage)
-    return f"visit {found[0][0]} has a text that is none of JSON" if found else ""
+    except Damage as damage:
+        return [], str(damage)
+    return versions, f"visit {found[0][0]} has a text that is none of JSON" if found else ""
 
 
 def read_records(folder: Path, table: Table, run_number: int, columns: Sequence[str] = ()) -> list[dict[str, Any]]:
@@ -174,7 +182,7 @@ def _read(folder: Path, query: str, values: tuple[Any, ...]) -> list[dict[str, A
     """What a query gives; nothing if there are no tables yet."""
     try:
         return _rows(folder, query, values)
-    except _Damage as damage:
+    except Damage as damage:
         raise _damaged(folder / FILE, str(damage)) from None
 
 
@@ -182,34 +190,34 @@ def _rows(folder: Path, query: str, values: tuple[Any, ...]) -> list[dict[str, A
     """The same.
 
     Raises:
-        _Damage: a text in a row cannot be read.
+        Damage: a text in a row cannot be read.
     """
     with reading(folder) as connection:
         if connection is None:
             return []
         connection.row_factory = sqlite3.Row
-        connection.text_factory = _text
-        return [_decoded(row) for row in connection.execute(query, values)]
+        connection.text_factory = as_text
+        return [decoded(row) for row in connection.execute(query, values)]
 
 
-def _rows_of_runs(folder: Path, run_id: str | None = None) -> list[tuple[str, dict[str, Any], str]]:
-    """Of each run its id, its row, and what is damaged in that."""
-    found = []
+def _rows_of_runs(folder: Path, run_id: str | None = None) -> list[tuple[dict[str, Any], str]]:
+    """Of each run its row, of one that is damaged its id and name alone, and what is damaged in it."""
+    found = list[tuple[dict[str, Any], str]]()
     with reading(folder) as connection:
         if connection is None:
             return []
         connection.row_factory = sqlite3.Row
-        connection.text_factory = _text
+        connection.text_factory = as_text
         query = "SELECT * FROM runs WHERE run_id = coalesce(?, run_id) ORDER BY number"
         for number, row in enumerate(connection.execute(query, (run_id,)), start=1):
-            named = row["run_id"] if isinstance(row["run_id"], str) else f"in row {number}"
+            run, name = (text if isinstance(text := row[key], str) else "" for key in ("run_id", "name"))
             try:
-                decoded = _decoded(row)
-                _check_kinds(decoded)
-            except _Damage as damage:
-                found.append((named, dict[str, Any](), str(damage)))
+                whole = decoded(row)
+                check_kinds(whole)
+            except Damage as damage:
+                found.append(({"run_id": run or f"in row {number}", "name": name}, str(damage)))
             else:
-                found.append((named, decoded, ""))
+                found.append((whole, ""))
     return found
 
 
@@ -311,10 +319,6 @@ def _damaged(path: Path, found: str) -> UserError:
     )
 
 
-class _Damage(Exception):
-    """A value that cannot be read; says where, and what."""
-
-
 def _not_writable(path: Path, reason: str) -> UserError:
     return UserError(
         f"{path} cannot be used: {reason}",
@@ -322,74 +326,6 @@ def _not_writable(path: Path, reason: str) -> UserError:
         why="the run could not be recorded",
         fix="correct its permissions, free space, or use another folder (--out FOLDER)",
     )
-
-
-def _text(found: bytes) -> str | _Garbled:
-    try:
-        return found.decode()
-    except UnicodeDecodeError as error:
-        return _Garbled(str(error))
-
-
-@final
-class _Garbled(NamedTuple):
-    """A text that is none, and why."""
-
-    why: str
-
-
-def _decoded(row: sqlite3.Row) -> dict[str, Any]:
-    """A row with its texts read.
-
-    Raises:
-        _Damage: one of them cannot be.
-    """
-    # `clients` is a number in a run's row, a mapping in a version's, and bytes in an answer's.
-    found, name, value = dict[str, Any](), "", None
-    try:
-        for name, value in zip(row.keys(), row, strict=True):
-            if type(value) is _Garbled:
-                raise ValueError(value.why)
-            found[name] = json.loads(value) if name in JSON and isinstance(value, str) else value
-            if name in JSON and not (
-                found[name] is None or isinstance(found[name], _HOLDS.get(name, (dict, int, bytes)))
-            ):
-                raise ValueError(f"it holds {found[name]!r:.60}")
-    except (ValueError, RecursionError) as error:
-        which = next((f"{kind} {row[key]}, " for key, kind in _NAMED.items() if key in row.keys()), "")  # noqa: SIM118
-        raise _Damage(f"{which}{name}: a text in it cannot be read: {error}") from None
-    return found
-
-
-_NAMED = {"run_id": "run", "dispatch": "visit", "event": "event", "version": "version"}
-_HOLDS: dict[str, type] = {"notices": list, "config": dict, "libraries": dict, "machine": dict, "summary": dict}
-_STATUS = ("running", "finished", "stopped", "failed")
-_TEXTS = ("run_id", "name", "status", "reason", "started", "headline", "recipe", "recipe_digest", "config_digest")
-
-
-def _check_kinds(row: Mapping[str, Any]) -> None:
-    """Refuses a run's row whose values are of other kinds than those that are written.
-
-    Raises:
-        _Damage: one is.
-    """
-    for name, value in row.items():
-        if name in _TEXTS:
-            fits = isinstance(value, str)
-        elif name in _HOLDS:
-            fits = isinstance(value, _HOLDS[name]) or (name == "summary" and value is None)
-        elif name == "ended":
-            fits = value is None or isinstance(value, str)
-        else:
-            fits = isinstance(value, int) or (name == "rounds" and value is None)
-        if not fits or (name == "status" and value not in _STATUS):
-            raise _Damage(f"{name}: it holds {value!r:.60}")
-    for name, value in (row["summary"] or {}).items():
-        if name in _MEASURED and not (value is None or isinstance(value, (int, float))):
-            raise _Damage(f"summary: {name} holds {value!r:.60}")
-
-
-_MEASURED = {"rounds", "final_accuracy", "best_accuracy", "best_version", "last20_mean", "last20_sd", "wall_seconds"}
 
 
 def unpacked(clients: bytes) -> tuple[int, ...]:

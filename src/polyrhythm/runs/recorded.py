@@ -12,7 +12,7 @@ from polyrhythm.base.settings import label_of
 from polyrhythm.runs import costs, holes
 from polyrhythm.runs.checkpoints import checkpoints, version_of
 from polyrhythm.runs.costs import CostToGoal, On
-from polyrhythm.runs.database import damaged_run, damaged_runs, read_records, read_run, read_runs
+from polyrhythm.runs.database import checked, damaged_run, damaged_runs, read_records, read_run, read_runs
 from polyrhythm.runs.frames import answers_frame, costs_frame, frame
 from polyrhythm.runs.unknown_run import unknown_run
 from polyrhythm.runs.view import RunView, Status, as_it_stands, names_a_folder
@@ -35,6 +35,8 @@ _OF_DATA = ("data", "clients", "partition", "model", "fleet")
 class RecordedRun:
     """The record of one run of an output folder, read anew at each use, so that a run that goes on shows what it has.
 
+    Its versions are kept as they were when `checked` has looked at them.
+
     What users are given is a `Run` (`polyrhythm.results`), which can be drawn, too.
 
     Args:
@@ -45,6 +47,7 @@ class RecordedRun:
     def __init__(self, folder: Path, row: dict[str, Any]) -> None:
         self.folder = folder
         self._known = row
+        self._versions: list[dict[str, Any]] | None = None
 
     @property
     def _row(self) -> dict[str, Any]:
@@ -87,9 +90,8 @@ class RecordedRun:
         ):
             if fits:
                 return [cls(folder, row) for row in fits]
-        for run_id, damage in damaged_runs(folder).items():
-            if reference and run_id.startswith(reference):
-                raise damaged_run(folder, run_id, damage)
+        for run_id, damage in damaged_runs(folder, reference).items():
+            raise damaged_run(folder, run_id, damage)
         raise unknown_run(reference, folder, rows)
 
     @classmethod
@@ -249,7 +251,12 @@ class RecordedRun:
     @property
     def versions(self) -> list[dict[str, Any]]:
         """The rows of `history` as plain values."""
-        return read_records(self.folder, "versions", self._row["number"])
+        return read_records(self.folder, "versions", self.number) if self._versions is None else self._versions
+
+    def checked(self) -> str:
+        """Reads its versions once for all later uses; what cannot be read in them or its visits, in words."""
+        self._versions, damage = checked(self.folder, self.number)
+        return damage
 
     def costs(self) -> pd.DataFrame:
         """What the run has cost so far: total and unit of each cost, by its name in the summary."""
