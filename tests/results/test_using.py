@@ -17,8 +17,9 @@ from typer.testing import CliRunner
 import polyrhythm as pr
 from polyrhythm.base.errors import UserError
 from polyrhythm.cli.app import app
+from polyrhythm.data.labels import Labels
 from polyrhythm.data.preprocessing import Preprocessing
-from polyrhythm.results.using import USE
+from polyrhythm.results.using import USE, Use
 
 DRAWN = np.random.default_rng(0)
 NUMBERS = 1e4 + DRAWN.normal(size=(120, 3))
@@ -84,7 +85,7 @@ def test_categories_that_nobody_had_are_told(of_table: pr.Run) -> None:
         ({"size": [1.0]}, "colour"),
         ({"size": ["large"], "colour": ["red"]}, "text in the column 'size'"),
         ({"size": [np.nan], "colour": ["red"]}, "empty or infinite cells in 'size'"),
-        (np.zeros((2, 9)), r"rows of shape \(2, 9\)"),
+        (np.zeros((2, 9)), r"rows of float64 and shape \(2, 9\)"),
     ],
 )
 def test_other_rows_are_refused_in_words(of_table: pr.Run, rows: Any, words: str) -> None:
@@ -92,27 +93,75 @@ def test_other_rows_are_refused_in_words(of_table: pr.Run, rows: Any, words: str
         of_table.predict(rows)
 
 
-@pytest.mark.parametrize("labels", ["text", "numbers", "truth"])
-def test_labels_come_back_as_they_were_given(labels: str, tmp_path: Path) -> None:
-    truth = NUMBERS[:, 0] > 1e4
-    targets: Any = {"text": np.where(truth, "cat", "dog"), "numbers": np.where(truth, 7, 3), "truth": truth}[labels]
-    run = carried(pr.data.arrays(NUMBERS, targets, scaling="train"), tmp_path)
-    found = again(run).predict(torch.tensor(NUMBERS))
-    assert (found.astype(str) == targets.astype(str)).mean() > 0.9
-    assert found.dtype.kind == {"text": "U", "numbers": "i", "truth": "b"}[labels]
-    assert run.evaluate((NUMBERS, targets))["accuracy"] == pytest.approx(
-        (found.astype(str) == targets.astype(str)).mean()
+LABELS: dict[str, list[Any]] = {
+    "text": ["cat", "dog"],
+    "numbers": [7, 3],
+    "truth": [True, False],
+    "bytes": [b"cat", b"dog"],
+    "bytes that are no text": [b"\xff", b"\xfe"],
+}
+TYPES = {"numbers": [np.int64, np.int8, np.uint16, np.float32, np.float64]}
+
+
+@pytest.mark.parametrize("how", ["arrays", "dataset"])
+@pytest.mark.parametrize(
+    ("labels", "kind"), [(labels, kind) for labels in LABELS for kind in TYPES.get(labels, [None])], ids=str
+)
+def test_labels_come_back_as_they_were_given(labels: str, kind: Any, how: str, tmp_path: Path) -> None:
+    targets = np.where(NUMBERS[:, 0] > 1e4, *(np.array(value, dtype=kind) for value in LABELS[labels]))
+    scaled = ((NUMBERS - NUMBERS.mean(axis=0)) / NUMBERS.std(axis=0)).astype(np.float32)
+    items = list(zip(scaled, targets, strict=True))
+    data = pr.data.arrays(NUMBERS, targets, scaling="train") if how == "arrays" else pr.data.dataset(items, items)
+    rows = NUMBERS if how == "arrays" else scaled
+    run = carried(data, tmp_path)
+    found = again(run).predict(torch.tensor(rows))
+    assert found.dtype == targets.dtype
+    assert (found == targets).mean() > 0.9
+    assert run.evaluate((rows, targets))["accuracy"] == pytest.approx((found == targets).mean())
+
+
+def test_fractions_and_classes_without_samples_are_labels_too(tmp_path: Path) -> None:
+    tenths = np.where(NUMBERS[:, 0] > 1e4, 0.1, 0.7).astype(np.float32)
+    run = carried(pr.data.arrays(NUMBERS, tenths, scaling="train", task="classification"), tmp_path / "a")
+    assert (run.predict(NUMBERS) == tenths).mean() > 0.9
+    assert run.evaluate((NUMBERS, tenths))["accuracy"] > 0.9
+    small = np.where(NUMBERS[:, 0] > 1e4, 1, 2).astype(np.int8)
+    wide = carried(pr.data.arrays(NUMBERS, small, scaling="train", classes=[1, 2, 300]), tmp_path / "b")
+    assert (wide.predict(NUMBERS).dtype, Use.read(wide.path).labels) == (
+        np.dtype(np.int64),
+        Labels(values=(1, 2, 300), kind="int64"),
     )
+
+
+def test_digits_are_read_as_one_has_them(tmp_path: Path) -> None:
+    """With an axis for the one channel, without it or flat; in bytes, such bytes held as floats, or shares of white."""
+    digits = pr.data.digits()
+    shares, numbers = digits.test.batch(torch.arange(90))
+    raw = (shares * 16).to(torch.uint8).numpy()
+    run = carried(digits, tmp_path, model="mlp")
+    expected = run.predict(raw)
+    assert (expected == numbers.numpy()).mean() > 0.5
+    for rows in (raw, raw[:, 0], raw.reshape(90, 64), raw[:, 0, :, :, None]):
+        for given in (rows, rows.astype(np.int64), rows.astype(np.float64), torch.tensor(rows / 16)):
+            assert run.predict(given).tolist() == expected.tolist()
+    for odd, words in (
+        (raw.reshape(90, 16, 4), r"rows of uint8 and shape \(90, 16, 4\)\n.*uint8 \[n, 1, 8, 8\].*0 to 16"),
+        (raw * 15, "rows of uint8 from 0 to 240\n.*0 to 16, as the .*; or floats in 0 to 1"),
+        (raw / 16 - 0.5, r"rows of float64 from -0\.5 to 0\.5"),
+        ((raw > 8).astype(float), "floats that are all 0 or 1"),
+        (np.full((1, 64), np.nan), "rows of float64 from nan to nan"),
+        (raw[0, 0, 0], "reshape them"),
+    ):
+        with pytest.raises(UserError, match=words):
+            run.predict(odd)
 
 
 def test_bytes_tokens_numbers_and_tags(tmp_path: Path) -> None:
     bytes_ = DRAWN.integers(0, 256, (60, 1, 4, 4)).astype(np.uint8)
     run = carried(pr.data.arrays(bytes_, (bytes_.mean((1, 2, 3)) > 128).astype(int), scaling="train"), tmp_path / "a")
     assert run.predict(bytes_.astype(int)).tolist() == run.predict(bytes_).tolist()
-    with pytest.raises(UserError, match="rows of float64"):
-        run.predict(bytes_ / 255)
-    with pytest.raises(UserError, match=r"needs an axis in front"):
-        run.predict(bytes_[0])
+    assert run.predict(bytes_ / 255).tolist() == run.predict(bytes_).tolist()
+    assert run.predict(bytes_[0]).tolist() == run.predict(bytes_[:1]).tolist()
     with pytest.raises(UserError, match="rows of int64"):
         run.predict(bytes_.astype(int) + 200)
     line = carried(pr.data.arrays(NUMBERS, NUMBERS[:, 0] / 3e4, scaling="train"), tmp_path / "b")

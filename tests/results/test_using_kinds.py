@@ -159,6 +159,48 @@ def test_a_collection_that_means_something_else_is_refused(of_arrays: pr.Run, of
         of_table.evaluate(pr.data.table(TABLE[["group", "a", "kind"]], target="kind"))
 
 
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_a_collection_is_scaled_as_the_data_of_the_run_were(tmp_path: Path, dtype: Any) -> None:
+    """And not as its own training samples would have it, whose mean and spread are others."""
+    labels = DRAWN.integers(0, 2, 80)
+    of_run, other = (((DRAWN.normal(size=(80, 3)) + labels[:, None]) * k + 7).astype(dtype) for k in (1.0, 5.0))
+    run = carried(pr.data.arrays(of_run, labels, scaling="train"), tmp_path)
+    expected = run.evaluate((other, labels))
+    for scaling in ("train", "none"):
+        collection = pr.data.arrays(other, labels, test=(other, labels), scaling=scaling)
+        assert run.evaluate(collection) == pytest.approx(expected, rel=1e-5)
+    # What the model would say of inputs on another scale.
+    other_scale = pr.data.dataset(*[list(zip(collection.test.batch(torch.arange(80))[0], labels, strict=True))] * 2)
+    assert run.evaluate(other_scale) != pytest.approx(expected, rel=1e-2)
+
+
+def test_a_collection_that_is_prepared_otherwise_is_refused(tmp_path: Path) -> None:
+    labels = DRAWN.integers(0, 2, 60)
+    pixels = DRAWN.integers(0, 256, (60, 4, 4)).astype(np.uint8)
+    run = carried(pr.data.arrays(pixels, labels), tmp_path / "a")
+    with pytest.raises(UserError, match=r"prepared by nothing\n.*uint8 prepared by to_float"):
+        run.evaluate(pr.data.arrays(pixels[:, None] / 255, labels))
+    amounts = pd.DataFrame({"size": INPUTS[:, 0], "amount": INPUTS[:, 1]})
+    table = carried(pr.data.table(amounts, target="amount", threshold=0.0), tmp_path / "b")
+    assert "loss" in table.evaluate(pr.data.table(amounts, target="amount", threshold=0.0))
+    with pytest.raises(UserError, match=r"a collection with other threshold: 0\.5"):
+        table.evaluate(pr.data.table(amounts, target="amount", threshold=0.5))
+
+
+def test_a_version_that_there_is_not_is_unknown(of_arrays: pr.Run) -> None:
+    for read in (of_arrays.weights, of_arrays.model, lambda which: of_arrays.predict(INPUTS, which)):
+        with pytest.raises(UserError, match=r"unknown version 'bset'\n.*one of best, final\n.*\n.*did you mean 'best'"):
+            read("bset")  # type: ignore[operator]
+
+
+def test_labels_of_bytes_are_text_in_a_table(tmp_path: Path) -> None:
+    run = carried(pr.data.arrays(INPUTS, np.where(TRUTH, b"yes", b"no")), tmp_path)
+    np.save(tmp_path / "new.npy", INPUTS)
+    command = ["predict", run.id, "--out", str(tmp_path), "--data", str(tmp_path / "new.npy")]
+    assert CliRunner().invoke(app, [*command, "-o", str(tmp_path / "p.csv")]).exit_code == 0
+    assert pd.read_csv(tmp_path / "p.csv")["prediction"].tolist() == run.predict(INPUTS).astype(str).tolist()
+
+
 def test_nan_is_no_label(of_arrays: pr.Run) -> None:
     use = Use.read(of_arrays.path)
     outputs = torch.tensor([[1.0, 2.0], [torch.nan, 0.0]])

@@ -13,6 +13,7 @@ import pandas as pd
 from polyrhythm.base.errors import UserError
 from polyrhythm.base.output_file import check_output
 from polyrhythm.cli.output import Screen
+from polyrhythm.data.labels import as_text
 from polyrhythm.data.sources.table_files import raw_table
 from polyrhythm.results import Run
 from polyrhythm.results.using import Use
@@ -40,6 +41,7 @@ def predict_rows(
     if output.suffix == ".npy":
         np.save(output, found)
     else:
+        found = np.array([as_text(label) for label in found]) if found.dtype.kind == "S" else found
         columns = ["prediction"] if found.ndim == 1 else [f"prediction_{i}" for i in _named(run, found.shape[1])]
         pd.DataFrame(found.reshape(len(found), -1), columns=columns).to_csv(output, index=False)
 

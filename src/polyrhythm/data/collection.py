@@ -9,6 +9,7 @@ import torch
 
 from polyrhythm.base.errors import UserError
 from polyrhythm.data.keys import Columns, Keys
+from polyrhythm.data.labels import Labels
 from polyrhythm.data.preprocessing import Preprocessing
 from polyrhythm.data.samples import Samples
 
@@ -37,6 +38,7 @@ class Collection:
             federation compares them between the server and its nodes.
         target: what is predicted, where the source says so; compared likewise.
         preprocessing: how raw rows became these inputs, for new ones; None if the inputs are read as they come.
+        labels: the classes as they were given; None where a label is its text.
 
     Raises:
         UserError: the parts do not go together, e.g. a label without a class.
@@ -55,6 +57,7 @@ class Collection:
     features: tuple[str, ...] = ()
     target: str = ""
     preprocessing: Preprocessing | None = None
+    labels: Labels | None = None
 
     def __post_init__(self) -> None:
         if self.train.shape != self.test.shape:

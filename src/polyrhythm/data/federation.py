@@ -15,7 +15,7 @@ from polyrhythm.base.streams import stream
 from polyrhythm.data.collection import Collection, Task
 from polyrhythm.data.holdout import check_share, held_out
 from polyrhythm.data.keys import columns_at
-from polyrhythm.data.labels import as_text
+from polyrhythm.data.labels import Labels, as_text
 from polyrhythm.data.partitions import ByColumn, Partition, View
 from polyrhythm.data.preprocessing import Preprocessing
 from polyrhythm.data.samples import Samples, Selected
@@ -73,6 +73,7 @@ class Federation:
         features: names of the inputs, as in `Collection`.
         target: what is predicted, as in `Collection`.
         preprocessing: as in `Collection`.
+        labels: as in `Collection`.
     """
 
     name: str
@@ -88,6 +89,7 @@ class Federation:
     features: tuple[str, ...] = ()
     target: str = ""
     preprocessing: Preprocessing | None = None
+    labels: Labels | None = None
 
     @property
     def train(self) -> Samples:
@@ -261,6 +263,7 @@ def federate(
         features=collection.features,
         target=collection.target,
         preprocessing=collection.preprocessing,
+        labels=collection.labels,
     )
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, final
 
 import numpy as np
 import torch
@@ -14,10 +16,66 @@ from polyrhythm.base.errors import UserError
 def as_text(label: object) -> str:
     """A label as it is shown: "3", "cat", "True"; whole floats without the ".0" that a missing cell brings."""
     if isinstance(label, bytes):
-        return label.decode(errors="replace")
+        return label.decode(errors="backslashreplace")  # so that two that are no text stay two
     if isinstance(label, (float, np.floating)) and float(label).is_integer():
         return str(int(label))
     return str(label)
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Labels:
+    """Labels as they were given, in the order of class numbers; plain data, for a record.
+
+    Args:
+        values: numbers, truth values or text; of bytes what `surrogateescape` makes of them.
+        kind: what NumPy calls their type, such as "float32"; "str" for text, "bytes" for bytes.
+    """
+
+    values: tuple[Any, ...]
+    kind: str
+
+    @classmethod
+    def of(cls, targets: np.ndarray, classes: Sequence[str]) -> Labels | None:
+        """Those that class names stand for; None where there are no classes.
+
+        Args:
+            targets: as they were given, [n], [n, 1], or [n, C] with a 1 for the class or for each tag.
+            classes: as text.
+        """
+        if not classes:
+            return None
+        flat = targets[:, 0] if targets.shape[1:] == (1,) else targets
+        if flat.dtype.kind == "S":
+            known = {as_text(label): label for label in np.unique(flat).tolist()}
+            given = [known.get(text, text.encode()) for text in classes]
+            return cls(values=tuple(label.decode(errors="surrogateescape") for label in given), kind="bytes")
+        numbers = _numbers(classes, flat.dtype.kind if flat.ndim == 1 else "i")
+        if flat.dtype.kind not in "biuf" or _texts(numbers) != [*classes]:
+            return cls(values=tuple(classes), kind="str")
+        held = numbers.astype(flat.dtype) if flat.ndim == 1 else numbers
+        # A class that no sample has may not fit the type of the others.
+        return cls(values=tuple(numbers.tolist()), kind=str((held if _texts(held) == [*classes] else numbers).dtype))
+
+    def as_array(self) -> np.ndarray:
+        """Them, [C]."""
+        if self.kind == "bytes":
+            return np.array([text.encode(errors="surrogateescape") for text in self.values])
+        return np.array(self.values, dtype=self.kind)
+
+
+def _numbers(texts: Sequence[str], kind: str) -> np.ndarray:
+    """What texts are the text of, of one kind of numbers; nothing where some are of none."""
+    try:
+        return np.array(
+            [text == "True" if kind == "b" else float(text) if kind == "f" else int(text) for text in texts]
+        )
+    except (ValueError, OverflowError):
+        return np.empty(0)
+
+
+def _texts(labels: np.ndarray) -> list[str]:
+    return [as_text(label) for label in labels]
 
 
 def classes_of(*parts: Iterable[object]) -> np.ndarray:

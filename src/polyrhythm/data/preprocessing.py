@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self, final
 
@@ -58,7 +57,6 @@ class Preprocessing:
         features: of a table, in order.
         steps: transforms of the numbers, in this order.
         target: the column that is predicted, of a table.
-        labels: what the class numbers stand for, as in the targets that were given.
         threshold: of a table whose target it makes two classes of.
         decimal: what stands before the fraction in text, of a table.
     """
@@ -69,7 +67,6 @@ class Preprocessing:
     features: tuple[Feature, ...] = ()
     steps: tuple[Transform, ...] = ()
     target: str = ""
-    labels: tuple[Any, ...] = ()
     threshold: float | None = None
     decimal: str = "."
 
@@ -77,8 +74,6 @@ class Preprocessing:
     def of_arrays(
         cls,
         train: np.ndarray,
-        targets: np.ndarray,
-        classes: Sequence[str],
         steps: Sequence[Transform],
         *,
         shape: tuple[int, ...] | None = None,
@@ -87,8 +82,6 @@ class Preprocessing:
 
         Args:
             train: the inputs.
-            targets: as they were given.
-            classes: as text.
             steps: transforms.
             shape: of one input with its channels in front; None if they are there.
         """
@@ -96,17 +89,15 @@ class Preprocessing:
         if shape not in (None, train.shape[1:]):
             channels = "last" if train.ndim == 4 else "none"
         kind = "float32" if train.dtype.kind == "f" else str(train.dtype)
-        shape, labels = (
-            tuple(train.shape[1:]),
-            _labels(targets[:, 0] if targets.shape[1:] == (1,) else targets, classes),
-        )
-        return cls(shape=shape, channels=channels, dtype=kind, steps=tuple(steps), labels=labels)
+        return cls(shape=tuple(train.shape[1:]), channels=channels, dtype=kind, steps=tuple(steps))
 
     def apply(self, rows: Any) -> Tensor:
         """What the model reads of some rows. [n, ...]
 
         Args:
             rows: an array, a tensor or lists, [n, ...]; of a table also a DataFrame, or columns by name, in any order.
+                Images of one channel with or without an axis for it, or flat; of images that were bytes also shares of
+                white, floats in [0, 1].
 
         Raises:
             UserError: columns that are missing, rows of another shape or type, values that are no finite numbers.
@@ -118,13 +109,45 @@ class Preprocessing:
         if self.channels != "first":
             values = np.moveaxis(values, -1, 1) if self.channels == "last" else values[:, None]
         inputs = torch.from_numpy(np.ascontiguousarray(values))
+        shares = self.dtype == "uint8" and inputs.is_floating_point()
         for step in self.steps:
+            if shares and isinstance(step, ToFloat):
+                continue  # they are what it makes of bytes
             # In double precision, as large numbers with small differences need it.
             inputs = step(inputs) if not isinstance(step, Normalise) else _normalised(step, inputs)
         inputs = inputs.float() if inputs.dtype == torch.float64 else inputs
         if inputs.is_floating_point() and not bool(inputs.isfinite().all()):
             raise _unfit("rows with numbers that do not fit float32", "numbers up to 3.4e38", "correct those cells")
         return inputs
+
+    def prepared_by(self, other: Preprocessing) -> Callable[[Tensor], Tensor]:
+        """What makes of inputs that another one has prepared those that this one would have made of the raw rows.
+
+        A normalisation of the other's is undone, in double precision.
+
+        Raises:
+            UserError: they differ in more than a normalisation at the end.
+        """
+        if self.steps == other.steps:
+            return lambda inputs: inputs
+        ours, theirs = (_normalisation(of.steps) for of in (self, other))
+        plain = [tuple(step for step in of.steps if not isinstance(step, Normalise)) for of in (self, other)]
+        if False in (ours, theirs) or plain[0] != plain[1] or self.dtype != other.dtype:
+            words = [", ".join(step.label() for step in of.steps) or "nothing" for of in (other, self)]
+            raise _unfit(
+                f"a collection of {other.dtype} prepared by {words[0]}",
+                f"{self.dtype} prepared by {words[1]}, as the training data were",
+                "make the collection as the training data were made, or give raw rows: run.evaluate((inputs, targets))",
+            )
+
+        def anew(inputs: Tensor) -> Tensor:
+            raw = inputs.double()
+            if theirs:
+                mean, std = theirs.along(raw)
+                raw = raw * std + mean
+            return _normalised(ours, raw) if ours else raw.float()
+
+        return anew
 
     def _of_table(self, rows: pd.DataFrame | Mapping[str, Any]) -> np.ndarray:
         if not self.features:
@@ -145,13 +168,10 @@ class Preprocessing:
         return np.stack([feature.read(cells[feature.column]) for feature in self.features], axis=1)
 
     def _fitting(self, rows: np.ndarray) -> np.ndarray:
+        rows = self._of_one_channel(rows)
         if tuple(rows.shape[1:]) != self.shape or rows.ndim < 1:
             single = " A single row needs an axis in front: row[None]" if tuple(rows.shape) == self.shape else ""
-            raise _unfit(
-                f"rows of shape {tuple(rows.shape)}",
-                f"[n, {', '.join(map(str, self.shape))}]",
-                f"reshape them.{single}",
-            )
+            raise _unfit(f"rows of {rows.dtype} and shape {tuple(rows.shape)}", self._wanted, f"reshape them.{single}")
         whole = rows.dtype.kind in "biu"
         if self.dtype == "float32" and rows.dtype == np.uint8 and rows.ndim > 2:
             fix = (
@@ -162,9 +182,48 @@ class Preprocessing:
             if not np.isfinite(rows.sum(dtype=np.float64)):
                 raise _unfit("rows with NaN or infinity", "finite numbers", "fill the cells, or leave those rows out")
             return rows.astype(np.float64 if rows.dtype != np.float32 else np.float32)
-        if whole and (self.dtype == "int64" or (len(rows) == 0 or (rows.min() >= 0 and rows.max() <= 255))):
+        if self.dtype == "uint8":
+            return self._bytes(rows)
+        if whole:
             return rows.astype(self.dtype)
-        raise _unfit(f"rows of {rows.dtype}", f"{self.dtype}, as the training data had", "give numbers of that type")
+        raise _unfit(f"rows of {rows.dtype}", self._wanted, "give numbers of that type")
+
+    def _bytes(self, rows: np.ndarray) -> np.ndarray:
+        """Rows where the training data had bytes: bytes, or floats that are shares of white."""
+        if not len(rows):
+            return rows.astype(np.uint8)
+        low, high = float(rows.min()), float(rows.max())  # NaN, if there is any
+        whole = rows.dtype.kind in "biu" or bool((rows == np.rint(rows)).all())
+        if rows.dtype.kind == "f" and whole and 0.0 <= low < high == 1.0:
+            fix = f"rows * {self._white:g} if 1 is white, or rows.astype('uint8') if 1 is the darkest grey"
+            raise _unfit("floats that are all 0 or 1", self._wanted, fix)
+        if whole and low >= 0.0 and high <= self._white:
+            return rows.astype(np.uint8)
+        if not whole and low >= 0.0 and high <= 1.0:
+            return rows.astype(np.float32)
+        raise _unfit(f"rows of {rows.dtype} from {low:g} to {high:g}", self._wanted, "give numbers in that range")
+
+    def _of_one_channel(self, rows: np.ndarray) -> np.ndarray:
+        """Images of one channel as the training data had them: with an axis for it, without, or flat."""
+        sides = tuple(size for size in self.shape if size != 1)
+        if len(sides) != 2 or (self.channels != "none" and len(self.shape) != 3) or not rows.ndim or not len(rows):
+            return rows
+        given = tuple(rows.shape[1:])
+        alike = tuple(size for size in given if size != 1) == sides or given == (sides[0] * sides[1],)
+        return rows.reshape(len(rows), *self.shape) if alike else rows
+
+    @property
+    def _white(self) -> float:
+        """The largest number of bytes."""
+        return next((step.scale for step in self.steps if isinstance(step, ToFloat)), 255.0)
+
+    @property
+    def _wanted(self) -> str:
+        """What raw rows are, in words."""
+        range_, other = "", ""
+        if self.dtype == "uint8":
+            range_, other = f", 0 to {self._white:g}", "; or floats in 0 to 1, shares of white"
+        return f"{self.dtype} [{', '.join(map(str, ('n', *self.shape)))}]{range_}, as the training data had{other}"
 
     def plain(self) -> dict[str, Any]:
         """The same as plain data."""
@@ -180,25 +239,12 @@ class Preprocessing:
         """
         steps = [_STEPS[s["step"]](**{k: frozen(v) for k, v in s.items() if k != "step"}) for s in plain["steps"]]
         features = [Feature(str(column), None if value is None else str(value)) for column, value in plain["features"]]
-        kept = ("shape", "channels", "dtype", "target", "labels", "threshold", "decimal")
+        kept = ("shape", "channels", "dtype", "target", "threshold", "decimal")
         rest = {key: frozen(plain[key]) for key in kept}
         return cls(features=tuple(features), steps=tuple(steps), **rest)
 
 
 _TRUTH = {"True": "1", "TRUE": "1", "true": "1", "False": "0", "FALSE": "0", "false": "0"}
-
-
-def _labels(targets: np.ndarray, classes: Sequence[str]) -> tuple[Any, ...]:
-    """What classes stand for, of the type that the targets have: numbers are no text."""
-    kind = targets.dtype.kind
-    if kind == "b" and targets.ndim == 1:
-        return tuple(text == "True" for text in classes)
-    if kind in "biuf" and (kind != "f" or targets.ndim == 2) and all(text.lstrip("-").isdigit() for text in classes):
-        return tuple(map(int, classes))
-    if kind == "f":
-        with contextlib.suppress(ValueError):
-            return tuple(map(float, classes))
-    return tuple(classes)
 
 
 def _frame(rows: Any) -> pd.DataFrame:
@@ -242,9 +288,17 @@ def _texts(column: str, cells: np.ndarray, known: Sequence[str | None]) -> np.nd
 
 
 def _normalised(step: Normalise, inputs: Tensor) -> Tensor:
-    shape = (1, -1, *[1] * (inputs.dim() - 2))
-    mean, std = (torch.tensor(v, dtype=torch.float64).reshape(shape) for v in (step.mean, step.std))
+    mean, std = step.along(inputs)
     return ((inputs.double() - mean) / std).float()
+
+
+def _normalisation(steps: Sequence[Transform]) -> Normalise | Literal[False] | None:
+    """The normalisation that steps end with; None without one, False if there are more, or others after it."""
+    places = [place for place, step in enumerate(steps) if isinstance(step, Normalise)]
+    if not places:
+        return None
+    last = steps[-1]
+    return last if isinstance(last, Normalise) and len(places) == 1 else False
 
 
 def frozen(value: Any) -> Any:

@@ -40,6 +40,7 @@ class Usable(Observer):
             task=self._experiment.aim,
             classes=federation.classes,
             preprocessing=federation.preprocessing,
+            labels=federation.labels,
         ).write(self._folder())
 
 

@@ -108,7 +108,7 @@ class Run(RecordedRun):
 
         Args:
             data: (inputs, targets), raw as for `predict`; a DataFrame of a table with the target column; or a
-                `Collection`, whose test set is meant, read as that collection prepares it.
+                `Collection`, whose test set is meant, scaled as the run's own data were.
             which, model, trust: as for `model`.
 
         Raises:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ from polyrhythm.base.streams import seeded_torch
 from polyrhythm.base.threads import one_thread
 from polyrhythm.data.collection import Collection
 from polyrhythm.data.given import as_inputs
-from polyrhythm.data.labels import as_text
+from polyrhythm.data.labels import Labels, as_text
 from polyrhythm.data.preprocessing import Preprocessing, frozen
 from polyrhythm.data.targets import as_targets, column, is_one_hot
 from polyrhythm.models.building import build
@@ -46,6 +47,7 @@ class Use:
         task: what it was trained for; of its losses and metrics those that have names.
         own: names of those that are functions of the user's own, which a record does not have.
         classes: as text, in the order of class numbers.
+        labels: the classes as they were given; None where a label is its text.
         preprocessing: what becomes of raw rows; None if they are read as they come.
     """
 
@@ -56,6 +58,7 @@ class Use:
     task: Task
     classes: tuple[str, ...]
     preprocessing: Preprocessing | None
+    labels: Labels | None = None
     own: tuple[str, ...] = ()
 
     def write(self, folder: Path) -> None:
@@ -67,6 +70,7 @@ class Use:
             **{"model": self.model, "settings": dict(self.settings), "shape": self.shape, "outputs": self.outputs},
             **{"task": {**named.describe(), "name": named.name}, "classes": self.classes, "own": own},
             "preprocessing": None if self.preprocessing is None else self.preprocessing.plain(),
+            "labels": None if self.labels is None else dataclasses.asdict(self.labels),
         }
         write_whole(folder / USE, [json.dumps(plain, default=str).encode()], durable=False)
 
@@ -91,6 +95,7 @@ class Use:
                 own=tuple(found["own"]),
                 task=task(about.pop("name"), **about),
                 preprocessing=None if done is None else Preprocessing.of(done),
+                labels=None if found["labels"] is None else Labels(**frozen(found["labels"])),
             )
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise UserError(
@@ -184,8 +189,8 @@ def predictions(use: Use, outputs: Tensor, *, probabilities: bool) -> np.ndarray
     outputs = outputs[:, -1] if outputs.dim() == 3 else outputs
     if probabilities:
         return outputs.softmax(dim=1).float().numpy()
-    labels = use.classes if use.preprocessing is None else use.preprocessing.labels
-    found: np.ndarray = np.asarray(labels)[outputs.argmax(dim=1).numpy()]
+    labels = np.asarray(use.classes) if use.labels is None else use.labels.as_array()
+    found: np.ndarray = labels[outputs.argmax(dim=1).numpy()]
     return found
 
 
@@ -200,8 +205,11 @@ def metrics(use: Use, module: nn.Module, data: Any) -> dict[str, float]:
 def _batches(use: Use, data: Any) -> Iterator[tuple[Tensor, Tensor]]:
     if isinstance(data, Collection):
         _check_same(use, data)
+        # Its scaling may be fitted to its own training samples.
+        anew = _anew(use.preprocessing, data.preprocessing)
         for i in range(0, len(data.test), BATCH):
-            yield data.test.batch(torch.arange(i, min(i + BATCH, len(data.test))))
+            inputs, targets = data.test.batch(torch.arange(i, min(i + BATCH, len(data.test))))
+            yield anew(inputs), targets
         return
     target = "" if use.preprocessing is None else use.preprocessing.target
     if target and hasattr(data, "columns") and target in data.columns:
@@ -217,15 +225,20 @@ def _batches(use: Use, data: Any) -> Iterator[tuple[Tensor, Tensor]]:
     yield read(use, data[0]), _targets(use, data[1])
 
 
+def _anew(ours: Preprocessing | None, theirs: Preprocessing | None) -> Callable[[Tensor], Tensor]:
+    """What prepares a collection's inputs as those of the run were, as far as it is known how each was prepared."""
+    return (lambda inputs: inputs) if ours is None or theirs is None else ours.prepared_by(theirs)
+
+
 def _check_same(use: Use, data: Collection) -> None:
     """Refuses a collection whose samples or targets mean something else."""
-    features = [
-        () if of is None else tuple(f.text for f in of.features) for of in (use.preprocessing, data.preprocessing)
-    ]
+    both = (use.preprocessing, data.preprocessing)
+    features = [() if of is None else tuple(f.text for f in of.features) for of in both]
     differs = {
         "shape": (use.shape, tuple(data.train.shape)),
         "classes": (use.classes, tuple(data.classes)),
         "features": tuple(features) if all(features) else ((), ()),
+        "threshold": tuple(() if of is None or of.threshold is None else (of.threshold,) for of in both),
     }
     for what, (known, given) in differs.items():
         if known != given:
@@ -266,7 +279,7 @@ def _targets(use: Use, targets: Any) -> Tensor:
     if given.shape[1:] == (len(use.classes),) and given.dtype.kind in "buif" and is_one_hot(given):
         return torch.from_numpy(given.argmax(axis=1))
     places = {label: number for number, label in enumerate(use.classes)}
-    numbers = [places.get(as_text(label), -1) for label in given.tolist()]
+    numbers = [places.get(as_text(label), -1) for label in given]
     if -1 in numbers:
         raise UserError(
             f"label {as_text(given[numbers.index(-1)])!r} in {numbers.count(-1):,} rows",

@@ -6,7 +6,7 @@ import io
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
-from polyrhythm.base.errors import UserError, check_kind
+from polyrhythm.base.errors import UserError, check_kind, unknown
 from polyrhythm.base.metric_names import in_words
 from polyrhythm.base.settings import label_of
 from polyrhythm.runs import costs, holes
@@ -34,8 +34,6 @@ _OF_DATA = ("data", "clients", "partition", "model", "fleet")
 
 class RecordedRun:
     """The record of one run of an output folder, read anew at each use, so that a run that goes on shows what it has.
-
-    Its versions are kept as they were when `checked` has looked at them.
 
     What users are given is a `Run` (`polyrhythm.results`), which can be drawn, too.
 
@@ -329,6 +327,8 @@ class RecordedRun:
         Raises:
             UserError: there is no such file, for example since the run was killed, or it is damaged.
         """
+        if which not in ("final", "best"):
+            raise unknown("version", which, ["final", "best"])
         path = self.path / f"{which}.safetensors"
         from safetensors import SafetensorError
         from safetensors.torch import load_file

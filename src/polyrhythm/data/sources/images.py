@@ -10,7 +10,7 @@ import torch
 
 from polyrhythm.base.errors import UserError, unknown
 from polyrhythm.data.collection import Collection
-from polyrhythm.data.labels import as_text, classes_of, encode
+from polyrhythm.data.labels import Labels, as_text, classes_of, encode
 from polyrhythm.data.preprocessing import Preprocessing
 from polyrhythm.data.samples import ArraySamples
 from polyrhythm.data.transforms import Augmentation, Normalise, Pad, RandomCrop, RandomFlip, ToFloat, Transform
@@ -102,18 +102,18 @@ def image_collection(
     `classes` are the label values in class order (default: all that occur, sorted); `class_names` how to show them.
     """
     known = np.asarray(classes) if classes is not None else classes_of(train[1], test[1])
+    names = tuple(class_names) if class_names is not None else tuple(as_text(c) for c in known)
     augmentations: tuple[Augmentation, ...] = (RandomCrop(padding=4), RandomFlip()) if augment else ()
     return Collection(
         name=name,
         task="classification",
-        classes=tuple(class_names) if class_names is not None else tuple(as_text(c) for c in known),
+        classes=names,
         train=ArraySamples(
             torch.from_numpy(train[0]), encode(train[1], known), transforms=transforms, augmentations=augmentations
         ),
         test=ArraySamples(torch.from_numpy(test[0]), encode(test[1], known), transforms=transforms),
         reference=reference,
         notes=notes,
-        preprocessing=Preprocessing.of_arrays(
-            train[0], train[1], class_names or [as_text(c) for c in known], transforms
-        ),
+        preprocessing=Preprocessing.of_arrays(train[0], transforms),
+        labels=Labels.of(train[1], names),
     )
