@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -169,18 +167,32 @@ def test_missing_data_are_named(polyrhythm: Command, folder: Path, monkeypatch: 
     assert "not-there" in result.err
 
 
+KILLED = """import os, signal, sys
+from polyrhythm.cli import main
+from polyrhythm.runs.checkpointing import Keeper
+
+write = Keeper.write
+
+
+def dies(self, *given):
+    write(self, *given)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+Keeper.write = dies
+main()
+"""
+
+
 def test_a_killed_one_goes_on_where_it_was(folder: Path) -> None:
+    """Killed by itself as soon as there is a checkpoint, however fast or slow it is."""
     Path("own.toml").write_text(OWN, encoding="utf-8")
-    command = [sys.executable, "-m", "polyrhythm", "study", "own.toml", "--scale", "paper", "--workers", "1"]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    arguments = ["study", "own.toml", "--scale", "paper", "--workers", "1"]
+    died = subprocess.run([sys.executable, "-c", KILLED, *arguments], capture_output=True)
+    assert died.returncode == -signal.SIGKILL, died.stderr.decode()
     runs = folder / "runs" / "studies" / "own" / "paper"
-    end = time.monotonic() + 60
-    while time.monotonic() < end and not list(runs.glob("*/checkpoint-*")):
-        time.sleep(0.02)
-    os.kill(process.pid, signal.SIGKILL)
-    process.wait()
     (killed,) = Run.all(runs)
-    assert killed.status == "killed"
-    subprocess.run(command, check=True, capture_output=True)
+    assert (killed.status, len(list(runs.glob("*/checkpoint-*")))) == ("killed", 1)
+    subprocess.run([sys.executable, "-m", "polyrhythm", *arguments], check=True, capture_output=True)
     assert sorted((run.name, run.status) for run in Run.all(runs)) == [("One", "finished"), ("Other", "finished")]
     assert Run.all(runs)[0].id == killed.id

@@ -200,3 +200,18 @@ def test_all_mistakes_of_an_experiment_are_said_together() -> None:
     with pytest.raises(UserError) as caught:
         pr.parts.server_adam(lr=-1, beta1=3)
     assert len(caught.value.mistakes) == 2
+
+
+def test_weights_that_balance_are_counted_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    counted: list[int] = []
+    bincount = torch.bincount
+
+    def counting(values: torch.Tensor, *given: Any, **named: Any) -> torch.Tensor:
+        counted.append(len(values))
+        return bincount(values, *given, **named)
+
+    monkeypatch.setattr(torch, "bincount", counting)
+    made = experiment(task=pr.task("classification", class_weights="balanced"))
+    pr.run(made, out=tmp_path)
+    assert counted.count(len(made.federation.train)) == 1
+    assert made.aim is made.aim

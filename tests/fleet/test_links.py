@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from polyrhythm.base.errors import UserError
 from polyrhythm.fleet import BandwidthTrace, LognormalLinks, Place, UserSpeeds
 from polyrhythm.fleet.bandwidth import Trace
 
@@ -63,6 +64,18 @@ def test_npz_and_csv_hold_the_same_traces(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("\n".join(["trace,time_s,mbps", *rows]))
     one, other = (BandwidthTrace(path=tmp_path / f"a.{kind}").traces for kind in ("npz", "csv"))
     assert [(t.period, t.bytes) for t in one] == [(t.period, t.bytes) for t in other] == [(3.0, 375_000), (7.0, 3.5e6)]
+
+
+def test_rows_of_one_trace_may_stand_apart(tmp_path: Path) -> None:
+    head, *rows = ["trace,time_s,mbps", "a,0,1", "b,0,0", "a,5,1", "b,4,8", "a,10,3"]
+    (tmp_path / "apart.csv").write_text("\n".join([head, *rows]))
+    (tmp_path / "sorted.csv").write_text("\n".join([head, *sorted(rows, key=lambda row: row[0])]))
+    apart, together = (BandwidthTrace(path=tmp_path / f"{name}.csv").traces for name in ("apart", "sorted"))
+    assert [vars(trace) for trace in apart] == [vars(trace) for trace in together]
+    assert len(apart) == 2
+    (tmp_path / "twice.csv").write_text("\n".join([head, *rows, "a,1,2", "a,6,2"]))  # another trace of that name
+    with pytest.raises(UserError, match="trace a: time_s does not rise"):
+        BandwidthTrace(path=tmp_path / "twice.csv")
 
 
 def test_a_users_speed_is_normal_and_the_same_whenever_it_is_asked(tmp_path: Path) -> None:

@@ -12,7 +12,10 @@ from sklearn import metrics as oracle
 from torch import Tensor
 from torch.nn import functional
 
+import polyrhythm as pr
+import small
 from polyrhythm.base.errors import UserError
+from polyrhythm.experiments.prepared import prepare
 from polyrhythm.models.multilabel import MultiLabel
 from polyrhythm.models.regression import Regression
 from polyrhythm.models.tally import Tally
@@ -150,6 +153,30 @@ def test_what_is_no_loss_of_each_sample_is_refused(loss: Any, said: str) -> None
     with pytest.raises(UserError) as refused:
         Classification(loss_function=loss).check((2, 3), torch.tensor([0, 1, 2]))
     assert said in refused.value.found
+
+
+def logarithm(outputs: Tensor, targets: Tensor) -> Tensor:
+    return -(outputs.gather(1, targets[:, None])[:, 0]).log()
+
+
+def root(outputs: Tensor, targets: Tensor) -> Tensor:
+    return ((outputs - outputs.detach()) ** 2).sum(dim=1).sqrt()
+
+
+@pytest.mark.parametrize(
+    ("loss", "said"),
+    [
+        (logarithm, "the loss logarithm is nan for"),
+        (root, "the gradient of the loss root is nan for 8 of the first 8 samples"),
+    ],
+)
+def test_a_loss_that_is_no_number_at_the_beginning_is_refused_before_a_run(loss: Any, said: str) -> None:
+    experiment = small.experiment(task=Classification(loss_function=loss), recipe=pr.fedavg(cohort=2, batch=8))
+    with pytest.raises(UserError) as refused:
+        prepare(experiment)
+    assert said in refused.value.found
+    assert "at any learning rate" in refused.value.why
+    prepare(small.experiment(task=Classification(loss_function=focal), recipe=pr.fedavg(cohort=2, batch=8)))
 
 
 @pytest.mark.parametrize(

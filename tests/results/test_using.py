@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 import polyrhythm as pr
 from polyrhythm.base.errors import UserError
 from polyrhythm.cli.app import app
-from polyrhythm.data.labels import Labels
+from polyrhythm.data.labels import ClassLabels
 from polyrhythm.data.preprocessing import Preprocessing
 from polyrhythm.results.using import USE, Use
 
@@ -129,7 +129,7 @@ def test_fractions_and_classes_without_samples_are_labels_too(tmp_path: Path) ->
     wide = carried(pr.data.arrays(NUMBERS, small, scaling="train", classes=[1, 2, 300]), tmp_path / "b")
     assert (wide.predict(NUMBERS).dtype, Use.read(wide.path).labels) == (
         np.dtype(np.int64),
-        Labels(values=(1, 2, 300), kind="int64"),
+        ClassLabels(values=(1, 2, 300), kind="int64"),
     )
 
 

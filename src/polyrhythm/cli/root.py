@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import difflib
+import functools
 import shlex
 import sys
 from collections.abc import Iterator, Sequence
@@ -23,6 +24,11 @@ _VERY_NEAR, _NEAR = 0.85, 0.6
 @final
 class Root(TyperGroup):
     """The group of all commands."""
+
+    def __init__(self, **given: Any) -> None:
+        super().__init__(**given)
+        for command in (self, *_below(self)):
+            command.context_class = _plain(command.context_class)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Reads what stands before a command."""
@@ -46,6 +52,25 @@ class Root(TyperGroup):
         """Reads the options of a command, and carries it out."""
         with _explained(ctx):
             return super().invoke(ctx)
+
+
+def _below(group: Any) -> Iterator[Any]:
+    """All commands of a group, and of the groups in it."""
+    for command in getattr(group, "commands", {}).values():
+        yield command
+        yield from _below(command)
+
+
+@functools.cache
+def _plain(context: Any) -> Any:
+    """A context whose help is plain text: typer up to 0.20 writes `\\[default: 1]`, as if rich would read it."""
+
+    class Formatter(context.formatter_class):  # type: ignore[misc]
+        def write_dl(self, rows: Any, *how: Any, **named: Any) -> None:
+            plain = [(first, text.replace("\\[", "[")) for first, text in rows]
+            super().write_dl(plain, *how, **named)
+
+    return type(context.__name__, (context,), {"formatter_class": Formatter})
 
 
 @contextlib.contextmanager

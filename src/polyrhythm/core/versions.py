@@ -61,7 +61,8 @@ class Versions:
             if refused and all(reason.startswith(NOT_FINITE) for _, reason in refused):
                 raise RunFailed(
                     f"version {state.version + 1}: every update had to be dropped ({_reasons(refused)}). "
-                    "The last good model is kept. Training diverges: lower the learning rate, or set clip=10"
+                    "The last good model is kept. Training diverges: lower the learning rate, or set clip=10; or the "
+                    "model or a loss of your own gives no number, whatever the rate"
                 )
             return settled, Released(version=settled.version, release=None, refused=refused, note=skipped)
         while True:

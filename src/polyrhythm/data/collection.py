@@ -9,7 +9,7 @@ import torch
 
 from polyrhythm.base.errors import UserError
 from polyrhythm.data.keys import Columns, Keys
-from polyrhythm.data.labels import Labels
+from polyrhythm.data.labels import ClassLabels
 from polyrhythm.data.preprocessing import Preprocessing
 from polyrhythm.data.samples import Samples
 
@@ -57,7 +57,7 @@ class Collection:
     features: tuple[str, ...] = ()
     target: str = ""
     preprocessing: Preprocessing | None = None
-    labels: Labels | None = None
+    labels: ClassLabels | None = None
 
     def __post_init__(self) -> None:
         if self.train.shape != self.test.shape:

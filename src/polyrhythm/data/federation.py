@@ -15,7 +15,7 @@ from polyrhythm.base.streams import stream
 from polyrhythm.data.collection import Collection, Task
 from polyrhythm.data.holdout import check_share, held_out
 from polyrhythm.data.keys import columns_at
-from polyrhythm.data.labels import Labels, as_text
+from polyrhythm.data.labels import ClassLabels, as_text
 from polyrhythm.data.partitions import ByColumn, Partition, View
 from polyrhythm.data.preprocessing import Preprocessing
 from polyrhythm.data.samples import Samples, Selected
@@ -89,7 +89,7 @@ class Federation:
     features: tuple[str, ...] = ()
     target: str = ""
     preprocessing: Preprocessing | None = None
-    labels: Labels | None = None
+    labels: ClassLabels | None = None
 
     @property
     def train(self) -> Samples:

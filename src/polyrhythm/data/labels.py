@@ -24,7 +24,7 @@ def as_text(label: object) -> str:
 
 @final
 @dataclass(frozen=True, kw_only=True)
-class Labels:
+class ClassLabels:
     """Labels as they were given, in the order of class numbers; plain data, for a record.
 
     Args:
@@ -36,7 +36,7 @@ class Labels:
     kind: str
 
     @classmethod
-    def of(cls, targets: np.ndarray, classes: Sequence[str]) -> Labels | None:
+    def of(cls, targets: np.ndarray, classes: Sequence[str]) -> ClassLabels | None:
         """Those that class names stand for; None where there are no classes.
 
         Args:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -84,7 +85,7 @@ class Experiment(Settings):
         wrong.refuse()
         _check_groups(self)
 
-    @property
+    @functools.cached_property
     def aim(self) -> Task:
         """What the model is asked to do: the given task, or the one that follows from the data."""
         federation = self.federation

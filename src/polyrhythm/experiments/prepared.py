@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, final
 
 import numpy as np
-import torch
 
 from polyrhythm.base.errors import UserError
 from polyrhythm.base.metric_names import in_words
@@ -25,12 +24,13 @@ from polyrhythm.engines.torch import TorchEngine
 from polyrhythm.experiments.difficulty import checked, expert_losses, foreign
 from polyrhythm.experiments.execution import AUTO, Execution
 from polyrhythm.experiments.experiment import Experiment
+from polyrhythm.experiments.first_batch import check_first_batch
 from polyrhythm.fleet import FleetState, Place
 from polyrhythm.methods.footprint import least_memory
 from polyrhythm.methods.mechanism import Model, Setup
 from polyrhythm.methods.recipe import Recipe
 from polyrhythm.methods.size_notes import about_sizes
-from polyrhythm.models.probing import output_shape, woken
+from polyrhythm.models.probing import woken
 from polyrhythm.models.representation import locate
 from polyrhythm.models.tasks import Classification
 from polyrhythm.models.weights import check_finite, skipped
@@ -276,10 +276,7 @@ def _chosen(experiment: Experiment, execution: Execution) -> Chosen:
     """The engine, with the initial model in it; checked against the data, the task and the recipe."""
     module, samples, recipe = experiment.module(), experiment.federation.train, experiment.recipe
     check_finite(dict(module.named_parameters()), f"the model {type(module).__name__}")
-    few = torch.arange(min(2, len(samples)))
-    shape = output_shape(module, samples.batch(few)[0])
-    experiment.aim.check(shape, samples.targets)
-    experiment.aim.check(shape, experiment.federation.test.targets)
+    check_first_batch(module, experiment.aim, experiment.federation, recipe.batch)
     for layer in recipe.watches:
         locate(module, layer)
     several = execution.driver in ("processes", "threads", "ray") or (execution.workers or 1) > 1

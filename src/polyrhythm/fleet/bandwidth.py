@@ -35,7 +35,7 @@ class BandwidthTrace(Links):
 
     Args:
         path: .npz with time_s, mbps (all traces, one after the other) and offset (where each begins, and the end), or
-            .csv with trace, time_s, mbps.
+            .csv with trace, time_s, mbps, of which the rows of a trace are in order of time, and may stand apart.
         down, up: factors on the measured bandwidth; old traces are slow.
         latency: seconds before the first byte, each way.
 
@@ -120,8 +120,11 @@ _Read = Iterator[tuple[str, np.ndarray, np.ndarray]]
 
 def _from_csv(place: Path) -> _Read:
     rows = read_csv(place, {"trace": TEXT, "time_s": NOT_NEGATIVE, "mbps": NOT_NEGATIVE})
-    for name, points in itertools.groupby((values for _, values in rows), key=lambda values: values[0]):
-        _, times, speeds = zip(*points, strict=True)
+    traces = dict[str, list[tuple[float, float]]]()
+    for _, (name, time, speed) in rows:
+        traces.setdefault(name, []).append((time, speed))
+    for name, points in traces.items():
+        times, speeds = zip(*points, strict=True)
         yield f"trace {name}", np.array(times), np.array(speeds)
 
 

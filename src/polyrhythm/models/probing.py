@@ -12,7 +12,12 @@ from polyrhythm.base.tensor_names import named_parts, state_of
 
 
 def output_shape(model: nn.Module, inputs: Tensor) -> tuple[int, ...]:
-    """The shape of what a model gives for a batch; the model itself and all generators stay as they were.
+    """The shape of what a model gives for a batch; arguments and errors as for `first_outputs`."""
+    return tuple(first_outputs(model, inputs).shape)
+
+
+def first_outputs(model: nn.Module, inputs: Tensor) -> Tensor:
+    """What a model gives for a batch; the model itself and all generators stay as they were.
 
     Args:
         model: any module; a copy of it runs, in eval mode.
@@ -59,7 +64,7 @@ def output_shape(model: nn.Module, inputs: Tensor) -> tuple[int, ...]:
         )
     _refuse_late_layers(model, replica)
     _refuse_ties(model, outputs)
-    return tuple(outputs.shape)
+    return outputs.detach()
 
 
 def woken(model: nn.Module) -> tuple[str, ...]:

@@ -120,6 +120,35 @@ def check_own_loss(
         raise _bad_loss(f"the loss {name} has no gradient")
 
 
+def check_first_loss(loss: Callable[[Tensor, Tensor], Tensor], outputs: Tensor, targets: Tensor) -> None:
+    """Refuses a loss of one's own that has no finite value or gradient where training begins.
+
+    Args:
+        loss: the function.
+        outputs: of the initial model for the first batch. [B, ...]
+        targets: of that batch.
+    """
+    outputs = outputs.detach().requires_grad_()
+    if not bool(outputs.isfinite().all()):
+        return  # what the loss makes of them is not its fault
+    name = getattr(loss, "__name__", type(loss).__name__)
+    found = loss(outputs, targets)
+    (gradient,) = torch.autograd.grad(found.sum(), outputs, allow_unused=True)
+    slopes = torch.zeros_like(outputs) if gradient is None else gradient
+    for what, values in ((f"the loss {name}", found.detach()), (f"the gradient of the loss {name}", slopes)):
+        odd = torch.nonzero(~values.isfinite().reshape(len(values), -1).all(dim=1)).flatten()
+        if len(odd):
+            first, row = odd[0], values[odd[0]].flatten()
+            given = (of[first].flatten()[:5].tolist() for of in (outputs.detach(), targets))
+            raise UserError(
+                f"{what} is {row[~row.isfinite()][0].item():g} for {len(odd):,} of the first {len(values):,} samples, "
+                "where outputs begin with {} and the target with {}".format(*given),
+                expected="a finite loss for each sample, with a finite gradient",
+                why="one that is not makes every weight NaN in the first step, at any learning rate",
+                fix="keep logarithms, roots and divisions away from 0, such as torch.log(x.clamp_min(1e-6))",
+            )
+
+
 def _bad_loss(found: str) -> UserError:
     return UserError(
         found,

@@ -19,7 +19,7 @@ from polyrhythm.base.streams import seeded_torch
 from polyrhythm.base.threads import one_thread
 from polyrhythm.data.collection import Collection
 from polyrhythm.data.given import as_inputs
-from polyrhythm.data.labels import Labels, as_text
+from polyrhythm.data.labels import ClassLabels, as_text
 from polyrhythm.data.preprocessing import Preprocessing, frozen
 from polyrhythm.data.targets import as_targets, column, is_one_hot
 from polyrhythm.models.building import build
@@ -58,7 +58,7 @@ class Use:
     task: Task
     classes: tuple[str, ...]
     preprocessing: Preprocessing | None
-    labels: Labels | None = None
+    labels: ClassLabels | None = None
     own: tuple[str, ...] = ()
 
     def write(self, folder: Path) -> None:
@@ -95,7 +95,7 @@ class Use:
                 own=tuple(found["own"]),
                 task=task(about.pop("name"), **about),
                 preprocessing=None if done is None else Preprocessing.of(done),
-                labels=None if found["labels"] is None else Labels(**frozen(found["labels"])),
+                labels=None if found["labels"] is None else ClassLabels(**frozen(found["labels"])),
             )
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise UserError(

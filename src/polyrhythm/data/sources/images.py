@@ -10,7 +10,7 @@ import torch
 
 from polyrhythm.base.errors import UserError, unknown
 from polyrhythm.data.collection import Collection
-from polyrhythm.data.labels import Labels, as_text, classes_of, encode
+from polyrhythm.data.labels import ClassLabels, as_text, classes_of, encode
 from polyrhythm.data.preprocessing import Preprocessing
 from polyrhythm.data.samples import ArraySamples
 from polyrhythm.data.transforms import Augmentation, Normalise, Pad, RandomCrop, RandomFlip, ToFloat, Transform
@@ -115,5 +115,5 @@ def image_collection(
         reference=reference,
         notes=notes,
         preprocessing=Preprocessing.of_arrays(train[0], transforms),
-        labels=Labels.of(train[1], names),
+        labels=ClassLabels.of(train[1], names),
     )

@@ -15,7 +15,7 @@ from polyrhythm.data.given import as_inputs
 from polyrhythm.data.holdout import check_share, held_out
 from polyrhythm.data.items import Adapt, check_lengths, labels_of
 from polyrhythm.data.keys import Keys, columns_at, columns_of
-from polyrhythm.data.labels import Labels
+from polyrhythm.data.labels import ClassLabels
 from polyrhythm.data.preprocessing import Preprocessing
 from polyrhythm.data.samples import ArraySamples, DatasetSamples
 from polyrhythm.data.sources.images import channels_in_front
@@ -105,7 +105,7 @@ def arrays(
         notes=(*notes, *layout, *((SCALED,) if scaling == "train" else ()), *meaning.notes),
         features=tuple(features),
         preprocessing=Preprocessing.of_arrays(given, (*done, *transforms), shape=x.shape[1:]),
-        labels=Labels.of(y, meaning.classes),
+        labels=ClassLabels.of(y, meaning.classes),
     )
 
 
@@ -170,7 +170,7 @@ def dataset(
         reference=reference,
         notes=meaning.notes,
         features=tuple(features),
-        labels=Labels.of(raw, meaning.classes),
+        labels=ClassLabels.of(raw, meaning.classes),
     )
 
 
