@@ -11,6 +11,7 @@ import torch
 
 import polyrhythm as pr
 from polyrhythm.core.client_state import ClientState
+from polyrhythm.data import Collection
 from polyrhythm.engines.selection import Chosen
 from polyrhythm.engines.torch import TorchEngine
 from polyrhythm.experiments.prepared import Prepared
@@ -21,7 +22,7 @@ from polyrhythm.simulation.workers import choosing as crews
 from polyrhythm.simulation.workers.drivers import Asked
 from polyrhythm.simulation.workers.executors import Done, VisitFuture, VisitTask
 from small import Explodes, Log, collection, dealt, prepared
-from worker_models import Fussy, Hazy
+from worker_models import Fussy, Halves, Hazy
 
 TIERS = pr.Fleet(devices=pr.fleet.Tiers())
 SIZES = [7, 15, 4, 11, 9, 14]
@@ -34,10 +35,25 @@ def made(**changes: Any) -> Prepared:
     return prepared(**values | changes)
 
 
+def halves() -> Collection:
+    """The blobs, with the features of a sample in two arrays."""
+    whole = collection()
+    (train, labels), (test, of_test) = (part.batch(torch.arange(len(part))) for part in (whole.train, whole.test))
+    inputs, tests = ({"left": part[:, :1], "right": part[:, 1:]} for part in (train, test))
+    return pr.data.arrays(inputs, labels, test=(tests, of_test))
+
+
+def of_halves() -> dict[str, Any]:
+    """A model of two arrays, and clients who hold such samples."""
+    data = halves()
+    return {"federation": dealt(data, SIZES, structure=data.structure), "model": Halves(4, 3)}
+
+
 FISHER = pr.parts.critical_periods(act=False, detector=FisherTrace(), watch=(FisherTrace(labels="model"),))
 FAMILIES: dict[str, dict[str, Any]] = {
     "fedavg": {},
     "scaffold": {"recipe": pr.scaffold(**COMMON)},
+    "several arrays": of_halves(),
     "feddyn with momentum that is kept": {"recipe": pr.feddyn(**COMMON, momentum=0.9, keep_state=True)},
     "adam that is kept": {"recipe": pr.fedavg(**COMMON, optimiser="adam", keep_state=True)},
     "ccfl": {"recipe": pr.ccfl(cohort=4, steps=3, batch=4), "rounds": 6},

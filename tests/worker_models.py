@@ -155,3 +155,30 @@ class Hazy(nn.Module):
         noisy = functional.dropout(inputs, 0.2) + 2.0 * torch.randn_like(inputs)
         outputs: Tensor = self.linear(noisy)
         return outputs
+
+
+@final
+class Halves(nn.Module):
+    """A linear model and one hidden layer; its inputs in one array, in two by place, or in two by name."""
+
+    def __init__(self, features: int, outputs: int) -> None:
+        super().__init__()
+        self.hidden, self.linear = nn.Linear(features, 8), nn.Linear(8, outputs)
+
+    def forward(self, left: Tensor, right: Tensor | None = None) -> Tensor:
+        whole = left if right is None else torch.cat([left, right], dim=1)
+        outputs: Tensor = self.linear(functional.relu(self.hidden(whole)))
+        return outputs
+
+
+@final
+class Words(nn.Module):
+    """Mean of the vectors of a text's words, without those that only fill up; its logits under a name."""
+
+    def __init__(self, words: int, outputs: int) -> None:
+        super().__init__()
+        self.vectors, self.linear = nn.Embedding(words, 6), nn.Linear(6, outputs)
+
+    def forward(self, words: Tensor, mask: Tensor) -> dict[str, Tensor]:
+        mean = (self.vectors(words) * mask[..., None]).sum(dim=1) / mask.sum(dim=1, keepdim=True)
+        return {"logits": self.linear(mean), "mean": mean}

@@ -17,14 +17,14 @@ from small import collection, dealt, experiment, federation, logged, prepared
 
 
 class Pair(nn.Module):
-    """Gives two tensors."""
+    """Gives two tensors in a list."""
 
     def __init__(self) -> None:
         super().__init__()
         self.linear = nn.Linear(4, 3)
 
-    def forward(self, inputs: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        return self.linear(inputs), inputs
+    def forward(self, inputs: torch.Tensor) -> list[torch.Tensor]:
+        return [self.linear(inputs), inputs]
 
 
 TIERS = pr.Fleet(devices=pr.fleet.Tiers())
@@ -44,7 +44,7 @@ BATCH_NORM = nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1d(3))
         ({"model": "lenet5"}, "lenet5"),
         ({"model": nn.Linear(4, 2)}, "2"),
         ({"model": nn.Linear(5, 3)}, "could not be run"),
-        ({"model": Pair()}, "gives a tuple"),
+        ({"model": Pair()}, "gives a list"),
         ({"model": BATCH_NORM, "recipe": pr.fedavg(batch=1)}, "batch=1"),
         ({"model": BATCH_NORM, "federation": dealt(collection(), [1, 1, 0])}, "at most one sample at every client"),
         ({"recipe": pr.moon(layer="nowhere")}, "nowhere"),

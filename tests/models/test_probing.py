@@ -31,8 +31,9 @@ class Returns(nn.Module):
 @pytest.mark.parametrize(
     ("function", "problem"),
     [
-        (lambda x: (x, x), "a tuple, not a tensor"),
-        (lambda x: {"logits": x}, "a dict, not a tensor"),
+        (lambda x: (3, x), "a tuple, not a tensor"),
+        (lambda x: (x.sum(), x), "a tuple, not a tensor"),
+        (lambda x: {"outputs": x}, "a dict, not a tensor"),
         (lambda x: x.sum(), "shape ()"),
         (lambda x: x[:1], "shape (1, 4)"),
         (lambda x: x @ x, "could not be run"),

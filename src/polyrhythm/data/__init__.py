@@ -37,6 +37,7 @@ from polyrhythm.data.sources.shakespeare import shakespeare
 from polyrhythm.data.sources.table import table
 from polyrhythm.data.sources.tags import stackoverflow_tags
 from polyrhythm.data.sources.tiny_imagenet import tiny_imagenet
+from polyrhythm.data.structured import Padding
 
 SOURCES: dict[str, Callable[..., Collection]] = {
     "digits": digits,
@@ -70,6 +71,7 @@ __all__ = [
     "Iid",
     "IidFraction",
     "Keys",
+    "Padding",
     "Partition",
     "QuantitySkew",
     "Samples",

@@ -12,6 +12,7 @@ from polyrhythm.data.keys import Columns, Keys
 from polyrhythm.data.labels import ClassLabels
 from polyrhythm.data.preprocessing import Preprocessing
 from polyrhythm.data.samples import Samples
+from polyrhythm.data.structured import Structure
 
 Task = Literal["classification", "multilabel", "next_character", "regression"]
 
@@ -39,6 +40,7 @@ class Collection:
         target: what is predicted, where the source says so; compared likewise.
         preprocessing: how raw rows became these inputs, for new ones; None if the inputs are read as they come.
         labels: the classes as they were given; None where a label is its text.
+        structure: of inputs that are several arrays, which are held as rows of bytes; None of one array.
 
     Raises:
         UserError: the parts do not go together, e.g. a label without a class.
@@ -58,6 +60,7 @@ class Collection:
     target: str = ""
     preprocessing: Preprocessing | None = None
     labels: ClassLabels | None = None
+    structure: Structure | None = None
 
     def __post_init__(self) -> None:
         if self.train.shape != self.test.shape:

@@ -19,6 +19,7 @@ from polyrhythm.data.labels import ClassLabels, as_text
 from polyrhythm.data.partitions import ByColumn, Partition, View
 from polyrhythm.data.preprocessing import Preprocessing
 from polyrhythm.data.samples import Samples, Selected
+from polyrhythm.data.structured import Shape, Structure
 
 
 @final
@@ -74,6 +75,7 @@ class Federation:
         target: what is predicted, as in `Collection`.
         preprocessing: as in `Collection`.
         labels: as in `Collection`.
+        structure: as in `Collection`.
     """
 
     name: str
@@ -90,6 +92,7 @@ class Federation:
     target: str = ""
     preprocessing: Preprocessing | None = None
     labels: ClassLabels | None = None
+    structure: Structure | None = None
 
     @property
     def train(self) -> Samples:
@@ -110,6 +113,11 @@ class Federation:
     def elsewhere(self) -> bool:
         """Whether the clients' samples are at nodes of a real federation: here it is known how many, and not which."""
         return len(self.shares.order) < int(self.sizes.sum())
+
+    @property
+    def shape(self) -> Shape:
+        """Of what a model is given for a sample; of several arrays the shapes of all, by name or in order."""
+        return tuple(self.train.shape) if self.structure is None else self.structure.shapes
 
     @property
     def outputs(self) -> int:
@@ -264,6 +272,7 @@ def federate(
         target=collection.target,
         preprocessing=collection.preprocessing,
         labels=collection.labels,
+        structure=collection.structure,
     )
 
 

@@ -35,6 +35,7 @@ from polyrhythm.engines.torch import TorchEngine
 from polyrhythm.engines.unsupported import Unlike, Unsupported
 from polyrhythm.methods.local.optimisers import LocalSgd
 from polyrhythm.methods.recipe import Recipe
+from polyrhythm.models.calling import structure_taken
 from polyrhythm.models.task import Task
 
 AnyEngine = TorchEngine | NativeEngine | StackedEngine
@@ -134,7 +135,7 @@ def _prove(engine: AnyEngine, work: Work) -> None:
 
 
 def _native(work: Work) -> Chosen:
-    _check(work.samples, work.batch)
+    _check(work.module, work.samples, work.batch)
     engine = NativeEngine(work.module, work.task, work.samples.shape)
     _finds(engine, work.recipe)
     return Chosen(engine=engine, kind="native", detail=extension().kernels()[0])
@@ -176,6 +177,8 @@ def _inside(size: int, kernel: int, stride: int, padding: int) -> int:
 
 
 def _stacked(work: Work) -> Chosen:
+    if structure_taken(work.module) is not None:
+        raise Unsupported("a sample is several arrays, or padded")
     _all_steps_at_once(work)
     engine = StackedEngine.of(work.module, work.task, work.samples, work.device)
     return Chosen(engine=engine, kind="stacked", detail=named(work.device))
@@ -199,11 +202,13 @@ def _all_steps_at_once(work: Work) -> None:
         raise Unsupported("samples are augmented, transformed or made when they are read")
 
 
-def _check(samples: Samples, batch: int) -> None:
+def _check(module: nn.Module, samples: Samples, batch: int) -> None:
     """Refuses what depends neither on the model nor on the method."""
     if extension() is None:
         raise Unsupported("it was not compiled when polyrhythm was installed, for which it needs a C++ compiler")
     first, _ = samples.batch(torch.zeros(1, dtype=torch.int64))
+    if structure_taken(module) is not None:
+        raise Unsupported("a sample is several arrays, or padded")
     if first.dtype != torch.float32:
         raise Unsupported("samples are not float32")
     if batch > LARGEST:

@@ -22,6 +22,7 @@ from polyrhythm.experiments.settings import Evaluation, Name, Until
 from polyrhythm.fleet import FixedLinks, Fleet, FleetState, Uniform
 from polyrhythm.methods.recipe import Recipe
 from polyrhythm.models.building import build
+from polyrhythm.models.calling import calls
 from polyrhythm.models.catalogue import Builder
 from polyrhythm.models.metrics import ONE_OF
 from polyrhythm.models.task import Task
@@ -97,11 +98,12 @@ class Experiment(Settings):
         return made if self.initial is None else load_weights(made, _source(self.initial), self.initial_skip)
 
     def built(self) -> nn.Module:
-        """The model as it is made, whatever weights it is to begin with."""
-        if isinstance(self.model, nn.Module):
-            return self.model
-        with seeded_everywhere(self.seed, "init"):
-            return build(self.model, self.federation.train.shape, self.federation.outputs)
+        """The model as it is made, whatever weights it is to begin with; it takes samples as the data have them."""
+        made, federation = self.model, self.federation
+        if not isinstance(made, nn.Module):
+            with seeded_everywhere(self.seed, "init"):
+                made = build(made, federation.shape, federation.outputs)
+        return made if federation.structure is None else calls(made, federation.structure)
 
     def holders(self) -> np.ndarray:
         """The clients that hold data, in order, int64."""

@@ -24,7 +24,7 @@ from polyrhythm.engines.torch import TorchEngine
 from polyrhythm.experiments.difficulty import checked, expert_losses, foreign
 from polyrhythm.experiments.execution import AUTO, Execution
 from polyrhythm.experiments.experiment import Experiment
-from polyrhythm.experiments.first_batch import check_first_batch
+from polyrhythm.experiments.first_batch import checked_on_first_batch
 from polyrhythm.fleet import FleetState, Place
 from polyrhythm.methods.footprint import least_memory
 from polyrhythm.methods.mechanism import Model, Setup
@@ -223,6 +223,8 @@ class Prepared:
             return (f"engine: torch, since the {chosen.refused} one cannot be used here: {chosen.why_not}",)
         if asked.stack is not None and chosen.kind != "stacked":
             return (f"stack={asked.stack} has no effect: local steps are computed by the {chosen.name} engine",)
+        if asked.engine == "auto" and self.federation.structure is not None:
+            return ("local steps are computed by the torch engine, as a sample is several arrays, or padded",)
         if asked.engine == "auto" and chosen.kind != "torch":
             return (f"local steps are computed by the {chosen.name} engine",)
         return ()
@@ -276,7 +278,7 @@ def _chosen(experiment: Experiment, execution: Execution) -> Chosen:
     """The engine, with the initial model in it; checked against the data, the task and the recipe."""
     module, samples, recipe = experiment.module(), experiment.federation.train, experiment.recipe
     check_finite(dict(module.named_parameters()), f"the model {type(module).__name__}")
-    check_first_batch(module, experiment.aim, experiment.federation, recipe.batch)
+    module, read = checked_on_first_batch(module, experiment.aim, experiment.federation, recipe.batch)
     for layer in recipe.watches:
         locate(module, layer)
     several = execution.driver in ("processes", "threads", "ray") or (execution.workers or 1) > 1
@@ -297,7 +299,7 @@ def _chosen(experiment: Experiment, execution: Execution) -> Chosen:
         _check_single_samples(experiment)
     reference = chosen.engine if isinstance(chosen.engine, TorchEngine) else chosen.engine.reference
     notes = repeated(reference, samples, batch=work.batch)
-    return dataclasses.replace(chosen, woken=woken(module), notes=notes)
+    return dataclasses.replace(chosen, woken=woken(module), notes=(*read, *notes))
 
 
 def _for_gpus(work: Work, gpus: float) -> Chosen:

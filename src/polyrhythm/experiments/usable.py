@@ -41,6 +41,7 @@ class Usable(Observer):
             classes=federation.classes,
             preprocessing=federation.preprocessing,
             labels=federation.labels,
+            structure=federation.structure,
         ).write(self._folder())
 
 
@@ -49,7 +50,7 @@ def maker(experiment: Experiment) -> Made:
     model = experiment.model
     if isinstance(model, nn.Module):
         return lambda: model
-    shape, outputs = experiment.federation.train.shape, experiment.federation.outputs
+    shape, outputs = experiment.federation.shape, experiment.federation.outputs
 
     def made() -> nn.Module:
         with seeded_everywhere(0, "init"):  # what is drawn is overwritten by the weights

@@ -14,13 +14,14 @@ from torch import nn
 
 from polyrhythm.base.errors import Mistakes, UserError, unknown
 from polyrhythm.base.settings import allowed
-from polyrhythm.models.catalogue import Builder, find
+from polyrhythm.data.structured import Shape
+from polyrhythm.models.catalogue import MODELS, Builder, find
 
 _GIVEN = ("shape", "outputs")  # what the data decide; the rest of a builder's parameters are settings
 _STRICT = ConfigDict(arbitrary_types_allowed=True)
 
 
-def build(model: str | Builder, shape: tuple[int, ...], outputs: int, /, **settings: Any) -> nn.Module:
+def build(model: str | Builder, shape: Shape, outputs: int, /, **settings: Any) -> nn.Module:
     """A new model for samples of a shape.
 
     Its weights come from torch's default generator: seed that around the call (`streams.seeded_torch`).
@@ -28,7 +29,7 @@ def build(model: str | Builder, shape: tuple[int, ...], outputs: int, /, **setti
     Args:
         model: a name of `MODELS`, the import path "package.module:Name" of a class or function of the user's own, or a
             builder. A user's own is given `shape` and `outputs` if it has parameters of these names, and the settings.
-        shape: of one sample, e.g. (1, 28, 28).
+        shape: of one sample, e.g. (1, 28, 28); of samples of several arrays those of all, in a mapping or a tuple.
         outputs: number of classes, labels or predicted numbers.
         settings: the builder's own; lists are taken as tuples where it wants tuples.
 
@@ -39,7 +40,15 @@ def build(model: str | Builder, shape: tuple[int, ...], outputs: int, /, **setti
     builder = find(model) if isinstance(model, str) else model
     name = model if isinstance(model, str) else getattr(model, "__name__", repr(model))
     checked = checked_settings(name, builder, settings)
-    given = {"shape": tuple(shape), "outputs": outputs}
+    shape = dict(shape) if isinstance(shape, Mapping) else tuple(shape)
+    if isinstance(model, str) and model in MODELS and not all(isinstance(side, int) for side in shape):
+        raise UserError(
+            f"the model {model} for samples of several arrays: {shape}",
+            expected="a model of your own, or samples of one array",
+            why="the models that come along read one array",
+            fix="give a module, or what builds one, whose forward takes these arrays",
+        )
+    given = {"shape": shape, "outputs": outputs}
     parameters = _parameters(builder)
     try:
         module = builder(**{key: given[key] for key in _GIVEN if key in parameters}, **checked)
@@ -48,7 +57,7 @@ def build(model: str | Builder, shape: tuple[int, ...], outputs: int, /, **setti
     except Exception as error:  # whatever a user's own class raises, said in our words
         raise UserError(
             f"the model {name} could not be built: {type(error).__name__}: {error}",
-            expected=f"a model for samples of shape {tuple(shape)} with {outputs} outputs",
+            expected=f"a model for samples of shape {shape} with {outputs} outputs",
             why="there is nothing to train without it",
             fix="check the model's settings and its own code",
         ) from error

@@ -9,6 +9,7 @@ from polyrhythm.base.errors import UserError
 from polyrhythm.base.module_copies import copy_of, refuse_lazy
 from polyrhythm.base.streams import kept_generators, seeded_torch
 from polyrhythm.base.tensor_names import named_parts, state_of
+from polyrhythm.models.calling import outputs_in, structure_taken
 
 
 def output_shape(model: nn.Module, inputs: Tensor) -> tuple[int, ...]:
@@ -17,7 +18,12 @@ def output_shape(model: nn.Module, inputs: Tensor) -> tuple[int, ...]:
 
 
 def first_outputs(model: nn.Module, inputs: Tensor) -> Tensor:
-    """What a model gives for a batch; the model itself and all generators stay as they were.
+    """What a model gives for a batch; arguments and errors as for `probed`."""
+    return probed(model, inputs)[0]
+
+
+def probed(model: nn.Module, inputs: Tensor) -> tuple[Tensor, str]:
+    """What a model gives for a batch, and of what kind that was; the model and all generators stay as they were.
 
     Args:
         model: any module; a copy of it runs, in eval mode.
@@ -34,24 +40,29 @@ def first_outputs(model: nn.Module, inputs: Tensor) -> Tensor:
     replica.eval()
     try:
         with torch.enable_grad(), kept_generators(), seeded_torch(0, "init", "probe"):
-            outputs = replica(inputs)
+            found = replica(inputs)
     except UserError:
         raise
     except Exception as error:  # whatever a user's own forward raises, said in our words
+        structure = structure_taken(model)
+        dtype = str(inputs.dtype).removeprefix("torch.")
+        what = f"shape {tuple(inputs.shape[1:])} and type {dtype}"
         raise UserError(
-            f"{kind} could not be run on {len(inputs)} samples of shape {tuple(inputs.shape[1:])} and type "
-            f"{str(inputs.dtype).removeprefix('torch.')}: {type(error).__name__}: {error}",
+            f"{kind} could not be run on {len(inputs)} samples of {what if structure is None else structure.words}: "
+            f"{type(error).__name__}: {error}",
             expected="a model that takes a batch of these samples",
             why="every client would fail in its first step",
             fix="choose a model for such samples, or change the data's transforms (padding, flattening, normalising)"
-            if inputs.dtype == torch.float32
+            if inputs.dtype == torch.float32 or structure is not None
             else "make the inputs float32, which most layers read: inputs.astype('float32') for arrays, .float() in a "
             "data set's transform; or choose a model for such samples",
         ) from error
+    outputs = outputs_in(found)
     if not isinstance(outputs, Tensor):
         raise UserError(
             f"{kind} gives a {type(outputs).__name__}, not a tensor",
-            expected="one tensor of outputs, a row per sample",
+            expected="one tensor of outputs, a row per sample; or that as `.logits`, by the key 'logits' or first in a "
+            "tuple",
             why="loss and metrics are computed from that tensor",
             fix="return only the outputs; a representation is read from inside the model, by its submodule's name",
         )
@@ -64,7 +75,7 @@ def first_outputs(model: nn.Module, inputs: Tensor) -> Tensor:
         )
     _refuse_late_layers(model, replica)
     _refuse_ties(model, outputs)
-    return outputs.detach()
+    return outputs.detach(), type(found).__name__
 
 
 def woken(model: nn.Module) -> tuple[str, ...]:

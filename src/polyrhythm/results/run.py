@@ -78,7 +78,8 @@ class Run(RecordedRun):
 
         Args:
             inputs: raw rows, as they were given to `arrays` or `table`, a DataFrame of a table; items of a `dataset`
-                as the model reads them.
+                as the model reads them; of samples of several arrays a mapping or a tuple of arrays, or a list of such
+                samples.
             which, model, trust: as for `model`.
             probabilities: of each class or tag, [n, C], in place of labels.
 
@@ -93,7 +94,7 @@ class Run(RecordedRun):
 
         use = Use.read(self.path)
         inputs = read(use, inputs)
-        outputs = outputs_of(self.model(which, model=model, trust=trust), inputs)
+        outputs = outputs_of(use, self.model(which, model=model, trust=trust), inputs)
         return predictions(use, outputs, probabilities=probabilities)
 
     def evaluate(

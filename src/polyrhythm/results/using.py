@@ -21,8 +21,11 @@ from polyrhythm.data.collection import Collection
 from polyrhythm.data.given import as_inputs
 from polyrhythm.data.labels import ClassLabels, as_text
 from polyrhythm.data.preprocessing import Preprocessing, frozen
+from polyrhythm.data.sources.several import rows_of
+from polyrhythm.data.structured import Structure
 from polyrhythm.data.targets import as_targets, column, is_one_hot
 from polyrhythm.models.building import build
+from polyrhythm.models.calling import call
 from polyrhythm.models.catalogue import Builder, find
 from polyrhythm.models.tally import Tally
 from polyrhythm.models.task import Task
@@ -48,6 +51,7 @@ class Use:
         own: names of those that are functions of the user's own, which a record does not have.
         classes: as text, in the order of class numbers.
         labels: the classes as they were given; None where a label is its text.
+        structure: of samples of several arrays, which are held as rows of bytes; None of one array.
         preprocessing: what becomes of raw rows; None if they are read as they come.
     """
 
@@ -59,6 +63,7 @@ class Use:
     classes: tuple[str, ...]
     preprocessing: Preprocessing | None
     labels: ClassLabels | None = None
+    structure: Structure | None = None
     own: tuple[str, ...] = ()
 
     def write(self, folder: Path) -> None:
@@ -70,6 +75,7 @@ class Use:
             **{"model": self.model, "settings": dict(self.settings), "shape": self.shape, "outputs": self.outputs},
             **{"task": {**named.describe(), "name": named.name}, "classes": self.classes, "own": own},
             "preprocessing": None if self.preprocessing is None else self.preprocessing.plain(),
+            "structure": None if self.structure is None else self.structure.plain(),
             "labels": None if self.labels is None else dataclasses.asdict(self.labels),
         }
         write_whole(folder / USE, [json.dumps(plain, default=str).encode()], durable=False)
@@ -95,6 +101,7 @@ class Use:
                 own=tuple(found["own"]),
                 task=task(about.pop("name"), **about),
                 preprocessing=None if done is None else Preprocessing.of(done),
+                structure=None if found["structure"] is None else Structure.of(found["structure"]),
                 labels=None if found["labels"] is None else ClassLabels(**frozen(found["labels"])),
             )
         except (OSError, ValueError, KeyError, TypeError) as error:
@@ -123,18 +130,21 @@ class Use:
         if given is None and self.model is not None:
             find(self.model, trust)
         with seeded_torch(0, "init"):  # what is drawn is overwritten by the weights
-            return build(given or self.model or "", self.shape, self.outputs, **({} if given else self.settings))
+            shape = self.shape if self.structure is None else self.structure.shapes
+            return build(given or self.model or "", shape, self.outputs, **({} if given else self.settings))
 
 
-def outputs_of(module: nn.Module, inputs: Tensor) -> Tensor:
+def outputs_of(use: Use, module: nn.Module, inputs: Tensor) -> Tensor:
     """What a model in evaluation gives for inputs, [n, ...]."""
     module.eval()
     with one_thread(), torch.no_grad(), seeded_torch(0, "measure", "predict"):
         try:
-            return torch.cat([module(inputs[i : i + BATCH]) for i in range(0, len(inputs), BATCH)])
+            batches = (inputs[i : i + BATCH] for i in range(0, len(inputs), BATCH))
+            return torch.cat([call(module, batch, use.structure) for batch in batches])
         except RuntimeError as error:
+            what = f"inputs of {inputs.dtype}" if use.structure is None else ", ".join(use.structure.words)
             raise UserError(
-                f"inputs of {inputs.dtype}, which the model fails on ({str(error)[:120]})",
+                f"{what}, which the model fails on ({str(error)[:120]})",
                 expected="what it has learned from",
                 why="a model reads inputs of one type, and of the shapes that it was made for",
                 fix="prepare them as the training data were",
@@ -147,7 +157,9 @@ def read(use: Use, rows: Any) -> Tensor:
     Raises:
         UserError: rows that the model does not read, or none.
     """
-    if use.preprocessing is not None:
+    if use.structure is not None:
+        inputs = rows_of(rows, use.structure)
+    elif use.preprocessing is not None:
         inputs = use.preprocessing.apply(rows)
     else:
         inputs = torch.from_numpy(as_inputs(rows))
@@ -198,7 +210,7 @@ def metrics(use: Use, module: nn.Module, data: Any) -> dict[str, float]:
     """The task's metrics on labelled data."""
     total = Tally()
     for inputs, targets in _batches(use, data):
-        total = total + use.task.tally(outputs_of(module, inputs), targets)
+        total = total + use.task.tally(outputs_of(use, module, inputs), targets)
     return {name: value for name, value in use.task.read(total).items() if name not in use.own}
 
 
@@ -215,7 +227,7 @@ def _batches(use: Use, data: Any) -> Iterator[tuple[Tensor, Tensor]]:
     if target and hasattr(data, "columns") and target in data.columns:
         assert use.preprocessing is not None
         data = data, _target(data[target], use.preprocessing.threshold)
-    if not isinstance(data, (tuple, list)) or len(data) != 2 or len(data[0]) != len(data[1]):
+    if not isinstance(data, (tuple, list)) or len(data) != 2 or not _of_one_length(use, *data):
         raise UserError(
             f"a {type(data).__name__} to evaluate on",
             expected="(inputs, targets) with a target for each row, a table with the target column, or a Collection",
@@ -223,6 +235,11 @@ def _batches(use: Use, data: Any) -> Iterator[tuple[Tensor, Tensor]]:
             fix="run.evaluate((inputs, targets))",
         )
     yield read(use, data[0]), _targets(use, data[1])
+
+
+def _of_one_length(use: Use, inputs: Any, targets: Any) -> bool:
+    """Whether there is a target for each row; of several arrays others look at that."""
+    return use.structure is not None or len(inputs) == len(targets)
 
 
 def _anew(ours: Preprocessing | None, theirs: Preprocessing | None) -> Callable[[Tensor], Tensor]:
@@ -236,6 +253,7 @@ def _check_same(use: Use, data: Collection) -> None:
     features = [() if of is None else tuple(f.text for f in of.features) for of in both]
     differs = {
         "shape": (use.shape, tuple(data.train.shape)),
+        "arrays": tuple(() if of is None else of.words for of in (use.structure, data.structure)),
         "classes": (use.classes, tuple(data.classes)),
         "features": tuple(features) if all(features) else ((), ()),
         "threshold": tuple(() if of is None or of.threshold is None else (of.threshold,) for of in both),

@@ -20,6 +20,8 @@ from polyrhythm.data.preprocessing import Preprocessing
 from polyrhythm.data.samples import ArraySamples, DatasetSamples
 from polyrhythm.data.sources.images import channels_in_front
 from polyrhythm.data.sources.scaling import SCALED, in_float32
+from polyrhythm.data.sources.several import Packing, are_several, no_scaling, packed, structure_of_items
+from polyrhythm.data.structured import Padding, Structure
 from polyrhythm.data.targets import as_targets, column, meaning_of, strata
 from polyrhythm.data.transforms import Augmentation, RandomCrop, RandomFlip
 
@@ -37,6 +39,7 @@ def arrays(
     augment: bool = False,
     columns: Mapping[str, Any] | None = None,
     test_columns: Mapping[str, Any] | None = None,
+    padding: Padding | None = None,
     name: str = "arrays",
     reference: str = "",
     notes: tuple[str, ...] = (),
@@ -47,8 +50,11 @@ def arrays(
     Floats become float32, bytes (uint8) become float32 in [0, 1], other integers stay (tokens). Images with their
     channels last, [n, H, W, C] of 1, 3 or 4, become [n, C, H, W] with a note, and bytes [n, H, W] become [n, 1, H, W].
 
+    A model may take several arrays: a mapping of them is given to it by name, `model(**arrays)`, a tuple in order,
+    `model(*arrays)`. Of these, bytes stay bytes, and truth values truth values.
+
     Args:
-        inputs: one row a sample.
+        inputs: one row a sample; or several such arrays, in a mapping or a tuple; or sequences of different lengths.
         targets: classes (integers or text), 0/1 tags [n, C], or floats.
         test: (inputs, targets) to test on, or a share to hold out, spread over the classes, the same for every seed.
         task: "classification", "multilabel" or "regression"; None goes by the targets.
@@ -58,6 +64,7 @@ def arrays(
         augment: random crop and flip in training, for images [n, channels, H, W].
         columns: keys of the samples for natural clients, each [n]; with a share as `test` they are split along.
         test_columns: keys of the test samples, when they are given.
+        padding: of sequences of different lengths, `pr.data.Padding(value=0)`.
         name: of the collection.
         reference: who made the data.
         notes: shown in the plan.
@@ -69,6 +76,11 @@ def arrays(
     """
     if scaling not in ("none", "train"):
         raise unknown("scaling", scaling, ["none", "train"])
+    structure: Structure | None = None
+    if are_several(inputs, padding):
+        inputs, test, structure = packed(inputs, test, padding)
+        if scaling != "none" or augment:
+            raise no_scaling("scaling" if scaling != "none" else "augment")
     x, y = as_inputs(inputs), as_targets(targets)
     check_lengths(len(x), len(y))
     keys = columns_of(columns, len(x))
@@ -86,13 +98,14 @@ def arrays(
         places = np.flatnonzero(~out), np.flatnonzero(out)
         x, tx, y, ty = x[~out], x[out], y[~out], y[out]
         keys, test_keys = columns_at(keys, ~out), columns_at(keys, out)
-    given = x
-    x, tx, layout = channels_in_front(x, tx)
-    named = tuple(features) if x.shape[1:] == (len(features),) else ()
-    x, tx, transforms, done = in_float32(x, tx, scaling=scaling == "train", columns=named, places=places)
+    given, layout, held = x, tuple[str, ...](), dict[str, Any]()
+    if structure is None:
+        x, tx, layout = channels_in_front(x, tx)
+        named = tuple(features) if x.shape[1:] == (len(features),) else ()
+        x, tx, transforms, done = in_float32(x, tx, scaling=scaling == "train", columns=named, places=places)
+        held = {"transforms": transforms, "done": done}
     meaning = meaning_of(y, ty, task=task, classes=classes)
     augmentations: tuple[Augmentation, ...] = (RandomCrop(padding=4), RandomFlip()) if augment else ()
-    held: Any = {"transforms": transforms, "done": done}
     return Collection(
         name=name,
         task=meaning.task,
@@ -103,9 +116,12 @@ def arrays(
         test_columns=test_keys | _bands(y, meaning.task, ty),
         reference=reference,
         notes=(*notes, *layout, *((SCALED,) if scaling == "train" else ()), *meaning.notes),
-        features=tuple(features),
-        preprocessing=Preprocessing.of_arrays(given, (*done, *transforms), shape=x.shape[1:]),
+        features=tuple(features) if structure is None else (*features, *structure.words),
+        preprocessing=None
+        if structure is not None
+        else Preprocessing.of_arrays(given, (*done, *transforms), shape=x.shape[1:]),
         labels=ClassLabels.of(y, meaning.classes),
+        structure=structure,
     )
 
 
@@ -121,6 +137,7 @@ def dataset(
     augmented: bool = False,
     columns: Mapping[str, Any] | None = None,
     test_columns: Mapping[str, Any] | None = None,
+    padding: Padding | None = None,
     name: str = "dataset",
     reference: str = "",
     features: Sequence[str] = (),
@@ -134,6 +151,9 @@ def dataset(
     without. Where reading is slow, as of images in files, `targets` states the labels instead. In every case some
     hundred items are read once more here, and whenever an item is used its label must be the one that is known.
 
+    An input may be a mapping of arrays, which a model is given by name, `model(**arrays)`, or a tuple of them, which it
+    is given in order, `model(*arrays)`.
+
     Args:
         train: maps 0 .. n - 1 to (input, target).
         test: likewise, with the transforms meant for tests.
@@ -146,6 +166,8 @@ def dataset(
         augmented: True if the training set's own transforms draw from torch's default generator.
         columns: keys of the training samples for natural clients, each [n].
         test_columns: keys of the test samples.
+        padding: of sequences of different lengths, as in `arrays`; unless it says to which length, every item is read
+            once more.
         name: of the collection.
         reference: who made the data.
         features: names of the inputs in order, or of the tokens in order of their numbers; a real federation refuses
@@ -155,6 +177,8 @@ def dataset(
         UserError: not a dataset with a length, its items are not (input, target), or their labels are not as stated, or
             not the same in each read.
     """
+    structure = structure_of_items(train, test, adapt, padding)
+    adapt = adapt if structure is None else Packing(adapt, structure)
     labels, test_labels = (labels_of(items, adapt, given) for items, given in ((train, targets), (test, test_targets)))
     raw, raw_test = labels.values, test_labels.values
     meaning = meaning_of(raw, raw_test, task=task, classes=classes)
@@ -169,8 +193,9 @@ def dataset(
         test_columns=test_keys | _bands(raw, meaning.task, raw_test),
         reference=reference,
         notes=meaning.notes,
-        features=tuple(features),
+        features=tuple(features) if structure is None else (*features, *structure.words),
         labels=ClassLabels.of(raw, meaning.classes),
+        structure=structure,
     )
 
 
