@@ -71,7 +71,8 @@ def runs_of(references: Sequence[str], out: str, screen: Screen) -> list[Run]:
     """
     runs = [run for reference in references for run in Run.find(reference, out)] if references else Run.all(out)
     damaged = dict[str, str]()
-    for reference in references or [None]:
+    meant: Sequence[str | None] = references or [None]
+    for reference in meant:
         damaged |= damaged_runs(Path(out), reference)
     unique = list({run.id: run for run in runs}.values())
     damaged |= {run.id: damage for run in unique if (damage := run.checked())}

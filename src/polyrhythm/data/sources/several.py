@@ -99,7 +99,7 @@ def rows_of(inputs: Any, structure: Structure) -> Tensor:
     """
     if isinstance(inputs, (list, np.ndarray, Tensor)):
         if len(inputs) and is_structured(inputs[0]):
-            return structure.pack_samples(inputs)
+            return structure.pack_samples(list(inputs))
         return structure.pack({"0": _column(inputs, "0")})
     return structure.pack(columns_of_inputs(inputs)[0])
 
