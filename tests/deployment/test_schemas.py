@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,11 +12,13 @@ import pandas as pd
 import pytest
 
 import polyrhythm as pr
+from polyrhythm.data.schema import differences, schema_of
 from polyrhythm.deployment.federating import Serving, serve
 from polyrhythm.deployment.node import Node, understood, with_own_data
 from polyrhythm.deployment.wire import Parcel
 from polyrhythm.experiments.prepared import prepare
 from pretend import JumpingClock, PretendTransport
+from worker_models import Words
 
 COLOURS = ["blue", "green", "red"]
 
@@ -78,7 +81,7 @@ def test_every_node_scales_by_the_server_s_statistics(tmp_path: Path) -> None:
     )
     simulated = experiment(together)
     by_site = pr.federate(together, pr.data.ByColumn(column="site"), 3, 0)
-    simulated = pr.Experiment(**{**vars(simulated), "federation": by_site})
+    simulated = dataclasses.replace(simulated, federation=by_site)
     assert run.summary["digest"] == pr.run(simulated, out=tmp_path / "simulated").summary["digest"]
 
 
@@ -114,3 +117,21 @@ def test_a_node_that_lacks_a_value_names_its_features(tmp_path: Path) -> None:
     own = data(tmp_path, "site", site, features=["age", *(f"colour={c}" for c in COLOURS)])
     run, _ = federated(tmp_path, served, [own])
     assert run.status == "finished"
+
+
+def sequences(seed: int, to: int = 6, name: str = "words") -> pr.data.Collection:
+    draw = np.random.default_rng(seed)
+    texts = [draw.integers(1, 9, size=draw.integers(1, 7)) for _ in range(30)]
+    labels = np.array([text[0] % 2 for text in texts])
+    return pr.data.arrays({name: texts}, labels, padding=pr.data.Padding(to=to, mask="mask"), classes=[0, 1])
+
+
+def test_nodes_with_samples_of_several_arrays_of_their_own(tmp_path: Path) -> None:
+    federation = pr.federate(sequences(0), pr.data.Iid(), 2, 0)
+    recipe = pr.fedavg(cohort=2, batch=8, lr=0.3)
+    served = pr.Experiment(federation=federation, model=Words(9, 2), recipe=recipe, rounds=3)
+    run, _ = federated(tmp_path / "well", served, [sequences(1), sequences(2)])
+    assert (run.status, run.summary["client_updates"]) == ("finished", 6)
+    for other, words in ((sequences(1, to=7), "inputs of shape"), (sequences(1, name="texts"), "features")):
+        schema = schema_of(pr.federate(other, pr.data.Iid(), 1, 0))
+        assert any(words in said for said in differences(schema, schema_of(federation)))

@@ -72,6 +72,7 @@ def with_own_data(experiment: Experiment, collection: Collection, asked: Greetin
         notes=collection.notes,
         features=collection.features,
         target=collection.target,
+        structure=collection.structure,
     )
     return dataclasses.replace(experiment, federation=federation)
 
