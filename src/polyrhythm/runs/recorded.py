@@ -6,7 +6,7 @@ import io
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
-from polyrhythm.base.errors import UserError, check_kind
+from polyrhythm.base.errors import UserError, check_kind, unknown
 from polyrhythm.base.metric_names import in_words
 from polyrhythm.base.settings import label_of
 from polyrhythm.runs import costs, holes
@@ -29,7 +29,8 @@ _SHOWN = (
 )
 
 
-_OF_DATA = ("data", "clients", "partition", "model", "fleet")
+# The fleet as it was asked for; beside it, among the costs, is what it did.
+_OF_DATA = (*((key, key) for key in ("data", "clients", "partition", "model")), ("devices", "fleet"))
 
 
 class RecordedRun:
@@ -322,6 +323,8 @@ class RecordedRun:
         Raises:
             UserError: there is no such file, for example since the run was killed, or it is damaged.
         """
+        if which not in ("final", "best"):
+            raise unknown("weights", which, ("best", "final"), why="no others are kept")
         path = self.path / f"{which}.safetensors"
         from safetensors import SafetensorError
         from safetensors.torch import load_file
@@ -357,7 +360,7 @@ class RecordedRun:
         lines = {
             "status": f"{view.standing}: {self.reason}" if self.reason else view.standing,
             "method": self.recipe,
-            **{key: _text(self.config[key]) for key in _OF_DATA if self.config.get(key) is not None},
+            **{label: _text(self.config[key]) for label, key in _OF_DATA if self.config.get(key) is not None},
             "started": self.started,
             **shown,
             **view.said_of_tests,
@@ -370,7 +373,7 @@ class RecordedRun:
             table.add_row(label, Text(value))
         return table
 
-    def __repr__(self) -> str:
+    def __str__(self) -> str:
         from rich.console import Console
 
         console = Console(file=io.StringIO(), width=100, color_system=None, legacy_windows=False)
