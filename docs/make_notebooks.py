@@ -95,7 +95,7 @@ def said(notebook: Any) -> Iterator[list[str]]:
         if cell.cell_type == "code":
             texts = (o.get("text", "") or o.get("data", {}).get("text/plain", "") for o in cell.outputs)
             lines = "\n".join(texts).splitlines()
-            lines = [line for line in lines if not _CLOCKS.search(line)]
+            lines = [line for line in lines if line.strip() and not _CLOCKS.search(line)]
             yield [_SPACES.sub(" ", _RUN_ID.sub("RUN", line)).strip() for line in lines]
 
 

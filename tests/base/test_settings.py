@@ -80,7 +80,7 @@ BAD: list[tuple[str, Any]] = [
     ("text", 3),
     ("part", Uniform()),
     ("part", {"mu": 1.0}),
-    ("parts", [Prox()]),
+    ("parts", {Prox(mu=0.01)}),
     ("parts", (1,)),
 ]
 

@@ -48,6 +48,11 @@ WRONG: dict[str, tuple[Callable[[], Any], str]] = {
         r"federation is a Collection: <Collection blobs(.|\n)*nothing else has(.|\n)*pr.federate\(",
     ),
     "a model by number": (lambda: experiment(model=3), "model = 3(.|\n)*a name such as 'mlp'(.|\n)*another value$"),
+    "weights by number": (lambda: experiment(initial=3), "initial = 3(.|\n)*a file, a state dict, a module or a run"),
+    "too few to test on": (
+        lambda: pr.data.arrays(np.zeros((8, 2)), np.arange(8) % 2, test=0.01),
+        r"a larger share, e.g. test=0.5",
+    ),
     "a setting of another recipe": (lambda: pr.fedbuff(size=3), r"fedbuff alone(.|\n)*help\(pr.fedbuff\)"),  # type: ignore[call-arg]
     "runs by name": (lambda: pr.compare(["night"]), "one of the runs is a str: 'night'"),  # type: ignore[list-item]
     "a run to verify by name": (lambda: pr.verify("night", experiment()), r"pr.Run.open\('night'\)"),  # type: ignore[arg-type]

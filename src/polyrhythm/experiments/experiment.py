@@ -67,7 +67,9 @@ class Experiment(Settings):
     until: Until = field(default_factory=Until)
     seed: Whole = 0
     evaluation: Evaluation = field(default_factory=Evaluation)
-    initial: Path | str | Mapping[str, Tensor] | nn.Module | Run | None = None
+    initial: Annotated[
+        Path | str | Mapping[str, Tensor] | nn.Module | Run | None, Takes("a file, a state dict, a module or a run")
+    ] = None
     initial_skip: tuple[str, ...] = ()
     expert: Path | str | np.ndarray | None = None
     name: Name = ""

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 from polyrhythm.base.errors import UserError, check_kind, unknown
 from polyrhythm.base.metric_names import in_words
-from polyrhythm.base.settings import label_of
 from polyrhythm.runs import costs, holes
 from polyrhythm.runs.checkpoints import checkpoints, version_of
 from polyrhythm.runs.costs import CostToGoal, On
 from polyrhythm.runs.database import damaged_run, damaged_runs, read_records, read_run, read_runs
 from polyrhythm.runs.frames import answers_frame, costs_frame, frame
+from polyrhythm.runs.settings_text import settings_lines
 from polyrhythm.runs.unknown_run import unknown_run
 from polyrhythm.runs.view import RunView, Status, as_it_stands, names_a_folder
 
@@ -27,10 +27,6 @@ _SHOWN = (
     *("rounds", "final_accuracy", "best_accuracy", "best_by", "last20_mean", "last20_sd"),
     *("client_updates", "local_steps", "samples", "wall_seconds", "digest"),
 )
-
-
-# The fleet as it was asked for; beside it, among the costs, is what it did.
-_OF_DATA = (*((key, key) for key in ("data", "clients", "partition", "model")), ("devices", "fleet"))
 
 
 class RecordedRun:
@@ -360,7 +356,7 @@ class RecordedRun:
         lines = {
             "status": f"{view.standing}: {self.reason}" if self.reason else view.standing,
             "method": self.recipe,
-            **{label: _text(self.config[key]) for label, key in _OF_DATA if self.config.get(key) is not None},
+            **settings_lines(self.config),
             "started": self.started,
             **shown,
             **view.said_of_tests,
@@ -380,14 +376,6 @@ class RecordedRun:
         with console.capture() as captured:
             console.print(self)
         return captured.get().rstrip()
-
-
-def _text(value: object) -> str:
-    """A setting as one writes it, also where the record has it as plain data."""
-    if not isinstance(value, dict) or "name" not in value:
-        return str(value)
-    given = ", ".join(f"{key}={_text(held)}" for key, held in value.items() if key != "name" and held not in (None, ""))
-    return f"{label_of(str(value['name']))}({given})" if given else label_of(str(value["name"]))
 
 
 def _short(value: object) -> str:
