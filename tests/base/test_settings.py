@@ -80,7 +80,7 @@ BAD: list[tuple[str, Any]] = [
     ("text", 3),
     ("part", Uniform()),
     ("part", {"mu": 1.0}),
-    ("parts", [Prox()]),
+    ("parts", {Prox(mu=0.01)}),
     ("parts", (1,)),
 ]
 
@@ -133,7 +133,7 @@ def test_messages_say_what_is_allowed(part: type[Settings], setting: dict[str, A
 def test_the_fix_names_the_default_if_there_is_one() -> None:
     with pytest.raises(UserError, match=r"its default is 0\.01"):
         Prox(mu=-1.0)
-    with pytest.raises(UserError, match="its default is none: it must be given"):
+    with pytest.raises(UserError, match=r"give every another value$"):
         StepDecay(every=0)
 
 

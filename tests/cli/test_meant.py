@@ -55,6 +55,20 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("--rounds 3", "did you forget the command? polyrhythm run --rounds 3"),
         ("x.toml --rounds 3", "polyrhythm run x.toml --rounds 3"),
         ("run --zzz", "`polyrhythm run --help`"),
+        ("ui --out elsewhere", "polyrhythm ui elsewhere"),
+        ("help", "polyrhythm --help"),
+        ("version", "polyrhythm --version"),
+        ("list --out elsewhere", "polyrhythm runs --out elsewhere"),
+        ("train --rounds 3", "polyrhythm run --rounds 3"),
+        ("studies", "did you mean study?"),
+        ("zzz", "`polyrhythm -h`"),
+        ("runs elsewhere", "--out elsewhere"),
+        ("models mlp", "leave mlp out"),
+        ('run "fedavg(cohort=5)"', '--method "fedavg(cohort=5)"'),
+        ("run fashion-mnist", '--data "fashion-mnist"'),
+        ("check lenet5", '--model "lenet5"'),
+        ("run nosuch.csv", '--data "table(path=nosuch.csv, target=…)"'),
+        ("run nosuch.toml", "check the path"),
     ],
 )
 def test_an_option_that_is_none(polyrhythm: Command, typed: str, fix: str) -> None:
@@ -243,3 +257,30 @@ def test_a_seed_that_fails_leaves_the_others_alone(
     assert found.out.count("final accuracy") == 2
     assert "seed 2, 3 of 3" in found.out
     assert found.out.count("partition") == 1
+
+
+def test_a_folder_of_runs_in_the_place_of_a_run(polyrhythm: Command, folder: str, here: Path) -> None:
+    pr.run(experiment(), out=here / "others")
+    found = polyrhythm("show", "others", "--out", folder)
+    assert "it is a folder of runs" in found.err
+    assert "say it with --out others" in found.err
+    assert "looked in as it is" in polyrhythm("compare", folder, "--out", folder).err
+
+
+def test_a_figure_in_the_place_of_a_run(polyrhythm: Command, folder: str) -> None:
+    found = polyrhythm("plot", "loss", "--out", folder)
+    assert found.code == 2
+    assert "polyrhythm plot --figure loss" in found.err
+    assert "figure" not in polyrhythm("plot", "lossy", "--out", folder).err
+
+
+def test_how_rows_are_read_in_the_place_of_their_file(polyrhythm: Command, folder: str, here: Path) -> None:
+    found = polyrhythm("predict", "day", "--data", "table(path=x.csv)", "-o", "y.csv", "--out", folder)
+    assert "give the path alone" in found.err
+
+
+def test_a_file_in_the_place_of_the_output_folder(polyrhythm: Command, here: Path) -> None:
+    (here / "x.csv").touch()
+    found = polyrhythm("run", "--rounds", "1", "--clients", "2", "--method", "fedavg(cohort=1)", "--out", "x.csv")
+    assert found.code == 2
+    assert "x.csv cannot be used: it is a file" in found.err

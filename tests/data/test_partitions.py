@@ -499,7 +499,7 @@ def test_partitions_that_fit_floats_take_them(partition: Partition) -> None:
 
 def test_a_partition_reads_as_it_is_written() -> None:
     assert Dirichlet(alpha=0.3).text() == "dirichlet(alpha=0.3)"
-    assert Iid().text() == "iid()"
+    assert Iid().text() == "iid"
     assert Shards(pairing="mirrored", parts=4).text() == "shards(parts=4, pairing='mirrored')"
 
 

@@ -57,7 +57,7 @@ def test_nan_outputs_are_wrong_counted_and_said(tmp_path: Path) -> None:
         assert row["test"]["nan_outputs"] == lost
         assert row["test"]["accuracy"] <= (20 - lost) / 20
     assert run.summary["nan_outputs"] == lost
-    assert f"NaN for {lost} test samples: they count as wrong" in " ".join(repr(run).split())
+    assert f"NaN for {lost} test samples: they count as wrong" in " ".join(str(run).split())
 
 
 @pytest.mark.parametrize("metric", [None, "loss"])
@@ -235,12 +235,12 @@ def test_runs_are_judged_by_the_first_metric(tmp_path: Path) -> None:
     assert run.headline == "balanced_accuracy"
     assert run.reason.startswith("auc ")
     assert {"accuracy", "auc", "balanced_accuracy", "accuracy_of_0"} <= run.versions[0]["test"].keys()
-    assert "final balanced accuracy" in repr(run)
-    assert "final accuracy" not in repr(run)
+    assert "final balanced accuracy" in str(run)
+    assert "final accuracy" not in str(run)
     assert any("class weights follow" in note for note in run.notices)
 
 
 def test_r2_is_called_so(tmp_path: Path) -> None:
     run = pr.run(experiment(federation(X[:, 0] / 7), recipe=pr.fedavg(cohort=2, lr=0.01), rounds=1), out=tmp_path)
-    assert "final R²" in repr(run)
-    assert "accuracy" not in repr(run)
+    assert "final R²" in str(run)
+    assert "accuracy" not in str(run)

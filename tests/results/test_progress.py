@@ -34,6 +34,13 @@ def test_silent_in_a_dumb_terminal(
     assert shown(Console(file=io.StringIO(), force_terminal=True), make_plan(), [make_version(1, 0.5)]) == ""
 
 
+def test_silent_in_a_notebook_which_keeps_all_of_a_line_that_moves(
+    make_plan: Callable[..., Plan], make_version: Callable[..., VersionRecord], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("JPY_PARENT_PID", "1")
+    assert shown(Console(file=io.StringIO(), force_terminal=True), make_plan(), [make_version(1, 0.5)]) == ""
+
+
 @pytest.mark.parametrize(("rounds", "expected"), [(5, "round 2/5"), (None, "round 2")])
 def test_a_terminal_shows_the_numbers(
     rounds: int | None,

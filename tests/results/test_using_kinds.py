@@ -189,7 +189,7 @@ def test_a_collection_that_is_prepared_otherwise_is_refused(tmp_path: Path) -> N
 
 def test_a_version_that_there_is_not_is_unknown(of_arrays: pr.Run) -> None:
     for read in (of_arrays.weights, of_arrays.model, lambda which: of_arrays.predict(INPUTS, which)):
-        with pytest.raises(UserError, match=r"unknown version 'bset'\n.*one of best, final\n.*\n.*did you mean 'best'"):
+        with pytest.raises(UserError, match=r"unknown weights 'bset'\n.*one of best, final\n.*\n.*did you mean 'best'"):
             read("bset")  # type: ignore[operator]
 
 

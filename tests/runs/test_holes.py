@@ -58,8 +58,8 @@ def test_what_is_missing_is_named(run: pr.Run, statement: str) -> None:
     assert run.missing == ()
     altered(run.folder, statement)
     assert run.missing == HOLES[statement]
-    assert holes.in_words(run.missing) in " ".join(repr(run).replace("│", " ").split())
-    assert "finished, with holes: all rounds made" in repr(run)
+    assert holes.in_words(run.missing) in " ".join(str(run).replace("│", " ").split())
+    assert "finished, with holes: all rounds made" in str(run)
     assert any(holes.in_words(run.missing) in note for note in pr.compare([run]).notes)
     assert "missing from the record" in run._repr_html_()
 

@@ -42,7 +42,7 @@ def test_a_run_whose_process_has_gone_is_killed_everywhere(run: pr.Run) -> None:
     assert _cells(run)["status"] == "killed"
     assert row_of(run.folder, run.id)["status"] == "killed"
     assert Listing(run.folder).runs()[0]["status"] == "killed"
-    assert "killed" in repr(run)
+    assert "killed" in str(run)
     assert "killed" in run._repr_html_()
 
 
@@ -53,7 +53,7 @@ def test_its_numbers_so_far_are_those_of_a_summary(run: pr.Run) -> None:
     assert run.view.numbers == pytest.approx(wanted)
     final = score(wanted["final_accuracy"])
     assert _cells(run)["final"] == final
-    assert final in repr(run)
+    assert final in str(run)
     assert final in run._repr_html_()
     told = Standings(run.folder).of(row_of(run.folder, run.id))
     assert told["score"] == wanted["final_accuracy"]
@@ -64,7 +64,7 @@ def test_holes_are_said_of_a_finished_run_alone(run: pr.Run) -> None:
     run = altered(run, "DELETE FROM versions WHERE version = 3")
     assert (run.status, run.view.standing) == ("finished", "finished, with holes")
     assert _cells(run)["status"] == "finished, with holes"
-    for text in (repr(run), run._repr_html_()):
+    for text in (str(run), run._repr_html_()):
         assert "finished, with holes" in text
     assert RunView(run.folder, {**run._row, "status": "stopped"}).standing == "stopped"
 

@@ -189,7 +189,7 @@ def test_a_killed_run_says_what_its_checkpoints_know_and_its_record_lacks(out: P
     last = run.versions[-1]["version"]
     assert 0 <= last < 12
     assert run.missing == (f"versions {last + 1} to 12",)
-    assert f"versions {last + 1} to 12 are missing from the record" in " ".join(repr(run).replace("│", " ").split())
+    assert f"versions {last + 1} to 12 are missing from the record" in " ".join(str(run).replace("│", " ").split())
 
 
 REFUSED: dict[str, tuple[Damage, str]] = {

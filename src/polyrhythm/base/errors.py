@@ -125,15 +125,26 @@ def check_kind(name: str, value: object, kind: type | tuple[type, ...], example:
         UserError: it is something else, such as a name in text.
     """
     if not isinstance(value, kind):
-        given = f"the class {value.__name__}" if isinstance(value, type) else f"a {type(value).__name__}: {value!r:.80}"
         raise UserError(
-            f"{name} is {given}",
+            f"{name} is {in_short(value)}",
             expected=example,
             why="names in text mean something only in experiment files and on the command line"
             if isinstance(value, str)
             else "nothing else has what is read of it",
             fix=f"give {name}={example}",
         )
+
+
+def in_short(value: object) -> str:
+    """What a value is, in a few words: "the function fedavg", "a str: 'fedavg'"."""
+    if callable(value) and hasattr(value, "__name__"):
+        return f"the {'class' if isinstance(value, type) else 'function'} {value.__name__}"
+    return f"a {type(value).__name__}: {value!r:.80}"
+
+
+def not_called(value: object) -> str:
+    """What to do about a class or function that stands in place of what it makes; empty for anything else."""
+    return f"call it: {value.__name__}(…)" if callable(value) and hasattr(value, "__name__") else ""
 
 
 def unknown(

@@ -37,7 +37,7 @@ class Takes:
 STRICT = ConfigDict(arbitrary_types_allowed=True, allow_inf_nan=False)
 Decay = typing.Annotated[float, Ge(0), Lt(1)]
 Share = typing.Annotated[float, Ge(0), Lt(1)]
-_WORDS = {"tuple_type": "a list, such as [1, 2] (in Python a tuple)"}  # where pydantic's words are for programmers
+_WORDS = {"tuple_type": "a list, such as [1, 2]"}  # where pydantic's words are for programmers
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,6 +55,8 @@ class Settings:
             value = getattr(self, field)
             if getattr(value, "shape", None) == () and hasattr(value, "item"):  # a number of NumPy's or torch's
                 object.__setattr__(self, field, value.item())
+            elif isinstance(value, list):  # as files have it; what is frozen holds a tuple
+                object.__setattr__(self, field, tuple(value))
             with wrong.noted():
                 self.check_value(field, getattr(self, field))
         wrong.refuse()
@@ -74,13 +76,24 @@ class Settings:
                 f"{cls.label()}: {field} = {value!r}",
                 expected=said[0] if said else allowed(error),
                 why=f"{cls.__name__} has no meaning with such a value",
-                fix=nearest(error, value) or f"give {field} another value; its default is {_default(cls, field)}",
+                fix=nearest(error, value) or f"give {field} another value{_default(cls, field)}",
             ) from None
 
     @classmethod
     def label(cls) -> str:
         """The part's name in recipes, TOML and on the command line: `StopOnDrift` is `stop_on_drift`."""
         return label_of(cls.__name__)
+
+    def text(self, *, every: bool = False) -> str:
+        """The part as one writes it, such as "prox(mu=0.01)".
+
+        Args:
+            every: write settings that are at their defaults, too, but for those that are off (None, False, 0, empty).
+        """
+        held = ((f, getattr(self, f.name)) for f in dataclasses.fields(self))
+        given = [(f.name, value) for f, value in held if (bool(value) if every else value != f.default)]
+        inside = ", ".join(f"{name}={_written(value)}" for name, value in given)
+        return f"{self.label()}({inside})" if inside else self.label()
 
     def describe(self) -> dict[str, Any]:
         """The part as plain data: its name under "name" and every setting, nested parts described too."""
@@ -160,8 +173,10 @@ def allowed(error: ValidationError) -> str:
 
 
 def nearest(error: ValidationError, value: object) -> str:
-    """A guess at which of a setting's words was meant; empty if it does not take words, or none is near."""
+    """A guess at what was meant: a list of the one value, or which of a setting's words; empty where none is near."""
     details = error.errors()[0]
+    if details["type"] == "tuple_type" and isinstance(value, (str, int, float)):
+        return f"write [{value!r}] for a list of one"
     if details["type"] != "literal_error" or not isinstance(value, str):
         return ""
     words = re.findall(r"'([^']*)'", details["ctx"]["expected"])
@@ -189,6 +204,15 @@ def _plain(value: Any) -> Any:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
+def _written(value: Any) -> str:
+    if isinstance(value, Settings):
+        return value.text()
+    if isinstance(value, (list, tuple)):
+        return f"[{', '.join(map(_written, value))}]"
+    plain = _plain(value)
+    return repr(plain) if isinstance(plain, (str, int, float)) else f"a {type(value).__name__}"
+
+
 def path_of(value: Any) -> str:
     """The import path of a function, or of the class of something else that can be called, with what it holds."""
     kind = value if hasattr(value, "__qualname__") else type(value)
@@ -199,8 +223,8 @@ def path_of(value: Any) -> str:
 def _default(cls: type[Settings], field: str) -> str:
     for f in dataclasses.fields(cls):
         if f.name == field and f.default is not dataclasses.MISSING:
-            return repr(f.default)
-    return "none: it must be given"
+            return f"; its default is {f.default!r}"
+    return ""  # it has to be given
 
 
 def validated(cls: type[Settings], field: str, value: object) -> object:

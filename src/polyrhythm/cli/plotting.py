@@ -27,7 +27,12 @@ def plot_runs(
     as_json: bool,
 ) -> None:
     """Draws a figure into a file; without a figure, says which ones apply."""
-    runs = runs_of(references, out, Screen(stderr=True))
+    try:
+        runs = runs_of(references, out, Screen(stderr=True))
+    except UserError as error:
+        if named := [reference for reference in references if reference in figures.CATALOGUE]:
+            raise _a_figure(named[0], error) from None
+        raise
     if figure is None:
         if output is not None:
             raise UserError(
@@ -45,6 +50,12 @@ def plot_runs(
         print_json({"figure": figure, "file": str(path), "runs": [run.id for run in runs]})
         return
     Screen(stderr=False).print(f"drawn into {path}", highlight=False)
+
+
+def _a_figure(name: str, error: UserError) -> UserError:
+    """The error for the name of a figure in the place of a run's."""
+    fix = f"polyrhythm plot --figure {name}, and then the runs; without any, all are drawn"
+    return UserError(error.found, expected=error.expected, why=f"{name} is the name of a figure", fix=fix)
 
 
 def _list(runs: Sequence[Run], *, as_json: bool) -> None:

@@ -64,6 +64,13 @@ def _named(run: Run, count: int) -> Sequence[object]:
 
 
 def _rows(path: Path) -> Any:
+    if "(" in str(path) and not path.exists():
+        raise UserError(
+            f"--data {str(path)!r}",
+            expected="the path of a .csv or .parquet table, or of a .npy array",
+            why="how rows are read is known from the training data",
+            fix="give the path alone, such as --data new.csv",
+        )
     try:
         if path.suffix == ".npy":
             return np.load(path, allow_pickle=False)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import difflib
 import functools
+import re
 import shlex
 import sys
 from collections.abc import Iterator, Sequence
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
     from polyrhythm.config.homes import Home
 
 _VERY_NEAR, _NEAR = 0.85, 0.6
+_EXTRA = re.compile(r"Got unexpected extra arguments? ?\(?s?\)? ?\(?(.*?)\)?$")
+_CALLED = {"help": "--help", "version": "--version", "list": "runs", "ls": "runs", "train": "run", "dashboard": "ui"}
+"""What commands are called elsewhere."""
 
 
 @final
@@ -46,6 +50,8 @@ class Root(TyperGroup):
                     fix=f"polyrhythm run {shlex.join(args)}",
                 )
             )
+        if args and args[0] not in self.commands and not args[0].startswith("-"):
+            raise _refused(_no_such_command(args, list(self.commands)))
         return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
@@ -78,10 +84,37 @@ def _explained(ctx: Any) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        if type(error).__name__ != "NoSuchOption":  # which typer has from Click, or of its own, by its version
-            raise
         at: Any = error
-        raise _refused(_no_such_option(at.option_name, at.ctx or ctx)) from None
+        if type(error).__name__ == "NoSuchOption":  # which typer has from Click, or of its own, by its version
+            raise _refused(_no_such_option(at.option_name, at.ctx or ctx)) from None
+        if type(error).__name__ == "UsageError" and (extra := _EXTRA.match(at.message)):
+            raise _refused(_too_much(extra[1], at.ctx or ctx)) from None
+        raise
+
+
+def _no_such_command(args: Sequence[str], known: Sequence[str]) -> UserError:
+    """The error for a command that there is not: what it is called here, or one near to it."""
+    command, *rest = args
+    meant = _CALLED.get(command, "")
+    near = difflib.get_close_matches(command, known, n=2, cutoff=_NEAR)
+    fix = f"did you mean {' or '.join(near)}?" if near else "`polyrhythm -h` says what each of them does"
+    return UserError(
+        f"unknown command {command!r}",
+        expected=f"one of {', '.join(known)}",
+        why="nothing is done by that name",
+        fix=f"polyrhythm {shlex.join([meant, *rest])}" if meant else fix,
+    )
+
+
+def _too_much(words: str, ctx: Any) -> UserError:
+    """The error for words that a command has no place for; a folder of runs was meant for `--out`."""
+    takes_folder = "--out" in _options(ctx.command, ctx)
+    return UserError(
+        f"`{ctx.command_path}` with {words}",
+        expected=f"what it takes; `{ctx.command_path} --help` says what that is",
+        why="it would be passed over",
+        fix=f"--out {words}, if that is the folder of the runs" if takes_folder else f"leave {words} out",
+    )
 
 
 def _refused(error: UserError) -> typer.Exit:
@@ -98,6 +131,8 @@ def _no_such_option(option: str, ctx: Any) -> UserError:
     near, close = (difflib.get_close_matches(option, own, n=2, cutoff=cutoff) for cutoff in (_VERY_NEAR, _NEAR))
     if "run" in commands and option in _options(commands["run"], ctx):
         why, fix = "it is an option of a command", f"did you forget the command? {command} run {_typed(1)}"
+    elif option == "--out" and any(getattr(param, "metavar", "") == "DIR" for param in ctx.command.get_params(ctx)):
+        why, fix = "the folder stands by itself here", f"{command} {_value(option)}"
     elif near:
         fix = f"did you mean {' or '.join(near)}?"
     elif places := _places(option, own, exactly=True) or ([] if close else _places(option, own, exactly=False)):

@@ -16,6 +16,7 @@ from rich.text import Text
 from polyrhythm.base.metric_names import in_words
 from polyrhythm.cli.consenting import modules_of
 from polyrhythm.cli.output import Screen
+from polyrhythm.data.collection import counted_targets
 from polyrhythm.experiments.experiment import Experiment
 from polyrhythm.experiments.prepared import Prepared
 from polyrhythm.fleet import Fleet
@@ -151,10 +152,7 @@ def print_rows(console: Console, rows: Mapping[str, str]) -> None:
 def _task(experiment: Experiment) -> str:
     """What was decided, or said, that the targets are, and how it is judged."""
     aim, federation, config = experiment.aim, experiment.federation, experiment.describe()
-    what = {"classification": "classes", "next_character": "characters", "multilabel": "labels"}
-    count, one = federation.outputs, {"classes": "class", "characters": "character", "labels": "label"}
-    many = what.get(federation.task, "numbers to predict")
-    size = f"{count:,} {many if count != 1 else one.get(many, 'number to predict')}"
+    size = counted_targets(federation.task, federation.outputs)
     settings = federation.task if experiment.task is None else str(config["task"])
     return f"{settings}: {size}, judged by {in_words(aim.headline)}"
 

@@ -42,7 +42,7 @@ def _source(text: str) -> tuple[str, str] | None:
         name = re.sub(r"^\w+[:/]*(datasets/)?", "", text)
         return "a data set of the Hugging Face Hub", f"write {_hub(name or 'owner/name')}"
     if re.match(r"[a-zA-Z][a-zA-Z0-9+.-]*://", text):
-        read = _of_file(Path(re.split(r"[?#]", text)[0].rpartition("/")[2] or "data.csv"))
+        read = of_file(Path(re.split(r"[?#]", text)[0].rpartition("/")[2] or "data.csv"))
         return "an address", f"download it first, and then {read}"
     path = Path(text.replace("\\", "/"))
     try:
@@ -53,7 +53,7 @@ def _source(text: str) -> tuple[str, str] | None:
     if is_folder and bare:
         return "a folder", _of_folder(path)
     if is_file or (bare and {suffix.lower() for suffix in path.suffixes} & {*_TABLES, *_ARRAYS, *_PACKED}):
-        return "a file" if is_file else "a file that is not there", f"write {_of_file(path)}"
+        return "a file" if is_file else "a file that is not there", f"write {of_file(path)}"
     if plain and _HUB.fullmatch(text) and ":" not in text:
         return "no file here, but perhaps a data set of the Hugging Face Hub", f"write {_hub(text)}"
     if plain and "/" in text:
@@ -61,7 +61,8 @@ def _source(text: str) -> tuple[str, str] | None:
     return None
 
 
-def _of_file(path: Path) -> str:
+def of_file(path: Path) -> str:
+    """How a data set in a file is written."""
     suffixes = {suffix.lower() for suffix in path.suffixes}
     if ".npz" in suffixes:
         return f"npz(path={_quoted(path)})"
@@ -76,7 +77,7 @@ def _of_folder(path: Path) -> str:
         return f"write image-folder(path={_quoted(path)})"
     for file in sorted(files):
         if {suffix.lower() for suffix in file.suffixes} & {*_TABLES, ".npz"}:
-            return f"give one of its files, such as {_of_file(file)}"
+            return f"give one of its files, such as {of_file(file)}"
     return "give the file in it that has the data: table(path=…, target=…) or npz(path=…)"
 
 

@@ -126,15 +126,22 @@ def _read(file: Path) -> tuple[dict[str, Any], Mapping[str, int]]:
         text = file.read_text(encoding="utf-8")
         return tomllib.loads(text), lines_of(text)
     except FileNotFoundError:
-        raise _unreadable(
-            file, "no such file", "check the path; relative paths start at the folder you run in"
-        ) from None
+        raise _unreadable(file, "no such file", _instead(file) or _CHECK) from None
     except OSError as error:
         raise _unreadable(file, error.strerror or str(error), "give the path of a file that can be read") from None
     except ValueError as error:  # no TOML, no UTF-8, or a number with thousands of digits
-        raise _unreadable(file, str(error), "correct the file at that place") from None
+        raise _unreadable(file, str(error), _instead(file) or "correct the file at that place") from None
     except RecursionError:
         raise _unreadable(file, "brackets in too many brackets", "write it with fewer of them") from None
+
+
+_CHECK = "check the path; relative paths start at the folder you run in"
+
+
+def _instead(file: Path) -> str:
+    from polyrhythm.config.not_a_file import instead_of_file  # which loads everything that has a name
+
+    return instead_of_file(str(file))
 
 
 def _unreadable(file: Path, problem: str, fix: str) -> UserError:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, final
 
 import torch
 
+from polyrhythm.base import html
 from polyrhythm.base.errors import UserError
 from polyrhythm.data.keys import Columns, Keys
 from polyrhythm.data.labels import ClassLabels
@@ -91,6 +93,32 @@ class Collection:
         targets = self.train.targets
         return 1 if targets.dim() == 1 else int(targets.shape[1])
 
+    def __repr__(self) -> str:
+        sizes = f"{len(self.train):,} training samples, {len(self.test):,} test samples"
+        return f"<Collection {self.name}: {sizes}, {self._of_inputs}, {self._of_targets}>"
+
+    def _repr_html_(self) -> str:
+        lines = {
+            "training samples": f"{len(self.train):,}",
+            "test samples": f"{len(self.test):,}",
+            "inputs": self._of_inputs,
+            "task": f"{self.task}, {self._of_targets}",
+            "classes": shortened(self.classes),
+            "features": shortened(self.features),
+            "columns": shortened(self.columns),
+            "notes": "; ".join(self.notes),
+            "reference": self.reference,
+        }
+        return html.framed(html.facts(self.name, {label: text for label, text in lines.items() if text}))
+
+    @property
+    def _of_inputs(self) -> str:
+        return f"inputs of shape {list(self.train.shape)}"
+
+    @property
+    def _of_targets(self) -> str:
+        return counted_targets(self.task, self.outputs)
+
     def _check_targets(self, part: str, samples: Samples) -> None:
         targets = samples.targets
         if self.task in ("classification", "next_character"):
@@ -116,3 +144,24 @@ class Collection:
             why="the model, the loss and the metrics are built from these",
             fix="correct the data, or give a `dataset(..., adapt=...)` that does",
         )
+
+
+def counted_targets(task: Task, outputs: int) -> str:
+    """How many there are of what a model is asked for: "10 classes"."""
+    one, many = _ASKED_FOR.get(task, ("number to predict", "numbers to predict"))
+    return f"{outputs:,} {one if outputs == 1 else many}"
+
+
+_ASKED_FOR = {
+    "classification": ("class", "classes"),
+    "next_character": ("character", "characters"),
+    "multilabel": ("label", "labels"),
+}
+_MOST_NAMES = 12
+
+
+def shortened(names: Iterable[str]) -> str:
+    """The first of some names, and how many more there are."""
+    known = list(names)
+    more = f" and {len(known) - _MOST_NAMES:,} more" if len(known) > _MOST_NAMES else ""
+    return ", ".join(known[:_MOST_NAMES]) + more

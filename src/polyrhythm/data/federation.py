@@ -10,9 +10,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from polyrhythm.base import html
 from polyrhythm.base.errors import UserError, check_kind
 from polyrhythm.base.streams import stream
-from polyrhythm.data.collection import Collection, Task
+from polyrhythm.data.collection import Collection, Task, counted_targets, shortened
 from polyrhythm.data.holdout import check_share, held_out
 from polyrhythm.data.keys import columns_at
 from polyrhythm.data.labels import ClassLabels, as_text
@@ -108,6 +109,29 @@ class Federation:
     def sizes(self) -> np.ndarray:
         """[clients] int64, training samples of each client."""
         return self.shares.sizes
+
+    def __repr__(self) -> str:
+        return f"<Federation {self.name}: {self.clients:,} clients, {self._held}, {self.partition.text()}>"
+
+    def _repr_html_(self) -> str:
+        held_out = 0 if self.validation is None else len(self.validation)
+        own = 0 if self.local_tests is None else int(self.local_tests.sizes.sum())
+        lines = {
+            "clients": f"{self.clients:,}, {self._held}",
+            "partition": self.partition.text(),
+            "names": shortened(self.names),
+            "training samples": f"{int(self.sizes.sum()):,}",
+            "validation samples": f"{held_out:,}, held out to choose by" if held_out else "",
+            "test samples": f"{len(self.test):,}",
+            "clients' own tests": f"{own:,} samples" if own else "",
+            "task": f"{self.task}, {counted_targets(self.task, self.outputs)}",
+            "notes": "; ".join(self.notes),
+        }
+        return html.framed(html.facts(self.name, {label: text for label, text in lines.items() if text}))
+
+    @property
+    def _held(self) -> str:
+        return f"with {self.sizes.min():,} to {self.sizes.max():,} samples each" if self.clients else "none yet"
 
     @property
     def elsewhere(self) -> bool:

@@ -156,7 +156,12 @@ class Preprocessing:
         cells = dict[str, np.ndarray]()
         for column in dict.fromkeys(feature.column for feature in self.features):
             if column not in frame:
-                raise unknown("column", column, map(str, frame), where="the rows, which lack it")
+                near = unknown("column", column, map(str, frame)).fix
+                raise _unfit(
+                    f"rows without the column {column!r}",
+                    f"all columns that the model has learned from; there are {', '.join(map(str, frame))[:300]}",
+                    f"{near} Then rename it" if near.startswith("did you mean") else "add it to the rows",
+                )
             values = np.asarray(frame[column].to_numpy(dtype=object))
             if any(written(value) == "" for value in values) or frame[column].isna().any():
                 raise _unfit(f"empty or infinite cells in {column!r}", "a value in every row", "fill the cells")

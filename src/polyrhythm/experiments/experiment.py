@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import functools
-import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, final
+from typing import Annotated, Any, final
 
 import numpy as np
-import torch
 from torch import Tensor, nn
 
-from polyrhythm.base.errors import Mistakes, UserError, unknown
-from polyrhythm.base.settings import Count, Settings, Whole
+from polyrhythm.base import html
+from polyrhythm.base.errors import Mistakes, UserError, check_kind, unknown
+from polyrhythm.base.metric_names import in_words
+from polyrhythm.base.settings import Count, Settings, Takes, Whole
 from polyrhythm.base.streams import seeded_everywhere
-from polyrhythm.base.tensor_names import state_of
 from polyrhythm.data.federation import Federation
+from polyrhythm.experiments.in_memory import losses_told, source_of, weights_told
 from polyrhythm.experiments.settings import Evaluation, Name, Until
 from polyrhythm.fleet import FixedLinks, Fleet, FleetState, Uniform
 from polyrhythm.methods.recipe import Recipe
@@ -27,7 +27,7 @@ from polyrhythm.models.catalogue import Builder
 from polyrhythm.models.metrics import ONE_OF
 from polyrhythm.models.task import Task
 from polyrhythm.models.tasks import task
-from polyrhythm.models.weights import Source, load_weights
+from polyrhythm.models.weights import load_weights
 from polyrhythm.results import Run
 
 
@@ -61,7 +61,7 @@ class Experiment(Settings):
     """
 
     federation: Federation
-    model: str | Builder | nn.Module
+    model: Annotated[str | Builder | nn.Module, Takes("a name such as 'mlp', a class or function, or an nn.Module")]
     recipe: Recipe
     task: Task | None = None
     fleet: Fleet = field(default_factory=Fleet)
@@ -69,7 +69,9 @@ class Experiment(Settings):
     until: Until = field(default_factory=Until)
     seed: Whole = 0
     evaluation: Evaluation = field(default_factory=Evaluation)
-    initial: Path | str | Mapping[str, Tensor] | nn.Module | Run | None = None
+    initial: Annotated[
+        Path | str | Mapping[str, Tensor] | nn.Module | Run | None, Takes("a file, a state dict, a module or a run")
+    ] = None
     initial_skip: tuple[str, ...] = ()
     expert: Path | str | np.ndarray | None = None
     name: Name = ""
@@ -95,7 +97,7 @@ class Experiment(Settings):
     def module(self) -> nn.Module:
         """The model with its initial weights, built anew unless a module was given."""
         made = self.built()
-        return made if self.initial is None else load_weights(made, _source(self.initial), self.initial_skip)
+        return made if self.initial is None else load_weights(made, source_of(self.initial), self.initial_skip)
 
     def built(self) -> nn.Module:
         """The model as it is made, whatever weights it is to begin with; it takes samples as the data have them."""
@@ -125,6 +127,34 @@ class Experiment(Settings):
             found.setdefault(world.device(client).group, []).append(client)
         return {name: np.array(found[name]) for name in sorted(found) if name}
 
+    def __repr__(self) -> str:
+        named, ends = f" {self.name}" if self.name else "", ", ".join(self._ends)
+        return (
+            f"<Experiment{named}: {self.recipe.title} on {self.federation!r}, {self._model}, {ends}, seed {self.seed}>"
+        )
+
+    def _repr_html_(self) -> str:
+        federation, aim = self.federation, self.aim
+        lines = {
+            "data": f"{federation.name}, {federation.clients:,} clients, {federation.partition.text()}",
+            "model": self._model,
+            "method": f"{self.recipe.title}: {self.recipe.in_words}",
+            "task": f"{aim.name}, judged by {in_words(aim.headline)}",
+            "fleet": self.fleet.in_words,
+            "ends": ", ".join(self._ends),
+            "seed": str(self.seed),
+        }
+        return html.framed(html.facts(self.name or "experiment", lines))
+
+    @property
+    def _model(self) -> str:
+        return self.model if isinstance(self.model, str) else _name_of(self.model)
+
+    @property
+    def _ends(self) -> list[str]:
+        until = [] if self.until == Until() else [self.until.text()]
+        return [*([] if self.rounds is None else [f"{self.rounds:,} rounds"]), *until]
+
     def describe(self) -> dict[str, Any]:
         """The experiment as plain data. How it is computed is no part of it."""
         if self.config is not None:
@@ -133,7 +163,7 @@ class Experiment(Settings):
             "data": self.federation.name,
             "clients": 1 if self.recipe.regime == "centralised" else self.federation.clients,
             "partition": self.federation.partition.describe(),
-            "model": self.model if isinstance(self.model, str) else _name_of(self.model),
+            "model": self._model,
             "method": self.recipe.describe(),
             "task": self.aim.describe(),
             "fleet": self.fleet.describe(),
@@ -141,8 +171,8 @@ class Experiment(Settings):
             "until": self.until.describe(),
             "seed": self.seed,
             "evaluation": self.evaluation.describe(),
-            "initial": None if self.initial is None else _weights_told(self.initial),
-            "expert": _told(self.expert),
+            "initial": None if self.initial is None else weights_told(self.initial),
+            "expert": losses_told(self.expert),
             **({"initial_skip": list(self.initial_skip)} if self.initial_skip else {}),
         }
 
@@ -159,16 +189,9 @@ def _check_kinds(experiment: Experiment) -> None:
     }
     wrong = Mistakes()
     for name, kind in kinds.items():
-        value = getattr(experiment, name)
-        if not isinstance(value, kind) and not (name == "task" and value is None):
-            wrong.add(
-                UserError(
-                    f"{name} is a {type(value).__name__}: {value!r}",
-                    expected=f"a {kind.__name__}",
-                    why="names in text mean something only in experiment files and on the command line",
-                    fix=f"build it in Python: {_EXAMPLES[name]}",
-                )
-            )
+        if (value := getattr(experiment, name)) is not None or name != "task":
+            with wrong.noted():
+                check_kind(name, value, kind, _EXAMPLES[name])
     wrong.refuse()
 
 
@@ -277,31 +300,6 @@ def _check_groups(experiment: Experiment) -> None:
             why="every client uses a model of its own here, which would be measured on the data it was trained on",
             fix="local_test=0.2, or groups=false",
         )
-
-
-def _told(expert: Path | str | np.ndarray | None) -> str | None:
-    """An expert as plain data; losses by their digest."""
-    if isinstance(expert, np.ndarray):
-        return f"losses:{hashlib.sha256(np.ascontiguousarray(expert).tobytes()).hexdigest()[:16]}"
-    return None if expert is None else str(expert)
-
-
-def _source(initial: Path | str | Mapping[str, Tensor] | nn.Module | Run) -> Source:
-    return initial.weights() if isinstance(initial, Run) else initial
-
-
-def _weights_told(initial: Path | str | Mapping[str, Tensor] | nn.Module | Run) -> str:
-    """Initial weights as plain data; those in memory by their digest."""
-    if isinstance(initial, (Path, str)):
-        return str(initial)
-    if isinstance(initial, Run):
-        return f"run:{initial.id}"
-    state = state_of(initial) if isinstance(initial, nn.Module) else initial
-    digest = hashlib.sha256()
-    for name in sorted(state):
-        value = state[name].detach().cpu().contiguous()
-        digest.update(name.encode() + value.reshape(-1).view(torch.uint8).numpy().tobytes())
-    return f"weights:{digest.hexdigest()[:16]}"
 
 
 def _check_expert(experiment: Experiment) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, final
 
-from polyrhythm.base.errors import UserError
+from polyrhythm.base.errors import UserError, check_kind
 from polyrhythm.experiments.execution import AUTO, Execution
 from polyrhythm.experiments.experiment import Experiment
 from polyrhythm.experiments.prepared import Prepared, prepare
@@ -93,6 +93,7 @@ def verify(
         UserError: there is nothing recorded to compare with.
         RunFailed: the run could not go on.
     """
+    check_recorded(run, experiment)
     rows = run.versions
     if run.on_nodes:
         raise UserError(
@@ -131,6 +132,16 @@ def verify(
         missing=missing,
         compared=judge.compared,
     )
+
+
+def check_recorded(run: object, experiment: object) -> None:
+    """Goes on if these are a run and an experiment.
+
+    Raises:
+        UserError: one of them is something else, such as a run's name.
+    """
+    check_kind("run", run, Run, f"pr.Run.open({run!r})" if isinstance(run, str) else "pr.Run.open('night')")
+    check_kind("experiment", experiment, Experiment, "pr.Experiment(federation=…, model='mlp', recipe=…, rounds=30)")
 
 
 def because_of(missing: Sequence[str]) -> tuple[str, ...]:

@@ -6,7 +6,8 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Any, final
 
-from polyrhythm.base.errors import UserError
+from polyrhythm.base import html
+from polyrhythm.base.errors import UserError, in_short, not_called
 from polyrhythm.base.settings import Settings
 from polyrhythm.fleet.availability import Always
 from polyrhythm.fleet.devices import Uniform
@@ -48,6 +49,21 @@ class Fleet(Settings):
         """Whether nobody is ever away."""
         return self.availability.always and not self.faults.crash and self.energy.battery is None
 
+    @property
+    def in_words(self) -> str:
+        """Its parts as one writes them, without those and the settings that are at their defaults."""
+        given = ((f.default, getattr(self, f.name)) for f in dataclasses.fields(self))
+        told = ", ".join(part.text() for default, part in given if part is not None and part != default)
+        return told or "everybody alike, and always there"
+
+    def __repr__(self) -> str:
+        return f"<Fleet: {self.in_words}>"
+
+    def _repr_html_(self) -> str:
+        parts = ((f.name, getattr(self, f.name)) for f in dataclasses.fields(self))
+        lines = {name: part.text(every=True) for name, part in parts if part is not None}
+        return html.framed(html.facts("fleet", lines))
+
     def __or__(self, part: object) -> Fleet:
         """This fleet with another part in place of its own of that kind, or of both kinds, as for a device trace.
 
@@ -58,10 +74,10 @@ class Fleet(Settings):
         if change:
             return dataclasses.replace(self, **change)
         raise UserError(
-            f"{part!r} on the right of a fleet's pipe",
+            f"{in_short(part)} on the right of a fleet's pipe",
             expected=f"a part of a fleet: {', '.join(_KINDS)}",
             why="only these say what devices are like",
-            fix="for example Fleet() | Faults(dropout=0.1); parts of a method go to the recipe",
+            fix=not_called(part) or "for example Fleet() | Faults(dropout=0.1); parts of a method go to the recipe",
         )
 
 

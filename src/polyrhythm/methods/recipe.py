@@ -8,10 +8,12 @@ multiply. What cannot work together is refused when it is put together.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, final
 
-from polyrhythm.base.errors import UserError
+from polyrhythm.base import html
+from polyrhythm.base.errors import UserError, in_short, not_called
 from polyrhythm.base.settings import Settings
 from polyrhythm.methods.answers import Answers, in_order
 from polyrhythm.methods.compression import Compression
@@ -85,10 +87,11 @@ class Recipe(Answers):
             if isinstance(part, base):
                 return self._replace(name, part, title)
         raise UserError(
-            f"{part!r} on the right of a pipe",
+            f"{in_short(part)} on the right of a pipe",
             expected="a part of a recipe: a mechanism of one of the seven slots, a local optimiser or a schedule",
             why="only parts answer one of a recipe's questions",
-            fix="see `polyrhythm methods` for the names of all parts",
+            fix=not_called(part)
+            or "see `polyrhythm methods` for all parts; in Python they are in pr.parts: pr.parts.prox()",
         )
 
     def whole(self) -> Recipe:
@@ -103,6 +106,30 @@ class Recipe(Answers):
     def called(self, title: str) -> Recipe:
         """The same recipe under a paper's name; what was piped to make it is not worth a notice."""
         return dataclasses.replace(self, title=title, notices=())
+
+    @property
+    def in_words(self) -> str:
+        """Its parts as one writes them, without those and the settings that are at their defaults."""
+        given = [part.text() for name, part in self._answered() if part != _DEFAULTS[name]]
+        return ", ".join(given) or "everything at its default"
+
+    def __repr__(self) -> str:
+        return f"<Recipe {self.title}: {self.in_words}>"
+
+    def _repr_html_(self) -> str:
+        lines: dict[str, str] = {}
+        for name, part in self._answered():
+            said, label = part.text(every=True), _QUESTIONS[name]
+            lines[label] = f"{lines[label]}, {said}" if label in lines else said
+        lines["batch"] = "all of a client's samples" if self.batch is None else f"{self.batch:,} samples"
+        return html.framed(html.facts(self.title, lines))
+
+    def _answered(self) -> Iterator[tuple[str, Settings]]:
+        """Every part with the setting that holds it, in the order of the seven questions."""
+        for name in _QUESTIONS:
+            held = getattr(self, name)
+            for part in held if isinstance(held, tuple) else (held,):
+                yield name, part
 
     def _replace(self, name: str, part: Settings, title: str) -> Recipe:
         before, modifiers = getattr(self, name), self.modifiers
@@ -138,3 +165,17 @@ _SINGLE: dict[str, type[Settings]] = {
     "schedule": Schedule,
 }
 _DEFAULTS = {f.name: f.default for f in dataclasses.fields(Recipe)}
+_QUESTIONS = {
+    "participation": "who is invited",
+    "work": "how much a client does",
+    "order": "in which order",
+    "corrections": "in which direction",
+    "sharing": "how much an update counts",
+    "scalings": "how much an update counts",
+    "release": "when the server steps",
+    "modifiers": "what changes these",
+    "server_step": "how the server steps",
+    "optimiser": "local optimiser",
+    "schedule": "schedule of its rate",
+    "compression": "compression",
+}

@@ -2,24 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from html import escape
 from typing import TYPE_CHECKING
 
+from polyrhythm.base import html
+from polyrhythm.base.errors import UserError
 from polyrhythm.base.metric_names import in_words
 from polyrhythm.results import tables
 from polyrhythm.runs import holes
+from polyrhythm.runs.comparison import spread
 
 if TYPE_CHECKING:
-    from polyrhythm.results.tables import Table
     from polyrhythm.runs.comparison import ComparedRuns
     from polyrhythm.runs.recorded import RecordedRun
 
-# Nothing but the text's own colour, so that it is right on light and dark.
-_LINE = "border:0;border-bottom:1px solid rgba(128,128,128,.35);padding:.2em 1.2em .2em 0;vertical-align:top"
-_TABLE = "border-collapse:collapse;font-variant-numeric:tabular-nums;background:none;color:inherit"
-_CAPTION = "caption-side:top;text-align:left;color:inherit;opacity:.75;padding:0 0 .3em;max-width:44em"
 _WIDTH, _HEIGHT, _MOST = 260, 60, 200
+
+
+def run_line(run: RecordedRun) -> str:
+    """A run in a line."""
+    called = f"{run.name}, {run.id}" if run.name else run.id
+    try:
+        return f"<Run {called}: {_stands(run)}>"
+    except UserError:  # its database is gone or damaged, which a message that shows the run must not hide
+        return f"<Run {called}: its record cannot be read>"
+
+
+def _stands(run: RecordedRun) -> str:
+    view = run.view
+    made = f"{view.last['version']:,} rounds" if view.last else "no round yet"
+    score = f"{in_words(run.headline)} {tables.score(view.numbers['final_accuracy'])}"
+    return f"{run.recipe}, {view.standing}, {made}, {score}"
+
+
+def comparison_line(found: ComparedRuns[RecordedRun]) -> str:
+    """A comparison in a line: each method with its mean at the end."""
+    ends = {name: spread(list(found.read(name, "final").values()))["mean"] for name in found.methods}
+    told = ", ".join(f"{name} {tables.score(ends[name])}" for name in ends)
+    return f"<Comparison, final {in_words(found.headline)}: {told}>"
 
 
 def run_html(run: RecordedRun) -> str:
@@ -34,12 +55,7 @@ def run_html(run: RecordedRun) -> str:
         **view.costs,
         **({"record": holes.in_words(view.missing)} if view.missing else {}),
     }
-    title = f"{run.name or run.recipe}, {run.id}"
-    body = "".join(_row((label, value), number=False) for label, value in lines.items())
-    return _framed(
-        f'<table style="{_TABLE}"><caption style="{_CAPTION}">{escape(title)}</caption><tbody>{body}</tbody>'
-        f"</table>{_curve(scores, run.headline)}"
-    )
+    return html.framed(html.facts(f"{run.name or run.recipe}, {run.id}", lines) + _curve(scores, run.headline))
 
 
 def comparison_html(found: ComparedRuns[RecordedRun]) -> str:
@@ -49,30 +65,8 @@ def comparison_html(found: ComparedRuns[RecordedRun]) -> str:
     base = next(iter(found.methods))
     shown = [result_tables.accuracy(found, "test"), result_tables.differences(found, base, "test", 0.95)]
     notes = "".join(f"<li>{escape(note)}</li>" for note in found.notes)
-    return _framed("".join(_table(one) for one in shown if one is not None) + (f"<ul>{notes}</ul>" if notes else ""))
-
-
-def _framed(inside: str) -> str:
-    return f'<div style="overflow-x:auto;max-width:100%">{inside}</div>'
-
-
-def _table(given: Table) -> str:
-    head = "".join(
-        f'<th scope="col" style="{_LINE};text-align:{"right" if i else "left"}">{escape(text)}</th>'
-        for i, text in enumerate(given.head)
-    )
-    body = "".join(_row(row, number=True) for row in given.rows)
-    return (
-        f'<table style="{_TABLE};margin-bottom:1em"><caption style="{_CAPTION}">{escape(given.caption)}</caption>'
-        f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
-    )
-
-
-def _row(cells: Iterable[str], *, number: bool) -> str:
-    first, *others = cells
-    align = "right;white-space:nowrap" if number else "left"
-    rest = "".join(f'<td style="{_LINE};text-align:{align}">{escape(text)}</td>' for text in others)
-    return f'<tr><th scope="row" style="{_LINE};text-align:left">{escape(first)}</th>{rest}</tr>'
+    found_tables = "".join(html.table(one.caption, one.head, one.rows) for one in shown if one is not None)
+    return html.framed(found_tables + (f"<ul>{notes}</ul>" if notes else ""))
 
 
 def _curve(scores: Sequence[tuple[int, float]], headline: str) -> str:

@@ -32,6 +32,9 @@ class Plots:
         """The figures that have something to show."""
         return tuple(figure.name for figure in figures.applicable(self._runs))
 
+    def __repr__(self) -> str:
+        return f"<Plots: {', '.join(self.names) or 'nothing to show yet'}>"
+
     def __getattr__(self, name: str) -> Callable[..., Chart]:
         if name not in figures.CATALOGUE:
             raise AttributeError(f"there is no figure {name!r}; there are {', '.join(figures.CATALOGUE)}")

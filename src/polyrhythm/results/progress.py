@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from typing import Any, final
 
@@ -30,7 +31,8 @@ class LiveProgress(Observer):
 
     def begin(self, plan: Plan) -> None:
         """Draws the line, if somebody can see it."""
-        if not self._console.is_terminal or self._console.is_dumb_terminal:
+        # What a notebook runs by `!` sees a terminal, and keeps every state of a line that moves.
+        if not self._console.is_terminal or self._console.is_dumb_terminal or "JPY_PARENT_PID" in os.environ:
             return
         self._headline = plan.headline
         self._shown = {"loss": "–", "score": "–", "updates": "0"}

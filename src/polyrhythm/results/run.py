@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, final
 
 from polyrhythm.base.consent import in_python
+from polyrhythm.base.errors import UserError, check_kind
 from polyrhythm.runs.comparison import ComparedRuns
 from polyrhythm.runs.database import damaged_run, damaged_runs
 from polyrhythm.runs.recorded import RecordedRun
@@ -93,6 +94,13 @@ class Run(RecordedRun):
         from polyrhythm.results.using import Use, outputs_of, predictions, read
 
         use = Use.read(self.path)
+        if isinstance(inputs, (str, Path)):
+            raise UserError(
+                f"inputs = {str(inputs)!r}, a text",
+                expected="rows: a DataFrame, a dict of columns, or an array",
+                why="how a file is to be read has to be said",
+                fix=f"run.predict(pandas.read_csv({str(inputs)!r})), or polyrhythm predict --data {inputs}",
+            )
         inputs = read(use, inputs)
         outputs = outputs_of(use, self.model(which, model=model, trust=trust), inputs)
         return predictions(use, outputs, probabilities=probabilities)
@@ -125,6 +133,11 @@ class Run(RecordedRun):
         from polyrhythm.results.plots import Plots  # which loads Altair
 
         return Plots([self])
+
+    def __repr__(self) -> str:
+        from polyrhythm.results.notebook import run_line
+
+        return run_line(self)
 
     def _repr_html_(self) -> str:
         from polyrhythm.results.notebook import run_html
@@ -162,6 +175,11 @@ class Comparison(ComparedRuns[Run]):
 
         return Plots([run for members in self.methods.values() for run in members])
 
+    def __repr__(self) -> str:
+        from polyrhythm.results.notebook import comparison_line
+
+        return comparison_line(self)
+
     def _repr_html_(self) -> str:
         from polyrhythm.results.notebook import comparison_html
 
@@ -177,7 +195,12 @@ def compare(runs: Sequence[Run] | Path | str = "runs") -> Comparison:
     Raises:
         UserError: nothing to compare, or runs that are judged by different metrics.
     """
-    return Comparison(whole_runs(runs) if isinstance(runs, (Path, str)) else runs)
+    if isinstance(runs, (Path, str)):
+        return Comparison(whole_runs(runs))
+    check_kind("runs", runs, Sequence, "[run, other], or the folder that they are in")
+    for run in runs:
+        check_kind("one of the runs", run, Run, "pr.Run.open('night')")
+    return Comparison(runs)
 
 
 def whole_runs(folder: Path | str) -> list[Run]:

@@ -293,7 +293,8 @@ def explained(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise _not_writable(path.parent, error.strerror or str(error)) from error
+        reason = "it is a file" if path.parent.is_file() else error.strerror or str(error)
+        raise _not_writable(path.parent, reason) from error
     except sqlite3.DatabaseError as error:
         code = getattr(error, "sqlite_errorcode", 0) & 0xFF
         if is_locked(error):

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 from polyrhythm.base.errors import UserError, check_kind, unknown
 from polyrhythm.base.metric_names import in_words
-from polyrhythm.base.settings import label_of
 from polyrhythm.runs import costs, holes
 from polyrhythm.runs.checkpoints import checkpoints, version_of
 from polyrhythm.runs.costs import CostToGoal, On
 from polyrhythm.runs.database import checked, damaged_run, damaged_runs, read_records, read_run, read_runs
 from polyrhythm.runs.frames import answers_frame, costs_frame, frame
+from polyrhythm.runs.settings_text import settings_lines
 from polyrhythm.runs.unknown_run import unknown_run
 from polyrhythm.runs.view import RunView, Status, as_it_stands, names_a_folder
 
@@ -27,9 +27,6 @@ _SHOWN = (
     *("rounds", "final_accuracy", "best_accuracy", "best_by", "last20_mean", "last20_sd"),
     *("client_updates", "local_steps", "samples", "wall_seconds", "digest"),
 )
-
-
-_OF_DATA = ("data", "clients", "partition", "model", "fleet")
 
 
 class RecordedRun:
@@ -328,7 +325,7 @@ class RecordedRun:
             UserError: there is no such file, for example since the run was killed, or it is damaged.
         """
         if which not in ("final", "best"):
-            raise unknown("version", which, ["final", "best"])
+            raise unknown("weights", which, ("best", "final"), why="no others are kept")
         path = self.path / f"{which}.safetensors"
         from safetensors import SafetensorError
         from safetensors.torch import load_file
@@ -364,7 +361,7 @@ class RecordedRun:
         lines = {
             "status": f"{view.standing}: {self.reason}" if self.reason else view.standing,
             "method": self.recipe,
-            **{key: _text(self.config[key]) for key in _OF_DATA if self.config.get(key) is not None},
+            **settings_lines(self.config),
             "started": self.started,
             **shown,
             **view.said_of_tests,
@@ -377,21 +374,13 @@ class RecordedRun:
             table.add_row(label, Text(value))
         return table
 
-    def __repr__(self) -> str:
+    def __str__(self) -> str:
         from rich.console import Console
 
         console = Console(file=io.StringIO(), width=100, color_system=None, legacy_windows=False)
         with console.capture() as captured:
             console.print(self)
         return captured.get().rstrip()
-
-
-def _text(value: object) -> str:
-    """A setting as one writes it, also where the record has it as plain data."""
-    if not isinstance(value, dict) or "name" not in value:
-        return str(value)
-    given = ", ".join(f"{key}={_text(held)}" for key, held in value.items() if key != "name" and held not in (None, ""))
-    return f"{label_of(str(value['name']))}({given})" if given else label_of(str(value["name"]))
 
 
 def _short(value: object) -> str:

@@ -27,6 +27,10 @@ def unknown_run(reference: str, folder: Path, rows: Sequence[Mapping[str, Any]])
         why = f"its folder is there, but its rows are missing from {folder / FILE}; in a backup they may be"
     near = _near(reference, rows)
     advice = "run something first" if not rows else f"`polyrhythm runs{_out(folder)}` lists all of them"
+    if (Path(reference) / FILE).is_file():
+        near, why = [], "it is a folder of runs, and none of the runs in it"
+        here = Path(reference).resolve() == folder.resolve()
+        advice = f"{advice}; that folder is looked in as it is" if here else f"say it with --out {reference}"
     return UserError(
         f"unknown run {reference!r} in {folder}",
         expected=_listed(rows),

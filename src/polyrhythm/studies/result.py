@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
+from polyrhythm.base import html
 from polyrhythm.base.errors import UserError, unknown
+from polyrhythm.base.metric_names import in_words
 from polyrhythm.results import Run
 from polyrhythm.studies.page.findings import Findings
 from polyrhythm.studies.planning import FOLDER
@@ -17,6 +19,8 @@ if TYPE_CHECKING:
 
     from polyrhythm.figures import Chart, Theme
     from polyrhythm.results import Comparison
+
+_MOST_TRIALS = 20  # in a notebook; `table` has them all
 
 
 @final
@@ -160,6 +164,29 @@ class StudyResult:
 
         self.best(arm)
         return parallel(self.record, self.arms[0] if arm is None else arm, theme)
+
+    def __repr__(self) -> str:
+        tried = f"{len(self.trials):,} trials, " if self.arms else ""
+        compared = sum(len(runs) for runs in self.record.runs.values())
+        return f"<StudyResult {self.name}: {tried}{compared:,} runs compared>"
+
+    def _repr_html_(self) -> str:
+        """The trials, the best first, and what the compared runs gave."""
+        from polyrhythm.results import tables
+
+        shown = []
+        for arm in self.arms:
+            ranked = sorted(self.record.of(arm), key=lambda t: (t.score is None, -(t.score or 0.0), t.number))
+            keys = list(dict.fromkeys(key for trial in ranked for key in trial.setting))
+            rows = [
+                (str(t.number), *(str(t.setting.get(key, "")) for key in keys), tables.score(t.score), t.state)
+                for t in ranked
+            ]
+            caption = f"Tried for {arm or self.name}, the best first: mean over seeds, on the validation data."
+            head = ("trial", *keys, f"validation {in_words(self.headline)}", "state")
+            shown.append(html.table(caption, head, rows[:_MOST_TRIALS]))
+        compared = self.comparison()._repr_html_() if self.record.runs else ""
+        return html.framed("".join(shown)) + compared
 
     def describe(self) -> Mapping[str, Any]:
         """What decides its trials, as plain data, by arm."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 from abc import abstractmethod
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import final
 
 import numpy as np
@@ -60,7 +60,16 @@ class View:
     def column(self, name: str, who: str) -> Keys:
         """A key of the samples, [n]."""
         if name not in self.columns:
-            raise unknown("column", name, self.columns, where=who)
+            wrong = unknown("column", name, self.columns, where=who)
+            if self.columns:
+                raise wrong
+            raise UserError(
+                wrong.found,
+                expected="data with columns that say whose each sample is",
+                why="these data have none",
+                fix="name one when the data are made: table(…, client=…) or arrays(…, columns={…}). Or split by a "
+                "rule, such as dirichlet(alpha=0.3)",
+            )
         return self.columns[name]
 
 
@@ -119,13 +128,6 @@ class Partition(Settings):
     """
 
     parts: Count | None = None
-
-    @final
-    def text(self) -> str:
-        """The partition as one would write it, e.g. "dirichlet(alpha=0.3)": settings at their defaults left out."""
-        given = [(f.name, getattr(self, f.name)) for f in fields(self) if getattr(self, f.name) != f.default]
-        texts = [(name, value.text() if isinstance(value, Partition) else repr(value)) for name, value in given]
-        return f"{self.label()}({', '.join(f'{name}={text}' for name, text in texts)})"
 
     @abstractmethod
     def deal(self, view: View, parts: int, seed: int) -> Deal:

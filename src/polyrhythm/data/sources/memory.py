@@ -226,5 +226,5 @@ def no_test(found: str) -> UserError:
         found,
         expected="at least one test sample",
         why="the model is tested on samples that nobody trained on",
-        fix="a larger share, e.g. test=0.2, or a test set of its own in test=",
+        fix="a larger share, e.g. test=0.5, or a test set of its own in test=",
     )

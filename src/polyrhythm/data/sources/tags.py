@@ -75,7 +75,7 @@ def stackoverflow_tags(
                 f"test = {test!r} of {len(lines):,} lines",
                 expected="at least one test line",
                 why="the model is tested on lines that nobody trained on",
-                fix="a larger share, e.g. test=0.2, or a file of its own",
+                fix="a larger share, e.g. test=0.5, or a file of its own",
             )
     vocabulary = _most_frequent((word for line in train for word in line["words"]), words)
     kept = _most_frequent((tag for line in train for tag in line["tags"]), tags)

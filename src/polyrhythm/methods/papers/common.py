@@ -70,7 +70,14 @@ def recipe(title: str, common: Common, *, preset: Preset = None, paper: Common |
     given = dict(common)
     for name in given:
         if name not in Common.__annotations__:
-            raise unknown("setting", name, Common.__annotations__, where=title)
+            wrong = unknown("setting", name, Common.__annotations__, where=title)
+            own = f"help(pr.{title}) lists them"
+            raise UserError(
+                wrong.found,
+                expected=f"a setting of {title} alone, or {wrong.expected}",
+                why=wrong.why,
+                fix=wrong.fix if wrong.fix.startswith("did you mean") else own,
+            )
     if "epochs" in given and "steps" in given:
         raise UserError(
             f"{title}: epochs={given['epochs']} and steps={given['steps']}",
