@@ -100,6 +100,15 @@ def test_links_of_a_built_site_are_followed(
     assert capsys.readouterr().out == "2 pages, 7 links within the site, 1 to others: 0 broken\n"
 
 
+def test_a_site_may_lie_in_a_folder_of_its_host(
+    checker: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "404.html").write_text('<a href="/polyrhythm/404.html">a</a>')
+    assert checker.main([str(tmp_path)]) == 1
+    monkeypatch.setenv("SITE_URL", "https://example.org/polyrhythm/")
+    assert checker.main([str(tmp_path)]) == 0
+
+
 @pytest.mark.parametrize(
     ("link", "wrong"),
     [

@@ -3,11 +3,12 @@
 python docs/site/check_links.py site
 
 Links within the site are followed to their file and anchor. Links to other sites are only read, not followed: a build
-must not fail because a server elsewhere is down.
+must not fail because a server elsewhere is down. SITE_URL, if the site was built with one, says where its root is.
 """
 
 from __future__ import annotations
 
+import os
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -70,9 +71,11 @@ def _wrong(link: Link, page: Path, site: Path, pages: dict[Path, Html]) -> str:
             return "is loaded from elsewhere"
         well_formed = bool(parts.netloc) if parts.scheme in ("http", "https") else parts.scheme == "mailto"
         return "" if well_formed else "is no address"
-    # The page that is shown where a page is missing has addresses from the root.
-    base = site if parts.path.startswith("/") else page.parent
-    target = (base / unquote(parts.path).lstrip("/")).resolve() if parts.path else page
+    path = unquote(parts.path)
+    if path.startswith("/"):  # on the page that is shown where a page is missing
+        target = site / path.removeprefix(urlsplit(os.environ.get("SITE_URL", "")).path).lstrip("/")
+    else:
+        target = (page.parent / path).resolve() if path else page
     if target.is_dir():
         target /= "index.html"
     if not target.exists():

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import logging
+import os
 import posixpath
 import re
 from pathlib import Path
@@ -53,6 +54,9 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
                 {"Notebooks": [{_heading(path): _place(path)} for path in NOTEBOOKS]},
                 {"Programs": [{path.name: _place(path)} for path in PROGRAMS]},
             ]
+    if repository := os.environ.get("REPO_URL"):
+        # A plain link; `repo_url` would have every reader's browser ask the repository's host for its stars.
+        config.extra["social"] = [{"icon": "material/source-repository", "link": repository, "name": "Repository"}]
     config.mdx_configs.setdefault("toc", {})["slugify"] = anchor
     return config
 
