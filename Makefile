@@ -4,6 +4,7 @@
 #   make test         the default test suite (WORKERS=0 to run it in one process; ARGS="-k name" to choose)
 #   make test-flower  the same for what runs on Flower, in an environment of its own: Flower pins older versions of typer and rich
 #   make test-wheel   the sdist and the wheel from it, whole, and tried in a bare environment outside the checkout; minutes
+#   make docs         the documentation site, into site/, and a check of all its links (make docs-serve to look at it)
 #   make bench        every speed that is aimed at: ours, the other, the ratio and the one asked for (ARGS="start" for some)
 #   make bench-peers  the same work on Flower, pfl and fluke, each in an environment of its own, beside ours
 PYTHON ?= python3
@@ -17,7 +18,7 @@ QUICKSTART := --clients 20 --partition "dirichlet(alpha=0.3)" --method "fedavg(c
 BUILT_FROM := pyproject.toml constraints.txt CMakeLists.txt $(wildcard src/polyrhythm/engines/native/*.cpp src/polyrhythm/engines/native/*.h)
 INSTALL := $(BIN)/python -m pip install --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: quickstart test test-flower test-wheel check style types bench bench-peers format clean
+.PHONY: quickstart test test-flower test-wheel check style types docs docs-serve bench bench-peers format clean
 
 quickstart: $(VENV)/.user
 	@echo '$$ polyrhythm run --data digits $(QUICKSTART)'
@@ -49,6 +50,17 @@ format: $(VENV)/.developer
 	$(BIN)/ruff format
 	$(BIN)/ruff check --fix
 
+# The package itself is read and not installed: neither torch nor a compiler is needed.
+docs: .venv-docs/.installed
+	.venv-docs/bin/mkdocs build --strict
+	.venv-docs/bin/python docs/site/check_links.py site
+
+docs-serve: .venv-docs/.installed
+	.venv-docs/bin/mkdocs serve
+
+# Why not its successor yet is in docs/decisions.md.
+docs docs-serve: export NO_MKDOCS_2_WARNING := 1
+
 bench: $(VENV)/.developer
 	@$(BIN)/python benchmarks/targets.py $(ARGS)
 
@@ -56,7 +68,7 @@ bench-peers: $(VENV)/.developer
 	@$(BIN)/python benchmarks/peers.py $(ARGS)
 
 clean:
-	rm -rf $(VENV) .venv-flower build .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-flower .venv-docs build site .mypy_cache .pytest_cache .ruff_cache .hypothesis
 
 $(BIN)/python:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=python3.12")'
@@ -65,6 +77,12 @@ $(BIN)/python:
 .venv-flower/.installed: $(BUILT_FROM)
 	$(PYTHON) -m venv .venv-flower
 	.venv-flower/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[flower,test]'
+	@touch $@
+
+.venv-docs/.installed: pyproject.toml
+	$(PYTHON) -m venv .venv-docs
+	$(PYTHON) -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["docs"], sep="\n")' > .venv-docs/wanted.txt
+	.venv-docs/bin/python -m pip install --quiet --disable-pip-version-check --no-compile --requirement .venv-docs/wanted.txt
 	@touch $@
 
 $(VENV)/.user: $(BUILT_FROM) | $(BIN)/python

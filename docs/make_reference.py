@@ -22,35 +22,15 @@ import typer
 from annotated_types import Ge, Gt, Le, Lt
 
 from polyrhythm import (
-    Checkpoint,
-    Evaluation,
-    Execution,
-    Experiment,
-    Run,
-    Tracking,
-    Until,
-    compare,
     data,
-    federate,
-    models,
-    replay,
-    resume,
-    run,
-    sample_difficulty,
-    studies,
-    study,
-    task,
-    train_expert,
-    verify,
 )
-from polyrhythm.base.errors import RunFailed, UserError
+from polyrhythm.base.errors import UserError
 from polyrhythm.base.settings import Settings, Takes
 from polyrhythm.cli.app import app
 from polyrhythm.cli.options import taken_by
 from polyrhythm.config import expressions, names
 from polyrhythm.config.keys import KEYS, Key
 from polyrhythm.data.partitions import Partition
-from polyrhythm.experiments.estimate import Estimate, Seconds, estimate
 from polyrhythm.methods import papers
 from polyrhythm.methods.compression import Compression
 from polyrhythm.methods.correction import Correction
@@ -68,7 +48,6 @@ from polyrhythm.methods.work.base import Work, WorkModifier
 from polyrhythm.models.catalogue import MODELS
 from polyrhythm.models.projection import with_projection
 from polyrhythm.models.tasks import TASKS
-from polyrhythm.results import Comparison
 from polyrhythm.runs.database_writer import Writer
 from polyrhythm.runs.records import AnswerRecord, EventRecord, VersionRecord, VisitRecord
 from polyrhythm.runs.summary import Best, Summary
@@ -79,8 +58,9 @@ PAGE = Path(__file__).with_name("reference.md")
 INTRODUCTION = """\
 # Reference
 
-Made from the package by `docs/make_reference.py`; a test holds it to the code. For a first run see
-[start](start.md), for how things fit together [concepts](concepts.md).
+The command line, experiment files, and everything that has a name in them: made from the package by
+`docs/make_reference.py`, and a test holds it to the code. What is called in Python is on [its own pages](api/index.md).
+For a first run see [start](start.md), for how things fit together [concepts](concepts.md).
 
 Letters in formulas: w a client's weights, w0 the weights it received, w_K those after its K local steps, update =
 w_K − w0, D the mean update of a release, x the server's weights, P the number of trainable weights, N the clients of
@@ -195,7 +175,7 @@ class Doc(NamedTuple):
 
 def page() -> str:
     """The whole page."""
-    sections = (INTRODUCTION, *_command_line(), *_recipes(), *_parts(), *_data(), *_models(), *_record(), *_python())
+    sections = (INTRODUCTION, *_command_line(), *_recipes(), *_parts(), *_data(), *_models(), *_record())
     return "\n\n".join(section.strip() for section in sections if section) + "\n"
 
 
@@ -583,78 +563,6 @@ def _columns() -> dict[str, list[str]]:
 def _same(found: Iterable[str], described: Iterable[str], what: str) -> None:
     if odd := set(found) ^ set(described):
         raise SystemExit(f"{what}: {', '.join(sorted(odd))} exist or are described, but not both")
-
-
-def _python() -> Iterator[str]:
-    yield "## Python"
-    yield (
-        "`import polyrhythm as pr` gives everything above: recipes and parts by their names, `pr.data`, `pr.models`; "
-        "and what follows. Settings are keyword-only and checked when they are given."
-    )
-    yield entry("pr.federate", federate)
-    yield entry("pr.Experiment", Experiment)
-    yield entry("pr.Execution", Execution)
-    yield entry("pr.Until", Until)
-    yield entry("pr.Evaluation", Evaluation)
-    yield entry("pr.Checkpoint", Checkpoint)
-    yield entry("pr.task", task)
-    yield entry("pr.run", run)
-    yield entry("polyrhythm.experiments.estimate.estimate", estimate)
-    yield entry("Estimate", Estimate)
-    yield entry("Seconds", Seconds)
-    yield entry("pr.resume", resume)
-    yield entry("pr.verify", verify)
-    yield entry("pr.replay", replay)
-    yield entry("pr.Recipe", Recipe)
-    yield entry("pr.Run", Run, skip=("folder", "row"))
-    yield table(("member", "meaning"), list(_members(Run)))
-    yield entry("pr.compare", compare)
-    yield entry("Comparison", Comparison, skip=("runs",))
-    yield table(("member", "meaning"), list(_members(Comparison)))
-    yield entry("pr.study", study)
-    yield entry("pr.studies.Study", studies.Study)
-    yield entry("pr.studies.Search", studies.Search)
-    yield entry("pr.studies.Range", studies.Range)
-    yield entry("pr.studies.Claim", studies.Claim)
-    yield entry("pr.studies.StudyResult", studies.StudyResult, skip=("record", "trials_folder", "runs_folder"))
-    yield table(("member", "meaning"), list(_members(studies.StudyResult)))
-    yield entry("pr.Tracking", Tracking)
-    yield entry("pr.train_expert", train_expert)
-    yield entry("pr.sample_difficulty", sample_difficulty)
-    yield entry("pr.data.arrays", data.arrays)
-    yield entry("pr.data.dataset", data.dataset)
-    yield entry("pr.data.Collection", data.Collection)
-    for error in (UserError, RunFailed):
-        yield f"### pr.{error.__name__}\n\n{parsed(error).text[0]}"
-    for module in (data, models):
-        yield f"### More in pr.{module.__name__.rpartition('.')[2]}"
-        yield table(("name", "meaning"), list(_others(module)))
-
-
-def _others(module: types.ModuleType) -> Iterator[tuple[str, str]]:
-    """The public names of a module that have no entry of their own, each with the first line about it."""
-    partitions = {kind.__name__ for kind in data.PARTITIONS.values()}
-    sources = {source.__name__ for source in data.SOURCES.values()}
-    told = {"Collection", "arrays", "dataset", "federate", "with_projection"} | partitions | sources
-    for name in module.__all__:
-        if name not in told and callable(thing := getattr(module, name)) and thing.__doc__:
-            yield f"`{name}`", _split(inspect.cleandoc(thing.__doc__)).text[0]
-
-
-def _members(kind: type) -> Iterator[tuple[str, str]]:
-    for name, member in vars(kind).items():
-        if name.startswith("_"):
-            continue
-        if isinstance(member, property):
-            yield f"`{name}`", " ".join(_split(inspect.cleandoc(member.__doc__ or "")).text)
-        else:
-            function: Callable[..., Any] = getattr(kind, name)
-            yield f"`{name}{_call(function)}`", _split(inspect.cleandoc(function.__doc__ or "")).text[0]
-
-
-def _call(function: Callable[..., Any]) -> str:
-    given = [p for p in inspect.signature(function).parameters.values() if p.name != "self"]
-    return f"({', '.join(p.name if p.default is p.empty else f'{p.name}={p.default!r}' for p in given)})"
 
 
 if __name__ == "__main__":

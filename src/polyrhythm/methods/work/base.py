@@ -65,7 +65,7 @@ class Plan:
         steps: optimiser steps at most.
         continues: whether the passes over the data go on where the last visit stopped, instead of starting afresh.
         stop: ends the visit after the epoch in which a batch says so; None to do all steps.
-        instead: what is sent instead of training; None to train.
+        substitute: what is sent instead of training; None to train.
         within: seconds from the invitation to the report, for which steps are left out; None for all the time it takes.
     """
 
