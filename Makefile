@@ -5,6 +5,8 @@
 #   make test-flower  the same for what runs on Flower, in an environment of its own: Flower pins older versions of typer and rich
 #   make test-wheel   the sdist and the wheel from it, whole, and tried in a bare environment outside the checkout; minutes
 #   make docs         the documentation site, into site/, and a check of all its links (make docs-serve to look at it)
+#   make test-lowest  what everything stands on, with the lowest versions that are allowed, in an environment of its own
+#   make test-extras  each extra alone, in a bare environment: its one feature, and the words without it; many minutes
 #   make bench        every speed that is aimed at: ours, the other, the ratio and the one asked for (ARGS="start" for some)
 #   make bench-peers  the same work on Flower, pfl and fluke, each in an environment of its own, beside ours
 PYTHON ?= python3
@@ -15,10 +17,10 @@ BIN := $(VENV)/bin
 RUN := $(BIN)/polyrhythm run
 QUICKSTART := --clients 20 --partition "dirichlet(alpha=0.3)" --method "fedavg(cohort=10)" --rounds 30 --seed 0
 # What an installation is made from: the native engine is compiled anew when its sources change.
-BUILT_FROM := pyproject.toml constraints.txt CMakeLists.txt $(wildcard src/polyrhythm/engines/native/*.cpp src/polyrhythm/engines/native/*.h)
+BUILT_FROM := pyproject.toml build_backend/backend.py constraints.txt CMakeLists.txt $(wildcard src/polyrhythm/engines/native/*.cpp src/polyrhythm/engines/native/*.h)
 INSTALL := $(BIN)/python -m pip install --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: quickstart test test-flower test-wheel check style types docs docs-serve bench bench-peers format clean
+.PHONY: quickstart test test-flower test-wheel test-lowest test-extras check style types docs docs-serve bench bench-peers format clean
 
 quickstart: $(VENV)/.user
 	@echo '$$ polyrhythm run --data digits $(QUICKSTART)'
@@ -36,6 +38,20 @@ test-flower: .venv-flower/.installed
 
 test-wheel: $(VENV)/.developer
 	$(BIN)/python tests/shipping/building.py
+
+# What plays no part in what is tested has its newest versions; torch and whatever else is declared has its lowest.
+LOWEST := tests/base tests/methods tests/config tests/engines tests/data tests/cli
+
+test-lowest: .venv-lowest/.installed
+	.venv-lowest/bin/python -m pytest --numprocesses $(WORKERS) --dist worksteal $(LOWEST) $(ARGS)
+
+.venv-lowest/.installed: $(BUILT_FROM) constraints-lowest.txt
+	$(PYTHON) -m venv .venv-lowest
+	.venv-lowest/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints-lowest.txt --editable '.[test]'
+	@touch $@
+
+test-extras: $(VENV)/.developer
+	$(BIN)/python tests/shipping/extras.py $(ARGS)
 
 check: style types test
 
@@ -68,7 +84,7 @@ bench-peers: $(VENV)/.developer
 	@$(BIN)/python benchmarks/peers.py $(ARGS)
 
 clean:
-	rm -rf $(VENV) .venv-flower .venv-docs build site .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-flower .venv-lowest .venv-docs build site .mypy_cache .pytest_cache .ruff_cache .hypothesis
 
 $(BIN)/python:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=python3.12")'

@@ -206,7 +206,7 @@ int faults_of(const Trial& t) {
     std::mt19937 random(11);
     std::normal_distribution<float> normal;
     const int features = t.program.maps[0].features(), classes = t.program.maps.back().features();
-    const long size = t.program.size;
+    const int64_t size = t.program.size;
     int place = int(t.program.layers.size()) - 1;  // of a representation: before the last layer that works in place
     while (t.program.layers[place].kind != Kind::relu) --place;
     const int width = width_at(t.program, place);
@@ -262,7 +262,7 @@ int faults_of(const Trial& t) {
             const int so_far = faults;
             if (!(std::abs(done.loss / (2 * t.batch) - e.loss) < 1e-5 * std::max(1.0, e.loss))) ++faults;
             if (squares && !(std::abs(done.gradient_squares - 2 * square) < 1e-4 * square)) ++faults;
-            for (long i = 0; i < size; ++i) {
+            for (int64_t i = 0; i < size; ++i) {
                 if (!(std::abs(moment[i] - 1.9 * wanted[i]) < 3e-5)) ++faults;
                 if (!(std::abs(before[i] - 1.9 * wanted[i] - weights[i]) < 3e-5)) ++faults;
             }
@@ -300,9 +300,9 @@ Program rows(Objective objective) {
 }
 
 // The tree in words: split off the largest power of two below the count, sum both sides, add.
-float summed(const std::vector<std::vector<float>>& vectors, const std::vector<float>& weights, long k, long i, long n) {
+float summed(const std::vector<std::vector<float>>& vectors, const std::vector<float>& weights, int64_t k, int64_t i, int64_t n) {
     if (n == 1) return vectors[i][k] * weights[i];
-    long half = 1;
+    int64_t half = 1;
     while (2 * half < n) half *= 2;
     return summed(vectors, weights, k, i, half) + summed(vectors, weights, k, i + half, n - half);
 }
@@ -310,21 +310,21 @@ float summed(const std::vector<std::vector<float>>& vectors, const std::vector<f
 int faults_of_sums() {
     int faults = 0;
     std::vector<float> room(SPAN * PARTIAL_SUMS);
-    for (const long count : {1, 3, 4, 6, 23})
-        for (const long size : {1L, SPAN - 1, SPAN, 2 * SPAN + 5}) {
+    for (const int64_t count : {1, 3, 4, 6, 23})
+        for (const int64_t size : {int64_t(1), SPAN - 1, SPAN, 2 * SPAN + 5}) {
             std::vector<std::vector<float>> vectors(count, std::vector<float>(size));
             std::vector<float> weights(count), out(size);
             std::vector<const float*> from;
-            for (long i = 0; i < count; ++i) {
-                for (long k = 0; k < size; ++k) vectors[i][k] = std::sin(float(i * size + k));
+            for (int64_t i = 0; i < count; ++i) {
+                for (int64_t k = 0; k < size; ++k) vectors[i][k] = std::sin(float(i * size + k));
                 weights[i] = std::cos(float(i));
                 from.push_back(vectors[i].data());
             }
             for (const std::string& name : kernel_names()) {
                 kernels_for(name).weighted_sum(out.data(), from.data(), weights.data(), count, size, room.data());
                 const int so_far = faults;
-                for (long k = 0; k < size; ++k) faults += out[k] != summed(vectors, weights, k, 0, count);
-                if (faults > so_far) std::printf("%s, a sum of %ld vectors of %ld\n", name.c_str(), count, size);
+                for (int64_t k = 0; k < size; ++k) faults += out[k] != summed(vectors, weights, k, 0, count);
+                if (faults > so_far) std::printf("%s, a sum of %d vectors of %d\n", name.c_str(), int(count), int(size));
             }
         }
     return faults;
@@ -332,26 +332,26 @@ int faults_of_sums() {
 
 int faults_of_differences() {
     int faults = 0;
-    for (const long size : {1L, 7L, 8L, 24L, 1003L, FAR, FAR + 29})
-        for (const long off : {0L, 1L}) {  // also where a vector does not begin on a boundary
+    for (const int64_t size : std::vector<int64_t>{1, 7, 8, 24, 1003, FAR, FAR + 29})
+        for (const int64_t off : {0, 1}) {  // also where a vector does not begin on a boundary
             std::vector<float> a(size + off), b(size + off), out(size + off, 9.0f);
-            for (long i = 0; i < size + off; ++i) a[i] = std::sin(float(i)), b[i] = std::cos(3.0f * float(i));
+            for (int64_t i = 0; i < size + off; ++i) a[i] = std::sin(float(i)), b[i] = std::cos(3.0f * float(i));
             float sum[8] = {}, last = 0;
-            for (long i = off; i < size + off; ++i) {
+            for (int64_t i = off; i < size + off; ++i) {
                 const float d = a[i] - b[i];
                 if (i - off < size / 8 * 8)
                     sum[(i - off) % 8] += d * d;
             }
             last = sum[0];
             for (int lane = 1; lane < 8; ++lane) last += sum[lane];
-            for (long i = off + size / 8 * 8; i < size + off; ++i) last += (a[i] - b[i]) * (a[i] - b[i]);
+            for (int64_t i = off + size / 8 * 8; i < size + off; ++i) last += (a[i] - b[i]) * (a[i] - b[i]);
             for (const std::string& name : kernel_names()) {
                 const int so_far = faults;
                 const float length = kernels_for(name).difference(out.data() + off, a.data() + off, b.data() + off, size);
                 faults += length != std::sqrt(last);
-                for (long i = 0; i < off; ++i) faults += out[i] != 9.0f;
-                for (long i = off; i < size + off; ++i) faults += out[i] != a[i] - b[i];
-                if (faults > so_far) std::printf("%s, a difference of %ld from %ld\n", name.c_str(), size, off);
+                for (int64_t i = 0; i < off; ++i) faults += out[i] != 9.0f;
+                for (int64_t i = off; i < size + off; ++i) faults += out[i] != a[i] - b[i];
+                if (faults > so_far) std::printf("%s, a difference of %d from %d\n", name.c_str(), int(size), int(off));
             }
         }
     return faults;

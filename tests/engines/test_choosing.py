@@ -159,6 +159,8 @@ def test_a_representation_that_is_not_found_is_torchs(monkeypatch: pytest.Monkey
 def test_without_the_extension(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(selection, "extension", lambda: None)
     assert "C++ compiler" in prepared(engine="native").chosen.why_not
+    assert any("C++ compiler" in notice for notice in prepared(engine="auto", recipe=LARGE).notices())
+    assert prepared(engine="torch", recipe=LARGE).chosen.why_not == ""
     assert logged(engine="auto")[0]["digest"] == logged(engine="torch")[0]["digest"]
 
 

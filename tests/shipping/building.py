@@ -3,38 +3,30 @@
     python tests/shipping/building.py        # or make test-wheel; minutes
 
 Both must hold exactly the files that git has under `src`: C++ in the source distribution alone, the compiled engine in
-the wheel alone. The wheel is then installed in a bare environment, with the constraints that `make` installs with, and
-must give the digest that this checkout gives, and find the data that it ships with.
+the wheel alone; and the source distribution makes itself again. The wheel is then installed in a bare environment, with
+the constraints that `make` installs with and without a compiler, and must give the digests that this checkout gives,
+find the data that it ships with, and answer a request of a browser. So must an installation from the source
+distribution, with a compiler and, where it becomes a pure one, without.
 """
 
 from __future__ import annotations
 
-import json
-import os
 import subprocess
 import sys
 import tarfile
 import tempfile
-import time
-import venv
 import zipfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
+from email import message_from_bytes
+from email.message import Message
 from pathlib import Path, PurePosixPath
 
-ROOT = Path(__file__).parents[2]
-QUICKSTART = [
-    *("run", "--data", "digits", "--clients", "20", "--partition", "dirichlet(alpha=0.3)"),
-    *("--method", "fedavg(cohort=10)", "--rounds", "30", "--seed", "0", "--json", "--out"),
-]
-# Each reads files of the package that are no Python: a schema, styles and templates, the reproductions.
-READERS = [
-    ["schema"],
-    ["report", "--out", "runs", "--output", "report.html"],
-    ["plot", "--out", "runs", "--figure", "accuracy", "--output", "accuracy.svg"],
-    ["reproduce", "list"],
-]
+sys.path.append(str(Path(__file__).parent))
+from trying import READERS, ROOT, call, dashboard, environment, own_mechanism, pip, quickstart, refusal, run
+
 _SOURCES = {".cpp", ".h"}
 _NATIVE = "polyrhythm/base/_native."
+COMMIT = "polyrhythm/base/commit.txt"  # written when a wheel is built
 
 
 def tracked(root: Path = ROOT) -> set[str]:
@@ -66,7 +58,7 @@ def differences(git: Iterable[str], sdist: Iterable[str], wheel: Iterable[str]) 
         wheel: files, as they are installed.
     """
     installed = {name.removeprefix("src/") for name in git if PurePosixPath(name).suffix not in _SOURCES}
-    pure = {name for name in wheel if not name.startswith(_NATIVE)}
+    pure = {name for name in wheel if not name.startswith(_NATIVE) and name != COMMIT}
     pairs = (("sdist", {*git}, {*sdist}), ("wheel", installed, pure))
     return [
         f"{word} the {place}: {name}"
@@ -76,73 +68,98 @@ def differences(git: Iterable[str], sdist: Iterable[str], wheel: Iterable[str]) 
     ]
 
 
-def build(folder: Path) -> tuple[Path, Path]:
+def metadata(wheel: Path) -> Message:
+    """What a wheel says of itself."""
+    with zipfile.ZipFile(wheel) as files:
+        (name,) = (name for name in files.namelist() if name.endswith(".dist-info/METADATA"))
+        return message_from_bytes(files.read(name))
+
+
+def build(folder: Path, source: Path = ROOT) -> tuple[Path, Path]:
     """A source distribution, and the wheel that comes from it and not from the checkout."""
-    _call([sys.executable, "-m", "build", "--outdir", str(folder), str(ROOT)], cwd=folder)
+    call([sys.executable, "-m", "build", "--outdir", str(folder), str(source)], cwd=folder)
     return next(folder.glob("*.tar.gz")), next(folder.glob("*.whl"))
 
 
-def install(wheel: Path, folder: Path) -> Path:
-    """A bare environment with a wheel and what it depends on, and nothing else; its interpreter."""
-    venv.create(folder)
-    python = folder / ("Scripts" if os.name == "nt" else "bin") / "python"
-    pip = [sys.executable, "-m", "pip", "--python", str(python)]  # ours serves, so that it need not be installed there
-    _call([*pip, "install", "--quiet", "--constraint", str(ROOT / "constraints.txt"), str(wheel)], cwd=folder)
-    return python
-
-
-def quickstart(python: Path, folder: Path) -> dict[str, str]:
-    """What the command of the first page gives, run in a folder."""
+def again(sdist: Path, folder: Path) -> Path:
+    """The source distribution that an unpacked one makes."""
     folder.mkdir()
-    return dict(json.loads(_call([str(python), "-m", "polyrhythm", *QUICKSTART, "runs"], cwd=folder)))
+    with tarfile.open(sdist) as files:
+        files.extractall(folder, filter="data")
+    (unpacked,) = folder.iterdir()
+    call([sys.executable, "-m", "build", "--sdist", "--outdir", str(folder), str(unpacked)], cwd=folder)
+    return next(folder.glob("*.tar.gz"))
+
+
+def contents(sdist: Path) -> dict[str, bytes]:
+    """The files of a source distribution."""
+    with tarfile.open(sdist) as files:
+        opened = ((member.name, files.extractfile(member)) for member in files.getmembers() if member.isfile())
+        return {name: file.read() for name, file in opened if file is not None}
+
+
+def repaired(wheel: Path, folder: Path) -> Path:
+    """The wheel as an index takes it: on Linux, with the oldest C library that it runs with in its name."""
+    if sys.platform != "linux":
+        return wheel
+    call([sys.executable, "-m", "auditwheel", "repair", "--wheel-dir", str(folder), str(wheel)], cwd=folder.parent)
+    return next(folder.glob("*.whl"))
 
 
 def main() -> int:
     with tempfile.TemporaryDirectory(prefix="polyrhythm-wheel-") as place:
-        return _try(Path(place).resolve())
+        wrong = _try(Path(place).resolve())
+    print(*wrong, sep="\n")
+    return bool(wrong)
 
 
-def _try(place: Path) -> int:
+def _try(place: Path) -> list[str]:
     (place / "dist").mkdir()
-    sdist, wheel = build(place / "dist")
+    sdist, built = build(place / "dist")
+    wheel = repaired(built, place / "repaired")
     files = tracked(), in_sdist(sdist), in_wheel(wheel)
-    print(f"git {len(files[0])} files, {sdist.name} {len(files[1])}, {wheel.name} {len(files[2])}")
+    for archive in (sdist, wheel):
+        print(f"{archive.name}: {archive.stat().st_size / 1e6:.2f} MB")
     if wrong := differences(*files):
-        print(*wrong, sep="\n")
-        return 1
-    python = install(wheel, place / "environment")
-    where = _call([str(python), "-c", "import polyrhythm; print(polyrhythm.__file__)"], cwd=place).strip()
-    print(f"installed in {where}")
-    if not Path(where).is_relative_to(place):
-        print("that is not where the wheel was installed")
-        return 1
-    found = {name: quickstart(py, place / name) for name, py in (("wheel", python), ("checkout", Path(sys.executable)))}
-    for name, line in found.items():
+        return wrong
+    if contents(again(sdist, place / "again")) != contents(sdist):
+        return ["the source distribution does not make itself again"]
+    if "](docs/" in str(metadata(wheel).get_payload()):
+        return ["the page that an index shows has links into this repository"]
+
+    bare = environment(place / "bare")
+    pip(bare, str(wheel), cwd=place)
+    from_source, pure = environment(place / "source", bare), environment(place / "pure", bare)
+    pip(from_source, "--no-deps", "--ignore-installed", str(sdist), cwd=place)
+    pip(pure, "--no-deps", "--ignore-installed", str(sdist), cwd=place, PATH=str(pure.parent))
+    installed = {"wheel": bare, "sdist": from_source, "sdist, no compiler": pure}
+    for name, python in installed.items():
+        where = call([str(python), "-c", "import polyrhythm; print(polyrhythm.__file__)"], cwd=place).strip()
+        print(f"{name}: {where}\n{run(python, '--version', cwd=place)}", end="")
+        if not Path(where).is_relative_to(python.parents[1]):
+            return [f"{name}: polyrhythm is not where it was installed"]
+
+    made = {name: quickstart(py, place / name) for name, py in (installed | {"checkout": Path(sys.executable)}).items()}
+    own = {name: own_mechanism(py, place / name) for name, py in (("wheel", bare), ("checkout", Path(sys.executable)))}
+    for name, line in [*made.items(), *own.items()]:
         print(f"{name}: digest {line['digest']}, {line['engine']} engine")
+    wrong = [f"{name}: another digest than the checkout's" for name in ("wheel", "sdist") if not _same(made, name)]
+    wrong += [] if _same(own, "wheel") else ["wheel: another digest than the checkout's, with a mechanism of one's own"]
+    wrong += [] if made["sdist, no compiler"]["engine"] == "torch" else ["there was a compiler all the same"]
+    wrong += [] if "not built" in run(pure, "--version", cwd=place) else ["nobody says that there is no native engine"]
+
     for reader in READERS:
-        _call([str(python), "-m", "polyrhythm", *reader], cwd=place / "wheel")
+        run(bare, *reader, cwd=place / "wheel")
     print(f"it reads what it ships with: {', '.join(reader[0] for reader in READERS)}")
-    if found["wheel"]["digest"] != found["checkout"]["digest"]:
-        print("the digests differ")
-        return 1
-    return 0
+    if "polyrhythm[ui]" not in refusal(bare, "ui", "runs", cwd=place / "wheel"):
+        wrong.append("without the extra, ui does not say which one to install")
+    pip(bare, f"polyrhythm[ui] @ {wheel.as_uri()}", cwd=place)
+    print(f"the dashboard answers with {len(dashboard(bare, place / 'wheel')):,} characters")
+    return wrong
 
 
-def _call(command: Sequence[str], *, cwd: Path) -> str:
-    """What a command says, away from the checkout and from what this shell would have Python import; ends if it fails.
-
-    Raises:
-        SystemExit: with what it said.
-    """
-    begun = time.monotonic()
-    environment = {key: value for key, value in os.environ.items() if not key.startswith("PYTHON")}
-    environment |= {"PYTHONNOUSERSITE": "1", "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
-    done = subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True)
-    told = " ".join(Path(word).name if word.startswith(os.sep) else word for word in command[:4])
-    print(f"{time.monotonic() - begun:6.1f} s  {told} …", flush=True)
-    if done.returncode:
-        raise SystemExit(f"{' '.join(command)}\n{done.stdout}{done.stderr}\nended with {done.returncode}")
-    return done.stdout
+def _same(found: dict[str, dict[str, str]], name: str) -> bool:
+    return found[name]["digest"] == found["checkout"]["digest"]
 
 
 if __name__ == "__main__":

@@ -29,12 +29,14 @@ app.add_typer(flower.app, name="flower")
 @app.callback(invoke_without_command=True)
 def _root(
     context: typer.Context,
-    version: Annotated[bool, typer.Option("--version", help="Print the version and stop.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", help="Print version, native engine and commit, and stop.")
+    ] = False,
 ) -> None:
     if version:
-        from polyrhythm import __version__
+        from polyrhythm.cli.version import version as text
 
-        typer.echo(f"polyrhythm {__version__}")
+        typer.echo(text())
         raise typer.Exit
     if context.invoked_subcommand is None:
         typer.echo(context.get_help())

@@ -32,7 +32,7 @@ from polyrhythm.engines.native.program import Convolution, Program, shape_after
 from polyrhythm.engines.proof import prove
 from polyrhythm.engines.stacked import StackedEngine
 from polyrhythm.engines.torch import TorchEngine
-from polyrhythm.engines.unsupported import Unlike, Unsupported
+from polyrhythm.engines.unsupported import NotBuilt, Unlike, Unsupported
 from polyrhythm.methods.local.optimisers import LocalSgd
 from polyrhythm.methods.recipe import Recipe
 from polyrhythm.models.calling import structure_taken
@@ -120,8 +120,9 @@ def choose(asked: Asked, work: Work) -> Chosen:
             _prove(chosen.engine, work)
             return chosen
         except Unsupported as reason:
-            # The rule passes over what an engine does not know in silence, but not what it would have got wrong.
-            if asked != "auto" or isinstance(reason, Unlike):
+            # The rule passes over what an engine does not know in silence, but not what it would have got wrong, nor
+            # that the faster one was never compiled, which only whoever installs can mend.
+            if asked != "auto" or isinstance(reason, Unlike | NotBuilt):
                 refused, why_not = kind, str(reason)
     engine = TorchEngine(work.module, work.task)
     return Chosen(engine=engine, kind="torch", why_not=why_not, refused=refused)
@@ -205,7 +206,7 @@ def _all_steps_at_once(work: Work) -> None:
 def _check(module: nn.Module, samples: Samples, batch: int) -> None:
     """Refuses what depends neither on the model nor on the method."""
     if extension() is None:
-        raise Unsupported("it was not compiled when polyrhythm was installed, for which it needs a C++ compiler")
+        raise NotBuilt("it was not compiled when polyrhythm was installed, for which it needs a C++ compiler")
     first, _ = samples.batch(torch.zeros(1, dtype=torch.int64))
     if structure_taken(module) is not None:
         raise Unsupported("a sample is several arrays, or padded")

@@ -12,3 +12,8 @@ class Unsupported(Exception):
 @final
 class Unlike(Unsupported):
     """A module that looks like what an engine runs, and computes something else."""
+
+
+@final
+class NotBuilt(Unsupported):
+    """An engine that is not there, since the package was installed without it."""

@@ -90,8 +90,8 @@ Contrast contrast_of(const Program& program, const Near& given, size_t count) {
 std::tuple<double, double, double> run(
     Rounds& rounds, Floats weights, std::optional<ReadFloats> start, std::optional<ReadFloats> shift,
     std::optional<Floats> moment, std::optional<Floats> second, ReadTable inputs, std::optional<ReadWholes> labels,
-    std::optional<ReadTable> targets, ReadWholes order, ReadWholes ends, ReadFloats rates, long first, float pull,
-    float decay, float momentum, bool nesterov, double beta2, double epsilon, long taken, bool decoupled, float clip,
+    std::optional<ReadTable> targets, ReadWholes order, ReadWholes ends, ReadFloats rates, int64_t first, float pull,
+    float decay, float momentum, bool nesterov, double beta2, double epsilon, int64_t taken, bool decoupled, float clip,
     bool gradient_squares, uint64_t seed, std::optional<std::pair<int, Table>> watch, bool still,
     std::optional<Near> contrast) {
     const Program& program = rounds.program();
@@ -109,7 +109,7 @@ std::tuple<double, double, double> run(
     job.weights = weights.data(), job.start = pointer(start, size), job.shift = pointer(shift, size);
     job.moment = pointer(moment, size), job.second = pointer(second, size);
     job.samples = samples_of(program, inputs, labels, targets, order, true);
-    job.ends = ends.data(), job.rates = rates.data(), job.steps = long(ends.size()), job.first = first;
+    job.ends = ends.data(), job.rates = rates.data(), job.steps = int64_t(ends.size()), job.first = first;
     job.pull = pull, job.decay = decay, job.momentum = momentum, job.clip = clip;
     job.nesterov = nesterov, job.gradient_squares = gradient_squares, job.seed = seed;
     job.beta2 = beta2, job.epsilon = epsilon, job.taken = taken, job.decoupled = decoupled;
@@ -126,7 +126,7 @@ void look(Rounds& rounds, ReadFloats weights, ReadTable inputs, ReadWholes order
     const Samples samples = samples_of(program, inputs, {}, {}, order, false);
     const Tap tap = tap_of(program, out.first, out.second, order.size());
     nb::gil_scoped_release release;
-    rounds.look(weights.data(), samples, long(order.size()), tap);
+    rounds.look(weights.data(), samples, int64_t(order.size()), tap);
 }
 
 double trace(Rounds& rounds, ReadFloats weights, ReadTable inputs, std::optional<ReadWholes> labels,
@@ -135,12 +135,12 @@ double trace(Rounds& rounds, ReadFloats weights, ReadTable inputs, std::optional
     must(weights.size() == size_t(program.size), "a vector of another size");
     const Samples samples = samples_of(program, inputs, labels, targets, order, true);
     nb::gil_scoped_release release;
-    return rounds.trace(weights.data(), samples, long(order.size()));
+    return rounds.trace(weights.data(), samples, int64_t(order.size()));
 }
 
 std::pair<double, double> ahead(
     Rounds& rounds, ReadFloats weights, ReadTable inputs, std::optional<ReadWholes> labels,
-    std::optional<ReadTable> targets, ReadWholes order, long step, uint64_t seed,
+    std::optional<ReadTable> targets, ReadWholes order, int64_t step, uint64_t seed,
     std::vector<std::pair<int, Table>> places) {
     const Program& program = rounds.program();
     must(weights.size() == size_t(program.size), "a vector of another size");
@@ -163,7 +163,7 @@ void back(Rounds& rounds, ReadFloats weights, Floats gradient, std::vector<std::
 float difference(Floats out, ReadFloats a, ReadFloats b) {
     must(a.size() == out.size() && b.size() == out.size(), "a vector of another size");
     nb::gil_scoped_release release;
-    return kernels_for("").difference(out.data(), a.data(), b.data(), long(out.size()));
+    return kernels_for("").difference(out.data(), a.data(), b.data(), int64_t(out.size()));
 }
 
 void weighted_sum(Floats out, const std::vector<ReadFloats>& vectors, const std::vector<float>& weights) {
@@ -173,7 +173,7 @@ void weighted_sum(Floats out, const std::vector<ReadFloats>& vectors, const std:
     std::vector<float> room(SPAN * PARTIAL_SUMS);
     nb::gil_scoped_release release;
     kernels_for("").weighted_sum(
-        out.data(), from.data(), weights.data(), long(from.size()), long(out.size()), room.data());
+        out.data(), from.data(), weights.data(), int64_t(from.size()), int64_t(out.size()), room.data());
 }
 
 Window window(std::pair<int, int> kernel, std::pair<int, int> stride, std::pair<int, int> padding) {
@@ -197,8 +197,8 @@ NB_MODULE(_native, m) {
     nb::class_<Program>(m, "Program", "A network as a list of steps over one flat vector of weights.")
         .def(
             "__init__",
-            [](Program* self, int channels, int height, int width, long size, const std::string& loss, float smoothing,
-               float weight) {
+            [](Program* self, int channels, int height, int width, int64_t size, const std::string& loss,
+               float smoothing, float weight) {
                 must(loss == "cross_entropy" || loss == "binary_cross_entropy", "a known loss");
                 const Loss kind = loss == "cross_entropy" ? Loss::cross_entropy : Loss::binary_cross_entropy;
                 new (self) Program(channels, height, width, size, {kind, smoothing, weight});
@@ -206,8 +206,8 @@ NB_MODULE(_native, m) {
             "channels"_a, "height"_a, "width"_a, "size"_a, "loss"_a, "smoothing"_a, "weight"_a)
         .def(
             "convolution",
-            [](Program& self, long weights, long bias, int rows, std::pair<int, int> kernel, std::pair<int, int> stride,
-               std::pair<int, int> padding) {
+            [](Program& self, int64_t weights, int64_t bias, int rows, std::pair<int, int> kernel,
+               std::pair<int, int> stride, std::pair<int, int> padding) {
                 self.product(weights, bias, rows, window(kernel, stride, padding));
             },
             "weights"_a, "bias"_a, "rows"_a, "kernel"_a, "stride"_a, "padding"_a)

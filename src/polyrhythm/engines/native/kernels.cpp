@@ -44,10 +44,11 @@ INLINE int at(const int* column, int piece) { return column[piece / PARTS] + pie
 //   left[r, k] is left[r * row + k * step]; right[k, c] is the register at right[c] + offset(k).
 template <int R, int C, class Offset>
 INLINE void tile(
-    const float* left, long row, long step, int depth, const float* const (&right)[C], Offset offset, V (&sum)[R][C]) {
+    const float* left, int64_t row, int64_t step, int depth, const float* const (&right)[C], Offset offset,
+    V (&sum)[R][C]) {
     for (int k = 0; k < depth; ++k) {
         V b[C];
-        const long there = offset(k);
+        const int64_t there = offset(k);
         UNROLL for (int c = 0; c < C; ++c) b[c] = load(right[c] + there);
         UNROLL for (int r = 0; r < R; ++r) {
             const V a = all(left[r * row + k * step]);
@@ -72,10 +73,10 @@ INLINE void forward_by(
                         UNROLL for (int c = 0; c < C; ++c) sum[r][c] = all(bias ? bias[row + r] : 0.0f);
                     const int* tap = p.tap;
                     tile<R, C>(
-                        weights + long(row) * p.taps, p.taps, 1, p.taps, from, [=](int t) { return tap[t]; }, sum);
+                        weights + int64_t(row) * p.taps, p.taps, 1, p.taps, from, [=](int t) { return tap[t]; }, sum);
                     UNROLL for (int c = 0; c < C; ++c) {
-                        float* to = out + at(p.place, piece + c) + long(row) * p.plane;
-                        UNROLL for (int r = 0; r < R; ++r) store(to + r * long(p.plane), sum[r][c]);
+                        float* to = out + at(p.place, piece + c) + int64_t(row) * p.plane;
+                        UNROLL for (int r = 0; r < R; ++r) store(to + r * int64_t(p.plane), sum[r][c]);
                     }
                 });
             });
@@ -100,7 +101,7 @@ INLINE void input_gradient_by(const Product& p, const float* weights, const floa
                         const float* from[C];
                         V sum[R][C] = {};
                         UNROLL for (int c = 0; c < C; ++c) from[c] = dout + at(p.place, piece + c);
-                        const long plane = p.plane;
+                        const int64_t plane = p.plane;
                         tile<R, C>(weights + tap, 1, p.taps, p.rows, from, [=](int o) { return o * plane; }, sum);
                         UNROLL for (int c = 0; c < C; ++c) {
                             float* to = din + at(p.column, piece + c);
@@ -148,12 +149,12 @@ INLINE void weights_by_lane(const Product& p, const float* in, const float* dout
                         V sum[R][C] = {};
                         const float* from[C];
                         UNROLL for (int c = 0; c < C; ++c) from[c] = in + p.tap[tap + c] + part;
-                        const float* left = dout + long(row) * p.plane + part;
+                        const float* left = dout + int64_t(row) * p.plane + part;
                         for (int j = first; j < end; ++j) {
                             V b[C];
                             UNROLL for (int c = 0; c < C; ++c) b[c] = load(from[c] + p.column[j]);
                             UNROLL for (int r = 0; r < R; ++r) {
-                                const V a = load(left + r * long(p.plane) + p.place[j]);
+                                const V a = load(left + r * int64_t(p.plane) + p.place[j]);
                                 UNROLL for (int c = 0; c < C; ++c) sum[r][c] = fused(a, b[c], sum[r][c]);
                             }
                         }
@@ -169,7 +170,7 @@ INLINE void weights_by_lane(const Product& p, const float* in, const float* dout
 // dweights[o, t] = sum over j of dout[o, j] * in[column j, tap t], for layers with many columns
 void weight_gradient(const Product& p, const float* in, const float* dout, float* dweights, int blocks) {
     weights_by_lane(p, in, dout, 0, blocks, [=, &p](int row, int tap, const float (&lane)[LANES]) {
-        dweights[row * long(p.taps) + tap] = folded(lane);
+        dweights[row * int64_t(p.taps) + tap] = folded(lane);
     });
 }
 
@@ -199,15 +200,15 @@ void row_gradient(
                 V sum[R][C] = {};
                 for (int first = 0; first < count; first += LANES) {
                     const float* from[C];
-                    UNROLL for (int c = 0; c < C; ++c) from[c] = samples + long(first) * pitch + (piece + c) * WIDTH;
-                    const float* left = dout + p.place[first / LANES] + long(row) * p.plane;
+                    UNROLL for (int c = 0; c < C; ++c) from[c] = samples + int64_t(first) * pitch + (piece + c) * WIDTH;
+                    const float* left = dout + p.place[first / LANES] + int64_t(row) * p.plane;
                     const int depth = count - first < LANES ? count - first : LANES;
-                    tile<R, C>(left, p.plane, 1, depth, from, [=](int k) { return long(k) * pitch; }, sum);
+                    tile<R, C>(left, p.plane, 1, depth, from, [=](int k) { return int64_t(k) * pitch; }, sum);
                 }
                 UNROLL for (int c = 0; c < C; ++c) {
                     const int tap = (piece + c) * WIDTH, left = p.taps - tap;
                     UNROLL for (int r = 0; r < R; ++r) {
-                        float* to = dweights + r * long(p.taps) + tap;
+                        float* to = dweights + r * int64_t(p.taps) + tap;
                         if (left >= WIDTH)
                             store(to, sum[r][c]);
                         else
@@ -228,9 +229,9 @@ INLINE void biases_by_lane(const Product& p, const float* dout, int block, int b
             alignas(64) float lane[R][LANES];
             for (int part = 0; part < LANES; part += WIDTH) {
                 V sum[R] = {};
-                const float* from = dout + long(row) * p.plane + part;
+                const float* from = dout + int64_t(row) * p.plane + part;
                 for (int j = first; j < end; ++j)
-                    UNROLL for (int r = 0; r < R; ++r) sum[r] += load(from + p.place[j] + r * long(p.plane));
+                    UNROLL for (int r = 0; r < R; ++r) sum[r] += load(from + p.place[j] + r * int64_t(p.plane));
                 UNROLL for (int r = 0; r < R; ++r) store(lane[r] + part, sum[r]);
             }
             UNROLL for (int r = 0; r < R; ++r) use(row + r, lane[r]);
@@ -279,22 +280,22 @@ void to_rows(const float* in, const int* tap, int taps, float* rows, int pitch) 
             Q q[4];
             for (int i = 0; i < 4; ++i) q[i] = quarter(in + tap[t + i] + lane);
             turn(q);
-            for (int i = 0; i < 4; ++i) std::memcpy(rows + long(lane + i) * pitch + t, &q[i], sizeof q[i]);
+            for (int i = 0; i < 4; ++i) std::memcpy(rows + int64_t(lane + i) * pitch + t, &q[i], sizeof q[i]);
         }
     for (; t < taps; ++t)
-        for (int lane = 0; lane < LANES; ++lane) rows[long(lane) * pitch + t] = in[tap[t] + lane];
+        for (int lane = 0; lane < LANES; ++lane) rows[int64_t(lane) * pitch + t] = in[tap[t] + lane];
 }
 
 // A NaN is not <= 0 and stays, in the value and in the gradient, as in torch.
-void relu(float* values, long size) {
-    for (long i = 0; i < size; i += WIDTH) {
+void relu(float* values, int64_t size) {
+    for (int64_t i = 0; i < size; i += WIDTH) {
         const V v = load(values + i);
         store(values + i, where(~(v <= V{}), v));
     }
 }
 
-void relu_gradient(const float* values, float* gradient, long size) {
-    for (long i = 0; i < size; i += WIDTH)
+void relu_gradient(const float* values, float* gradient, int64_t size) {
+    for (int64_t i = 0; i < size; i += WIDTH)
         store(gradient + i, where(~(load(values + i) <= V{}), load(gradient + i)));
 }
 
@@ -307,10 +308,10 @@ INLINE U mixed(U x) {
     return x ^ (x >> 16);
 }
 
-void drop(const Drop& d, float* values, long size) {
+void drop(const Drop& d, float* values, int64_t size) {
     U index;
     for (int lane = 0; lane < WIDTH; ++lane) index[lane] = lane;
-    for (long i = 0; i < size; i += WIDTH) {
+    for (int64_t i = 0; i < size; i += WIDTH) {
         const U drawn = mixed(mixed((index + uint32_t(i)) ^ d.key[0]) + d.key[1]);
         store(values + i, where(I(drawn >= d.threshold), load(values + i) * all(d.scale)));
     }
@@ -466,13 +467,13 @@ void contrast(
 enum Mover { PLAIN, MOVING, ADAM };
 
 template <bool PULLED, bool SHIFTED, Mover MOVER>
-INLINE void updated(const Update& u, const float* gradient, long offset, long size) {
+INLINE void updated(const Update& u, const float* gradient, int64_t offset, int64_t size) {
     float* __restrict w = u.weights + offset;
     float* __restrict m = MOVER == PLAIN ? nullptr : u.moment + offset;
     float* __restrict s = MOVER == ADAM ? u.second + offset : nullptr;
     const float* __restrict w0 = PULLED ? u.start + offset : nullptr;
     const float* __restrict shift = SHIFTED ? u.shift + offset : nullptr;
-    for (long i = 0; i < size; ++i) {
+    for (int64_t i = 0; i < size; ++i) {
         float d = gradient[i];
         if (PULLED) d += u.pull * (w[i] - w0[i]);
         if (SHIFTED) d += shift[i];
@@ -492,13 +493,13 @@ INLINE void updated(const Update& u, const float* gradient, long offset, long si
 }
 
 template <bool PULLED, bool SHIFTED>
-INLINE void updated_by(const Update& u, const float* gradient, long offset, long size) {
+INLINE void updated_by(const Update& u, const float* gradient, int64_t offset, int64_t size) {
     if (u.second) return updated<PULLED, SHIFTED, ADAM>(u, gradient, offset, size);
     if (u.moment) return updated<PULLED, SHIFTED, MOVING>(u, gradient, offset, size);
     updated<PULLED, SHIFTED, PLAIN>(u, gradient, offset, size);
 }
 
-void update(const Update& u, const float* gradient, long offset, long size) {
+void update(const Update& u, const float* gradient, int64_t offset, int64_t size) {
     if (u.start && u.shift) return updated_by<true, true>(u, gradient, offset, size);
     if (u.start) return updated_by<true, false>(u, gradient, offset, size);
     if (u.shift) return updated_by<false, true>(u, gradient, offset, size);
@@ -506,9 +507,9 @@ void update(const Update& u, const float* gradient, long offset, long size) {
 }
 
 // The sum of squares, in sixteen sums of double precision that are then folded.
-double square(const float* values, long size) {
+double square(const float* values, int64_t size) {
     double sum[LANES] = {};
-    long i = 0;
+    int64_t i = 0;
     for (; i + LANES <= size; i += LANES)
         for (int lane = 0; lane < LANES; ++lane) sum[lane] += double(values[i + lane]) * values[i + lane];
     for (int lane = 0; i + lane < size; ++lane) sum[lane] += double(values[i + lane]) * values[i + lane];
@@ -517,8 +518,8 @@ double square(const float* values, long size) {
     return sum[0];
 }
 
-void scale(float* values, long size, float by) {
-    for (long i = 0; i < size; ++i) values[i] *= by;
+void scale(float* values, int64_t size, float by) {
+    for (int64_t i = 0; i < size; ++i) values[i] *= by;
 }
 
 typedef float Eight __attribute__((vector_size(32)));
@@ -538,12 +539,12 @@ INLINE void store_past(float* to, V v) {
 
 // Stores a - b, sixteen at a time, and adds up the squares in eight sums; gives where it stopped.
 template <bool PAST>
-INLINE long subtracted(float* out, const float* a, const float* b, long size, Eight& sum) {
-    long i = 0;
+INLINE int64_t subtracted(float* out, const float* a, const float* b, int64_t size, Eight& sum) {
+    int64_t i = 0;
     for (; i + LANES <= size; i += LANES) {
         V d[PARTS];
         for (int part = 0; part < PARTS; ++part) {
-            const long at = i + part * WIDTH;
+            const int64_t at = i + part * WIDTH;
             d[part] = load(a + at) - load(b + at);
             if constexpr (PAST)
                 store_past(out + at, d[part]);
@@ -559,14 +560,14 @@ INLINE long subtracted(float* out, const float* a, const float* b, long size, Ei
 }
 
 // out = a - b, and its Euclidean length: to the bits of torch, which adds up squares in eight sums, and those in order.
-float difference(float* out, const float* a, const float* b, long size) {
+float difference(float* out, const float* a, const float* b, int64_t size) {
     Eight sum = {};
     const bool past = size >= FAR && reinterpret_cast<uintptr_t>(out) % 64 == 0;
-    long i = past ? subtracted<true>(out, a, b, size, sum) : subtracted<false>(out, a, b, size, sum);
+    int64_t i = past ? subtracted<true>(out, a, b, size, sum) : subtracted<false>(out, a, b, size, sum);
 #if defined(__SSE2__)
     if (past) _mm_sfence();
 #endif
-    for (long left = i + 8; left <= size; i = left, left += 8)
+    for (int64_t left = i + 8; left <= size; i = left, left += 8)
         for (int lane = 0; lane < 8; ++lane) {
             const float d = out[i + lane] = a[i + lane] - b[i + lane];
             sum[lane] += d * d;
@@ -583,18 +584,19 @@ float difference(float* out, const float* a, const float* b, long size) {
 // out = the sum of weights[i] * vectors[i] over the tree of `vectors.weighted_sum`: every aligned block of 2**k
 // neighbours on its own. It goes through all vectors once, a span of each after the other, so that partial sums stay in
 // the cache and each vector is read from memory once; four of them before anything is written.
-void weighted_sum(float* out, const float* const* vectors, const float* weights, long count, long size, float* room) {
-    long leaves[PARTIAL_SUMS];
-    for (long at = 0; at < size; at += SPAN) {
-        const long span = size - at < SPAN ? size - at : SPAN;
-        long top = 0;  // partial sums in the room, of blocks that grow towards the first
+void weighted_sum(
+    float* out, const float* const* vectors, const float* weights, int64_t count, int64_t size, float* room) {
+    int64_t leaves[PARTIAL_SUMS];
+    for (int64_t at = 0; at < size; at += SPAN) {
+        const int64_t span = size - at < SPAN ? size - at : SPAN;
+        int64_t top = 0;  // partial sums in the room, of blocks that grow towards the first
         const auto join = [&] {
             float* __restrict left = room + (top - 2) * SPAN;
             const float* __restrict right = left + SPAN;
-            for (long k = 0; k < span; ++k) left[k] += right[k];
+            for (int64_t k = 0; k < span; ++k) left[k] += right[k];
             --top;
         };
-        for (long i = 0; i < count;) {
+        for (int64_t i = 0; i < count;) {
             float* __restrict sum = room + top * SPAN;
             const float* __restrict a = vectors[i] + at;
             const float p = weights[i];
@@ -602,10 +604,10 @@ void weighted_sum(float* out, const float* const* vectors, const float* weights,
                 const float *__restrict b = vectors[i + 1] + at, *__restrict c = vectors[i + 2] + at,
                             *__restrict d = vectors[i + 3] + at;
                 const float q = weights[i + 1], r = weights[i + 2], s = weights[i + 3];
-                for (long k = 0; k < span; ++k) sum[k] = (a[k] * p + b[k] * q) + (c[k] * r + d[k] * s);
+                for (int64_t k = 0; k < span; ++k) sum[k] = (a[k] * p + b[k] * q) + (c[k] * r + d[k] * s);
                 leaves[top] = 4;
             } else {
-                for (long k = 0; k < span; ++k) sum[k] = a[k] * p;
+                for (int64_t k = 0; k < span; ++k) sum[k] = a[k] * p;
                 leaves[top] = 1;
             }
             i += leaves[top++];
@@ -615,7 +617,7 @@ void weighted_sum(float* out, const float* const* vectors, const float* weights,
             }
         }
         while (top > 1) join();
-        for (long k = 0; k < span; ++k) out[at + k] = room[k];
+        for (int64_t k = 0; k < span; ++k) out[at + k] = room[k];
     }
 }
 

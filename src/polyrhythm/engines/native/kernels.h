@@ -74,9 +74,9 @@ struct Kernels {
     double (*weight_squares)(const Product&, const float* in, const float* dout, int blocks);
     double (*bias_squares)(const Product&, const float* dout, int blocks);
 
-    void (*relu)(float* values, long size);
-    void (*relu_gradient)(const float* values, float* gradient, long size);
-    void (*drop)(const Drop&, float* values, long size);
+    void (*relu)(float* values, int64_t size);
+    void (*relu_gradient)(const float* values, float* gradient, int64_t size);
+    void (*drop)(const Drop&, float* values, int64_t size);
     void (*max_pool)(const Pool&, const float* in, float* out, int blocks);
     void (*max_pool_gradient)(const Pool&, const float* in, const float* dout, float* din, int blocks);
     void (*average_pool)(const Pool&, const float* in, float* out, int blocks);
@@ -90,20 +90,20 @@ struct Kernels {
         const float* z, const int* place, int features, const float* near, const float* far, int count, float strength,
         float temperature, float* dz);
 
-    void (*update)(const Update&, const float* gradient, long offset, long size);
-    double (*square)(const float* values, long size);
-    void (*scale)(float* values, long size, float by);
+    void (*update)(const Update&, const float* gradient, int64_t offset, int64_t size);
+    double (*square)(const float* values, int64_t size);
+    void (*scale)(float* values, int64_t size, float by);
 
-    float (*difference)(float* out, const float* a, const float* b, long size);
+    float (*difference)(float* out, const float* a, const float* b, int64_t size);
     void (*weighted_sum)(
-        float* out, const float* const* vectors, const float* weights, long count, long size, float* room);
+        float* out, const float* const* vectors, const float* weights, int64_t count, int64_t size, float* room);
 };
 
 // Of all vectors so many elements are summed at a time, in `room` for so many partial sums of them.
-constexpr long SPAN = 4096, PARTIAL_SUMS = 64;
+constexpr int64_t SPAN = 4096, PARTIAL_SUMS = 64;
 
 // From so many elements on, a vector is written past the caches.
-constexpr long FAR = 1L << 18;
+constexpr int64_t FAR = int64_t(1) << 18;
 
 // Every instruction set that was compiled, the best first; the last one runs everywhere.
 extern const Kernels kernels_avx512, kernels_avx2, kernels_plain;

@@ -2,15 +2,15 @@
 
 #include <stdexcept>
 
-Program::Program(int channels, int height, int width, long size, Objective objective)
+Program::Program(int channels, int height, int width, int64_t size, Objective objective)
     : maps{{channels, height, width}}, size(size), objective(objective) {}
 
-void Program::product(long weights, long bias, int rows, Window window) {
+void Program::product(int64_t weights, int64_t bias, int rows, Window window) {
     maps.back().above = window.above, maps.back().beside = window.beside;
     const Map in = maps.back();
     if (in.rows() < window.height || in.columns() < window.width)
         throw std::invalid_argument("a window that is larger than what it looks at");
-    const long taps = long(in.channels) * window.height * window.width;
+    const int64_t taps = int64_t(in.channels) * window.height * window.width;
     if (weights < 0 || weights + rows * taps > size || bias + rows > size)
         throw std::invalid_argument("weights outside of the vector");
     layers.push_back({Kind::product, int(maps.size()) - 1, int(maps.size()), window, weights, bias});
@@ -19,7 +19,7 @@ void Program::product(long weights, long bias, int rows, Window window) {
 
 // A linear layer looks at the whole map through one window; its weights lie in the order in which flattening would
 // have put the map's numbers.
-void Program::linear(long weights, long bias, int rows) {
+void Program::linear(int64_t weights, int64_t bias, int rows) {
     const Map in = maps.back();
     product(weights, bias, rows, {in.height, in.width, 1, 1, 0, 0});
 }

@@ -35,8 +35,8 @@ struct Layer {
     Kind kind;
     int in, out;             // maps; the same for a layer that works in place
     Window window = {};      // of a product or a pool
-    long weights = 0;        // where in the flat vector; of a product
-    long bias = -1;          // the same, or -1 without
+    int64_t weights = 0;     // where in the flat vector; of a product
+    int64_t bias = -1;       // the same, or -1 without
     float dropped = 0;       // share to drop
     bool whole_area = true;  // of an average: whether it counts the padding
 };
@@ -51,17 +51,17 @@ struct Objective {
 // The list of steps, built layer by layer.
 class Program {
 public:
-    Program(int channels, int height, int width, long size, Objective objective);
+    Program(int channels, int height, int width, int64_t size, Objective objective);
 
-    void product(long weights, long bias, int rows, Window window);
-    void linear(long weights, long bias, int rows);
+    void product(int64_t weights, int64_t bias, int rows, Window window);
+    void linear(int64_t weights, int64_t bias, int rows);
     void relu();
     void dropout(float share);
     void pool(Kind kind, Window window, bool whole_area);
 
     std::vector<Map> maps;
     std::vector<Layer> layers;
-    long size;  // of the flat vector
+    int64_t size;  // of the flat vector
     Objective objective;
 
 private:

@@ -4,6 +4,10 @@
 #include <cmath>
 #include <stdexcept>
 
+#if defined(POLYRHYTHM_X86) && defined(_WIN32)
+#include <intrin.h>
+#endif
+
 namespace {
 
 constexpr int ROWS = 6;  // rows of a linear layer whose gradient is taken, and may be stepped, together
@@ -60,7 +64,7 @@ void tabulate(Pool& p, std::vector<int>& first, std::vector<int>& tap, std::vect
 }
 
 // One step's update: Adam corrects its rates for the moments that began at zero.
-Update update_of(const Job& job, long step) {
+Update update_of(const Job& job, int64_t step) {
     Update u{job.weights, job.start, job.shift, job.moment, job.second, job.pull, job.decay, job.momentum,
              job.rates[step], job.nesterov};
     if (job.second) {
@@ -133,13 +137,13 @@ void Rounds::make_room(int batch) {
 Done Rounds::run(const Job& job) {
     const Alone alone(busy_);
     int64_t largest = 0;
-    for (long s = 0; s < job.steps; ++s) largest = std::max(largest, job.ends[s] - (s ? job.ends[s - 1] : 0));
+    for (int64_t s = 0; s < job.steps; ++s) largest = std::max(largest, job.ends[s] - (s ? job.ends[s - 1] : 0));
     make_room(int(largest));
 
     const bool whole = job.clip > 0;  // whether the whole gradient is looked at before it is used
     if (whole) std::fill_n(gradient_, program_.size, 0.0f);  // other jobs leave pieces where no layer writes
     Done done;
-    for (long s = 0; s < job.steps; ++s) {
+    for (int64_t s = 0; s < job.steps; ++s) {
         const int64_t begin = s ? job.ends[s - 1] : 0;
         const int count = int(job.ends[s] - begin);
         Samples samples = job.samples;
@@ -182,24 +186,24 @@ Done Rounds::run(const Job& job) {
     return done;
 }
 
-void Rounds::look(const float* weights, const Samples& samples, long count, Tap tap) {
+void Rounds::look(const float* weights, const Samples& samples, int64_t count, Tap tap) {
     const Alone alone(busy_);
-    make_room(int(std::min<long>(count, AT_ONCE)));
+    make_room(int(std::min<int64_t>(count, AT_ONCE)));
     const int features = program_.maps[map_at(tap.place)].features();
-    for (long first = 0; first < count; first += AT_ONCE) {
-        const int here = int(std::min<long>(AT_ONCE, count - first));
+    for (int64_t first = 0; first < count; first += AT_ONCE) {
+        const int here = int(std::min<int64_t>(AT_ONCE, count - first));
         read({samples.inputs, nullptr, nullptr, samples.order + first}, here);
         forward({weights, 0, 0, true}, here, {{tap.place, tap.rows + first * features}}, tap.place);
     }
 }
 
-double Rounds::trace(const float* weights, const Samples& samples, long count) {
+double Rounds::trace(const float* weights, const Samples& samples, int64_t count) {
     const Alone alone(busy_);
-    make_room(int(std::min<long>(count, AT_ONCE)));
+    make_room(int(std::min<int64_t>(count, AT_ONCE)));
     Use use{nullptr, false, true};
     const Pass pass{weights, 0, 0, true};
-    for (long first = 0; first < count; first += AT_ONCE) {
-        const int here = int(std::min<long>(AT_ONCE, count - first));
+    for (int64_t first = 0; first < count; first += AT_ONCE) {
+        const int here = int(std::min<int64_t>(AT_ONCE, count - first));
         Samples some = samples;
         some.order += first;
         Done unused;
@@ -211,7 +215,7 @@ double Rounds::trace(const float* weights, const Samples& samples, long count) {
     return use.sum;
 }
 
-Done Rounds::ahead(const float* weights, const Samples& samples, int count, long step, uint64_t seed,
+Done Rounds::ahead(const float* weights, const Samples& samples, int count, int64_t step, uint64_t seed,
                    const std::vector<Tap>& taps) {
     const Alone alone(busy_);
     make_room(count);
@@ -243,7 +247,7 @@ void Rounds::read(const Samples& samples, int count) {
         for (int lane = 0; lane < LANES; ++lane)
             rows[lane] =
                 first + lane < count ? samples.inputs + samples.order[first + lane] * map.features() : blank_.data();
-        k_.to_lanes(rows, map.features(), place_[0].data(), values_[0] + long(first / LANES) * map.floats());
+        k_.to_lanes(rows, map.features(), place_[0].data(), values_[0] + int64_t(first / LANES) * map.floats());
     }
 }
 
@@ -255,14 +259,14 @@ void Rounds::forward(const Pass& pass, int count, const std::vector<Tap>& taps, 
             if (tap.place == int(i)) take(map_at(tap.place), count, tap.rows);
         if (kept == int(i)) {
             const float* values = values_[map_at(kept)];
-            kept_.assign(values, values + long(program_.maps[map_at(kept)].floats()) * blocks);
+            kept_.assign(values, values + int64_t(program_.maps[map_at(kept)].floats()) * blocks);
         }
         if (i == layers) return;
 
         const Layer& layer = program_.layers[i];
         const Tables& t = tables_[i];
         float *in = values_[layer.in], *out = values_[layer.out];
-        const long size = long(program_.maps[layer.in].floats()) * blocks;
+        const int64_t size = int64_t(program_.maps[layer.in].floats()) * blocks;
         switch (layer.kind) {
             case Kind::product: {
                 const float* bias = layer.bias < 0 ? nullptr : pass.weights + layer.bias;
@@ -284,7 +288,7 @@ void Rounds::loss(const Samples& samples, int count, float share, float smoothin
     const Map& map = program_.maps.back();
     const Objective& o = program_.objective;
     float* outputs = gradients_.back();
-    std::copy_n(values_.back(), long(map.floats()) * blocks_of(count), outputs);
+    std::copy_n(values_.back(), int64_t(map.floats()) * blocks_of(count), outputs);
     double losses[LANES];
     for (int first = 0; first < count; first += LANES, outputs += map.floats()) {
         const int here = std::min(LANES, count - first);
@@ -319,7 +323,7 @@ void Rounds::backward(
         const Tables& t = tables_[i];
         const float *in = values_[layer.in], *dout = gradients_[layer.out];
         float* din = gradients_[layer.in];
-        const long size = long(program_.maps[layer.in].floats()) * blocks;
+        const int64_t size = int64_t(program_.maps[layer.in].floats()) * blocks;
         if (layer.in != layer.out && i > lowest) std::fill_n(din, size, 0.0f);
         switch (layer.kind) {
             case Kind::product:
@@ -345,25 +349,25 @@ void Rounds::product_gradient(const Layer& layer, int index, int count, Use& use
     const Product& p = t.product;
     const float *in = values_[layer.in], *dout = gradients_[layer.out];
     const int blocks = blocks_of(count);
-    const auto use_it = [&](const float* gradient, long offset, long size) {
+    const auto use_it = [&](const float* gradient, int64_t offset, int64_t size) {
         if (use.squares) use.sum += k_.square(gradient, size);
         if (use.update) k_.update(*use.update, gradient, offset, size);
     };
     if (p.columns == 1) {
         const Map& map = program_.maps[layer.in];
         for (int n = 0; n < blocks; ++n)
-            k_.to_rows(in + long(n) * map.floats(), p.tap, p.taps, rows_ + long(n) * LANES * t.pitch, t.pitch);
+            k_.to_rows(in + int64_t(n) * map.floats(), p.tap, p.taps, rows_ + int64_t(n) * LANES * t.pitch, t.pitch);
         for (int row = 0; row < p.rows; row += ROWS) {
             const int here = std::min(ROWS, p.rows - row);
-            const long offset = layer.weights + long(row) * p.taps;
+            const int64_t offset = layer.weights + int64_t(row) * p.taps;
             // The same few rows of memory each time, if their gradient is used at once.
             float* gradient = use.update ? gradient_ : gradient_ + offset;
             k_.row_gradient(p, rows_, t.pitch, dout, count, row, here, gradient);
-            use_it(gradient, offset, long(here) * p.taps);
+            use_it(gradient, offset, int64_t(here) * p.taps);
         }
     } else {
         k_.weight_gradient(p, in, dout, gradient_ + layer.weights, blocks);
-        use_it(gradient_ + layer.weights, layer.weights, long(p.rows) * p.taps);
+        use_it(gradient_ + layer.weights, layer.weights, int64_t(p.rows) * p.taps);
     }
     if (layer.bias < 0) return;
     k_.bias_gradient(p, dout, gradient_ + layer.bias, blocks);
@@ -388,7 +392,7 @@ void Rounds::single_squares(const Layer& layer, int index, int blocks, Use& use)
                 inputs += x * x;
             }
             for (int o = 0; o < p.rows; ++o) {
-                const double d = dout[p.place[n] + long(o) * p.plane + lane];
+                const double d = dout[p.place[n] + int64_t(o) * p.plane + lane];
                 outputs += d * d;
             }
             use.sum += inputs * outputs;
@@ -400,7 +404,7 @@ void Rounds::step_all(const Update& update) {
         const Layer& layer = program_.layers[i];
         if (layer.kind != Kind::product) continue;
         const Product& p = tables_[i].product;
-        k_.update(update, gradient_ + layer.weights, layer.weights, long(p.rows) * p.taps);
+        k_.update(update, gradient_ + layer.weights, layer.weights, int64_t(p.rows) * p.taps);
         if (layer.bias >= 0) k_.update(update, gradient_ + layer.bias, layer.bias, p.rows);
     }
 }
@@ -413,10 +417,10 @@ void Rounds::take(int map, int count, float* rows) {
     const Map& m = program_.maps[map];
     const int features = m.features(), pitch = whole_blocks(features);
     for (int first = 0; first < count; first += LANES) {
-        const float* block = values_[map] + long(first / LANES) * m.floats();
+        const float* block = values_[map] + int64_t(first / LANES) * m.floats();
         k_.to_rows(block, place_[map].data(), features, spare_.data(), pitch);
         for (int b = 0; b < std::min(LANES, count - first); ++b)
-            std::copy_n(spare_.data() + long(b) * pitch, features, rows + long(first + b) * features);
+            std::copy_n(spare_.data() + int64_t(b) * pitch, features, rows + int64_t(first + b) * features);
     }
 }
 
@@ -427,11 +431,11 @@ void Rounds::give(int map, int count, const float* rows) {
     const float* samples[LANES];
     for (int first = 0; first < count; first += LANES) {
         for (int b = 0; b < LANES; ++b)
-            samples[b] = first + b < count ? rows + long(first + b) * features : blank_.data();
+            samples[b] = first + b < count ? rows + int64_t(first + b) * features : blank_.data();
         k_.to_lanes(samples, features, packed_.data(), spare_.data());
-        float* block = gradients_[map] + long(first / LANES) * m.floats();
+        float* block = gradients_[map] + int64_t(first / LANES) * m.floats();
         for (int f = 0; f < features; ++f)
-            for (int b = 0; b < LANES; ++b) block[place_[map][f] + b] += spare_[long(f) * LANES + b];
+            for (int b = 0; b < LANES; ++b) block[place_[map][f] + b] += spare_[int64_t(f) * LANES + b];
     }
 }
 
@@ -439,7 +443,7 @@ void Rounds::give(int map, int count, const float* rows) {
 void Rounds::contrast(const Contrast& c, int count) {
     const int map = map_at(c.place);
     const Map& m = program_.maps[map];
-    const long features = m.features();
+    const int64_t features = m.features();
     float *near = spare_.data(), *far = near + features * LANES;
     const float *to_near[LANES], *to_far[LANES];
     for (int first = 0; first < count; first += LANES) {
@@ -450,7 +454,7 @@ void Rounds::contrast(const Contrast& c, int count) {
         }
         k_.to_lanes(to_near, int(features), packed_.data(), near);
         k_.to_lanes(to_far, int(features), packed_.data(), far);
-        const long block = long(first / LANES) * m.floats();
+        const int64_t block = int64_t(first / LANES) * m.floats();
         k_.contrast(kept_.data() + block, place_[map].data(), int(features), near, far, here,
                     c.strength / float(count), c.temperature, gradients_[map] + block);
     }
@@ -466,16 +470,45 @@ Drop Rounds::drop(const Layer& layer, int index, const Pass& pass) const {
 
 namespace {
 
+#if defined(POLYRHYTHM_X86) && defined(_WIN32)
+
+// What __builtin_cpu_supports looks at lies in a library that clang-cl does not link.
+bool has(int leaf, int word, uint32_t bits) {
+    int most[4], found[4];
+    __cpuid(most, 0);
+    if (most[0] < leaf) return false;
+    __cpuidex(found, leaf, 0);
+    return (uint32_t(found[word]) & bits) == bits;
+}
+
+// Whether the system keeps those registers when it changes from one thread to another.
+bool kept(uint32_t registers) {
+    uint32_t low, high;
+    if (!has(1, 2, 1u << 27)) return false;  // OSXSAVE
+    __asm__("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+    return (low & registers) == registers;
+}
+
+bool narrow() { return kept(0x6) && has(1, 2, 1u << 12 | 1u << 28) && has(7, 1, 1u << 5); }  // FMA, AVX; AVX2
+bool wide() { return kept(0xe6) && has(7, 1, 1u << 16 | 1u << 17 | 1u << 28 | 1u << 30 | 1u << 31); }  // F DQ CD BW VL
+
+#elif defined(POLYRHYTHM_X86)
+
+bool narrow() { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"); }
+
+bool wide() {
+    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+           __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
+           __builtin_cpu_supports("avx512vl");
+}
+
+#endif
+
 std::vector<const Kernels*> usable() {
     std::vector<const Kernels*> found;
 #ifdef POLYRHYTHM_X86
-    __builtin_cpu_init();
-    const bool narrow = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-    const bool wide = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-                      __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
-                      __builtin_cpu_supports("avx512vl");
-    if (narrow && wide) found.push_back(&kernels_avx512);
-    if (narrow) found.push_back(&kernels_avx2);
+    if (narrow() && wide()) found.push_back(&kernels_avx512);
+    if (narrow()) found.push_back(&kernels_avx2);
 #endif
     found.push_back(&kernels_plain);
     return found;

@@ -41,13 +41,13 @@ struct Job {
     Samples samples;      // batch after batch
     const int64_t* ends;  // [steps] where each batch ends
     const float* rates;   // [steps]
-    long steps;
-    long first;                         // steps of the round before these: they name what dropout draws
+    int64_t steps;
+    int64_t first;                      // steps of the round before these: they name what dropout draws
     float pull, decay, momentum, clip;  // clip is the largest norm, or 0 for none; momentum is Adam's beta1
     bool nesterov, gradient_squares;    // whether the gradient's norm is asked for
     uint64_t seed;                      // of dropout
     double beta2, epsilon;              // of Adam, and how many of its steps were taken before
-    long taken;
+    int64_t taken;
     bool decoupled;
     const Tap* watch;  // a place to give of every batch before its step, [ends[steps - 1], features]; or null
     bool still;        // whether that takes a pass of its own, since the step's own has dropout
@@ -69,14 +69,14 @@ public:
     Done run(const Job& job);
 
     // What the first layers make of samples, in any number, without dropout.
-    void look(const float* weights, const Samples& samples, long count, Tap tap);
+    void look(const float* weights, const Samples& samples, int64_t count, Tap tap);
 
     // The sum over samples, in any number, of |gradient of its own loss|^2, without dropout and smoothing.
-    double trace(const float* weights, const Samples& samples, long count);
+    double trace(const float* weights, const Samples& samples, int64_t count);
 
     // One batch in two halves, between which the caller may think: the losses and what some layers make of the batch;
     // then the gradient [P], with more gradient added at those places.
-    Done ahead(const float* weights, const Samples& samples, int count, long step, uint64_t seed,
+    Done ahead(const float* weights, const Samples& samples, int count, int64_t step, uint64_t seed,
                const std::vector<Tap>& taps);
     void back(const float* weights, const std::vector<Tap>& more, float* gradient);
 
@@ -87,7 +87,7 @@ private:
     // With which weights, and what dropout draws.
     struct Pass {
         const float* weights;
-        long step;
+        int64_t step;
         uint64_t seed;
         bool still;  // whether nothing is dropped
     };
