@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import functools
 import inspect
 import json
 import re
@@ -55,8 +56,10 @@ class Settings:
             value = getattr(self, field)
             if getattr(value, "shape", None) == () and hasattr(value, "item"):  # a number of NumPy's or torch's
                 object.__setattr__(self, field, value.item())
-            with wrong.noted():
+            try:  # not `noted`, whose context costs more than most checks
                 self.check_value(field, getattr(self, field))
+            except UserError as error:
+                wrong.add(error)
         wrong.refuse()
 
     @classmethod
@@ -89,6 +92,7 @@ class Settings:
         }
 
 
+@functools.cache
 def label_of(name: str) -> str:
     """A class's name as one writes it in recipes.
 
