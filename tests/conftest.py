@@ -1,8 +1,9 @@
-"""What all tests share: one thread each, and Hypothesis without a clock."""
+"""What all tests share: one thread each, kept bytecode, and Hypothesis without a clock."""
 
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Generator
 from pathlib import Path
 
@@ -12,6 +13,11 @@ os.environ.setdefault("MKL_NUM_THREADS", "1")
 # Tests that start another Python test this checkout there too.
 SOURCE = str(Path(__file__).parents[1] / "src")
 os.environ["PYTHONPATH"] = os.pathsep.join([SOURCE, *filter(None, [os.environ.get("PYTHONPATH")])])
+
+# Else every worker rewrites the assertions of all test files anew, and each process that a test starts compiles the
+# package: minutes together.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 import pytest  # noqa: E402
 from hypothesis import HealthCheck, settings  # noqa: E402

@@ -86,21 +86,23 @@ def upwards(found: Mapping[str, set[str]]) -> list[str]:
     )
 
 
-GRAPH = graph(modules(SOURCE))
+@pytest.fixture(scope="module")
+def ours() -> dict[str, set[str]]:
+    return graph(modules(SOURCE))
 
 
-def test_no_module_imports_itself_through_others() -> None:
-    assert circle(GRAPH) == []
+def test_no_module_imports_itself_through_others(ours: dict[str, set[str]]) -> None:
+    assert circle(ours) == []
 
 
-def test_rooms_import_from_rooms_below() -> None:
-    assert upwards(GRAPH) == []
-    assert {room(name) for name in GRAPH} == set(ROOMS)
+def test_rooms_import_from_rooms_below(ours: dict[str, set[str]]) -> None:
+    assert upwards(ours) == []
+    assert {room(name) for name in ours} == set(ROOMS)
 
 
-def test_there_are_few_rooms_and_floors() -> None:
+def test_there_are_few_rooms_and_floors(ours: dict[str, set[str]]) -> None:
     below: dict[str, set[str]] = {name: set() for name in ROOMS}
-    for name, others in GRAPH.items():
+    for name, others in ours.items():
         below[room(name)] |= {room(other) for other in others} - {room(name)}
     floors = dict[str, int]()
     for name in ROOMS:

@@ -45,6 +45,7 @@ against = "One"
 [scales.quick]
 rounds = 2
 """
+ALONE = ("--workers", "1")  # in this process: a worker's start takes longer than all of these runs
 
 
 @pytest.fixture
@@ -80,7 +81,7 @@ def test_an_own_file_is_run_and_its_page_written(polyrhythm: Command, folder: Pa
 
 def test_what_is_set_wins_over_the_scale(polyrhythm: Command, folder: Path) -> None:
     Path("own.toml").write_text(OWN, encoding="utf-8")
-    told = polyrhythm("reproduce", "own.toml", "--set", "rounds=1", "--set", "method.lr=0.3", "--row", "One")
+    told = polyrhythm("reproduce", "own.toml", "--set", "rounds=1", "--set", "method.lr=0.3", "--row", "One", *ALONE)
     assert told.code == 0, told.err
     (run,) = Run.all(folder / "runs" / "studies" / "own" / "quick")
     assert run.config["rounds"] == 1
@@ -90,7 +91,7 @@ def test_what_is_set_wins_over_the_scale(polyrhythm: Command, folder: Path) -> N
 def test_it_has_other_names_and_is_no_experiment(polyrhythm: Command, folder: Path) -> None:
     Path("own.toml").write_text(OWN, encoding="utf-8")
     for name in ("study", "reproduce", "sweep"):
-        assert polyrhythm(name, "own.toml", "--set", "rounds=1", "--row", "One", "--json").code == 0
+        assert polyrhythm(name, "own.toml", "--set", "rounds=1", "--row", "One", "--json", *ALONE).code == 0
     assert len(Run.all(folder / "runs" / "studies" / "own" / "quick")) == 1
     refused = polyrhythm("run", "own.toml")
     assert refused.code == 2
@@ -101,7 +102,7 @@ def test_it_has_other_names_and_is_no_experiment(polyrhythm: Command, folder: Pa
 def test_a_row_that_is_not_tuned_can_be_run_alone(polyrhythm: Command, folder: Path) -> None:
     tuned = OWN.replace("[scales.quick]\nrounds = 2\n", "[tuning.rows.Other]\nspace.method.lr = [0.1, 0.2]\n")
     Path("own.toml").write_text(tuned, encoding="utf-8")
-    options = ("--set", "rounds=1", "--set", "validation=0.2")
+    options = ("--set", "rounds=1", "--set", "validation=0.2", *ALONE)
     assert polyrhythm("study", "own.toml", "--row", "One", *options).code == 0
     told = polyrhythm("study", "own.toml", *options)
     assert told.code == 0
@@ -144,7 +145,7 @@ def test_another_process_at_it_is_not_joined(polyrhythm: Command, folder: Path) 
     assert result.code == 2
     assert "going on in another process" in result.err
     assert not (runs / "runs.sqlite").exists()
-    assert polyrhythm("reproduce", "own.toml").code == 0
+    assert polyrhythm("reproduce", "own.toml", *ALONE).code == 0
 
 
 def test_without_any_result_it_has_failed_and_its_page_says_why(
@@ -154,7 +155,7 @@ def test_without_any_result_it_has_failed_and_its_page_says_why(
     monkeypatch.setattr(
         "polyrhythm.studies.running.workers.perform", lambda *_: Ending(state="failed", reason="it broke")
     )
-    result = polyrhythm("reproduce", "own.toml", "--workers", "1", "-o", "page.md")
+    result = polyrhythm("reproduce", "own.toml", *ALONE, "-o", "page.md")
     assert result.code == 1
     assert "no run of own has a result" in result.err
     assert "One, seed 0, has no result: it broke" in Path("page.md").read_text(encoding="utf-8")
@@ -184,15 +185,15 @@ main()
 """
 
 
-def test_a_killed_one_goes_on_where_it_was(folder: Path) -> None:
+def test_a_killed_one_goes_on_where_it_was(polyrhythm: Command, folder: Path) -> None:
     """Killed by itself as soon as there is a checkpoint, however fast or slow it is."""
-    Path("own.toml").write_text(OWN, encoding="utf-8")
-    arguments = ["study", "own.toml", "--scale", "paper", "--workers", "1"]
+    Path("own.toml").write_text(OWN.replace("[rows.Other]\n", "[rows.Other]\nrounds = 5\n"), encoding="utf-8")
+    arguments = ("study", "own.toml", "--scale", "paper", *ALONE)
     died = subprocess.run([sys.executable, "-c", KILLED, *arguments], capture_output=True)
     assert died.returncode == -signal.SIGKILL, died.stderr.decode()
     runs = folder / "runs" / "studies" / "own" / "paper"
     (killed,) = Run.all(runs)
     assert (killed.status, len(list(runs.glob("*/checkpoint-*")))) == ("killed", 1)
-    subprocess.run([sys.executable, "-m", "polyrhythm", *arguments], check=True, capture_output=True)
+    assert polyrhythm(*arguments).code == 0
     assert sorted((run.name, run.status) for run in Run.all(runs)) == [("One", "finished"), ("Other", "finished")]
     assert Run.all(runs)[0].id == killed.id

@@ -6,6 +6,7 @@ import functools
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from operator import or_
 
 import numpy as np
 
@@ -138,21 +139,28 @@ def every() -> Iterator[Choice]:
 def recipe(choice: Choice) -> Recipe | UserError:
     """FedAvg with the chosen answers; or the reason why it is refused."""
     try:
-        whole = _plain()
-        for answers, place in zip(ANSWERS, choice, strict=True):
-            for part in answers[place]:
-                whole = whole | part
-        return whole.whole()
+        whole = _begun(choice)
+        return whole.whole() if isinstance(whole, Recipe) else whole
+    except UserError as refused:
+        return refused
+
+
+@functools.lru_cache(maxsize=20_000)
+def _begun(choice: Choice) -> Recipe | UserError:
+    """FedAvg with the answers to the first questions, which many choices share."""
+    if not choice:
+        return fedavg(lr=0.05, batch=4)
+    before = _begun(choice[:-1])
+    if isinstance(before, UserError):
+        return before
+    try:
+        return functools.reduce(or_, ANSWERS[len(choice) - 1][choice[-1]], before)
     except UserError as refused:
         return refused
 
 
 @functools.cache
-def _plain() -> Recipe:
-    return fedavg(lr=0.05, batch=4)
-
-
-def sample(size: int, seed: int = 0) -> list[Choice]:
+def sample(size: int, seed: int = 0) -> tuple[Choice, ...]:
     """Distinct combinations at random, in which any two answers that can stand together do.
 
     The first ones are made for that: each begins with a pair that has not been seen. What is refused is in the sample
@@ -171,7 +179,7 @@ def sample(size: int, seed: int = 0) -> list[Choice]:
                 seen |= set(itertools.combinations(enumerate(choice), 2)) if runs else {pair}
     while len(chosen) < size:
         chosen[_completed({}, random, tries=1)] = None
-    return list(chosen)
+    return tuple(chosen)
 
 
 def _completed(fixed: Mapping[int, int], random: np.random.Generator, tries: int = 60) -> Choice:

@@ -33,9 +33,14 @@ from .answers import ANSWERS, SIZE, Choice, every, recipe, sample, told
 from .plain import restored
 from .trip import equal, travel
 
-SAMPLE = sample(400)
-RUNNING = [(c, r) for c in SAMPLE if isinstance(r := recipe(c), Recipe)]
+TRIED = 400
 NETS = ("logistic", "perceptron", "batchnorm", "dropout")
+
+
+@functools.cache
+def _running() -> tuple[tuple[Choice, Recipe], ...]:
+    """Of the sample those that are not refused."""
+    return tuple((c, r) for c in sample(TRIED) if isinstance(r := recipe(c), Recipe))
 
 
 def _run(choices: Iterable[Choice]) -> str:
@@ -60,9 +65,9 @@ def _run(choices: Iterable[Choice]) -> str:
 
 
 def test_a_sample_of_all_combinations_runs(capsys: pytest.CaptureFixture[str]) -> None:
-    words = _run(SAMPLE)
+    words = _run(sample(TRIED))
     with capsys.disabled():
-        print(f"\n{len(SAMPLE):,} of {SIZE:,}: {words.splitlines()[0]}")
+        print(f"\n{TRIED:,} of {SIZE:,}: {words.splitlines()[0]}")
 
 
 @pytest.mark.slow
@@ -76,8 +81,8 @@ def test_all_combinations_run(first: int, capsys: pytest.CaptureFixture[str]) ->
 def test_the_sample_has_every_pair_of_answers() -> None:
     """Or, where it is not there, it is because the two refuse each other."""
     places = list(enumerate(ANSWERS))
-    there = {pair for choice, _ in RUNNING for pair in _pairs(choice)}
-    tried = {pair for choice in SAMPLE for pair in _pairs(choice)}
+    there = {pair for choice, _ in _running() for pair in _pairs(choice)}
+    tried = {pair for choice in sample(TRIED) for pair in _pairs(choice)}
     for i, (slot, answers) in enumerate(places):
         for other_slot, others in places[i + 1 :]:
             for pair in (((slot, a), (other_slot, b)) for a in range(len(answers)) for b in range(len(others))):
@@ -95,8 +100,8 @@ def _pairs(choice: Choice) -> set[tuple[tuple[int, int], tuple[int, int]]]:
 
 def _some(count: int, seed: int) -> list[tuple[Choice, Recipe]]:
     """Some of those that run, other ones for every seed."""
-    places = np.random.default_rng(seed).permutation(len(RUNNING))[:count]
-    return [RUNNING[i] for i in places]
+    running = _running()
+    return [running[i] for i in np.random.default_rng(seed).permutation(len(running))[:count]]
 
 
 @pytest.mark.parametrize("net", NETS)
@@ -154,7 +159,7 @@ NEUTRAL: tuple[Settings, ...] = (
 @pytest.mark.parametrize("part", NEUTRAL, ids=lambda part: part.label())
 def test_a_neutral_part_changes_no_bit_of_any_combination(part: Settings) -> None:
     tried = 0
-    for number, (choice, made) in enumerate(_some(len(RUNNING), 4)):
+    for number, (choice, made) in enumerate(_some(len(_running()), 4)):
         if isinstance(part, Buffer) and not isinstance(made.release, WhenAll):
             continue
         if isinstance(part, StopOnDrift) and any(isinstance(p, PartialWork) for p in made.parts()):

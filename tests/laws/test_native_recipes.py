@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+import itertools
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, final
 
@@ -18,6 +19,7 @@ from polyrhythm.base.threads import one_thread
 from polyrhythm.core.protocols import Done, Job, Opening
 from polyrhythm.data import ArraySamples
 from polyrhythm.data.holding import Holding
+from polyrhythm.engines.looking import EVALUATION_BATCH
 from polyrhythm.engines.native import engine as native
 from polyrhythm.engines.native import passes
 from polyrhythm.engines.native.engine import NativeEngine
@@ -112,10 +114,24 @@ def _unpaired(self: NativeEngine, job: Job) -> Done | None:
     return done and dataclasses.replace(done, pair=done.pair and (done.pair[1], done.pair[1]))
 
 
+SIZES = (13, 20, 16)  # so that the last batches are of three sizes
+
+
+def each_on_one(nets: Sequence[str], *also: Mapping[str, str]) -> list[dict[str, str]]:
+    """Every method, on each net in turn, and a few more."""
+    turns = zip(METHODS, itertools.cycle(nets), strict=False)
+    return [{"method": method, "net": net} for method, net in turns] + [dict(case) for case in also]
+
+
 @law(
     method=st.sampled_from(tuple(METHODS)),
     net=st.sampled_from(("perceptron", "functional")),
-    examples=60,
+    cases=each_on_one(
+        ("perceptron", "functional"),
+        # What looks at representations is on both.
+        *({"method": method, "net": "functional"} for method in ("moon", "alt")),
+        *({"method": method, "net": "perceptron"} for method in ("fisher", "moon_logits")),
+    ),
     broken_by={
         "no shift": jobs(lambda job: {"push": job.push and Push(pull=job.push.pull)}),
         "no pull": jobs(lambda job: {"push": job.push and Push(shift=job.push.shift)}),
@@ -133,7 +149,7 @@ def _unpaired(self: NativeEngine, job: Job) -> Done | None:
     },
 )
 def test_every_method_is_the_same(method: str, net: str) -> None:
-    compare(METHODS[method], net, sizes=(33, 40, 35))
+    compare(METHODS[method], net, sizes=SIZES)
 
 
 _calls = iter(range(10**9))
@@ -151,7 +167,7 @@ def dropping(shape: tuple[int, ...], outputs: int) -> nn.Module:
 @law(
     method=st.sampled_from(tuple(METHODS)),
     net=st.sampled_from(("perceptron", "functional", "dropping")),
-    examples=40,
+    cases=each_on_one(("dropping", "perceptron", "functional")),
     broken_by={
         "no term": swap(native, "slopes_of", lambda *given: {}),
         "masks by call": swap(NativeEngine, "compute", _recalled),
@@ -163,7 +179,7 @@ def test_a_step_alone_is_a_step_of_a_round(method: str, net: str) -> None:
     needs_extension()
     shape = "perceptron" if net == "dropping" else net
     model = dropping if net == "dropping" else NETS[net][0]
-    what = {"federation": federation(shape, (33, 40, 35)), "model": model, "recipe": METHODS[method], "rounds": 3}
+    what = {"federation": federation(shape, SIZES), "model": model, "recipe": METHODS[method], "rounds": 3}
     with one_thread():
         at_once = story(ready(pr.Experiment, **what, engine="native"))
         stepwise = ready(pr.Experiment, **what, engine="native")
@@ -211,7 +227,7 @@ def _noise(inputs: Tensor, generator: torch.Generator) -> Tensor:
 
 def augmented(net: str) -> pr.data.Federation:
     """Noise of a net's shape, with more noise whenever it is read."""
-    made = federation(net, (33, 40, 35))
+    made = federation(net, SIZES)
     noisy = ArraySamples(made.train.inputs, made.train.targets, augmentations=[_noise])  # type: ignore[attr-defined]
     return dataclasses.replace(made, shares=dataclasses.replace(made.shares, samples=noisy))
 
@@ -224,11 +240,19 @@ OWN = {
 }
 
 
+WITH_OWN = ("fedprox", "scaffold", "moon", "alt", "adam", "fisher", "both_scores", "clipped")
+
+
 @law(
     own=st.sampled_from(tuple(OWN)),
-    method=st.sampled_from(("fedprox", "scaffold", "moon", "alt", "adam", "fisher", "both_scores", "clipped")),
+    method=st.sampled_from(WITH_OWN),
     net=st.sampled_from(("perceptron", "ccfl-mlp")),
-    examples=40,
+    cases=[
+        {"own": own, "method": method, "net": ("perceptron", "ccfl-mlp")[(i + j) % 2]}
+        for i, own in enumerate(OWN)
+        for j, method in enumerate(WITH_OWN)
+        if own != "optimiser" or "travel" not in METHODS[method].needs()
+    ],
     broken_by={
         "no term": swap(native, "slopes_of", lambda *given: {}),
         "another place": places(lambda place: dataclasses.replace(place, layers=place.layers - 1)),
@@ -240,7 +264,7 @@ def test_what_is_of_a_users_own_is_the_same(own: str, method: str, net: str) -> 
     if own == "optimiser" and "travel" in recipe.needs():
         return
     data = {"federation": augmented(net)} if own == "samples" else {}
-    compare(OWN[own](recipe), net, sizes=(33, 40, 35), **data)
+    compare(OWN[own](recipe), net, sizes=SIZES, **data)
 
 
 @law(
@@ -296,36 +320,45 @@ def _in_place_forgotten(*arguments: Any) -> Program:
     return dataclasses.replace(whole, places=moved)
 
 
+AIMS = {"classes": task("classification", smoothing=0.1), "tags": task("multilabel", k=1)}
+
+
 @law(
     model=st.sampled_from(tuple(MODELS)),
     reuse=st.booleans(),
-    aim=st.sampled_from((task("classification", smoothing=0.1), task("multilabel", k=1))),
-    examples=12,
+    aim=st.sampled_from(tuple(AIMS)),
+    cases=[
+        *({"model": model, "reuse": True, "aim": "classes"} for model in ("functional", "moon-cnn")),
+        *({"model": model, "reuse": False, "aim": "tags"} for model in ("functional", "moon-cnn")),
+        *({"model": "in place", "reuse": reuse, "aim": ("classes", "tags")[reuse]} for reuse in (False, True)),
+        {"model": "alexnet", "reuse": False, "aim": "classes"},
+    ],
     broken_by={
         "a layer later": places(lambda place: dataclasses.replace(place, layers=place.layers + 1)),
         "in place forgotten": swap(native, "program_of", _in_place_forgotten),
-        "traces of means": swap(Passes, "fisher", lambda *given: _TRACE(*given) / 150),
+        "traces of means": swap(Passes, "fisher", lambda *given: _TRACE(*given) / 110),
         "whoever comes first": swap(Passes, "over", lambda *given: _OVER(*given[:4])),
     },
 )
-def test_frozen_models_are_the_modules(model: str, reuse: bool, aim: Any) -> None:
+def test_frozen_models_are_the_modules(model: str, reuse: bool, aim: str) -> None:
     needs_extension()
     build, shape, outputs = MODELS[model]
     generator = np.random.default_rng(1)
-    inputs = torch.tensor(generator.normal(size=(150, *shape)), dtype=torch.float32)
-    labels = generator.integers(0, outputs, 150) if aim.name == "classification" else generator.random((150, 3)) < 0.4
-    targets = torch.tensor(labels.astype(np.int64 if aim.name == "classification" else np.float32))
-    data = Holding(ArraySamples(inputs, targets), torch.arange(150).flip(0)[:140])
+    inputs = torch.tensor(generator.normal(size=(110, *shape)), dtype=torch.float32)
+    labels = generator.integers(0, outputs, 110) if aim == "classes" else generator.random((110, 3)) < 0.4
+    targets = torch.tensor(labels.astype(np.int64 if aim == "classes" else np.float32))
+    held = torch.arange(110).flip(0)[: EVALUATION_BATCH + 4]
+    data = Holding(ArraySamples(inputs, targets), held)
     torch.manual_seed(1)
     module = build()
     try:
-        ours, theirs = NativeEngine(module, aim, shape), TorchEngine(module, aim)
+        ours, theirs = NativeEngine(module, AIMS[aim], shape), TorchEngine(module, AIMS[aim])
     except ValueError as refused:  # a mutant's places may not be there
         raise AssertionError(str(refused)) from refused
     start = theirs.initial()
     before = Model(weights=start.weights * 1.1, buffers=())
     opening = Opening(data=data, start=start, received=start, previous=before, reuse=reuse)
-    positions = generator.permutation(140)[:37]
+    positions = generator.permutation(len(held))[:37]
     some, _ = data.batch(positions, None)
     for engine in (ours, theirs):
         engine.open(opening)

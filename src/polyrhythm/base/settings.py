@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import functools
 import inspect
 import json
 import re
@@ -57,8 +58,10 @@ class Settings:
                 object.__setattr__(self, field, value.item())
             elif isinstance(value, list):  # as files have it; what is frozen holds a tuple
                 object.__setattr__(self, field, tuple(value))
-            with wrong.noted():
+            try:  # not `noted`, whose context costs more than most checks
                 self.check_value(field, getattr(self, field))
+            except UserError as error:
+                wrong.add(error)
         wrong.refuse()
 
     @classmethod
@@ -102,6 +105,7 @@ class Settings:
         }
 
 
+@functools.cache
 def label_of(name: str) -> str:
     """A class's name as one writes it in recipes.
 

@@ -114,6 +114,8 @@ def choose(asked: Asked, work: Work) -> Chosen:
     refused, why_not = "", ""
     for kind in candidates(asked, work.device, work.at_once):
         try:
+            if asked == "auto" and kind == "native":
+                _fills_lanes(work.batch)  # before the module is read, which takes longest
             chosen = _MAKERS[kind](work)
             if asked == "auto" and isinstance(chosen.engine, NativeEngine):
                 _worthwhile(chosen.engine, work.batch)
@@ -142,10 +144,14 @@ def _native(work: Work) -> Chosen:
     return Chosen(engine=engine, kind="native", detail=extension().kernels()[0])
 
 
-def _worthwhile(engine: NativeEngine, batch: int) -> None:
-    """Refuses, of what the native engine takes, that in which it is no faster than torch."""
+def _fills_lanes(batch: int) -> None:
+    """Refuses batches in which the native engine is no faster than torch."""
     if batch < WORTHWHILE:
         raise Unsupported(f"batches of {batch} leave most of its lanes idle")
+
+
+def _worthwhile(engine: NativeEngine, batch: int) -> None:
+    """Refuses models in which it is no faster than torch."""
     if (most := _products(engine.program)) >= broad(batch):
         raise Unsupported(f"a convolution makes {most:,} products for a sample, for which torch is as fast")
 

@@ -79,6 +79,10 @@ class Answers(Settings):
 
     def parts(self) -> tuple[Mechanism, ...]:
         """Every mechanism."""
+        return self._parts
+
+    @functools.cached_property
+    def _parts(self) -> tuple[Mechanism, ...]:
         return tuple(mechanism for _, mechanism in self._keyed)
 
     def of(self, kind: type[M]) -> tuple[tuple[str, M], ...]:

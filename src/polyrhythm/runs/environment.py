@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import platform
 import re
@@ -14,13 +15,15 @@ from typing import Any
 
 def library_versions() -> dict[str, str]:
     """Versions of Python and of the libraries that decide numbers."""
-    libraries = {"python": platform.python_version()}
-    for name in ("polyrhythm", "torch", "numpy"):
-        try:
-            libraries[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            libraries[name] = "not installed as a package"
-    return libraries
+    return {"python": platform.python_version()} | {name: _version(name) for name in ("polyrhythm", "torch", "numpy")}
+
+
+@functools.cache  # the whole of a library's metadata is parsed for it
+def _version(library: str) -> str:
+    try:
+        return metadata.version(library)
+    except metadata.PackageNotFoundError:
+        return "not installed as a package"
 
 
 def machine() -> dict[str, str | int]:
@@ -55,6 +58,7 @@ def differences(libraries: Mapping[str, Any], where: Mapping[str, Any]) -> list[
     return [f"{name} {there[name]} there, {now} here" for name, now in here.items() if there.get(name, now) != now]
 
 
+@functools.cache
 def _processor() -> str:
     information = Path("/proc/cpuinfo")
     if information.exists():
