@@ -24,7 +24,9 @@ async function show() {
   try {
     const found = await ask("/api/compare", { run: ids, on: on.value });
     const several = found.methods.some((method) => method.n > 1);
+    const dagger = found.methods.some((method) => method.unfinished) ? " † Not all of its runs ended as planned." : "";
     told.textContent = several ? "Mean ± sample standard deviation over seeds; costs are means." : "One seed each: a picture, not a finding.";
+    told.textContent += dagger;
     table.replaceChildren(h("table", { class: "methods" },
       h("caption", { class: "unseen" }, "Methods"),
       h("thead", {}, h("tr", {}, ["Method", "Seeds", `Final ${words(found.headline)}`, ...found.costs.map((cost) => cost.words[0].toUpperCase() + cost.words.slice(1))].map((label, i) => h("th", { scope: "col", class: i ? "number" : null }, label)))),
@@ -41,7 +43,7 @@ function line(method, costs) {
   const swatch = h("span", { class: "swatch", "aria-hidden": "true" });
   swatch.style.background = method.colour[theme()];
   return h("tr", {},
-    h("th", { scope: "row" }, swatch, h("a", { href: `/run?${new URLSearchParams({ run: method.runs[0] })}` }, method.method)),
+    h("th", { scope: "row" }, swatch, h("a", { href: `/run?${new URLSearchParams({ run: method.runs[0] })}` }, method.unfinished ? `${method.method} †` : method.method)),
     h("td", { class: "number" }, String(method.n)),
     h("td", { class: "number" }, score(final.mean) + (final.sd === null ? "" : ` ± ${score(final.sd)}`)),
     costs.map(({ name, unit }) => h("td", { class: "number" }, amount(method.costs[name], unit))));

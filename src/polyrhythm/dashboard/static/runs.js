@@ -76,27 +76,42 @@ function offer() {
 }
 selects.sort.append(...Object.entries(SORTS).map(([value, [label]]) => h("option", { value }, label)));
 
-function fits(run, terms) {
+/** What is searched for: words, and seeds, which are numbers and not letters of an id. */
+function wanted() {
+  const seeds = new Set();
+  const text = chosen.search.toLowerCase().replace(/\bseed[\s:=]*(\d+)\b/g, (_, seed) => {
+    seeds.add(Number(seed));
+    return " ";
+  });
+  return { seeds, terms: text.split(/\s+/).filter(Boolean) };
+}
+
+function fits(run, { seeds, terms }) {
+  if (seeds.size && !seeds.has(run.seed)) return false;
   if (chosen.state && run.status !== chosen.state) return false;
   if (chosen.method && run.method !== chosen.method) return false;
   if (chosen.data && run.data !== chosen.data) return false;
-  const text = `${run.name} ${run.method} ${run.data} ${run.id} ${run.status} seed ${run.seed}`.toLowerCase();
-  return terms.every((term) => text.includes(term));
+  const text = `${run.name} ${run.method} ${run.data} ${run.status} seed`.toLowerCase();
+  // An id is known by its beginning or by a good part of it: a single digit is in every one.
+  return terms.every((term) => text.includes(term) || run.id.startsWith(term) || (term.length > 3 && run.id.includes(term)));
 }
 
 function show() {
-  const terms = chosen.search.toLowerCase().split(/\s+/).filter(Boolean);
-  const found = [...runs.values()].filter((run) => fits(run, terms)).sort(SORTS[chosen.sort][1]);
+  const sought = wanted();
+  const found = [...runs.values()].filter((run) => fits(run, sought)).sort(SORTS[chosen.sort][1]);
   const drawn = all ? found : found.slice(0, FIRST);
   const focus = document.activeElement?.id;
-  body.replaceChildren(...drawn.map(row));
-  if (focus?.startsWith("c-")) document.getElementById(focus)?.focus();
+  const elements = drawn.map(row);
+  if (elements.length !== body.children.length || elements.some((element, i) => element !== body.children[i])) {
+    body.replaceChildren(...elements);
+    if (focus?.startsWith("c-")) document.getElementById(focus)?.focus();
+  }
   more.hidden = drawn.length === found.length;
   more.textContent = `Show all ${whole(found.length)}`;
   const going = [...runs.values()].filter((run) => run.status === "running").length;
   const shown = found.length === runs.size ? `${whole(runs.size)} runs` : `${whole(found.length)} of ${whole(runs.size)} runs`;
   count.textContent = `${runs.size === 1 ? "1 run" : shown}${going ? `, ${going} running` : ""}`;
-  if (terms.length || chosen.state || chosen.method || chosen.data) say(count.textContent);
+  if (chosen.search.trim() || chosen.state || chosen.method || chosen.data) say(count.textContent);
   if (!found.length) body.append(h("tr", {}, h("td", { colspan: COLUMNS.length, class: "none" }, runs.size ? "No run fits." : "No runs yet. They appear here as soon as one starts: polyrhythm run")));
   selects.sort.value = chosen.sort;
   heads.forEach((head, i) => {
@@ -131,7 +146,7 @@ function row(run) {
     cell("data", h("span", { class: "mono", title: run.data }, run.data ?? "–")),
     cell("state", state(run.status), run.reason && run.status !== "finished" ? h("span", { class: "dim reason", title: run.reason }, run.reason) : null),
     cell("progress", progress(run)),
-    cell("curve", spark(run.curve, `${metric} from ${score(run.curve[0])} to ${score(run.score)}`)),
+    cell("curve", spark(run.curve, `${metric} from ${score(run.curve[0])} to ${score(run.score)}`, run.share)),
     cell("result", h("span", { class: "number" }, score(run.score)), h("span", { class: "dim" }, metric)),
     cell("started", h("time", { datetime: run.started, title: run.started }, ago(run.started))));
   rows.set(run.id, [run, element]);
