@@ -1,11 +1,11 @@
 // Several runs beside each other: seeds of one method are one row, and one band in every figure.
-import { $, amount, ask, h, listen, onTheme, score, start, tell, theme, trouble, words } from "./page.js";
+import { $, amount, ask, h, kept, listen, onTheme, score, start, tell, theme, trouble, words } from "./page.js";
 import { Gallery } from "./figures.js";
 
 const ids = new URLSearchParams(location.search).getAll("run");
 const main = $("main");
 start();
-const select = (id, values) => h("select", { id, onchange: renew }, Object.entries(values).map(([value, label]) => h("option", { value }, label)));
+const select = (id, values) => kept(h("select", { id, onchange: renew }, Object.entries(values).map(([value, label]) => h("option", { value }, label))));
 const across = select("across", { version: "versions", client_updates: "client updates", samples: "samples", flops: "operations (FLOPs)", bytes: "traffic", time: "virtual time", joules: "energy", wall: "wall-clock time" });
 const on = select("on", { test: "test set", validation: "validation set" });
 const gallery = new Gallery((about) => ({ run: ids, ...(about.along ? { against: across.value } : {}), ...(about.judged ? { on: on.value } : {}) }));

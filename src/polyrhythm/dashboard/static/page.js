@@ -75,6 +75,19 @@ export function listen(address, heard) {
   open();
 }
 
+/** A choice that the address keeps, so that a link or a reload shows the same. */
+export function kept(select) {
+  const usual = select.value, asked = new URLSearchParams(location.search).get(select.id);
+  if ([...select.options].some((option) => option.value === asked)) select.value = asked;
+  select.addEventListener("change", () => {
+    const query = new URLSearchParams(location.search);
+    if (select.value === usual) query.delete(select.id);
+    else query.set(select.id, select.value);
+    history.replaceState(null, "", `?${query}`);
+  });
+  return select;
+}
+
 let last = "";
 /** Says something to whoever listens to the page instead of looking at it. */
 export function say(text) {

@@ -2,6 +2,7 @@
 import { $, ago, ask, called, h, listen, problem, progress, say, score, shown, spark, start, state, tell, trouble, whole, words } from "./page.js";
 
 const FIRST = 200; // rows that are drawn at once; the others when they are wanted
+const MOST = 60; // runs side by side
 const SORTS = {
   started: ["Newest first", (a, b) => b.number - a.number],
   oldest: ["Oldest first", (a, b) => a.number - b.number],
@@ -14,8 +15,8 @@ const ORDERED = { started: "descending", oldest: "ascending", score: "descending
 
 const runs = new Map();
 const rows = new Map(); // id -> [run, row]
-const selected = new Set();
 const asked = new URLSearchParams(location.search);
+const selected = new Set(asked.getAll("pick"));
 const chosen = {
   search: asked.get("search") ?? "", state: asked.get("state") ?? "", method: asked.get("method") ?? "",
   data: asked.get("data") ?? "", sort: asked.get("sort") in SORTS ? asked.get("sort") : "started",
@@ -35,6 +36,7 @@ const body = h("tbody");
 const more = h("button", { type: "button", class: "quiet", hidden: true, onclick: () => { all = true; show(); } });
 const compare = h("a", { class: "button", href: "/compare" });
 const clear = h("button", { type: "button", class: "quiet", onclick: () => { selected.clear(); rows.clear(); show(); } }, "Clear");
+const every = h("button", { type: "button", class: "quiet", id: "every", hidden: true, onclick: () => { for (const run of fitting()) selected.add(run.id); rows.clear(); show(); } });
 const bar = h("div", { class: "selection", hidden: true }, compare, clear);
 const COLUMNS = [["", null], ["Run", "name"], ["Method", "method"], ["Data", null], ["State", "state"], ["Progress", null], ["Curve", null], ["Result", "score"], ["Started", "started"]];
 const heads = COLUMNS.map(([label, sort]) => h("th", { scope: "col", class: label ? `of-${label.toLowerCase()}` : "of-choose" },
@@ -42,7 +44,7 @@ const heads = COLUMNS.map(([label, sort]) => h("th", { scope: "col", class: labe
     : sort ? h("button", { type: "button", class: "head", onclick: () => choose("sort", sort === "started" && chosen.sort === "started" ? "oldest" : sort) }, label) : label));
 
 $("main").append(
-  h("div", { class: "title" }, h("h1", {}, "Runs"), count),
+  h("div", { class: "title" }, h("h1", {}, "Runs"), count, every),
   h("form", { class: "filters", role: "search", "aria-label": "Runs", onsubmit: (event) => event.preventDefault() },
     h("div", { class: "wide" }, h("label", { for: "search" }, "Search"), search),
     field("state", "State"), field("method", "Method"), field("data", "Data"), field("sort", "Order")),
@@ -54,10 +56,21 @@ start();
 function choose(name, value) {
   chosen[name] = value;
   all = false;
-  const query = new URLSearchParams(Object.entries(chosen).filter(([key, text]) => text && !(key === "sort" && text === "started")));
-  history.replaceState(null, "", query.size ? `?${query}` : location.pathname);
   show();
 }
+
+/** Keeps what is chosen in the address, so that a link or a reload shows the same. */
+function note() {
+  const query = new URLSearchParams(Object.entries(chosen).filter(([key, text]) => text && !(key === "sort" && text === "started")));
+  for (const id of [...selected].slice(0, MOST)) query.append("pick", id);
+  const address = query.size ? `?${query}` : location.pathname;
+  if (address !== location.search) history.replaceState(null, "", address);
+}
+
+const fitting = () => {
+  const sought = wanted();
+  return [...runs.values()].filter((run) => fits(run, sought)).sort(SORTS[chosen.sort][1]);
+};
 
 function options(name, values, any) {
   const kept = chosen[name] && !values.includes(chosen[name]) ? [...values, chosen[name]] : values;
@@ -97,8 +110,8 @@ function fits(run, { seeds, terms }) {
 }
 
 function show() {
-  const sought = wanted();
-  const found = [...runs.values()].filter((run) => fits(run, sought)).sort(SORTS[chosen.sort][1]);
+  const found = fitting();
+  note();
   const drawn = all ? found : found.slice(0, FIRST);
   const focus = document.activeElement?.id;
   const elements = drawn.map(row);
@@ -122,6 +135,8 @@ function show() {
   });
   const ids = [...selected].filter((id) => runs.has(id));
   bar.hidden = !ids.length;
+  every.hidden = found.length < 2 || found.length > MOST || found.every((run) => selected.has(run.id));
+  every.textContent = `Select all ${whole(found.length)}`;
   compare.textContent = ids.length === 1 ? "Open 1 run" : `Compare ${ids.length} runs`;
   compare.href = ids.length === 1 ? `/run?${new URLSearchParams({ run: ids[0] })}` : `/compare?${new URLSearchParams(ids.map((id) => ["run", id]))}`;
 }
