@@ -221,9 +221,11 @@ def test_a_seed_that_is_searched_for_is_a_number_and_not_a_digit_of_an_id(serve:
     assert page.locator("tbody tr").count() == 1
 
 
-def test_what_is_wrong_is_said_in_all_its_parts(serve: Serve, page: Any) -> None:
+def test_what_is_wrong_is_said_in_all_its_parts(serve: Serve, browser: Any) -> None:
+    page = browser.new_page()  # whose console may complain of the answer
     page.goto(f"{serve()}run?run=nope")
     said = page.get_by_role("alert").inner_text()
+    page.close()
     assert "no run 'nope'" in said
     assert "go back to the list of runs" in said
     assert "[object" not in said
