@@ -57,6 +57,7 @@ def rows(chart: Chart) -> list[dict[str, Any]]:
 
 def visit(client: int = 0, version: int = 0, **changes: Any) -> dict[str, Any]:
     given = {"dispatch": 0, "client": client, "version": version, "status": "trained", "reason": "", "finished": 0.0}
+    given |= {"down_seconds": 0.0, "compute_seconds": 1.0, "up_seconds": 0.0}
     return {**given, "started": 0.0, "steps": 1, "epochs": 1.0, "measures": {}, **changes}
 
 
@@ -209,7 +210,7 @@ def test_what_is_left_out_is_said(folder: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(type(run), "clients", 200)
     titles = {name: json.dumps(figures.draw(name, [run]).to_dict()) for name in ("participation", "timeline", "epochs")}
     assert "100 of 200 clients, 2 rounds a column" in titles["participation"]
-    assert "5 of 200 clients, the first 30 s of 300 s" in titles["timeline"]
+    assert "5 of 200 clients, the first 29 s of 300 s" in titles["timeline"]
     assert "client (100 of 200 shown)" in titles["epochs"]
 
 

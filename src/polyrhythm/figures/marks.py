@@ -24,6 +24,17 @@ def chart(rows: Sequence[Mapping[str, Any]], width: float, height: float, title:
     return alt.Chart(alt.InlineData(values=list(rows)), width=width, height=height, **above)
 
 
+def titled(drawn: Any, title: str) -> alt.Title:
+    """The title of a figure; under it what stands above its only panel, such as that not all of it is shown."""
+    import altair as alt
+
+    for part in (drawn, *getattr(drawn, "layer", ())):
+        above = getattr(part, "title", None)
+        if isinstance(above, alt.Title):
+            return alt.Title(title, subtitle=above.text)
+    return alt.Title(title)
+
+
 def along(against: Against) -> alt.X:
     """The horizontal axis of curves."""
     import altair as alt
