@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import re
 import subprocess
 import sys
@@ -9,6 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 
 import polyrhythm as pr
@@ -204,3 +206,60 @@ def test_a_theme_is_kept(serve: Serve, page: Any) -> None:
     page.reload()
     assert page.get_by_role("button", name="Theme: dark").count() == 1
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(21, 24, 28)"
+
+
+def test_a_seed_that_is_searched_for_is_a_number_and_not_a_digit_of_an_id(serve: Serve, page: Any) -> None:
+    page.goto(serve())
+    page.wait_for_selector("html[data-shown]")
+    for typed, seeds in (("scaffold seed 1", {"seed 1"}), ("seed 0", {"seed 0"}), ("seed 7", set())):
+        page.get_by_label("Search").fill(typed)
+        page.wait_for_function("text => document.querySelector('#search').value === text", arg=typed)
+        page.wait_for_timeout(100)
+        assert set(page.locator("td.of-method .dim").all_inner_texts()) == seeds, typed
+    page.get_by_label("Search").fill("scaffold seed 1")
+    page.wait_for_timeout(100)
+    assert page.locator("tbody tr").count() == 1
+
+
+def test_what_is_wrong_is_said_in_all_its_parts(serve: Serve, browser: Any) -> None:
+    page = browser.new_page()  # whose console may complain of the answer
+    page.goto(f"{serve()}run?run=nope")
+    said = page.get_by_role("alert").inner_text()
+    page.close()
+    assert "no run 'nope'" in said
+    assert "go back to the list of runs" in said
+    assert "[object" not in said
+
+
+def test_a_link_keeps_axis_set_and_selection(serve: Serve, page: Any, folder: Path) -> None:
+    ids = [run.id for run in Run.all(folder)[:2]]
+    page.goto(f"{serve()}compare?run={ids[0]}&run={ids[1]}")
+    page.locator("#figure-accuracy svg.marks").wait_for()
+    page.get_by_label("Over", exact=True).select_option("bytes")
+    assert "across=bytes" in page.url
+    page.reload()
+    page.locator("#figure-accuracy text", has_text="traffic").first.wait_for()
+    page.goto(serve())
+    page.wait_for_selector("html[data-shown]")
+    page.get_by_label("Search").fill("scaffold")
+    page.get_by_role("button", name="Select all 2").click()
+    page.reload()
+    page.wait_for_selector("html[data-shown]")
+    assert page.locator("tbody input:checked").count() == 2
+    assert page.get_by_role("link", name="Compare 2 runs").count() == 1
+
+
+def test_a_figure_can_be_taken_along(serve: Serve, page: Any, folder: Path) -> None:
+    run = Run.all(folder)[0]
+    page.goto(f"{serve()}run?run={run.id}")
+    page.locator("#figure-accuracy svg.marks").wait_for()
+    taken = {}
+    for kind in ("SVG", "PNG", "CSV"):
+        with page.expect_download() as waiting:
+            page.get_by_role("button", name=f"Accuracy as {kind}").click()
+        assert waiting.value.suggested_filename == f"accuracy.{kind.lower()}"
+        taken[kind] = Path(waiting.value.path()).read_bytes()
+    assert taken["SVG"].startswith(b"<svg")
+    assert taken["PNG"].startswith(b"\x89PNG")
+    table = pd.read_csv(io.BytesIO(taken["CSV"]))
+    assert table["y"].tolist() == pytest.approx([score for _, score in run.scores])

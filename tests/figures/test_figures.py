@@ -57,6 +57,7 @@ def rows(chart: Chart) -> list[dict[str, Any]]:
 
 def visit(client: int = 0, version: int = 0, **changes: Any) -> dict[str, Any]:
     given = {"dispatch": 0, "client": client, "version": version, "status": "trained", "reason": "", "finished": 0.0}
+    given |= {"down_seconds": 0.0, "compute_seconds": 1.0, "up_seconds": 0.0}
     return {**given, "started": 0.0, "steps": 1, "epochs": 1.0, "measures": {}, **changes}
 
 
@@ -168,7 +169,7 @@ def test_a_raster_says_what_each_client_did() -> None:
         *(visit(0, 1, status="lost"), visit(1, 1, status="skipped", reason="silent")),
         *(visit(0, 2, status="dropped"), visit(1, 2, status="late")),
     ]
-    assert [(c["client"], c["from"], c["to"], c["fate"]) for c in raster(visits)] == [
+    assert [(c["client"], c["from"], c["to"], c["fate"]) for c in raster(visits, 2)] == [
         *((0, 0.5, 1.5, "trained"), (0, 1.5, 2.5, "lost"), (0, 2.5, 3.5, "refused")),
         *((1, 0.5, 1.5, "estimated"), (1, 1.5, 2.5, "silent"), (1, 2.5, 3.5, "late")),
     ]
@@ -177,9 +178,40 @@ def test_a_raster_says_what_each_client_did() -> None:
 def test_a_long_raster_shows_what_was_done_most_often() -> None:
     visits = [visit(client, version, status="lost" if version % 3 else "trained") for version in range(9) for client in
               range(4)]  # fmt: skip
-    found = raster(visits, columns=3, rows=2)
+    found = raster(visits, 4, columns=3, rows=2)
     assert {(c["client"], c["fate"]) for c in found} == {(0, "lost"), (2, "lost")}
     assert [(c["from"], c["to"]) for c in found[:3]] == [(0.5, 3.5), (3.5, 6.5), (6.5, 9.5)]
+    assert [(c["rounds"], c["share"]) for c in found[:2]] == [("1 to 3", 1.0), ("4 to 6", 1.0)]
+
+
+def test_a_client_that_takes_part_in_every_fourth_round_is_not_drawn_as_one_that_always_does() -> None:
+    visits = [visit(client, version) for version in range(2000) for client in range(20) if version % 4 == client % 4]
+    found = raster(visits, 20)
+    assert {c["client"] for c in found} == set(range(20))
+    assert sum(c["share"] * (c["to"] - c["from"]) for c in found) == pytest.approx(2000 * 5)
+    assert max(c["share"] for c in found) < 0.5
+    assert found[-1]["to"] == 2000.5
+
+
+def test_clients_that_were_never_heard_of_have_their_rows(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (run,) = Run.find("fedbuff", folder)
+    monkeypatch.setattr(Subject, "visits", lambda *_: [visit(1, 0, finished=2.0), visit(3, 1, finished=2.0)])
+    drawn = figures.draw("participation", [run]).to_dict()
+    assert drawn["encoding"]["y"]["scale"]["domain"] == [0, 1, 2, 3]
+    timeline = figures.draw("timeline", [run]).to_dict()
+    assert timeline["layer"][0]["encoding"]["y"]["scale"]["domain"] == [0, 1, 2, 3]
+    assert per_client([visit(1, 0, epochs=2.0)], 4) == [0.0, 2.0, 0.0, 0.0]
+
+
+def test_what_is_left_out_is_said(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (run,) = Run.find("fedbuff", folder)
+    long = [visit(c, v, started=v, finished=v + 1.0) for v in range(300) for c in range(5)]
+    monkeypatch.setattr(Subject, "visits", lambda *_: long)
+    monkeypatch.setattr(type(run), "clients", 200)
+    titles = {name: json.dumps(figures.draw(name, [run]).to_dict()) for name in ("participation", "timeline", "epochs")}
+    assert "100 of 200 clients, 2 rounds a column" in titles["participation"]
+    assert "5 of 200 clients, the first 29 s of 300 s" in titles["timeline"]
+    assert "client (100 of 200 shown)" in titles["epochs"]
 
 
 def test_critical_rounds_that_follow_one_another_are_one_shade() -> None:
@@ -195,7 +227,7 @@ def test_epochs_are_counted_by_round_and_by_client() -> None:
         {"version": 1, "mean": 3.0, "total": 6.0},
         {"version": 2, "mean": 1.0, "total": 7.0},
     ]
-    assert per_client(visits) == {0: 3.0, 1: 4.0, 2: 0.0}
+    assert per_client(visits, 4) == [3.0, 4.0, 0.0, 0.0]
 
 
 def arrivals() -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
@@ -309,6 +341,7 @@ def test_rows_are_not_limited(folder: Path, monkeypatch: pytest.MonkeyPatch) -> 
     (run,) = Run.find("ccfl", folder)
     many = [visit(c, v) for c in range(100) for v in range(100)]
     monkeypatch.setattr(Subject, "visits", lambda *_: many)
+    monkeypatch.setattr(type(run), "clients", 100)
     assert len(rows(figures.draw("participation", [run]))) == 10_000
 
 

@@ -11,7 +11,7 @@ import pytest
 
 import polyrhythm as pr
 from polyrhythm.base.errors import UserError
-from polyrhythm.results import Comparison, Run
+from polyrhythm.results import Comparison, Run, result_tables
 from polyrhythm.runs import Plan
 from polyrhythm.runs.costs import GOALS
 from polyrhythm.runs.recorder import Recorder
@@ -105,6 +105,73 @@ def test_runs_that_ended_otherwise_are_named(tmp_path: Path, make_plan: Any) -> 
     kept.end("stopped", "Ctrl-C", {})
     assert pr.compare(tmp_path).notes == (f"{kept.run_id} (seed 3) is stopped",)
     assert pr.compare(tmp_path).results()[0]["final_accuracy"]["n"] == 0
+
+
+def recorded(out: Path, make_plan: Any, make_version: Any, *, score: float, seed: int = 3, **changes: Any) -> None:
+    """A finished run of two versions, by its record alone."""
+    name = changes.pop("name", "")
+    kept = Recorder(out)
+    config = {"data": "digits", "clients": 20, "partition": "iid", "fleet": "ideal", "rounds": 1, **changes}
+    kept.begin(make_plan(name=name, seed=seed, config=config))
+    for number in range(2):
+        kept.version(make_version(number, score), dict)
+    kept.end(changes.get("status", "finished"), "", {})
+
+
+@pytest.mark.parametrize(
+    ("other", "said", "pairs"),
+    [
+        ({"data": "mnist"}, "not all methods had the same data, those with another one are not paired: digits, ", 0),
+        ({"clients": 200}, "clients 20, iid (a); digits, clients 200, iid (b)", 0),
+        (
+            {"fleet": "phones"},
+            "not all methods had the same fleet, those with another one are not paired: ideal (a)",
+            0,
+        ),
+        ({"rounds": 9}, "not all methods had the same budget, read them at equal cost: rounds 1 (a); rounds 9 (b)", 1),
+        ({"method": "fedprox"}, "", 1),
+        # A centralised baseline has the same samples, and Python writes out what a file says in words.
+        ({"clients": 1, "partition": "none", "method": {"name": "Recipe", "regime": "centralised"}}, "", 1),
+        ({"partition": {"name": "Iid"}}, "", 1),
+    ],
+)
+def test_methods_on_other_data_or_another_fleet_are_never_paired(
+    tmp_path: Path, make_plan: Any, make_version: Any, other: dict[str, Any], said: str, pairs: int
+) -> None:
+    recorded(tmp_path, make_plan, make_version, score=0.5, name="a")
+    recorded(tmp_path, make_plan, make_version, score=0.75, name="b", **other)
+    found = pr.compare(tmp_path)
+    assert said in "; ".join(found.notes)
+    assert bool(found.notes) is bool(said)
+    assert found.differences()["b"].n == pairs
+    assert found.differences()["b"].mean == (0.25 if pairs else None)
+
+
+def test_the_trials_of_a_search_are_not_pooled_with_what_it_chose(
+    tmp_path: Path, make_plan: Any, make_version: Any
+) -> None:
+    """Their seeds chose the setting: the mean over all of them would flatter it."""
+    for name, seed, score in (("tune/4", 0, 0.9), ("tune/4", 1, 0.9), ("tune", 10, 0.7), ("tune", 11, 0.7)):
+        recorded(tmp_path, make_plan, make_version, name=name, seed=seed, score=score)
+    found = {
+        entry["method"]: (entry["seeds"], entry["final_accuracy"]["mean"]) for entry in pr.compare(tmp_path).results()
+    }
+    assert found == {"tune/4": ([0, 1], 0.9), "tune": ([10, 11], 0.7)}
+
+
+def test_a_method_of_which_a_run_failed_is_marked_wherever_it_stands(
+    tmp_path: Path, make_plan: Any, make_version: Any
+) -> None:
+    recorded(tmp_path, make_plan, make_version, name="good", score=0.5)
+    recorded(tmp_path, make_plan, make_version, name="bad", score=0.1, status="failed")
+    found = pr.compare(tmp_path)
+    assert [entry["unfinished"] for entry in found.results()] == [0, 1]
+    table = result_tables.accuracy(found, "test")
+    assert [row[0] for row in table.rows] == ["good", "bad †"]
+    assert table.caption.endswith("† not all of its runs ended as planned.")
+    paired = result_tables.differences(found, "good", "test", 0.95)
+    assert paired is not None
+    assert paired.rows[0][0] == "bad †"
 
 
 def test_what_cannot_be_compared(tmp_path: Path, make_plan: Any) -> None:

@@ -48,7 +48,8 @@ def compare_runs(
     if to is not None:
         screen.print(f"what it took to {in_words(found.headline)} {to:g}", highlight=False)
         screen.print_table(_goals(results))
-    screen.print(f"mean ± sample sd over seeds; {on} set", style="dim", highlight=False)
+    dagger = f"; {tables.UNFINISHED}" if any(found.unfinished.values()) else ""
+    screen.print(f"mean ± sample sd over seeds; {on} set{dagger}", style="dim", highlight=False)
     if output is not None:
         screen.print(f"drawn into {output}", highlight=False)
 
@@ -70,9 +71,13 @@ def _table(results: Sequence[Mapping[str, Any]], headline: str, at_time: float |
     if at_time is not None:
         table.add_column(f"after {seconds(at_time)}", justify="right")
     for entry in results:
-        cells = [entry["method"], str(entry["n"]), _score(entry["final_accuracy"], entry["n"])]
+        cells = [
+            tables.marked(entry["method"], entry["unfinished"]),
+            str(entry["n"]),
+            tables.scores(entry["final_accuracy"], entry["n"]),
+        ]
         if at_time is not None:
-            cells.append(_score(entry["accuracy_at_time"], entry["n"]))
+            cells.append(tables.scores(entry["accuracy_at_time"], entry["n"]))
         table.add_row(*map(Text, cells))
     return table
 
@@ -82,7 +87,7 @@ def _goals(results: Sequence[Mapping[str, Any]]) -> Table:
     heads = [tables.headed(c.words, c.unit, scales[c.name]).replace(" ", "\n") for c in _GOAL]  # for narrow screens
     table = _empty("method", "reached", *heads)
     for entry in results:
-        cells = [entry["method"], f"{entry['reached']}/{entry['n']}"]
+        cells = [tables.marked(entry["method"], entry["unfinished"]), f"{entry['reached']}/{entry['n']}"]
         cells += [_pair(entry[c.name], scales[c.name]) for c in _GOAL]
         table.add_row(*map(Text, cells))
     return table
@@ -94,13 +99,6 @@ def _empty(first: str, *others: str) -> Table:
     for name in others:
         table.add_column(name, justify="right", overflow="fold")
     return table
-
-
-def _score(spread: Mapping[str, Any], runs: int) -> str:
-    if spread["mean"] is None:
-        return "–"
-    sd = "" if spread["sd"] is None else f" ± {spread['sd']:.4f}"
-    return f"{spread['mean']:.4f}{sd}" + (f" ({spread['n']}/{runs})" if spread["n"] < runs else "")
 
 
 def _pair(spread: Mapping[str, Any], scale: float) -> str:

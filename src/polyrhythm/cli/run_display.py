@@ -22,7 +22,7 @@ from polyrhythm.experiments.prepared import Prepared
 from polyrhythm.fleet import Fleet
 from polyrhythm.results import Run
 from polyrhythm.results.chart import curve, takes_unicode
-from polyrhythm.runs.costs import lines
+from polyrhythm.runs.costs import decimals, lines
 from polyrhythm.runs.database import damaged_runs
 
 _WINDOW = 20  # versions in the summary's last20
@@ -95,7 +95,9 @@ def print_result(console: Console, run: Run, summary: Mapping[str, Any], out: st
             "status": f"{summary['status']}: {summary['reason']}",
             **run.view.said_of_tests,
             f"final {in_words(str(summary['headline']))}": _number(final),
-            f"mean of last {averaged}": "none" if mean is None else f"{mean:.4f} ± {spread:.4f} (sd over rounds)",
+            f"mean of last {averaged}": "none"
+            if mean is None
+            else f"{decimals(mean)} ± {decimals(spread)} (sd over rounds)",
             "work": f"{summary['client_updates']:,} client updates, {summary['local_steps']:,} local steps, "
             f"{summary['samples']:,} samples",
             **lines(summary),
@@ -163,7 +165,7 @@ def _end(rounds: int | None, until: Mapping[str, Any]) -> str:
 
 
 def _number(value: float | None) -> str:
-    return "none" if value is None else f"{value:.4f}"
+    return "none" if value is None else decimals(value)
 
 
 def _mean_sd(values: Sequence[float]) -> str:
@@ -171,5 +173,6 @@ def _mean_sd(values: Sequence[float]) -> str:
         return "none"
     mean = math.fsum(values) / len(values)
     if len(values) == 1:
-        return f"{mean:.4f}"
-    return f"{mean:.4f} ± {math.sqrt(math.fsum((v - mean) ** 2 for v in values) / (len(values) - 1)):.4f}"
+        return decimals(mean)
+    sd = math.sqrt(math.fsum((v - mean) ** 2 for v in values) / (len(values) - 1))
+    return f"{decimals(mean)} ± {decimals(sd)}"

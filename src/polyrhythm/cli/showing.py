@@ -28,7 +28,7 @@ from polyrhythm.methods.papers import Common
 from polyrhythm.models.catalogue import MODELS
 from polyrhythm.models.projection import with_projection
 from polyrhythm.results import Run
-from polyrhythm.runs.costs import CostToGoal, On
+from polyrhythm.runs.costs import CostToGoal, On, decimals
 from polyrhythm.runs.database import damaged_runs, suspects
 
 
@@ -198,4 +198,4 @@ def _text(value: object) -> str:
 
 
 def _number(value: object) -> str:
-    return f"{value:.4f}" if isinstance(value, float) else "–"
+    return decimals(value) if isinstance(value, float) else "–"

@@ -7,6 +7,7 @@ import sqlite3
 from pathlib import Path
 from typing import Any, final
 
+from polyrhythm.base.metric_names import is_between_0_and_1
 from polyrhythm.runs.database import FILE, reading
 from polyrhythm.runs.view import as_it_stands
 
@@ -86,6 +87,7 @@ class Listing:
             "method": method if written == "text" else row["recipe"],
             "score": curve[-1] if curve else None,
             "curve": curve,
+            "share": is_between_0_and_1(str(row["headline"])),
         }
 
     def _curve(self, connection: sqlite3.Connection, row: dict[str, Any]) -> list[float]:

@@ -14,6 +14,7 @@ from polyrhythm.base.errors import UserError, unknown
 from polyrhythm.figures import clock, cohorts, curricula, curves, effort, groups, participation, updates
 from polyrhythm.figures.axes import AXES, Against
 from polyrhythm.figures.figure import Chart, Figure, Options
+from polyrhythm.figures.marks import titled
 from polyrhythm.figures.saving import check_file, save
 from polyrhythm.figures.subject import Subject, colours
 from polyrhythm.figures.theme import THEMES, Theme, config
@@ -113,7 +114,7 @@ def draw(
         )
     options = Options(against=against, on=on, theme=theme, **({} if width is None else {"width": width}))
     chart = figure.drawn(subject, options)
-    return chart.properties(title=figure.title).configure(**config(theme))
+    return chart.properties(title=titled(chart, figure.title)).configure(**config(theme))
 
 
 def _check(figure: Figure, against: str, on: str, theme: str) -> None:

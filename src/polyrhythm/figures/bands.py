@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from polyrhythm.figures.axes import Against, across
-from polyrhythm.figures.thinning import thin
+from polyrhythm.figures.thinning import MOST, thin
 from polyrhythm.runs.paired import mean_and_spread
 
 Row = Mapping[str, Any]
@@ -20,7 +20,7 @@ def band(runs: Sequence[Sequence[Row]], value: Value, against: Against) -> list[
     """The mean curve of a method's runs, as `x`, `y`, and `low` and `high`, one standard deviation below and above.
 
     The curve of a run is a step: what a version gave holds until the next one that says something. The mean is over
-    all runs wherever it is drawn, so it begins with the last of them and ends with the first.
+    all runs wherever it is drawn, so it begins with the last of them and ends with the first; `rests` are what follows.
 
     Args:
         runs: the versions of each run.
@@ -38,6 +38,26 @@ def band(runs: Sequence[Sequence[Row]], value: Value, against: Against) -> list[
         mean, spread = mean_and_spread(values)
         found.append({"x": x, "y": mean, "low": mean - (spread or 0.0), "high": mean + (spread or 0.0)})
     return thin(found, ("y",) if len(curves) == 1 else ("y", "low", "high"))
+
+
+def rests(runs: Sequence[Sequence[Row]], value: Value, against: Against) -> list[list[dict[str, float]]]:
+    """What each run did after the first of them had ended, as `x` and `y`; nothing of a run that ends with the first.
+
+    Args:
+        runs: the versions of each run.
+        value: of a version.
+        against: the horizontal axis.
+    """
+    curves = [_curve(rows, value, against) for rows in runs]
+    if not curves or not all(curves):
+        return [[] for _ in runs]
+    last = min(curve[-1][0] for curve in curves)
+    found = []
+    for curve in curves:
+        here = bisect.bisect_right(curve, (last, math.inf))
+        after = [(last, curve[here - 1][1]), *curve[here:]] if here < len(curve) else []
+        found.append(thin([{"x": x, "y": y} for x, y in after], most=MOST // 4))
+    return found
 
 
 def _curve(rows: Sequence[Row], value: Value, against: Against) -> list[tuple[float, float]]:

@@ -13,6 +13,7 @@ from polyrhythm.figures.participation import fate
 from polyrhythm.figures.subject import Subject
 from polyrhythm.figures.theme import HUES
 from polyrhythm.figures.thinning import thin
+from polyrhythm.runs.costs import seconds
 
 _COLUMNS = ("dispatch", "client", "version", "status", "reason", "started", "finished")
 _SPANS = ("down_seconds", "compute_seconds", "up_seconds")
@@ -84,20 +85,27 @@ def _timeline(subject: Subject, options: Options) -> Chart:
 
     panels, drawn = [], {}
     for name, members in subject.methods.items():
-        visits = sorted(subject.visits(members[0], *_COLUMNS, *_SPANS), key=lambda v: (v["started"], v["dispatch"]))
-        clients = sorted({visit["client"] for visit in visits})[:MOST_CLIENTS]
-        few = [visit for visit in visits if visit["client"] in set(clients)][:MOST_VISITS]
-        drawn[name] = (few, clients, few[-1]["started"] if len(few) < len(visits) else None)
-    rows = {name: spans(few) for name, (few, _, _) in drawn.items()}
+        run = members[0]
+        visits = sorted(subject.visits(run, *_COLUMNS, *_SPANS), key=lambda v: (v["started"], v["dispatch"]))
+        # A client that was never asked has a row, too; of more than there is room for, those that were.
+        few_enough = run.clients <= MOST_CLIENTS
+        clients = list(range(run.clients)) if few_enough else sorted({v["client"] for v in visits})[:MOST_CLIENTS]
+        few = [visit for visit in visits if visit["client"] in set(clients)]
+        notes = [] if few_enough else [f"{len(clients)} of {run.clients:,} clients"]
+        until = few[MOST_VISITS - 1]["started"] if len(few) > MOST_VISITS else None
+        if until is not None:
+            notes.append(_part(until, max(visit["finished"] for visit in visits)))
+        drawn[name] = (few[:MOST_VISITS], clients, until, ", ".join(notes))
+    rows = {name: spans(few) for name, (few, *_) in drawn.items()}
     seen = {row["doing"] for found in rows.values() for row in found}
     colours = {doing: hue for doing, hue in DOING.items() if doing in seen}
-    for name, (_, clients, until) in drawn.items():
+    for name, (_, clients, until, note) in drawn.items():
         run = subject.methods[name][0]
         end = until or max((row["to"] for row in rows[name]), default=1.0)
         height = max(60, 11 * len(clients))
         shown = [{**row, "to": min(row["to"], end)} for row in rows[name] if row["from"] < end]
         domain = alt.Scale(domain=[0, end], nice=False)
-        heading = named(name, run, subject, note="its beginning" if until else "")
+        heading = named(name, run, subject, note=note)
         bars = chart(shown, options.width, height, heading).mark_rect().encode(
             x=alt.X("from:Q", title="virtual time (s)", scale=domain, axis=seconds_axis()),
             x2="to:Q",
@@ -111,6 +119,11 @@ def _timeline(subject: Subject, options: Options) -> Chart:
         )
         panels.append(alt.layer(bars, rules.encode(x=alt.X("from:Q", scale=domain))))
     return panels[0] if len(panels) == 1 else alt.vconcat(*panels)
+
+
+def _part(until: float, end: float) -> str:
+    """What is shown of a run that is too long to show, in words."""
+    return f"the first {seconds(until)} of {seconds(end)}"
 
 
 def _staleness(subject: Subject, options: Options) -> Chart:
@@ -152,7 +165,7 @@ def _buffer(subject: Subject, options: Options) -> Chart:
         end = rows[min(len(rows), MOST_CHANGES) - 1]["x"]
         cut = bisect.bisect_right([row["x"] for row in rows], end)
         look = subject.styles(options.theme)[name]
-        heading = named(name, run, subject, note="its beginning" if cut < len(rows) else "")
+        heading = named(name, run, subject, note=_part(end, rows[-1]["x"]) if cut < len(rows) else "")
         area = chart(thin(rows[:cut]), options.width, 110, heading).mark_area(
             interpolate="step-after", color=look.colour, opacity=0.35, line={"color": look.colour, "strokeWidth": 1}
         )

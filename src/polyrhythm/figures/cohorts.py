@@ -8,7 +8,7 @@ from typing import Any
 
 from polyrhythm.figures.curves import column, curves
 from polyrhythm.figures.figure import Chart, Figure, Options, needs
-from polyrhythm.figures.marks import chart, named, told
+from polyrhythm.figures.marks import Range, chart, named, told
 from polyrhythm.figures.subject import Subject
 from polyrhythm.figures.theme import HUES
 from polyrhythm.figures.thinning import thin
@@ -43,7 +43,8 @@ def detectors(versions: Sequence[Mapping[str, Any]]) -> list[str]:
 
 def _cohort(subject: Subject, options: Options) -> Chart:
     value = functools.partial(column, name="cohort", after=0)
-    return curves(subject, value, options, "clients invited", zero=True)
+    most = max(run.clients for run in subject.runs)
+    return curves(subject, value, options, "clients invited", Range(least=0, most=most, zero=True))
 
 
 def _critical(subject: Subject, options: Options) -> Chart:

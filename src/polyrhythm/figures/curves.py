@@ -10,9 +10,9 @@ from typing import Any
 from polyrhythm.base.errors import UserError
 from polyrhythm.base.metric_names import in_words, is_between_0_and_1
 from polyrhythm.figures.axes import SETS, Against
-from polyrhythm.figures.bands import Value, band
+from polyrhythm.figures.bands import Value, band, rests
 from polyrhythm.figures.figure import Chart, Figure, Options, needs
-from polyrhythm.figures.marks import along, chart, methods, told, upright
+from polyrhythm.figures.marks import COUNT, LOSS, SHARE, Range, along, chart, methods, told, upright
 from polyrhythm.figures.subject import Subject
 from polyrhythm.runs.costs import score
 
@@ -27,10 +27,10 @@ def curves(
     value: Value,
     options: Options,
     measure: str,
+    of: Range = Range(),  # noqa: B008
     *,
     against: Against | None = None,
-    zero: bool = False,
-    share: bool = False,
+    height: int = HEIGHT,
 ) -> Chart:
     """One curve for each method, with its band where it has several seeds.
 
@@ -39,12 +39,13 @@ def curves(
         value: of a version.
         options: how it is drawn.
         measure: the title of the vertical axis.
+        of: what the values can be.
         against: another horizontal axis than the options'.
-        zero: whether it cannot be negative.
-        share: whether it lies between 0 and 1.
+        height: of the panel, pixels.
     """
     against = against or options.against
-    return lines(subject, rows_of(subject, value, against), options, measure, against, zero=zero, share=share)
+    after = rests_of(subject, value, against)
+    return lines(subject, rows_of(subject, value, against), options, measure, against, of, after=after, height=height)
 
 
 def lines(
@@ -53,32 +54,53 @@ def lines(
     options: Options,
     measure: str,
     against: Against,
+    of: Range = Range(),  # noqa: B008
     *,
+    after: Sequence[Mapping[str, Any]] = (),
     height: int = HEIGHT,
-    zero: bool = False,
-    share: bool = False,
     axis: str | None = None,
 ) -> Chart:
-    """The same from points that are known already: `method`, `x`, `y`, `low`, `high`."""
+    """The same from points that are known already: `method`, `x`, `y`, `low`, `high`.
+
+    Args:
+        subject: the runs.
+        rows: the points of the means.
+        options: how it is drawn.
+        measure: the title of the vertical axis.
+        against: the horizontal axis.
+        of: what the values can be.
+        after: points of single seeds behind the end of their mean: `method`, `seed`, `x`, `y`.
+        height: of the panel, pixels.
+        axis: another title of the horizontal axis.
+    """
     import altair as alt
 
     color, dash = methods(subject.styles(options.theme), shown=len(subject.methods) > 1)
     # Against versions all seeds have the same places; elsewhere the mean itself is made of steps.
     shape: Any = "linear" if against == "version" else "step-after"
     x = along(against) if axis is None else along(against).title(axis)
-    y = upright(measure, rows, zero=zero, share=share)
+    y, leaving, logarithmic = upright(measure, rows, of)
     tips = ["method:N", *told("x:Q", "y:Q")]
     few = len(rows) <= FEW * len(subject.methods) and against == "version" and options.width >= WIDE
     marks = chart(rows, options.width, height).mark_line(interpolate=shape, point={"size": 18} if few else False)
-    drawn = marks.encode(x=x, y=y, color=color, strokeDash=dash, tooltip=tips)
+    if leaving:
+        marks = marks.mark_line(interpolate=shape, clip=True)
+    layers = [marks.encode(x=x, y=y, color=color, strokeDash=dash, tooltip=tips)]
     wide = {row["method"] for row in rows if row["high"] > row["low"]}
-    if not wide:
-        return drawn
-    area = chart([row for row in rows if row["method"] in wide], options.width, height)
-    bands = area.mark_area(interpolate=shape, opacity=0.18, clip=True).encode(
-        x=x, y=alt.Y("low:Q", title=measure), y2="high:Q", color=color
-    )
-    return alt.layer(bands, drawn)
+    if wide and not logarithmic:
+        area = chart([row for row in rows if row["method"] in wide], options.width, height)
+        bands = area.mark_area(interpolate=shape, opacity=0.18, clip=True).encode(
+            x=x, y=alt.Y("low:Q", title=measure), y2="high:Q", color=color
+        )
+        layers.insert(0, bands)
+    if after:
+        alone = chart(after, options.width, height).mark_line(interpolate=shape, strokeWidth=0.8, clip=True)
+        tips = ["method:N", "seed:N", *told("x:Q", "y:Q")]
+        layers.append(alone.encode(x=x, y=y, color=color, detail="seed:N", tooltip=tips))
+    if leaving:
+        words = chart(leaving, options.width, height).mark_text(align="left", baseline="top", dx=4, fontSize=11)
+        layers.append(words.encode(x=x, y=y, text="said:N", color=color))
+    return layers[0] if len(layers) == 1 else alt.layer(*layers)
 
 
 def rows_of(subject: Subject, value: Value, against: Against) -> list[dict[str, Any]]:
@@ -87,6 +109,16 @@ def rows_of(subject: Subject, value: Value, against: Against) -> list[dict[str, 
         {"method": name, **point}
         for name, members in subject.methods.items()
         for point in band([subject.versions(run) for run in members], value, against)
+    ]
+
+
+def rests_of(subject: Subject, value: Value, against: Against) -> list[dict[str, Any]]:
+    """The points of single seeds behind the end of their method's mean."""
+    return [
+        {"method": name, "seed": run.seed, **point}
+        for name, members in subject.methods.items()
+        for run, points in zip(members, rests([subject.versions(run) for run in members], value, against), strict=True)
+        for point in points
     ]
 
 
@@ -99,21 +131,21 @@ def _accuracy(subject: Subject, options: Options) -> Chart:
     value = functools.partial(score, headline=subject.headline, on=options.on)
     _check_set(subject, options, value)
     measure = f"{in_words(subject.headline)} on the {SETS[options.on]}"
-    return curves(subject, value, options, measure, share=is_share(subject))
+    return curves(subject, value, options, measure, range_of(subject))
 
 
 def _loss(subject: Subject, options: Options) -> Chart:
     value = functools.partial(score, headline="loss", on=options.on)
     _check_set(subject, options, value)
-    return curves(subject, value, options, f"loss on the {SETS[options.on]}")
+    return curves(subject, value, options, f"loss on the {SETS[options.on]}", LOSS)
 
 
 def _training(subject: Subject, options: Options) -> Chart:
-    return curves(subject, functools.partial(column, name="train_loss"), options, "loss while clients train")
+    return curves(subject, functools.partial(column, name="train_loss"), options, "loss while clients train", LOSS)
 
 
 def _rate(subject: Subject, options: Options) -> Chart:
-    return curves(subject, functools.partial(column, name="rate"), options, "local learning rate", zero=True)
+    return curves(subject, functools.partial(column, name="rate"), options, "local learning rate", COUNT)
 
 
 def _costs(subject: Subject, options: Options) -> Chart:
@@ -123,25 +155,18 @@ def _costs(subject: Subject, options: Options) -> Chart:
     value = functools.partial(score, headline=subject.headline, on=options.on)
     _check_set(subject, options, value)
     measure = f"{in_words(subject.headline)} on the {SETS[options.on]}"
+    of = range_of(subject)
     return alt.hconcat(
         *(
-            lines(
-                subject,
-                rows_of(subject, value, cost),
-                narrow,
-                "" if place else measure,
-                cost,
-                height=240,
-                share=is_share(subject),
-            )
+            curves(subject, value, narrow, "" if place else measure, of, against=cost, height=240)
             for place, cost in enumerate(COSTS)
         )
     )
 
 
-def is_share(subject: Subject) -> bool:
-    """Whether the headline metric lies between 0 and 1."""
-    return is_between_0_and_1(subject.headline)
+def range_of(subject: Subject) -> Range:
+    """What the headline metric can be."""
+    return SHARE if is_between_0_and_1(subject.headline) else Range()
 
 
 def _check_set(subject: Subject, options: Options, value: Value) -> None:

@@ -11,8 +11,9 @@ from typing import Any
 from polyrhythm.figures.bands import band
 from polyrhythm.figures.curves import lines
 from polyrhythm.figures.figure import Chart, Figure, Options, needs
-from polyrhythm.figures.marks import chart, methods
+from polyrhythm.figures.marks import COUNT, chart, methods
 from polyrhythm.figures.subject import Subject
+from polyrhythm.figures.thinning import evenly
 
 MOST_CLIENTS = 100
 
@@ -34,12 +35,12 @@ def per_round(visits: Sequence[Mapping[str, Any]]) -> list[dict[str, float]]:
     return found
 
 
-def per_client(visits: Sequence[Mapping[str, Any]]) -> dict[int, float]:
-    """The epochs that each client made in all, by client."""
-    total: dict[int, float] = collections.defaultdict(float)
+def per_client(visits: Sequence[Mapping[str, Any]], clients: int) -> list[float]:
+    """The epochs that each client made in all, by client; none by one that was never heard of."""
+    total = [0.0] * clients
     for visit in visits:
         total[visit["client"]] += visit["epochs"] if visit["steps"] else 0.0
-    return dict(sorted(total.items()))
+    return total
 
 
 def _epochs(subject: Subject, options: Options) -> Chart:
@@ -57,20 +58,23 @@ def _epochs(subject: Subject, options: Options) -> Chart:
             for name, runs in rounds.items()
             for point in band(runs, lambda row: float(row[key]), "version")
         ]
-        return lines(subject, rows, half, measure, "version", height=220, zero=True, axis="round")
+        return lines(subject, rows, half, measure, "version", COUNT, height=220, axis="round")
 
-    rows = []
+    rows, most = [], max(members[0].clients for members in subject.methods.values())
     for name, members in subject.methods.items():
-        made = per_client(subject.visits(members[0], "client", "steps", "epochs"))
-        clients = list(made)
-        few = clients if len(clients) <= MOST_CLIENTS else [
-            clients[i * len(clients) // MOST_CLIENTS] for i in range(MOST_CLIENTS)
-        ]  # fmt: skip
+        made = per_client(subject.visits(members[0], "client", "steps", "epochs"), members[0].clients)
+        few = evenly(range(len(made)), MOST_CLIENTS)
         rows += [{"method": name, "client": client, "epochs": made[client]} for client in few]
+    shown = f"client ({MOST_CLIENTS} of {most:,} shown)" if most > MOST_CLIENTS else "client"
     color, _ = methods(subject.styles(options.theme), shown=len(subject.methods) > 1)
     marks = chart(rows, options.width, 150)
     dots = marks.mark_circle(size=45, opacity=0.9).encode(
-        x=alt.X("client:Q", title="client", scale=alt.Scale(zero=False, nice=False, padding=8)),
+        x=alt.X(
+            "client:Q",
+            title=shown,
+            axis=alt.Axis(tickMinStep=1),
+            scale=alt.Scale(zero=False, nice=False, padding=8),
+        ),
         y=alt.Y("epochs:Q", title="epochs in all (one seed)"),
         color=color,
         tooltip=["method:N", "client:Q", alt.Tooltip("epochs:Q", format=".4~g")],

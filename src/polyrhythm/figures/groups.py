@@ -8,7 +8,7 @@ from typing import Any
 
 from polyrhythm.base.metric_names import in_words
 from polyrhythm.figures.bands import band
-from polyrhythm.figures.curves import is_share
+from polyrhythm.figures.curves import range_of
 from polyrhythm.figures.figure import Chart, Figure, Options, needs
 from polyrhythm.figures.marks import along, chart, grouped, told, upright
 from polyrhythm.figures.subject import Subject
@@ -54,7 +54,7 @@ def _groups(subject: Subject, options: Options) -> Chart:
         if not rows:
             continue
         x = along(options.against)
-        y = upright(in_words(subject.headline), rows, share=is_share(subject))
+        y = upright(in_words(subject.headline), rows, range_of(subject)).axis
         color = grouped("group", list(names), hues)
         heading = name if len(subject.methods) > 1 else ""
         marks = chart(rows, options.width, 240, heading)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple, final
 
 from polyrhythm.figures.axes import AXES, Against
 from polyrhythm.figures.theme import HUES, Style, Theme
@@ -21,6 +22,17 @@ def chart(rows: Sequence[Mapping[str, Any]], width: float, height: float, title:
 
     above: dict[str, Any] = {"title": alt.Title(title, fontSize=12, fontWeight="normal")} if title else {}
     return alt.Chart(alt.InlineData(values=list(rows)), width=width, height=height, **above)
+
+
+def titled(drawn: Any, title: str) -> alt.Title:
+    """The title of a figure; under it what stands above its only panel, such as that not all of it is shown."""
+    import altair as alt
+
+    for part in (drawn, *getattr(drawn, "layer", ())):
+        above = getattr(part, "title", None)
+        if isinstance(above, alt.Title):
+            return alt.Title(title, subtitle=above.text)
+    return alt.Title(title)
 
 
 def along(against: Against) -> alt.X:
@@ -79,25 +91,85 @@ def methods(
     return color, alt.StrokeDash("method:N", title=None, scale=dashes, legend=legend)
 
 
-def upright(measure: str, rows: Sequence[Mapping[str, Any]], *, zero: bool = False, share: bool = False) -> alt.Y:
+@final
+@dataclass(frozen=True, kw_only=True)
+class Range:
+    """What values can be, so that an axis goes no further although a band may.
+
+    Args:
+        least: no value is smaller.
+        most: none is larger.
+        zero: whether the axis begins at zero.
+        explodes: whether it grows without end where training diverges, as a loss does.
+    """
+
+    least: float | None = None
+    most: float | None = None
+    zero: bool = False
+    explodes: bool = False
+
+
+SHARE, COUNT, LOSS = Range(least=0, most=1), Range(least=0, zero=True), Range(least=0, explodes=True)
+_EXPLODED = 10.0  # times what it began with
+_FINE, _LARGE = 1e-3, 1e6
+
+
+class Upright(NamedTuple):
+    """A vertical axis, and what a figure must heed for it."""
+
+    axis: alt.Y
+    leaving: list[dict[str, Any]]
+    """The curves that leave the picture: `method`, where, as `x` and `y`, and how far they go, as it is `said`."""
+    logarithmic: bool
+
+
+def upright(
+    measure: str,
+    rows: Sequence[Mapping[str, Any]],
+    of: Range = Range(),
+) -> Upright:
     """The vertical axis of curves.
+
+    Where one method of several diverges, the axis ends above the others, which would be flat lines beside it; where
+    all do, it is logarithmic.
 
     Args:
         measure: its title.
-        rows: what is drawn, with `low` and `high`.
-        zero: for what cannot be negative: it begins at zero, although a band may not.
-        share: for what lies between 0 and 1: it goes no further, although a band may.
+        rows: what is drawn, with `x`, `y`, `low` and `high`, and its `method` where there are several.
+        of: what the values can be.
     """
     import altair as alt
 
-    scale: dict[str, Any] = {"zero": zero}
-    if zero:
-        scale["domainMin"] = 0
-    if share and rows:
-        low, high = min(row["low"] for row in rows), max(row["high"] for row in rows)
-        scale |= {"domainMin": 0} if low < 0 else {}
-        scale |= {"domainMax": 1} if high > 1 else {}
-    return alt.Y("y:Q", title=measure, scale=alt.Scale(**scale))
+    scale: dict[str, Any] = {"zero": of.zero}
+    low, high = min((row["low"] for row in rows), default=0.0), max((row["high"] for row in rows), default=0.0)
+    least = min((row["y"] for row in rows), default=0.0)
+    if of.least is not None and (of.zero or low < of.least <= least):
+        scale["domainMin"] = of.least
+    if of.most is not None and high > of.most:
+        scale["domainMax"] = of.most
+    leaving: list[dict[str, Any]] = []
+    logarithmic = False
+    if of.explodes and (wild := exploded(rows)):
+        calm = [row["high"] for row in rows if row.get("method") not in wild]
+        if calm:
+            scale["domainMax"] = high = max(calm)
+            for name, highest in wild.items():
+                out = next(row for row in rows if row.get("method") == name and row["y"] > high)
+                leaving.append({"method": name, "x": out["x"], "y": high, "said": f"↑ {highest:.2g}"})
+        elif least > 0:
+            scale, logarithmic = {"type": "log"}, True
+    axis: dict[str, Any] = {}
+    if high >= _LARGE or 0 < high < _FINE:
+        axis["axis"] = alt.Axis(labelExpr="datum.value === 0 ? '0' : format(datum.value, '.1~e')")
+    return Upright(alt.Y("y:Q", title=measure, scale=alt.Scale(**scale), **axis), leaving, logarithmic)
+
+
+def exploded(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    """The methods whose curve rose above ten times what it began with, and how far."""
+    curves: dict[str, list[float]] = {}
+    for row in rows:
+        curves.setdefault(row.get("method", ""), []).append(row["y"])
+    return {name: max(ys) for name, ys in curves.items() if max(ys) > _EXPLODED * max(abs(ys[0]), 1.0)}
 
 
 def grouped(field: str, names: Sequence[str], colours: Sequence[str]) -> alt.Color:

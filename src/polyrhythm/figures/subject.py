@@ -90,4 +90,7 @@ def colours(runs: Sequence[RecordedRun] | Path | str, theme: Theme = "light") ->
 def _ranks(folder: Path) -> dict[str, int]:
     """The place of each run's method among the methods of a folder, in the order of their first runs."""
     places: dict[str, int] = {}
-    return {row["run_id"]: places.setdefault(method_of(row["config"]), len(places)) for row in read_runs(folder)}
+    return {
+        row["run_id"]: places.setdefault(method_of(row["config"], row["name"]), len(places))
+        for row in read_runs(folder)
+    }

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
+T = TypeVar("T")
 MOST = 400
 """Points of a curve that still make a difference to the eye."""
 
@@ -31,6 +32,17 @@ def thin(rows: Sequence[dict[str, Any]], extremes: Sequence[str] = ("y",), *, mo
             known = [i for i in range(start, end) if rows[i][field] is not None]
             kept |= {pick(known, key=lambda i: _number(rows[i], field)) for pick in (min, max) if known}
     return [rows[i] for i in sorted(kept)]
+
+
+def evenly(names: Sequence[T], most: int) -> list[T]:
+    """At most so many of some names, in their order, from all over.
+
+    >>> evenly(range(10), 3)
+    [0, 3, 6]
+    """
+    if len(names) <= most:
+        return list(names)
+    return [names[i * len(names) // most] for i in range(most)]
 
 
 def _number(row: Mapping[str, Any], field: str) -> float:

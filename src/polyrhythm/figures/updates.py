@@ -11,7 +11,7 @@ from typing import Any
 from polyrhythm.figures.bands import band
 from polyrhythm.figures.curves import curves
 from polyrhythm.figures.figure import Chart, Figure, Options, needs
-from polyrhythm.figures.marks import along, chart, grouped, named, told, upright
+from polyrhythm.figures.marks import COUNT, Range, along, chart, grouped, named, told, upright
 from polyrhythm.figures.subject import Subject
 from polyrhythm.figures.theme import HUES
 
@@ -19,6 +19,7 @@ STRATEGIES: Mapping[str, str] = {
     "model": "Strategy 2: its last model",
     "movement": "Strategy 3: its last movement",
 }
+_COSINE = Range(least=-1, most=1)
 _PANELS: Mapping[str, str] = {"error": "squared distance of the estimate", "cosine": "cosine of the movements"}
 
 
@@ -42,7 +43,7 @@ def errors(visits: Sequence[Mapping[str, Any]]) -> list[dict[str, float]]:
 
 
 def _similarity(subject: Subject, options: Options) -> Chart:
-    return curves(subject, similarity, options, "mean cosine between two updates")
+    return curves(subject, similarity, options, "mean cosine between two updates", _COSINE)
 
 
 def _errors(subject: Subject, options: Options) -> Chart:
@@ -62,7 +63,8 @@ def _errors(subject: Subject, options: Options) -> Chart:
                 for which, words in STRATEGIES.items()
                 for point in band(rounds, lambda row, key=f"estimate_{which}_{panel}": row.get(key), "version")  # type: ignore[misc]
             ]
-            x, y = along("version").title("round"), upright(title, rows, zero=panel == "error")
+            x = along("version").title("round")
+            y = upright(title, rows, COUNT if panel == "error" else _COSINE).axis
             color = grouped("strategy", list(STRATEGIES.values()), colours)
             heading = named(name, members[0], subject) if len(subject.methods) > 1 and panel == "error" else ""
             marks = chart(rows, half.width, 220, heading)

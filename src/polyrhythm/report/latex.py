@@ -40,6 +40,7 @@ _SPECIAL: Mapping[str, str] = {
     "≤": r"$\leq$",
     "≥": r"$\geq$",
     "→": r"$\rightarrow$",
+    "†": r"\dag{}",
     "\u00a0": "~",
     **{letter: f"$\\{name}$" for letter, name in zip("αβγδεζηθικλμνξπρστυφχψω", _GREEK, strict=True)},
 }

@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from polyrhythm.base.metric_names import in_words
+from polyrhythm.runs.costs import decimals
 from polyrhythm.runs.observer import Observer
 from polyrhythm.runs.records import ModelView, Plan, RunStatus, VersionRecord
 
@@ -57,9 +58,9 @@ class LiveProgress(Observer):
         if self._progress is None:
             return
         if record.test is not None and self._headline in record.test:
-            self._shown["score"] = f"{record.test[self._headline]:.4f}"
+            self._shown["score"] = decimals(record.test[self._headline])
         if record.train_loss is not None:
-            self._shown["loss"] = f"{record.train_loss:.4f}"
+            self._shown["loss"] = decimals(record.train_loss)
         self._shown["updates"] = f"{record.client_updates:,}"
         self._progress.update(self._task, completed=record.version, shown=self._shown)
 

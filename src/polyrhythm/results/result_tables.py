@@ -25,10 +25,11 @@ def accuracy(found: ComparedRuns[RecordedRun], on: On) -> Table:
     lines = []
     for name, members in found.methods.items():
         cells = [tables.scores(spread(list(found.read(name, r, on).values())), len(members)) for r in READINGS]
-        lines.append((name, str(len(members)), *cells))
+        lines.append((tables.marked(name, found.unfinished[name]), str(len(members)), *cells))
     return Table(
         name="results",
-        caption=f"{title_of(found.headline)} on the {_SETS[on]}, {over_seeds(found)}. {meant(found, on)}",
+        caption=f"{title_of(found.headline)} on the {_SETS[on]}, {over_seeds(found)}. {meant(found, on)}"
+        + (f" {tables.UNFINISHED}" if any(found.unfinished.values()) else ""),
         head=("method", "seeds", "final", "best", "last 20"),
         rows=tables.rows(lines),
     )
@@ -55,7 +56,11 @@ def differences(found: ComparedRuns[RecordedRun], base: str, on: On, level: floa
     if len(found.methods) == 1:
         return None
     lines = [
-        (name, str(by["final"][name].n), *(tables.gain(by[reading][name]) for reading in READINGS))
+        (
+            tables.marked(name, found.unfinished[name]),
+            str(by["final"][name].n),
+            *(tables.gain(by[reading][name]) for reading in READINGS),
+        )
         for name in by["final"]
     ]
     single = any(difference.n == 1 for difference in by["final"].values())

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, final
 
-from polyrhythm.runs.costs import MEASURED
+from polyrhythm.runs.costs import MEASURED, decimals
 from polyrhythm.runs.paired import Difference
 
 NONE = "–"
@@ -40,9 +40,17 @@ class Table:
     code: bool = False
 
 
+def marked(method: str, unfinished: int) -> str:
+    """The name of a method; with a dagger if some of its runs did not end as planned."""
+    return f"{method} †" if unfinished else method
+
+
+UNFINISHED = "† not all of its runs ended as planned."
+
+
 def score(value: float | None) -> str:
     """A metric, with four digits."""
-    return NONE if value is None else signed(value, digits=4, plus=False)
+    return NONE if value is None else decimals(value).replace("-", "−", 1) if value < 0 else decimals(value)
 
 
 def signed(value: float, *, digits: int, plus: bool = True) -> str:
@@ -57,7 +65,7 @@ def scores(spread: Mapping[str, Any], of: int) -> str:
     """A metric over seeds: mean ± sample standard deviation, and of how many if not of all."""
     if spread["mean"] is None:
         return NONE
-    sd = "" if spread["sd"] is None else f" ± {spread['sd']:.4f}"
+    sd = "" if spread["sd"] is None else f" ± {decimals(spread['sd'])}"
     return f"{score(spread['mean'])}{sd}" + (f" ({spread['n']} of {of})" if spread["n"] < of else "")
 
 

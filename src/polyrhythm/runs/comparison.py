@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from polyrhythm.base.errors import UserError, unknown
 from polyrhythm.base.settings import canonical_json
-from polyrhythm.runs import holes
+from polyrhythm.runs import holes, match
 from polyrhythm.runs.costs import GOALS, On, reached, score_at
 from polyrhythm.runs.paired import Difference, difference, mean_and_spread
 from polyrhythm.runs.recorded import RecordedRun
@@ -20,12 +21,15 @@ if TYPE_CHECKING:
 R = TypeVar("R", bound=RecordedRun, covariant=True)
 S = TypeVar("S", bound=RecordedRun)
 _OF_NO_METHOD = ("seed", "evaluation")
+_TRIAL = re.compile(r"(^|/)\d+$")
 
 
 class ComparedRuns(Generic[R]):
     """What several methods gave, and what it cost them, over their seeds.
 
     Runs with the same configuration but for the seed are one method. Of two runs with the same seed the later counts.
+    The trials of a search are a method of their own beside the runs with what it chose: the choice was made on their
+    seeds, which flatters them.
 
     Args:
         runs: in any order; methods come in the order of their first runs.
@@ -43,13 +47,20 @@ class ComparedRuns(Generic[R]):
         """Their recorded versions, as plain values, read once."""
         self.headline = next(iter(self.methods.values()))[0].headline
         """The metric that "accuracy" stands for."""
-        self.notes = tuple(_notes(runs, self.methods))
-        """What a reader should know: runs that do not count, or did not end as planned."""
+        self.unfinished: Mapping[str, int] = {
+            name: sum(run.status != "finished" for run in members) for name, members in self.methods.items()
+        }
+        """How many runs of each method did not end as planned."""
+        self.notes = (
+            *_notes(runs, self.methods),
+            *match.notes({n: runs[0].config for n, runs in self.methods.items()}),
+        )
+        """What a reader should know: runs that do not count or did not end as planned, methods that are no match."""
 
     def results(
         self, *, to: float | None = None, at_time: float | None = None, on: On = "test"
     ) -> list[dict[str, Any]]:
-        """One entry per method: `method`, `runs`, `seeds`, `n`, and the mean, sd and n of each number.
+        """One entry per method: `method`, `runs`, `seeds`, `n`, `unfinished`, and mean, sd and n of each number.
 
         `final_accuracy` is that of the last evaluated version. With `at_time`, `accuracy_at_time` is that of the last
         version evaluated by then, over the runs that went on as long. With `to`, `reached` counts the runs that reached
@@ -68,6 +79,7 @@ class ComparedRuns(Generic[R]):
                 "runs": [run.id for run in members],
                 "seeds": [run.seed for run in members],
                 "n": len(members),
+                "unfinished": self.unfinished[name],
                 "final_accuracy": spread([read(rows, self.headline, "final", on) for rows in versions]),
             }
             if at_time is not None:
@@ -87,7 +99,8 @@ class ComparedRuns(Generic[R]):
         """What each of the other methods gives more than one of them, paired by seed.
 
         A seed means the same clients, cohorts and initial model to every method, so that much of the chance is the same
-        on both sides of a pair, and the interval is narrower than what the methods' own deviations would say.
+        on both sides of a pair, and the interval is narrower than what the methods' own deviations would say. That
+        holds only on the same data and the same fleet: a method on others has no pair.
 
         Args:
             to: the method that the others are compared with; None for the first.
@@ -109,8 +122,11 @@ class ComparedRuns(Generic[R]):
                 fix="level=0.95",
             )
         values = {name: self.read(name, reading, on) for name in self.methods}
+        first = {name: members[0].config for name, members in self.methods.items()}
         return {
             name: difference([v - values[base][seed] for seed, v in found.items() if seed in values[base]], level)
+            if match.paired(first[name], first[base])
+            else Difference(mean=None, level=level)
             for name, found in values.items()
             if name != base
         }
@@ -145,15 +161,21 @@ def by_method(runs: Iterable[S]) -> dict[str, tuple[S, ...]]:
     """
     kept: dict[str, dict[int, S]] = {}
     for run in sorted(runs, key=lambda run: run.id):
-        kept.setdefault(method_of(run.config), {})[run.seed] = run
+        kept.setdefault(method_of(run.config, run.name), {})[run.seed] = run
     groups = [tuple(of_seed[seed] for seed in sorted(of_seed)) for of_seed in kept.values()]
     _check_headline(groups)
     return dict(zip(_names(groups), groups, strict=True))
 
 
-def method_of(config: Mapping[str, Any]) -> str:
-    """What runs of one method have in common: their configuration, but for the seed and what only looks on."""
-    return canonical_json({key: value for key, value in config.items() if key not in _OF_NO_METHOD})
+def method_of(config: Mapping[str, Any], name: str = "") -> str:
+    """What runs of one method have in common: their configuration, but for the seed and what only looks on.
+
+    Args:
+        config: of a run.
+        name: what it is called; the trials of a search are called by a number.
+    """
+    kept = {key: value for key, value in config.items() if key not in _OF_NO_METHOD}
+    return canonical_json({**kept, "trial": True} if _TRIAL.search(name) else kept)
 
 
 def _check_headline(groups: Sequence[Sequence[RecordedRun]]) -> None:

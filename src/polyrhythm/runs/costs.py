@@ -178,6 +178,15 @@ def lines(costs: Mapping[str, Any]) -> dict[str, str]:
     }
 
 
+def decimals(value: float) -> str:
+    """A metric in four decimals; what is too large or too small for them, in powers of ten.
+
+    >>> decimals(0.98765), decimals(2.9412556e33), decimals(0.0)
+    ('0.9877', '2.94e+33', '0.0000')
+    """
+    return f"{value:.2e}" if abs(value) >= 1e5 or 0 < abs(value) < 5e-5 else f"{value:.4f}"
+
+
 def seconds(value: float) -> str:
     """A span of virtual time; hours from 10,000 s on."""
     if value < 999.5:

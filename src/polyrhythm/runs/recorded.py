@@ -187,6 +187,11 @@ class RecordedRun:
         return int(self._row["seed"])
 
     @property
+    def clients(self) -> int:
+        """How many clients the federation has, whether or not they were ever asked."""
+        return int(self._row["clients"])
+
+    @property
     def config(self) -> dict[str, Any]:
         """The resolved configuration."""
         return dict(self._row["config"])
@@ -385,5 +390,5 @@ class RecordedRun:
 
 def _short(value: object) -> str:
     if isinstance(value, float):
-        return f"{value:.4f}"
+        return costs.decimals(value)
     return f"{value:,}" if isinstance(value, int) else str(value)

@@ -1,11 +1,11 @@
 // Several runs beside each other: seeds of one method are one row, and one band in every figure.
-import { $, amount, ask, h, listen, onTheme, score, start, tell, theme, trouble, words } from "./page.js";
+import { $, amount, ask, h, kept, listen, onTheme, score, start, tell, theme, trouble, words } from "./page.js";
 import { Gallery } from "./figures.js";
 
 const ids = new URLSearchParams(location.search).getAll("run");
 const main = $("main");
 start();
-const select = (id, values) => h("select", { id, onchange: renew }, Object.entries(values).map(([value, label]) => h("option", { value }, label)));
+const select = (id, values) => kept(h("select", { id, onchange: renew }, Object.entries(values).map(([value, label]) => h("option", { value }, label))));
 const across = select("across", { version: "versions", client_updates: "client updates", samples: "samples", flops: "operations (FLOPs)", bytes: "traffic", time: "virtual time", joules: "energy", wall: "wall-clock time" });
 const on = select("on", { test: "test set", validation: "validation set" });
 const gallery = new Gallery((about) => ({ run: ids, ...(about.along ? { against: across.value } : {}), ...(about.judged ? { on: on.value } : {}) }));
@@ -24,7 +24,9 @@ async function show() {
   try {
     const found = await ask("/api/compare", { run: ids, on: on.value });
     const several = found.methods.some((method) => method.n > 1);
+    const dagger = found.methods.some((method) => method.unfinished) ? " † Not all of its runs ended as planned." : "";
     told.textContent = several ? "Mean ± sample standard deviation over seeds; costs are means." : "One seed each: a picture, not a finding.";
+    told.textContent += dagger;
     table.replaceChildren(h("table", { class: "methods" },
       h("caption", { class: "unseen" }, "Methods"),
       h("thead", {}, h("tr", {}, ["Method", "Seeds", `Final ${words(found.headline)}`, ...found.costs.map((cost) => cost.words[0].toUpperCase() + cost.words.slice(1))].map((label, i) => h("th", { scope: "col", class: i ? "number" : null }, label)))),
@@ -41,7 +43,7 @@ function line(method, costs) {
   const swatch = h("span", { class: "swatch", "aria-hidden": "true" });
   swatch.style.background = method.colour[theme()];
   return h("tr", {},
-    h("th", { scope: "row" }, swatch, h("a", { href: `/run?${new URLSearchParams({ run: method.runs[0] })}` }, method.method)),
+    h("th", { scope: "row" }, swatch, h("a", { href: `/run?${new URLSearchParams({ run: method.runs[0] })}` }, method.unfinished ? `${method.method} †` : method.method)),
     h("td", { class: "number" }, String(method.n)),
     h("td", { class: "number" }, score(final.mean) + (final.sd === null ? "" : ` ± ${score(final.sd)}`)),
     costs.map(({ name, unit }) => h("td", { class: "number" }, amount(method.costs[name], unit))));

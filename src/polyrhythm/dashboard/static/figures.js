@@ -22,7 +22,19 @@ class Picture {
     this.next = 0;
     this.frame = h("div", { class: "frame", role: "img", "aria-label": `${about.title}. ${about.about}` });
     this.note = h("p", { class: "dim", role: "status" });
-    this.element = h("figure", { id: `figure-${about.name}` }, this.frame, h("figcaption", {}, about.about), this.note);
+    const take = (kind, made) => h("button", { type: "button", class: "quiet", "aria-label": `${about.title} as ${kind}`, onclick: () => this.take(kind, made) }, kind);
+    this.tools = h("div", { class: "tools", hidden: true },
+      take("SVG", async (view) => new Blob([await view.toSVG()], { type: "image/svg+xml" })),
+      take("PNG", async (view) => { const canvas = await view.toCanvas(2); return new Promise((done) => canvas.toBlob(done)); }),
+      take("CSV", async () => new Blob([asCsv(this.data)], { type: "text/csv" })));
+    this.element = h("figure", { id: `figure-${about.name}` }, this.frame, h("figcaption", {}, about.about), this.tools, this.note);
+  }
+
+  /** Hands the picture, or the numbers behind it, to whoever wants to take them along. */
+  async take(kind, made) {
+    const address = URL.createObjectURL(await made(this.view));
+    h("a", { href: address, download: `${this.about.name}.${kind.toLowerCase()}` }).click();
+    setTimeout(() => URL.revokeObjectURL(address), 10000);
   }
 
   async draw() {
@@ -37,6 +49,8 @@ class Picture {
       if (this.view && shape === this.shape) await this.renew(data);
       else await this.anew(embed, specification, data, width);
       this.shape = shape;
+      this.data = data;
+      this.tools.hidden = false;
       this.note.textContent = "";
     } catch (error) {
       this.note.textContent = error.found ?? String(error);
@@ -62,6 +76,19 @@ class Picture {
     }
     await this.view.runAsync();
   }
+}
+
+/** All rows behind a figure, with the number of their set where there are several. */
+function asCsv(data) {
+  const sets = Object.values(data).filter((rows) => rows.length);
+  const rows = sets.flatMap((set, i) => set.map((row) => (sets.length > 1 ? { set: i + 1, ...row } : row)));
+  const columns = [...new Set(rows.flatMap(Object.keys))];
+  // Text that begins like a formula would be one in a spreadsheet.
+  const cell = (value) => {
+    const text = value === null || value === undefined ? "" : typeof value === "string" ? value.replace(/^(?=[=+@\t\r-])/, "'") : String(value);
+    return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
+  };
+  return [columns, ...rows.map((row) => columns.map((column) => row[column]))].map((line) => `${line.map(cell).join(",")}\r\n`).join("");
 }
 
 /** Every legend that a specification speaks of. */

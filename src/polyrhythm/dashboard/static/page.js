@@ -20,7 +20,7 @@ function give(element, about, children) {
     if (key.startsWith("on")) element.addEventListener(key.slice(2), value);
     else element.setAttribute(key, value === true ? "" : value);
   }
-  element.append(...children.flat().filter((child) => child !== null && child !== undefined));
+  element.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined));
 }
 
 export const $ = (id) => document.getElementById(id);
@@ -75,6 +75,19 @@ export function listen(address, heard) {
   open();
 }
 
+/** A choice that the address keeps, so that a link or a reload shows the same. */
+export function kept(select) {
+  const usual = select.value, asked = new URLSearchParams(location.search).get(select.id);
+  if ([...select.options].some((option) => option.value === asked)) select.value = asked;
+  select.addEventListener("change", () => {
+    const query = new URLSearchParams(location.search);
+    if (select.value === usual) query.delete(select.id);
+    else query.set(select.id, select.value);
+    history.replaceState(null, "", `?${query}`);
+  });
+  return select;
+}
+
 let last = "";
 /** Says something to whoever listens to the page instead of looking at it. */
 export function say(text) {
@@ -116,7 +129,12 @@ export const shown = (element = document.documentElement) => (element.dataset.sh
 export const state = (status) => h("span", { class: `state ${status}` }, status);
 
 export const called = (run) => run.name || run.method;
-export const score = (value) => (typeof value === "number" ? value.toFixed(4) : "–");
+/** A metric in four decimals; what is too large or too small for them, in powers of ten. */
+export function score(value) {
+  if (typeof value !== "number") return "–";
+  const size = Math.abs(value);
+  return size >= 1e5 || (size > 0 && size < 5e-5) ? value.toExponential(2).replace("e+", "e") : value.toFixed(4);
+}
 export const whole = (value) => (typeof value === "number" ? value.toLocaleString("en") : "–");
 const METRICS = { r2: "R²", auc: "AUC", f1: "F1", rmse: "RMSE", mae: "MAE" };
 export const words = (text) => METRICS[text] || String(text).replaceAll("_", " ");
@@ -153,12 +171,15 @@ export function progress(run) {
   return h("span", { class: "progress" }, h("span", { class: "number" }, text), bar);
 }
 
-/** A small curve, between its own least and greatest value. */
-export function spark(values, label) {
+const LEAST = 0.05; // that the height of a small curve stands for, where values are shares
+
+/** A small curve, between its own least and greatest value; but small changes of a share look small. */
+export function spark(values, label, share = false) {
   const width = 96, height = 24, edge = 2;
   const picture = svg("svg", { class: "spark", viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": label });
   if (values.length < 2) return picture;
-  const least = Math.min(...values), range = Math.max(...values) - least || 1;
+  const low = Math.min(...values), between = Math.max(...values) - low;
+  const range = Math.max(between, share ? LEAST : 0) || 1, least = low - (range - between) / 2;
   const points = values.map((value, i) => [
     edge + ((width - 2 * edge) * i) / (values.length - 1),
     height - edge - ((height - 2 * edge) * (value - least)) / range,
