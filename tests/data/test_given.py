@@ -77,7 +77,7 @@ BAD: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "a generator": (lambda: data.arrays((v for v in X), Y), "inputs of type generator"),
     "a set": (lambda: data.arrays({1, 2}, Y), "inputs of type set"),
-    "a dict": (lambda: data.arrays({"x": X}, Y), "inputs of type dict"),
+    "a dict of text": (lambda: data.arrays({"x": ["a"] * len(Y)}, Y), "x of <U1"),
     "dates": (lambda: data.arrays([datetime.date(2024, 1, 1)] * 60, Y), "inputs of type date"),
     "keys of a number and text": (lambda: data.arrays(X, Y, columns={"u": [1, *["1"] * 59]}), "several kinds"),
     "keys of NaN and text": (lambda: data.arrays(X, Y, columns={"u": [np.nan, *["1"] * 59]}), "missing"),

@@ -130,7 +130,7 @@ BREAKS: Mapping[str, Callable[[Draw, Any, Any, int], Broken]] = {
     "one number": lambda draw, x, y, n: (3.0, y),
     "nothing": lambda draw, x, y, n: (None, y),
     "a text": lambda draw, x, y, n: ("inputs", y),
-    "a dict": lambda draw, x, y, n: ({"x": x}, y),
+    "a dict": lambda draw, x, y, n: ({"x": x, "z": x[: n - 1]}, y),
     "a generator": lambda draw, x, y, n: ((v for v in range(n)), y),
     "a set": lambda draw, x, y, n: (set(range(n)), y),
     "shorter": lambda draw, x, y, n: (x[: n - 1], y),

@@ -18,6 +18,8 @@ from crews import FISHER
 from polyrhythm.base.errors import UserError
 from polyrhythm.data import Collection
 from polyrhythm.deployment.federating import Serving, serve
+from polyrhythm.experiments.difficulty import sample_difficulty
+from polyrhythm.experiments.expert import train_expert
 from pretend import JumpingClock, PretendTransport, nodes_of
 from worker_models import Halves, Words
 
@@ -188,6 +190,18 @@ def test_new_samples_are_read_as_the_training_samples_were(form: Any, tmp_path: 
     ):
         with pytest.raises(UserError, match=words):
             run.evaluate(odd) if isinstance(odd, Collection) else run.predict(odd)
+
+
+def test_an_expert_of_such_samples_scores_them(tmp_path: Path) -> None:
+    scores = []
+    for form in (whole, by_name):
+        torch.manual_seed(0)
+        data, path = halves(form), tmp_path / f"{form.__name__}.safetensors"
+        train_expert(data, Halves(4, 2), path, epochs=2)
+        scores.append(sample_difficulty(data, lambda: Halves(4, 2), path))
+        with pytest.raises(UserError, match="for samples of several arrays"):
+            train_expert(halves(by_name), Halves(4, 2), path, last_layer_rate=10)
+    np.testing.assert_allclose(*scores, rtol=1e-4)
 
 
 class Named(nn.Module):

@@ -14,7 +14,7 @@ from polyrhythm.data.keys import Columns, Keys
 from polyrhythm.data.labels import ClassLabels
 from polyrhythm.data.preprocessing import Preprocessing
 from polyrhythm.data.samples import Samples
-from polyrhythm.data.structured import Structure
+from polyrhythm.data.structured import Shape, Structure
 
 Task = Literal["classification", "multilabel", "next_character", "regression"]
 
@@ -84,6 +84,11 @@ class Collection:
     def with_column(self, name: str, values: Any) -> Collection:
         """The same data with one more key of the training samples, [n], such as how difficult each is."""
         return replace(self, columns={**self.columns, name: Keys.of(values)})
+
+    @property
+    def shape(self) -> Shape:
+        """Of what a model is given for a sample; of several arrays the shapes of all, by name or in order."""
+        return tuple(self.train.shape) if self.structure is None else self.structure.shapes
 
     @property
     def outputs(self) -> int:

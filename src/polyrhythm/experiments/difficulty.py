@@ -15,6 +15,7 @@ from polyrhythm.data.collection import Collection
 from polyrhythm.data.holding import Holding
 from polyrhythm.data.samples import Samples
 from polyrhythm.models.building import build
+from polyrhythm.models.calling import calls, outputs_in
 from polyrhythm.models.catalogue import Builder
 from polyrhythm.models.task import Task
 from polyrhythm.models.tasks import task
@@ -41,7 +42,8 @@ def sample_difficulty(collection: Collection, model: str | Builder, path: Path |
         UserError: the file is not there or not readable, is of another model, or gives losses that are no numbers.
     """
     with seeded_torch(0, "init"):  # what is drawn is overwritten by the file
-        module = build(model, collection.train.shape, collection.outputs)
+        module = build(model, collection.shape, collection.outputs)
+    module = module if collection.structure is None else calls(module, collection.structure)
     return expert_losses(Path(path), module, collection.train, task(collection.task))
 
 
@@ -75,7 +77,7 @@ def expert_losses(path: Path, module: nn.Module, samples: Samples, aim: Task) ->
     with one_thread(), torch.no_grad(), seeded_torch(0, "measure", "expert"):
         for i in range(0, len(samples), BATCH):
             inputs, targets = holding.batch(np.arange(i, min(i + BATCH, len(samples))), None)
-            pieces.append(aim.losses(expert(inputs), targets).double())
+            pieces.append(aim.losses(outputs_in(expert(inputs)), targets).double())
     losses: np.ndarray = torch.cat(pieces).numpy()
     return checked(losses, len(samples), str(path))
 

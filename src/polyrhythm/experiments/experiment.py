@@ -91,8 +91,7 @@ class Experiment(Settings):
     @functools.cached_property
     def aim(self) -> Task:
         """What the model is asked to do: the given task, or the one that follows from the data."""
-        federation = self.federation
-        return (self.task or task(federation.task)).fitted(federation.outputs, federation.trained)
+        return (self.task or task(self.federation.task)).fitted(self.federation.outputs, self.federation.trained)
 
     def module(self) -> nn.Module:
         """The model with its initial weights, built anew unless a module was given."""

@@ -139,6 +139,13 @@ def _with_head(
             why="the output layer learns at so many times the rate",
             fix="give 10, as the paper's code does, or leave it out",
         )
+    if collection.structure is not None:
+        raise UserError(
+            f"last_layer_rate = {rate!r} for samples of several arrays",
+            expected="no such rate, or samples of one array",
+            why="the output layer is found by running the model on one array",
+            fix="leave last_layer_rate out",
+        )
     if not isinstance(model, nn.Module):
         with seeded_torch(seed, "init"):
             model = build(model, collection.train.shape, collection.outputs)

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from polyrhythm.base.errors import UserError
 from polyrhythm.base.streams import seeded_torch
-from polyrhythm.data.items import Adapt, check_dataset, not_usable
+from polyrhythm.data.items import Adapt, check_dataset, not_usable, tensors_of
 from polyrhythm.data.structured import Padding, Structure, as_tensor, fields_of, is_structured, structure_of
 
 
@@ -146,6 +146,8 @@ def structure_of_items(train: Any, test: Any, adapt: Adapt | None, padding: Padd
     """
     for items in (train, test):
         check_dataset(items)
+    if adapt is None and padding is None and tensors_of(train) is not None:
+        return None
     with seeded_torch(0, "augment", "first"):
         first = _input(train, 0, adapt)
         if first is None or not (padding is not None or is_structured(first)):
