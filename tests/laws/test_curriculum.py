@@ -247,8 +247,8 @@ def test_the_first_pass_is_over_the_easiest(score: Any, kind: Any, net: str, sha
     federation = Federation(sizes=(9, 16, 7, 12), net=net, seed=seed)
     pacing = Pacing(family="step", a=1.0, b=share)
     curriculum = Curriculum(score=score, order=kind, pacing=pacing, least=2)
-    common = Common(cohort=3, epochs=2.0, batch=2, lr=0.3)
-    story = run(Trial(federation=federation, common=common).recipe(curriculum), federation, versions=4)
+    common = Common(cohort=3, epochs=1.0, batch=2, lr=0.3)
+    story = run(Trial(federation=federation, common=common).recipe(curriculum), federation, versions=3)
     for dispatch, assignment in story.assignments.items():
         held = federation.sizes[assignment.client]
         count = max(2, int(held * share + 1e-9))

@@ -32,7 +32,7 @@ from small import ready
 
 from .law import Mutation, law, swap
 from .native import NETS, federation, local
-from .test_native_recipes import METHODS
+from .test_native_recipes import METHODS, SIZES
 from .world import near
 
 SMALL = ("logistic", "perceptron", "functional", "tied")
@@ -226,7 +226,7 @@ def test_every_net_is_the_same(net: str) -> None:
 def test_every_method_is_the_same(method: str) -> None:
     """Local Adam, terms of the loss and early stops are left to torch."""
     taken = not any(word in method for word in ("adam", "moon", "alt"))
-    compare("perceptron", METHODS[method], (33, 40, 35), taken=taken)
+    compare("perceptron", METHODS[method], SIZES, taken=taken)
 
 
 @law(
@@ -267,7 +267,7 @@ _calls = iter(range(10**9))
 )
 def test_it_does_not_matter_who_else_is_in_a_cohort(dropped: float, seed: int) -> None:
     def net(shape: tuple[int, ...], outputs: int) -> nn.Module:
-        return pr.models.build("ccfl-mlp", shape, outputs, dropout=dropped)
+        return pr.models.build("mlp", shape, outputs, hidden=(19, 7), dropout=dropped)
 
     recipe, sizes = pr.fedavg(cohort=4, epochs=2, batch=8) | local(momentum=0.9), (9, 21, 1, 17)
     with one_thread():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import shutil
 import sqlite3
 from pathlib import Path
 from typing import Any
@@ -32,9 +33,17 @@ def trial(**changes: Any) -> Prepared:
     return small.prepared(**values | {"checkpoint": pr.Checkpoint(every=2, keep=3)} | changes)
 
 
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of such a run."""
+    return small.run(trial(), out=tmp_path_factory.mktemp("whole"), log_updates=True).folder
+
+
 @pytest.fixture
-def run(tmp_path: Path) -> pr.Run:
-    return small.run(trial(), out=tmp_path, log_updates=True)
+def run(whole: Path, tmp_path: Path) -> pr.Run:
+    """A copy of it."""
+    (run,) = pr.Run.all(shutil.copytree(whole, tmp_path, dirs_exist_ok=True))
+    return run
 
 
 HOLES = {
