@@ -78,8 +78,8 @@ def test_a_run_that_goes_on_is_seen_to_grow_and_end(
     assert (run.status, run.reason, run.summary["rounds"], len(run.history)) == ("stopped", "Ctrl-C", 0, 1)
 
 
-def test_repr_says_what_matters(folder: Path) -> None:
-    text = repr(Run.open("first", folder))
+def test_what_is_printed_of_a_run_says_what_matters(folder: Path) -> None:
+    text = str(Run.open("first", folder))
     for part in ("20260301-101500-2a7k", "first", "finished", "fedavg(cohort=2)", "0.7500", "120 kB up", "best, final"):
         assert part in text
 
