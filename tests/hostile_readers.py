@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import gzip
 import io
 import json
 import os
@@ -17,6 +16,7 @@ import zipfile
 import zlib
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -34,6 +34,9 @@ from polyrhythm.models.weights import load_weights
 from polyrhythm.results import Run
 from polyrhythm.results.using import Use
 from polyrhythm.runs import portrait, stored
+from polyrhythm.runs.checkpoints import reached
+from polyrhythm.runs.run_lock import _FILE as LOCK
+from polyrhythm.runs.run_lock import is_alive
 from polyrhythm.studies.files import reading
 from polyrhythm.studies.running import trials
 
@@ -58,9 +61,12 @@ def _in_folder(read: Callable[[Path], Any]) -> Callable[[Path], Any]:
 def _pace(folder: Path) -> Any:
     store = NodeStore(folder / "store", "20260101-000000-abcd", 0)
     place = store._folder
-    place.mkdir(parents=True)
     shutil.move(folder / "pace.json", place / "pace.json")
     return store.pace()
+
+
+def _weights(path: Path) -> Any:
+    return Run.weights(SimpleNamespace(path=path.parent, status="finished"), "final")  # type: ignore[arg-type]
 
 
 FILES = "data/sources/files.py"
@@ -70,6 +76,7 @@ READERS: dict[str, Reader] = {
         lambda path: data.table(path, target="y"),
         ("x.csv", "x.tsv", "x.csv.gz", "x.parquet", "x.feather"),
     ),
+    "tiny imagenet": Reader(("data/sources/tiny_imagenet.py",), data.tiny_imagenet, ("x.npz",)),
     "npz": Reader(("data/sources/npz.py",), data.npz, ("x.npz",)),
     "idx": Reader(("data/sources/idx.py",), idx.read_idx, ("train-images-idx3-ubyte", "x.gz")),
     "cifar": Reader(("data/sources/cifar.py",), data.cifar10, ("cifar-10-python.tar.gz", "cifar-10-python.tar")),
@@ -80,6 +87,7 @@ READERS: dict[str, Reader] = {
         lambda path: data.image_folder(path.parents[2], size=8),
         ("train/a/x.png", "train/a/x.jpg"),
     ),
+    "weights of a run": Reader(("runs/recorded.py",), _weights, ("final.safetensors",)),
     "weights": Reader(
         ("models/weights.py",), lambda path: load_weights(torch.nn.Linear(1, 1), path), ("x.safetensors", "x.pt")
     ),
@@ -87,22 +95,57 @@ READERS: dict[str, Reader] = {
     "experiment": Reader(("config/layers.py",), lambda path: configure(path, {}, []), ("x.toml",), pipes=True),
     "study": Reader(("studies/files/reading.py",), reading.read, ("x.toml",), pipes=True),
     "bandwidth": Reader(
-        ("fleet/files.py",), lambda path: pr.fleet.BandwidthTrace(path=path), ("x.npz", "x.csv", "x.csv.gz")
+        ("fleet/files.py", "fleet/bandwidth.py"),
+        lambda path: pr.fleet.BandwidthTrace(path=path),
+        ("x.npz", "x.csv", "x.csv.gz"),
     ),
-    "arrivals": Reader(("fleet/files.py",), lambda path: pr.fleet.ArrivalTrace(path=path), ("x.csv", "x.csv.gz")),
-    "capacities": Reader(("fleet/files.py",), lambda path: pr.fleet.DeviceTrace(path=path), ("x.csv", "x.json")),
-    "behaviour": Reader(("fleet/files.py",), lambda path: pr.fleet.AvailabilityTrace(path=path), ("x.json",)),
-    "devices": Reader(("fleet/files.py",), lambda path: pr.fleet.Listed(path=path), ("x.json",)),
+    "arrivals": Reader(
+        ("fleet/files.py", "fleet/arrivals.py"), lambda path: pr.fleet.ArrivalTrace(path=path), ("x.csv", "x.csv.gz")
+    ),
+    "capacities": Reader(
+        ("fleet/files.py", "fleet/capacity.py"), lambda path: pr.fleet.DeviceTrace(path=path), ("x.csv", "x.json")
+    ),
+    "behaviour": Reader(
+        ("fleet/files.py", "fleet/behaviour.py"), lambda path: pr.fleet.AvailabilityTrace(path=path), ("x.json",)
+    ),
+    "links": Reader(("fleet/links.py",), lambda path: pr.fleet.UserSpeeds(path=path), ("x.csv",)),
+    "devices": Reader(
+        ("fleet/files.py", "fleet/listed.py"), lambda path: pr.fleet.ListedDevices(path=path), ("x.json",)
+    ),
     "runs": Reader(("runs/database.py",), _in_folder(Run.all), ("runs.sqlite",)),
     "model of a run": Reader(("results/using.py",), _in_folder(Use.read), ("model.json",)),
     "portrait": Reader(("runs/portrait.py",), _in_folder(portrait.labels_of), ("labels.json",), lenient=True),
+    "reached": Reader(("runs/checkpoints.py",), _in_folder(reached), ("checkpoint-1.safetensors",), lenient=True),
+    "lock": Reader(("runs/run_lock.py",), _in_folder(is_alive), (LOCK,), lenient=True),
     "checkpoint": Reader(("runs/stored.py",), lambda path: stored.load(path, CODEC), ("x.safetensors",)),
     "trials": Reader(("studies/running/trials.py",), _in_folder(trials.read), (trials.FILE,)),
     "rows to predict": Reader(("cli/predicting.py",), _rows, ("x.npy", "x.csv")),
     "pace": Reader(("deployment/node_store.py",), _in_folder(_pace), ("pace.json",), lenient=True),
 }
 
-NOT_FROM_ELSEWHERE: dict[str, str] = {}
+_OURS, _MACHINE, _WRITES, _NO_FILE, _FOLDER = (
+    "its own files",
+    "what the machine says of itself",
+    "what it writes",
+    "no file",
+    "a folder of its own",
+)
+NOT_FROM_ELSEWHERE: dict[str, str] = {
+    **dict.fromkeys(("data/sources/digits.py", "dashboard/application.py", "report/page.py"), _OURS),
+    **dict.fromkeys(("bench/bare.py", "bench/duel.py", "studies/page/pictures.py"), _OURS),
+    **dict.fromkeys(("deployment/local/folder.py", "deployment/local/keys.py"), _FOLDER),
+    **dict.fromkeys(("deployment/local/loopback.py", "deployment/local/processes.py"), _FOLDER),
+    **dict.fromkeys(("runs/environment.py",), _MACHINE),
+    **dict.fromkeys(("runs/files.py", "runs/recorder.py", "runs/database_writer.py", "cli/encoding.py"), _WRITES),
+    **dict.fromkeys(("cli/guard.py",), _WRITES),
+    **dict.fromkeys(("core/training.py", "engines/around.py", "engines/proof.py", "engines/repeating.py"), _NO_FILE),
+    "base/consent.py": "what installers have written",
+    "base/input_file.py": "what the other readers read by",
+    "simulation/client_store/vector_files.py": "what this run has written, or one that it goes on from",
+    "deployment/local/project.py": "whether a folder is as it would write it",
+    "cli/flowering.py": "the file that was typed, which the experiment's reader reads first",
+}
+"""Modules that open files, and why nobody else chooses which."""
 
 
 def packed_zeros(size: int, before: bytes = b"") -> bytes:
@@ -159,7 +202,7 @@ CONTENTS: dict[str, Callable[[], bytes]] = {
     "a number of many digits": lambda: b"[" + b"9" * 10**6 + b"]",
     "many columns": lambda: b",".join(b"c%d" % i for i in range(200_000)) + b"\n" + b"1," * 200_000,
     "terminal codes": lambda: b"\x1b[2J\x1b]0;x\x07,y\n\x1b[31m,1\n",
-    "zeros, packed": lambda: packed_zeros(2**30),
+    "zeros, packed": lambda: packed_zeros(2**27),
     "a header of a trillion": lambda: _npy((10**12, 4)),
     "a header of negatives": lambda: _npy((-1, 4)),
     "a header of brackets": lambda: b"\x93NUMPY\x01\x00\xf0\xff" + b"(" * 65520,
@@ -182,6 +225,35 @@ CONTENTS: dict[str, Callable[[], bytes]] = {
         + b"]><l>&a9;</l>"
     ),
 }
+
+
+ANYWHERE = ("nothing", "NULs", "brackets", "one long line")
+"""Contents that any file may have; the others belong to formats, by the ends of names."""
+FORMATS: dict[str, tuple[str, ...]] = {
+    ".toml": ("a key of brackets", "inline tables", "dotted keys", "XML"),
+    ".csv": ("a long cell", "many columns", "terminal codes", "noise"),
+    ".tsv": ("many columns", "noise"),
+    ".json": ("objects", "a number of many digits", "XML"),
+    ".jsonl": ("objects", "a number of many digits"),
+    ".gz": ("zeros, packed", "an archive of NULs"),
+    ".npy": ("a header of a trillion", "a header of negatives", "a header of brackets"),
+    ".npz": ("arrays of a trillion", "arrays of objects", "noise"),
+    "ubyte": ("idx of a billion",),
+    ".safetensors": ("tensors of a quintillion", "tensors that overlap", "a long header"),
+    ".pt": ("noise", "tensors of a quintillion"),
+    ".tar": ("noise",),
+    ".tar.gz": ("an archive of nothing",),
+    ".sqlite": ("a database without end", "noise"),
+    ".png": ("a picture of a billion pixels", "noise"),
+    ".jpg": ("a picture of a billion pixels", "noise"),
+    ".parquet": ("parquet's name alone", "noise"),
+    ".feather": ("parquet's name alone",),
+}
+
+
+def contents_of(name: str) -> list[str]:
+    """The hostile contents of a file, by its name."""
+    return [*ANYWHERE, *(what for end, whats in FORMATS.items() if name.endswith(end) for what in whats)]
 
 
 def _tensors(header: dict[str, Any]) -> bytes:
@@ -220,6 +292,3 @@ def _socket(path: Path) -> None:
     with socket.socket(socket.AF_UNIX) as made:
         made.bind(path.name)
     os.chdir(there)
-
-
-_ = gzip

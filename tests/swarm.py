@@ -200,8 +200,8 @@ class Swarm:
 
     def _reply(self, line: Line, message: Message) -> None:
         asked = parcel_of(message.content)
-        honest = self._answers[line.client](asked)
-        with self._lock:
+        with self._lock:  # one engine computes for all of them
+            honest = self._answers[line.client](asked)
             sent = self._chosen(line.client, asked, message, honest)
         taken = [line.send(reply, objects) for reply, objects in sent.messages]
         if not any(taken):
