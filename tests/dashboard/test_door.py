@@ -75,6 +75,14 @@ def stop(asking: Asking, run: Path, **headers: str) -> int:
     return asking.post("/api/stop", params={"run": run.name}, headers=headers).status_code
 
 
+@pytest.mark.parametrize("ask", ["get", "post"])
+def test_no_other_site_is_told_that_it_may(client: Client, ask: str) -> None:
+    headers = {"origin": "http://evil.example", "access-control-request-method": "POST"}
+    for path in ("/", "/api/runs", "/api/stop"):
+        answer = getattr(client(control=True), ask)(path, headers=headers)
+        assert not [name for name in answer.headers if name.startswith("access-control")]
+
+
 @pytest.mark.parametrize(
     "headers",
     [

@@ -220,6 +220,16 @@ def test_with_consent_it_runs(polyrhythm: Command, handed: Handed, monkeypatch: 
         assert done.code == 0, (done.out, done.err)
 
 
+def test_consent_lasts_for_one_command(polyrhythm: Command, handed: Handed) -> None:
+    folder = handed(PATH)
+    assert polyrhythm("check", "exp.toml", "--trust", MODULE).code == 0
+    assert (folder / "marker").exists()
+    handed(PATH)
+    done = polyrhythm("check", "exp.toml")
+    assert done.code == 2
+    assert "have not named" in done.err
+
+
 def test_the_refusal_says_what_where_why_and_what_to_type(polyrhythm: Command, handed: Handed) -> None:
     file = handed(PATH) / f"{MODULE}.py"
     assert polyrhythm("check", "exp.toml").err == (

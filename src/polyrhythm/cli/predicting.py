@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 
 from polyrhythm.base.errors import UserError
+from polyrhythm.base.input_file import check_file
 from polyrhythm.base.output_file import check_output
 from polyrhythm.cli.output import Screen
 from polyrhythm.data.labels import as_text
@@ -73,9 +74,10 @@ def _rows(path: Path) -> Any:
         )
     try:
         if path.suffix == ".npy":
+            check_file(path)
             return np.load(path, allow_pickle=False)
         return raw_table(path, separator="", encoding="", wanted=()).frame
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, EOFError, MemoryError, SyntaxError, RecursionError) as error:
         missing = isinstance(error, FileNotFoundError)
         raise UserError(
             f"{path}: {'no such file' if missing else f'not readable ({error})'}",

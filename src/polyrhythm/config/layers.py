@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any, final
 
 from polyrhythm.base.errors import Mistakes, UserError, unknown
+from polyrhythm.base.input_file import text_of
 from polyrhythm.config.expressions import parse_value
 from polyrhythm.config.keys import KEYS
-from polyrhythm.config.lines import lines_of
+from polyrhythm.config.lines import check_keys, lines_of
 from polyrhythm.config.overrides import names_something, put_inside
 
 
@@ -123,7 +124,8 @@ def _make_way(values: dict[str, Any], over: Mapping[str, Any]) -> None:
 def _read(file: Path) -> tuple[dict[str, Any], Mapping[str, int]]:
     """What a file says, and on which line each key stands."""
     try:
-        text = file.read_text(encoding="utf-8")
+        text = text_of(file, pipes=True)
+        check_keys(text)
         return tomllib.loads(text), lines_of(text)
     except FileNotFoundError:
         raise _unreadable(file, "no such file", _instead(file) or _CHECK) from None

@@ -16,6 +16,9 @@ _TOKEN = re.compile(
 )
 
 
+_MOST_PARTS = 1_000
+
+
 def lines_of(text: str) -> dict[str, int]:
     """The line, from 1, of each key of a text that is TOML, by its path with dots; of a list's elements by number.
 
@@ -23,6 +26,18 @@ def lines_of(text: str) -> dict[str, int]:
     {'rounds': 1, 'evaluation': 3, 'evaluation.every': 4, 'evaluation.names': 5, 'evaluation.names.0': 6}
     """
     return _Reader(text).document()
+
+
+def check_keys(text: str) -> None:
+    """Refuses keys of a thousand parts, for which Python's reader of TOML takes the square of their length.
+
+    Raises:
+        ValueError: there is one.
+    """
+    for number, line in enumerate(text.split("\n"), start=1):
+        keys = (part.rpartition("{")[2].rpartition(",")[2] for part in line.split("="))
+        if line.count(".") > _MOST_PARTS and any(key.count(".") > _MOST_PARTS for key in keys):
+            raise ValueError(f"a key of more than {_MOST_PARTS:,} parts (at line {number})")
 
 
 @final

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import final
 
 from polyrhythm.base.errors import UserError
+from polyrhythm.base.input_file import json_of
 from polyrhythm.core.client_state import ClientState
 from polyrhythm.core.forecast import Pace
 from polyrhythm.methods.mechanism import Model
@@ -86,7 +87,7 @@ class NodeStore:
     def pace(self) -> Pace | None:
         """How quick the node was in its last visit; None before any."""
         try:
-            return Pace(seconds_per_sample=float(json.loads((self._folder / _PACE).read_text())))
+            return Pace(seconds_per_sample=float(json_of(self._folder / _PACE)))
         except (OSError, ValueError, TypeError):
             return None
 

@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from polyrhythm.base.errors import UserError
+from polyrhythm.base.input_file import check_file
 from polyrhythm.base.streams import seeded_torch
 from polyrhythm.base.threads import one_thread
 from polyrhythm.data.collection import Collection
@@ -103,6 +104,7 @@ def expert_about(path: Path | str) -> dict[str, str]:
     from safetensors import SafetensorError, safe_open
 
     try:
+        check_file(path)
         with safe_open(path, framework="pt") as file:
             about: dict[str, str] | None = file.metadata()
     except (OSError, SafetensorError):

@@ -83,7 +83,9 @@ def _cells(place: Path, line: int, row: list[str], where: list[int], columns: Ma
         try:
             values.append(cell.read(text))
         except ValueError:
-            raise damaged(place, f"line {line}", f"{name} = {text!r}", cell.words) from None
+            raise damaged(
+                place, f"line {line}", f"{name} = {text[:80]!r}{'…' if len(text) > 80 else ''}", cell.words
+            ) from None
     return tuple(values)
 
 

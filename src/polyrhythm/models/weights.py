@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from polyrhythm.base.errors import UserError, unknown
+from polyrhythm.base.input_file import check_file
 from polyrhythm.base.module_copies import copy_of
 from polyrhythm.base.tensor_names import fill, plain, state_of
 
@@ -100,6 +101,7 @@ def _read(source: Source) -> Mapping[str, Tensor]:
         return _tensors(source, _NAMELESS)
     path = Path(source)
     try:
+        check_file(path)
         if path.suffix in _TORCHS:
             return _tensors(torch.load(path, map_location="cpu", weights_only=True), path)
         from safetensors.torch import load_file

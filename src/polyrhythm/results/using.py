@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from polyrhythm.base.consent import Trust
 from polyrhythm.base.errors import UserError
+from polyrhythm.base.input_file import json_of
 from polyrhythm.base.streams import seeded_torch
 from polyrhythm.base.threads import one_thread
 from polyrhythm.data.collection import Collection
@@ -92,7 +93,7 @@ class Use:
             UserError: it is not there, or damaged.
         """
         try:
-            found = json.loads((folder / USE).read_text())
+            found = json_of(folder / USE)
             about, done = dict(frozen(found["task"])), found["preprocessing"]
             return cls(
                 **{key: found[key] for key in ("model", "settings", "outputs")},
@@ -104,7 +105,7 @@ class Use:
                 structure=None if found["structure"] is None else Structure.of(found["structure"]),
                 labels=None if found["labels"] is None else ClassLabels(**frozen(found["labels"])),
             )
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise UserError(
                 f"{folder / USE}: {'does not exist' if isinstance(error, FileNotFoundError) else f'damaged ({error})'}",
                 expected="what a run writes down of its model and data when it begins",

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Annotated, final
 
 from polyrhythm.base.errors import UserError
+from polyrhythm.base.input_file import check_file
 from polyrhythm.base.settings import Count, Settings, Takes
 
 _NAME = re.compile(r"checkpoint-[0-9]{8,18}\.safetensors")
@@ -103,9 +104,10 @@ def reached(folder: Path) -> int:
 
 def _told(path: Path) -> bool:
     try:
+        check_file(path)
         with path.open("rb") as file:
             (size,) = struct.unpack("<Q", file.read(8))
             about = json.loads(file.read(min(size, path.stat().st_size)))["__metadata__"]
         return bool(about["run_id"] == path.parent.name and about["version"] == str(version_of(path)))
-    except (OSError, ValueError, KeyError, TypeError, struct.error):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError, struct.error):
         return False

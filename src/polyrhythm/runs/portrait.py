@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from polyrhythm.base.input_file import json_of
 from polyrhythm.runs.files import write_whole
 
 LABELS, SAMPLES = "labels.json", "samples.json"
@@ -32,7 +33,7 @@ def write(path: Path, value: Mapping[str, Any]) -> None:
 
 def _read(path: Path) -> dict[str, Any] | None:
     try:
-        found = json.loads(path.read_text())
+        found = json_of(path)
     except (OSError, ValueError):
         return None
     return found if isinstance(found, dict) else None

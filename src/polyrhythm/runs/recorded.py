@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from polyrhythm.base.errors import UserError, check_kind, unknown
+from polyrhythm.base.input_file import check_file
 from polyrhythm.base.metric_names import in_words
 from polyrhythm.runs import costs, holes
 from polyrhythm.runs.checkpoints import checkpoints, version_of
@@ -336,6 +337,7 @@ class RecordedRun:
         from safetensors.torch import load_file
 
         try:
+            check_file(path)
             # Cloned, since what safetensors maps need not lie on the borders that fast kernels expect.
             return {name: tensor.clone() for name, tensor in load_file(path).items()}
         except (OSError, SafetensorError) as error:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import IO
 
 from polyrhythm.base.errors import UserError
+from polyrhythm.base.input_file import check_file
 
 if sys.platform != "win32":
     import fcntl
@@ -84,6 +85,7 @@ def is_alive(folder: Path) -> bool:
     if sys.platform == "win32":
         return path.exists()
     try:
+        check_file(path)
         with path.open("rb") as file:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except FileNotFoundError:

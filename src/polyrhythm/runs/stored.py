@@ -16,6 +16,7 @@ from typing import IO, Any
 import torch
 from torch import Tensor
 
+from polyrhythm.base.input_file import check_file
 from polyrhythm.base.vectors import content_of
 from polyrhythm.runs.encoding import Codec
 from polyrhythm.runs.files import write_whole
@@ -70,6 +71,7 @@ def load(path: Path, codec: Codec) -> tuple[Any, dict[str, str]]:
         UserError: it was written by another version.
     """
     try:
+        check_file(path)
         with path.open("rb") as file:
             about, tensors = _read(file)
         tree = json.loads(bytes(content_of(tensors[_TREE])))

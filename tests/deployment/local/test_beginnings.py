@@ -7,6 +7,7 @@ import socket
 import stat
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,6 +18,7 @@ from polyrhythm.deployment.local import keys, loopback
 from polyrhythm.deployment.local.folder import make_private
 from polyrhythm.deployment.local.loopback import Loopback, diagnosed
 from polyrhythm.deployment.local.ports import check_free
+from polyrhythm.deployment.local.processes import Processes, Started
 
 
 @pytest.fixture
@@ -150,3 +152,27 @@ def test_damaged_or_missing_keys_are_made_anew(certificates: Loopback, name: str
 )
 def test_a_log_is_understood(log: str, words: str) -> None:
     assert words in diagnosed(log)
+
+
+def test_a_federation_on_this_machine_listens_on_loopback_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("cryptography", reason="needs flwr: pip install 'polyrhythm[flower]'")
+    started = dict[str, list[str]]()
+
+    def start(self: Processes, name: str, command: list[str], environment: Any) -> Started:
+        started[name] = command
+        return Started(name=name, pid=0, born="", log="")
+
+    monkeypatch.setattr(loopback, "programs", lambda: None)
+    monkeypatch.setattr(loopback, "check_free", lambda ports: None)
+    monkeypatch.setattr(Processes, "start", start)
+    monkeypatch.setattr(Loopback, "flwr", lambda self, *arguments: {})
+    Loopback(tmp_path / "f", 8000, tell=lambda text: None).up(2)
+    assert set(started) == {"superlink", "node 0", "node 1"}
+    for name, command in started.items():
+        hosts = [command[place + 1] for place, word in enumerate(command) if word == "--host"]
+        assert hosts == ["127.0.0.1"], name
+        assert not [word for word in command if "0.0.0.0" in word or word == "--insecure"], name
+    assert "--enable-supernode-auth" in started["superlink"]
+    assert "--ssl-certfile" in started["superlink"]

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import IO, Any, BinaryIO, NamedTuple, cast, final
 
 from polyrhythm.base.errors import UserError
+from polyrhythm.base.input_file import check_file
 
 SMALL = 2**24
 """Bytes that any packed file may unpack to."""
@@ -115,6 +116,7 @@ def opened(path: Path) -> Iterator[BinaryIO]:
         UserError: it cannot be read, is damaged, or unpacks to far more than data do.
     """
     try:
+        check_file(path)
         with path.open("rb") as file:
             begin = file.read(8)
             file.seek(0)

@@ -14,6 +14,7 @@ from typing import IO, Any, final
 
 import numpy as np
 
+from polyrhythm.base.input_file import check_file
 from polyrhythm.data.collection import Collection
 from polyrhythm.data.sources.files import check_unpacked, corrupt, existing
 from polyrhythm.data.sources.memory import Arrays, arrays
@@ -181,6 +182,7 @@ def stored_arrays(place: Path) -> Iterator[Stored]:
         UserError: it is damaged, holds Python objects, or would take far more memory than its size.
     """
     try:
+        check_file(place)
         with zipfile.ZipFile(place) as archive:
             yield Stored(place, archive)
     except KeyError as error:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Collection, Sequence
+from concurrent.futures import Executor, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass
 from typing import final
 
 import httpx
@@ -21,8 +24,12 @@ _UNAVAILABLE = {3, 4, 5, 8}
 """Flower's codes for a message, a reply or a node that is not there (any more), and for an app that has died."""
 _NOT_TAKEN = {400, 413, 422}
 """Codes of HTTP with which a SuperLink answers to a message that is none to it, or too large."""
-_UNREADABLE = (ValueError, TypeError, KeyError, AttributeError)
-"""What Flower raises where the bytes of an answer are none of its records."""
+SLOW = 60.0
+"""Seconds after which somebody is taken to have announced an answer whose parts do not come: Flower waits for 180."""
+AT_ONCE = 64
+"""Answers that are asked for at the same time, where each is asked for alone."""
+_LOOK = 0.1  # seconds for which answers that are asked for alone are waited for
+_SELDOM = 0.5, 0.05  # seconds for which they are not asked for again, and of the time that they are out
 
 
 Made = dict[tuple[int, int], Array]
@@ -66,6 +73,16 @@ def _read(array: Array) -> np.ndarray:
 
 
 @final
+@dataclass
+class _Out:
+    """A message that is out: to which node, since when, and before when its answer is not asked for again."""
+
+    node: int
+    since: float
+    again: float = 0.0
+
+
+@final
 class GridTransport:
     """A transport over Flower's grid.
 
@@ -77,8 +94,11 @@ class GridTransport:
         self._grid = grid
         self._not_sent: dict[str, str] = {}  # why, by our own number
         self._why = ""  # the last message was not taken, as far as Flower says
-        self._apart = False  # whether each answer is asked for alone
         self._numbered = 0
+        self._out: dict[str, _Out] = {}
+        self._apart: dict[int, bool] = {}  # nodes whose answers are asked for alone, and whether that is for good
+        self._asked: dict[str, Future[Sequence[Reply]]] = {}
+        self._pool: Executor | None = None
 
     def nodes(self) -> Collection[int]:
         return list(self._grid.get_node_ids())
@@ -92,8 +112,12 @@ class GridTransport:
         sent = self._pushed(messages)
         if not any(sent) and len(messages) > 1:  # together they may be too large, and each by itself not
             sent = [number for message in messages for number in self._pushed([message])]
-        sizes = [parcel.bytes for _, parcel in letters]
-        return [number or self._named(size, self._why) for number, size in zip(sent, sizes, strict=True)]
+        numbers = [
+            number or self._named(parcel.bytes, self._why) for number, (_, parcel) in zip(sent, letters, strict=True)
+        ]
+        now = time.monotonic()
+        self._out |= {number: _Out(node, now) for number, (node, _) in zip(numbers, letters, strict=True)}
+        return numbers
 
     def _pushed(self, messages: Sequence[Message]) -> list[str | None]:
         """The ids of messages, none for those that Flower does not take."""
@@ -115,25 +139,72 @@ class GridTransport:
         return number
 
     def pull(self, messages: Collection[str]) -> list[Reply]:
-        failed = [Reply(to=m, trouble=why, unsent=True) for m, why in self._not_sent.items()]
-        self._not_sent.clear()
-        sent = [message for message in messages if not message.startswith("not sent")]
-        if self._apart:
-            return failed + [reply for message in sent for reply in self._pulled_alone(message)]
-        try:
-            return failed + [_reply(message) for message in (self._grid.pull_messages(sent) if sent else ())]
-        except _UNREADABLE:
-            # Nobody can tell whose answer it was. The others of that pull are gone, too: Flower will say that they are
-            # unavailable, and their visits are sent again.
-            self._apart = True
-            return failed
+        """What has come.
 
-    def _pulled_alone(self, message: str) -> list[Reply]:
-        """What has come for one message, which spoils nobody else's."""
+        Flower reads what nodes have made, and stumbles over some of it in any way, without saying over whose. The other
+        answers of that pull are gone, too: Flower will say that they are unavailable, and their visits are sent again.
+        From then on all of these nodes are asked alone, each until it has given an answer that can be read, and whoever
+        sends what cannot be read for good.
+        """
+        replies = [Reply(to=m, trouble=why, unsent=True) for m, why in self._not_sent.items()]
+        self._not_sent.clear()
+        waiting = [message for message in messages if not message.startswith("not sent")]
+        alone = [m for m in waiting if m not in self._out or self._out[m].node in self._apart]
+        together = [m for m in waiting if m in self._out and self._out[m].node not in self._apart]
+        replies += self._pulled_together(together) if together else []
+        replies += self._pulled_apart(alone)
+        for reply in replies:
+            self._out.pop(reply.to, None)
+        return replies
+
+    def _pulled_together(self, messages: Collection[str]) -> list[Reply]:
+        began = time.monotonic()
         try:
-            return [_reply(reply) for reply in self._grid.pull_messages([message])]
-        except _UNREADABLE as error:
-            return [Reply(to=message, trouble=f"what Flower cannot read: {error}", unreadable=True)]
+            came = [_reply(message) for message in self._grid.pull_messages(messages)]
+        except httpx.HTTPError:
+            raise  # the run was stopped, or the SuperLink is in trouble
+        except Exception:
+            came = None
+        if came is None or not {reply.to for reply in came} <= {*messages} or time.monotonic() - began > SLOW:
+            self._apart |= {node: False for m in messages if (node := self._out[m].node) not in self._apart}
+        return came or []
+
+    def _pulled_apart(self, messages: Sequence[str]) -> list[Reply]:
+        """What has come for some messages, none of which keeps another one waiting or spoils it."""
+        now = time.monotonic()
+        for message in messages:
+            out = self._out.setdefault(message, _Out(-1, now))
+            if message not in self._asked and now >= out.again:
+                self._pool = self._pool or ThreadPoolExecutor(AT_ONCE, thread_name_prefix="answers")
+                self._asked[message] = self._pool.submit(self._pulled_alone, message)
+        asked = {message: self._asked[message] for message in messages if message in self._asked}
+        wait(asked.values(), _LOOK)
+        replies = list[Reply]()
+        for message, done in asked.items():
+            if done.done():
+                del self._asked[message]
+                replies += self._heard(self._out[message], done.result(), now)
+        return replies
+
+    def _heard(self, out: _Out, came: Sequence[Reply], now: float) -> Sequence[Reply]:
+        least, share = _SELDOM
+        out.again = now + max(least, share * (now - out.since))
+        if any(reply.unreadable for reply in came):
+            self._apart[out.node] = True
+        elif came and not self._apart.get(out.node):
+            self._apart.pop(out.node, None)
+        return came
+
+    def _pulled_alone(self, message: str) -> Sequence[Reply]:
+        try:
+            # A node may write to the server unasked, and say of its answer that it is one to something else: then
+            # Flower says that there is none, and the visit is sent again.
+            return [reply for came in self._grid.pull_messages([message]) if (reply := _reply(came)).to == message]
+        except httpx.HTTPError:
+            raise
+        except Exception as error:
+            words = f"what Flower cannot read: {type(error).__name__}: {error}"
+            return [Reply(to=message, trouble=words, unreadable=True)]
 
 
 def _reply(message: Message) -> Reply:
@@ -143,5 +214,5 @@ def _reply(message: Message) -> Reply:
         return Reply(to=to, trouble=f"{error.reason} (Flower {error.code})", gone=error.code in _UNAVAILABLE)
     try:
         return Reply(to=to, parcel=parcel_of(message.content))
-    except (Malformed, *_UNREADABLE) as wrong:
+    except Malformed as wrong:
         return Reply(to=to, trouble=str(wrong), unreadable=True)

@@ -12,9 +12,11 @@ from pydantic import ValidationError
 
 from polyrhythm.base.consent import NOBODY, Trust
 from polyrhythm.base.errors import Mistakes, unknown
+from polyrhythm.base.input_file import text_of
 from polyrhythm.config.configuration import configured
 from polyrhythm.config.keys import OF_NO_NUMBER, TAKES
 from polyrhythm.config.layers import ConfigSource, layered, seeds_of
+from polyrhythm.config.lines import check_keys
 from polyrhythm.config.mistakes import explained
 from polyrhythm.studies.claims import Claim, Number
 from polyrhythm.studies.definition import PAPERS, SCALES, AtScale, Judge, Search, Study
@@ -45,9 +47,11 @@ _JUDGES: Mapping[str, Judge] = {"final": "final", "best": "best", "last10": "las
 def is_study(file: Path) -> bool:
     """Whether a file describes a study; one that cannot be read does not, nor does a pipe, which is read only once."""
     try:
-        return file.is_file() and bool(
-            {"sweep", "rows", "reproduces"} & {*tomllib.loads(file.read_text(encoding="utf-8"))}
-        )
+        if not file.is_file():
+            return False
+        text = text_of(file)
+        check_keys(text)
+        return bool({"sweep", "rows", "reproduces"} & {*tomllib.loads(text)})
     except (OSError, ValueError, RecursionError):
         return False
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -10,6 +9,7 @@ from pathlib import Path
 from typing import Any, Literal, final
 
 from polyrhythm.base.errors import UserError
+from polyrhythm.base.input_file import json_of
 from polyrhythm.runs.files import write_whole
 from polyrhythm.runs.json_text import to_json
 from polyrhythm.studies.space import Setting
@@ -122,7 +122,7 @@ def read(folder: Path) -> Record | None:
     """
     path = folder / FILE
     try:
-        told = json.loads(path.read_text(encoding="utf-8"))
+        told = json_of(path)
         trials = [Trial(**one | {key: _by_seed(one[key]) for key in ("scores", "runs")}) for one in told["trials"]]
         arms = {name: ArmRecord(**arm) for name, arm in told["arms"].items()}
         cells = {key: {cell: _by_seed(of) for cell, of in told[key].items()} for key in ("runs", "failed")}

@@ -1,0 +1,158 @@
+"""Hostile files for every reader: refused in words, within a second of work and 200 MB, in a process of its own."""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import json
+import os
+import re
+import resource
+import signal
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from hostile_readers import CONTENTS, NOT_FROM_ELSEWHERE, PLACES, READERS, Reader, contents_of
+from polyrhythm.base.errors import PolyrhythmError
+from polyrhythm.runs.stored import Damaged
+from security.test_sources import SOURCE, dotted, place
+
+SECONDS, MEMORY, PATIENCE = 1.0, 200.0, 30
+"""Of work; MB beyond what the process had; and seconds that pass until it is taken to wait for ever."""
+LONGEST = 2_000
+"""Characters of an error."""
+OPENS = re.compile(
+    r"(^|\.)(open|read_text|read_bytes|load_file|safe_open|ZipFile|ParquetFile|open_file|read_schema|urlopen)$"
+    r"|^(content|opened|text_of|json_of|stored_arrays|read_csv|read_json|read_clients)$"
+    r"|^(np|numpy|torch)\.(load|loadtxt|fromfile|memmap)$|^sqlite3\.connect$|^(pd|pandas)\.read_\w+$"
+)
+
+
+def opens_files(file: Path) -> bool:
+    tree = ast.parse(file.read_text())
+    return any(
+        isinstance(node, ast.Call)
+        and OPENS.search(dotted(node.func))
+        and dotted(node.func) not in ("webbrowser.open", "Run.open", "StudyResult.open")
+        for node in ast.walk(tree)
+    )
+
+
+def test_every_module_that_opens_files_has_hostile_ones() -> None:
+    """A new one stands in a table of `hostile_readers`: how it reads, or why nobody else can give it a file."""
+    opening = {place(file) for file in SOURCE.rglob("*.py") if opens_files(file)}
+    read = {module for reader in READERS.values() for module in reader.modules}
+    assert opening - {*read} == {*NOT_FROM_ELSEWHERE}
+    assert all((SOURCE / module).exists() for module in read)
+
+
+class Outcome(NamedTuple):
+    """What came of reading a file: how that ended, in which words, seconds of work, and MB."""
+
+    end: str
+    words: str = ""
+    seconds: float = 0.0
+    memory: float = 0.0
+
+
+def outcome(reader: Reader, path: Path, patience: int = PATIENCE) -> Outcome:
+    """What comes of reading a file in a process of its own."""
+    here, there = os.pipe()
+    child = os.fork()
+    if child == 0:
+        with contextlib.suppress(BaseException):
+            os.write(there, json.dumps(_read(reader, path, patience)).encode()[:60_000])
+        os._exit(0)
+    os.close(there)
+    os.waitpid(child, 0)
+    with os.fdopen(here, "rb") as pipe:
+        raw = pipe.read()
+    return Outcome(*json.loads(raw)) if raw else Outcome("waits for ever, or was killed")
+
+
+def _read(reader: Reader, path: Path, patience: int) -> Outcome:
+    """In that process, which ends when it takes too long."""
+    before, pages = resource.getrusage(resource.RUSAGE_SELF), int(Path("/proc/self/statm").read_text().split()[0])
+    resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + 2**32,) * 2)
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    signal.alarm(patience)
+    end, words = "read", ""
+    try:
+        reader.read(path)
+    except (PolyrhythmError, Damaged) as error:
+        end, words = "refused", str(error)
+    except BaseException as error:
+        end, words = "broken", f"{type(error).__name__}: {error}"
+    after = resource.getrusage(resource.RUSAGE_SELF)
+    worked = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return Outcome(end, words[:20_000], worked, (after.ru_maxrss - before.ru_maxrss) / 1024)
+
+
+HARMLESS = {
+    *(("experiment", "nothing"), ("runs", "nothing")),  # an experiment of defaults, and a run that is just starting
+}
+
+
+def made(folder: Path, name: str, what: str, raw: dict[str, bytes]) -> Path:
+    path = folder / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if what in PLACES:
+        PLACES[what](path)
+    else:
+        path.write_bytes(raw.setdefault(what, CONTENTS[what]()))
+    return path
+
+
+@pytest.fixture(scope="module")
+def raw() -> dict[str, bytes]:
+    return {}
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_a_hostile_file_is_refused_in_words(tmp_path: Path, raw: dict[str, bytes], reader: str) -> None:
+    how, wrong = READERS[reader], list[str]()
+    cases = [(name, what) for name in how.names for what in (*contents_of(name), *PLACES)]
+    for number, (name, what) in enumerate(cases):
+        if how.pipes and what.startswith("a pipe"):
+            continue
+        found = outcome(how, made(tmp_path / str(number), name, what, raw))
+        fine = found.end == "refused" or (found.end == "read" and (how.lenient or (reader, what) in HARMLESS))
+        if not (fine and found.seconds <= SECONDS and found.memory <= MEMORY and len(found.words) <= LONGEST):
+            wrong.append(
+                f"{name}, {what}: {found.end}, {found.seconds:.2f} s, {found.memory:.0f} MB: {found.words[:300]}"
+            )
+    assert not wrong, "\n".join(wrong)
+
+
+def test_an_error_shows_no_more_than_a_line(tmp_path: Path) -> None:
+    """Whatever a file holds, in the place of another: of its lines one is shown at most, and of that not all."""
+    secret = "".join(f"secret-{number},{'x' * 200}\n" for number in range(50))
+    for number, how in enumerate(READERS.values()):
+        for name in how.names:
+            path = tmp_path / f"{number}-{name.replace('/', '-')}" / name
+            path.parent.mkdir(parents=True)
+            path.write_text(secret)
+            found = outcome(how, path)
+            assert len(set(re.findall(r"secret-\d+", found.words))) <= 1, found.words
+            assert len(found.words) <= LONGEST
+
+
+def test_the_check_finds(tmp_path: Path) -> None:
+    """What waits for ever, is broken, takes too much or too long."""
+    path = tmp_path / "x"
+    path.write_bytes(bytes(8))
+
+    def spends(path: Path) -> None:
+        while sum(resource.getrusage(resource.RUSAGE_SELF)[:2]) < 1.5:
+            pass
+
+    def fills(path: Path) -> bytes:
+        return b"x" * (300 * 2**20)
+
+    assert outcome(Reader((), lambda path: path.unlink() or path.read_bytes(), ()), path).end == "broken"
+    path.write_bytes(bytes(8))
+    assert outcome(Reader((), spends, ()), path).seconds > SECONDS
+    assert outcome(Reader((), fills, ()), path).memory > MEMORY
+    assert outcome(Reader((), lambda path: signal.pause(), ()), path, patience=1).end.startswith("waits")
