@@ -28,6 +28,7 @@ from unittest import mock
 
 import numpy as np
 
+from deployment.test_fuzzed_answers import KINDS
 from mutations import Mutator
 from polyrhythm.cli.deployed import experiment_of
 from polyrhythm.deployment.federating import Serving, serve
@@ -209,10 +210,14 @@ def lost_anew(file: Path, folder: Path, lost: set[int]) -> str:
 def kind_of(reason: str) -> str:
     """A reason without what is of that answer alone."""
     first = re.sub(r"'[^']*'|\"[^\"]*\"|[-\d.,e+]*\d[-\d.,e+]*", "…", reason)
-    return next((words for start, words in KINDS.items() if re.match(start, first)), first[:70])
+    return next((words for start, words in {**OF_FLOWER, **KINDS}.items() if re.match(start, first)), first[:70])
 
 
-KINDS: dict[str, str] = {}
+OF_FLOWER = {
+    r"it has sent what Flower cannot read": "bytes that are none of Flower's records",
+    r"it has sent (records|an array of|arrays)": "records of Flower's that are none of ours",
+    r"it has failed": "an error of Flower's",
+}
 
 
 @contextmanager

@@ -60,7 +60,10 @@ def parcel_of(content: RecordDict) -> Parcel:
     text = None if config is None else config.get("text")
     if not isinstance(text, str) or arrays is None:
         raise Malformed("records that hold no message of polyrhythm")
-    return Parcel(text=text, arrays=tuple(_read(arrays[str(i)]) for i in range(len(arrays)) if str(i) in arrays))
+    numbers = [str(i) for i in range(len(arrays))]
+    if set(arrays) != {*numbers}:
+        raise Malformed("arrays that are not numbered from 0 on")
+    return Parcel(text=text, arrays=tuple(_read(arrays[number]) for number in numbers))
 
 
 def _read(array: Array) -> np.ndarray:
@@ -191,7 +194,7 @@ class GridTransport:
         out.again = now + max(least, share * (now - out.since))
         if any(reply.unreadable for reply in came):
             self._apart[out.node] = True
-        elif came and not self._apart.get(out.node):
+        elif not self._apart.get(out.node) and any(reply.parcel is not None for reply in came):
             self._apart.pop(out.node, None)
         return came
 
@@ -203,7 +206,7 @@ class GridTransport:
         except httpx.HTTPError:
             raise
         except Exception as error:
-            words = f"what Flower cannot read: {type(error).__name__}: {error}"
+            words = f"what Flower cannot read: {error or type(error).__name__}"
             return [Reply(to=message, trouble=words, unreadable=True)]
 
 
