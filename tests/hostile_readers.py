@@ -139,6 +139,7 @@ NOT_FROM_ELSEWHERE: dict[str, str] = {
     **dict.fromkeys(("runs/files.py", "runs/recorder.py", "runs/database_writer.py", "cli/encoding.py"), _WRITES),
     **dict.fromkeys(("cli/guard.py",), _WRITES),
     **dict.fromkeys(("core/training.py", "engines/around.py", "engines/proof.py", "engines/repeating.py"), _NO_FILE),
+    "base/origin.py": "what the build has written",
     "base/consent.py": "what installers have written",
     "base/input_file.py": "what the other readers read by",
     "simulation/client_store/vector_files.py": "what this run has written, or one that it goes on from",

@@ -34,7 +34,7 @@ def change(folder: Path, statement: str) -> None:
 def test_a_look_reads_what_is_new(going: tuple[Path, str], monkeypatch: pytest.MonkeyPatch) -> None:
     """However many versions there are: the run's row, its newest version, and those since the last look."""
     folder, run_id = going
-    read, decoded = [0], database._decoded
+    read, decoded = [0], database.decoded
 
     def counted(row: sqlite3.Row) -> dict[str, object]:
         read[0] += 1
@@ -43,7 +43,7 @@ def test_a_look_reads_what_is_new(going: tuple[Path, str], monkeypatch: pytest.M
     change(folder, "CREATE TABLE later AS SELECT * FROM versions WHERE version > 8")
     change(folder, "DELETE FROM versions WHERE version > 8")
     standings, needed = Standings(folder), []
-    monkeypatch.setattr(database, "_decoded", counted)
+    monkeypatch.setattr(database, "decoded", counted)
     for last in (10, 12, 14, 28, 30):
         change(folder, f"INSERT OR REPLACE INTO versions SELECT * FROM later WHERE version <= {last}")
         read[0] = 0

@@ -304,7 +304,9 @@ def test_a_visit_that_takes_too_long_is_given_up_and_recorded(
     over = [m.time for m in story.moments if m.turn.released is not None][-1]
     told = [why for released in story.released for _, why in released.refused]
     late = [d for d, start in starts.items() if ends[d].time > start + seconds and start + seconds <= over]
-    assert len(told) == len(late)
+    # At the very moment of the last version either may come first.
+    tied = [d for d in late if starts[d] + seconds == over]
+    assert len(late) - len(tied) <= len(told) <= len(late)
     assert all(why == f"no answer within {seconds:g} s" for why in told)
     for dispatch, end in ends.items():
         assert end.turn.verdict is not None

@@ -84,7 +84,7 @@ def test_costs_are_the_summarys_by_the_same_names(tmp_path: Path) -> None:
         assert total == run.summary[name]
     assert table.loc["compute_seconds", "unit"] == "s"
     for part in ("clients' time", "energy", "fairness", "lost"):
-        assert part in repr(run)
+        assert part in str(run)
 
 
 def test_a_run_without_a_version_has_no_costs_yet(tmp_path: Path, make_plan: MakePlan) -> None:

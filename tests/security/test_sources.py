@@ -56,6 +56,7 @@ MAY_READ_THE_ENVIRONMENT = {
     ),
     "trackers/mlflow_tracker.py",  # where MLflow's server is, which is MLflow's own setting
     "deployment/local/loopback.py",  # which hands it on to Flower's programs
+    "results/progress.py",  # whether a notebook shows it
 }
 
 

@@ -56,7 +56,7 @@ class Settings:
             value = getattr(self, field)
             if getattr(value, "shape", None) == () and hasattr(value, "item"):  # a number of NumPy's or torch's
                 object.__setattr__(self, field, value.item())
-            elif isinstance(value, list):  # as files have it; what is frozen holds a tuple
+            elif isinstance(value, list) and field in _tuples(type(self)):  # as files have it
                 object.__setattr__(self, field, tuple(value))
             try:  # not `noted`, whose context costs more than most checks
                 self.check_value(field, getattr(self, field))
@@ -256,6 +256,19 @@ def _adapters(cls: type[Settings]) -> dict[str, SchemaValidator | TypeAdapter[An
     if cls not in _KNOWN:
         _KNOWN[cls] = _build_adapters(cls)
     return _KNOWN[cls]
+
+
+@functools.cache
+def _tuples(cls: type[Settings]) -> frozenset[str]:
+    """The settings that hold tuples, and no lists."""
+    return frozenset(
+        name for name, hint in annotations_of(cls).items() if _may_be(hint, tuple) and not _may_be(hint, list)
+    )
+
+
+def _may_be(hint: Any, kind: type) -> bool:
+    plain = typing.get_args(hint)[0] if typing.get_origin(hint) is typing.Annotated else hint
+    return typing.get_origin(plain) is kind or any(_may_be(member, kind) for member in members_of(plain))
 
 
 def annotations_of(cls: type) -> dict[str, Any]:

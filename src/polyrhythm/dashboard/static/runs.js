@@ -44,11 +44,11 @@ const heads = COLUMNS.map(([label, sort]) => h("th", { scope: "col", class: labe
     : sort ? h("button", { type: "button", class: "head", onclick: () => choose("sort", sort === "started" && chosen.sort === "started" ? "oldest" : sort) }, label) : label));
 
 $("main").append(
-  h("div", { class: "title" }, h("h1", {}, "Runs"), count, every),
+  h("div", { class: "title" }, h("h1", {}, "Runs"), count),
   h("form", { class: "filters", role: "search", "aria-label": "Runs", onsubmit: (event) => event.preventDefault() },
     h("div", { class: "wide" }, h("label", { for: "search" }, "Search"), search),
     field("state", "State"), field("method", "Method"), field("data", "Data"), field("sort", "Order")),
-  trouble_place,
+  trouble_place, h("p", {}, every),
   h("table", { class: "runs" }, h("caption", { class: "unseen" }, "Runs of this folder"), h("thead", {}, h("tr", {}, heads)), body),
   more, bar);
 start();
