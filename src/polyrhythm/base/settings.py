@@ -258,12 +258,15 @@ def _adapters(cls: type[Settings]) -> dict[str, SchemaValidator | TypeAdapter[An
     return _KNOWN[cls]
 
 
-@functools.cache
+_TUPLES: dict[type[Settings], frozenset[str]] = {}
+
+
 def _tuples(cls: type[Settings]) -> frozenset[str]:
     """The settings that hold tuples, and no lists."""
-    return frozenset(
-        name for name, hint in annotations_of(cls).items() if _may_be(hint, tuple) and not _may_be(hint, list)
-    )
+    if cls not in _TUPLES:
+        hints = annotations_of(cls).items()
+        _TUPLES[cls] = frozenset(name for name, hint in hints if _may_be(hint, tuple) and not _may_be(hint, list))
+    return _TUPLES[cls]
 
 
 def _may_be(hint: Any, kind: type) -> bool:
