@@ -27,15 +27,17 @@ PLACES = {
     "README.md": "index.md",
     "CHANGELOG.md": "CHANGELOG.md",
     "CONTRIBUTING.md": "CONTRIBUTING.md",
+    "RELEASING.md": "RELEASING.md",
     "SECURITY.md": "SECURITY.md",
     "CODE_OF_CONDUCT.md": "CODE_OF_CONDUCT.md",
     "CITATION.cff": "CITATION.md",
     "tests/pitfalls/index.md": "pitfalls.md",
     "examples": "examples/index.md",
+    "examples/notebooks": "examples/index.md",
     **{path.relative_to(ROOT).as_posix(): f"examples/{path.stem}.md" for path in PROGRAMS},
     **{path.relative_to(ROOT).as_posix(): f"notebooks/{path.stem}.md" for path in NOTEBOOKS},
 }
-ORIGINS = {place: path for path, place in PLACES.items() if path not in ("README.md", "examples")}
+ORIGINS = {place: path for path, place in PLACES.items() if path not in ("README.md", "examples", "examples/notebooks")}
 
 _LINK = re.compile(r"(?<=\]\()([^\s)>#]+)(#[^\s)]*)?(?=[\s)])")
 _CODE = re.compile(r"(^ *(?:```|~~~).*?^ *(?:```|~~~) *$|`[^`\n]*`)", re.MULTILINE | re.DOTALL)
