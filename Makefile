@@ -6,6 +6,7 @@
 #   make test-wheel   the sdist and the wheel from it, whole, and tried in a bare environment outside the checkout; minutes
 #   make docs         the documentation site, into site/, and a check of all its links (make docs-serve to look at it)
 #   make test-lowest  what everything stands on, with the lowest versions that are allowed, in an environment of its own
+#   make test-extras  each extra alone, in a bare environment: its one feature, and the words without it; many minutes
 #   make bench        every speed that is aimed at: ours, the other, the ratio and the one asked for (ARGS="start" for some)
 #   make bench-peers  the same work on Flower, pfl and fluke, each in an environment of its own, beside ours
 PYTHON ?= python3
@@ -19,7 +20,7 @@ QUICKSTART := --clients 20 --partition "dirichlet(alpha=0.3)" --method "fedavg(c
 BUILT_FROM := pyproject.toml build_backend/backend.py constraints.txt CMakeLists.txt $(wildcard src/polyrhythm/engines/native/*.cpp src/polyrhythm/engines/native/*.h)
 INSTALL := $(BIN)/python -m pip install --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: quickstart test test-flower test-wheel test-lowest check style types docs docs-serve bench bench-peers format clean
+.PHONY: quickstart test test-flower test-wheel test-lowest test-extras check style types docs docs-serve bench bench-peers format clean
 
 quickstart: $(VENV)/.user
 	@echo '$$ polyrhythm run --data digits $(QUICKSTART)'
@@ -48,6 +49,9 @@ test-lowest: .venv-lowest/.installed
 	$(PYTHON) -m venv .venv-lowest
 	.venv-lowest/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints-lowest.txt --editable '.[test]'
 	@touch $@
+
+test-extras: $(VENV)/.developer
+	$(BIN)/python tests/shipping/extras.py $(ARGS)
 
 check: style types test
 

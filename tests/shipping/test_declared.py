@@ -67,6 +67,7 @@ def test_every_extra_is_in_all_but_those_that_go_with_nothing() -> None:
     extras = PROJECT["project"]["optional-dependencies"]
     (everything,) = map(Requirement, extras["all"])
     assert everything.extras == extras.keys() - {"all", "flower", "test", "dev", "docs"}
+    assert script("tests/shipping/extras.py").FEATURES.keys() == everything.extras | {"flower"}
 
 
 def test_the_workflows_are_workflows() -> None:
