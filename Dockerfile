@@ -1,7 +1,7 @@
 # syntax=docker/dockerfile:1
 #   docker build --target cpu --tag polyrhythm .
-#   docker run --rm --volume "$PWD/runs:/work/runs" polyrhythm run --rounds 3
-#   docker run --rm --volume "$PWD/runs:/work/runs" --publish 127.0.0.1:8642:8642 polyrhythm ui runs --host 0.0.0.0
+#   docker run --rm --volume "$PWD/runs:/home/polyrhythm/runs" polyrhythm run --rounds 3
+#   docker run --rm --volume "$PWD/runs:/home/polyrhythm/runs" --publish 127.0.0.1:8642:8642 polyrhythm ui runs --host 0.0.0.0
 # In .dockerignore .git is left out: --build-arg COMMIT="$(git rev-parse HEAD)" has `polyrhythm --version` name the commit.
 
 FROM python:3.11-slim-bookworm AS wheel
@@ -11,8 +11,8 @@ ARG COMMIT=""
 RUN POLYRHYTHM_COMMIT="$COMMIT" pip wheel --no-cache-dir --no-deps --wheel-dir /wheels /source
 
 FROM python:3.11-slim-bookworm AS base
-RUN useradd --create-home polyrhythm && install -d -o polyrhythm /work
-WORKDIR /work
+RUN useradd --create-home polyrhythm
+WORKDIR /home/polyrhythm
 ENTRYPOINT ["polyrhythm"]
 CMD ["--help"]
 

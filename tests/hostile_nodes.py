@@ -19,6 +19,7 @@ from flwr.supernode.fleet_http_connection import http_request_response
 from mutations import Mutator
 from polyrhythm.deployment.on_flower.transport import parcel_of, records
 from polyrhythm.deployment.wire import Parcel
+from wire_lies import LYING_ARRAYS
 
 SHARE = 0.6
 """Of the answers to visits that are spoiled."""
@@ -140,16 +141,7 @@ class HostileNode(threading.Thread):
     def arrays(self, message: Message, honest: Parcel) -> list[Message]:
         """Arrays that are not what they say, or go by other names."""
         content = records(honest)
-        lies: list[tuple[str, tuple[int, ...], str, bytes]] = [
-            ("object", (4,), "raw", b"abcd"),
-            ("int32", (10**9,), "raw", b"abc"),
-            ("int64", (-1,), "raw", bytes(8)),
-            ("int32", (1,), "numpy.ndarray", b"\x93NUMPY"),
-            ("float32", (1,), "raw", b"abcd"),
-            ("int8", (), "raw", b""),
-            ("int8", (10**6,), "raw", bytes(10**7)),
-        ]
-        dtype, shape, stype, data = self._one(lies)
+        dtype, shape, stype, data = self._one((*LYING_ARRAYS, ("int8", (10**6,), "raw", bytes(10**7))))
         name = self._one(["0", "-1", "polyrhythm", "9" * 50])
         content["arrays"] = ArrayRecord({name: Array(dtype=dtype, shape=shape, stype=stype, data=data)})
         return [Message(content, reply_to=message)]

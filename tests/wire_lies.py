@@ -23,6 +23,15 @@ Objects = tuple[ObjectTree, Mapping[str, bytes]]
 """What Flower makes of a message: a tree of digests, and the bytes of each."""
 _DIVIDER = b"\x00"
 _SERVER = 1
+LYING_ARRAYS: tuple[tuple[str, tuple[int, ...], str, bytes], ...] = (
+    ("object", (4,), "raw", b"abcd"),
+    ("int32", (10**9,), "raw", b"abc"),
+    ("int64", (-1,), "raw", bytes(8)),
+    ("int32", (1,), "numpy.ndarray", b"\x93NUMPY"),
+    ("float32", (1,), "raw", b"abcd"),
+    ("int8", (), "raw", b""),
+)
+"""Arrays that are not what they say: type, shape, how their bytes are written, and these."""
 """The SuperLink's own number among nodes."""
 
 
@@ -98,15 +107,7 @@ def huge(asked: Asked) -> Sent:
 def lying_arrays(asked: Asked) -> Sent:
     """Arrays that are not what they say, or go by other names."""
     content = records(asked.honest)
-    lies: list[tuple[str, tuple[int, ...], str, bytes]] = [
-        ("object", (4,), "raw", b"abcd"),
-        ("int32", (10**9,), "raw", b"abc"),
-        ("int64", (-1,), "raw", bytes(8)),
-        ("int32", (1,), "numpy.ndarray", b"\x93NUMPY"),
-        ("float32", (1,), "raw", b"abcd"),
-        ("int8", (), "raw", b""),
-    ]
-    dtype, shape, stype, data = asked.one(lies)
+    dtype, shape, stype, data = asked.one(LYING_ARRAYS)
     name = asked.one(["0", "-1", "polyrhythm", "9" * 50, "\x00"])
     content["arrays"] = ArrayRecord({name: Array(dtype=dtype, shape=shape, stype=stype, data=data)})
     return Sent("arrays that lie", [(asked.reply(content), None)])

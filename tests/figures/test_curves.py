@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from polyrhythm.figures.bands import band, rests
+from polyrhythm.figures.bands import band, curves_of, rests
 from polyrhythm.figures.marks import COUNT, LOSS, SHARE, Range, Upright, exploded, upright
 from polyrhythm.figures.thinning import thin
 from polyrhythm.runs.costs import score
@@ -59,10 +59,11 @@ def test_what_is_short_is_not_thinned() -> None:
 
 
 def test_what_a_run_does_after_the_first_has_ended_is_drawn_by_itself() -> None:
-    one, two = rests([ONE, TWO], accuracy, "time")
+    one, two = rests(curves_of([ONE, TWO], accuracy, "time"))
     assert [(v["x"], v["y"]) for v in one] == [(4.0, 0.5), (5.0, 0.7)]
     assert two == []
-    assert rests([TWO], accuracy, "time") == [[]]
+    assert rests(curves_of([TWO], accuracy, "time")) == [[]]
+    assert rests(curves_of([ONE, [version(0.0, None)]], accuracy, "time")) == []
 
 
 def points(method: str, *values: float, spread: float = 0.0) -> list[dict[str, Any]]:

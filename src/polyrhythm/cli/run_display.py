@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
@@ -20,8 +19,9 @@ from polyrhythm.data.collection import counted_targets
 from polyrhythm.experiments.experiment import Experiment
 from polyrhythm.experiments.prepared import Prepared
 from polyrhythm.fleet import Fleet
-from polyrhythm.results import Run
+from polyrhythm.results import Run, tables
 from polyrhythm.results.chart import curve, takes_unicode
+from polyrhythm.runs.comparison import spread
 from polyrhythm.runs.costs import decimals, lines
 from polyrhythm.runs.database import damaged_runs
 
@@ -117,8 +117,8 @@ def print_spread(console: Console, summaries: Sequence[Mapping[str, Any]]) -> No
         console,
         {
             "seeds": f"{len(summaries)}; mean ± sample sd over seeds:",
-            "final": _mean_sd(finals),
-            "last 20": _mean_sd(means),
+            "final": _over_seeds(finals),
+            "last 20": _over_seeds(means),
         },
     )
 
@@ -168,11 +168,5 @@ def _number(value: float | None) -> str:
     return "none" if value is None else decimals(value)
 
 
-def _mean_sd(values: Sequence[float]) -> str:
-    if not values:
-        return "none"
-    mean = math.fsum(values) / len(values)
-    if len(values) == 1:
-        return decimals(mean)
-    sd = math.sqrt(math.fsum((v - mean) ** 2 for v in values) / (len(values) - 1))
-    return f"{decimals(mean)} ± {decimals(sd)}"
+def _over_seeds(values: Sequence[float]) -> str:
+    return tables.scores(spread(values), len(values)) if values else "none"

@@ -118,6 +118,8 @@ class Collection:
 
     @property
     def _of_inputs(self) -> str:
+        if self.structure is not None:
+            return f"inputs of {'; '.join(self.structure.words)}"
         return f"inputs of shape {list(self.train.shape)}"
 
     @property

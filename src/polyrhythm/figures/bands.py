@@ -16,42 +16,48 @@ Value = Callable[[Row], float | None]
 """What a version is worth on the vertical axis; None where it says nothing."""
 
 
-def band(runs: Sequence[Sequence[Row]], value: Value, against: Against) -> list[dict[str, Any]]:
-    """The mean curve of a method's runs, as `x`, `y`, and `low` and `high`, one standard deviation below and above.
+Curve = list[tuple[float, float]]
+"""Where a run was and what it was worth there, from left to right."""
 
-    The curve of a run is a step: what a version gave holds until the next one that says something. The mean is over
-    all runs wherever it is drawn, so it begins with the last of them and ends with the first; `rests` are what follows.
+
+def band(runs: Sequence[Sequence[Row]], value: Value, against: Against) -> list[dict[str, Any]]:
+    """`mean` of the curves of a method's runs.
 
     Args:
         runs: the versions of each run.
         value: of a version.
         against: the horizontal axis.
     """
+    return mean(curves_of(runs, value, against))
+
+
+def curves_of(runs: Sequence[Sequence[Row]], value: Value, against: Against) -> list[Curve]:
+    """The curve of each run; none at all where one of them says nothing. Arguments as for `band`."""
     curves = [_curve(rows, value, against) for rows in runs]
-    if not curves or not all(curves):
+    return curves if all(curves) else []
+
+
+def mean(curves: Sequence[Curve]) -> list[dict[str, Any]]:
+    """The mean curve, as `x`, `y`, and `low` and `high`, one standard deviation below and above.
+
+    The curve of a run is a step: what a version gave holds until the next one that says something. The mean is over
+    all runs wherever it is drawn, so it begins with the last of them and ends with the first; `rests` are what follows.
+    """
+    if not curves:
         return []
     first, last = max(curve[0][0] for curve in curves), min(curve[-1][0] for curve in curves)
     places = sorted({x for curve in curves for x, _ in curve if first <= x <= last})
     found = []
     for x in places:
         values = [curve[bisect.bisect_right(curve, (x, math.inf)) - 1][1] for curve in curves]
-        mean, spread = mean_and_spread(values)
-        found.append({"x": x, "y": mean, "low": mean - (spread or 0.0), "high": mean + (spread or 0.0)})
+        middle, spread = mean_and_spread(values)
+        found.append({"x": x, "y": middle, "low": middle - (spread or 0.0), "high": middle + (spread or 0.0)})
     return thin(found, ("y",) if len(curves) == 1 else ("y", "low", "high"))
 
 
-def rests(runs: Sequence[Sequence[Row]], value: Value, against: Against) -> list[list[dict[str, float]]]:
-    """What each run did after the first of them had ended, as `x` and `y`; nothing of a run that ends with the first.
-
-    Args:
-        runs: the versions of each run.
-        value: of a version.
-        against: the horizontal axis.
-    """
-    curves = [_curve(rows, value, against) for rows in runs]
-    if not curves or not all(curves):
-        return [[] for _ in runs]
-    last = min(curve[-1][0] for curve in curves)
+def rests(curves: Sequence[Curve]) -> list[list[dict[str, float]]]:
+    """What each run did after the first of them had ended, as `x` and `y`; nothing of one that ends with the first."""
+    last = min((curve[-1][0] for curve in curves), default=0.0)
     found = []
     for curve in curves:
         here = bisect.bisect_right(curve, (last, math.inf))
@@ -60,6 +66,6 @@ def rests(runs: Sequence[Sequence[Row]], value: Value, against: Against) -> list
     return found
 
 
-def _curve(rows: Sequence[Row], value: Value, against: Against) -> list[tuple[float, float]]:
+def _curve(rows: Sequence[Row], value: Value, against: Against) -> Curve:
     points = ((across(row, against), value(row)) for row in rows)
     return [(x, y) for x, y in points if x is not None and y is not None and math.isfinite(y)]

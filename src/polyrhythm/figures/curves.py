@@ -10,7 +10,7 @@ from typing import Any
 from polyrhythm.base.errors import UserError
 from polyrhythm.base.metric_names import in_words, is_between_0_and_1
 from polyrhythm.figures.axes import SETS, Against
-from polyrhythm.figures.bands import Value, band, rests
+from polyrhythm.figures.bands import Value, curves_of, mean, rests
 from polyrhythm.figures.figure import Chart, Figure, Options, needs
 from polyrhythm.figures.marks import COUNT, LOSS, SHARE, Range, along, chart, methods, told, upright
 from polyrhythm.figures.subject import Subject
@@ -44,8 +44,16 @@ def curves(
         height: of the panel, pixels.
     """
     against = against or options.against
-    after = rests_of(subject, value, against)
-    return lines(subject, rows_of(subject, value, against), options, measure, against, of, after=after, height=height)
+    rows, after = list[dict[str, Any]](), list[dict[str, Any]]()
+    for name, members in subject.methods.items():
+        steps = curves_of([subject.versions(run) for run in members], value, against)
+        rows += [{"method": name, **point} for point in mean(steps)]
+        after += [
+            {"method": name, "seed": run.seed, **point}
+            for run, points in zip(members, rests(steps), strict=False)  # none where one run says nothing
+            for point in points
+        ]
+    return lines(subject, rows, options, measure, against, of, after=after, height=height)
 
 
 def lines(
@@ -101,25 +109,6 @@ def lines(
         words = chart(leaving, options.width, height).mark_text(align="left", baseline="top", dx=4, fontSize=11)
         layers.append(words.encode(x=x, y=y, text="said:N", color=color))
     return layers[0] if len(layers) == 1 else alt.layer(*layers)
-
-
-def rows_of(subject: Subject, value: Value, against: Against) -> list[dict[str, Any]]:
-    """The points of all methods."""
-    return [
-        {"method": name, **point}
-        for name, members in subject.methods.items()
-        for point in band([subject.versions(run) for run in members], value, against)
-    ]
-
-
-def rests_of(subject: Subject, value: Value, against: Against) -> list[dict[str, Any]]:
-    """The points of single seeds behind the end of their method's mean."""
-    return [
-        {"method": name, "seed": run.seed, **point}
-        for name, members in subject.methods.items()
-        for run, points in zip(members, rests([subject.versions(run) for run in members], value, against), strict=True)
-        for point in points
-    ]
 
 
 def column(row: Mapping[str, Any], name: str, after: int = -1) -> float | None:
