@@ -82,9 +82,11 @@ class AroundTorch:
     def evaluate(self, model: Model, data: ClientData, positions: np.ndarray | None = None) -> dict[str, float]:
         return self._torch.evaluate(model, data, positions)
 
-    def tally(self, model: Model, data: ClientData, positions: np.ndarray | None = None) -> Tally:
+    def tally(
+        self, model: Model, data: ClientData, positions: np.ndarray | None = None, *, by_class: bool = False
+    ) -> Tally:
         """What the task counts over a client's samples, in eval mode."""
-        return self._torch.tally(model, data, positions)
+        return self._torch.tally(model, data, positions, by_class=by_class)
 
     def lens(self) -> Lens:
         return self._torch.lens()

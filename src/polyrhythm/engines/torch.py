@@ -188,7 +188,9 @@ class TorchEngine(LocalSteps):
     def evaluate(self, model: Model, data: ClientData, positions: np.ndarray | None = None) -> dict[str, float]:
         return self._task.read(self.tally(model, data, positions))
 
-    def tally(self, model: Model, data: ClientData, positions: np.ndarray | None = None) -> Tally:
+    def tally(
+        self, model: Model, data: ClientData, positions: np.ndarray | None = None, *, by_class: bool = False
+    ) -> Tally:
         """What the task counts over a client's samples, in eval mode and large batches."""
         flat = self._frozen_model("received")
         self._loaded.discard("received")
@@ -198,7 +200,7 @@ class TorchEngine(LocalSteps):
         with torch.no_grad():
             for i in range(0, len(where), EVALUATION_BATCH):
                 inputs, targets = self._moved(data.batch(where[i : i + EVALUATION_BATCH], None))
-                total = total + self._task.tally(flat.module(inputs), targets)
+                total = total + self._task.tally(flat.module(inputs), targets, by_class=by_class)
         flat.structure.check()
         return total
 

@@ -2,25 +2,33 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import TypeVar, final
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from polyrhythm.base.metric_names import NAN_OUTPUTS
 from polyrhythm.base.streams import stream
 from polyrhythm.core.measuring import measuring
 from polyrhythm.data.holding import Holding
 from polyrhythm.experiments.experiment import Experiment
+from polyrhythm.experiments.members import measured
 from polyrhythm.experiments.prepared import Prepared
 from polyrhythm.methods.mechanism import Model
 from polyrhythm.models.tally import Tally
+from polyrhythm.runs.records import ClassResultsRecord, ClientResultsRecord
 
 M = TypeVar("M")
 Metrics = dict[str, float]
 Of = tuple[int, ...]
 """Names a model: its version, and whose it is where clients have models of their own."""
+FEW_CLASSES = 20
+"""Classes up to which the confusion matrix of every version is kept."""
+MOST_CLASSES = 500
+"""Classes up to which that of the last version is."""
 GROUP_SAMPLES = 1000
 """Training samples of a group that are measured on where no client has a test of its own."""
 
@@ -34,11 +42,15 @@ class Evaluator:
 
     Args:
         prepared: gives the sets, and the engine that computes.
+        by_class: whether anybody wants to know what becomes of each class.
     """
 
-    def __init__(self, prepared: Prepared) -> None:
+    def __init__(self, prepared: Prepared, *, by_class: bool = False) -> None:
         experiment, federation, engine = prepared.experiment, prepared.federation, prepared.chosen.engine
         self._engine, self._task, self._seed = engine, experiment.aim, experiment.seed
+        self._classes = len(federation.classes) if by_class else 0
+        self.measured = measured(experiment)
+        """The clients whose own results are kept."""
         self._test = Holding(federation.test)
         self._validation = None if federation.validation is None else Holding(federation.validation)
         self._clients: dict[int, Holding] = {}
@@ -47,6 +59,7 @@ class Evaluator:
             self._clients = {c: Holding(own.samples, own.indices(c)) for c in np.flatnonzero(own.sizes).tolist()}
         self._groups = {name: members.tolist() for name, members in prepared.groups.items()}
         self._of_groups = {} if self._clients else self._training_data_of_groups(experiment)
+        self._pairs: tuple[tuple[Tensor, Tensor], ...] = ()
         self._train = None
         wanted = min(experiment.evaluation.train_samples, len(federation.shares.order))
         if wanted:
@@ -55,7 +68,9 @@ class Evaluator:
 
     def test(self, model: Model, of: Of = ()) -> Metrics:
         """On the test set, pooled over its samples."""
-        return self._task.read(self._tally(model, self._test, "test", *of))
+        tally = self._tally(model, self._test, "test", *of, by_class=self._classes > 0)
+        self._pairs += tally.classes
+        return self._task.read(tally)
 
     def validation(self, model: Model, of: Of = ()) -> Metrics | None:
         """On the samples held out for choosing; None if there are none."""
@@ -74,6 +89,40 @@ class Evaluator:
             of: names these models.
         """
         return {c: self._tally(model_of(c), own, "own test", *of, c) for c, own in self._clients.items()}
+
+    def of_clients(self, version: int, own: Mapping[int, Tally]) -> ClientResultsRecord | None:
+        """What single clients get out of a version; None where none is measured.
+
+        Args:
+            version: which one.
+            own: what `own_tests` gave.
+        """
+        if not own or not self.measured:
+            return None
+        read = [self._task.read(own[client]) for client in self.measured]
+        scores, losses = (tuple(m.get(k, math.nan) for m in read) for k in (self._task.headline, "loss"))
+        return ClientResultsRecord(version=version, scores=scores, losses=losses)
+
+    def of_classes(self, version: int, *, last: bool) -> ClassResultsRecord | None:
+        """What a version makes of each class, from its tests since this was asked last; None without classes.
+
+        Args:
+            version: which one.
+            last: whether the run ends with it, so that its confusion matrix is kept however many classes there are.
+        """
+        if not self._pairs or not self._classes:
+            return None
+        size, (true, put) = self._classes, (torch.cat(parts) for parts in zip(*self._pairs, strict=True))
+        self._pairs = ()
+        table = torch.bincount(true * (size + 1) + put.clamp(max=size), minlength=size * (size + 1))
+        table = table.reshape(size, size + 1)  # a last column of those that are put into none
+        kept = size <= FEW_CLASSES or (last and size <= MOST_CLASSES)
+        return ClassResultsRecord(
+            version=version,
+            present=tuple(table.sum(dim=1).tolist()),
+            right=tuple(table.diagonal().tolist()),
+            confusion=tuple(table[:, :size].flatten().tolist()) if kept else None,
+        )
 
     def over_clients(self, own: Mapping[int, Tally]) -> Metrics | None:
         """From the clients' own tests; None without.
@@ -108,9 +157,9 @@ class Evaluator:
         }
         return found or None
 
-    def _tally(self, model: Model, data: Holding, *names: int | str) -> Tally:
+    def _tally(self, model: Model, data: Holding, *names: int | str, by_class: bool = False) -> Tally:
         with measuring(self._engine, data, self._seed, *names):
-            return self._engine.tally(model, data)
+            return self._engine.tally(model, data, by_class=by_class)
 
     def _training_data_of_groups(self, experiment: Experiment) -> dict[str, Holding]:
         """A sample of each group's training data, drawn once."""

@@ -22,6 +22,7 @@ from polyrhythm.base.threads import one_thread, settled_memory
 from polyrhythm.core.client_state import ClientState
 from polyrhythm.core.server_state import ServerState
 from polyrhythm.experiments import ending, visit_records
+from polyrhythm.experiments.members import members
 from polyrhythm.experiments.prepared import Prepared
 from polyrhythm.experiments.runstate import RunState, check_origin, origin
 from polyrhythm.experiments.version_records import VersionRecords
@@ -147,6 +148,7 @@ class _Session:
         experiment, execution = prepared.experiment, prepared.execution
         self.prepared, self.experiment, self.observers = prepared, experiment, observers
         self.event_hooks, self.answer_hooks = using("event", observers), using("answer", observers)
+        self.client_hooks, self.class_hooks = using("client_results", observers), using("class_results", observers)
         self.start_hooks, self.checkpoint_hooks = using("started", observers), using("at_rest", observers)
         self.engine = prepared.chosen.engine
         self.initial = prepared.initial
@@ -181,6 +183,7 @@ class _Session:
             self.driver.state_of,
             server=None if start is None else _told(start.driver.server),
             digests=any(observer.wants_digests for observer in observers),
+            by_class=bool(self.class_hooks),
         )
         self.plan = Plan(
             name=experiment.name,
@@ -196,6 +199,7 @@ class _Session:
             driver=self.who[0],
             workers=self.who[1],
             execution=computed,
+            classes=experiment.federation.classes,
         )
         self.start = self.initial if start is None else start.driver
         self.ledger = Ledger(len(prepared.eligible)) if start is None else start.ledger
@@ -214,6 +218,10 @@ class _Session:
                 observer.goes_on(self.versions.server.version, self.versions.state_dict)
         for observer in self.start_hooks:
             observer.started(self._begin())
+        if listeners := using("members", self.observers):
+            everybody = members(self.experiment, self.versions.measured)
+            for observer in listeners:
+                observer.members(everybody)
         # No moment may be held while the next one is made: a version's updates go before the next visits begin.
         heard = map(self._hear, itertools.count(self._events), self.driver.moments(self.start))
         reason = next(filter(None, heard), "all rounds made")
@@ -244,6 +252,7 @@ class _Session:
             for observer in self.observers:
                 observer.version(version, self.versions.state_dict)
             reason = reason or ending.by_metric(self.experiment, version, self._summary.watched)
+            self._tell_details(made, last=bool(reason))
             if reason:
                 self._leave(moment.time)
                 return reason
@@ -259,6 +268,15 @@ class _Session:
                 self._keep(moment.turn.state.version, surely=True)
                 raise Enough(reason)
         return ""
+
+    def _tell_details(self, version: int, *, last: bool) -> None:
+        """Tells whoever wants to know what the newest version is to single clients and classes."""
+        if (of_clients := self.versions.of_clients) is not None:
+            for observer in self.client_hooks:
+                observer.client_results(of_clients)
+        if self.class_hooks and (of_classes := self.versions.of_classes(version, last=last)) is not None:
+            for observer in self.class_hooks:
+                observer.class_results(of_classes)
 
     def _book(self, moment: SimulationStep, report: Report) -> None:
         """Enters a visit that is over into the books, and tells whoever wants to know."""

@@ -16,7 +16,7 @@ from polyrhythm.experiments.evaluation import Evaluator, Metrics, Of, averaged
 from polyrhythm.experiments.prepared import Prepared
 from polyrhythm.experiments.report_metrics import GAUGES
 from polyrhythm.methods.mechanism import Model
-from polyrhythm.runs.records import VersionRecord, VisitRecord
+from polyrhythm.runs.records import ClassResultsRecord, ClientResultsRecord, VersionRecord, VisitRecord
 from polyrhythm.runs.summary import model_digest
 from polyrhythm.simulation.simulator import SimulationStep
 
@@ -30,6 +30,7 @@ class VersionRecords:
         state_of: a client's state after the given accepted visit.
         server: where an earlier run stood, to go on from there.
         digests: whether anybody wants the digests of models.
+        by_class: whether anybody wants to know what becomes of each class.
     """
 
     def __init__(
@@ -39,11 +40,16 @@ class VersionRecords:
         *,
         server: ServerState | None,
         digests: bool,
+        by_class: bool,
     ) -> None:
         self.server = server
         self._prepared, self._experiment, self._digests = prepared, prepared.experiment, digests
         self._state_of = state_of
-        self._evaluator = Evaluator(prepared)
+        self._evaluator = Evaluator(prepared, by_class=by_class)
+        self.measured: Sequence[int] = self._evaluator.measured
+        """The clients whose own results are kept."""
+        self.of_clients: ClientResultsRecord | None = None
+        """What single clients get out of the newest version; None where it was not evaluated, or none is measured."""
         self._gauges = [GAUGES[name]() for name in self._experiment.evaluation.measure if name in GAUGES]
 
     def of(
@@ -64,7 +70,7 @@ class VersionRecords:
         look = evaluate or state.version % self._experiment.evaluation.every == 0
         own = self._evaluator.own_tests(self._model_of(), (state.version,)) if look else {}
         stale = staleness(state.version, reports)
-        return VersionRecord(
+        record = VersionRecord(
             version=state.version,
             time=moment.time,
             wall=wall,
@@ -85,6 +91,17 @@ class VersionRecords:
             measures=self._measures(state),
             digest=self.digest() if self._digests and (look or self._experiment.recipe.regime != "local") else "",
         )
+        self.of_clients = self._evaluator.of_clients(state.version, own)
+        return record
+
+    def of_classes(self, version: int, *, last: bool) -> ClassResultsRecord | None:
+        """What the newest version makes of each class; None where it was not evaluated, or samples have no class.
+
+        Args:
+            version: its number.
+            last: whether the run ends with it.
+        """
+        return self._evaluator.of_classes(version, last=last or version == self._experiment.rounds)
 
     def gauged(self, moment: SimulationStep, record: VisitRecord) -> dict[str, float]:
         """What the measures that were asked for say of a visit that trained."""

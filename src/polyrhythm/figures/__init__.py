@@ -11,7 +11,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from polyrhythm.base.errors import UserError, unknown
-from polyrhythm.figures import clock, cohorts, curricula, curves, effort, groups, participation, updates
+from polyrhythm.figures import (
+    classes,
+    clients,
+    clock,
+    cohorts,
+    curricula,
+    curves,
+    devices,
+    effort,
+    groups,
+    participation,
+    updates,
+)
 from polyrhythm.figures.axes import AXES, Against
 from polyrhythm.figures.figure import Chart, Figure, Options
 from polyrhythm.figures.marks import titled
@@ -39,11 +51,14 @@ __all__ = [
 
 _ALL = (
     *(*curves.FIGURES, *cohorts.FIGURES, *participation.FIGURES, *effort.FIGURES),
+    *(*clients.FIGURES, *classes.FIGURES, *devices.FIGURES),
     *(*clock.FIGURES, *curricula.FIGURES, *groups.FIGURES, *updates.FIGURES),
 )
 _ORDER = (
-    *("accuracy", "loss", "costs", "training_loss", "groups", "cohort", "critical_periods", "participation"),
-    *("epochs", "timeline", "staleness", "buffer", "labels", "pacing", "sample_losses", "samples"),
+    *("accuracy", "loss", "costs", "training_loss", "groups", "client_results", "fairness", "client_map", "device_gap"),
+    *("classes", "class_map", "confusion", "cohort", "critical_periods", "participation"),
+    *("visits", "lorenz", "epochs", "drift", "timeline", "staleness", "staleness_over_time", "buffer", "energy"),
+    *("battery", "labels", "pacing", "sample_losses", "samples"),
     *("budgets", "update_similarity", "estimation_error", "rate"),
 )
 CATALOGUE: Mapping[str, Figure] = {name: figure for name in _ORDER for figure in _ALL if figure.name == name}

@@ -6,12 +6,14 @@ import functools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from polyrhythm.base.metric_names import in_words
 from polyrhythm.figures.curves import column, curves
 from polyrhythm.figures.figure import Chart, Figure, Options, needs
 from polyrhythm.figures.marks import Range, chart, named, told
 from polyrhythm.figures.subject import Subject
 from polyrhythm.figures.theme import HUES
 from polyrhythm.figures.thinning import thin
+from polyrhythm.runs.costs import score
 
 _STATE = {"critical", "next_cohort"}
 _NAMES: Mapping[str, str] = {
@@ -61,6 +63,8 @@ def _critical(subject: Subject, options: Options) -> Chart:
         x = alt.X("x:Q", title="round", scale=scale)
         look = subject.styles(options.theme)[name]
         series = [(_words(key), [(r["version"], (r["measures"] or {}).get(key)) for r in versions]) for key in watched]
+        judged = [(r["version"], score(r, subject.headline, options.on)) for r in versions]
+        series.insert(0, (in_words(subject.headline), judged))
         series.append(("clients invited", [(r["version"], r["cohort"]) for r in versions if r["version"]]))
         heading = named(name, run, subject)
         for place, (title, points) in enumerate(series):
@@ -94,7 +98,7 @@ FIGURES: Sequence[Figure] = (
     Figure(
         name="critical_periods",
         title="Critical learning periods",
-        about="The detectors of critical periods, and under them the cohort; critical rounds are shaded. "
+        about="The result, the detectors of critical periods, and the cohort; critical rounds are shaded. "
         "FedCL, figures 1 and 49.",
         lacks=needs(
             "versions",
@@ -102,5 +106,6 @@ FIGURES: Sequence[Figure] = (
             "no run watches for critical periods; use fedcl, or pipe critical_periods(act=false) onto a recipe",
         ),
         drawn=_critical,
+        judged=True,
     ),
 )

@@ -11,11 +11,13 @@ from typing import Any
 from polyrhythm.figures.bands import band
 from polyrhythm.figures.curves import lines
 from polyrhythm.figures.figure import Chart, Figure, Options, needs
-from polyrhythm.figures.marks import COUNT, chart, methods
+from polyrhythm.figures.marks import COUNT, chart, methods, named
 from polyrhythm.figures.subject import Subject
-from polyrhythm.figures.thinning import evenly
+from polyrhythm.figures.theme import HUES
+from polyrhythm.figures.thinning import evenly, thin
 
 MOST_CLIENTS = 100
+MOST_DOTS = 1000
 
 
 def per_round(visits: Sequence[Mapping[str, Any]]) -> list[dict[str, float]]:
@@ -83,7 +85,67 @@ def _epochs(subject: Subject, options: Options) -> Chart:
     return alt.vconcat(upper, dots)
 
 
+def drift(visits: Sequence[Mapping[str, Any]]) -> list[dict[str, float]]:
+    """Of each visit that was watched for drift: its `round`, `epochs`, `similarity` at its end, and `threshold`."""
+    return [
+        {
+            "round": visit["version"] + 1,
+            "epochs": visit["epochs"],
+            "similarity": measures["similarity"],
+            "threshold": measures["threshold"],
+        }
+        for visit in visits
+        if visit["steps"] and "similarity" in (measures := visit["measures"] or {}) and "threshold" in measures
+    ]
+
+
+def _drift(subject: Subject, options: Options) -> Chart:
+    import altair as alt
+
+    half, panels = (options.width - 60) // 2, []
+    for name, members in subject.methods.items():
+        found = drift(subject.visits(members[0], "version", "steps", "epochs", "measures"))
+        if not found:
+            continue
+        look = subject.styles(options.theme)[name]
+        by_round: dict[float, list[dict[str, float]]] = collections.defaultdict(list)
+        for row in found:
+            by_round[row["round"]].append(row)
+        means = [
+            {"round": n, **{key: math.fsum(r[key] for r in rows) / len(rows) for key in ("similarity", "threshold")}}
+            for n, rows in sorted(by_round.items())
+        ]
+        means = thin(means, ("similarity",))
+        left = chart(means, half, 200, named(name, members[0], subject))
+        x = alt.X("round:Q", title="round", axis=alt.Axis(tickMinStep=1))
+        told = [alt.Tooltip(f"{key}:Q", format=".4~g") for key in ("round", "similarity", "threshold")]
+        line = left.mark_line(color=look.colour).encode(
+            x=x, y=alt.Y("similarity:Q", title="similarity to the global model's"), tooltip=told
+        )
+        limit = left.mark_line(color=HUES["vermilion"][options.theme], strokeDash=[4, 3]).encode(x=x, y="threshold:Q")
+        dots = chart(evenly(found, MOST_DOTS), half, 200).mark_circle(color=look.colour, size=18, opacity=0.5)
+        right = dots.encode(
+            x=alt.X("epochs:Q", title="epochs of the visit", axis=alt.Axis(tickCount=5)),
+            y=alt.Y("similarity:Q", title="similarity at its end", scale=alt.Scale(zero=False)),
+            tooltip=[alt.Tooltip(f"{key}:Q", format=".4~g") for key in ("round", "epochs", "similarity", "threshold")],
+        )
+        panels.append(alt.hconcat(alt.layer(line, limit), right))
+    return panels[0] if len(panels) == 1 else alt.vconcat(*panels)
+
+
 FIGURES: Sequence[Figure] = (
+    Figure(
+        name="drift",
+        title="Drift and epochs",
+        about="How like the global model's the representations of local models are when their visits end, over rounds "
+        "with the limit (dashed) at which they stop, and against the epochs that the visit took. ALT, section IV.",
+        lacks=needs(
+            "visits",
+            "json_extract(measures, '$.similarity') IS NOT NULL AND json_extract(measures, '$.threshold') IS NOT NULL",
+            "no visit was watched for drift; run alt, or stop_on_drift",
+        ),
+        drawn=_drift,
+    ),
     Figure(
         name="epochs",
         title="Local epochs",

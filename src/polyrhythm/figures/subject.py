@@ -10,7 +10,9 @@ from polyrhythm.figures.theme import LOOKS, Style, Theme, style
 from polyrhythm.runs.comparison import by_method, method_of
 from polyrhythm.runs.database import any_record, read_records, read_runs
 from polyrhythm.runs.recorded import RecordedRun
+from polyrhythm.runs.records import ClassResultsRecord
 from polyrhythm.runs.schema import Table
+from polyrhythm.runs.spread import ClientResults, of_classes, of_clients
 
 
 @final
@@ -31,6 +33,9 @@ class Subject:
         self.headline = self.runs[0].headline
         """The metric that "accuracy" stands for."""
         self._versions: dict[str, list[dict[str, Any]]] = {}
+        self._clients: dict[str, list[dict[str, Any]]] = {}
+        self._of_clients: dict[str, ClientResults] = {}
+        self._of_classes: dict[str, list[ClassResultsRecord]] = {}
         self._visits: dict[tuple[str, tuple[str, ...]], list[dict[str, Any]]] = {}
 
     @property
@@ -50,6 +55,24 @@ class Subject:
         if key not in self._visits:
             self._visits[key] = read_records(run.folder, "visits", run.number, columns)
         return self._visits[key]
+
+    def clients(self, run: RecordedRun) -> list[dict[str, Any]]:
+        """What a run's clients are: of a very large federation only those that are measured."""
+        if run.id not in self._clients:
+            self._clients[run.id] = read_records(run.folder, "clients", run.number)
+        return self._clients[run.id]
+
+    def client_results(self, run: RecordedRun) -> ClientResults:
+        """What is on record of a run's single clients."""
+        if run.id not in self._of_clients:
+            self._of_clients[run.id] = of_clients(run.folder, run.number)
+        return self._of_clients[run.id]
+
+    def class_results(self, run: RecordedRun) -> list[ClassResultsRecord]:
+        """What is on record of classes, version by version."""
+        if run.id not in self._of_classes:
+            self._of_classes[run.id] = of_classes(run.folder, run.number, len(run.classes))
+        return self._of_classes[run.id]
 
     def has(self, table: Table, condition: str) -> bool:
         """Whether one of the runs has a record of which a condition in SQL holds; quick, whatever their length."""

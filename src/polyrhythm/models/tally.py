@@ -27,11 +27,14 @@ class Tally:
         count: number of samples.
         sums: named sums over those samples, in double precision; a name that is missing counts as 0.
         rows: outputs and targets themselves, in pieces, for metrics that are no sums, such as the area under a curve.
+        classes: the class of each sample and the one that it was put into, in pieces, where results by class are asked
+            for.
     """
 
     count: int = 0
     sums: Mapping[str, float] = field(default_factory=dict)
     rows: tuple[tuple[Tensor, Tensor], ...] = ()
+    classes: tuple[tuple[Tensor, Tensor], ...] = ()
 
     def __add__(self, other: Tally) -> Tally:
         names = [*self.sums, *(name for name in other.sums if name not in self.sums)]
@@ -39,6 +42,7 @@ class Tally:
             self.count + other.count,
             {name: self.sums.get(name, 0.0) + other.sums.get(name, 0.0) for name in names},
             self.rows + other.rows,
+            self.classes + other.classes,
         )
 
     def mean(self, name: str) -> float:

@@ -77,10 +77,18 @@ class Task(Settings, ABC):
         return self
 
     @torch.no_grad()
-    def tally(self, outputs: Tensor, targets: Tensor) -> Tally:
-        """Everything `read` needs to know about a batch."""
+    def tally(self, outputs: Tensor, targets: Tensor, *, by_class: bool = False) -> Tally:
+        """Everything `read` needs to know about a batch.
+
+        Args:
+            outputs: of the model.
+            targets: of the batch.
+            by_class: whether it says which class each sample was put into, too, where samples have one class each.
+        """
         sums = {"loss": float(self.losses(outputs, targets).double().sum()), **self._metric_sums(outputs, targets)}
-        return Tally(len(targets), sums, self._rows(outputs, targets))
+        put = self._predicted(outputs) if by_class else None
+        classes = () if put is None else ((targets.cpu(), put.cpu()),)
+        return Tally(len(targets), sums, self._rows(outputs, targets), classes)
 
     def read(self, tally: Tally) -> dict[str, float]:
         """The metrics over all samples of a tally, the mean loss under "loss"; one that is undefined is left out.
@@ -132,6 +140,10 @@ class Task(Settings, ABC):
     def without_own(self) -> Self:
         """The task without what the user has written."""
         return self
+
+    def _predicted(self, outputs: Tensor) -> Tensor | None:
+        """The class that each sample is put into, int64 [B], C where none is; None where samples have no one class."""
+        return None
 
     def _rows(self, outputs: Tensor, targets: Tensor) -> tuple[tuple[Tensor, Tensor], ...]:
         """Outputs and targets themselves, where a metric is no sum over samples."""

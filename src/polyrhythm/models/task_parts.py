@@ -47,6 +47,11 @@ def total(values: Tensor) -> float:
     return float(values.double().sum())
 
 
+def predicted(outputs: Tensor) -> Tensor:
+    """The class with the largest of some logits [B, C]; C where one of them is NaN, which would win. int64 [B]"""
+    return outputs.argmax(dim=1).masked_fill(nan_rows(outputs), outputs.shape[1])
+
+
 def correct(outputs: Tensor, targets: Tensor) -> dict[str, float]:
     """How many of a batch are right, and how many have no answer: NaN would win every argmax."""
     without = nan_rows(outputs)

@@ -26,7 +26,7 @@ from polyrhythm.models.task_checks import (
     check_own_loss,
     check_weights,
 )
-from polyrhythm.models.task_parts import Measured, OwnLoss, correct, full_precision, last_position
+from polyrhythm.models.task_parts import Measured, OwnLoss, correct, full_precision, last_position, predicted
 
 
 @final
@@ -119,6 +119,9 @@ class Classification(Measured):
     def draw(self, outputs: Tensor, generator: np.random.Generator) -> Tensor:
         return _drawn_classes(outputs, generator)
 
+    def _predicted(self, outputs: Tensor) -> Tensor:
+        return predicted(outputs)
+
     def _metric_sums(self, outputs: Tensor, targets: Tensor) -> dict[str, float]:
         counts = by_name.COUNTED & {metric for metric in self.metrics if isinstance(metric, str)}
         return correct(outputs, targets) | (by_name.counts_of_classes(outputs, targets) if counts else {})
@@ -173,6 +176,9 @@ class NextCharacter(Task):
 
     def draw(self, outputs: Tensor, generator: np.random.Generator) -> Tensor:
         return _drawn_classes(last_position(outputs), generator)
+
+    def _predicted(self, outputs: Tensor) -> Tensor:
+        return predicted(last_position(outputs))
 
     def _metric_sums(self, outputs: Tensor, targets: Tensor) -> dict[str, float]:
         return correct(last_position(outputs), targets)

@@ -109,12 +109,16 @@ def checked(folder: Path, number: int) -> tuple[list[dict[str, Any]], str]:
     return versions, f"visit {found[0][0]} has a text that is none of JSON" if found else ""
 
 
-def read_records(folder: Path, table: Table, run_number: int, columns: Sequence[str] = ()) -> list[dict[str, Any]]:
-    """The rows of one of a run's tables, in order: all columns, or some.
+def read_records(
+    folder: Path, table: Table, run_number: int, columns: Sequence[str] = (), *, last: int | None = None
+) -> list[dict[str, Any]]:
+    """The rows of one of a run's tables, in order: all columns, or some; or so many of the last ones, newest first.
 
     Raises:
         UserError: there is no run database, or it cannot be read.
     """
+    if last is not None:
+        return _read(folder, f"{select(table, columns)} DESC LIMIT ?", (run_number, last))
     return _read(folder, select(table, columns), (run_number,))
 
 
@@ -144,7 +148,7 @@ def read_last_version(folder: Path, run_number: int) -> dict[str, Any] | None:
     Raises:
         UserError: there is no run database, or it cannot be read.
     """
-    rows = _read(folder, f"{select('versions')} DESC LIMIT 1", (run_number,))
+    rows = read_records(folder, "versions", run_number, last=1)
     return rows[0] if rows else None
 
 
@@ -183,7 +187,7 @@ def _read(folder: Path, query: str, values: tuple[Any, ...]) -> list[dict[str, A
     try:
         return _rows(folder, query, values)
     except Damage as damage:
-        raise _damaged(folder / FILE, str(damage)) from None
+        raise damaged(folder / FILE, str(damage)) from None
 
 
 def _rows(folder: Path, query: str, values: tuple[Any, ...]) -> list[dict[str, Any]]:
@@ -254,14 +258,14 @@ def check_schema(connection: sqlite3.Connection, path: Path) -> None:
         )
     found = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
     if gone := sorted({"runs", *RECORDS} - found):
-        raise _damaged(path, f"no table {gone[0]}")
+        raise damaged(path, f"no table {gone[0]}")
 
 
 def check_log(path: Path) -> None:
     """Refuses an empty file beside a log that is not: SQLite would take it for a new database, and remove the log."""
     with contextlib.suppress(FileNotFoundError):
         if path.stat().st_size == 0 and path.with_name(LOG).stat().st_size:
-            raise _damaged(path, f"it is empty, and {LOG} beside it is not")
+            raise damaged(path, f"it is empty, and {LOG} beside it is not")
 
 
 def check_pages(connection: sqlite3.Connection, path: Path, most: int | None = None) -> None:
@@ -275,7 +279,7 @@ def check_pages(connection: sqlite3.Connection, path: Path, most: int | None = N
     large = most is not None and path.stat().st_size > most
     found = connection.execute("PRAGMA quick_check(runs)" if large else "PRAGMA quick_check(1)").fetchone()[0]
     if found != "ok":
-        raise _damaged(path, " ".join(str(found).split()))
+        raise damaged(path, " ".join(str(found).split()))
 
 
 def is_empty(connection: sqlite3.Connection) -> bool:
@@ -306,11 +310,17 @@ def explained(path: Path) -> Iterator[None]:
             ) from error
         # Our statements are right, so a table or a column that they do not find is gone; other texts have no code.
         if code in {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR, 0}:
-            raise _damaged(path, str(error)) from error
+            raise damaged(path, str(error)) from error
         raise _not_writable(path, str(error)) from error
 
 
-def _damaged(path: Path, found: str) -> UserError:
+def damaged(path: Path, found: str) -> UserError:
+    """The error for a database whose rows cannot be trusted.
+
+    Args:
+        path: its file.
+        found: what is wrong.
+    """
     return UserError(
         f"{path} is damaged ({found})",
         expected="an SQLite database",
@@ -329,6 +339,11 @@ def _not_writable(path: Path, reason: str) -> UserError:
     )
 
 
-def unpacked(clients: bytes) -> tuple[int, ...]:
-    """Clients from the column `clients` of the table `answers`."""
-    return struct.unpack(f"<{len(clients) // 4}I", clients)
+def unpacked(numbers: bytes) -> tuple[int, ...]:
+    """Whole numbers from a column that holds several, such as `clients` of the table `answers`."""
+    return struct.unpack(f"<{len(numbers) // 4}I", numbers)
+
+
+def unpacked_floats(numbers: bytes) -> tuple[float, ...]:
+    """Numbers from a column that holds several, such as `scores` of the table `client_results`."""
+    return struct.unpack(f"<{len(numbers) // 8}d", numbers)

@@ -130,7 +130,8 @@ class Writer:
             execute = self._connection.execute
             self._run = int(execute("SELECT number FROM runs WHERE run_id = ?", (run_id,)).fetchone()[0])
             execute(update, [*(_cell(value) for value in changes.values()), run_id])
-            execute("DELETE FROM versions WHERE run = ? AND version > ?", (self._run, cut.version))
+            for table in ("versions", "client_results", "class_results"):
+                execute(f"DELETE FROM {table} WHERE run = ? AND version > ?", (self._run, cut.version))
             for table in ("answers", "events"):
                 execute(f"DELETE FROM {table} WHERE run = ? AND event >= ?", (self._run, cut.events))
             execute("DELETE FROM visits WHERE run = ? AND dispatch >= ?", (self._run, cut.dispatched))
@@ -150,7 +151,7 @@ class Writer:
             self._pending["events"].append((self._run, record.event, record.kind, record.number, record.time))
             return False
         table = TABLES[type(record)]
-        row = [v if type(v) in _AS_THEY_ARE else _cell(v) for v in VALUES[table](record)]
+        row = [v if type(v) in _AS_THEY_ARE else _of_record(v) for v in VALUES[table](record)]
         self.written[table] += 1
         self._pending[table].append((self._run, *row))
         now = time.monotonic()
@@ -295,9 +296,15 @@ def _switch_to_wal(connection: sqlite3.Connection, patience: float) -> None:
             return
 
 
-def _packed(clients: tuple[int, ...]) -> bytes:
-    """Clients in four bytes each, little-endian: half of what they take as text, and made at once."""
-    return struct.pack(f"<{len(clients)}I", *clients)
+def _packed(numbers: tuple[int, ...] | tuple[float, ...]) -> bytes:
+    """Whole numbers in four bytes each, others in eight, little-endian: less than as text, and made at once."""
+    kind = "d" if numbers and isinstance(numbers[0], float) else "I"
+    return struct.pack(f"<{len(numbers)}{kind}", *numbers)
+
+
+def _of_record(value: Any) -> Any:
+    """A value of a record as SQLite keeps it; several numbers, packed."""
+    return _packed(value) if type(value) is tuple else _cell(value)
 
 
 def _cell(value: Any) -> Any:

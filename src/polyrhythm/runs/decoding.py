@@ -53,7 +53,10 @@ def decoded(row: sqlite3.Row) -> dict[str, Any]:
 
 
 _NAMED = {"run_id": "run", "dispatch": "visit", "event": "event", "version": "version"}
-_HOLDS: dict[str, type] = {"notices": list, "config": dict, "libraries": dict, "machine": dict, "summary": dict}
+_HOLDS: dict[str, type] = {
+    **{"notices": list, "classes": list},
+    **{"config": dict, "libraries": dict, "machine": dict, "summary": dict},
+}
 _STATUS = ("running", "finished", "stopped", "failed")
 _TEXTS = ("run_id", "name", "status", "reason", "started", "headline", "recipe", "recipe_digest", "config_digest")
 

@@ -63,7 +63,7 @@ def missing(
             "answers": _answers(record),
         }
         for table, written in (recorded or {}).items():
-            there = record.rows(table) if table in found else written
+            there = record.rows(table) if table in ORDER else written
             if not found.get(table) and there < written:
                 found[table] = [f"{written - there:,} of {written:,} {table}"]
     return tuple(words for of_table in found.values() for words in of_table)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, final
 
 from polyrhythm.runs.records import (
     AnswerRecord,
+    ClassResultsRecord,
+    ClientRecord,
+    ClientResultsRecord,
     EventRecord,
     ModelView,
     Plan,
@@ -72,6 +75,9 @@ class Observer:
     def started(self, start: Start) -> None:
         """After `begin`, when the run begins or goes on."""
 
+    def members(self, records: Sequence[ClientRecord]) -> None:
+        """After `started`: the clients, or of a large federation a sample, in the order of their numbers."""
+
     def event(self, record: EventRecord) -> None:
         """The server heard something."""
 
@@ -86,6 +92,12 @@ class Observer:
 
     def version(self, record: VersionRecord, model: ModelView) -> None:
         """The server made a version. `model` is called only when the weights are wanted."""
+
+    def client_results(self, record: ClientResultsRecord) -> None:
+        """What single clients get out of the version that was told last."""
+
+    def class_results(self, record: ClassResultsRecord) -> None:
+        """What the version that was told last makes of each class."""
 
     def at_rest(self, version: int, state: Callable[[], Any], *, surely: bool) -> None:
         """Nothing happens at the moment: a version is made, or the run is about to be stopped.

@@ -23,6 +23,7 @@ def row_of(plan: Plan) -> dict[str, Any]:
         "recipe_digest": plan.recipe_digest,
         "parameters": plan.parameters,
         "clients": plan.clients,
+        "classes": list(plan.classes),
         "config": plan.config,
         "config_digest": digest_of(plan.config),
         "libraries": library_versions(),

@@ -13,7 +13,8 @@ from polyrhythm.runs import costs, holes
 from polyrhythm.runs.checkpoints import checkpoints, version_of
 from polyrhythm.runs.costs import CostToGoal, On
 from polyrhythm.runs.database import checked, damaged_run, damaged_runs, read_records, read_run, read_runs
-from polyrhythm.runs.frames import answers_frame, costs_frame, frame
+from polyrhythm.runs.frames import costs_frame
+from polyrhythm.runs.recorded_tables import RecordedTables
 from polyrhythm.runs.settings_text import settings_lines
 from polyrhythm.runs.unknown_run import unknown_run
 from polyrhythm.runs.view import RunView, Status, as_it_stands, names_a_folder
@@ -30,7 +31,7 @@ _SHOWN = (
 )
 
 
-class RecordedRun:
+class RecordedRun(RecordedTables):
     """The record of one run of an output folder, read anew at each use, so that a run that goes on shows what it has.
 
     What users are given is a `Run` (`polyrhythm.results`), which can be drawn, too.
@@ -188,6 +189,11 @@ class RecordedRun:
         return int(self._row["seed"])
 
     @property
+    def classes(self) -> tuple[str, ...]:
+        """What classes are called, in the order of their numbers; () where samples have none."""
+        return tuple(map(str, self._row["classes"]))
+
+    @property
     def clients(self) -> int:
         """How many clients the federation has, whether or not they were ever asked."""
         return int(self._row["clients"])
@@ -221,33 +227,6 @@ class RecordedRun:
     def summary(self) -> dict[str, Any]:
         """The fields of the `--json` line; empty until the run has ended."""
         return RunView(self.folder, self._row).summary
-
-    @property
-    def history(self) -> pd.DataFrame:
-        """One row per version. Metrics are columns such as `test_accuracy`, `validation_loss`, `clients_accuracy_mean`.
-
-        `train_loss` is the loss of the local models while they train; `global_train_loss`, the global model's on a
-        sample of all training data. The counters are cumulative.
-        """
-        return frame(self.folder, "versions", self.number).set_index("version")
-
-    @property
-    def visits(self) -> pd.DataFrame:
-        """One row per client visit, by dispatch number; what mechanisms recorded is in columns `measures_...`."""
-        return frame(self.folder, "visits", self.number).set_index("dispatch")
-
-    @property
-    def answers(self) -> pd.DataFrame:
-        """One row per question of the server about who is there, with the clients that it was told, in order.
-
-        `event` counts what the server heard, from 0, the start; `clients` is None for the question "all".
-        """
-        return answers_frame(self.folder, self.number)
-
-    @property
-    def events(self) -> pd.DataFrame:
-        """One row per thing that the server heard, in order: `kind`, `number` (dispatch or client), and `time`."""
-        return frame(self.folder, "events", self.number).set_index("event")
 
     @property
     def versions(self) -> list[dict[str, Any]]:

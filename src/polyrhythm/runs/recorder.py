@@ -22,6 +22,9 @@ from polyrhythm.runs.observer import Observer
 from polyrhythm.runs.plan_row import digest_of, row_of
 from polyrhythm.runs.records import (
     AnswerRecord,
+    ClassResultsRecord,
+    ClientRecord,
+    ClientResultsRecord,
     EventRecord,
     ModelView,
     Plan,
@@ -200,6 +203,13 @@ class Recorder(Observer):
                 raise _unusable(self.folder, error) from error
             return run_id
 
+    def members(self, records: Sequence[ClientRecord]) -> None:
+        """Keeps what the clients are, once."""
+        writer = self._opened()
+        if not writer.written["clients"]:
+            for record in records:
+                writer.add(record)
+
     def visit(self, record: VisitRecord) -> None:
         """Keeps a visit."""
         self._opened().add(record)
@@ -210,6 +220,14 @@ class Recorder(Observer):
 
     def answer(self, record: AnswerRecord) -> None:
         """Keeps what the server was told of who is there."""
+        self._opened().add(record)
+
+    def client_results(self, record: ClientResultsRecord) -> None:
+        """Keeps what single clients get out of a version."""
+        self._opened().add(record)
+
+    def class_results(self, record: ClassResultsRecord) -> None:
+        """Keeps what a version makes of each class."""
         self._opened().add(record)
 
     def version(self, record: VersionRecord, model: ModelView) -> None:

@@ -41,6 +41,7 @@ class Plan:
         workers: how many at once.
         execution: how else it is computed, as plain data: the engine that was asked for and the one that computes,
             the device, the memory of clients, checkpoints.
+        classes: what classes are called, in the order of their numbers; () where samples have none.
     """
 
     name: str
@@ -56,6 +57,7 @@ class Plan:
     driver: str = "inline"
     workers: int = 1
     execution: Mapping[str, Any] = field(default_factory=dict)
+    classes: tuple[str, ...] = ()
 
 
 @final
@@ -212,6 +214,62 @@ class VersionRecord:
     note: str = ""
     measures: Mapping[str, float] = field(default_factory=dict)
     digest: str = ""
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class ClientRecord:
+    """Client: what it was when the run began.
+
+    Args:
+        client: its number.
+        samples: training samples that it holds.
+        test_samples: samples of its own test; 0 without one.
+        device: the name of its group of like devices, such as "tier 1"; "" where the fleet has none.
+        measured: whether its own results are on record: of all clients, or of a sample (`Evaluation.per_client`).
+    """
+
+    client: int
+    samples: int
+    test_samples: int = 0
+    device: str = ""
+    measured: bool = False
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class ClientResultsRecord:
+    """Results of clients: what each of those that are measured gets out of one version, on its own test.
+
+    Args:
+        version: which one.
+        scores: the headline metric of each, in the order of their numbers; NaN where it is undefined on a test.
+        losses: the mean loss of each, likewise.
+    """
+
+    version: int
+    scores: tuple[float, ...]
+    losses: tuple[float, ...]
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class ClassResultsRecord:
+    """Results of classes: what one version makes of the test samples of each. Where clients keep models of their own,
+    the counts are over all of these.
+
+    Args:
+        version: which one.
+        present: test samples of each class. [C]
+        right: those of them that are put into it. [C]
+        confusion: how many of class i are put into class j, row after row; None where it was not kept, which it is of
+            the last version, and of each with few classes. [C * C]
+    """
+
+    version: int
+    present: tuple[int, ...]
+    right: tuple[int, ...]
+    confusion: tuple[int, ...] | None = None
 
 
 @final

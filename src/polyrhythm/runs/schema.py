@@ -7,17 +7,30 @@ import operator
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
-from polyrhythm.runs.records import AnswerRecord, EventRecord, VersionRecord, VisitRecord
+from polyrhythm.runs.records import (
+    AnswerRecord,
+    ClassResultsRecord,
+    ClientRecord,
+    ClientResultsRecord,
+    EventRecord,
+    VersionRecord,
+    VisitRecord,
+)
 
 APPLICATION = 0x504F4C59  # "POLY": tells our files from anybody else's
-VERSION = 5
-Table = Literal["versions", "visits", "answers", "events"]
-Record = VersionRecord | VisitRecord | AnswerRecord | EventRecord
+VERSION = 6
+Table = Literal["versions", "visits", "answers", "events", "clients", "client_results", "class_results"]
+Record = (
+    VersionRecord | VisitRecord | AnswerRecord | EventRecord | ClientRecord | ClientResultsRecord | ClassResultsRecord
+)
 RECORDS: Mapping[Table, type[Record]] = {
     "versions": VersionRecord,
     "visits": VisitRecord,
     "answers": AnswerRecord,
     "events": EventRecord,
+    "clients": ClientRecord,
+    "client_results": ClientResultsRecord,
+    "class_results": ClassResultsRecord,
 }
 TABLES: Mapping[type[Record], Table] = {record: table for table, record in RECORDS.items()}
 ORDER: Mapping[Table, str] = {
@@ -25,6 +38,9 @@ ORDER: Mapping[Table, str] = {
     "visits": "dispatch",
     "answers": "event, place",
     "events": "event",
+    "clients": "client",
+    "client_results": "version",
+    "class_results": "version",
 }
 COLUMNS: Mapping[Table, list[str]] = {
     table: [f.name for f in dataclasses.fields(record)] for table, record in RECORDS.items()
@@ -37,9 +53,11 @@ INSERT = {
 }
 JSON = {
     *("test", "validation", "train", "clients", "groups", "measures", "faults"),
-    *("config", "notices", "libraries", "machine", "summary"),
+    *("config", "notices", "libraries", "machine", "summary", "classes"),
 }
-_TYPES = {"int": "INTEGER", "float": "REAL", "tuple[int, ...]": "BLOB"}  # of columns, by their field's; else text
+# Of columns, by the types of their fields; else text.
+_NUMBERS = {"int": "INTEGER", "bool": "INTEGER", "float": "REAL"}
+_TYPES = {**_NUMBERS, "tuple[int, ...]": "BLOB", "tuple[float, ...]": "BLOB"}
 _RUNS = """
 CREATE TABLE runs (
     number INTEGER PRIMARY KEY, run_id TEXT NOT NULL UNIQUE, name TEXT NOT NULL,
@@ -47,7 +65,7 @@ CREATE TABLE runs (
     seed INTEGER NOT NULL, rounds INTEGER, headline TEXT NOT NULL,
     recipe TEXT NOT NULL, recipe_digest TEXT NOT NULL, parameters INTEGER NOT NULL, clients INTEGER NOT NULL,
     config TEXT NOT NULL, config_digest TEXT NOT NULL, notices TEXT NOT NULL,
-    libraries TEXT NOT NULL, machine TEXT NOT NULL, summary TEXT
+    libraries TEXT NOT NULL, machine TEXT NOT NULL, summary TEXT, classes TEXT NOT NULL DEFAULT '[]'
 )
 """
 

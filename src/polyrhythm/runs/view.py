@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal, final
 
 from polyrhythm.base.metric_names import NAN_OUTPUTS, in_words
-from polyrhythm.runs import costs, holes, result_rule, run_lock
+from polyrhythm.runs import costs, holes, result_rule, run_lock, spread
 from polyrhythm.runs.checkpoints import reached
 from polyrhythm.runs.database import read_last_version, read_records
 
@@ -107,6 +107,8 @@ class RunView:
             value = "no mean over clients" if mean is None else f"{mean:.4f} as a mean over clients"
             those = "" if some is None else f", defined for {int(some):,} of {self._row['clients']:,} clients"
             said["own tests"] = f"{in_words(headline)} {value}{those}"
+        if fair := spread.newest(self._folder, self._row["number"], headline):
+            said["fairness"] = fair
         return said
 
     @property

@@ -266,9 +266,11 @@ class NativeEngine(LocalSteps):
     def evaluate(self, model: Model, data: ClientData, positions: np.ndarray | None = None) -> dict[str, float]:
         return self._task.read(self.tally(model, data, positions))
 
-    def tally(self, model: Model, data: ClientData, positions: np.ndarray | None = None) -> Tally:
+    def tally(
+        self, model: Model, data: ClientData, positions: np.ndarray | None = None, *, by_class: bool = False
+    ) -> Tally:
         """What the task counts over a client's samples, in eval mode."""
-        return self._passes.tally(model.weights, data, positions)
+        return self._passes.tally(model.weights, data, positions, by_class=by_class)
 
     def fisher(self, model: Model, data: ClientData, *, labels: np.random.Generator | None = None) -> float:
         self.forward_samples += 0 if labels is None else len(data)

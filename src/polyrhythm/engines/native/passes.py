@@ -52,11 +52,13 @@ class Passes:
                 order = some if which is None else which[some]
                 yield self.look(weights, place, held, order), goals.index_select(0, torch.from_numpy(order))
 
-    def tally(self, weights: Tensor, data: ClientData, positions: np.ndarray | None = None) -> Tally:
+    def tally(
+        self, weights: Tensor, data: ClientData, positions: np.ndarray | None = None, *, by_class: bool = False
+    ) -> Tally:
         """What the task counts over a client's samples."""
         total = Tally()
         for outputs, targets in self.over(weights, self._program.outputs, data, positions):
-            total = total + self._task.tally(outputs, targets)
+            total = total + self._task.tally(outputs, targets, by_class=by_class)
         return total
 
     def fisher(self, weights: Tensor, data: ClientData, labels: np.random.Generator | None) -> float:
