@@ -11,7 +11,7 @@ from typing import Any
 
 from polyrhythm.figures.curves import column, curves
 from polyrhythm.figures.figure import Chart, Figure, Options, needs
-from polyrhythm.figures.marks import COUNT, chart, hues, methods, named, seconds_axis
+from polyrhythm.figures.marks import COUNT, chart, grouped, hues, methods, named, seconds_axis
 from polyrhythm.figures.participation import fate
 from polyrhythm.figures.subject import Subject
 from polyrhythm.figures.theme import HUES
@@ -101,7 +101,10 @@ def _colours(subject: Subject, field: str, options: Options) -> Any:
     groups = sorted({device or OTHERS for devices in shown for device in devices})
     if len(groups) < 2:
         return alt.value(HUES["blue"][options.theme])
-    return hues(field, {name: _HUES[i % len(_HUES)] for i, name in enumerate(groups)}, options.theme)
+    of_each = {name: _HUES[i % len(_HUES)] for i, name in enumerate(groups)}
+    if field == "device":  # bars
+        return hues(field, of_each, options.theme)
+    return grouped(field, groups, [HUES[hue][options.theme] for hue in of_each.values()])
 
 
 def _holding(run: RecordedRun, subject: Subject) -> list[int]:
