@@ -28,8 +28,13 @@ RECIPES: Mapping[str, pr.Recipe] = {
     "alt": pr.fedavg(cohort=5, epochs=6) | pr.parts.stop_on_drift(batch="min", representation="features"),
     "curriculum": pr.curriculum_fl(cohort=5),
     "fedbuff": pr.fedbuff(concurrency=8, buffer=4),
+    "tested": pr.fedavg(cohort=5),
+    "proximal": pr.fedprox(cohort=5, mu=1.0),
 }
 """The runs of the gallery: three seeds of each."""
+OWN_TESTS = ("tested", "proximal")
+"""Those in which every client has a test of its own, and a battery."""
+BATTERY = pr.fleet.Energy(battery=3.0, charging=0.05)
 
 SHOWS: Mapping[str, Sequence[str]] = {
     "accuracy": ("fedavg", "fedcl", "ccfl", "fedbuff"),
@@ -37,13 +42,22 @@ SHOWS: Mapping[str, Sequence[str]] = {
     "costs": ("fedavg", "fedcl", "fedbuff"),
     "training_loss": ("fedavg", "fedcl"),
     "groups": ("fedavg",),
+    **dict.fromkeys(("client_results", "fairness", "client_map", "device_gap"), OWN_TESTS),
+    "classes": OWN_TESTS,
+    **dict.fromkeys(("class_map", "confusion"), ("tested",)),
     "cohort": ("fedavg", "fedcl"),
     "critical_periods": ("fedcl",),
     "participation": ("ccfl",),
+    "visits": ("fedavg", "fedbuff"),
+    "lorenz": ("fedavg", "fedbuff"),
     "epochs": ("fedavg", "alt"),
+    "drift": ("alt",),
     "timeline": ("fedavg", "fedbuff"),
     "staleness": ("fedavg", "fedbuff"),
+    "staleness_over_time": ("fedbuff",),
     "buffer": ("fedbuff",),
+    "energy": ("fedavg", "fedbuff"),
+    "battery": ("tested",),
     "labels": ("fedavg",),
     "pacing": ("curriculum",),
     "sample_losses": ("curriculum",),
@@ -54,7 +68,10 @@ SHOWS: Mapping[str, Sequence[str]] = {
     "rate": ("fedavg",),
 }
 """What each figure of the gallery is drawn from; `budgets` has runs of its own."""
-ONE_RUN = ("critical_periods", "participation", "timeline", "buffer", "labels", "sample_losses", "samples")
+ONE_RUN = (
+    *("client_results", "client_map", "class_map", "confusion", "critical_periods", "participation", "visits", "drift"),
+    *("timeline", "buffer", "energy", "battery", "labels", "sample_losses", "samples"),
+)
 
 
 def main(names: Sequence[str] = (), *, folder: Path = PICTURES, rounds: int = ROUNDS, seeds: int = 3) -> None:
@@ -77,14 +94,16 @@ def main(names: Sequence[str] = (), *, folder: Path = PICTURES, rounds: int = RO
 
 def run(recipe: pr.Recipe, name: str, out: Path, rounds: int, seed: int) -> pr.Run:
     """One run on the digits."""
-    federation = pr.federate(pr.data.digits(), pr.data.Dirichlet(alpha=0.3), clients=20, seed=seed)
+    own = name in OWN_TESTS
+    tests = 0.2 if own else 0.0
+    federation = pr.federate(pr.data.digits(), pr.data.Dirichlet(alpha=0.3), clients=20, seed=seed, local_test=tests)
     experiment = pr.Experiment(
         federation=federation,
         model="mlp",
         recipe=recipe,
         rounds=rounds,
         seed=seed,
-        fleet=FLEET,
+        fleet=FLEET | BATTERY if own else FLEET,
         evaluation=LOOKS,
         name=name,
     )

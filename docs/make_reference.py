@@ -49,7 +49,15 @@ from polyrhythm.models.catalogue import MODELS
 from polyrhythm.models.projection import with_projection
 from polyrhythm.models.tasks import TASKS
 from polyrhythm.runs.database_writer import Writer
-from polyrhythm.runs.records import AnswerRecord, EventRecord, VersionRecord, VisitRecord
+from polyrhythm.runs.records import (
+    AnswerRecord,
+    ClassResultsRecord,
+    ClientRecord,
+    ClientResultsRecord,
+    EventRecord,
+    VersionRecord,
+    VisitRecord,
+)
 from polyrhythm.runs.summary import Best, Summary
 from polyrhythm.studies.files.language import SEARCH
 
@@ -140,6 +148,7 @@ RUN_COLUMNS = {
     "libraries": "JSON: versions of Python and of the libraries that decide numbers",
     "machine": "JSON: where it ran, and how: the driver, its workers, how often checkpoints were written",
     "summary": "JSON: the fields of the summary, once it has ended; `recorded`, how many rows of each table there were",
+    "classes": "JSON list: what classes are called, in the order of their numbers; empty where samples have none",
 }
 
 
@@ -538,7 +547,14 @@ def _record() -> Iterator[str]:
         | dict(parsed(AnswerRecord).args)
         | {"clients": 'the answer, in order, as unsigned 32-bit integers, little-endian; null for "all"'},
         "events": {"run": "the run's number"} | dict(parsed(EventRecord).args),
+        "clients": {"run": "the run's number"} | dict(parsed(ClientRecord).args),
+        "client_results": {"run": "the run's number"} | dict(parsed(ClientResultsRecord).args),
+        "class_results": {"run": "the run's number"} | dict(parsed(ClassResultsRecord).args),
     }
+    yield (
+        "In the tables of results, columns with several numbers hold unsigned 32-bit integers, and scores and losses "
+        "64-bit floats, little-endian."
+    )
     for name, columns in _columns().items():
         _same(columns, records[name], f"the table {name}")
         yield f"### Table `{name}`"

@@ -85,14 +85,14 @@ def told(experiment: pr.Experiment) -> tuple[dict[str, Any], list[Any]]:
 
 
 def test_measuring_them_changes_no_weight() -> None:
-    digests = {told(trial(evaluation=pr.Evaluation(per_client=n)))[0]["digest"] for n in (0, 2, 100)}
+    digests = {told(trial(evaluation=pr.Evaluation(client_results=n)))[0]["digest"] for n in (0, 2, 100)}
     silent = small.carry_out(small.ready(trial), [small.Log()])["digest"]
     assert digests == {silent}
 
 
 def test_of_many_clients_a_sample_is_kept_and_the_same_one_at_every_version(tmp_path: Path) -> None:
     split = pr.federate(collection(240), pr.data.Iid(), 12, 0, local_test=0.25)
-    plan = pr.Evaluation(per_client=5)
+    plan = pr.Evaluation(client_results=5)
     run = pr.run(trial(federation=split, evaluation=plan), out=tmp_path)
     chosen = run.members.index[run.members["measured"]].tolist()
     assert len(chosen) == 5
@@ -107,7 +107,7 @@ def test_of_many_clients_a_sample_is_kept_and_the_same_one_at_every_version(tmp_
 
 
 def test_none_is_kept_where_none_is_wanted(tmp_path: Path) -> None:
-    run = pr.run(trial(evaluation=pr.Evaluation(per_client=0)), out=tmp_path)
+    run = pr.run(trial(evaluation=pr.Evaluation(client_results=0)), out=tmp_path)
     assert len(run.client_results) == 0
     assert not run.members["measured"].any()
 

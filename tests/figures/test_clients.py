@@ -112,7 +112,7 @@ def test_a_large_map_is_thinned_and_keeps_the_last_version() -> None:
 
 def test_a_sample_of_clients_is_said(tmp_path: Path) -> None:
     split = pr.federate(collection(240), pr.data.Iid(), 12, 0, local_test=0.25)
-    plan = experiment(federation=split, evaluation=pr.Evaluation(per_client=5), fleet=FLEET)
+    plan = experiment(federation=split, evaluation=pr.Evaluation(client_results=5), fleet=FLEET)
     run = pr.run(plan, out=tmp_path)
     for name in ("client_results", "client_map"):
         assert "5 of 12 clients" in str(figures.draw(name, [run]).to_dict()["title"])

@@ -16,7 +16,7 @@ MOST = 10_000
 
 def measured(experiment: Experiment) -> list[int]:
     """The clients whose own results are kept, by number: all that have a test, or a sample of them by device."""
-    tests, most = experiment.federation.local_tests, experiment.evaluation.per_client
+    tests, most = experiment.federation.local_tests, experiment.evaluation.client_results
     if tests is None or not most:
         return []
     having = np.flatnonzero(tests.sizes).tolist()

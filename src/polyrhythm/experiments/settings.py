@@ -57,7 +57,7 @@ class Evaluation(Settings):
             for none.
         groups: whether it is also measured for each group of like devices, such as a tier: on the own tests of the
             group's clients, or where there are none on `train_samples` (1,000 if that is 0) of its training samples.
-        per_client: of how many clients that have a test of their own their own results are kept: of all where these are
+        client_results: of how many clients that have a test of their own their own results are kept: of all where these are
             no more, else of a sample, so many of each group of like devices as it has of all, small and large ones; 0
             for none.
         measure: what else is measured, by name: "update_similarity", how far the updates of a version agree;
@@ -69,5 +69,5 @@ class Evaluation(Settings):
     every: Count = 1
     train_samples: Whole = 0
     groups: bool = False
-    per_client: Whole = 100
+    client_results: Whole = 100
     measure: tuple[Measure, ...] = ()

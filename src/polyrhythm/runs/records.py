@@ -226,7 +226,7 @@ class ClientRecord:
         samples: training samples that it holds.
         test_samples: samples of its own test; 0 without one.
         device: the name of its group of like devices, such as "tier 1"; "" where the fleet has none.
-        measured: whether its own results are on record: of all clients, or of a sample (`Evaluation.per_client`).
+        measured: whether its own results are on record: of all clients, or of a sample (`Evaluation.client_results`).
     """
 
     client: int
