@@ -29,21 +29,26 @@ from polyrhythm.methods.participation.rolling import Rolling as rolling
 from polyrhythm.methods.participation.sampled_staleness import SampledStaleness as sampled_staleness
 from polyrhythm.methods.participation.tier_sampling import TierSampling as tier_sampling
 from polyrhythm.methods.participation.utility_sampling import UtilitySampling as utility_sampling
+from polyrhythm.methods.participation_intervals import ParticipationIntervals as participation_intervals
 from polyrhythm.methods.release.base import Buffer as buffer
 from polyrhythm.methods.release.base import Deadline as deadline
 from polyrhythm.methods.release.base import MinReports as min_reports
 from polyrhythm.methods.release.base import OverSelect as over_select
 from polyrhythm.methods.release.base import TimeOut as time_out
 from polyrhythm.methods.release.base import WhenAll as when_all
+from polyrhythm.methods.release.delay_adaptive_step import DelayAdaptiveStep as delay_adaptive_step
 from polyrhythm.methods.release.from_current import FromCurrent as from_current
+from polyrhythm.methods.release.last_models import LastModels as last_models
 from polyrhythm.methods.release.last_updates import LastUpdates as last_updates
 from polyrhythm.methods.release.robust import ClipUpdates as clip_updates
 from polyrhythm.methods.release.robust import GeometricMedian as geometric_median
 from polyrhythm.methods.release.robust import Median as median
 from polyrhythm.methods.release.robust import TrimmedMean as trimmed_mean
+from polyrhythm.methods.release.stale_updates import StaleUpdates as stale_updates
 from polyrhythm.methods.server_step import Adagrad as server_adagrad
 from polyrhythm.methods.server_step import Adam as server_adam
 from polyrhythm.methods.server_step import AMSGrad as server_amsgrad
+from polyrhythm.methods.server_step import Extrapolation as server_extrapolation
 from polyrhythm.methods.server_step import Momentum as server_momentum
 from polyrhythm.methods.server_step import Sgd as server_sgd
 from polyrhythm.methods.server_step import Yogi as server_yogi
@@ -76,12 +81,14 @@ __all__ = [
     "critical_periods",
     "curriculum",
     "deadline",
+    "delay_adaptive_step",
     "dynamic_regularisation",
     "epochs",
     "equal",
     "exponential",
     "from_current",
     "geometric_median",
+    "last_models",
     "last_updates",
     "local_adam",
     "local_sgd",
@@ -94,6 +101,7 @@ __all__ = [
     "on_arrival",
     "over_select",
     "partial_work",
+    "participation_intervals",
     "per_step",
     "power",
     "prox",
@@ -104,6 +112,7 @@ __all__ = [
     "server_adagrad",
     "server_adam",
     "server_amsgrad",
+    "server_extrapolation",
     "server_momentum",
     "server_sgd",
     "server_yogi",
@@ -111,6 +120,7 @@ __all__ = [
     "skip_and_estimate",
     "skip_and_resend_model",
     "skip_silently",
+    "stale_updates",
     "staleness",
     "step_decay",
     "steps",

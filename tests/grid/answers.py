@@ -30,12 +30,16 @@ from polyrhythm.methods.participation.rolling import Rolling
 from polyrhythm.methods.participation.sampled_staleness import SampledStaleness
 from polyrhythm.methods.participation.tier_sampling import TierSampling
 from polyrhythm.methods.participation.utility_sampling import UtilitySampling
+from polyrhythm.methods.participation_intervals import ParticipationIntervals
 from polyrhythm.methods.recipe import Recipe
 from polyrhythm.methods.release.base import Buffer, MinReports, TimeOut, WhenAll
+from polyrhythm.methods.release.delay_adaptive_step import DelayAdaptiveStep
 from polyrhythm.methods.release.from_current import FromCurrent
+from polyrhythm.methods.release.last_models import LastModels
 from polyrhythm.methods.release.last_updates import LastUpdates
 from polyrhythm.methods.release.robust import ClipUpdates, GeometricMedian, Median, TrimmedMean
-from polyrhythm.methods.server_step import Adagrad, Adam, AMSGrad, Momentum, Sgd, Yogi
+from polyrhythm.methods.release.stale_updates import StaleUpdates
+from polyrhythm.methods.server_step import Adagrad, Adam, AMSGrad, Extrapolation, Momentum, Sgd, Yogi
 from polyrhythm.methods.weighing import BySamples, Equal, NormalisedAveraging, PerStep, Staleness
 from polyrhythm.methods.work.base import Epochs, RandomEpochs, Steps
 from polyrhythm.methods.work.partial_work import PartialWork
@@ -112,19 +116,22 @@ QUESTIONS: Mapping[str, Sequence[Parts]] = {
         (Equal(), PerStep(divide="travel")),
         (Staleness(), PerStep()),
         (NormalisedAveraging(), PerStep()),
+        (Equal(), ParticipationIntervals(cutoff=2)),
     ),
     "release": (
         (WhenAll(),),
         (Buffer(size=2),),
         (Buffer(size=2), FromCurrent(), MinReports(count=1)),
         (WhenAll(), Equal(), LastUpdates()),
+        (WhenAll(), Equal(), StaleUpdates(beta=0.5)),
+        (Buffer(size=2), Equal(), LastModels(), DelayAdaptiveStep()),
         (Buffer(size=2), Equal(), LastUpdates(unheard="wait"), TimeOut(seconds=1e9)),
         (WhenAll(), ClipUpdates(times=1.5, refuse=50)),
         (WhenAll(), Median(), ClipUpdates(norm=0.1)),
         (Buffer(size=2), TrimmedMean(share=0.4)),
         (WhenAll(), GeometricMedian(iterations=2)),
     ),
-    "server step": ((Sgd(),), (Momentum(),), (Adagrad(),), (Adam(),), (Yogi(),), (AMSGrad(),)),
+    "server step": ((Sgd(),), (Momentum(),), (Adagrad(),), (Adam(),), (Yogi(),), (AMSGrad(),), (Extrapolation(),)),
     "compression": ((Lossless(),), (TopK(share=0.3),), (Int8(),)),
 }
 ANSWERS = tuple(QUESTIONS.values())

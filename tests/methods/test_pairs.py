@@ -41,12 +41,16 @@ from polyrhythm.methods.participation.rolling import OnArrival, Rolling
 from polyrhythm.methods.participation.sampled_staleness import SampledStaleness
 from polyrhythm.methods.participation.tier_sampling import TierSampling
 from polyrhythm.methods.participation.utility_sampling import UtilitySampling
+from polyrhythm.methods.participation_intervals import ParticipationIntervals
 from polyrhythm.methods.recipe import Recipe
 from polyrhythm.methods.release.base import Buffer, MinReports, OverSelect, ReleaseContext, WhenAll
+from polyrhythm.methods.release.delay_adaptive_step import DelayAdaptiveStep
 from polyrhythm.methods.release.from_current import FromCurrent
+from polyrhythm.methods.release.last_models import LastModels
 from polyrhythm.methods.release.last_updates import LastUpdates
 from polyrhythm.methods.release.robust import ClipUpdates, GeometricMedian, Median, TrimmedMean
-from polyrhythm.methods.server_step import Adam, Momentum
+from polyrhythm.methods.release.stale_updates import StaleUpdates
+from polyrhythm.methods.server_step import Adam, Extrapolation, Momentum, Sgd
 from polyrhythm.methods.weighing import Equal, NormalisedAveraging, PerStep, Staleness
 from polyrhythm.methods.work.base import RandomEpochs, Steps
 from polyrhythm.methods.work.budgets import Listed
@@ -481,12 +485,68 @@ def test_memory_keeps_updates_of_those_who_hold_data_and_no_statistics() -> None
     assert same(story.states[1].buffers, without.states[1].buffers)
 
 
+@row("`stale_updates`, `last_models` × a client twice in a version", "`stale_updates`, `last_models` × BatchNorm")
+@pytest.mark.parametrize("part", [StaleUpdates(), LastModels()], ids=lambda part: part.label())
+def test_what_is_remembered_is_the_later_dispatch_and_no_statistics(part: Any) -> None:
+    plain = fedavg(batch=BATCH) | Equal() | Rolling(concurrency=2) | Buffer(size=6)
+    federation = Federation(dtype=torch.float64, fleet=UNEQUAL)
+    story = run(plain | part, federation, versions=1)
+    release = story.released[0].release
+    assert release is not None
+    assert len({r.client for r in release.reports}) < len(release.reports)
+    last = {r.client: r for r in release.reports}
+    for client, kept in story.states[1].parts[part.label()]["last"].items():
+        update = last[client].update
+        assert update is not None
+        sent = story.assignments[last[client].dispatch].weights
+        assert near(kept, sent + update if part == LastModels() else update / last[client].rate, 1e-10)
+    shared = fedavg(cohort=2, batch=BATCH) | Equal()
+    of_all, without = (run(r, Federation(net="batchnorm"), versions=2) for r in (shared | part, shared))
+    assert same(of_all.states[1].buffers, without.states[1].buffers)
+
+
+@row("`stale_updates`, `last_models` × clients without data", "`participation_intervals` × clients without data")
+@pytest.mark.parametrize("part", [StaleUpdates(), LastModels(), ParticipationIntervals()], ids=lambda p: p.label())
+def test_who_holds_no_data_is_none_of_all_clients(part: Any) -> None:
+    """With everybody who holds data in every version, each is the plain mean."""
+    federation, plain = Federation(eligible=(0, 1, 3)), fedavg(cohort=3, batch=BATCH) | Equal()
+    story, without = (run(r, federation) for r in (plain | part, plain))
+    assert near(story.weights, without.weights)
+
+
+@row("`last_models` × a server rate")
+def test_with_another_server_rate_the_mean_of_models_is_not_kept() -> None:
+    plain = fedavg(cohort=2, batch=BATCH) | Equal() | LastModels()
+    federation = Federation(dtype=torch.float64)
+    for lr, kept in ((1.0, True), (0.5, False)):
+        story = run(plain | Sgd(lr=lr), federation)
+        known = story.states[-1].parts["last_models"]["last"]
+        every = torch.stack([known.get(c, story.states[0].weights) for c in range(4)]).mean(0)
+        assert near(story.weights, every, 1e-10) == kept
+
+
+@row("`delay_adaptive_step` × moments of the server")
+def test_a_short_step_leaves_moments_as_they_are() -> None:
+    recipe = fedavg(batch=BATCH) | Equal() | Rolling(concurrency=4) | Buffer(size=1) | Momentum()
+    federation = Federation(dtype=torch.float64, fleet=UNEQUAL)
+    late = run(recipe | DelayAdaptiveStep(), federation, versions=24)
+    assert max(r.release.version - q.version for r in late.released if r.release for q in r.release.reports) > 1
+    m = torch.zeros_like(late.weights)
+    for released, after in zip(late.released, late.states[1:], strict=False):
+        assert released.release is not None
+        m = 0.9 * m + sum(released.release.updates(), torch.zeros_like(m))
+        assert near(after.parts["server_momentum"]["m"], m, 1e-10)
+
+
 WHOLE: dict[str, tuple[Callable[[], Recipe], str]] = {
     "rolling and rounds": (lambda: EVERYBODY | Rolling(), "always at work"),
     "on arrival and rounds": (lambda: EVERYBODY | OnArrival(), "always at work"),
     "rolling and over-selection": (lambda: EVERYBODY | Buffer() | Rolling() | OverSelect(), "no rounds"),
     "a buffer and over-selection": (lambda: EVERYBODY | OverSelect(factor=1) | Buffer(), "no rounds"),
     "memory by samples": (lambda: EVERYBODY | LastUpdates(), "not heard yet"),
+    "a correction by samples": (lambda: EVERYBODY | StaleUpdates(), "not heard yet"),
+    "last models by samples": (lambda: EVERYBODY | LastModels(), "not heard yet"),
+    "intervals by samples": (lambda: EVERYBODY | ParticipationIntervals(), "not heard yet"),
     "too many reports": (lambda: EVERYBODY | MinReports(count=5), "every version would be skipped"),
 }
 
@@ -494,7 +554,7 @@ WHOLE: dict[str, tuple[Callable[[], Recipe], str]] = {
 @row(
     "`rolling` × a release that waits for everybody",
     "`over_select` × `buffer`, `rolling`",
-    "`last_updates` × shares by samples",
+    "`last_updates`, `last_models`, `stale_updates`, `participation_intervals` × shares by samples",
     "`min_reports` × a smaller cohort",
 )
 @pytest.mark.parametrize("pair", WHOLE)
@@ -559,6 +619,12 @@ REFUSED: dict[str, tuple[Callable[[], Recipe], str]] = {
     "random resizing and on arrival": (lambda: EVERYBODY | RandomResize() | OnArrival(), "nobody is"),
     "memory and FedDyn": (lambda: EVERYBODY | LastUpdates() | DynamicRegularisation(), "changes the mean"),
     "memory and the current model": (lambda: EVERYBODY | FromCurrent() | LastUpdates(), "changes the mean"),
+    "a correction and FedDyn": (lambda: EVERYBODY | StaleUpdates() | DynamicRegularisation(), "changes the mean"),
+    "last models and the current": (lambda: EVERYBODY | LastModels() | FromCurrent(), "changes the mean"),
+    "memory and a correction": (lambda: EVERYBODY | LastUpdates() | StaleUpdates(), "contradict"),
+    "memory and last models": (lambda: EVERYBODY | LastModels() | LastUpdates(), "contradict"),
+    "intervals twice": (lambda: EVERYBODY | ParticipationIntervals() | ParticipationIntervals(cutoff=2), "squared"),
+    "two strides": (lambda: EVERYBODY | DelayAdaptiveStep() | DelayAdaptiveStep(delay=2), "contradict"),
     "two memories": (lambda: EVERYBODY | LastUpdates() | LastUpdates(), "contradict"),
     "two scales by staleness": (lambda: EVERYBODY | Staleness() | Staleness(rule="cutoff"), "squared"),
 }
@@ -573,7 +639,7 @@ REFUSED: dict[str, tuple[Callable[[], Recipe], str]] = {
     "compression × `skip_and_resend_model`",
     "two parts that decide whether to skip, when to stop, or how large the cohort is",
     "`on_arrival` × critical periods, random resizing",
-    "`last_updates` × FedDyn, `from_current`",
+    "`last_updates`, `last_models`, `stale_updates` × one another, FedDyn, `from_current`",
     "`local_only` × anything exchanged",
 )
 @pytest.mark.parametrize("pair", REFUSED)
@@ -744,9 +810,11 @@ def test_a_curriculum_is_paced_over_the_steps_that_are_left(monkeypatch: pytest.
     assert set(asked) == {3, 6}
 
 
-@row("`clip_updates`, other middles × `last_updates`, `from_current`, FedDyn")
+@row("`clip_updates`, other middles × what steps past the mean: `last_updates`, `from_current`, FedDyn, …")
 @pytest.mark.parametrize(
-    "other", [LastUpdates(), FromCurrent(), DynamicRegularisation()], ids=lambda part: part.label()
+    "other",
+    [LastUpdates(), FromCurrent(), DynamicRegularisation(), StaleUpdates(), LastModels(), Extrapolation()],
+    ids=lambda part: part.label(),
 )
 @pytest.mark.parametrize(
     "robust", [ClipUpdates(), Median(), TrimmedMean(), GeometricMedian()], ids=lambda part: part.label()

@@ -236,6 +236,15 @@ def test_local_training_refuses_what_needs_a_release(part: Any) -> None:
 @pytest.mark.parametrize("name", PAPERS)
 def test_recipes_share_their_defaults_and_differ_by_what_makes_the_method(name: str) -> None:
     own: dict[str, set[str]] = {
+        "ace": {"modifiers", "sharing", "release", "server_step"},
+        "aced": {"modifiers", "sharing", "release", "server_step"},
+        "area": {"modifiers", "sharing", "release"},
+        "ca2fl": {"modifiers", "sharing", "release"},
+        "fadas": {"modifiers", "sharing", "release", "server_step"},
+        "fedau": {"sharing", "scalings"},
+        "fedexp": {"sharing", "server_step"},
+        "fedstale": {"sharing", "modifiers"},
+        "fedvarp": {"sharing", "modifiers"},
         "afl": {"modifiers", "sharing", "scalings", "release", "server_step"},
         "fedasync": {"modifiers", "corrections", "scalings", "release", "server_step"},
         "fedavg": set(),

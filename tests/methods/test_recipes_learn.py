@@ -15,8 +15,8 @@ from polyrhythm.experiments.session import carry_out
 # cc_fedavg divides every update by the steps behind it and steps by 1: slow by definition. Nobody exchanges anything in
 # local_only, so a client with two classes of ten cannot know the others.
 EXEMPT = {"cc_fedavg", "local_only"}
-# A version of fedasync is one update, where others take five or ten.
-VERSIONS = {"fedasync": 300}
+# A version of these is one update, where others take five or ten.
+VERSIONS = dict.fromkeys(("fedasync", "ace", "aced", "area"), 300)
 
 
 @functools.cache

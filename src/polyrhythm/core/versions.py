@@ -23,7 +23,7 @@ from polyrhythm.core.server_state import Released, ServerState
 from polyrhythm.core.validation import NOT_FINITE
 from polyrhythm.methods.mechanism import Release, Setup
 from polyrhythm.methods.recipe import Recipe
-from polyrhythm.methods.weighing import shares
+from polyrhythm.methods.weighing import Scaling, shares
 
 Refused = tuple[tuple[int, str], ...]
 """What was left out of a version: clients, and why."""
@@ -128,8 +128,9 @@ class Versions:
     ) -> Release:
         """The reports of a version, and what each of them counts."""
         scales = [1.0] * len(reports)
-        for scaling in self.recipe.scalings:
-            scales = [a * b for a, b in zip(scales, scaling.scales(facts, weights), strict=True)]
+        for key, scaling in self.recipe.of(Scaling):
+            factors = scaling.weigh(self.setup, state.parts[key], state.version, facts, weights)
+            scales = [a * b for a, b in zip(scales, factors, strict=True)]
         return Release(
             version=state.version,
             reports=reports,
@@ -153,7 +154,10 @@ class Versions:
         stepped, buffers = state.weights, state.buffers
         if not held_back:
             key = recipe.key_of(recipe.server_step)
-            parts[key], stepped = recipe.server_step.step(setup, parts[key], state.weights, mean)
+            seen = recipe.server_step.seen(parts[key], release)
+            parts[key], stepped = recipe.server_step.step(setup, seen, state.weights, mean)
+            if (stride := recipe.releasing.stride(release)) != 1.0:
+                stepped = torch.lerp(state.weights.to(stepped.dtype), stepped, stride)
             mixes = recipe.fills_places and self.layout.buffers
             buffers = self._mixed(state, release) if mixes else mean_buffers(self.layout, state, release.reports)
         for key, mechanism in recipe.overriding("after_step"):
@@ -169,7 +173,7 @@ class Versions:
         held = shares([float(r.num_samples) for r, _ in counted])
         if held is None:
             return state.buffers
-        reach = self.recipe.server_step.reach
+        reach = self.recipe.server_step.reach * self.recipe.releasing.stride(release)
         moves = [h * min(1.0, max(0.0, reach * scale)) for h, (_, scale) in zip(held, counted, strict=True)]
         if (stays := 1.0 - math.fsum(moves)) <= 0.0:
             return mean_buffers(self.layout, state, release.reports)

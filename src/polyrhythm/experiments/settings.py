@@ -57,9 +57,9 @@ class Evaluation(Settings):
             for none.
         groups: whether it is also measured for each group of like devices, such as a tier: on the own tests of the
             group's clients, or where there are none on `train_samples` (1,000 if that is 0) of its training samples.
-        client_results: of how many clients that have a test of their own their own results are kept: of all where these are
-            no more, else of a sample, so many of each group of like devices as it has of all, small and large ones; 0
-            for none.
+        client_results: of how many clients that have a test of their own their own results are kept: of all, where
+            they are no more, else of a sample that has every group of like devices in proportion, and small and large
+            clients; 0 for none.
         measure: what else is measured, by name: "update_similarity", how far the updates of a version agree;
             "estimation_error", how well each client's past foretells its update (both in
             `polyrhythm.experiments.report_metrics`); "sample_losses", how hard single training samples are, with the

@@ -178,6 +178,9 @@ class Mechanism(Settings):
     past_the_mean: ClassVar[bool] = False
     """Whether it adds what clients sent to the server's step by a way of its own, past the mean of the updates."""
 
+    of_all_clients: ClassVar[bool] = False
+    """Whether it means over all clients that hold data, heard or not, so that they must weigh equally."""
+
     @property
     def extra_vectors(self) -> int:
         """How many vectors [P] it sends up beside an update, at most."""

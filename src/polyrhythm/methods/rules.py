@@ -14,7 +14,6 @@ from polyrhythm.methods.mechanism import Mechanism
 from polyrhythm.methods.participation.critical_periods import HOW_MANY
 from polyrhythm.methods.participation.sampled_staleness import SampledStaleness
 from polyrhythm.methods.release.base import OverSelect
-from polyrhythm.methods.release.last_updates import LastUpdates
 from polyrhythm.methods.release.robust import ClipUpdates, Middle
 from polyrhythm.methods.server_step import ServerStep, Sgd
 from polyrhythm.methods.weighing import Equal, PerStep
@@ -172,16 +171,15 @@ def _rounds_are_over_selected(recipe: Answers) -> None:
 
 
 def _nobody_else_changes_the_mean_of_all(recipe: Answers) -> None:
-    if not any(isinstance(p, LastUpdates) for p in recipe.parts()):
-        return
-    neutral = (Mechanism.before_step, LastUpdates.before_step)
-    other = next((p for p in recipe.parts() if type(p).before_step not in neutral), None)
-    if other is not None:
+    changing = [p for p in recipe.parts() if type(p).before_step is not Mechanism.before_step]
+    one = next((p for p in changing if p.of_all_clients), None)
+    other = next((p for p in changing if one is not None and p.decides != one.decides), None)
+    if one is not None and other is not None:
         raise UserError(
-            f"last_updates with {other.label()}",
+            f"{one.label()} with {other.label()}",
             expected="one of the two",
-            why=f"the one steps on the last update of every client, and {other.label()} changes the mean of a release",
-            fix=f"leave last_updates out, or {other.label()}",
+            why=f"the one steps on what all clients said last, and {other.label()} changes the mean of a release",
+            fix=f"leave {one.label()} out, or {other.label()}",
         )
 
 
@@ -198,9 +196,10 @@ def _outliers_have_no_other_way_in(recipe: Answers) -> None:
 
 
 def _memory_is_of_clients(recipe: Answers) -> None:
-    if any(isinstance(p, LastUpdates) for p in recipe.parts()) and not isinstance(recipe.sharing, Equal):
+    of_all = next((p for p in recipe.parts() if p.of_all_clients), None)
+    if of_all is not None and not isinstance(recipe.sharing, Equal):
         raise UserError(
-            f"last_updates with {recipe.sharing.label()}",
+            f"{of_all.label()} with {recipe.sharing.label()}",
             expected="clients that weigh equally",
             why="the mean is over all clients, and how much data those have that were not heard yet nobody has said",
             fix="pipe equal onto the recipe as well",

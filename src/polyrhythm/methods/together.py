@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -136,6 +137,10 @@ class Releasing:
             if (middle := modifier.centre(updates, release.shares, scales)) is not None:
                 return middle
         return weighted_sum(updates, [a * b for a, b in zip(release.shares, scales, strict=True)])
+
+    def stride(self, release: Release) -> float:
+        """Which share of its way the server goes with a release."""
+        return math.prod(m.stride(release) for _, m in self.modifiers)
 
     def holds_back(self, setup: Setup, parts: Mapping[str, State]) -> str:
         """Why the server keeps its weights although a version is complete; empty if it steps."""

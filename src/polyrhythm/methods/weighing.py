@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import Literal, final
 
 from polyrhythm.base.errors import UserError
-from polyrhythm.base.messages import Facts
+from polyrhythm.base.messages import Facts, State
 from polyrhythm.base.settings import NonNegative, Positive
-from polyrhythm.methods.mechanism import Mechanism, Need
+from polyrhythm.methods.mechanism import Mechanism, Need, Setup
 
 Rule = Literal["polynomial", "hinge", "cutoff", "delay_adaptive", "constant"]
 
@@ -65,6 +65,12 @@ class Scaling(Mechanism):
     def scales(self, facts: Sequence[Facts], shares: Sequence[float]) -> list[float]:
         """One factor per update, given all facts of the release and the shares, which sum to 1."""
         raise NotImplementedError
+
+    def weigh(
+        self, setup: Setup, state: State, version: int, facts: Sequence[Facts], shares: Sequence[float]
+    ) -> list[float]:
+        """The same for a scaling that remembers something of clients: its state, and the server's version."""
+        return self.scales(facts, shares)
 
 
 @final

@@ -14,11 +14,14 @@ from polyrhythm.methods.papers.client_centric import (
 )
 from polyrhythm.methods.papers.common import Common
 from polyrhythm.methods.papers.curriculum_fl import curriculum_fl
+from polyrhythm.methods.papers.fadas import fadas
 from polyrhythm.methods.papers.fedasync import fedasync
+from polyrhythm.methods.papers.fedau import fedau
 from polyrhythm.methods.papers.fedavg import fedavg
 from polyrhythm.methods.papers.fedbuff import fedbuff
 from polyrhythm.methods.papers.fedcl import fedcl
 from polyrhythm.methods.papers.feddyn import feddyn
+from polyrhythm.methods.papers.fedexp import fedexp
 from polyrhythm.methods.papers.fednova import fednova
 from polyrhythm.methods.papers.fedopt import fedadagrad, fedadam, fedams, fedavgm, fedyogi
 from polyrhythm.methods.papers.fedprox import fedprox
@@ -27,13 +30,18 @@ from polyrhythm.methods.papers.moon import moon
 from polyrhythm.methods.papers.oort import oort
 from polyrhythm.methods.papers.power_of_choice import power_of_choice
 from polyrhythm.methods.papers.scaffold import scaffold
+from polyrhythm.methods.papers.stale import ace, aced, area, ca2fl, fedstale, fedvarp
 from polyrhythm.methods.papers.tifl import tifl
 from polyrhythm.methods.papers.vrl_sgd import vrl_sgd
 
 __all__ = [
     "Common",
+    "ace",
+    "aced",
     "afl",
     "alt",
+    "area",
+    "ca2fl",
     "cc_fedadagrad",
     "cc_fedadam",
     "cc_fedams",
@@ -43,17 +51,22 @@ __all__ = [
     "ccfl",
     "centralised",
     "curriculum_fl",
+    "fadas",
     "fedadagrad",
     "fedadam",
     "fedams",
     "fedasync",
+    "fedau",
     "fedavg",
     "fedavgm",
     "fedbuff",
     "fedcl",
     "feddyn",
+    "fedexp",
     "fednova",
     "fedprox",
+    "fedstale",
+    "fedvarp",
     "fedyogi",
     "local_only",
     "mifa",

@@ -117,6 +117,10 @@ class ReleaseModifier(Modifier):
         """Another middle of updates [P] than sum_i share_i * scale_i * update_i; None for that one."""
         return None
 
+    def stride(self, release: Release) -> float:
+        """Which share of its way the server goes with a release."""
+        return 1.0
+
     def holds_back(self, setup: Setup, state: State) -> str:
         """Why the server keeps its weights although a version is complete; empty if it steps."""
         return ""

@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from typing import Any, Literal, final
 
 import torch
+from immutables import Map
 from torch import Tensor
 
 from polyrhythm.base.messages import State
+from polyrhythm.base.settings import Whole
 from polyrhythm.base.sums import weighted_sum
 from polyrhythm.methods.mechanism import Release, Setup
 from polyrhythm.methods.release.base import ReleaseModifier
@@ -33,9 +35,15 @@ class LastUpdates(ReleaseModifier):
 
     Args:
         unheard: "zero": who was not heard yet has said nothing, G_i = 0; "wait": no step until everybody was heard.
+        within: the mean is over those updates alone that were begun from a model at most so many versions old, each
+            counting as much; without any, no step is taken. None for all of them, over all N. Then a step costs as much
+            as there are clients.
 
     Departures: the papers have every client at one rate and one number of steps; divide by them (`per_step`) for
     AFA-CS.
+
+    Reference (`within`): Chang et al., "ACE: All-Client Engagement in Asynchronous Federated Learning", 2025 (ACED);
+    without it, on a buffer of one, this is its ACE.
 
     Reference: Gu, Huang, Zhang, Huang, "Fast Federated Learning in the Presence of Arbitrary Device Unavailability",
     NeurIPS 2021, Algorithm 1 (MIFA); Yang, Zhang, Khanduri, Liu, "Anarchic Federated Learning", ICML 2022, Algorithm 2
@@ -43,31 +51,41 @@ class LastUpdates(ReleaseModifier):
     """
 
     unheard: Literal["zero", "wait"] = "zero"
+    within: Whole | None = None
 
     decides = "which updates the server steps on"
     of_a_release = True
     past_the_mean = True
+    of_all_clients = True
 
     def server_start(self, setup: Setup) -> State:
         total = torch.zeros(setup.size, dtype=torch.float64)
-        return {"last": setup.table(), "total": total, "missing": setup.holders}
+        start = {"last": setup.table(), "total": total, "missing": setup.holders}
+        return start if self.within is None else {**start, "begun": Map(), "counted": 0}
 
     def before_step(self, setup: Setup, state: State, release: Release, mean: Tensor) -> tuple[State, Tensor]:
-        last, newest = state["last"], {}
+        last, newest, begun = state["last"], {}, state.get("begun")
         # In dispatch order, so the later of two. Without a rate nothing was learned, and nothing can be divided by it.
         for report, scale in zip(release.reports, release.scales, strict=True):
             if report.update is not None and report.rate > 0:
                 newest[report.client] = report.update.to(mean.dtype) * (scale / report.rate)
+                begun = None if begun is None else begun.set(report.client, report.version)
         changes = [g.double() - last[client] if client in last else g.double() for client, g in newest.items()]
         for client, g in newest.items():
             last = last.set(client, g)
         total = state["total"] + weighted_sum(changes, [1.0] * len(changes)) if changes else state["total"]
         known: dict[str, Any] = {"last": last, "total": total, "missing": setup.holders - len(last)}
-        return {**state, **known}, (total * (release.rate / setup.holders)).to(mean.dtype)
+        if begun is None:
+            return {**state, **known}, (total * (release.rate / setup.holders)).to(mean.dtype)
+        recent = [last[client] for client in sorted(begun) if release.version - begun[client] <= (self.within or 0)]
+        mean = weighted_sum(recent, [release.rate / len(recent)] * len(recent)) if recent else mean
+        return {**state, **known, "begun": begun, "counted": len(recent)}, mean.to(release.weights.dtype)
 
     def holds_back(self, setup: Setup, state: State) -> str:
         if self.unheard == "wait" and state["missing"] > 0:
             return f"{state['missing']} of {setup.holders} clients were not heard yet"
+        if state.get("counted", 1) == 0:
+            return f"no update that is remembered is at most {self.within} versions old"
         return ""
 
     def measures(self, state: State) -> Mapping[str, float]:

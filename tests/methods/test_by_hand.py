@@ -1,0 +1,157 @@
+"""Mechanisms by hand on three clients with f_i = (w - b_i)^2 / 2, b = (0, 4, 8): an update is (b_i - w) / 2."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from laws.test_asynchrony import SIZES
+from laws.world import Federation, run
+from polyrhythm.base.messages import Report
+from polyrhythm.core.versions import facts_of
+from polyrhythm.methods.mechanism import Release, Setup
+from polyrhythm.methods.papers import ace, aced, area, ca2fl, fadas, fedexp, fedvarp
+from polyrhythm.methods.participation_intervals import ParticipationIntervals
+from polyrhythm.methods.recipe import Recipe
+from polyrhythm.methods.release.base import ReleaseModifier
+from polyrhythm.methods.release.delay_adaptive_step import DelayAdaptiveStep
+from polyrhythm.methods.release.last_models import LastModels
+from polyrhythm.methods.release.last_updates import LastUpdates
+from polyrhythm.methods.release.stale_updates import StaleUpdates
+from polyrhythm.methods.server_step import Extrapolation
+
+SETUP = Setup(size=1, dtype=torch.float64, population=3, total_rounds=None, seed=0)
+B = (0.0, 4.0, 8.0)
+
+
+def report(client: int, sent: float, version: int, *, target: float | None = None) -> tuple[Report, Tensor]:
+    """What a client answers that was sent a model, and that model."""
+    update = torch.tensor([((B[client] if target is None else target) - sent) / 2], dtype=torch.float64)
+    given: dict[str, Any] = {"dispatch": 0, "visit": 0, "kind": "train", "recipe": "", "num_samples": 1, "rate": 0.5}
+    return Report(client=client, version=version, update=update, **given), torch.tensor([sent], dtype=torch.float64)
+
+
+def by_hand(part: ReleaseModifier, releases: Sequence[Sequence[tuple[int, float, int]]]) -> tuple[list[float], Any]:
+    """The server's model after each release of (client, what it was sent, of which version), and the part's state."""
+    state, x, story = part.server_start(SETUP), torch.zeros(1, dtype=torch.float64), list[float]()
+    for version, heard in enumerate(releases):
+        reports, bases = zip(*(report(*one) for one in heard), strict=True)
+        shares = (1 / len(reports),) * len(reports)
+        release = Release(
+            version=version,
+            reports=reports,
+            shares=shares,
+            scales=(1.0,) * len(reports),
+            weights=x,
+            bases=bases,
+            rate=0.5,
+        )
+        mean = sum((r.update for r in reports), torch.zeros(1, dtype=torch.float64)) / len(reports)
+        state, mean = part.before_step(SETUP, state, release, mean)
+        x = x if part.holds_back(SETUP, state) else x + mean
+        story.append(float(x))
+    return story, state
+
+
+@pytest.mark.parametrize(("beta", "second"), [(0.0, 7 / 2), (0.5, 10 / 3), (1.0, 19 / 6)])
+def test_stale_updates_by_hand(beta: float, second: float) -> None:
+    story, state = by_hand(StaleUpdates(beta=beta), [[(0, 0, 0), (1, 0, 0)], [(1, 1, 1), (2, 1, 1)]])
+    assert story == pytest.approx([1, second])
+    if beta:
+        assert [float(state["last"][c]) * 0.5 for c in range(3)] == pytest.approx([0, 3 / 2, 7 / 2])
+        assert float(state["total"]) * 0.5 == pytest.approx(5)
+
+
+def test_a_calibrated_buffer_by_hand() -> None:
+    story, state = by_hand(StaleUpdates(), [[(0, 0, 0), (1, 0, 0)], [(0, 1, 1), (2, 0, 0)]])
+    assert story == pytest.approx([1, 41 / 12])
+    assert [float(state["last"][c]) * 0.5 for c in range(3)] == pytest.approx([-1 / 2, 2, 4])
+
+
+def test_last_updates_on_every_arrival_by_hand() -> None:
+    """ACE: x = 2/3, 8/3, 41/9 as clients 1, 2, 1 arrive, each sent the newest model at once."""
+    story, state = by_hand(LastUpdates(), [[(1, 0, 0)], [(2, 0, 0)], [(1, 2 / 3, 1)]])
+    assert story == pytest.approx([2 / 3, 8 / 3, 41 / 9])
+    assert {c: float(h) * 0.5 for c, h in state["last"].items()} == pytest.approx({1: 5 / 3, 2: 4})
+
+
+def test_only_recent_updates_by_hand() -> None:
+    """ACED with tau = 1: 2, 5, 6; with tau beyond all delays, over those heard: 2, 5, 15/2."""
+    arrivals = [[(1, 0.0, 0)], [(2, 0.0, 0)], [(1, 2.0, 1)]]
+    assert by_hand(LastUpdates(within=1), arrivals)[0] == pytest.approx([2, 5, 6])
+    assert by_hand(LastUpdates(within=99), arrivals)[0] == pytest.approx([2, 5, 15 / 2])
+
+
+def test_where_nothing_is_recent_the_server_stays() -> None:
+    story, state = by_hand(LastUpdates(within=0), [[(1, 0, 0)], [(2, 0, 0)]])
+    assert story == pytest.approx([2, 2])
+    assert "0 versions old" in LastUpdates(within=0).holds_back(SETUP, state)
+
+
+def test_last_models_by_hand() -> None:
+    """AREA: x = 2/3, 2, 19/9, the mean of y = (0, 7/3, 4)."""
+    story, state = by_hand(LastModels(), [[(1, 0, 0)], [(2, 0, 0)], [(1, 2 / 3, 1)]])
+    assert story == pytest.approx([2 / 3, 2, 19 / 9])
+    assert {c: float(y) for c, y in state["last"].items()} == pytest.approx({1: 7 / 3, 2: 4})
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "factor"), [(0.0, 2.5), (0.5, 5 / 3)], ids=["without epsilon", "the paper's epsilon"]
+)
+def test_extrapolation_by_hand(epsilon: float, factor: float) -> None:
+    step = Extrapolation(epsilon=epsilon)
+    reports = [report(c, 0.0, 0, target=t)[0] for c, t in enumerate((6.0, -2.0))]  # updates 3 and -1
+    release = Release(
+        version=0, reports=tuple(reports), shares=(0.5, 0.5), scales=(1.0, 1.0), weights=torch.zeros(1), rate=0.5
+    )
+    state, x = step.step(SETUP, step.seen(step.server_start(SETUP), release), torch.zeros(1), torch.ones(1))
+    assert float(x) == pytest.approx(factor)
+    assert step.measures(state) == {"extrapolation": pytest.approx(factor)}
+
+
+@pytest.mark.parametrize(("cutoff", "expected"), [(None, [1, 1, 2]), (2, [1, 3 / 2, 4 / 3])])
+def test_participation_intervals_by_hand(cutoff: int | None, expected: list[float]) -> None:
+    """A client that is heard in versions 0, 3 and 4, one of three."""
+    part, found = ParticipationIntervals(cutoff=cutoff), []
+    state = part.server_start(SETUP)
+    for version in (0, 3, 4):
+        one, _ = report(0, 0.0, version)
+        facts = [facts_of(version, one)]
+        found += part.weigh(SETUP, state, version, facts, [1.0])
+        release = Release(version=version, reports=(one,), shares=(1.0,), scales=(1.0,), weights=torch.zeros(1))
+        state = part.after_step(SETUP, state, release)
+    assert [3 * scale for scale in found] == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(("delays", "stride"), [((0, 0), 1.0), ((1, 0), 1.0), ((4, 2), 0.25), ((2,), 0.5)])
+def test_a_late_version_goes_less_far_by_hand(delays: tuple[int, ...], stride: float) -> None:
+    reports = tuple(report(0, 0.0, 10 - delay)[0] for delay in delays)
+    release = Release(version=10, reports=reports, shares=(), scales=(), weights=torch.zeros(1))
+    assert DelayAdaptiveStep(delay=1).stride(release) == stride
+    assert DelayAdaptiveStep(delay=9).stride(release) == 1.0
+
+
+def test_of_differing_clients_it_does_go_further() -> None:
+    federation = Federation(sizes=SIZES, dtype=torch.float64)
+    story = run(fedexp(cohort=6, epochs=3, batch=4, epsilon=0.0), federation, versions=6)
+    assert max(state.parts["server_extrapolation"]["factor"] for state in story.states) > 1
+
+
+@pytest.mark.parametrize(
+    ("recipe", "parts"),
+    [
+        (ace(), {"rolling", "last_updates"}),
+        (aced(), {"rolling", "last_updates"}),
+        (ca2fl(), {"rolling", "stale_updates"}),
+        (area(), {"rolling", "last_models"}),
+        (fadas(), {"rolling", "delay_adaptive_step"}),
+        (fedvarp(), {"stale_updates"}),
+    ],
+    ids=lambda given: getattr(given, "title", ""),
+)
+def test_the_papers_are_made_of_these_parts(recipe: Recipe, parts: set[str]) -> None:
+    assert {modifier.label() for modifier in recipe.modifiers} == parts
