@@ -39,7 +39,7 @@ test-flower: .venv-flower/.installed
 test-wheel: $(VENV)/.developer
 	$(BIN)/python tests/shipping/building.py
 
-# What plays no part in what is tested has its newest versions; torch and whatever else is declared has its lowest.
+# What tests alone need has its newest versions; torch and whatever else is declared has its lowest.
 LOWEST := tests/base tests/methods tests/config tests/engines tests/data tests/cli
 
 test-lowest: .venv-lowest/.installed

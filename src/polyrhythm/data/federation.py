@@ -55,6 +55,9 @@ class Shares:
         """int64 [n_client], a view."""
         return self.order[self.offsets[client] : self.offsets[client + 1]]
 
+    def __repr__(self) -> str:
+        return f"<Shares: {len(self.order):,} samples of {len(self.sizes):,} clients>"
+
 
 @final
 @dataclass(frozen=True, kw_only=True)
