@@ -15,7 +15,7 @@ from polyrhythm.figures import clock, cohorts, curricula, curves, effort, groups
 from polyrhythm.figures.axes import AXES, Against
 from polyrhythm.figures.figure import Chart, Figure, Options
 from polyrhythm.figures.marks import titled
-from polyrhythm.figures.saving import check_file, save
+from polyrhythm.figures.saving import check_file, drawable, save
 from polyrhythm.figures.subject import Subject, colours
 from polyrhythm.figures.theme import THEMES, Theme, config
 from polyrhythm.runs.costs import On
@@ -32,6 +32,7 @@ __all__ = [
     "check_file",
     "colours",
     "draw",
+    "drawable",
     "find",
     "save",
     "why_not",
