@@ -23,11 +23,11 @@ _WIDTH, _HEIGHT, _MOST = 260, 60, 200
 
 def run_line(run: RecordedRun) -> str:
     """A run in a line."""
-    called = plain(f"{run.name}, {run.id}" if run.name else run.id)
+    called = f"{run.name}, {run.id}" if run.name else run.id
     try:
-        return f"<Run {called}: {_stands(run)}>"
+        return plain(f"<Run {called}: {_stands(run)}>")
     except UserError:  # its database is gone or damaged, which a message that shows the run must not hide
-        return f"<Run {called}: its record cannot be read>"
+        return plain(f"<Run {called}: its record cannot be read>")
 
 
 def _stands(run: RecordedRun) -> str:
