@@ -39,11 +39,12 @@ test-flower: .venv-flower/.installed
 test-wheel: $(VENV)/.developer
 	$(BIN)/python tests/shipping/building.py
 
-# What plays no part in what is tested has its newest versions; torch and whatever else is declared has its lowest.
+# What tests alone need has its newest versions; torch and whatever else is declared has its lowest.
+# Compiling, torch 2.6 imports the setuptools of a new environment, which wants to be imported before Python's distutils.
 LOWEST := tests/base tests/methods tests/config tests/engines tests/data tests/cli
 
 test-lowest: .venv-lowest/.installed
-	.venv-lowest/bin/python -m pytest --numprocesses $(WORKERS) --dist worksteal $(LOWEST) $(ARGS)
+	SETUPTOOLS_USE_DISTUTILS=stdlib .venv-lowest/bin/python -m pytest --numprocesses $(WORKERS) --dist worksteal $(LOWEST) $(ARGS)
 
 .venv-lowest/.installed: $(BUILT_FROM) constraints-lowest.txt
 	$(PYTHON) -m venv .venv-lowest

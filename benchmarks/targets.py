@@ -4,7 +4,8 @@ Each row is a program of its own whose two sides take turns, so that both meet t
 load average tells how many those were.
 
     python benchmarks/targets.py                 all, about ten minutes
-    python benchmarks/targets.py start memory    some rows, by the name that each begins with
+    python benchmarks/targets.py start memory    some rows, by their names
+    python benchmarks/targets.py resnet          or by how they begin: resnet9-cifar10 here
 """
 
 from __future__ import annotations
@@ -93,13 +94,22 @@ ROWS: Mapping[str, Callable[[], Iterator[Row]]] = {
 }
 
 
+def rows(beginning: str) -> list[str]:
+    """The rows of that name, or all whose names begin with it."""
+    found = [beginning] if beginning in ROWS else [name for name in ROWS if name.startswith(beginning)]
+    if not found:
+        raise argparse.ArgumentTypeError(f"no row is called, or begins with, {beginning!r}: {', '.join(ROWS)}")
+    return found
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("rows", nargs="*", choices=[*ROWS, []])
+    parser.add_argument("rows", nargs="*", type=rows, help=f"of {', '.join(ROWS)}")
     given = parser.parse_args()
+    wanted = dict.fromkeys(name for names in given.rows for name in names) or ROWS
     print(f"{os.cpu_count()} processors, {platform.machine()}, {platform.system()}, Python {platform.python_version()}")
     print(line(Row("what", "ours", "compared with", "ratio", "asked", None), "load"), flush=True)
-    for name in given.rows or ROWS:
+    for name in wanted:
         try:
             for row in ROWS[name]():
                 print(line(row, f"{os.getloadavg()[0]:.1f}"), flush=True)

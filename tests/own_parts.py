@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Literal, final
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -13,10 +14,13 @@ from polyrhythm.extend import (
     Count,
     InvitationContext,
     Invitations,
+    Lens,
     NonNegative,
+    Order,
     Participation,
     Plan,
     Positive,
+    Progress,
     Push,
     Recipe,
     ReleaseContext,
@@ -28,6 +32,7 @@ from polyrhythm.extend import (
     SubstituteKind,
     Visit,
     WorkModifier,
+    stream,
     to_train,
 )
 
@@ -149,3 +154,20 @@ def leaning(strength: NonNegative = 0.5) -> Lean:
 def method(cohort: Count = 3) -> Recipe:
     """A recipe, made by a function."""
     return Recipe(title="mine", participation=InTurn(cohort=cohort)) | Lean()
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Balanced(Order):
+    """What a sampler by weights does: as many draws as samples, from each class equally often."""
+
+    def rank(self, visit: Visit, lens: Lens) -> np.ndarray:
+        return lens.targets()
+
+    def one_pass(
+        self, visit: Visit, name: tuple[int | str, ...], ranking: np.ndarray | None, progress: Progress
+    ) -> np.ndarray:
+        assert ranking is not None
+        shares = 1 / np.bincount(ranking)[ranking]
+        draws = stream(visit.seed, "balanced", visit.client, *name)
+        return draws.choice(len(ranking), size=len(ranking), p=shares / shares.sum())

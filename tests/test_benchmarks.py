@@ -57,6 +57,19 @@ def test_a_row_that_cannot_be_measured_hides_no_other(
     assert "reached" in row
 
 
+def test_a_row_is_named_by_its_beginning(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    targets = program("targets")
+    measured = list[str]()
+    monkeypatch.setattr(targets, "ROWS", {name: lambda name=name: measured.append(name) or [] for name in targets.ROWS})
+    monkeypatch.setattr("sys.argv", ["targets", "start", "lenet5", "lenet5-cifar10", "mem"])
+    targets.main()
+    assert measured == ["start", "lenet5-fmnist", "lenet5-cifar10", "memory"]
+    monkeypatch.setattr("sys.argv", ["targets", "zzz"])
+    with pytest.raises(SystemExit):
+        targets.main()
+    assert "no row is called, or begins with, 'zzz'" in capsys.readouterr().err
+
+
 def test_every_work_has_a_row() -> None:
     targets = program("targets")
     assert list(targets.ROWS)[:7] == list(targets.ASKED)

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from polyrhythm.base.errors import Mistakes, PolyrhythmError, RunFailed, UserError, together, unknown
+from polyrhythm.base.plain import plain
 
 words = st.text(max_size=20)
 
@@ -18,7 +19,7 @@ words = st.text(max_size=20)
 def test_a_user_error_holds_and_prints_its_four_parts(found: str, expected: str, why: str, fix: str) -> None:
     error = UserError(found, expected=expected, why=why, fix=fix)
     assert (error.found, error.expected, error.why, error.fix) == (found, expected, why, fix)
-    assert str(error) == f"{found}\n  expected: {expected}\n  because:  {why}\n  do:       {fix}"
+    assert str(error) == plain(f"{found}\n  expected: {expected}\n  because:  {why}\n  do:       {fix}")
 
 
 @pytest.mark.parametrize("error", [UserError("a", expected="b", why="c", fix="d"), RunFailed("stopped")])

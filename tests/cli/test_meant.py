@@ -69,6 +69,16 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("check lenet5", '--model "lenet5"'),
         ("run nosuch.csv", '--data "table(path=nosuch.csv, target=…)"'),
         ("run nosuch.toml", "check the path"),
+        ("data digits", "polyrhythm data show --data digits"),
+        ("data shwo", "did you mean show?"),
+        ("fleet mobile", "polyrhythm fleet show --fleet mobile"),
+        ("flower start", "`polyrhythm flower -h`"),
+        ("data --zzz", "`polyrhythm data --help`"),
+        ("study", "`polyrhythm study --help`"),
+        ("run --rounds", "`polyrhythm run --help`"),
+        ("fleet show --hours abc", "`polyrhythm fleet show --help`"),
+        ("data show --clients", "`polyrhythm data show --help`"),
+        ("runs --json=3", "`polyrhythm runs --help`"),
     ],
 )
 def test_an_option_that_is_none(polyrhythm: Command, typed: str, fix: str) -> None:

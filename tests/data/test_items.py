@@ -411,3 +411,12 @@ def test_slow_reading_says_so(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Ca
     assert len(said) == 4
     labels_of(plain())
     assert not capsys.readouterr().err
+
+
+def test_a_loader_is_answered_with_what_takes_the_place_of_its_settings() -> None:
+    items = [(torch.zeros(2), 0), (torch.ones(2), 1)] * 4
+    loader = torch.utils.data.DataLoader(items, collate_fn=list, sampler=[0, 1, 2])  # type: ignore[arg-type]
+    with pytest.raises(UserError, match="type DataLoader") as refused:
+        pr.data.dataset(loader, items)
+    for word in ("adapt=", "padding=", "pr.extend.Order"):
+        assert word in refused.value.fix

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -333,3 +335,18 @@ def test_a_mod_that_leaves_no_update_is_refused(tmp_path: Path, clock: JumpingCl
     done = newest(tmp_path / "runs")
     assert set(done.visits["status"]) == {"lost"}
     assert "which leaves nothing of" in done.visits["reason"].iloc[0]
+
+
+def test_a_server_ends_though_flower_still_waits_for_an_answer() -> None:
+    program = """
+import threading
+from polyrhythm.deployment.on_flower.transport import GridTransport
+begun = threading.Event()
+class Grid:
+    def pull_messages(self, messages):
+        begun.set()
+        threading.Event().wait()
+assert GridTransport(Grid()).pull(["m0"]) == []
+assert begun.wait(20)
+"""
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)

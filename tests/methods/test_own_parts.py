@@ -8,11 +8,12 @@ import operator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import polyrhythm as pr
 from golden_nodes import on_nodes
-from own_parts import Deaf, EveryFew, Halving, InTurn, Lean, StopApart, leaning, method
+from own_parts import Balanced, Deaf, EveryFew, Halving, InTurn, Lean, StopApart, leaning, method
 from polyrhythm.base.consent import NOBODY, Trust
 from polyrhythm.base.errors import UserError
 from polyrhythm.base.settings import Settings
@@ -38,6 +39,20 @@ def with_parts(*parts: Settings, **changes: Any) -> pr.Experiment:
 
 def run_of(*parts: Settings, out: Path, **how: Any) -> pr.Run:
     return pr.run(with_parts(*parts), execution=pr.Execution(**how), out=out)
+
+
+@pytest.mark.parametrize("engine", ["torch", "native"])
+def test_an_order_may_draw_rare_classes_as_often_as_others(engine: str, tmp_path: Path) -> None:
+    draws = np.random.default_rng(0)
+    rare = np.arange(400) % 20 == 0
+    data = pr.data.arrays(draws.normal(size=(400, 8)) + rare[:, None], rare)
+    split, judged = pr.federate(data, pr.data.Iid(), clients=4, seed=0), pr.task("classification", metrics=("recall",))
+    values: dict[str, Any] = {"federation": split, "model": "logistic", "task": judged, "rounds": 3}
+    plain, balanced = (
+        pr.run(pr.Experiment(recipe=recipe, **values), execution=pr.Execution(engine=engine), out=tmp_path)
+        for recipe in (pr.fedavg(cohort=4), pr.fedavg(cohort=4) | Balanced())
+    )
+    assert balanced.summary["final_accuracy"] > plain.summary["final_accuracy"] + 0.2  # of the headline, recall
 
 
 def invited(run: pr.Run) -> list[tuple[int, int, int]]:

@@ -73,6 +73,21 @@ def test_a_line_and_a_table(run: pr.Run, what: str) -> None:
     assert "script" not in tags
 
 
+def test_samples_and_shares_are_a_line() -> None:
+    items = [(np.zeros(4, np.float32), n % 2) for n in range(12)]
+    held = [
+        federation().test,
+        pr.federate(collection(), pr.data.Iid(), clients=2, seed=0, validation=0.2).validation,
+        pr.data.dataset(items, items[:4]).train,
+        federation().shares,
+    ]
+    for value, many in zip(held, ("15 of", "12 of", "12 of", "60 samples of 4"), strict=True):
+        assert repr(value) == str(value)
+        assert repr(value).startswith(f"<{type(value).__name__}: {many}")
+        assert len(repr(value)) < 100
+    assert repr(held[0]) == "<ArraySamples: 15 of shape [4], targets int64>"
+
+
 def test_every_text_is_escaped(run: pr.Run) -> None:
     data = pr.data.arrays(
         np.zeros((20, 2)),

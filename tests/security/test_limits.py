@@ -205,6 +205,18 @@ def test_npz_files_that_unpack_to_far_more(tmp_path: Path, little_memory: None) 
         pr.fleet.BandwidthTrace(path=path)
 
 
+def test_npz_arrays_that_do_not_go_together_are_not_unpacked(tmp_path: Path, little_memory: None) -> None:
+    path = tmp_path / "x.npz"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED) as archive:
+        archive.writestr("y.npy", npy((10,)) + bytes(40))
+        with archive.open("x.npy", "w") as file:
+            file.write(npy((2**26,)))
+            for _ in range(2**5):
+                file.write(bytes(2**23))
+    with pytest.raises(UserError, match="67,108,864 inputs and 10 targets"):
+        data.npz(path)
+
+
 def test_parquet_of_few_bytes_and_many_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     arrow = pytest.importorskip("pyarrow")
     parquet = pytest.importorskip("pyarrow.parquet")

@@ -7,9 +7,14 @@ import difflib
 from collections.abc import Iterable, Iterator
 from typing import final
 
+from polyrhythm.base.plain import plain
+
 
 class PolyrhythmError(Exception):
-    """Everything this library raises on purpose."""
+    """Everything this library raises on purpose. Its words may be shown anywhere, whatever names stand in them."""
+
+    def __init__(self, *words: object) -> None:
+        super().__init__(*(plain(text) if isinstance(text, str) else text for text in words))
 
 
 class UserError(PolyrhythmError):

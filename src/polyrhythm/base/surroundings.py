@@ -30,9 +30,10 @@ def plain_surroundings() -> Iterator[None]:
             "float32; a model may have parameters of any type",
             f"torch.set_default_dtype(torch.float32), and give the model its type: model.to(torch.{kind})",
         )
-    if torch.get_default_device().type != "cpu":
+    device = torch.empty(0).device  # `get_default_device` of torch 2.6 knows nothing of `with torch.device(…)`
+    if device.type != "cpu":
         raise _told(
-            f"torch's default device is {torch.get_default_device()}",
+            f"torch's default device is {device}",
             "the processor, where samples and the server's weights lie",
             "torch.set_default_device('cpu'); `device` of Execution says where models are computed",
         )

@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Iterable
 from typing import Any, final
 
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
 from rich.table import Column, Table
 from rich.text import Text
 
+from polyrhythm.base.plain import plain
 from polyrhythm.cli.guard import silence
 from polyrhythm.runs.json_text import to_json
 
@@ -18,6 +21,11 @@ from polyrhythm.runs.json_text import to_json
 @final
 class Screen(Console):
     """A console that goes silent when its reader leaves. A run goes on then: its record is what counts."""
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        """The pieces of what is shown. What a name or a message holds gives no orders to the terminal."""
+        for piece in super().render(renderable, options):
+            yield piece if piece.control else Segment(plain(piece.text, ""), piece.style)
 
     def note(self, text: str) -> None:
         """Something that a reader of the results should know."""

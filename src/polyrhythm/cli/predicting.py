@@ -13,6 +13,7 @@ import pandas as pd
 from polyrhythm.base.errors import UserError
 from polyrhythm.base.input_file import check_file
 from polyrhythm.base.output_file import check_output
+from polyrhythm.base.plain import in_cell
 from polyrhythm.cli.output import Screen
 from polyrhythm.data.labels import as_text
 from polyrhythm.data.sources.table_files import raw_table
@@ -44,7 +45,13 @@ def predict_rows(
     else:
         found = np.array([as_text(label) for label in found]) if found.dtype.kind == "S" else found
         columns = ["prediction"] if found.ndim == 1 else [f"prediction_{i}" for i in _named(run, found.shape[1])]
-        pd.DataFrame(found.reshape(len(found), -1), columns=columns).to_csv(output, index=False)
+        table = pd.DataFrame(found.reshape(len(found), -1), columns=columns)
+        if found.dtype.kind in "OU":
+            cells = table.map(lambda cell: in_cell(cell) if isinstance(cell, str) else cell)
+            if not cells.equals(table):
+                screen.note("names of classes that a spreadsheet would take for formulas are changed in the file")
+            table = cells
+        table.to_csv(output, index=False)
 
 
 def _check_output(output: Path) -> None:

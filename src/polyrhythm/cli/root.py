@@ -23,21 +23,42 @@ _VERY_NEAR, _NEAR = 0.85, 0.6
 _EXTRA = re.compile(r"Got unexpected extra arguments? ?\(?s?\)? ?\(?(.*?)\)?$")
 _CALLED = {"help": "--help", "version": "--version", "list": "runs", "ls": "runs", "train": "run", "dashboard": "ui"}
 """What commands are called elsewhere."""
+_MISUSED = {
+    "MissingParameter": "without it there is nothing to be done",
+    "BadParameter": "it has no meaning with such a value",
+    "BadOptionUsage": "options that take a value stand before it, and others alone",
+}
+"""Click's errors, or typer's, and why that is one."""
+
+
+class Group(TyperGroup):
+    """A group of commands, such as `polyrhythm data`."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Reads what stands before a command."""
+        with _explained(ctx):
+            return super().parse_args(ctx, args)
+
+    def invoke(self, ctx: Any) -> Any:
+        """Reads the options of a command, and carries it out."""
+        with _explained(ctx):
+            return super().invoke(ctx)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Finds the command."""
+        if args and args[0] not in self.commands and not args[0].startswith("-"):
+            raise _refused(_no_such_command(args, ctx))
+        return super().resolve_command(ctx, args)
 
 
 @final
-class Root(TyperGroup):
+class Root(Group):
     """The group of all commands."""
 
     def __init__(self, **given: Any) -> None:
         super().__init__(**given)
         for command in (self, *_below(self)):
             command.context_class = _plain(command.context_class)
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Reads what stands before a command."""
-        with _explained(ctx):
-            return super().parse_args(ctx, args)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Finds the command; a file in its place was meant to be run."""
@@ -50,14 +71,7 @@ class Root(TyperGroup):
                     fix=f"polyrhythm run {shlex.join(args)}",
                 )
             )
-        if args and args[0] not in self.commands and not args[0].startswith("-"):
-            raise _refused(_no_such_command(args, list(self.commands)))
         return super().resolve_command(ctx, args)
-
-    def invoke(self, ctx: Any) -> Any:
-        """Reads the options of a command, and carries it out."""
-        with _explained(ctx):
-            return super().invoke(ctx)
 
 
 def _below(group: Any) -> Iterator[Any]:
@@ -89,20 +103,45 @@ def _explained(ctx: Any) -> Iterator[None]:
             raise _refused(_no_such_option(at.option_name, at.ctx or ctx)) from None
         if type(error).__name__ == "UsageError" and (extra := _EXTRA.match(at.message)):
             raise _refused(_too_much(extra[1], at.ctx or ctx)) from None
+        if type(error).__name__ in _MISUSED:
+            raise _refused(_misused(at, at.ctx or _at_work(ctx))) from None
         raise
 
 
-def _no_such_command(args: Sequence[str], known: Sequence[str]) -> UserError:
-    """The error for a command that there is not: what it is called here, or one near to it."""
-    command, *rest = args
-    meant = _CALLED.get(command, "")
+def _no_such_command(args: Sequence[str], ctx: Any) -> UserError:
+    """The error for a command that there is not: what it is called here, or what was meant."""
+    group, (command, *rest) = ctx.command_path, args
+    known, top = list(ctx.command.commands), ctx.parent is None
     near = difflib.get_close_matches(command, known, n=2, cutoff=_NEAR)
-    fix = f"did you mean {' or '.join(near)}?" if near else "`polyrhythm -h` says what each of them does"
+    fix = f"did you mean {' or '.join(near)}?" if near else f"`{group} -h` says what each of them does"
+    if top and command in _CALLED:
+        fix = f"{group} {shlex.join([_CALLED[command], *rest])}"
+    elif not near and not top and f"--{ctx.info_name}" in _options(ctx.command.commands.get("show"), ctx):
+        fix = f"{group} show --{ctx.info_name} {shlex.join(args)}, if that is what to show"
     return UserError(
-        f"unknown command {command!r}",
+        f"unknown command {command if top else f'{group} {command}'!r}",
         expected=f"one of {', '.join(known)}",
         why="nothing is done by that name",
-        fix=f"polyrhythm {shlex.join([meant, *rest])}" if meant else fix,
+        fix=fix,
+    )
+
+
+def _at_work(ctx: Any) -> Any:
+    """The context of the command that was being read, which not all of Click's errors name."""
+    name = ctx.invoked_subcommand
+    command = getattr(ctx.command, "commands", {}).get(name)
+    return ctx if command is None else command.context_class(command, info_name=name, parent=ctx)
+
+
+def _misused(error: Any, ctx: Any) -> UserError:
+    """The error for a command that was given too little, or what is none of its values, in Click's words."""
+    usage = " ".join(ctx.get_usage().split()).removeprefix("Usage: ")
+    words = error.format_message().rstrip(".")
+    return UserError(
+        f"`{ctx.command_path}`: {words[:1].lower()}{words[1:]}",
+        expected=usage,
+        why=_MISUSED[type(error).__name__],
+        fix=f"`{ctx.command_path} --help` says what is meant",
     )
 
 
@@ -163,6 +202,8 @@ def _places(option: str, own: Sequence[str], *, exactly: bool) -> list[tuple[Hom
 
 
 def _options(command: Any, ctx: Any) -> list[str]:
+    if command is None:
+        return []
     options = (param for param in command.get_params(ctx) if param.param_type_name == "option")
     return [name for param in options for name in param.opts if "--help" not in param.opts]
 

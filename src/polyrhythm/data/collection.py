@@ -10,6 +10,7 @@ import torch
 
 from polyrhythm.base import html
 from polyrhythm.base.errors import UserError
+from polyrhythm.base.plain import plain
 from polyrhythm.data.keys import Columns, Keys
 from polyrhythm.data.labels import ClassLabels
 from polyrhythm.data.preprocessing import Preprocessing
@@ -100,7 +101,7 @@ class Collection:
 
     def __repr__(self) -> str:
         sizes = f"{len(self.train):,} training samples, {len(self.test):,} test samples"
-        return f"<Collection {self.name}: {sizes}, {self._of_inputs}, {self._of_targets}>"
+        return plain(f"<Collection {self.name}: {sizes}, {self._of_inputs}, {self._of_targets}>")
 
     def _repr_html_(self) -> str:
         lines = {

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from polyrhythm.base import html
 from polyrhythm.base.errors import UserError, check_kind
+from polyrhythm.base.plain import plain
 from polyrhythm.base.streams import stream
 from polyrhythm.data.collection import Collection, Task, counted_targets, shortened
 from polyrhythm.data.holdout import check_share, held_out
@@ -54,6 +55,9 @@ class Shares:
     def indices(self, client: int) -> Tensor:
         """int64 [n_client], a view."""
         return self.order[self.offsets[client] : self.offsets[client + 1]]
+
+    def __repr__(self) -> str:
+        return f"<Shares: {len(self.order):,} samples of {len(self.sizes):,} clients>"
 
 
 @final
@@ -111,7 +115,7 @@ class Federation:
         return self.shares.sizes
 
     def __repr__(self) -> str:
-        return f"<Federation {self.name}: {self.clients:,} clients, {self._held}, {self.partition.text()}>"
+        return plain(f"<Federation {self.name}: {self.clients:,} clients, {self._held}, {self.partition.text()}>")
 
     def _repr_html_(self) -> str:
         held_out = 0 if self.validation is None else len(self.validation)

@@ -311,8 +311,9 @@ def check_dataset(dataset: Any) -> None:
         raise not_usable(
             f"an object of type {type(dataset).__name__}",
             "a dataset with __len__ and __getitem__",
-            "give the map-style dataset itself (not a sampler, loader or iterable dataset); "
-            "an iterable one can be read into a list of (input, target) first",
+            "give the map-style dataset itself (not a sampler, loader or iterable dataset), since the recipe makes the "
+            "batches; what a collate_fn does to an item goes into adapt=, lengths that differ into padding=, and a "
+            "sampler is an order, pr.extend.Order; an iterable one can be read into a list of (input, target) first",
         )
     check_lengths(len(dataset), len(dataset))
 

@@ -64,6 +64,14 @@ class Samples(Protocol):
         ...
 
 
+def _line(samples: Samples) -> str:
+    """Samples in a line, for whoever prints them."""
+    targets, kind = list(samples.targets.shape[1:]), str(samples.targets.dtype).removeprefix("torch.")
+    each = f"of shape {targets}, {kind}" if targets else kind
+    many = f"{len(samples):,} of shape {list(samples.shape)}"
+    return f"<{type(samples).__name__}: {many}, targets {each}>"
+
+
 @final
 class ArraySamples:
     """Samples held as two tensors.
@@ -124,6 +132,8 @@ class ArraySamples:
         """Whether a batch is just some rows of `inputs`."""
         return not self._transforms and not self._augmentations
 
+    __repr__ = _line
+
     def __len__(self) -> int:
         return len(self.targets)
 
@@ -152,6 +162,8 @@ class WindowSamples:
         self._codes, self._starts = codes, starts
         self._steps = torch.arange(length)
         self.targets = codes.index_select(0, starts + length).to(torch.int64)
+
+    __repr__ = _line
 
     def __len__(self) -> int:
         return len(self._starts)
@@ -182,6 +194,8 @@ class BagSamples:
         self.shape: tuple[int, ...] = (vocabulary,)
         self.targets = targets
         self._words, self._offsets = words, offsets
+
+    __repr__ = _line
 
     def __len__(self) -> int:
         return len(self.targets)
@@ -239,6 +253,8 @@ class DatasetSamples:
         self._labels = labels or labels_of(dataset, adapt)
         raw = self._labels.values
         self.targets = encode(raw) if encode is not None else torch.from_numpy(raw)
+
+    __repr__ = _line
 
     def __len__(self) -> int:
         return len(self.targets)
@@ -302,6 +318,8 @@ class Selected:
     @property
     def augmented(self) -> bool:
         return self._samples.augmented
+
+    __repr__ = _line
 
     def __len__(self) -> int:
         return len(self._indices)

@@ -51,8 +51,7 @@ class DryRun:
         whole: whether it came to the run's end.
         failure: why the run could not go on; empty if it could.
         guessed: what decides by what training gives, in words; the counts then hold as far as nothing comes of it.
-        visits, updates, steps, samples, extra_samples: over all clients; extra are forward passes of frozen models and
-            the like.
+        visits, updates, steps, samples: over all clients.
         flops, bytes_up, bytes_down, virtual_seconds: as in a run's summary.
         client_bytes: what all clients keep from visit to visit, at the end.
         server_bytes: what the server keeps beside the model, at the end.
@@ -70,7 +69,6 @@ class DryRun:
     updates: int = 0
     steps: int = 0
     samples: int = 0
-    extra_samples: int = 0
     flops: int = 0
     bytes_up: int = 0
     bytes_down: int = 0
@@ -91,7 +89,6 @@ class DryRun:
             self.updates += heard and report.kind == "train" and report.fresh
             self.steps += int(done * report.steps) if report.fresh else 0
             self.samples += int(done * report.samples)
-            self.extra_samples += int(done * (report.forward_samples + 3 * report.gradient_samples))
             self.flops += spent.flops
             self.bytes_up += spent.bytes_up
             self.bytes_down += spent.bytes_down

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from polyrhythm.base import html
 from polyrhythm.base.errors import Mistakes, UserError, check_kind, unknown
 from polyrhythm.base.metric_names import in_words
+from polyrhythm.base.plain import plain
 from polyrhythm.base.settings import Count, Settings, Takes, Whole
 from polyrhythm.base.streams import seeded_everywhere
 from polyrhythm.data.federation import Federation
@@ -128,9 +129,8 @@ class Experiment(Settings):
 
     def __repr__(self) -> str:
         named, ends = f" {self.name}" if self.name else "", ", ".join(self._ends)
-        return (
-            f"<Experiment{named}: {self.recipe.title} on {self.federation!r}, {self._model}, {ends}, seed {self.seed}>"
-        )
+        what = f"{self.recipe.title} on {self.federation!r}, {self._model}"
+        return plain(f"<Experiment{named}: {what}, {ends}, seed {self.seed}>")
 
     def _repr_html_(self) -> str:
         federation, aim = self.federation, self.aim

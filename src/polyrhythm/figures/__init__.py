@@ -27,7 +27,7 @@ from polyrhythm.figures import (
 from polyrhythm.figures.axes import AXES, Against
 from polyrhythm.figures.figure import Chart, Figure, Options
 from polyrhythm.figures.marks import titled
-from polyrhythm.figures.saving import check_file, save
+from polyrhythm.figures.saving import check_file, drawable, save
 from polyrhythm.figures.subject import Subject, colours
 from polyrhythm.figures.theme import THEMES, Theme, config
 from polyrhythm.runs.costs import On
@@ -44,6 +44,7 @@ __all__ = [
     "check_file",
     "colours",
     "draw",
+    "drawable",
     "find",
     "save",
     "why_not",

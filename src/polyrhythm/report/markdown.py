@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from polyrhythm.base.plain import plain
 from polyrhythm.report.contents import Contents
 from polyrhythm.results.tables import Table
 
@@ -79,6 +80,6 @@ def _code(text: str, language: str) -> Iterator[str]:
     """A fenced block, with a fence that is longer than any in the text."""
     fence = "`" * max(3, 1 + max((len(run) for run in re.findall("`+", text)), default=0))
     yield f"{fence}{language}"
-    yield text
+    yield plain(text)
     yield fence
     yield ""

@@ -6,8 +6,9 @@ import base64
 import functools
 import hashlib
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from polyrhythm.base.plain import plain
 from polyrhythm.report.contents import Contents
 from polyrhythm.report.pictures import pictures
 
@@ -35,5 +36,10 @@ def _template() -> Template:
 
     loader = FileSystemLoader(_HERE)
     return Environment(
-        loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+        loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, finalize=_shown
     ).get_template("page.html.jinja")
+
+
+def _shown(value: Any) -> Any:
+    """A value of the template; what is marked as safe is of another type than text."""
+    return plain(value) if type(value) is str else value

@@ -68,7 +68,7 @@ def _svg(name: str, runs: Sequence[Run], on: On, against: Against, theme: Theme)
     import vl_convert
 
     chart: Any = figures.draw(name, runs, against=against, on=on, theme=theme, width=_WIDTH)
-    specification = chart.to_dict()
+    specification = figures.drawable(chart.to_dict())
     specification.pop("title", None)  # it stands above the picture
     version = ".".join(altair.SCHEMA_VERSION.lstrip("v").split(".")[:2])
     return shorter(vl_convert.vegalite_to_svg(specification, vl_version=version))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from polyrhythm.base import html
 from polyrhythm.base.errors import UserError
 from polyrhythm.base.metric_names import in_words
+from polyrhythm.base.plain import plain
 from polyrhythm.results import tables
 from polyrhythm.runs import holes
 from polyrhythm.runs.comparison import spread
@@ -24,9 +25,9 @@ def run_line(run: RecordedRun) -> str:
     """A run in a line."""
     called = f"{run.name}, {run.id}" if run.name else run.id
     try:
-        return f"<Run {called}: {_stands(run)}>"
+        return plain(f"<Run {called}: {_stands(run)}>")
     except UserError:  # its database is gone or damaged, which a message that shows the run must not hide
-        return f"<Run {called}: its record cannot be read>"
+        return plain(f"<Run {called}: its record cannot be read>")
 
 
 def _stands(run: RecordedRun) -> str:
@@ -40,7 +41,7 @@ def comparison_line(found: ComparedRuns[RecordedRun]) -> str:
     """A comparison in a line: each method with its mean at the end."""
     ends = {name: spread(list(found.read(name, "final").values()))["mean"] for name in found.methods}
     told = ", ".join(f"{name} {tables.score(ends[name])}" for name in ends)
-    return f"<Comparison, final {in_words(found.headline)}: {told}>"
+    return plain(f"<Comparison, final {in_words(found.headline)}: {told}>")
 
 
 def run_html(run: RecordedRun) -> str:

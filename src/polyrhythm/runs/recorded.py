@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 from polyrhythm.base.errors import UserError, check_kind, unknown
 from polyrhythm.base.input_file import check_file
 from polyrhythm.base.metric_names import in_words
+from polyrhythm.base.plain import plain
 from polyrhythm.runs import costs, holes
 from polyrhythm.runs.checkpoints import checkpoints, version_of
 from polyrhythm.runs.costs import CostToGoal, On
@@ -366,7 +367,7 @@ class RecordedRun(RecordedTables):
         console = Console(file=io.StringIO(), width=100, color_system=None, legacy_windows=False)
         with console.capture() as captured:
             console.print(self)
-        return captured.get().rstrip()
+        return plain(captured.get().rstrip(), "")
 
 
 def _short(value: object) -> str:

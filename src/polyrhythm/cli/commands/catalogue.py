@@ -10,11 +10,12 @@ import typer
 from polyrhythm.cli.commands.arguments import Trusted
 from polyrhythm.cli.guard import guarded
 from polyrhythm.cli.options import given, taking
+from polyrhythm.cli.root import Group
 
 app = typer.Typer(rich_markup_mode=None)
-data_app = typer.Typer(help="Data sets: list them, or show how one is split.", rich_markup_mode=None)
+data_app = typer.Typer(help="Data sets: list them, or show how one is split.", cls=Group, rich_markup_mode=None)
 app.add_typer(data_app, name="data", invoke_without_command=True)
-fleet_app = typer.Typer(help="Fleets: show what one is like.", rich_markup_mode=None, no_args_is_help=True)
+fleet_app = typer.Typer(help="Fleets: show what one is like.", cls=Group, rich_markup_mode=None, no_args_is_help=True)
 app.add_typer(fleet_app, name="fleet")
 
 

@@ -9,9 +9,11 @@ import typer
 
 from polyrhythm.cli.commands.arguments import Json, Out, Trusted
 from polyrhythm.cli.guard import guarded
+from polyrhythm.cli.root import Group
 
 app = typer.Typer(
     help="A real federation on Flower: write a project, or run one on this machine.",
+    cls=Group,
     rich_markup_mode=None,
     no_args_is_help=True,
 )

@@ -165,7 +165,7 @@ def best_toml(found: StudyResult, trial: Trial) -> list[str]:
     over = sum(other.over for other in found.record.of(trial.arm))
     seeds, of = ", ".join(map(str, trial.scores)), found.record.arms[trial.arm]
     lines = [
-        f"# {of.called}: trial {trial.number}, the best of the {over} that are over, of {of.many}.",
+        f"# {' '.join(of.called.split())}: trial {trial.number}, the best of the {over} that are over, of {of.many}.",
         f"# {found.headline} on the validation data: {trial.score:.4f} (seeds {seeds}).",
     ]
     if of.template is None:  # made in Python

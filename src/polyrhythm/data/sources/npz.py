@@ -16,6 +16,7 @@ import numpy as np
 
 from polyrhythm.base.input_file import check_file
 from polyrhythm.data.collection import Collection
+from polyrhythm.data.items import check_lengths
 from polyrhythm.data.sources.files import check_unpacked, corrupt, existing
 from polyrhythm.data.sources.memory import Arrays, arrays
 
@@ -114,6 +115,10 @@ def read_npz(place: Path) -> NpzArrays:
             here = [n for n in (f"x_{part}", f"y_{part}") if n in stored.shapes]
             if len(here) == 1:
                 raise corrupt(place, f"has {here[0]} alone", f"x_{part} and y_{part}, or neither of them")
+        for one, other in (("x", "y"), ("x_test", "y_test"), ("x_val", "y_val")):
+            rows = [stored.shapes.get(names.get(name, name), ())[:1] for name in (one, other)]
+            if all(rows):  # as their headers say, before any of them is unpacked
+                check_lengths(rows[0][0], rows[1][0])
         x, y = stored.read(names["x"]), stored.read(names["y"])
         tested = next((p for p in ("test", "val") if f"x_{p}" in stored.shapes and f"y_{p}" in stored.shapes), "")
         tx, ty = (stored.read(f"x_{tested}"), stored.read(f"y_{tested}")) if tested else (x[:0], y[:0])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Sequence
-from concurrent.futures import Executor, Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future, wait
 from dataclasses import dataclass
 from typing import final
 
@@ -14,6 +14,7 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MessageType, Rec
 from flwr.serverapp import Grid
 from google.protobuf.message import EncodeError
 
+from polyrhythm.base.waiting import WaitingCalls
 from polyrhythm.deployment.messages import Malformed
 from polyrhythm.deployment.registry import Reply
 from polyrhythm.deployment.wire import Parcel
@@ -101,7 +102,7 @@ class GridTransport:
         self._out: dict[str, _Out] = {}
         self._apart: dict[int, bool] = {}  # nodes whose answers are asked for alone, and whether that is for good
         self._asked: dict[str, Future[Sequence[Reply]]] = {}
-        self._pool: Executor | None = None
+        self._calls = WaitingCalls(AT_ONCE, "answers")
 
     def nodes(self) -> Collection[int]:
         return list(self._grid.get_node_ids())
@@ -178,8 +179,7 @@ class GridTransport:
         for message in messages:
             out = self._out.setdefault(message, _Out(-1, now))
             if message not in self._asked and now >= out.again:
-                self._pool = self._pool or ThreadPoolExecutor(AT_ONCE, thread_name_prefix="answers")
-                self._asked[message] = self._pool.submit(self._pulled_alone, message)
+                self._asked[message] = self._calls.submit(self._pulled_alone, message)
         asked = {message: self._asked[message] for message in messages if message in self._asked}
         wait(asked.values(), _LOOK)
         replies = list[Reply]()

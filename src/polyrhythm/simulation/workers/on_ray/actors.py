@@ -23,7 +23,7 @@ from polyrhythm import __version__
 from polyrhythm.base.errors import RunFailed
 from polyrhythm.simulation.workers import packing
 from polyrhythm.simulation.workers.executors import Clients, Elsewhere, VisitFuture
-from polyrhythm.simulation.workers.on_ray.cluster import check_room, connect, imported, lost, places
+from polyrhythm.simulation.workers.on_ray.cluster import LOOK, Watch, check_room, connect, imported, places
 from polyrhythm.simulation.workers.on_ray.visitor import Visitor, own_device
 from polyrhythm.simulation.workers.worker import DEATHS, FromWorker, Unsendable, given_up, settings
 
@@ -32,9 +32,6 @@ VERSIONS = 8
 
 PATIENCE = 2.0
 """Seconds after which somebody who waits for an actor looks whether there is still room for one."""
-
-LOOK = 1.0
-"""Seconds between two looks whether a cluster of the run's own is still there."""
 
 
 @final
@@ -82,6 +79,7 @@ class OnRay(Elsewhere):
         self._started = not ray.is_initialized()
         if self._started:
             connect(ray, workers, address)
+        self._watch = Watch(ray) if self._started and address is None else None
         self._slots: dict[int, tuple[Tensor, Any]] = {}
         self._idle: list[Any] = []
         self._coming = dict[Any, Any]()  # actors that have not said yet that they are there
@@ -106,6 +104,8 @@ class OnRay(Elsewhere):
         self._coming[actor.problem.remote()] = actor
 
     def _look(self, timeout: float | None) -> None:
+        if self._watch is not None:
+            self._watch.check()
         self._hand_out()
         for what in self._ready(timeout):
             if what in self._coming:
@@ -120,11 +120,8 @@ class OnRay(Elsewhere):
         while there := [*self._ways, *self._coming]:
             patience = LOOK if timeout is None else min(timeout, LOOK)
             ready: Sequence[Any] = self._ray.wait(there, timeout=patience)[0]
-            if not ready and self._started and (gone := lost(self._ray)):
-                raise RunFailed(
-                    f"the Ray cluster that was started for the run has lost its {gone}: it was killed, or the machine "
-                    "has no memory left; what was recorded before is kept, and `polyrhythm resume` goes on"
-                )
+            if not ready and self._watch is not None:
+                self._watch.check()
             waited += patience
             if ready or (timeout is not None and waited >= timeout):
                 return ready
@@ -195,6 +192,8 @@ class OnRay(Elsewhere):
 
     def _replace(self, way: _Way) -> None:
         """Starts another actor in the place of a dead one: visits change nothing until they are done."""
+        if self._watch is not None:
+            self._watch.check()
         self.deaths += 1
         self._ray.kill(way.actor)
         for future in way.futures:
@@ -223,8 +222,11 @@ class OnRay(Elsewhere):
 
     def close(self) -> None:
         """Ends the actors, and the cluster if it was started here."""
-        for actor in (*self._idle, *self._coming.values(), *(way.actor for way in self._ways.values())):
-            self._ray.kill(actor)
+        if self._watch is not None:
+            self._watch.end()
+        if self._ray.is_initialized():
+            for actor in (*self._idle, *self._coming.values(), *(way.actor for way in self._ways.values())):
+                self._ray.kill(actor)
         self._idle, self._coming, self._slots, self._ways, self._needs = [], {}, {}, {}, []
         if self._started:
             self._ray.shutdown()

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from typing import Any
+import threading
+from typing import Any, final
 
 from polyrhythm.base.errors import RunFailed, UserError
 
@@ -12,6 +13,12 @@ QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0"}
 
 FINEST = 10_000
 """Parts of a GPU that Ray tells from each other."""
+
+LOOK = 1.0
+"""Seconds between two looks whether a cluster of the run's own is still there."""
+
+GRACE = 4.0
+"""Seconds that whoever waits for visits has to find out that it is not."""
 
 
 def imported() -> Any:
@@ -89,13 +96,52 @@ def places(ray: Any, gpus: float | None) -> int:
 
 
 def lost(ray: Any) -> str:
-    """What is dead of the processes of a cluster that was started here; empty if all of them live.
-
-    Some time later Ray would end this process, without a word.
-    """
+    """What is dead of the processes of a cluster that was started here; empty if all of them live."""
     node = ray._private.worker._global_node
     dead = [] if node is None else node.dead_processes()
     return str(dead[0][0]).replace("_", " ") if dead else ""
+
+
+@final
+class Watch:
+    """Looks whether a cluster that was started here has lost one of its own processes.
+
+    Ray ends a process that has lost them, without a word, after 15 s. Whoever waits for visits finds out before that;
+    who computes something else in the meantime, such as a measurement, is disconnected here, and told afterwards.
+
+    Args:
+        ray: connected.
+    """
+
+    def __init__(self, ray: Any) -> None:
+        self._ray, self._over, self._lost = ray, threading.Event(), ""
+        self._thread = threading.Thread(target=self._look, name="cluster", daemon=True)
+        self._thread.start()
+
+    def check(self) -> None:
+        """Goes on if the cluster is there, which has to be known before Ray is asked for anything.
+
+        Raises:
+            RunFailed: it is not.
+        """
+        if what := self._lost or lost(self._ray):
+            raise RunFailed(
+                f"the Ray cluster that was started for the run has lost its {what}: it was killed, or the machine has "
+                "no memory left; what was recorded before is kept, and `polyrhythm resume` goes on"
+            )
+
+    def _look(self) -> None:
+        while not self._over.wait(LOOK):
+            if what := lost(self._ray):
+                if not self._over.wait(GRACE):
+                    self._lost = what
+                    self._ray.shutdown()
+                return
+
+    def end(self) -> None:
+        """Looks no more."""
+        self._over.set()
+        self._thread.join()
 
 
 def _total(ray: Any, resource: str) -> float:
