@@ -102,7 +102,7 @@ def test_only_seeds_that_both_have_are_pairs(tmp_path: Path) -> None:
     (given,) = pr.compare(tmp_path).differences().values()
     assert (given.n, given.low) == (1, None)
     text = report.write(tmp_path, tmp_path / "r.md").read_text()
-    assert "A single pair has no interval" in text
+    assert "A single pair, or pairs that all differ by the same, have no interval" in text
 
 
 @pytest.mark.parametrize(("reading", "field"), [("final", "final"), ("best", "best"), ("last20", "last20")])
@@ -182,7 +182,7 @@ def test_a_goal_is_what_every_run_reached_and_no_initial_model_had(folder: Path,
     ("path", "options", "words"),
     [
         ("report.docx", {}, "cannot write a report"),
-        ("report.html", {"against": "nobody"}, "unknown method"),
+        ("report.html", {"baseline": "nobody"}, "unknown method"),
         ("no/such/report.md", {}, "cannot be written"),
         ("report.md", {"level": 1.5}, "level = 1.5"),
     ],

@@ -58,7 +58,7 @@ _BREAKS_AT = 16  # characters; a longer word may be broken
 
 def _needs(column: Column, least: bool) -> int:
     """The width of a column: that of its longest cell, or the least at which no number and no short word is broken."""
-    longest = 0
+    longest = column.min_width or 0
     for cell in (column.header, *column.cells):
         lines = _plain(cell).split("\n")
         if not least or column.no_wrap or column.justify == "right":

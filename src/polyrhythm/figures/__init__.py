@@ -9,9 +9,22 @@ figures.save(figures.draw("accuracy", runs, against="time"), "accuracy.png")
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from polyrhythm.base.errors import UserError, unknown
-from polyrhythm.figures import clock, cohorts, curricula, curves, effort, groups, participation, updates
+from polyrhythm.figures import (
+    clock,
+    cohorts,
+    curricula,
+    curves,
+    effort,
+    forest,
+    groups,
+    pareto,
+    participation,
+    time_to,
+    updates,
+)
 from polyrhythm.figures.axes import AXES, Against
 from polyrhythm.figures.figure import Chart, Figure, Options
 from polyrhythm.figures.marks import titled
@@ -27,6 +40,7 @@ __all__ = [
     "Against",
     "Chart",
     "Figure",
+    "Subject",
     "Theme",
     "applicable",
     "check_file",
@@ -40,9 +54,22 @@ __all__ = [
 _ALL = (
     *(*curves.FIGURES, *cohorts.FIGURES, *participation.FIGURES, *effort.FIGURES),
     *(*clock.FIGURES, *curricula.FIGURES, *groups.FIGURES, *updates.FIGURES),
+    *(*time_to.FIGURES, *pareto.FIGURES, *forest.FIGURES),
 )
 _ORDER = (
-    *("accuracy", "loss", "costs", "training_loss", "groups", "cohort", "critical_periods", "participation"),
+    *(
+        "accuracy",
+        "loss",
+        "costs",
+        "to_accuracy",
+        "pareto",
+        "differences",
+        "training_loss",
+        "groups",
+        "cohort",
+        "critical_periods",
+        "participation",
+    ),
     *("epochs", "timeline", "staleness", "buffer", "labels", "pacing", "sample_losses", "samples"),
     *("budgets", "update_similarity", "estimation_error", "rate"),
 )
@@ -61,50 +88,56 @@ def find(name: str) -> Figure:
     return CATALOGUE[name]
 
 
-def applicable(runs: Sequence[RecordedRun]) -> list[Figure]:
+def applicable(runs: Sequence[RecordedRun] | Subject) -> list[Figure]:
     """The figures that have something to show for these runs, in the order of the catalogue. Draws nothing.
 
     Raises:
         UserError: no run, or runs that are judged by different metrics.
     """
-    subject = Subject(runs)
+    subject = _subject(runs)
     return [figure for figure in CATALOGUE.values() if not figure.lacks(subject)]
 
 
-def why_not(name: str, runs: Sequence[RecordedRun]) -> str:
+def why_not(name: str, runs: Sequence[RecordedRun] | Subject) -> str:
     """Why a figure has nothing to show for these runs, and what to do; "" if it has something.
 
     Raises:
         UserError: no such figure, no run, or runs that are judged by different metrics.
     """
-    return find(name).lacks(Subject(runs))
+    return find(name).lacks(_subject(runs))
 
 
 def draw(
     name: str,
-    runs: Sequence[RecordedRun],
+    runs: Sequence[RecordedRun] | Subject,
     *,
     against: Against = "version",
     on: On = "test",
     theme: Theme = "light",
     width: int | None = None,
+    group_by: str | None = None,
+    baseline: str | None = None,
 ) -> Chart:
     """Draws a figure of some runs: seeds of one method as mean and band, each method in its colour.
 
     Args:
         name: of the figure.
-        runs: one or more.
+        runs: one or more; a `Subject` of them if several figures are drawn, so that each record is read once.
         against: the horizontal axis of curves; other figures have their own.
         on: the set that results are of, "test" or "validation".
         theme: "light" or "dark".
         width: of a panel, in pixels; None for what suits a page.
+        group_by: the dotted key of a setting; then its values take the place of methods.
+        baseline: the method that others are compared with, where a figure does that; None for the first.
 
     Raises:
-        UserError: no such figure, axis or theme, or nothing to show for these runs.
+        UserError: no such figure, axis, theme, setting or method, or nothing to show for these runs.
     """
     figure = find(name)
     _check(figure, against, on, theme)
-    subject = Subject(runs)
+    subject = _subject(runs, group_by)
+    if baseline is not None and baseline not in subject.methods:
+        raise unknown("method", baseline, subject.methods, why="the others are compared with it")
     if missing := figure.lacks(subject):
         raise UserError(
             f"figure {name!r} has nothing to show: {missing.partition(';')[0]}",
@@ -112,9 +145,13 @@ def draw(
             why="an empty picture would look like a result",
             fix=missing.partition(";")[2].strip() or "draw another figure; without a name, those that apply are listed",
         )
-    options = Options(against=against, on=on, theme=theme, **({} if width is None else {"width": width}))
-    chart = figure.drawn(subject, options)
+    given: dict[str, Any] = {} if width is None else {"width": width}
+    chart = figure.drawn(subject, Options(against=against, on=on, theme=theme, baseline=baseline, **given))
     return chart.properties(title=titled(chart, figure.title)).configure(**config(theme))
+
+
+def _subject(runs: Sequence[RecordedRun] | Subject, group_by: str | None = None) -> Subject:
+    return runs if isinstance(runs, Subject) else Subject(runs, group_by)
 
 
 def _check(figure: Figure, against: str, on: str, theme: str) -> None:

@@ -41,6 +41,7 @@ _SPECIAL: Mapping[str, str] = {
     "≥": r"$\geq$",
     "→": r"$\rightarrow$",
     "†": r"\dag{}",
+    "°": r"\textdegree{}",
     "\u00a0": "~",
     **{letter: f"$\\{name}$" for letter, name in zip("αβγδεζηθικλμνξπρστυφχψω", _GREEK, strict=True)},
 }

@@ -25,7 +25,8 @@ def write(
     *,
     to: float | None = None,
     on: On = "test",
-    against: str | None = None,
+    baseline: str | None = None,
+    group_by: str | None = None,
     level: float = 0.95,
 ) -> Path:
     """Writes a report on some runs.
@@ -36,7 +37,8 @@ def write(
             Markdown; .tex for those of a paper.
         to: a goal for the headline metric; None for the largest multiple of 0.05 that every run reached.
         on: the set that all of it is judged on, "test" or "validation".
-        against: the method that the others are compared with; None for the first.
+        baseline: the method that the others are compared with; None for the first.
+        group_by: the dotted key of a setting whose values take the place of methods.
         level: of confidence intervals.
 
     Raises:
@@ -52,7 +54,7 @@ def write(
             fix=f"write it as {path.stem or 'report'}.html, for example",
         )
     check_output(path, "the report")
-    text = FORMATS[ending](contents(_runs(runs), to=to, on=on, against=against, level=level))
+    text = FORMATS[ending](contents(_runs(runs), to=to, on=on, baseline=baseline, group_by=group_by, level=level))
     try:
         path.write_text(text, encoding="utf-8", errors="replace")  # a lone surrogate in a name is no reason to fail
     except OSError as error:

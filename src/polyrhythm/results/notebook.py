@@ -62,8 +62,7 @@ def comparison_html(found: ComparedRuns[RecordedRun]) -> str:
     """A comparison: its results and differences, and what a reader should know."""
     from polyrhythm.results import result_tables
 
-    base = next(iter(found.methods))
-    shown = [result_tables.accuracy(found, "test"), result_tables.differences(found, base, "test", 0.95)]
+    shown = [result_tables.accuracy(found, "test"), result_tables.differences(found, found.baseline, "test", 0.95)]
     notes = "".join(f"<li>{escape(note)}</li>" for note in found.notes)
     found_tables = "".join(html.table(one.caption, one.head, one.rows) for one in shown if one is not None)
     return html.framed(found_tables + (f"<ul>{notes}</ul>" if notes else ""))

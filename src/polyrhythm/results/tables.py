@@ -45,6 +45,9 @@ def marked(method: str, unfinished: int) -> str:
     return f"{method} †" if unfinished else method
 
 
+HOLDS_ZERO = "°"
+"""Behind an interval that holds 0."""
+
 UNFINISHED = "† not all of its runs ended as planned."
 
 
@@ -70,13 +73,23 @@ def scores(spread: Mapping[str, Any], of: int) -> str:
 
 
 def gain(found: Difference) -> str:
-    """A paired difference and its interval."""
+    """A paired difference and its interval, and a mark if that holds 0."""
     if found.mean is None:
         return NONE
     mean = signed(found.mean, digits=4)
     if found.low is None or found.high is None:
         return mean
-    return f"{mean} [{signed(found.low, digits=4)}, {signed(found.high, digits=4)}]"
+    interval = f"[{signed(found.low, digits=4)}, {signed(found.high, digits=4)}]"
+    return f"{mean} {interval}{HOLDS_ZERO if found.holds_zero else ''}"
+
+
+def chance(p: float | None) -> str:
+    """A p-value.
+
+    >>> chance(0.0421), chance(0.00004), chance(1.0), chance(None)
+    ('0.042', '< 0.001', '1.000', '–')
+    """
+    return NONE if p is None else "< 0.001" if p < 0.001 else f"{p:.3f}"
 
 
 def scale(values: Iterable[float | None], unit: str) -> float:
