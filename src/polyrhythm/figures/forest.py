@@ -15,7 +15,7 @@ from polyrhythm.runs.comparison import ComparedRuns
 from polyrhythm.runs.costs import On
 from polyrhythm.runs.paired import Difference
 
-ROW = 62  # pixels of a method: its name, its interval, its numbers
+ROW = 80  # pixels of a method: its name, its interval, its numbers in two lines
 STATES: Mapping[str, tuple[str, bool]] = {
     "0 left out, also after Holm's correction": ("circle", True),
     "0 left out, but not after the correction": ("diamond", False),
@@ -41,11 +41,13 @@ def found_differences(
         {
             "method": name,
             "place": place,
+            "at": place - 0.14,
             **{key: getattr(one, key) for key in ("mean", "low", "high", "n", "p", "holm")},
             "state": state(one),
-            "said": said(one),
+            "said": words[0],
+            "how": words[1],
         }
-        for place, (name, one) in enumerate(found.items())
+        for place, (name, one, words) in enumerate((name, one, said(one)) for name, one in found.items())
     ]
     return compared.baseline, rows, found
 
@@ -58,15 +60,16 @@ def state(one: Difference) -> str:
     return holds if one.holds_zero else after if one.shown else before
 
 
-def said(one: Difference) -> str:
-    """A difference in numbers."""
+def said(one: Difference) -> tuple[str, str]:
+    """A difference in numbers, and how sure it is, in a line each."""
     if one.mean is None:
-        return "no pair: no seed in common, or other data or another fleet"
+        return "no pair: no seed in common,", "or other data or another fleet"
     pairs = f"{one.n} pair{'s' if one.n != 1 else ''}"
+    mean = f"{one.mean:+.4f}".replace("-", "−")
     if one.low is None or one.high is None:
-        return f"{one.mean:+.4f}, {pairs}" + ("" if one.n == 1 else " that all differ by the same") + ": no interval"
+        return mean, pairs + ("" if one.n == 1 else " that all differ by the same") + ": no interval"
     chance = "" if one.p is None or one.holm is None else f", p {_chance(one.p)}, Holm {_chance(one.holm)}"
-    return f"{one.mean:+.4f} [{one.low:+.4f}, {one.high:+.4f}], {pairs}{chance}".replace("-", "−")
+    return f"{mean} [{one.low:+.4f}, {one.high:+.4f}]".replace("-", "−"), pairs + chance
 
 
 def _chance(p: float) -> str:
@@ -78,17 +81,17 @@ def _drawn(subject: Subject, options: Options) -> Chart:
 
     base, rows, found = found_differences(subject, options.on, options.baseline)
     tests = sum(one.p is not None for one in found.values())
-    holm = f"; p by Holm's method for {tests} tests" if tests > 1 else ""
+    holm = f"; Holm for {tests} tests" if tests > 1 else ""
     styles = subject.styles(options.theme)
     names = [row["method"] for row in rows]
     hues = alt.Scale(domain=names, range=[styles[name].colour for name in names])
     color: dict[str, Any] = {"field": "method", "type": "nominal", "scale": hues, "legend": None}
     height = ROW * len(rows)
     y = alt.Y("place:Q", axis=None, scale=alt.Scale(domain=[-0.5, len(rows) - 0.5], reverse=True, nice=False))
-    title = f"{in_words(subject.headline)} on the {SETS[options.on]}, minus that of {base}"
+    title = f"difference in {in_words(subject.headline)}, {SETS[options.on]}"
     scale = alt.Scale(zero=True, nice=True, padding=12)
     axis = alt.Axis(labelExpr="datum.value === 0 ? '0' : format(datum.value, '+~g')", tickCount=5, grid=False)
-    note = f"95 % intervals, paired by seed{holm}"
+    note = [f"to {base}", f"95 % intervals, paired by seed{holm}"]
     marks = chart(rows, options.width, height)
     tips = [
         "method:N",
@@ -100,37 +103,46 @@ def _drawn(subject: Subject, options: Options) -> Chart:
     known = [row for row in rows if row["mean"] is not None]
     states = [one for one in STATES if any(row["state"] == one for row in known)]
     ink, paper = {"light": ("#1A1A1A", "#FFFFFF"), "dark": ("#ECECEC", "#15181C")}[options.theme]
-    legend = alt.Legend(columns=1, symbolStrokeColor=ink, symbolStrokeWidth=2, symbolOpacity=1) if states else None
+    legend = alt.Legend(columns=1, symbolStrokeWidth=2, symbolOpacity=1) if states else None
     looks = [STATES[one] for one in states]
     shape = alt.Scale(domain=states, range=[shape for shape, _ in looks])
     fill = alt.Scale(domain=states, range=[ink if filled else paper for _, filled in looks])
+    ring = alt.Scale(domain=states, range=[ink for _ in states])
+    up = alt.Y("at:Q", axis=None, scale=alt.Scale(domain=[-0.5, len(rows) - 0.5], reverse=True, nice=False))
     x, place = alt.X("mean:Q", title=title, scale=scale, axis=axis), alt.value(4)
-    words = marks.mark_text(align="left", baseline="middle", color=ink, limit=options.width - 8, dy=18)
-    heads = marks.mark_text(
-        align="left", baseline="middle", color=ink, limit=options.width - 8, dy=-20, fontWeight="bold"
-    )
-    lines = chart([row for row in known if row["low"] is not None], options.width, height).mark_rule(strokeWidth=2.5)
+    # Clipped, so that on a narrow page no long name takes the room of the intervals.
+    text: dict[str, Any] = {"align": "left", "baseline": "middle", "color": ink, "clip": True}
+    spans = [row for row in known if row["low"] is not None]
+    lines = chart(spans, options.width, height).mark_rule(strokeWidth=2.5)
     points = chart(known, options.width, height)
-    return alt.layer(
-        chart([{"at": 0.0}], options.width, height, note).mark_rule(strokeDash=[3, 3], color=ink).encode(x="at:Q"),
-        heads.encode(x=place, y=y, text="method:N"),
-        words.encode(x=place, y=y, text="said:N"),
-        lines.encode(
-            x=alt.X("low:Q", title=title, scale=scale, axis=axis),
-            x2="high:Q",
-            y=y,
-            color=alt.Color(**color),
-            tooltip=tips,
-        ),
-        points.mark_point(size=90, strokeWidth=2.5, opacity=1).encode(
-            x=x,
-            y=y,
-            stroke=alt.Stroke(**color),
-            fill=alt.Fill("state:N", title=None, scale=fill, legend=legend),
-            shape=alt.Shape("state:N", title=None, scale=shape, legend=legend),
-            tooltip=tips,
-        ),
-    )
+    layers = [
+        chart([{"zero": 0.0}], options.width, height, note).mark_rule(strokeDash=[3, 3], color=ink).encode(x="zero:Q"),
+        marks.mark_text(dy=-26, fontWeight="bold", **text).encode(x=place, y=y, text="method:N"),
+        marks.mark_text(dy=11, **text).encode(x=place, y=y, text="said:N"),
+        marks.mark_text(dy=25, **text).encode(x=place, y=y, text="how:N"),
+    ]
+    if spans:
+        layers.append(
+            lines.encode(
+                x=alt.X("low:Q", title=title, scale=scale, axis=axis),
+                x2="high:Q",
+                y=up,
+                color=alt.Color(**color),
+                tooltip=tips,
+            )
+        )
+    if known:
+        layers.append(
+            points.mark_point(size=80, strokeWidth=2, opacity=1).encode(
+                x=x,
+                y=up,
+                stroke=alt.Stroke("state:N", title=None, scale=ring, legend=legend),
+                fill=alt.Fill("state:N", title=None, scale=fill, legend=legend),
+                shape=alt.Shape("state:N", title=None, scale=shape, legend=legend),
+                tooltip=tips,
+            )
+        )
+    return alt.layer(*layers)
 
 
 def _lacks(subject: Subject) -> str:

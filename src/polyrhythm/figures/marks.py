@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from polyrhythm.runs.recorded import RecordedRun
 
 
-def chart(rows: Sequence[Mapping[str, Any]], width: float, height: float, title: str = "") -> alt.Chart:
+def chart(rows: Sequence[Mapping[str, Any]], width: float, height: float, title: str | list[str] = "") -> alt.Chart:
     """An empty chart over rows. They are given as values and not as a frame, so that no limit on rows bites."""
     import altair as alt
 

@@ -82,7 +82,8 @@ def _panel(subject: Subject, options: Options, against: Against, named: bool) ->
         chart(rows, *size).mark_rule(strokeWidth=1.3).encode(x=x, y=alt.Y("low:Q"), y2="high:Q", color=color),
     ]
     for filled in (True, False):
-        these = [row for row in rows if bool(row["front"]) is filled]
+        if not (these := [row for row in rows if bool(row["front"]) is filled]):
+            continue
         mark = chart(these, *size).mark_point(filled=filled, size=80, opacity=1, strokeWidth=2)
         layers.append(mark.encode(x=x, y=y, color=color, tooltip=tips))
     return alt.layer(*layers)

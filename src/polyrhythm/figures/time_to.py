@@ -7,6 +7,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from polyrhythm.base.errors import UserError
 from polyrhythm.base.metric_names import in_words
 from polyrhythm.figures.axes import AXES, SETS, Against, across
 from polyrhythm.figures.figure import Chart, Figure, Options, needs
@@ -92,6 +93,13 @@ def _drawn(subject: Subject, options: Options) -> Chart:
 
     runs = {name: [subject.versions(run) for run in members] for name, members in subject.methods.items()}
     goals = levels([rows for those in runs.values() for rows in those], subject.headline, options.on)
+    if not goals:
+        raise UserError(
+            f"no version is better than every initial model on the {SETS[options.on]}",
+            expected="runs that learned something, judged on that set",
+            why="there is no level of which the cost could be said",
+            fix='on="test"' if options.on == "validation" else "let them train for longer",
+        )
     axes: list[Against] = [*panels(subject), "version"]
     narrow = dataclasses.replace(options, width=max(150, (options.width - 60) // (1 + len(axes))))
     drawn = [_shares(subject, runs, goals, narrow)]
@@ -160,8 +168,9 @@ def _panel(subject: Subject, rows: Sequence[Row], options: Options, against: Aga
     if wide := [row for row in whole if row["high"] > row["low"]]:
         area = chart(wide, *size).mark_area(opacity=0.18, clip=True, interpolate="step-before")
         layers.append(area.encode(x=x, y=alt.Y("low:Q", title=title), y2="high:Q", color=color))
-    line = chart(whole, *size).mark_line(interpolate="step-before")
-    layers.append(line.encode(x=x, y=y, color=color, strokeDash=dash, tooltip=tips))
+    if whole:
+        line = chart(whole, *size).mark_line(interpolate="step-before")
+        layers.append(line.encode(x=x, y=y, color=color, strokeDash=dash, tooltip=tips))
     if few:
         thin = chart(few, *size).mark_line(interpolate="step-before", strokeWidth=0.8, point={"size": 12})
         layers.append(thin.encode(x=x, y=y, color=color, detail="part:N", tooltip=tips))
