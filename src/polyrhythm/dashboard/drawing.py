@@ -66,7 +66,7 @@ class Drawn:
         key = (name, tuple(run.id for run in runs), *sorted(settings.items()))
         found = self._kept.pop((*key, stamp), None)
         if found is None:
-            found = to_json(apart(figures.draw(name, runs, **settings).to_dict(validate=False)))
+            found = to_json(apart(figures.specification(figures.draw(name, runs, **settings))))
         self._kept[*key, stamp] = found  # the last one used is last
         while len(self._kept) > _KEPT:
             del self._kept[next(iter(self._kept))]

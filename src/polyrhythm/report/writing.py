@@ -28,6 +28,7 @@ def write(
     baseline: str | None = None,
     group_by: str | None = None,
     level: float = 0.95,
+    told: Callable[[int, int], None] = lambda done, of: None,
 ) -> Path:
     """Writes a report on some runs.
 
@@ -40,6 +41,7 @@ def write(
         baseline: the method that the others are compared with; None for the first.
         group_by: the dotted key of a setting whose values take the place of methods.
         level: of confidence intervals.
+        told: hears how many figures are drawn of how many, since a page of many takes seconds.
 
     Raises:
         UserError: another ending, nothing to report, or a file that cannot be written.
@@ -54,7 +56,8 @@ def write(
             fix=f"write it as {path.stem or 'report'}.html, for example",
         )
     check_output(path, "the report")
-    text = FORMATS[ending](contents(_runs(runs), to=to, on=on, baseline=baseline, group_by=group_by, level=level))
+    what = contents(_runs(runs), to=to, on=on, baseline=baseline, group_by=group_by, level=level)
+    text = page(what, told) if ending == ".html" else FORMATS[ending](what)
     try:
         path.write_text(text, encoding="utf-8", errors="replace")  # a lone surrogate in a name is no reason to fail
     except OSError as error:

@@ -13,6 +13,7 @@ from polyrhythm.runs.paired import Difference
 NONE = "–"
 """What stands where there is no number."""
 
+_NOISE = 1e-12  # of a mean: what rounding leaves of numbers that are equal
 _PREFIXES = {1e-9: "n", 1e-6: "µ", 1e-3: "m", 1.0: "", 1e3: "k", 1e6: "M", 1e9: "G", 1e12: "T", 1e15: "P"}
 
 
@@ -79,7 +80,7 @@ def gain(found: Difference) -> str:
     mean = signed(found.mean, digits=4)
     if found.low is None or found.high is None:
         return mean
-    interval = f"[{signed(found.low, digits=4)}, {signed(found.high, digits=4)}]"
+    interval = f"[{signed(found.low, digits=4)},\u00a0{signed(found.high, digits=4)}]"  # never broken
     return f"{mean} {interval}{HOLDS_ZERO if found.holds_zero else ''}"
 
 
@@ -109,6 +110,8 @@ def amounts(spread: Mapping[str, Any], divisor: float = 1.0, factor: float = 1.0
     if spread["mean"] is None:
         return NONE
     mean, sd = spread["mean"] * factor / divisor, (spread["sd"] or 0.0) * factor / divisor
+    if sd <= _NOISE * abs(mean):
+        sd = 0.0
     digits = _digits(sd, 2) if sd else _digits(mean, 3)
     return f"{mean:,.{digits}f}" + (f" ± {sd:,.{digits}f}" if sd else "")
 

@@ -144,7 +144,7 @@ function settings(found) {
 }
 
 /** A text that is broken behind a dot, a comma or the like, and never within a word. */
-const breakable = (value) => String(value ?? "–").split(/(?<=[.,=(|])(?=[a-z])/i).flatMap((part, i) => (i ? [h("wbr"), part] : [part]));
+const breakable = (value) => String(value ?? "–").split(/(?<=[.,=|]|\w\()(?=[a-z])/i).flatMap((part, i) => (i ? [h("wbr"), part] : [part]));
 
 function renew() {
   show();
