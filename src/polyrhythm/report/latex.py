@@ -124,7 +124,7 @@ def _narrower(given: Table) -> Table:
     if given.head[0] in _OF_METHODS:
         names, head, rows = given.head[1:], (given.head[0], *_numbers(len(given.head) - 1)), found.rows
     else:
-        names, head = tuple(row[0] for row in given.rows), given.head
+        names, head = tuple(row[0] for row in given.rows), found.head
         rows = tables.rows([(n, *row[1:]) for n, row in zip(_numbers(len(names)), found.rows, strict=True)])
     legend = "; ".join(f"{n} {name}" for n, name in zip(_numbers(len(names)), names, strict=True))
     return dataclasses.replace(found, head=head, rows=rows, caption=f"{given.caption} {legend}.")

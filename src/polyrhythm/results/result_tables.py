@@ -37,7 +37,7 @@ def accuracy(found: ComparedRuns[RecordedRun], on: On, level: float = 0.95) -> T
         name="results",
         caption=f"{title_of(found.headline)} on the {_SETS[on]}, {over_seeds(found)}. {meant(found, on)}"
         + _best_in_words(first)
-        + (f" {tables.UNFINISHED}" if any(found.unfinished.values()) else ""),
+        + _unfinished(found),
         head=(row_head(found), "seeds", *_READINGS),
         rows=tables.rows(lines),
         marked=frozenset(
@@ -174,7 +174,7 @@ def took(found: ComparedRuns[RecordedRun], on: On, asked: float | None) -> Table
     units = {c.name: tables.scale([s[c.name]["mean"] for s in spreads.values()], c.unit) for c in _GOAL}
     lines = [
         (
-            name,
+            tables.marked(name, found.unfinished[name]),
             f"{sum(t is not None for t in by[name])} of {len(by[name])}",
             *(tables.amounts(of[cost.name], units[cost.name]) for cost in _GOAL),
         )
@@ -184,7 +184,7 @@ def took(found: ComparedRuns[RecordedRun], on: On, asked: float | None) -> Table
     return Table(
         name="goal",
         caption=f"What it took until the {in_words(found.headline)} on the {_SETS[on]} was {target:g} for the first "
-        f"time, {over_seeds(found)}, of the runs that reached it.{why}",
+        f"time, {over_seeds(found)}, of the runs that reached it.{why}{_unfinished(found)}",
         head=(row_head(found), "reached", *(tables.headed(c.words, c.unit, units[c.name]) for c in _GOAL)),
         rows=tables.rows(lines),
     )
@@ -195,10 +195,18 @@ def costs(found: ComparedRuns[RecordedRun]) -> Table:
     lines = [line for cost in _COSTS if (line := _cost(found, cost)) is not None]
     return Table(
         name="costs",
-        caption=f"What the runs cost in all, {over_seeds(found)}.",
-        head=("cost", *found.methods),
+        caption=f"What the runs cost in all, {over_seeds(found)}.{_unfinished(found)}",
+        head=("cost", *_heads(found)),
         rows=tables.rows(lines),
     )
+
+
+def _heads(found: ComparedRuns[RecordedRun]) -> list[str]:
+    return [tables.marked(name, found.unfinished[name]) for name in found.methods]
+
+
+def _unfinished(found: ComparedRuns[RecordedRun]) -> str:
+    return f" {tables.UNFINISHED}" if any(found.unfinished.values()) else ""
 
 
 def _cost(found: ComparedRuns[RecordedRun], cost: Cost) -> tuple[str, ...] | None:
@@ -227,8 +235,8 @@ def faults(found: ComparedRuns[RecordedRun]) -> Table | None:
     return (
         Table(
             name="faults",
-            caption="What went wrong on visits, over all seeds of a method.",
-            head=("fault", *found.methods),
+            caption=f"What went wrong on visits, over all seeds of a method.{_unfinished(found)}",
+            head=("fault", *_heads(found)),
             rows=tables.rows(lines),
         )
         if lines

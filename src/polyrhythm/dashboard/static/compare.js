@@ -127,7 +127,15 @@ function line(method, costs) {
     last.methods.length > 1 ? [
       h("td", { class: "number" }, gain ? gain.told + (gain.n === 1 ? " (1 pair)" : "") : "baseline"),
       h("td", { class: "number" }, gain?.shown ? h("strong", {}, p) : p)] : null,
-    costs.map(({ name, unit }) => h("td", { class: "number" }, amount(method.costs[name], unit))));
+    costs.map(({ name, unit }) => h("td", { class: "number" }, unit === "s" ? seconds(method.costs[name]) : amount(method.costs[name], unit))));
+}
+
+/** A span of virtual time, as everywhere: hours from 10,000 s on. */
+function seconds(value) {
+  if (typeof value !== "number") return "–";
+  if (value < 999.5) return `${Number(value.toPrecision(3))} s`;
+  const [size, unit] = value < 1e4 ? [Math.round(value), "s"] : [Number((value / 3600).toPrecision(4)), "h"];
+  return `${size.toLocaleString("en")} ${unit}`;
 }
 
 /** A row for each setting in which the methods differ; marked where it is other than in the first. */
