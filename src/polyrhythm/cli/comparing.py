@@ -52,7 +52,8 @@ def compare_runs(
         _print_json(found, results, on)
         return
     drawn, scale = in_text.curves(found, on) if takes_unicode(sys.stdout) else ({}, "")
-    screen.print_table(_table(found, results, at_time, on, drawn))
+    table = _table(found, results, at_time, on, drawn)
+    screen.print_table(table if screen.fits(table) else _table(found, results, at_time, on, {}))
     if to is not None:
         screen.print(f"what it took to {in_words(found.headline)} {to:g}", highlight=False)
         screen.print_table(_goals(found, results))

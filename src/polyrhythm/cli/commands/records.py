@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -57,7 +57,7 @@ def compare(
     """Compare methods: runs that differ in their seed alone make one row, their mean and spread."""
     from polyrhythm.cli.comparing import compare_runs
 
-    options = {"to": to, "at_time": at_time, "on": on, "baseline": baseline, "group_by": group_by}
+    options: dict[str, Any] = {"to": to, "at_time": at_time, "on": on, "baseline": baseline, "group_by": group_by}
     compare_runs(references or [], out or "runs", output=output, all_settings=all_settings, as_json=json, **options)
 
 

@@ -113,7 +113,7 @@ def parallel(record: Record, arm: str, theme: Theme = "light") -> Any:
 
 def _states(record: Record, arm: str) -> list[str]:
     """How many trials are in which state, and what that means for their line."""
-    of = collections.Counter(trial.state for trial in record.of(arm))
+    of = collections.Counter[str](trial.state for trial in record.of(arm))
     told = [f"{of['finished']} finished; thick: the best of them"]
     if of["pruned"]:
         told.append(f"{of['pruned']} pruned, dashed: their score is of fewer rounds, or of fewer seeds")
