@@ -146,3 +146,11 @@ def test_rows_of_a_figure_can_be_values_of_a_setting(tmp_path: Path) -> None:
         row for row in rows(pr.compare(tmp_path, group_by="rate").plot.differences()) if "low" in row and "p" in row
     )
     assert gain["method"] == "rate 0.2"
+
+
+@pytest.mark.parametrize("name", ["accuracy", "costs", "pareto", "differences"])
+def test_what_is_drawn_quickly_is_what_altair_checks(folder: Path, name: str) -> None:
+    """Without a look at Vega-Lite's schema while it is drawn; which it fits nevertheless."""
+    chart = figures.draw(name, Run.all(folder))
+    assert figures.specification(chart) == chart.to_dict()
+    assert chart.datasets  # and it is left as it was

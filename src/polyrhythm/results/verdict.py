@@ -70,7 +70,9 @@ def verdict(found: ComparedRuns[RecordedRun], on: On = "test", level: float = 0.
     if first.second is None:
         return f"{first.method}: {said}.{_left_out(found)}"
     other = f"{first.second} ({_over_seeds(found, first.second, on)})"
-    return f"{first.method} ends highest, {said}; next is {other}. {_gap(first.gain)}{_left_out(found)}"
+    means = [spread(list(found.read(name, "final", on).values()))["mean"] for name in (first.method, first.second)]
+    ends = f"and {first.second} end highest" if means[0] == means[1] else "ends highest"
+    return f"{first.method} {ends}, {said}; next is {other}. {_gap(first.gain)}{_left_out(found)}"
 
 
 def _left_out(found: ComparedRuns[RecordedRun]) -> str:
