@@ -263,3 +263,50 @@ def test_a_figure_can_be_taken_along(serve: Serve, page: Any, folder: Path) -> N
     assert taken["PNG"].startswith(b"\x89PNG")
     table = pd.read_csv(io.BytesIO(taken["CSV"]))
     assert table["y"].tolist() == pytest.approx([score for _, score in run.scores])
+
+
+def test_a_comparison_is_sorted_by_keyboard_and_keeps_it_in_its_address(serve: Serve, page: Any, folder: Path) -> None:
+    ids = "&".join(f"run={run.id}" for run in Run.all(folder)[:4])
+    page.goto(f"{serve()}compare?{ids}")
+    page.locator("table.methods tbody tr").nth(1).wait_for()
+
+    def finals() -> list[float]:
+        return [
+            float(text.split()[0]) for text in page.locator("table.methods tbody td:nth-child(3)").all_inner_texts()
+        ]
+
+    head = page.get_by_role("button", name="Final accuracy")
+    head.focus()
+    page.keyboard.press("Enter")
+    assert finals() == sorted(finals(), reverse=True)
+    assert page.locator("th[aria-sort=descending]").inner_text().startswith("Final accuracy")
+    page.keyboard.press("Enter")  # the focus has stayed there
+    assert finals() == sorted(finals())
+    assert page.locator("th[aria-sort]").count() == 1
+    page.reload()
+    page.locator("th[aria-sort=ascending]").wait_for()
+
+
+def test_a_comparison_says_what_differs_and_what_is_shown(serve: Serve, page: Any, folder: Path) -> None:
+    runs = Run.all(folder)[:4]
+    page.goto(f"{serve()}compare?" + "&".join(f"run={run.id}" for run in runs))
+    page.locator("table.settings tbody tr").first.wait_for()
+    expected = pr.compare(runs)
+    assert page.locator("table.settings tbody th").all_inner_texts() == list(expected.settings)
+    assert page.locator(".verdict").inner_text() == expected.verdict
+    page.locator("#figure-differences").scroll_into_view_if_needed()
+    page.locator("#figure-differences svg.marks").wait_for()
+    assert page.locator("table.methods td", has_text="baseline").count() == 1
+
+
+def test_rows_can_be_values_of_a_setting(serve: Serve, page: Any, folder: Path) -> None:
+    page.goto(f"{serve()}compare?" + "&".join(f"run={run.id}" for run in Run.all(folder)[:4]))
+    page.locator("table.methods tbody tr").nth(1).wait_for()
+    page.get_by_label("Rows").select_option("recipe.sharing.name")
+    page.locator("table.methods a", has_text="name Equal").wait_for()
+    assert "group_by=recipe.sharing.name" in page.url
+    page.locator("#figure-accuracy text", has_text="name Equal").first.wait_for()
+    page.reload()
+    page.locator("table.methods a", has_text="name BySamples").wait_for()
+    page.get_by_label("Differences to").select_option("name Equal")
+    page.locator("table.methods tr", has_text="name Equal").locator("td", has_text="baseline").wait_for()

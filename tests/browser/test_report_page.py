@@ -91,3 +91,63 @@ def test_it_prints_all_that_is_folded(opened: Any) -> None:
     page.emulate_media(media="print")
     assert page.evaluate("document.querySelector('details table').getBoundingClientRect().height") > 50
     assert page.evaluate("getComputedStyle(document.querySelector('nav')).display") == "none"
+
+
+def test_contents_stay_in_view(opened: Any) -> None:
+    page, _ = opened(viewport={"width": 1280, "height": 900})
+    page.evaluate("document.querySelector('#record').scrollIntoView()")
+    box = page.locator("nav").bounding_box()
+    assert 0 <= box["y"] < 5
+    page.locator("nav a", has_text="Figures").click()
+    top = page.locator("#figures h2").bounding_box()["y"]
+    assert box["y"] + box["height"] <= top < 200  # not under them
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_no_word_of_a_setting_is_broken(opened: Any, width: int) -> None:
+    """Each part of a key between two dots stands on one line."""
+    page, _ = opened(viewport={"width": width, "height": 900})
+    page.evaluate("document.querySelectorAll('details').forEach((details) => (details.open = true))")
+    broken = page.evaluate("""() => {
+      const found = [];
+      const range = document.createRange();
+      for (const cell of document.querySelectorAll('.code th[scope=row]')) {
+        for (const text of cell.childNodes) {
+          if (text.nodeType !== Node.TEXT_NODE) continue;
+          range.selectNodeContents(text);
+          if (new Set([...range.getClientRects()].map((box) => box.top)).size > 1) found.push(text.data);
+        }
+      }
+      return found;
+    }""")
+    assert broken == []
+
+
+def test_figures_leave_no_holes(opened: Any) -> None:
+    """Between two figures of a column there is a gap, and never half a page."""
+    page, _ = opened(viewport={"width": 1280, "height": 900})
+    boxes = [figure.bounding_box() for figure in page.locator("figure").all()]
+    for box in boxes:
+        below = [
+            b["y"]
+            for b in boxes
+            if b["y"] >= box["y"] + box["height"]
+            and b["x"] < box["x"] + box["width"]
+            and box["x"] < b["x"] + b["width"]
+        ]
+        if below and all(b["width"] < 700 for b in (box, next(b for b in boxes if b["y"] == min(below)))):
+            assert min(below) - box["y"] - box["height"] < 60
+
+
+def test_what_is_printed_is_whole(opened: Any) -> None:
+    page, _ = opened()
+    page.emulate_media(media="print")
+    style = "(name, key) => getComputedStyle(document.querySelector(name))[key]"
+    mark = page.evaluate("getComputedStyle(document.querySelector('mark')).textDecorationLine")
+    assert mark == "underline"  # which needs no background to be seen
+    assert page.evaluate(f"({style})('figure', 'breakInside')") == "avoid"
+    assert page.evaluate(f"({style})('figure', 'display')") == "block"
+    tall = page.evaluate("Math.max(...[...document.images].map((image) => image.getBoundingClientRect().height))")
+    assert tall <= 205 * 96 / 25.4 + 1
+    for name in ("h2", "caption"):
+        assert page.evaluate(f"({style})('{name}', 'breakAfter')") == "avoid"

@@ -88,6 +88,9 @@ def test_data_are_taken_out_wherever_they_are() -> None:
         "/api/figure?name=accuracy&run={run}&width=1e9",
         "/api/compare?run={run}&on=train",
         "/api/compare",
+        "/api/compare?run={run}&group_by=nothing",
+        "/api/compare?run={run}&baseline=nobody",
+        "/api/figure?name=accuracy&run={run}&group_by=nothing",
         "/api/figures?" + "&".join(f"run={i}" for i in range(61)),
     ],
 )

@@ -8,9 +8,11 @@ from pathlib import Path
 
 import pytest
 
+import polyrhythm as pr
 import small
-from polyrhythm.dashboard.views import Standings, row_of
+from polyrhythm.dashboard.views import Standings, compared, row_of
 from polyrhythm.experiments import run
+from polyrhythm.results import tables
 from polyrhythm.runs import database
 from polyrhythm.runs.view import RunView
 
@@ -69,3 +71,27 @@ def test_a_run_that_was_resumed_is_read_anew(going: tuple[Path, str]) -> None:
     assert told["best_version"] == whole["best_version"]
     change(folder, "UPDATE versions SET wall = wall + 60, test = json_set(test, '$.accuracy', 0.25) WHERE version > 3")
     assert standings.of(row_of(folder, run_id))["score"] == 0.25
+
+
+def test_a_comparison_tells_the_same_as_in_python(tmp_path: Path) -> None:
+    for epochs in (1, 3):
+        for seed in range(2):
+            recipe = pr.fedavg(cohort=2, epochs=epochs, batch=5)
+            run.run(small.experiment(recipe=recipe, seed=seed, rounds=3), out=tmp_path)
+    runs, expected = pr.Run.all(tmp_path), pr.compare(tmp_path)
+    found = compared(runs, "test")
+    assert (found["verdict"], found["baseline"]) == (expected.verdict, expected.baseline)
+    assert {key: values for key, *values in found["settings"]} == {
+        key: list(values.values()) for key, values in expected.settings.items()
+    }
+    base, other = found["methods"]
+    assert base["gain"] is None
+    gain = expected.differences()[other["method"]]
+    assert (other["gain"]["mean"], other["gain"]["holm"], other["gain"]["told"]) == (
+        *(gain.mean, gain.holm),
+        tables.gain(gain),
+    )
+    assert found["keys"] == ["recipe.work.epochs"]
+    grouped = compared(runs, "test", group_by="recipe.work.epochs", baseline="epochs 3")
+    assert [row["method"] for row in grouped["methods"]] == ["epochs 1", "epochs 3"]
+    assert grouped["methods"][1]["gain"] is None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import html.parser
 import math
 import re
@@ -21,7 +22,7 @@ from polyrhythm import report
 from polyrhythm.base.errors import UserError
 from polyrhythm.report import latex, markdown
 from polyrhythm.results import result_tables
-from polyrhythm.results.tables import amounts, signed
+from polyrhythm.results.tables import Table, amounts, signed
 from polyrhythm.runs.paired import difference, student_t
 from polyrhythm.runs.result_rule import READINGS, read
 from small import experiment, federation
@@ -102,7 +103,7 @@ def test_only_seeds_that_both_have_are_pairs(tmp_path: Path) -> None:
     (given,) = pr.compare(tmp_path).differences().values()
     assert (given.n, given.low) == (1, None)
     text = report.write(tmp_path, tmp_path / "r.md").read_text()
-    assert "A single pair has no interval" in text
+    assert "A single pair, or pairs that all differ by the same, have no interval" in text
 
 
 @pytest.mark.parametrize(("reading", "field"), [("final", "final"), ("best", "best"), ("last20", "last20")])
@@ -151,6 +152,29 @@ def test_the_page_has_landmarks_headings_and_captions(folder: Path, tmp_path: Pa
     assert {v[1:] for _, attrs in tags if (v := attrs.get("href")) and v.startswith("#")} <= set(ids)
 
 
+def test_every_language_begins_with_the_sentence_that_sums_up(folder: Path, tmp_path: Path) -> None:
+    told = pr.compare(folder).verdict
+    assert "ends highest, final accuracy" in told
+    page = report.write(folder, tmp_path / "r.html").read_text()
+    assert f'<p class="verdict">{html.escape(told, quote=False)[:9]}' in page
+    assert page.index('class="verdict"') < page.index("<nav")
+    assert markdown.escaped(told) in report.write(folder, tmp_path / "r.md").read_text()
+    assert f"% {latex.escaped(told)}" in report.write(folder, tmp_path / "r.tex").read_text()
+
+
+def test_it_says_how_many_figures_are_drawn(folder: Path, tmp_path: Path) -> None:
+    heard: list[tuple[int, int]] = []
+    report.write(folder, tmp_path / "r.html", told=lambda done, of: heard.append((done, of)))
+    assert heard == [(done, len(heard) - 1) for done in range(len(heard))]
+    assert len(heard) > 5
+
+
+def test_a_report_can_be_of_the_values_of_a_setting(folder: Path, tmp_path: Path) -> None:
+    text = report.write(folder, tmp_path / "r.md", group_by="recipe.work.epochs", baseline="epochs 3").read_text()
+    assert "| epochs 1 | 3 |" in text
+    assert "to epochs 3, paired by seed" in text
+
+
 def test_a_page_of_small_runs_is_small(folder: Path, tmp_path: Path) -> None:
     assert report.write(folder, tmp_path / "report.html").stat().st_size < 3e6
 
@@ -182,7 +206,7 @@ def test_a_goal_is_what_every_run_reached_and_no_initial_model_had(folder: Path,
     ("path", "options", "words"),
     [
         ("report.docx", {}, "cannot write a report"),
-        ("report.html", {"against": "nobody"}, "unknown method"),
+        ("report.html", {"baseline": "nobody"}, "unknown method"),
         ("no/such/report.md", {}, "cannot be written"),
         ("report.md", {"level": 1.5}, "level = 1.5"),
     ],
@@ -244,7 +268,7 @@ def test_the_experiment_file_is_one(tmp_path: Path) -> None:
 def test_latex_compiles(folder: Path, tmp_path: Path) -> None:
     report.write(folder, tmp_path / "tables.tex")
     (tmp_path / "paper.tex").write_text(
-        "\\documentclass{article}\\usepackage[T1]{fontenc}\\usepackage{booktabs,textcomp}"
+        "\\documentclass{article}\\usepackage[T1]{fontenc}\\usepackage{booktabs,textcomp,array,graphicx,longtable}"
         "\\begin{document}\\input{tables}\\end{document}"
     )
     done = subprocess.run(
@@ -260,9 +284,58 @@ def test_latex_without_an_engine_is_balanced(folder: Path, tmp_path: Path) -> No
     text = report.write(folder, tmp_path / "tables.tex").read_text()
     bare = re.sub(r"\\[{}]", "", text)
     assert bare.count("{") == bare.count("}")
-    assert text.count("\\begin{table}") == text.count("\\end{table}") >= 4
+    assert text.count("\\begin{table}") == text.count("\\end{table}") >= 3
+    assert text.count("\\begin{longtable}") == text.count("\\end{longtable}}") == text.count("{\\footnotesize") == 1
+    assert text.count("\\resizebox{\\textwidth}{!}{%") == text.count("\\end{tabular}}")
     assert "\\input{x}" not in text.replace("\\textbackslash{}input", "")
     assert text.isascii() or set(filter(lambda c: not c.isascii(), text)) <= set(map(chr, range(0xC0, 0x100)))
+
+
+def wide(rows: int, columns: int, cell: str, head: str = "cost") -> Table:
+    names = [f"fedbuff(concurrency={i}, buffer=3)" for i in range(max(rows, columns))]
+    if head == "cost":
+        return Table(
+            name="costs",
+            caption="What.",
+            head=(head, *names[:columns]),
+            rows=((("energy (J)", *[cell] * columns),) * rows),
+        )
+    body = tuple((name, *[cell] * columns) for name in names[:rows])
+    return Table(name="results", caption="What.", head=(head, *["final"] * columns), rows=body)
+
+
+@pytest.mark.parametrize(("head", "columns"), [("cost", 7), ("method", 6)])
+def test_a_latex_table_is_made_narrower_before_it_is_shrunk(head: str, columns: int) -> None:
+    """Seven methods of 32 letters and deviations would be three times as wide as the text: none is shrunk by half."""
+    given = wide(7, columns, "19,660 ± 475", head)
+    assert latex.width(given) > 1.7 * latex.TEXT_WIDTH
+    text = "\n".join(latex.table(given))
+    assert r"\resizebox{\textwidth}{!}{%" in text
+    assert ("(7) fedbuff(concurrency=6, buffer=3)." in text) is (head == "cost")
+    assert r"\shortstack[r]{19,660 \\ $\pm$ 475}" in text
+    assert latex.width(latex._narrower(given)) < 1.6 * latex.TEXT_WIDTH
+
+
+def test_a_latex_table_that_fits_is_left_as_it_is() -> None:
+    given = wide(2, 2, "0.5", "method")
+    text = "\n".join(latex.table(given))
+    assert "resizebox" not in text
+    assert "shortstack" not in text
+    assert "fedbuff(concurrency=0, buffer=3) & 0.5" in text
+
+
+@pytest.mark.parametrize("methods", [2, 6])
+def test_settings_in_latex_share_the_width_and_go_on_over_pages(methods: int) -> None:
+    head = ("setting", *(f"m{i}" for i in range(methods)))
+    rows = ((("recipe.participation.cohort", *["5"] * (methods - 1), "6"),)) * 90
+    text = "\n".join(latex.words(Table(name="settings", caption="C.", head=head, rows=rows, code=True, numbers=False)))
+    shares = [float(share) for share in re.findall(r"\\dimexpr ([\d.]+)\\textwidth", text)]
+    assert sum(shares) == pytest.approx(1.0, abs=0.01)
+    assert len(shares) == (3 if methods == 2 else 2)
+    assert r"recipe.\allowbreak{}participation.\allowbreak{}cohort & 5" in text
+    if methods == 6:
+        assert "& 5; 6 (6) " in text
+    assert r"\endhead" in text
 
 
 def test_texts_are_escaped_whatever_they_hold() -> None:
@@ -279,6 +352,7 @@ def test_numbers_read_as_people_write_them() -> None:
     assert amounts({"mean": 38437.3, "sd": 686.2}) == "38,437 ± 686"
     assert amounts({"mean": 60.0, "sd": 0.0}) == "60"
     assert amounts({"mean": None, "sd": None}) == "–"
+    assert amounts({"mean": 0.3, "sd": 5e-17}, factor=100) == "30"  # equal but for rounding
 
 
 def test_reprs_in_a_notebook_are_small_and_escaped(folder: Path) -> None:

@@ -99,7 +99,7 @@ def test_every_figure_is_a_method(folder: Path) -> None:
     plot = Run.open("first", folder).plot
     (values,) = plot.accuracy(against="client_updates").to_dict()["datasets"].values()
     assert [(v["x"], v["y"]) for v in values] == [(0, 0.0), (2, 0.25), (4, 0.5), (6, 0.75)]
-    assert plot.names == ("accuracy", "loss", "costs", "training_loss", "cohort", "rate")
+    assert plot.names == ("accuracy", "loss", "costs", "to_accuracy", "training_loss", "cohort", "rate")
     assert set(plot.names) <= set(dir(plot))
     with pytest.raises(AttributeError, match="no figure 'accurcy'"):
         plot.accurcy()

@@ -33,16 +33,22 @@ class Screen(Console):
 
     def print_table(self, table: Table) -> None:
         """A table: as wide as it is where nobody sees a width (a pipe, a file), and as lines where it does not fit."""
-        widths = [_needs(column, least) for column in table.columns for least in (True, False)]
-        frame = 3 * len(table.columns) + 1
-        if not self.is_terminal and "COLUMNS" not in os.environ:
-            before, self.width = self.width, max(self.width, sum(widths[1::2]) + frame)
+        if self._endless:
+            before, self.width = self.width, max(self.width, _width(table, least=False))
             self.print(table)
             self.width = before
-        elif sum(widths[::2]) + frame <= self.width:
+        elif self.fits(table):
             self.print(table)
         else:
             self._print_lines(table)
+
+    def fits(self, table: Table) -> bool:
+        """Whether a table can be printed without breaking numbers and names."""
+        return self._endless or _width(table, least=True) <= self.width
+
+    @property
+    def _endless(self) -> bool:
+        return not self.is_terminal and "COLUMNS" not in os.environ
 
     def _print_lines(self, table: Table) -> None:
         """Each row as lines, a cell in each."""
@@ -64,9 +70,13 @@ class Screen(Console):
 _BREAKS_AT = 16  # characters; a longer word may be broken
 
 
+def _width(table: Table, *, least: bool) -> int:
+    return sum(_needs(column, least) for column in table.columns) + 3 * len(table.columns) + 1
+
+
 def _needs(column: Column, least: bool) -> int:
     """The width of a column: that of its longest cell, or the least at which no number and no short word is broken."""
-    longest = 0
+    longest = column.min_width or 0
     for cell in (column.header, *column.cells):
         lines = _plain(cell).split("\n")
         if not least or column.no_wrap or column.justify == "right":

@@ -14,7 +14,7 @@ from polyrhythm import figures
 from polyrhythm.base.errors import UserError
 from polyrhythm.cli.output import Screen, print_json
 from polyrhythm.cli.run_display import runs_of
-from polyrhythm.results import Run
+from polyrhythm.results import Comparison, Run
 
 
 def plot_runs(
@@ -45,6 +45,8 @@ def plot_runs(
         return
     path = Path(f"{figures.find(figure).name}.png") if output is None else output
     figures.check_file(path)
+    for note in Comparison(runs, group_by=options.get("group_by")).notes:
+        Screen(stderr=True).note(note)
     figures.save(figures.draw(figure, runs, **options), path)
     if as_json:
         print_json({"figure": figure, "file": str(path), "runs": [run.id for run in runs]})

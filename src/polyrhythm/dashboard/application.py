@@ -35,7 +35,7 @@ _AHEAD = '<link rel="modulepreload" href="/static/{}.js">'  # so that a page doe
 _LOOK = 1.0  # seconds between two looks
 _SURELY = 3.0  # seconds after which is looked for killed runs, which write nothing
 _SIGN = 15.0  # seconds after which a connection without news shows that it lives
-_OURS = frozenset({"name", "against", "on", "theme", "width"})
+_OURS = frozenset({"name", "against", "on", "theme", "width", "group_by", "baseline"})
 Answer = Callable[[Request], Awaitable[Any]]
 
 
@@ -103,12 +103,13 @@ class _Dashboard:
         return {**await run_in_threadpool(read), "folder": str(self._folder), "control": self._control}
 
     async def _compare(self, request: Request) -> dict[str, Any]:
-        on = set_of(request.query_params.get("on", "test"))
-        return await run_in_threadpool(lambda: compared(self._chosen(request), on))
+        asked = request.query_params
+        on, rows = set_of(asked.get("on", "test")), {key: asked.get(key) for key in ("group_by", "baseline")}
+        return await run_in_threadpool(lambda: compared(self._chosen(request), on, **rows))
 
     async def _figures(self, request: Request) -> list[dict[str, Any]]:
         async with self._drawing:
-            return await run_in_threadpool(lambda: offered(self._chosen(request)))
+            return await run_in_threadpool(lambda: offered(self._chosen(request), request.query_params.get("group_by")))
 
     async def _figure(self, request: Request) -> Response:
         asked: dict[str, Any] = {key: value for key, value in request.query_params.items() if key in _OURS}

@@ -31,15 +31,15 @@ def warm_up() -> None:
     script()
 
 
-def offered(runs: Sequence[Run]) -> list[dict[str, Any]]:
+def offered(runs: Sequence[Run], group_by: str | None = None) -> list[dict[str, Any]]:
     """The figures that have something to show for these runs.
 
     Raises:
-        UserError: no run, or runs that are judged by different metrics.
+        UserError: no run, runs that are judged by different metrics, or no such setting.
     """
     return [
         {"name": f.name, "title": f.title, "about": f.about, "along": f.along, "judged": f.judged}
-        for f in figures.applicable(runs)
+        for f in figures.applicable(figures.Subject(runs, group_by))
     ]
 
 
@@ -66,7 +66,7 @@ class Drawn:
         key = (name, tuple(run.id for run in runs), *sorted(settings.items()))
         found = self._kept.pop((*key, stamp), None)
         if found is None:
-            found = to_json(apart(figures.draw(name, runs, **settings).to_dict(validate=False)))
+            found = to_json(apart(figures.specification(figures.draw(name, runs, **settings))))
         self._kept[*key, stamp] = found  # the last one used is last
         while len(self._kept) > _KEPT:
             del self._kept[next(iter(self._kept))]

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, final
 
 from polyrhythm.base.errors import UserError
-from polyrhythm.figures import colours
+from polyrhythm.figures.subject import Subject
 from polyrhythm.figures.theme import THEMES
-from polyrhythm.results import Run, compare
+from polyrhythm.results import Run, compare, tables
+from polyrhythm.results.result_tables import corrected_words
+from polyrhythm.results.verdict import best, verdict
 from polyrhythm.runs import result_rule
 from polyrhythm.runs.checkpoints import checkpoints, version_of
 from polyrhythm.runs.costs import COSTS, On, Row
@@ -93,21 +96,37 @@ def details(folder: Path, row: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def compared(runs: Sequence[Run], on: On) -> dict[str, Any]:
+def compared(
+    runs: Sequence[Run], on: On, *, group_by: str | None = None, baseline: str | None = None
+) -> dict[str, Any]:
     """Methods beside each other, over their seeds: results, what they cost, and what a reader should know.
 
     Raises:
-        UserError: nothing to compare, or runs that are judged by different metrics.
+        UserError: nothing to compare, runs that are judged by different metrics, or no such setting or method.
     """
-    found = compare(runs)
-    shades = {theme: colours(runs, theme) for theme in THEMES}
+    found = compare(runs, group_by=group_by, baseline=baseline)
+    subject = Subject(runs, group_by)
+    looks = {theme: subject.styles(theme) for theme in THEMES}
+    gains, first = found.differences(on=on), best(found, "final", on)
     rows = []
     for entry in found.results(on=on):
-        members = found.methods[entry["method"]]
-        colour = {theme: of_run[members[0].id] for theme, of_run in shades.items()}
-        rows.append({**entry, "colour": colour, "costs": _mean_costs(members)})
+        name = entry["method"]
+        gain = gains.get(name)
+        rows.append(
+            {
+                **entry,
+                "colour": {theme: styles[name].colour for theme, styles in looks.items()},
+                "costs": _mean_costs(found.methods[name]),
+                "best": first is not None and first.shown and first.method == name,
+                "gain": None if gain is None else {**asdict(gain), "told": tables.gain(gain), "shown": gain.shown},
+            }
+        )
     heads = [{"name": cost.name, "words": cost.words, "unit": cost.unit} for cost in _COSTS]
-    return {"headline": found.headline, "methods": rows, "costs": heads, "notes": found.notes}
+    return {
+        **{"headline": found.headline, "methods": rows, "costs": heads, "notes": found.notes},
+        **{"baseline": found.baseline, "verdict": verdict(found, on), "corrected": corrected_words(gains)},
+        **{"keys": found.keys, "settings": [[key, *values.values()] for key, values in found.settings.items()]},
+    }
 
 
 def _mean_costs(runs: Sequence[Run]) -> dict[str, float | None]:

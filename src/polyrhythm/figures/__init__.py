@@ -9,6 +9,7 @@ figures.save(figures.draw("accuracy", runs, against="time"), "accuracy.png")
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from polyrhythm.base.errors import UserError, unknown
 from polyrhythm.figures import (
@@ -20,13 +21,16 @@ from polyrhythm.figures import (
     curves,
     devices,
     effort,
+    forest,
     groups,
+    pareto,
     participation,
+    time_to,
     updates,
 )
 from polyrhythm.figures.axes import AXES, Against
 from polyrhythm.figures.figure import Chart, Figure, Options
-from polyrhythm.figures.marks import titled
+from polyrhythm.figures.marks import quickly, titled
 from polyrhythm.figures.saving import check_file, drawable, save
 from polyrhythm.figures.subject import Subject, colours
 from polyrhythm.figures.theme import THEMES, Theme, config
@@ -39,6 +43,7 @@ __all__ = [
     "Against",
     "Chart",
     "Figure",
+    "Subject",
     "Theme",
     "applicable",
     "check_file",
@@ -47,6 +52,7 @@ __all__ = [
     "drawable",
     "find",
     "save",
+    "specification",
     "why_not",
 ]
 
@@ -54,12 +60,14 @@ _ALL = (
     *(*curves.FIGURES, *cohorts.FIGURES, *participation.FIGURES, *effort.FIGURES),
     *(*clients.FIGURES, *classes.FIGURES, *devices.FIGURES),
     *(*clock.FIGURES, *curricula.FIGURES, *groups.FIGURES, *updates.FIGURES),
+    *(*time_to.FIGURES, *pareto.FIGURES, *forest.FIGURES),
 )
 _ORDER = (
-    *("accuracy", "loss", "costs", "training_loss", "groups", "client_results", "fairness", "client_map", "device_gap"),
-    *("classes", "class_map", "confusion", "cohort", "critical_periods", "participation"),
-    *("visits", "lorenz", "epochs", "drift", "timeline", "staleness", "staleness_over_time", "buffer", "energy"),
-    *("battery", "labels", "pacing", "sample_losses", "samples"),
+    *("accuracy", "loss", "costs", "to_accuracy", "pareto", "differences", "training_loss", "groups"),
+    *("client_results", "fairness", "client_map", "device_gap", "classes", "class_map", "confusion"),
+    *("cohort", "critical_periods", "participation", "visits", "lorenz", "epochs", "drift", "timeline"),
+    *("staleness", "staleness_over_time", "buffer", "energy", "battery"),
+    *("labels", "pacing", "sample_losses", "samples"),
     *("budgets", "update_similarity", "estimation_error", "rate"),
 )
 CATALOGUE: Mapping[str, Figure] = {name: figure for name in _ORDER for figure in _ALL if figure.name == name}
@@ -77,50 +85,56 @@ def find(name: str) -> Figure:
     return CATALOGUE[name]
 
 
-def applicable(runs: Sequence[RecordedRun]) -> list[Figure]:
+def applicable(runs: Sequence[RecordedRun] | Subject) -> list[Figure]:
     """The figures that have something to show for these runs, in the order of the catalogue. Draws nothing.
 
     Raises:
         UserError: no run, or runs that are judged by different metrics.
     """
-    subject = Subject(runs)
+    subject = _subject(runs)
     return [figure for figure in CATALOGUE.values() if not figure.lacks(subject)]
 
 
-def why_not(name: str, runs: Sequence[RecordedRun]) -> str:
+def why_not(name: str, runs: Sequence[RecordedRun] | Subject) -> str:
     """Why a figure has nothing to show for these runs, and what to do; "" if it has something.
 
     Raises:
         UserError: no such figure, no run, or runs that are judged by different metrics.
     """
-    return find(name).lacks(Subject(runs))
+    return find(name).lacks(_subject(runs))
 
 
 def draw(
     name: str,
-    runs: Sequence[RecordedRun],
+    runs: Sequence[RecordedRun] | Subject,
     *,
     against: Against = "version",
     on: On = "test",
     theme: Theme = "light",
     width: int | None = None,
+    group_by: str | None = None,
+    baseline: str | None = None,
 ) -> Chart:
     """Draws a figure of some runs: seeds of one method as mean and band, each method in its colour.
 
     Args:
         name: of the figure.
-        runs: one or more.
+        runs: one or more; a `Subject` of them if several figures are drawn, so that each record is read once.
         against: the horizontal axis of curves; other figures have their own.
         on: the set that results are of, "test" or "validation".
         theme: "light" or "dark".
         width: of a panel, in pixels; None for what suits a page.
+        group_by: the dotted key of a setting; then its values take the place of methods.
+        baseline: the method that others are compared with, where a figure does that; None for the first.
 
     Raises:
-        UserError: no such figure, axis or theme, or nothing to show for these runs.
+        UserError: no such figure, axis, theme, setting or method, or nothing to show for these runs.
     """
     figure = find(name)
     _check(figure, against, on, theme)
-    subject = Subject(runs)
+    subject = _subject(runs, group_by)
+    if baseline is not None and baseline not in subject.methods:
+        raise unknown("method", baseline, subject.methods, why="the others are compared with it")
     if missing := figure.lacks(subject):
         raise UserError(
             f"figure {name!r} has nothing to show: {missing.partition(';')[0]}",
@@ -128,9 +142,29 @@ def draw(
             why="an empty picture would look like a result",
             fix=missing.partition(";")[2].strip() or "draw another figure; without a name, those that apply are listed",
         )
-    options = Options(against=against, on=on, theme=theme, **({} if width is None else {"width": width}))
-    chart = figure.drawn(subject, options)
-    return chart.properties(title=titled(chart, figure.title)).configure(**config(theme))
+    given: dict[str, Any] = {} if width is None else {"width": width}
+    options = Options(against=against, on=on, theme=theme, baseline=baseline, **given)
+    with quickly() as rows:
+        chart = figure.drawn(subject, options)
+        chart = chart.properties(title=titled(chart, figure.title)).configure(**config(theme))
+        chart.datasets = rows
+    return chart
+
+
+def specification(chart: Chart) -> dict[str, Any]:
+    """A figure that `draw` gave as plain values: what `chart.to_dict()` gives, in less time for many rows."""
+    from altair import Undefined
+
+    rows, chart.datasets = chart.datasets, Undefined
+    try:
+        found: dict[str, Any] = chart.to_dict(validate=False)
+    finally:
+        chart.datasets = rows
+    return {**found, "datasets": {**found.get("datasets", {}), **rows}}
+
+
+def _subject(runs: Sequence[RecordedRun] | Subject, group_by: str | None = None) -> Subject:
+    return runs if isinstance(runs, Subject) else Subject(runs, group_by)
 
 
 def _check(figure: Figure, against: str, on: str, theme: str) -> None:

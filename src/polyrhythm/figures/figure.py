@@ -26,12 +26,14 @@ class Options:
         on: the set that results are of.
         theme: what it is drawn on.
         width: of a panel, in pixels.
+        baseline: the method that others are compared with; None for the first.
     """
 
     against: Against = "version"
     on: On = "test"
     theme: Theme = "light"
     width: int = 560
+    baseline: str | None = None
 
 
 def needs(table: Table, condition: str, words: str) -> Callable[[Subject], str]:

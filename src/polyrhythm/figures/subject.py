@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any, final
 
 from polyrhythm.figures.theme import LOOKS, Style, Theme, style
-from polyrhythm.runs.comparison import by_method, method_of
 from polyrhythm.runs.database import any_record, read_records, read_runs
+from polyrhythm.runs.grouping import by_method, method_of
 from polyrhythm.runs.recorded import RecordedRun
 from polyrhythm.runs.records import ClassResultsRecord
 from polyrhythm.runs.schema import Table
@@ -21,13 +21,15 @@ class Subject:
 
     Args:
         runs: in any order; those that differ in nothing but their seed are one method.
+        group_by: the dotted key of a setting; then its values take the place of methods.
 
     Raises:
-        UserError: nothing to draw, or runs that are judged by different metrics.
+        UserError: nothing to draw, runs that are judged by different metrics, or no such setting.
     """
 
-    def __init__(self, runs: Sequence[RecordedRun]) -> None:
-        self.methods: Mapping[str, tuple[RecordedRun, ...]] = by_method(runs)
+    def __init__(self, runs: Sequence[RecordedRun], group_by: str | None = None) -> None:
+        self.group_by = group_by
+        self.methods: Mapping[str, tuple[RecordedRun, ...]] = by_method(runs, group_by)
         """The runs of each method by seed, in the order of the methods' first runs."""
         self.runs = tuple(run for members in self.methods.values() for run in members)
         self.headline = self.runs[0].headline
@@ -36,6 +38,7 @@ class Subject:
         self._clients: dict[str, list[dict[str, Any]]] = {}
         self._of_clients: dict[str, ClientResults] = {}
         self._of_classes: dict[str, list[ClassResultsRecord]] = {}
+        self._places: dict[Path, dict[str, int]] | None = None
         self._visits: dict[tuple[str, tuple[str, ...]], list[dict[str, Any]]] = {}
 
     @property
@@ -80,7 +83,9 @@ class Subject:
 
     def styles(self, theme: Theme) -> dict[str, Style]:
         """How each method looks: by its place among the methods of its folder, so alike in every figure."""
-        ranks = {folder: _ranks(folder) for folder in {run.folder for run in self.runs}}
+        if self._places is None:
+            self._places = {folder: _ranks(folder) for folder in {run.folder for run in self.runs}}
+        ranks = self._places
         taken: set[int] = set()
         found = {}
         for name, (first, *_) in self.methods.items():

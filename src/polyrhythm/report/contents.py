@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import final
 
-from polyrhythm.base.errors import UserError, unknown
+from polyrhythm.base.errors import UserError
 from polyrhythm.report import record
 from polyrhythm.report.record import Recipe
 from polyrhythm.results import Comparison, Run, result_tables
 from polyrhythm.results.tables import Table
+from polyrhythm.results.verdict import verdict
 from polyrhythm.runs.costs import On
 
 
@@ -40,24 +41,36 @@ class Contents:
     Args:
         title: what was compared.
         about: one sentence on the runs.
+        verdict: which method is best, and whether that is shown.
         notices: what a reader should know first.
         sections: the tables, in their order.
         recipes: how the runs are made again.
         runs: those that count.
         on: the set that they are judged on.
+        baseline: the method that the others are compared with.
+        group_by: the setting whose values are the rows; None of methods.
     """
 
     title: str
     about: str
+    verdict: str
     notices: tuple[str, ...]
     sections: tuple[Section, ...]
     recipes: tuple[Recipe, ...]
     runs: tuple[Run, ...]
     on: On
+    baseline: str
+    group_by: str | None
 
 
 def contents(
-    runs: Sequence[Run], *, to: float | None = None, on: On = "test", against: str | None = None, level: float = 0.95
+    runs: Sequence[Run],
+    *,
+    to: float | None = None,
+    on: On = "test",
+    baseline: str | None = None,
+    group_by: str | None = None,
+    level: float = 0.95,
 ) -> Contents:
     """Reads the runs' records.
 
@@ -65,27 +78,30 @@ def contents(
         runs: in any order; those that differ in their seed alone are one method.
         to: a goal for the headline metric; None for the largest multiple of 0.05 that every run reached.
         on: the set that all of it is judged on, "test" or "validation".
-        against: the method that the others are compared with; None for the first.
+        baseline: the method that the others are compared with; None for the first.
+        group_by: the dotted key of a setting whose values take the place of methods.
         level: of confidence intervals.
 
     Raises:
         UserError: nothing to report, runs that are judged by different metrics, a set that no run was judged on, or no
-            such method.
+            such method or setting.
     """
-    found = Comparison(runs)
-    _check(found, on, against)
-    base = against or next(iter(found.methods))
-    apart, common = record.settings(found)
+    found = Comparison(runs, group_by=group_by, baseline=baseline)
+    _check(found, on)
     tables = {
-        "results": (result_tables.accuracy(found, on), result_tables.differences(found, base, on, level)),
+        "results": (
+            result_tables.accuracy(found, on, level),
+            result_tables.differences(found, found.baseline, on, level),
+        ),
         "costs": (result_tables.costs(found), result_tables.took(found, on, to), result_tables.faults(found)),
-        "setup": (apart, common),
+        "setup": (result_tables.settings(found), record.common(found)),
         "record": (record.runs(found), record.machines(found)),
     }
     titles = {"results": "Results", "costs": "Costs", "setup": "What was run", "record": "Runs and machines"}
     return Contents(
         title=_title(found),
         about=_about(found),
+        verdict=verdict(found, on, level),
         notices=record.notices(found),
         sections=tuple(
             Section(name=name, title=titles[name], tables=tuple(table for table in given if table is not None))
@@ -94,12 +110,12 @@ def contents(
         recipes=record.recipes(found),
         runs=tuple(record.every(found)),
         on=on,
+        baseline=found.baseline,
+        group_by=group_by,
     )
 
 
-def _check(found: Comparison, on: On, against: str | None) -> None:
-    if against is not None and against not in found.methods:
-        raise unknown("method", against, found.methods)
+def _check(found: Comparison, on: On) -> None:
     judged = any(row["validation"] for runs in found.versions.values() for rows in runs for row in rows)
     if on == "validation" and not judged:
         raise UserError(

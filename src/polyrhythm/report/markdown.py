@@ -54,6 +54,8 @@ def _lines(contents: Contents) -> Iterator[str]:
     yield ""
     yield escaped(contents.about)
     yield ""
+    yield escaped(contents.verdict)
+    yield ""
     if contents.notices:
         yield "## Before you read the numbers"
         yield ""

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, final
 from urllib.parse import quote
 
 from polyrhythm import figures
-from polyrhythm.figures import Against, Figure, Theme
+from polyrhythm.figures import Against, Figure, Subject, Theme
 from polyrhythm.results import Run
 from polyrhythm.runs.costs import On
 
@@ -26,6 +26,7 @@ class Picture:
     Args:
         name: unique in a report.
         title: above it.
+        note: under the title, such as that not all of it is shown.
         about: what it shows.
         light, dark: as addresses that hold the whole picture.
         width: of the picture, in pixels.
@@ -34,6 +35,7 @@ class Picture:
 
     name: str
     title: str
+    note: str
     about: str
     light: str
     dark: str
@@ -41,20 +43,43 @@ class Picture:
     height: int
 
 
-def pictures(runs: Sequence[Run], on: On) -> Iterator[Picture]:
-    """All figures that have something to show for these runs."""
-    for figure in figures.applicable(runs):
-        yield _picture(figure, runs, on, "version")
-        if figure.name == "accuracy" and not any(f.name == "costs" for f in figures.applicable(runs)):
-            yield from (_picture(figure, runs, on, axis) for axis in _AXES)
+def pictures(
+    runs: Sequence[Run],
+    on: On,
+    *,
+    group_by: str | None = None,
+    baseline: str | None = None,
+    told: Callable[[int, int], None] = lambda done, of: None,
+) -> Iterator[Picture]:
+    """All figures that have something to show for these runs.
+
+    Args:
+        runs: what is drawn.
+        on: the set that they are judged on.
+        group_by: the setting whose values are the rows; None of methods.
+        baseline: the method that the others are compared with.
+        told: hears how many are done of how many.
+    """
+    subject = figures.Subject(runs, group_by)
+    wanted: list[tuple[Figure, Against]] = [(figure, "version") for figure in figures.applicable(subject)]
+    if not any(figure.name == "costs" for figure, _ in wanted):
+        wanted += [(figure, axis) for figure, _ in wanted if figure.name == "accuracy" for axis in _AXES]
+    for done, (figure, against) in enumerate(wanted):
+        told(done, len(wanted))
+        yield _picture(figure, subject, on, against, baseline)
+    told(len(wanted), len(wanted))
 
 
-def _picture(figure: Figure, runs: Sequence[Run], on: On, against: Against) -> Picture:
-    light, dark = _svg(figure.name, runs, on, against, "light"), _svg(figure.name, runs, on, against, "dark")
+def _picture(figure: Figure, subject: Subject, on: On, against: Against, baseline: str | None) -> Picture:
+    def drawn(theme: Theme) -> tuple[str, str]:
+        return _svg(figure.name, subject, on, against, theme, baseline)
+
+    (light, note), (dark, _) = drawn("light"), drawn("dark")
     width, height = _size(light)
     return Picture(
         name=figure.name if against == "version" else f"{figure.name}-{against}",
         title=figure.title,
+        note=note,
         about=figure.about,
         light=_address(light),
         dark=_address(dark),
@@ -63,15 +88,18 @@ def _picture(figure: Figure, runs: Sequence[Run], on: On, against: Against) -> P
     )
 
 
-def _svg(name: str, runs: Sequence[Run], on: On, against: Against, theme: Theme) -> str:
+def _svg(name: str, subject: Subject, on: On, against: Against, theme: Theme, baseline: str | None) -> tuple[str, str]:
+    """A figure as a picture, and what stands under its title."""
     import altair
     import vl_convert
 
-    chart: Any = figures.draw(name, runs, against=against, on=on, theme=theme, width=_WIDTH)
-    specification = figures.drawable(chart.to_dict())
-    specification.pop("title", None)  # it stands above the picture
+    chart: Any = figures.draw(name, subject, against=against, on=on, theme=theme, width=_WIDTH, baseline=baseline)
+    specification = figures.drawable(figures.specification(chart))
+    title = specification.pop("title", None)  # it stands above the picture
+    inside = any("title" in layer for layer in specification.get("layer", ()))
+    note = "" if inside or not isinstance(title, dict) else title.get("subtitle", "")
     version = ".".join(altair.SCHEMA_VERSION.lstrip("v").split(".")[:2])
-    return shorter(vl_convert.vegalite_to_svg(specification, vl_version=version))
+    return shorter(vl_convert.vegalite_to_svg(specification, vl_version=version)), note
 
 
 def shorter(svg: str) -> str:

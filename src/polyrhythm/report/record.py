@@ -12,11 +12,9 @@ from polyrhythm.base.errors import UserError
 from polyrhythm.config.written import as_toml, configuration_of
 from polyrhythm.results import Comparison, Run, tables
 from polyrhythm.results.tables import NONE, Table
-from polyrhythm.runs.comparison import flat
 from polyrhythm.runs.result_rule import read
+from polyrhythm.runs.settings_apart import settings as settings_of
 
-_PER_RUN = ("seed",)
-_RESOLVED = "resolved."
 _PLACES = {"driver", "workers", "gpus", "checkpoint", "engine"}
 
 
@@ -40,43 +38,19 @@ class Recipe:
     commands: tuple[str, ...] = ()
 
 
-def settings(found: Comparison) -> tuple[Table | None, Table]:
-    """The settings in which methods differ, if there are several, and those that all of them share."""
-    of = {name: _settings(members[0]) for name, members in found.methods.items()}
-    keys = dict.fromkeys(key for configuration in of.values() for key in configuration)
-    differ, common = list[tuple[str, ...]](), list[tuple[str, ...]]()
-    for key in keys:
-        values = [configuration.get(key) for configuration in of.values()]
-        if any(value != values[0] for value in values):
-            differ.append((key, *(NONE if value is None else value for value in values)))
-        else:
-            common.append((key, values[0] or '""'))
-    marked = {(i, j) for i, row in enumerate(differ) for j in range(2, len(row)) if row[j] != row[1]}
-    apart = Table(
-        name="settings",
-        caption="What differs between the methods. Marked: other than in the first.",
-        head=("setting", *found.methods),
-        rows=tables.rows(differ),
-        marked=frozenset(marked),
-        numbers=False,
-        code=True,
-    )
-    same = Table(
+def common(found: Comparison) -> Table:
+    """The settings that all methods share; of one method all that it has."""
+    of = {name: settings_of(members[0].config) for name, members in found.methods.items()}
+    apart, first = found.settings, next(iter(of.values()))
+    lines = [(key, value or '""') for key, value in first.items() if key not in apart]
+    return Table(
         name="common",
         caption="What all of them share." if len(of) > 1 else "The configuration, with every default.",
         head=("setting", "value"),
-        rows=tables.rows(common),
+        rows=tables.rows(lines),
         numbers=False,
         code=True,
     )
-    return apart if differ else None, same
-
-
-def _settings(run: Run) -> dict[str, str]:
-    """A configuration in one level: as it was written, then what followed from that."""
-    known = {key: value for key, value in flat(run.config).items() if key not in _PER_RUN}
-    written = {key: value for key, value in known.items() if not key.startswith(_RESOLVED)}
-    return written | {key.removeprefix(_RESOLVED): value for key, value in known.items() if key not in written}
 
 
 def notices(found: Comparison) -> tuple[str, ...]:

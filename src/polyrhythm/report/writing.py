@@ -25,8 +25,10 @@ def write(
     *,
     to: float | None = None,
     on: On = "test",
-    against: str | None = None,
+    baseline: str | None = None,
+    group_by: str | None = None,
     level: float = 0.95,
+    told: Callable[[int, int], None] = lambda done, of: None,
 ) -> Path:
     """Writes a report on some runs.
 
@@ -36,8 +38,10 @@ def write(
             Markdown; .tex for those of a paper.
         to: a goal for the headline metric; None for the largest multiple of 0.05 that every run reached.
         on: the set that all of it is judged on, "test" or "validation".
-        against: the method that the others are compared with; None for the first.
+        baseline: the method that the others are compared with; None for the first.
+        group_by: the dotted key of a setting whose values take the place of methods.
         level: of confidence intervals.
+        told: hears how many figures are drawn of how many, since a page of many takes seconds.
 
     Raises:
         UserError: another ending, nothing to report, or a file that cannot be written.
@@ -52,7 +56,8 @@ def write(
             fix=f"write it as {path.stem or 'report'}.html, for example",
         )
     check_output(path, "the report")
-    text = FORMATS[ending](contents(_runs(runs), to=to, on=on, against=against, level=level))
+    what = contents(_runs(runs), to=to, on=on, baseline=baseline, group_by=group_by, level=level)
+    text = page(what, told) if ending == ".html" else FORMATS[ending](what)
     try:
         path.write_text(text, encoding="utf-8", errors="replace")  # a lone surrogate in a name is no reason to fail
     except OSError as error:

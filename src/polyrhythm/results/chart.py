@@ -8,6 +8,7 @@ from typing import TextIO, final
 
 _DOTS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))  # a braille character is 4 dots high and 2 wide
 _BLANK = 0x2800
+_BLOCKS = "▁▂▃▄▅▆▇█"
 
 
 @final
@@ -102,10 +103,25 @@ def curve(
     return "\n".join(lines)
 
 
+def spark(values: Sequence[float | None], low: float, high: float) -> str:
+    """A small curve of block characters, between a least and a greatest value that several curves share.
+
+    >>> spark([0.1, 0.5, 0.9, None], 0.1, 0.9)
+    '▁▅█ '
+
+    Args:
+        values: from left to right; None where there is none.
+        low, high: what the lowest and the highest block stand for.
+    """
+    room = (high - low) or 1.0
+    places = [None if v is None else round((v - low) / room * (len(_BLOCKS) - 1)) for v in values]
+    return "".join(" " if place is None else _BLOCKS[max(0, min(len(_BLOCKS) - 1, place))] for place in places)
+
+
 def takes_unicode(stream: TextIO) -> bool:
     """Whether a stream can print what `curve` draws with."""
     try:
-        "⣿┤└─".encode(stream.encoding or "ascii")
+        "⣿┤└─█".encode(stream.encoding or "ascii")
     except (UnicodeEncodeError, LookupError):
         return False
     return True

@@ -60,14 +60,14 @@ def run_html(run: RecordedRun) -> str:
 
 
 def comparison_html(found: ComparedRuns[RecordedRun]) -> str:
-    """A comparison: its results and differences, and what a reader should know."""
+    """A comparison: a sentence on it, its results and differences, and what a reader should know."""
     from polyrhythm.results import result_tables
+    from polyrhythm.results.verdict import verdict
 
-    base = next(iter(found.methods))
-    shown = [result_tables.accuracy(found, "test"), result_tables.differences(found, base, "test", 0.95)]
+    shown = [result_tables.accuracy(found, "test"), result_tables.differences(found, found.baseline, "test", 0.95)]
     notes = "".join(f"<li>{escape(note)}</li>" for note in found.notes)
-    found_tables = "".join(html.table(one.caption, one.head, one.rows) for one in shown if one is not None)
-    return html.framed(found_tables + (f"<ul>{notes}</ul>" if notes else ""))
+    found_tables = "".join(html.table(one.caption, one.head, one.rows, one.marked) for one in shown if one is not None)
+    return html.framed(f"<p>{escape(verdict(found))}</p>{found_tables}" + (f"<ul>{notes}</ul>" if notes else ""))
 
 
 def _curve(scores: Sequence[tuple[int, float]], headline: str) -> str:

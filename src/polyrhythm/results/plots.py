@@ -22,10 +22,11 @@ class Plots:
 
     Args:
         runs: what is drawn.
+        options: for `figures.draw`, where a call does not say otherwise.
     """
 
-    def __init__(self, runs: Sequence[RecordedRun]) -> None:
-        self._runs = tuple(runs)
+    def __init__(self, runs: Sequence[RecordedRun], **options: Any) -> None:
+        self._runs, self._options = tuple(runs), options
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -42,7 +43,7 @@ class Plots:
         def drawn(*, save: Path | str | None = None, **options: Any) -> Chart:
             if save is not None:
                 figures.check_file(save)
-            chart = figures.draw(name, self._runs, **options)
+            chart = figures.draw(name, self._runs, **{**self._options, **options})
             if save is not None:
                 figures.save(chart, save)
             return chart

@@ -161,11 +161,17 @@ class Comparison(ComparedRuns[Run]):
 
     Runs with the same configuration but for the seed are one method. Of two runs with the same seed the later counts.
 
+        print(found)                                     # results, differences, and what a reader should know
+        found.settings                                   # what differs between the methods
+        pr.compare("runs", group_by="recipe.batch")      # rows are values of a setting
+
     Args:
-        runs: in any order; methods come in the order of their first runs.
+        runs: in any order; methods come in the order of their first runs, values by size.
+        group_by: the dotted key of a setting; then its values take the place of methods.
+        baseline: the method that the others are compared with; None for the first.
 
     Raises:
-        UserError: nothing to compare, or runs that are judged by different metrics.
+        UserError: nothing to compare, runs that are judged by different metrics, no such setting, or no such method.
     """
 
     @property
@@ -173,12 +179,25 @@ class Comparison(ComparedRuns[Run]):
         """Every figure that has something to show of these runs: `plot.accuracy(against="time")`, `plot.costs()`."""
         from polyrhythm.results.plots import Plots
 
-        return Plots([run for members in self.methods.values() for run in members])
+        runs = [run for members in self.methods.values() for run in members]
+        return Plots(runs, group_by=self.group_by, baseline=self.baseline)
+
+    @property
+    def verdict(self) -> str:
+        """A sentence on which method ends highest on the test set, and whether it is shown to be better."""
+        from polyrhythm.results.verdict import verdict
+
+        return verdict(self)
 
     def __repr__(self) -> str:
         from polyrhythm.results.notebook import comparison_line
 
         return comparison_line(self)
+
+    def __str__(self) -> str:
+        from polyrhythm.results.in_text import comparison_text
+
+        return comparison_text(self)
 
     def _repr_html_(self) -> str:
         from polyrhythm.results.notebook import comparison_html
@@ -186,21 +205,25 @@ class Comparison(ComparedRuns[Run]):
         return comparison_html(self)
 
 
-def compare(runs: Sequence[Run] | Path | str = "runs") -> Comparison:
+def compare(
+    runs: Sequence[Run] | Path | str = "runs", *, group_by: str | None = None, baseline: str | None = None
+) -> Comparison:
     """Puts runs side by side, seeds of one method together.
 
     Args:
         runs: the runs, or a folder with them.
+        group_by: the dotted key of a setting, such as "recipe.optimiser.lr"; then its values take the place of methods.
+        baseline: the method that the others are compared with; None for the first.
 
     Raises:
-        UserError: nothing to compare, or runs that are judged by different metrics.
+        UserError: nothing to compare, runs that are judged by different metrics, no such setting, or no such method.
     """
     if isinstance(runs, (Path, str)):
-        return Comparison(whole_runs(runs))
+        return Comparison(whole_runs(runs), group_by=group_by, baseline=baseline)
     check_kind("runs", runs, Sequence, "[run, other], or the folder that they are in")
     for run in runs:
         check_kind("one of the runs", run, Run, "pr.Run.open('night')")
-    return Comparison(runs)
+    return Comparison(runs, group_by=group_by, baseline=baseline)
 
 
 def whole_runs(folder: Path | str) -> list[Run]:

@@ -13,6 +13,7 @@ from polyrhythm.runs.paired import Difference
 NONE = "–"
 """What stands where there is no number."""
 
+_NOISE = 1e-12  # of a mean: what rounding leaves of numbers that are equal
 _PREFIXES = {1e-9: "n", 1e-6: "µ", 1e-3: "m", 1.0: "", 1e3: "k", 1e6: "M", 1e9: "G", 1e12: "T", 1e15: "P"}
 
 
@@ -45,6 +46,9 @@ def marked(method: str, unfinished: int) -> str:
     return f"{method} †" if unfinished else method
 
 
+HOLDS_ZERO = "°"
+"""Behind an interval that holds 0."""
+
 UNFINISHED = "† not all of its runs ended as planned."
 
 
@@ -70,13 +74,23 @@ def scores(spread: Mapping[str, Any], of: int) -> str:
 
 
 def gain(found: Difference) -> str:
-    """A paired difference and its interval."""
+    """A paired difference and its interval, and a mark if that holds 0."""
     if found.mean is None:
         return NONE
     mean = signed(found.mean, digits=4)
     if found.low is None or found.high is None:
         return mean
-    return f"{mean} [{signed(found.low, digits=4)}, {signed(found.high, digits=4)}]"
+    interval = f"[{signed(found.low, digits=4)},\u00a0{signed(found.high, digits=4)}]"  # never broken
+    return f"{mean} {interval}{HOLDS_ZERO if found.holds_zero else ''}"
+
+
+def chance(p: float | None) -> str:
+    """A p-value.
+
+    >>> chance(0.0421), chance(0.00004), chance(1.0), chance(None)
+    ('0.042', '< 0.001', '1.000', '–')
+    """
+    return NONE if p is None else "< 0.001" if p < 0.001 else f"{p:.3f}"
 
 
 def scale(values: Iterable[float | None], unit: str) -> float:
@@ -96,6 +110,8 @@ def amounts(spread: Mapping[str, Any], divisor: float = 1.0, factor: float = 1.0
     if spread["mean"] is None:
         return NONE
     mean, sd = spread["mean"] * factor / divisor, (spread["sd"] or 0.0) * factor / divisor
+    if sd <= _NOISE * abs(mean):
+        sd = 0.0
     digits = _digits(sd, 2) if sd else _digits(mean, 3)
     return f"{mean:,.{digits}f}" + (f" ± {sd:,.{digits}f}" if sd else "")
 

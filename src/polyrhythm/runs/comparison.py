@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-import json
-import re
-from collections.abc import Iterable, Mapping, Sequence
+import statistics
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from polyrhythm.base.errors import UserError, unknown
-from polyrhythm.base.settings import canonical_json
 from polyrhythm.runs import holes, match
 from polyrhythm.runs.costs import GOALS, On, reached, score_at
-from polyrhythm.runs.paired import Difference, difference, mean_and_spread
+from polyrhythm.runs.grouping import apart_from, by_method
+from polyrhythm.runs.paired import Difference, corrected, difference, mean_and_spread
 from polyrhythm.runs.recorded import RecordedRun
 from polyrhythm.runs.result_rule import Reading, read
+from polyrhythm.runs.settings_apart import differing, varying
 
 if TYPE_CHECKING:
     import pandas as pd
 
 R = TypeVar("R", bound=RecordedRun, covariant=True)
-S = TypeVar("S", bound=RecordedRun)
-_OF_NO_METHOD = ("seed", "evaluation")
-_TRIAL = re.compile(r"(^|/)\d+$")
+_SHOWN = 3  # settings by name
 
 
 class ComparedRuns(Generic[R]):
@@ -31,16 +29,27 @@ class ComparedRuns(Generic[R]):
     The trials of a search are a method of their own beside the runs with what it chose: the choice was made on their
     seeds, which flatters them.
 
+    With `group_by`, the values of a setting take the place of methods. Of a value there may be several runs with one
+    seed; the mean over them counts as one, and pairs are of runs that differ in nothing but that setting.
+
     Args:
-        runs: in any order; methods come in the order of their first runs.
+        runs: in any order; methods come in the order of their first runs, values by size.
+        group_by: the dotted key of a setting, such as "recipe.optimiser.lr".
+        baseline: the method, or the row, that the others are compared with; None for the first.
 
     Raises:
-        UserError: nothing to compare, or runs that are judged by different metrics.
+        UserError: nothing to compare, runs that are judged by different metrics, no such setting, or no such method.
     """
 
-    def __init__(self, runs: Sequence[R]) -> None:
-        self.methods: Mapping[str, tuple[R, ...]] = by_method(runs)
+    def __init__(self, runs: Sequence[R], *, group_by: str | None = None, baseline: str | None = None) -> None:
+        self.methods: Mapping[str, tuple[R, ...]] = by_method(runs, group_by)
         """The runs of each method, by seed."""
+        self.group_by = group_by
+        """The setting whose values are the rows, if not methods are."""
+        self.baseline = next(iter(self.methods)) if baseline is None else baseline
+        """The method that the others are compared with."""
+        if self.baseline not in self.methods:
+            raise unknown("method", self.baseline, self.methods, why="the others are compared with it")
         self.versions: Mapping[str, list[list[dict[str, Any]]]] = {
             name: [run.versions for run in members] for name, members in self.methods.items()
         }
@@ -54,8 +63,20 @@ class ComparedRuns(Generic[R]):
         self.notes = (
             *_notes(runs, self.methods),
             *match.notes({n: runs[0].config for n, runs in self.methods.items()}),
+            *_pooled(self.methods, group_by),
         )
         """What a reader should know: runs that do not count or did not end as planned, methods that are no match."""
+
+    @property
+    def settings(self) -> Mapping[str, Mapping[str, str | None]]:
+        """The settings in which methods differ, by dotted key: the value in each; None where it has none."""
+        found = differing([[run.config for run in members] for members in self.methods.values()])
+        return {key: dict(zip(self.methods, values, strict=True)) for key, values in found.items()}
+
+    @property
+    def keys(self) -> list[str]:
+        """The keys of all settings that the runs do not share: what they can be grouped by."""
+        return varying(run.config for members in self.methods.values() for run in members)
 
     def results(
         self, *, to: float | None = None, at_time: float | None = None, on: On = "test"
@@ -74,46 +95,67 @@ class ComparedRuns(Generic[R]):
         found = []
         for name, members in self.methods.items():
             versions = self.versions[name]
+            seeds = sorted({run.seed for run in members})
             entry: dict[str, Any] = {
                 "method": name,
                 "runs": [run.id for run in members],
-                "seeds": [run.seed for run in members],
-                "n": len(members),
+                "seeds": seeds,
+                "n": len(seeds),
                 "unfinished": self.unfinished[name],
-                "final_accuracy": spread([read(rows, self.headline, "final", on) for rows in versions]),
+                "final_accuracy": self.over_seeds(name, [read(rows, self.headline, "final", on) for rows in versions]),
             }
             if at_time is not None:
                 entry["at_time"] = at_time
-                entry["accuracy_at_time"] = spread([score_at(rows, self.headline, at_time, on) for rows in versions])
+                at = [score_at(rows, self.headline, at_time, on) for rows in versions]
+                entry["accuracy_at_time"] = self.over_seeds(name, at)
             if to is not None:
-                found_to = [reached(rows, self.headline, to, on) for rows in versions]
-                there: list[Mapping[str, Any]] = [took for took in found_to if took is not None]
-                entry |= {"to": to, "reached": len(there)}
-                entry |= {cost: spread([took[cost] for took in there]) for cost in GOALS}
+                took = [reached(rows, self.headline, to, on) for rows in versions]
+                entry |= {"to": to, "reached": sum(one is not None for one in took)}
+                for cost in GOALS:
+                    spent = [None if one is None else one[cost] for one in took]  # type: ignore[literal-required]
+                    entry[cost] = self.over_seeds(name, spent)
             found.append(entry)
         return found
 
+    def over_seeds(self, method: str, values: Sequence[float | None]) -> dict[str, Any]:
+        """`mean`, `sd` and `n` of a number over the seeds of a method; of several runs with a seed the mean counts.
+
+        Args:
+            method: its name.
+            values: of each of its runs; None where there is none.
+        """
+        of_seed: dict[int, list[float]] = {}
+        for run, value in zip(self.methods[method], values, strict=True):
+            if value is not None:
+                of_seed.setdefault(run.seed, []).append(value)
+        return spread([mean_and_spread(found)[0] for found in of_seed.values()])
+
     def differences(
-        self, *, to: str | None = None, reading: Reading = "final", on: On = "test", level: float = 0.95
+        self, *, baseline: str | None = None, reading: Reading = "final", on: On = "test", level: float = 0.95
     ) -> dict[str, Difference]:
         """What each of the other methods gives more than one of them, paired by seed.
 
         A seed means the same clients, cohorts and initial model to every method, so that much of the chance is the same
         on both sides of a pair, and the interval is narrower than what the methods' own deviations would say. That
-        holds only on the same data and the same fleet: a method on others has no pair.
+        holds only on the same data and the same fleet: a method on others has no pair. Of grouped runs a pair differs
+        in the setting alone, and of several with one seed the mean counts as one.
 
         Args:
-            to: the method that the others are compared with; None for the first.
+            baseline: the method that the others are compared with; None for that of the comparison.
             reading: which number of a run, "final", "best" or "last20".
             on: the set that it is judged on, "test" or "validation".
             level: how often such intervals cover the true difference.
 
+        Returns:
+            A difference for each of the others, with the p-value of its paired t-test, and `holm`, the same corrected
+            for as many tests as there are.
+
         Raises:
             UserError: there is no such method or reading, or a level that is no share.
         """
-        base = next(iter(self.methods)) if to is None else to
+        base = self.baseline if baseline is None else baseline
         if base not in self.methods:
-            raise unknown("method", base, self.methods)
+            raise unknown("method", base, self.methods, why="the others are compared with it")
         if not 0 < level < 1:
             raise UserError(
                 f"level = {level!r}",
@@ -121,21 +163,30 @@ class ComparedRuns(Generic[R]):
                 why="that share of such intervals covers the true difference",
                 fix="level=0.95",
             )
-        values = {name: self.read(name, reading, on) for name in self.methods}
+        values = {name: self._read(name, reading, on) for name in self.methods}
         first = {name: members[0].config for name, members in self.methods.items()}
-        return {
-            name: difference([v - values[base][seed] for seed, v in found.items() if seed in values[base]], level)
-            if match.paired(first[name], first[base])
-            else Difference(mean=None, level=level)
-            for name, found in values.items()
-            if name != base
-        }
+        return corrected(
+            {
+                name: difference(_pairs(found, values[base]), level)
+                if match.paired(first[name], first[base])
+                else Difference(mean=None, level=level)
+                for name, found in values.items()
+                if name != base
+            }
+        )
 
     def read(self, method: str, reading: Reading = "final", on: On = "test") -> dict[int, float]:
-        """One number for each seed of a method that has one."""
-        pairs = zip(self.methods[method], self.versions[method], strict=True)
-        found = {run.seed: read(rows, self.headline, reading, on) for run, rows in pairs}
-        return {seed: value for seed, value in found.items() if value is not None}
+        """One number for each seed of a method that has one; of several runs with a seed their mean."""
+        return {seed: statistics.fmean(of.values()) for seed, of in self._read(method, reading, on).items()}
+
+    def _read(self, method: str, reading: Reading, on: On) -> dict[int, dict[str, float]]:
+        """One number for each run that has one, by seed and by what it shares with its pair."""
+        found: dict[int, dict[str, float]] = {}
+        for run, rows in zip(self.methods[method], self.versions[method], strict=True):
+            if (value := read(rows, self.headline, reading, on)) is not None:
+                rest = "" if self.group_by is None else apart_from(run.config, self.group_by)
+                found.setdefault(run.seed, {})[rest] = value
+        return found
 
     def table(self, *, to: float | None = None, at_time: float | None = None, on: On = "test") -> pd.DataFrame:
         """`results` as a table, a row per method: means under their names, standard deviations beside them."""
@@ -153,43 +204,6 @@ class ComparedRuns(Generic[R]):
         return pd.DataFrame(rows).set_index("method")
 
 
-def by_method(runs: Iterable[S]) -> dict[str, tuple[S, ...]]:
-    """The runs of each method by seed, by the method's name; methods come in the order of their first runs.
-
-    Raises:
-        UserError: nothing to compare, or runs that are judged by different metrics.
-    """
-    kept: dict[str, dict[int, S]] = {}
-    for run in sorted(runs, key=lambda run: run.id):
-        kept.setdefault(method_of(run.config, run.name), {})[run.seed] = run
-    groups = [tuple(of_seed[seed] for seed in sorted(of_seed)) for of_seed in kept.values()]
-    _check_headline(groups)
-    return dict(zip(_names(groups), groups, strict=True))
-
-
-def method_of(config: Mapping[str, Any], name: str = "") -> str:
-    """What runs of one method have in common: their configuration, but for the seed and what only looks on.
-
-    Args:
-        config: of a run.
-        name: what it is called; the trials of a search are called by a number.
-    """
-    kept = {key: value for key, value in config.items() if key not in _OF_NO_METHOD}
-    return canonical_json({**kept, "trial": True} if _TRIAL.search(name) else kept)
-
-
-def _check_headline(groups: Sequence[Sequence[RecordedRun]]) -> None:
-    found = sorted({run.headline for members in groups for run in members})
-    if len(found) == 1:
-        return
-    raise UserError(
-        f"runs that are judged by {' and '.join(found)}" if found else "no run to compare",
-        expected="runs of one task" if found else "at least one run",
-        why="numbers of different metrics say nothing beside each other" if found else "there would be nothing to see",
-        fix="compare those of each task on their own" if found else "run something first",
-    )
-
-
 def _notes(given: Sequence[RecordedRun], methods: Mapping[str, Sequence[RecordedRun]]) -> list[str]:
     counted = {run.id for members in methods.values() for run in members}
     notes = [
@@ -202,6 +216,29 @@ def _notes(given: Sequence[RecordedRun], methods: Mapping[str, Sequence[Recorded
     ]
 
 
+def _pooled(methods: Mapping[str, Sequence[RecordedRun]], group_by: str | None) -> list[str]:
+    """What else the runs of a row differ in, where a row is of a value and not of a method."""
+    told = []
+    for name, members in methods.items() if group_by is not None else ():
+        others = [key for key in varying(run.config for run in members) if not key.startswith("evaluation")]
+        if others:
+            shown = ", ".join(others[:_SHOWN]) + (f" and {len(others) - _SHOWN} more" if len(others) > _SHOWN else "")
+            told.append(
+                f"{name}: its {len(members)} runs also differ in {shown}; of those with one seed the mean counts"
+            )
+    return told
+
+
+def _pairs(ours: Mapping[int, Mapping[str, float]], theirs: Mapping[int, Mapping[str, float]]) -> list[float]:
+    """A difference for each seed that both have: the mean over its pairs, which are not independent of each other."""
+    found = []
+    for seed in sorted(ours.keys() & theirs.keys()):
+        rests = [rest for rest in ours[seed] if rest in theirs[seed]]
+        if rests:
+            found.append(statistics.fmean(ours[seed][rest] - theirs[seed][rest] for rest in rests))
+    return found
+
+
 def spread(values: Sequence[float | None]) -> dict[str, Any]:
     """`mean` and sample standard deviation (`sd`) of what is known, and of how many (`n`)."""
     known = [value for value in values if value is not None]
@@ -209,41 +246,3 @@ def spread(values: Sequence[float | None]) -> dict[str, Any]:
         return {"mean": None, "sd": None, "n": 0}
     mean, sd = mean_and_spread(known)
     return {"mean": mean, "sd": sd, "n": len(known)}
-
-
-def _names(groups: Sequence[Sequence[RecordedRun]]) -> list[str]:
-    """A name for each method: what its runs are called, or its recipe; with what differs where that is not enough."""
-    short, names = [_short_name(members) for members in groups], list[str]()
-    for members, name in zip(groups, short, strict=True):
-        alike = [flat(other[0].config) for other, its_name in zip(groups, short, strict=True) if its_name == name]
-        called = name if len(alike) == 1 else f"{name} ({_difference(flat(members[0].config), alike)})"
-        same = sum(other == called or other.startswith(f"{called} #") for other in names)
-        names.append(f"{called} #{same + 1}" if same else called)
-    return names
-
-
-def _short_name(members: Sequence[RecordedRun]) -> str:
-    called = {run.name for run in members}
-    if len(called) == 1 and (name := next(iter(called))):
-        return name
-    method = members[0].config.get("method")
-    return method if isinstance(method, str) else members[0].recipe
-
-
-def _difference(own: Mapping[str, str], alike: Sequence[Mapping[str, str]]) -> str:
-    """The settings in which a method differs from others of its name, the first three of them."""
-    keys = [
-        k for k in own if not k.startswith(("seed", "evaluation", "resolved")) and len({o.get(k) for o in alike}) > 1
-    ]
-    return ", ".join(f"{key.rpartition('.')[2]} {own[key]}" for key in keys[:3])
-
-
-def flat(config: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
-    """A configuration as one level of texts, with dots between the keys."""
-    found: dict[str, str] = {}
-    for key, value in config.items():
-        if isinstance(value, Mapping):
-            found |= flat(value, f"{prefix}{key}.")
-        else:
-            found[f"{prefix}{key}"] = value if isinstance(value, str) else json.dumps(value)
-    return found

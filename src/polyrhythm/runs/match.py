@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 Config = Mapping[str, Any]
@@ -43,6 +43,13 @@ def notes(methods: Mapping[str, Config]) -> list[str]:
     return told
 
 
+def names(configs: Sequence[Config]) -> list[str]:
+    """What tells the data and fleets of some runs apart, in words: for each what it has that not all of them have."""
+    keys = [key for kind in ("data", "fleet") for key in _KINDS[kind]]
+    apart = [key for key in keys if len({repr(config.get(key)) for config in configs}) > 1]
+    return [_list_words(config, apart) or "none" for config in configs]
+
+
 def _settings(config: Config, kind: str) -> dict[str, Any]:
     """What must be alike; a centralised run has all samples in one place, however they would be dealt."""
     resolved = config.get("resolved") or config
@@ -60,8 +67,12 @@ def _same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
 
 
 def _words(config: Config, kind: str) -> str:
+    return _list_words(config, _KINDS[kind]) or "none"
+
+
+def _list_words(config: Config, keys: Iterable[str]) -> str:
     found = []
-    for key in _KINDS[kind]:
+    for key in keys:
         value = config.get(key)
         if isinstance(value, Mapping):
             given = {k: v for k, v in value.items() if k != "name" and v is not None and not isinstance(v, Mapping)}
@@ -69,7 +80,7 @@ def _words(config: Config, kind: str) -> str:
             value = f"{value['name']}({inner})" if value.get("name") and key != "until" else inner
         if value not in (None, "", 0, 0.0):
             found.append(f"{value}" if key in ("data", "partition", "fleet") else f"{key.replace('_', ' ')} {value}")
-    return ", ".join(found) or "none"
+    return ", ".join(found)
 
 
 def _list(names: list[str]) -> str:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import final
 
@@ -16,9 +17,12 @@ class Difference:
     Args:
         mean: over the pairs; None without any.
         sd: their sample standard deviation; None for a single pair.
-        low, high: the interval, by Student's t; None for a single pair, which says nothing of the spread.
+        low, high: the interval, by Student's t; None for a single pair, which says nothing of the spread, and where all
+            pairs differ by the same and not by 0.
         n: pairs.
         level: of the interval.
+        p: of the paired t-test: how often chance alone gives a mean as far from 0 as this, if there is no difference.
+        holm: the same corrected for all tests that it was made with, by Holm's method.
     """
 
     mean: float | None
@@ -27,6 +31,18 @@ class Difference:
     high: float | None = None
     n: int = 0
     level: float = 0.95
+    p: float | None = None
+    holm: float | None = None
+
+    @property
+    def holds_zero(self) -> bool | None:
+        """Whether the interval holds 0, so that neither is shown to be better; None without an interval."""
+        return None if self.low is None or self.high is None else self.low <= 0.0 <= self.high
+
+    @property
+    def shown(self) -> bool:
+        """Whether a difference is shown, also after the correction."""
+        return self.holm is not None and self.holm < 1.0 - self.level
 
 
 def difference(values: Sequence[float], level: float = 0.95) -> Difference:
@@ -44,10 +60,28 @@ def difference(values: Sequence[float], level: float = 0.95) -> Difference:
     if not values:
         return Difference(mean=None, level=level)
     mean, sd = mean_and_spread(values)
-    if sd is None:
-        return Difference(mean=mean, n=1, level=level)
-    reach = student_t(level, len(values) - 1) * sd / math.sqrt(len(values))
-    return Difference(mean=mean, sd=sd, low=mean - reach, high=mean + reach, n=len(values), level=level)
+    n = len(values)
+    if sd is None or (not sd and mean):  # as of two seeds that differ by one test sample each: no spread to judge by
+        return Difference(mean=mean, sd=sd, n=n, level=level)
+    error = sd / math.sqrt(n)
+    reach = student_t(level, n - 1) * error
+    p = two_sided(mean / error, n - 1) if sd else 1.0
+    return Difference(mean=mean, sd=sd, low=mean - reach, high=mean + reach, n=n, level=level, p=p)
+
+
+def corrected(found: Mapping[str, Difference]) -> dict[str, Difference]:
+    """The same with `holm`, for as many tests as there are among them.
+
+    Of m p-values in order, the i-th is multiplied by m - i + 1, and none is smaller than the one before: the chance
+    that any test errs stays below the level, however they depend on each other.
+
+    Reference: Holm, "A Simple Sequentially Rejective Multiple Test Procedure", Scandinavian Journal of Statistics 1979.
+    """
+    tested = sorted((one.p, name) for name, one in found.items() if one.p is not None)
+    adjusted, least = dict[str, float](), 0.0
+    for place, (p, name) in enumerate(tested):
+        adjusted[name] = least = max(least, min(1.0, (len(tested) - place) * p))
+    return {name: dataclasses.replace(one, holm=adjusted.get(name)) for name, one in found.items()}
 
 
 def mean_and_spread(values: Sequence[float]) -> tuple[float, float | None]:
@@ -75,6 +109,19 @@ def student_t(level: float, freedom: int) -> float:
         middle = (low + high) / 2
         low, high = (middle, high) if _within(middle, freedom) < level else (low, middle)
     return math.sqrt(freedom) * math.tan((low + high) / 2)
+
+
+def two_sided(t: float, freedom: int) -> float:
+    """How often Student's variable is at least as far from 0 as t.
+
+    >>> round(two_sided(4.3027, 2), 4)
+    0.05
+
+    Args:
+        t: on either side.
+        freedom: degrees of freedom, 1 or more.
+    """
+    return min(1.0, max(0.0, 1.0 - _within(math.atan(abs(t) / math.sqrt(freedom)), freedom)))
 
 
 def _within(angle: float, freedom: int) -> float:

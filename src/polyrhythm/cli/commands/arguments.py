@@ -26,3 +26,12 @@ Settings = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="KEY=VALUE", help="Any key: --set evaluation.every=5. May be repeated."),
 ]
+Baseline = Annotated[
+    str | None, typer.Option("--baseline", help="The method to compare the others with.  [default: the first]")
+]
+GroupBy = Annotated[
+    str | None,
+    typer.Option(
+        "--group-by", metavar="KEY", help="Rows are values of this setting, such as recipe.optimiser.lr, over seeds."
+    ),
+]

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
-from polyrhythm.cli.commands.arguments import Json, Out, Run, Set, To, Trusted
+from polyrhythm.cli.commands.arguments import Baseline, GroupBy, Json, Out, Run, Set, To, Trusted
 from polyrhythm.cli.guard import guarded
 
 app = typer.Typer(rich_markup_mode=None)
@@ -46,13 +46,19 @@ def compare(
         Path | None,
         typer.Option("--output", "-o", help="Draw it over time, energy and traffic into a .png, .svg, .pdf or .html."),
     ] = None,
+    baseline: Baseline = None,
+    group_by: GroupBy = None,
     out: Out = None,
+    all_settings: Annotated[
+        bool, typer.Option("--settings", help="Also every setting in which the methods differ.")
+    ] = False,
     json: Json = False,
 ) -> None:
     """Compare methods: runs that differ in their seed alone make one row, their mean and spread."""
     from polyrhythm.cli.comparing import compare_runs
 
-    compare_runs(references or [], out or "runs", to=to, at_time=at_time, on=on, output=output, as_json=json)
+    options: dict[str, Any] = {"to": to, "at_time": at_time, "on": on, "baseline": baseline, "group_by": group_by}
+    compare_runs(references or [], out or "runs", output=output, all_settings=all_settings, as_json=json, **options)
 
 
 @app.command()
@@ -74,13 +80,15 @@ def plot(
     ] = "version",
     on: Set = "test",
     theme: Annotated[Literal["light", "dark"], typer.Option("--theme", help="light or dark.")] = "light",
+    baseline: Baseline = None,
+    group_by: GroupBy = None,
     out: Out = None,
     json: Json = False,
 ) -> None:
     """Draw a figure of runs; without --figure, list those that apply and why others do not."""
     from polyrhythm.cli.plotting import plot_runs
 
-    options = {"against": against, "on": on, "theme": theme}
+    options = {"against": against, "on": on, "theme": theme, "baseline": baseline, "group_by": group_by}
     plot_runs(references or [], out or "runs", figure=figure, output=output, options=options, as_json=json)
 
 
@@ -96,16 +104,16 @@ def report(
     ] = Path("report.html"),
     to: To = None,
     on: Set = "test",
-    against: Annotated[
-        str | None, typer.Option("--against", help="The method to compare the others with.  [default: the first]")
-    ] = None,
+    baseline: Baseline = None,
+    group_by: GroupBy = None,
     level: Annotated[float, typer.Option("--level", help="Of confidence intervals.")] = 0.95,
     out: Out = None,
 ) -> None:
     """Write a report on runs: results over seeds, differences, figures, costs, settings, how to run them again."""
     from polyrhythm.cli.reporting import report_runs
 
-    report_runs(references or [], out or "runs", output, to=to, on=on, against=against, level=level)
+    options = {"to": to, "on": on, "baseline": baseline, "group_by": group_by, "level": level}
+    report_runs(references or [], out or "runs", output, options)
 
 
 @app.command()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -10,14 +11,14 @@ from polyrhythm.base.errors import UserError
 from polyrhythm.base.metric_names import in_words
 from polyrhythm.figures.theme import Theme, config
 from polyrhythm.runs.json_text import to_json
-from polyrhythm.studies.running.trials import Record, Trial
+from polyrhythm.studies.running.trials import Record, Trial, best
 
 _HEIGHT, _AXIS = 280, 130  # pixels; of the drawing, and from one axis to the next
 _TICKS = 5
 
 
 def parallel(record: Record, arm: str, theme: Theme = "light") -> Any:
-    """Parallel coordinates: the figure of an arm's trials that have a score; pruned ones are dashed.
+    """Parallel coordinates: the figure of an arm's trials with a score; pruned ones are dashed, the best one is thick.
 
     Args:
         record: of the study.
@@ -37,6 +38,7 @@ def parallel(record: Record, arm: str, theme: Theme = "light") -> Any:
             why="there is nothing to draw",
             fix="wait for the first trial",
         )
+    first = best(trials, arm)
     score = f"validation {in_words(record.headline)}"
     axes = [*dict.fromkeys(key for trial in trials for key in trial.setting), score]
     places = {axis: _axis(axis, axis == score, trials) for axis in axes}
@@ -49,6 +51,7 @@ def parallel(record: Record, arm: str, theme: Theme = "light") -> Any:
             "trial": trial.number,
             "score": trial.score,
             "state": trial.state,
+            "best": trial is first,
             **{key.replace(".", " "): str(value) for key, value in trial.setting.items()},
         }
         for i, axis in enumerate(axes)
@@ -68,31 +71,56 @@ def parallel(record: Record, arm: str, theme: Theme = "light") -> Any:
     rules = alt.Chart(alt.InlineData(values=heads)).mark_rule(color=rule, strokeWidth=2)
     drawn = (
         alt.Chart(alt.InlineData(values=lines))
-        .mark_line(strokeWidth=2, opacity=0.8)
+        .mark_line(opacity=0.85)
         .encode(
             x=x,
             y=y,
             color=colour,
             detail="trial:N",
+            strokeWidth=alt.StrokeWidth(
+                "best:N", scale=alt.Scale(domain=[False, True], range=[1.6, 5]), legend=None, sort=[False, True]
+            ),
             strokeDash=alt.StrokeDash(
                 "state:N", scale=alt.Scale(domain=["finished", "pruned"], range=[[1, 0], [4, 3]]), title=None
             ),
             tooltip=[alt.Tooltip("trial:Q"), alt.Tooltip("score:Q", format=".4f"), alt.Tooltip("state:N")],
         )
     )
-    marks = (
-        alt.Chart(alt.InlineData(values=ticks))
-        .mark_text(align="right", dx=-6, color=ink, fontSize=11)
-        .encode(x=x, y=y, text="label:N")
-    )
+    # With a rim in the colour of the paper, so that a line behind a label leaves it legible.
+    labels = alt.Chart(alt.InlineData(values=ticks)).encode(x=x, y=y, text="label:N")
+    text: dict[str, Any] = {"align": "right", "dx": -6, "fontSize": 11}
+    marks = labels.mark_text(stroke=look["background"], strokeWidth=4, strokeJoin="round", **text)
+    marks += labels.mark_text(color=ink, **text)
+    if first is not None:
+        place = {
+            "axis": len(axes) - 1,
+            "place": places[score][0][trials.index(first)],
+            "label": f"best: {first.number}",
+        }
+        best_one = alt.Chart(alt.InlineData(values=[place])).encode(x=x, y=y, text="label:N")
+        marks += best_one.mark_text(align="left", dx=8, fontSize=11, fontWeight="bold", color=ink)
     top = (
         alt.Chart(alt.InlineData(values=heads))
         .mark_text(color=ink, fontWeight="bold", fontSize=12)
         .encode(x=x, y=y, text="label:N")
     )
     whole = alt.layer(rules.encode(x=x, y=_y(alt, "low"), y2="high:Q"), drawn, marks, top)
-    title = f"{record.name}{f', {arm}' if arm else ''}: {len(trials)} trials"
+    title = alt.Title(
+        f"{record.name}{f', {arm}' if arm else ''}: {len(record.of(arm))} trials", subtitle=_states(record, arm)
+    )
     return whole.properties(width=_AXIS * len(axes), height=_HEIGHT, title=title).configure(**look)
+
+
+def _states(record: Record, arm: str) -> list[str]:
+    """How many trials are in which state, and what that means for their line."""
+    of = collections.Counter[str](trial.state for trial in record.of(arm))
+    told = [f"{of['finished']} finished; thick: the best of them"]
+    if of["pruned"]:
+        told.append(f"{of['pruned']} pruned, dashed: their score is of fewer rounds, or of fewer seeds")
+    if of["failed"] or of["waiting"]:
+        rest = [f"{of[state]} {words}" for state, words in (("failed", "failed"), ("waiting", "not over")) if of[state]]
+        told.append(f"{' and '.join(rest)}: not drawn without a score")
+    return told
 
 
 def _y(alt: Any, name: str) -> Any:
