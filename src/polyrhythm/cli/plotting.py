@@ -45,7 +45,8 @@ def plot_runs(
         return
     path = Path(f"{figures.find(figure).name}.png") if output is None else output
     figures.check_file(path)
-    figures.save(figures.draw(figure, runs, **options), path)
+    live = path.suffix.lower() == ".html"
+    figures.save(figures.draw(figure, runs, **options, live=live), path)
     if as_json:
         print_json({"figure": figure, "file": str(path), "runs": [run.id for run in runs]})
         return

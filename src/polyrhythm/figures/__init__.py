@@ -14,6 +14,8 @@ from polyrhythm.base.errors import UserError, unknown
 from polyrhythm.figures import clock, cohorts, curricula, curves, effort, groups, participation, updates
 from polyrhythm.figures.axes import AXES, Against
 from polyrhythm.figures.figure import Chart, Figure, Options
+from polyrhythm.figures.lens import LOGS, Lens, Log
+from polyrhythm.figures.live import settled
 from polyrhythm.figures.marks import titled
 from polyrhythm.figures.saving import check_file, save
 from polyrhythm.figures.subject import Subject, colours
@@ -24,6 +26,7 @@ from polyrhythm.runs.recorded import RecordedRun
 __all__ = [
     "AXES",
     "CATALOGUE",
+    "LOGS",
     "Against",
     "Chart",
     "Figure",
@@ -33,6 +36,7 @@ __all__ = [
     "colours",
     "draw",
     "find",
+    "flat",
     "save",
     "why_not",
 ]
@@ -64,11 +68,24 @@ def find(name: str) -> Figure:
 def applicable(runs: Sequence[RecordedRun]) -> list[Figure]:
     """The figures that have something to show for these runs, in the order of the catalogue. Draws nothing.
 
+    Those that would show one value throughout are left out, and can be drawn all the same; `flat` says which.
+
     Raises:
         UserError: no run, or runs that are judged by different metrics.
     """
     subject = Subject(runs)
-    return [figure for figure in CATALOGUE.values() if not figure.lacks(subject)]
+    return [figure for figure in CATALOGUE.values() if not figure.lacks(subject) and not figure.flat(subject)]
+
+
+def flat(runs: Sequence[RecordedRun]) -> dict[Figure, str]:
+    """The figures that could be drawn of these runs and would say nothing, and the one value that they would show.
+
+    Raises:
+        UserError: no run, or runs that are judged by different metrics.
+    """
+    subject = Subject(runs)
+    found = ((figure, figure.flat(subject)) for figure in CATALOGUE.values() if not figure.lacks(subject))
+    return {figure: why for figure, why in found if why}
 
 
 def why_not(name: str, runs: Sequence[RecordedRun]) -> str:
@@ -88,6 +105,11 @@ def draw(
     on: On = "test",
     theme: Theme = "light",
     width: int | None = None,
+    log: Log = "",
+    smooth: int = 1,
+    span: tuple[float, float] | None = None,
+    seeds: bool = False,
+    live: bool = False,
 ) -> Chart:
     """Draws a figure of some runs: seeds of one method as mean and band, each method in its colour.
 
@@ -98,12 +120,19 @@ def draw(
         on: the set that results are of, "test" or "validation".
         theme: "light" or "dark".
         width: of a panel, in pixels; None for what suits a page.
+        log: which axes of curves are logarithmic, where their values allow it: "x", "y" or "xy".
+        smooth: how many neighbouring places each point of a curve is the mean of; what was recorded stays, faint.
+        span: where the horizontal axis of curves begins and ends.
+        seeds: whether each seed is drawn thin beside the mean of its method.
+        live: whether a reader can hide methods, zoom, and read values, where the figure is of lines; for pages.
 
     Raises:
         UserError: no such figure, axis or theme, or nothing to show for these runs.
     """
     figure = find(name)
     _check(figure, against, on, theme)
+    lens = Lens(log=log, smooth=smooth, span=span, seeds=seeds)
+    _check_lens(figure, lens)
     subject = Subject(runs)
     if missing := figure.lacks(subject):
         raise UserError(
@@ -112,8 +141,11 @@ def draw(
             why="an empty picture would look like a result",
             fix=missing.partition(";")[2].strip() or "draw another figure; without a name, those that apply are listed",
         )
-    options = Options(against=against, on=on, theme=theme, **({} if width is None else {"width": width}))
+    options = Options(
+        against=against, on=on, theme=theme, lens=lens, live=live, **({} if width is None else {"width": width})
+    )
     chart = figure.drawn(subject, options)
+    chart = settled(chart) if live else chart
     return chart.properties(title=titled(chart, figure.title)).configure(**config(theme))
 
 
@@ -131,3 +163,17 @@ def _check(figure: Figure, against: str, on: str, theme: str) -> None:
         raise unknown("set", on, ("test", "validation"), why="results are of one of them")
     if theme not in THEMES:
         raise unknown("theme", theme, THEMES, why="it decides every colour")
+
+
+def _check_lens(figure: Figure, lens: Lens) -> None:
+    asked = {"log": bool(lens.log), "smooth": lens.smooth > 1, "span": lens.span is not None, "seeds": lens.seeds}
+    own = lens.span is not None or "x" in lens.log
+    if lens.plain or (figure.curved and (figure.along or not own)):
+        return
+    which = [f.name for f in CATALOGUE.values() if f.curved and (f.along or not own)]
+    raise UserError(
+        f"figure {figure.name!r} drawn with {', '.join(name for name, given in asked.items() if given)}",
+        expected=f"a curve: {', '.join(which)}",
+        why="this figure has a horizontal axis of its own" if figure.curved else "this figure is no curve",
+        fix="leave it out",
+    )

@@ -90,6 +90,7 @@ FIGURES: Sequence[Figure] = (
         lacks=needs("versions", "version > 0", "no version has been made yet; wait for the first one"),
         drawn=_cohort,
         along=True,
+        curved=True,
     ),
     Figure(
         name="critical_periods",

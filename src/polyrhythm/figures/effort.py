@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from polyrhythm.figures.bands import band
-from polyrhythm.figures.curves import lines
 from polyrhythm.figures.figure import Chart, Figure, Options, needs
+from polyrhythm.figures.lines import lines
 from polyrhythm.figures.marks import COUNT, chart, methods
 from polyrhythm.figures.subject import Subject
 from polyrhythm.figures.thinning import evenly
@@ -58,7 +58,7 @@ def _epochs(subject: Subject, options: Options) -> Chart:
             for name, runs in rounds.items()
             for point in band(runs, lambda row: float(row[key]), "version")
         ]
-        return lines(subject, rows, half, measure, "version", COUNT, height=220, axis="round")
+        return lines(subject, rows, half, measure, "version", COUNT, height=220, axis="round", turns=False)
 
     rows, most = [], max(members[0].clients for members in subject.methods.values())
     for name, members in subject.methods.items():

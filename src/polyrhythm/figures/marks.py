@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, final
 
 from polyrhythm.figures.axes import AXES, Against
+from polyrhythm.figures.lens import PLAIN, Lens
 from polyrhythm.figures.theme import HUES, Style, Theme
 
 if TYPE_CHECKING:
@@ -35,16 +36,29 @@ def titled(drawn: Any, title: str) -> alt.Title:
     return alt.Title(title)
 
 
-def along(against: Against) -> alt.X:
+NUMBER = "abs(datum.value) < 1000 ? format(datum.value, '~g') : format(datum.value, '~s')"
+"""A number at an axis: as it is below a thousand, with k, M, G from there on; never with m or µ.
+
+Each label by itself: as the axis's format, all would have the prefix of the largest, and 0 would be 0M.
+"""
+
+
+def along(against: Against, lens: Lens = PLAIN) -> alt.X:
     """The horizontal axis of curves."""
     import altair as alt
 
     whole: dict[str, Any] = (
         {"tickMinStep": 1} if against in ("version", "client_updates", "visits", "local_steps") else {}
     )
-    # Each label by itself: as the axis's format, all would have the prefix of the largest, and 0 would be 0M.
-    axis = alt.Axis(labelExpr="format(datum.value, '~s')", tickCount=6, labelOverlap="greedy", **whole)
-    return alt.X("x:Q", title=AXES[against], axis=axis)
+    logarithmic = "x" in lens.log
+    axis = alt.Axis(labelExpr=NUMBER, tickCount=6, labelOverlap="greedy", **({} if logarithmic else whole))
+    scale: dict[str, Any] = {"type": "log"} if logarithmic else {}
+    if lens.span is not None and not (logarithmic and lens.span[1] <= 0):
+        start, end = lens.span
+        scale |= {"domainMax": end} if logarithmic and start <= 0 else {"domain": [start, end]}
+        scale |= {"nice": False} if logarithmic else {"nice": False, "zero": False}
+    placed: dict[str, Any] = {"scale": alt.Scale(**scale)} if scale else {}
+    return alt.X("x:Q", title=AXES[against], axis=axis, **placed)
 
 
 def told(x: str, y: str) -> tuple[alt.Tooltip, alt.Tooltip]:
@@ -58,7 +72,7 @@ def seconds_axis() -> alt.Axis:
     """Of virtual seconds."""
     import altair as alt
 
-    return alt.Axis(labelExpr="format(datum.value, '~s')", tickCount=8)
+    return alt.Axis(labelExpr=NUMBER, tickCount=8)
 
 
 def named(method: str, run: RecordedRun, subject: Subject, *, note: str = "") -> str:
@@ -121,12 +135,16 @@ class Upright(NamedTuple):
     leaving: list[dict[str, Any]]
     """The curves that leave the picture: `method`, where, as `x` and `y`, and how far they go, as it is `said`."""
     logarithmic: bool
+    refused: str = ""
+    """Why it is not logarithmic although it should be."""
 
 
 def upright(
     measure: str,
     rows: Sequence[Mapping[str, Any]],
     of: Range = Range(),
+    lens: Lens = PLAIN,
+    after: Sequence[Mapping[str, Any]] = (),
 ) -> Upright:
     """The vertical axis of curves.
 
@@ -137,9 +155,13 @@ def upright(
         measure: its title.
         rows: what is drawn, with `x`, `y`, `low` and `high`, and its `method` where there are several.
         of: what the values can be.
+        lens: how closely they are looked at: a part of them has an axis of its own, and it may be logarithmic.
+        after: other points on the same axis, with `x` and `y`.
     """
     import altair as alt
 
+    if lens.span is not None:
+        rows = _seen(rows, lens)
     scale: dict[str, Any] = {"zero": of.zero}
     low, high = min((row["low"] for row in rows), default=0.0), max((row["high"] for row in rows), default=0.0)
     least = min((row["y"] for row in rows), default=0.0)
@@ -148,8 +170,16 @@ def upright(
     if of.most is not None and high > of.most:
         scale["domainMax"] = of.most
     leaving: list[dict[str, Any]] = []
-    logarithmic = False
-    if of.explodes and (wild := exploded(rows)):
+    logarithmic, refused = "y" in lens.log and least > 0, ""
+    others = [row["y"] for row in after if lens.shows(row["x"])]
+    if logarithmic and min(others, default=1.0) <= 0:
+        logarithmic = False
+    if "y" in lens.log and not logarithmic:
+        refused = "the vertical axis is not logarithmic: values of 0 or less have no place on one"
+    if logarithmic:
+        scale = {"type": "log", "nice": False}
+        low = least
+    elif of.explodes and (wild := exploded(rows)):
         calm = [row["high"] for row in rows if row.get("method") not in wild]
         if calm:
             scale["domainMax"] = high = max(calm)
@@ -158,10 +188,26 @@ def upright(
                 leaving.append({"method": name, "x": out["x"], "y": high, "said": f"↑ {highest:.2g}"})
         elif least > 0:
             scale, logarithmic = {"type": "log"}, True
+            low = least
+    if lens.span is not None and high > low and "domainMax" not in scale:
+        ends = [0.0] if of.zero and not logarithmic else []
+        least, most = scale.pop("domainMin", min([low, *others, *ends])), max([high, *others, *ends])
+        scale = {"nice": True, **{key: value for key, value in scale.items() if key != "zero"}, "domain": [least, most]}
     axis: dict[str, Any] = {}
     if high >= _LARGE or 0 < high < _FINE:
         axis["axis"] = alt.Axis(labelExpr="datum.value === 0 ? '0' : format(datum.value, '.1~e')")
-    return Upright(alt.Y("y:Q", title=measure, scale=alt.Scale(**scale), **axis), leaving, logarithmic)
+    return Upright(alt.Y("y:Q", title=measure, scale=alt.Scale(**scale), **axis), leaving, logarithmic, refused)
+
+
+def _seen(rows: Sequence[Mapping[str, Any]], lens: Lens) -> Sequence[Mapping[str, Any]]:
+    """The rows that a lens shows, and where each line comes in from the left; all of them if it shows none."""
+    found, before = list[Mapping[str, Any]](), dict[str, Mapping[str, Any]]()
+    for row in rows:
+        if lens.shows(row["x"]):
+            found.append(row)
+        elif lens.span is not None and row["x"] < lens.span[0]:
+            before[row.get("method", "")] = row
+    return [*before.values(), *found] if found or before else rows
 
 
 def exploded(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
@@ -170,6 +216,15 @@ def exploded(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     for row in rows:
         curves.setdefault(row.get("method", ""), []).append(row["y"])
     return {name: max(ys) for name, ys in curves.items() if max(ys) > _EXPLODED * max(abs(ys[0]), 1.0)}
+
+
+def in_turn(place: int, of: int, length: int) -> tuple[int, int]:
+    """The dashes of the line that lies as second, third, … on others, so that each shows for the same length in turn.
+
+    >>> [in_turn(place, 3, 5) for place in (1, 2)]
+    [(10, 5), (5, 10)]
+    """
+    return length * (of - place), length * place
 
 
 def grouped(field: str, names: Sequence[str], colours: Sequence[str]) -> alt.Color:

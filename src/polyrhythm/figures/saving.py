@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from polyrhythm.base.errors import UserError
 from polyrhythm.base.output_file import check_output
+from polyrhythm.figures.page import page
 
 if TYPE_CHECKING:
     import altair as alt
@@ -50,8 +51,10 @@ def save(chart: alt.TopLevelMixin, path: Path | str) -> None:
     path = Path(path)
     ending = check_ending(path)
     try:
-        # inline: a page that loads its scripts from elsewhere is blank without a network.
-        chart.save(str(path), inline=ending == ".html", scale_factor=2 if ending == ".png" else 1)
+        if ending == ".html":
+            path.write_text(page(chart.to_dict()), encoding="utf-8")
+        else:
+            chart.save(str(path), scale_factor=2 if ending == ".png" else 1)
     except OSError as error:
         raise UserError(
             f"{path} cannot be written: {error.strerror or error}",

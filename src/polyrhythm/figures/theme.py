@@ -76,12 +76,20 @@ def config(theme: Theme) -> dict[str, Any]:
             "anchor": "start",
             "offset": 10,
         },
-        "axis": {**text, "titleFontWeight": "normal", "gridColor": grid, "domainColor": faint, "tickColor": faint},
+        # What a picture was measured with is not always what it is shown with: room for a wider font.
+        "axis": {
+            **text,
+            "labelSeparation": 8,
+            "titleFontWeight": "normal",
+            "gridColor": grid,
+            "domainColor": faint,
+            "tickColor": faint,
+        },
         "legend": {
             **text,
             "orient": "bottom",
             "labelLimit": 0,
-            "columnPadding": 24,
+            "columnPadding": 32,
             "symbolSize": 120,
             "titleFontWeight": "normal",
         },

@@ -89,6 +89,7 @@ FIGURES: Sequence[Figure] = (
         ),
         drawn=_similarity,
         along=True,
+        curved=True,
     ),
     Figure(
         name="estimation_error",
