@@ -65,8 +65,9 @@ def test_every_figure_that_applies_is_drawn_in_both_themes(folder: Path) -> None
     runs = pr.compare(folder).methods
     every = [run for members in runs.values() for run in members]
     applies = {figure.name for figure in figures.applicable(every)}
-    assert applies == set(figures.CATALOGUE) - {"groups", "budgets", "samples"}
-    for name, theme in itertools.product(applies, THEMES):
+    assert {figure.name: why for figure, why in figures.flat(every).items()} == {"rate": "0.1 in every version"}
+    assert applies == set(figures.CATALOGUE) - {"groups", "budgets", "samples", "rate"}
+    for name, theme in itertools.product(applies | {"rate"}, THEMES):
         assert rows(figures.draw(name, every, theme=theme)), name
 
 

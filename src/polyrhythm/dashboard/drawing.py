@@ -32,14 +32,17 @@ def warm_up() -> None:
 
 
 def offered(runs: Sequence[Run]) -> list[dict[str, Any]]:
-    """The figures that have something to show for these runs.
+    """The figures that have something to show for these runs, and after them those that would say nothing, and why.
 
     Raises:
         UserError: no run, or runs that are judged by different metrics.
     """
     return [
-        {"name": f.name, "title": f.title, "about": f.about, "along": f.along, "judged": f.judged}
-        for f in figures.applicable(runs)
+        {
+            **{"name": f.name, "title": f.title, "about": f.about, "flat": why},
+            **{"along": f.along, "judged": f.judged, "curved": f.curved},
+        }
+        for f, why in (*((f, "") for f in figures.applicable(runs)), *figures.flat(runs).items())
     ]
 
 

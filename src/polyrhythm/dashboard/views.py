@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, final
 
 from polyrhythm.base.errors import UserError
-from polyrhythm.figures import colours
+from polyrhythm.figures.subject import looks
 from polyrhythm.figures.theme import THEMES
 from polyrhythm.results import Run, compare
 from polyrhythm.runs import result_rule
@@ -100,12 +100,13 @@ def compared(runs: Sequence[Run], on: On) -> dict[str, Any]:
         UserError: nothing to compare, or runs that are judged by different metrics.
     """
     found = compare(runs)
-    shades = {theme: colours(runs, theme) for theme in THEMES}
+    seen = {theme: looks(runs, theme) for theme in THEMES}
     rows = []
     for entry in found.results(on=on):
         members = found.methods[entry["method"]]
-        colour = {theme: of_run[members[0].id] for theme, of_run in shades.items()}
-        rows.append({**entry, "colour": colour, "costs": _mean_costs(members)})
+        colour = {theme: look[members[0].id].colour for theme, look in seen.items()}
+        dash = seen["light"][members[0].id].dash
+        rows.append({**entry, "colour": colour, "dash": dash, "costs": _mean_costs(members)})
     heads = [{"name": cost.name, "words": cost.words, "unit": cost.unit} for cost in _COSTS]
     return {"headline": found.headline, "methods": rows, "costs": heads, "notes": found.notes}
 

@@ -132,6 +132,11 @@ def _check_set(subject: Subject, options: Options, value: Value) -> None:
     )
 
 
+def _one_rate(subject: Subject) -> str:
+    rate = subject.only("rate", "rate IS NOT NULL")
+    return "" if rate is None else f"{rate:g} in every version"
+
+
 _evaluated = needs(
     "versions",
     "test IS NOT NULL OR validation IS NOT NULL",
@@ -183,6 +188,7 @@ FIGURES: Sequence[Figure] = (
         about="The learning rate that clients were given.",
         lacks=needs("versions", "rate IS NOT NULL", "no report has been accepted yet"),
         drawn=_rate,
+        flat=_one_rate,
         along=True,
         curved=True,
     ),

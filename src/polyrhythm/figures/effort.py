@@ -11,7 +11,7 @@ from typing import Any
 from polyrhythm.figures.bands import band
 from polyrhythm.figures.figure import Chart, Figure, Options, needs
 from polyrhythm.figures.lines import lines
-from polyrhythm.figures.marks import COUNT, chart, methods
+from polyrhythm.figures.marks import COUNT, chart, methods, shaped
 from polyrhythm.figures.subject import Subject
 from polyrhythm.figures.thinning import evenly
 
@@ -66,9 +66,10 @@ def _epochs(subject: Subject, options: Options) -> Chart:
         few = evenly(range(len(made)), MOST_CLIENTS)
         rows += [{"method": name, "client": client, "epochs": made[client]} for client in few]
     shown = f"client ({MOST_CLIENTS} of {most:,} shown)" if most > MOST_CLIENTS else "client"
-    color, _ = methods(subject.styles(options.theme), shown=len(subject.methods) > 1)
+    styles = subject.styles(options.theme)
+    color, _ = methods(styles, shown=len(subject.methods) > 1)
     marks = chart(rows, options.width, 150)
-    dots = marks.mark_circle(size=45, opacity=0.9).encode(
+    dots = marks.mark_point(size=45, opacity=0.9, filled=True).encode(
         x=alt.X(
             "client:Q",
             title=shown,
@@ -77,6 +78,7 @@ def _epochs(subject: Subject, options: Options) -> Chart:
         ),
         y=alt.Y("epochs:Q", title="epochs in all (one seed)"),
         color=color,
+        **shaped(styles),
         tooltip=["method:N", "client:Q", alt.Tooltip("epochs:Q", format=".4~g")],
     )
     upper = alt.hconcat(panel("mean", "epochs of a visit"), panel("total", "epochs of all clients so far"))

@@ -2,7 +2,8 @@
 
 const NARROW = 620; // pixels
 const LABELS = 90; // pixels that labels take beside a panel
-const LEGEND = 230; // pixels of one entry
+const USUAL = 560; // pixels of a panel, for which the columns of legends were counted
+const LETTER = 6.2; // pixels, of what stands under a title
 const BROAD = 420; // pixels of a panel beside others
 const COMPOSED = ["concat", "hconcat", "vconcat", "facet", "repeat"];
 
@@ -37,17 +38,33 @@ function stacked(part) {
   }
 }
 
+/** Breaks what stands under or in a title where there is too little room for it. */
+function broken(part, room) {
+  for (const key of ["text", "subtitle"]) {
+    if (!part.title || typeof part.title !== "object" || part.title[key] === undefined) continue;
+    const most = Math.max(20, Math.floor(room / LETTER));
+    part.title[key] = [part.title[key]].flat().flatMap((line) => {
+      const found = [""];
+      for (const word of String(line).split(" ")) {
+        if (found.at(-1) && found.at(-1).length + word.length >= most) found.push("");
+        found[found.length - 1] += (found.at(-1) ? " " : "") + word;
+      }
+      return found;
+    });
+  }
+  for (const inner of part.hconcat ?? part.vconcat ?? part.concat ?? []) broken(inner, inner.width ?? room);
+}
+
 /** One chart takes the room there is. Charts side by side come under each other where there is too little. */
 export function fitted(specification, width) {
   const spec = structuredClone(specification);
-  if (width < NARROW) {
-    stacked(spec);
-    for (const legend of legends(spec)) legend.columns = width < 2 * LEGEND ? 1 : 2;
-  }
+  if (width < NARROW) stacked(spec);
+  for (const legend of legends(spec)) if (legend.columns) legend.columns = Math.max(1, Math.floor((legend.columns * Math.min(width, USUAL)) / USUAL));
   if (COMPOSED.some((key) => key in spec)) spread(spec, width);
   else if (typeof spec.width !== "object") {
     spec.width = "container";
     spec.autosize = { type: "fit-x", contains: "padding", resize: true };
   }
+  broken(spec, width - LABELS / 2);
   return spec;
 }

@@ -77,7 +77,7 @@ def lines(
         ]
         area = chart(banded, options.width, height)
         bands = area.mark_area(interpolate=shape, opacity=0.18, clip=True).encode(
-            x=x, y=alt.Y("low:Q", title=measure, scale=y["scale"] if logarithmic else alt.Undefined), y2="high:Q",
+            x=x, y=alt.Y("low:Q", title=measure, scale=y["scale"]), y2="high:Q",
             color=color,
         )  # fmt: skip
         layers.insert(0, bands)

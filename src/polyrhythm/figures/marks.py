@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, final
@@ -17,12 +19,32 @@ if TYPE_CHECKING:
     from polyrhythm.runs.recorded import RecordedRun
 
 
+COLUMN = 3
+"""Panels that still stand under each other."""
+
+
 def chart(rows: Sequence[Mapping[str, Any]], width: float, height: float, title: str = "") -> alt.Chart:
     """An empty chart over rows. They are given as values and not as a frame, so that no limit on rows bites."""
     import altair as alt
 
     above: dict[str, Any] = {"title": alt.Title(title, fontSize=12, fontWeight="normal")} if title else {}
-    return alt.Chart(alt.InlineData(values=list(rows)), width=width, height=height, **above)
+    return alt.Chart(_rows()(values=list(rows)), width=width, height=height, **above)
+
+
+@functools.cache
+def _rows() -> Any:
+    """Rows that no step of making a chart copies or checks: Altair does both at each, a second for ten thousand."""
+    import altair as alt
+
+    class Rows(alt.InlineData):
+        """Values that nobody changes."""
+
+        _class_is_valid_at_instantiation = False
+
+        def __deepcopy__(self, *_: Any) -> Rows:
+            return self
+
+    return Rows
 
 
 def titled(drawn: Any, title: str) -> alt.Title:
@@ -103,6 +125,36 @@ def methods(
     dashes = alt.Scale(domain=names, range=[list(look.dash) for look in styles.values()])
     color = alt.Color("method:N", title=None, scale=scale, legend=legend)
     return color, alt.StrokeDash("method:N", title=None, scale=dashes, legend=legend)
+
+
+def filled(styles: Mapping[str, Style], *, shown: bool = True) -> dict[str, Any]:
+    """The channels of areas of methods: colours, and from the ninth on paler ones with an edge, told in one legend."""
+    import altair as alt
+
+    color, _ = methods(styles, shown=shown, stroke=False)
+    if all(look.fill == 1 for look in styles.values()):
+        return {"color": color}
+    names, legend = list(styles), None if not shown else color["legend"].copy()
+    if legend is not None:
+        legend.symbolStrokeWidth = 1.5
+        legend.symbolOpacity = alt.Undefined
+    edge = alt.Scale(domain=names, range=[look.colour for look in styles.values()])
+    fills = alt.Scale(domain=names, range=[look.fill for look in styles.values()])
+    return {
+        "color": color.legend(legend),
+        "stroke": alt.Stroke("method:N", title=None, scale=edge, legend=legend),
+        "fillOpacity": alt.FillOpacity("method:N", title=None, scale=fills, legend=legend),
+    }
+
+
+def shaped(styles: Mapping[str, Style]) -> dict[str, Any]:
+    """The channel of points of methods that tells the ninth from the first; none where all are among the first."""
+    import altair as alt
+
+    if all(look.shape == "circle" for look in styles.values()):
+        return {}
+    scale = alt.Scale(domain=list(styles), range=[look.shape for look in styles.values()])
+    return {"shape": alt.Shape("method:N", scale=scale, legend=None)}
 
 
 @final
@@ -189,9 +241,10 @@ def upright(
         elif least > 0:
             scale, logarithmic = {"type": "log"}, True
             low = least
-    if lens.span is not None and high > low and "domainMax" not in scale:
+    if lens.span is not None and high > low and not leaving:
         ends = [0.0] if of.zero and not logarithmic else []
-        least, most = scale.pop("domainMin", min([low, *others, *ends])), max([high, *others, *ends])
+        least = max(scale.pop("domainMin", low), min([low, *others, *ends]))
+        most = min(scale.pop("domainMax", math.inf), max([high, *others, *ends]))
         scale = {"nice": True, **{key: value for key, value in scale.items() if key != "zero"}, "domain": [least, most]}
     axis: dict[str, Any] = {}
     if high >= _LARGE or 0 < high < _FINE:
@@ -227,23 +280,40 @@ def in_turn(place: int, of: int, length: int) -> tuple[int, int]:
     return length * (of - place), length * place
 
 
-def grouped(field: str, names: Sequence[str], colours: Sequence[str]) -> alt.Color:
-    """One colour for each line that is no method, told below."""
+def grouped(field: str, names: Sequence[str], colours: Sequence[str], *, above: bool = False) -> alt.Color:
+    """One colour for each line that is no method, told below; above where it would be below many panels."""
     import altair as alt
 
-    legend = alt.Legend(columns=_columns(names), symbolType="stroke", symbolStrokeWidth=3, symbolOpacity=1)
+    where: dict[str, Any] = {"orient": "top"} if above else {}
+    legend = alt.Legend(columns=_columns(names), symbolType="stroke", symbolStrokeWidth=3, symbolOpacity=1, **where)
     scale = alt.Scale(domain=list(names), range=list(colours))
     return alt.Color(f"{field}:N", title=None, scale=scale, legend=legend)
 
 
-def hues(field: str, colours: Mapping[str, str], theme: Theme, *, title: str | None = None) -> alt.Color:
-    """One colour for each value of a field, told below."""
+def hues(
+    field: str, colours: Mapping[str, str], theme: Theme, *, title: str | None = None, above: bool = False
+) -> alt.Color:
+    """One colour for each value of a field, told below; above where it would be below many panels."""
     import altair as alt
 
     scale = alt.Scale(domain=list(colours), range=[HUES[hue][theme] for hue in colours.values()])
-    return alt.Color(
-        f"{field}:N", title=title, scale=scale, legend=alt.Legend(columns=_columns(list(colours)), symbolType="square")
-    )
+    where: dict[str, Any] = {"orient": "top"} if above else {}
+    legend = alt.Legend(columns=_columns(list(colours)), symbolType="square", **where)
+    return alt.Color(f"{field}:N", title=title, scale=scale, legend=legend)
+
+
+def wide(count: int, width: int) -> int:
+    """How wide each of so many panels is: half the room where they stand in two columns."""
+    return (width - 60) // 2 if count > COLUMN else width
+
+
+def panelled(panels: Sequence[Any]) -> Any:
+    """Panels of methods under each other; of many, in two columns."""
+    import altair as alt
+
+    if len(panels) == 1:
+        return panels[0]
+    return alt.concat(*panels, columns=2) if len(panels) > COLUMN else alt.vconcat(*panels)
 
 
 def _columns(names: Sequence[str]) -> int:

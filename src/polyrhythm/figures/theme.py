@@ -31,6 +31,8 @@ is black on one theme and white on the other is no colour that a reader could re
 
 _OF_METHODS = [hue for hue in HUES if hue not in ("grey", "ink")]
 _DASHES: tuple[tuple[int, ...], ...] = ((1, 0), (7, 3), (2, 2), (9, 3, 2, 3))
+_SHAPES = ("circle", "square", "triangle-up", "diamond")
+_FILLS = (1.0, 0.5, 0.2, 0.0)
 
 
 class Style(NamedTuple):
@@ -38,12 +40,17 @@ class Style(NamedTuple):
 
     colour: str
     dash: tuple[int, ...]
+    """Of lines."""
+    shape: str
+    """Of points."""
+    fill: float
+    """The opacity of areas, whose edges are opaque."""
 
 
 def style(place: int, theme: Theme = "light") -> Style:
-    """The look of the method that came first, second, … in a folder: eight colours, then dashes."""
-    hue = _OF_METHODS[place % len(_OF_METHODS)]
-    return Style(HUES[hue][theme], _DASHES[place // len(_OF_METHODS) % len(_DASHES)])
+    """The look of the method that came first, second, … in a folder: eight colours, then dashes, shapes and fills."""
+    hue, again = _OF_METHODS[place % len(_OF_METHODS)], place // len(_OF_METHODS) % len(_DASHES)
+    return Style(HUES[hue][theme], _DASHES[again], _SHAPES[again], _FILLS[again])
 
 
 LOOKS = len(_OF_METHODS) * len(_DASHES)

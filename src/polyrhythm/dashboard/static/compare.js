@@ -1,5 +1,6 @@
 // Several runs beside each other: seeds of one method are one row, and one band in every figure.
-import { $, amount, ask, h, kept, listen, onTheme, score, start, tell, theme, trouble, words } from "./page.js";
+import { $, amount, ask, h, kept, listen, onTheme, score, start, tell, trouble, words } from "./page.js";
+import { Exploring, swatch } from "./exploring.js";
 import { Gallery } from "./figures.js";
 
 const ids = new URLSearchParams(location.search).getAll("run");
@@ -8,7 +9,8 @@ start();
 const select = (id, values) => kept(h("select", { id, onchange: renew }, Object.entries(values).map(([value, label]) => h("option", { value }, label))));
 const across = select("across", { version: "versions", client_updates: "client updates", samples: "samples", flops: "operations (FLOPs)", bytes: "traffic", time: "virtual time", joules: "energy", wall: "wall-clock time" });
 const on = select("on", { test: "test set", validation: "validation set" });
-const gallery = new Gallery((about) => ({ run: ids, ...(about.along ? { against: across.value } : {}), ...(about.judged ? { on: on.value } : {}) }));
+const exploring = new Exploring(across, { seeds: true });
+const gallery = new Gallery((about) => ({ run: ids, ...(about.along ? { against: across.value } : {}), ...(about.judged ? { on: on.value } : {}) }), exploring);
 const table = h("div", { class: "scrolls", tabindex: 0, role: "region", "aria-label": "Table of methods" });
 const told = h("p", { class: "dim" });
 const known = new Set(); // the first news are of all runs, and nothing new
@@ -31,6 +33,7 @@ async function show() {
       h("caption", { class: "unseen" }, "Methods"),
       h("thead", {}, h("tr", {}, ["Method", "Seeds", `Final ${words(found.headline)}`, ...found.costs.map((cost) => cost.words[0].toUpperCase() + cost.words.slice(1))].map((label, i) => h("th", { scope: "col", class: i ? "number" : null }, label)))),
       h("tbody", {}, found.methods.map((method) => line(method, found.costs)))));
+    exploring.know(found.methods);
     notes.replaceChildren(...found.notes.map((note) => h("li", {}, note)));
     await gallery.offer({ run: ids });
   } catch (error) {
@@ -40,10 +43,8 @@ async function show() {
 
 function line(method, costs) {
   const final = method.final_accuracy;
-  const swatch = h("span", { class: "swatch", "aria-hidden": "true" });
-  swatch.style.background = method.colour[theme()];
   return h("tr", {},
-    h("th", { scope: "row" }, swatch, h("a", { href: `/run?${new URLSearchParams({ run: method.runs[0] })}` }, method.unfinished ? `${method.method} †` : method.method)),
+    h("th", { scope: "row" }, swatch(method), h("a", { href: `/run?${new URLSearchParams({ run: method.runs[0] })}` }, method.unfinished ? `${method.method} †` : method.method)),
     h("td", { class: "number" }, String(method.n)),
     h("td", { class: "number" }, score(final.mean) + (final.sd === null ? "" : ` ± ${score(final.sd)}`)),
     costs.map(({ name, unit }) => h("td", { class: "number" }, amount(method.costs[name], unit))));
