@@ -4,7 +4,8 @@ const NARROW = 620; // pixels
 const LABELS = 90; // pixels that labels take beside a panel
 const USUAL = 560; // pixels of a panel, for which the columns of legends were counted
 const LETTER = 6.2; // pixels, of what stands under a title
-const BROAD = 420; // pixels of a panel beside others
+const BROAD = 560; // pixels of a panel beside others, at most
+const THREE = 1000; // pixels that three panels beside each other need
 const COMPOSED = ["concat", "hconcat", "vconcat", "facet", "repeat"];
 
 /** Every legend that a specification speaks of. */
@@ -24,6 +25,7 @@ function spread(part, room) {
     if (typeof part.width === "number") part.width = Math.max(120, Math.round(room - LABELS));
     return;
   }
+  if (part.concat && part.columns === 2 && room >= THREE) part.columns = 3;
   const columns = part.hconcat ? panels.length : part.concat ? Math.min(panels.length, part.columns ?? panels.length) : 1;
   for (const panel of panels) spread(panel, beside ? Math.min(BROAD + LABELS, room / columns) : room);
 }
@@ -59,7 +61,7 @@ function broken(part, room) {
 export function fitted(specification, width) {
   const spec = structuredClone(specification);
   if (width < NARROW) stacked(spec);
-  for (const legend of legends(spec)) if (legend.columns) legend.columns = Math.max(1, Math.floor((legend.columns * Math.min(width, USUAL)) / USUAL));
+  for (const legend of legends(spec)) if (legend.columns) legend.columns = Math.max(1, Math.round((legend.columns * Math.min(width, USUAL)) / USUAL));
   if (COMPOSED.some((key) => key in spec)) spread(spec, width);
   else if (typeof spec.width !== "object") {
     spec.width = "container";

@@ -109,18 +109,18 @@ export class Exploring {
 
   typed() {
     const [from, to] = [finite(this.from.value), finite(this.to.value)];
-    const wrong = from !== null && to !== null && from >= to;
+    // The end that was left out is where the figures end; its field stays empty for whoever goes on to it.
+    const [least, most] = this.extent ?? [from ?? to, to ?? from];
+    const ends = [from ?? least, to ?? most];
+    const wrong = ends[0] >= ends[1] && (from !== null || to !== null);
     this.to.setCustomValidity(wrong ? "more than where the axis begins" : "");
     if (wrong) this.to.reportValidity();
-    else if (from !== null && to !== null) this.span([from, to]);
     else if (from === null && to === null) this.span(null);
-    else this.half(from, to);
-  }
-
-  /** Only one end was typed: the other is where the figures end. */
-  half(from, to) {
-    const whole = this.extent ?? [0, 1];
-    this.span([from ?? Math.min(whole[0], to), to ?? Math.max(whole[1], from)]);
+    else {
+      this.span(ends);
+      if (from === null) this.from.value = "";
+      if (to === null) this.to.value = "";
+    }
   }
 
   chosen() {

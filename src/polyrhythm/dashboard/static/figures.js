@@ -20,7 +20,8 @@ class Picture {
     this.seen = false;
     this.stale = true;
     this.next = 0;
-    this.frame = h("div", { class: "frame", role: "img", "aria-label": `${about.title}. ${about.about}` });
+    this.heard = { role: "img", "aria-label": `${about.title}. ${about.about}` };
+    this.frame = h("div", { class: "frame", ...this.heard });
     this.stage = h("div", { class: "stage" }, this.frame);
     this.reading = new Reading(this.stage, about, (span) => exploring.span(span));
     this.note = h("p", { class: "dim", role: "status" });
@@ -75,7 +76,8 @@ class Picture {
     this.stage.style.minHeight = "";
     // The frame is the picture; its parts are not for whoever hears it.
     for (const part of this.frame.children) part.setAttribute("aria-hidden", "true");
-    this.frame.setAttribute("role", "img");
+    this.frame.removeAttribute("aria-roledescription");
+    for (const [name, text] of Object.entries(this.heard)) this.frame.setAttribute(name, text);
     this.view?.finalize();
     this.view = result.view;
     this.reading.over(this.view, spec);

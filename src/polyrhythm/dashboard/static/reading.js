@@ -70,7 +70,9 @@ export class Reading {
   renew(data) {
     for (const panel of this.panels) {
       panel.lines = new Map();
-      for (const row of panel.sources.map((name) => data[name] ?? []).find((rows) => rows.some((row) => "n" in row)) ?? []) {
+      // A band has the rows of the lines that have one; the lines have all.
+      const told = panel.sources.map((name) => data[name] ?? []).filter((rows) => rows.some((row) => "n" in row));
+      for (const row of told.sort((a, b) => b.length - a.length)[0] ?? []) {
         if (!panel.lines.has(label(row))) panel.lines.set(label(row), []);
         panel.lines.get(label(row)).push(row);
       }
