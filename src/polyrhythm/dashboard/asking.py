@@ -9,6 +9,8 @@ from typing import Any
 from polyrhythm.base.errors import UserError
 from polyrhythm.figures.lens import WIDEST
 
+_LONGEST = 40  # characters of a number
+
 
 def lens_of(asked: Mapping[str, str]) -> dict[str, Any]:
     """How closely curves are to be looked at, for `figures.draw`; nothing of what was not asked for.
@@ -49,13 +51,13 @@ def number(name: str, text: str) -> float:
         UserError: it is none.
     """
     try:
-        value = float(text[:40])
+        value = float(text) if len(text) <= _LONGEST else math.nan
     except ValueError:
         value = math.nan
     if math.isfinite(value):
         return value
     raise UserError(
-        f"{name} = {text[:40]!r}",
+        f"{name} = {text[:_LONGEST]!r}",
         expected="a number; `from` and `to` go together",
         why="they are where the horizontal axis begins and ends",
         fix="leave both out",

@@ -78,7 +78,7 @@ def _epochs(subject: Subject, options: Options) -> Chart:
         ),
         y=alt.Y("epochs:Q", title="epochs in all (one seed)"),
         color=color,
-        **shaped(styles),
+        **shaped(styles, color),
         tooltip=["method:N", "client:Q", alt.Tooltip("epochs:Q", format=".4~g")],
     )
     upper = alt.hconcat(panel("mean", "epochs of a visit"), panel("total", "epochs of all clients so far"))

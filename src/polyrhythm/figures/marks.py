@@ -132,29 +132,32 @@ def filled(styles: Mapping[str, Style], *, shown: bool = True) -> dict[str, Any]
     import altair as alt
 
     color, _ = methods(styles, shown=shown, stroke=False)
-    if all(look.fill == 1 for look in styles.values()):
+    if all(look.fill == look.colour for look in styles.values()):
         return {"color": color}
-    names, legend = list(styles), None if not shown else color["legend"].copy()
-    if legend is not None:
-        legend.symbolStrokeWidth = 1.5
-        legend.symbolOpacity = alt.Undefined
-    edge = alt.Scale(domain=names, range=[look.colour for look in styles.values()])
-    fills = alt.Scale(domain=names, range=[look.fill for look in styles.values()])
+    legend = alt.Legend(columns=_columns(list(styles)), symbolType="square", symbolStrokeWidth=1.5) if shown else None
+    fills, edges = (
+        alt.Scale(domain=list(styles), range=[getattr(look, of) for look in styles.values()])
+        for of in ("fill", "colour")
+    )
     return {
-        "color": color.legend(legend),
-        "stroke": alt.Stroke("method:N", title=None, scale=edge, legend=legend),
-        "fillOpacity": alt.FillOpacity("method:N", title=None, scale=fills, legend=legend),
+        "fill": alt.Fill("method:N", title=None, scale=fills, legend=legend),
+        "stroke": alt.Stroke("method:N", title=None, scale=edges, legend=legend),
     }
 
 
-def shaped(styles: Mapping[str, Style]) -> dict[str, Any]:
-    """The channel of points of methods that tells the ninth from the first; none where all are among the first."""
+def shaped(styles: Mapping[str, Style], color: alt.Color) -> dict[str, Any]:
+    """The channel of points of methods that tells the ninth from the first; none where all are among the first.
+
+    Args:
+        styles: of the methods.
+        color: their channel, whose legend is that of the shapes, too.
+    """
     import altair as alt
 
     if all(look.shape == "circle" for look in styles.values()):
         return {}
     scale = alt.Scale(domain=list(styles), range=[look.shape for look in styles.values()])
-    return {"shape": alt.Shape("method:N", scale=scale, legend=None)}
+    return {"shape": alt.Shape("method:N", title=None, scale=scale, legend=color["legend"])}
 
 
 @final

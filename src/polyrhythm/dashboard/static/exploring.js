@@ -181,7 +181,8 @@ export function* units(part) {
 export function explorable(spec, about) {
   const all = [...units(spec)];
   const add = (unit, parameter) => (unit.params = [...(unit.params ?? []), parameter]);
-  const coloured = all.find((unit) => unit.encoding?.color?.field === "method" && unit.encoding.color.legend !== null);
+  const told = (channel) => channel?.field === "method" && channel.legend !== null;
+  const coloured = all.find((unit) => told(unit.encoding?.color) || told(unit.encoding?.fill));
   if (coloured) add(coloured, { name: "picked", select: { type: "point", fields: ["method"] }, bind: "legend" });
   if (about.curved && about.along && !spec.hconcat && !spec.vconcat && !spec.concat && all.length) {
     add(all[0], { name: "zoomed", select: { type: "interval", encodings: ["x"], zoom: WHEEL, translate: DRAG, clear: false }, bind: "scales" });
