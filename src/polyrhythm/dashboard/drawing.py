@@ -8,11 +8,13 @@ from typing import Any, cast, final, get_args
 
 from polyrhythm import figures
 from polyrhythm.base.errors import unknown
+from polyrhythm.figures.subject import Subject
 from polyrhythm.results import Run
 from polyrhythm.runs.costs import On
 from polyrhythm.runs.json_text import to_json
 
 _KEPT = 128  # figures that nothing has happened to since they were drawn
+_ROWS = 100_000  # versions that are held for the next figure
 
 
 @functools.cache
@@ -37,12 +39,13 @@ def offered(runs: Sequence[Run]) -> list[dict[str, Any]]:
     Raises:
         UserError: no run, or runs that are judged by different metrics.
     """
+    fine, flat = figures.sorted_out(runs)
     return [
         {
             **{"name": f.name, "title": f.title, "about": f.about, "flat": why},
             **{"along": f.along, "judged": f.judged, "curved": f.curved},
         }
-        for f, why in (*((f, "") for f in figures.applicable(runs)), *figures.flat(runs).items())
+        for f, why in (*((f, "") for f in fine), *flat.items())
     ]
 
 
@@ -52,6 +55,7 @@ class Drawn:
 
     def __init__(self) -> None:
         self._kept: dict[tuple[Any, ...], str] = {}
+        self._read: tuple[Any, dict[str, list[dict[str, Any]]]] = (None, {})
 
     def figure(self, name: str, runs: Sequence[Run], stamp: str, settings: Mapping[str, Any]) -> str:
         """A figure's specification, with its data apart.
@@ -69,11 +73,19 @@ class Drawn:
         key = (name, tuple(run.id for run in runs), *sorted(settings.items()))
         found = self._kept.pop((*key, stamp), None)
         if found is None:
-            found = to_json(apart(figures.draw(name, runs, **settings).to_dict(validate=False)))
+            subject = Subject(runs, self._versions(runs, stamp))
+            found = to_json(apart(figures.draw(name, subject, **settings).to_dict(validate=False)))
         self._kept[*key, stamp] = found  # the last one used is last
         while len(self._kept) > _KEPT:
             del self._kept[next(iter(self._kept))]
         return found
+
+    def _versions(self, runs: Sequence[Run], stamp: str) -> dict[str, list[dict[str, Any]]]:
+        """What was read for the figure before, if it was of the same runs: most of the time that one takes."""
+        key = (tuple(run.id for run in runs), stamp)
+        if self._read[0] != key or sum(map(len, self._read[1].values())) > _ROWS:
+            self._read = (key, {})
+        return self._read[1]
 
 
 def set_of(name: str) -> On:

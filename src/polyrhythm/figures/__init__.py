@@ -38,6 +38,7 @@ __all__ = [
     "find",
     "flat",
     "save",
+    "sorted_out",
     "why_not",
 ]
 
@@ -73,8 +74,7 @@ def applicable(runs: Sequence[RecordedRun]) -> list[Figure]:
     Raises:
         UserError: no run, or runs that are judged by different metrics.
     """
-    subject = Subject(runs)
-    return [figure for figure in CATALOGUE.values() if not figure.lacks(subject) and not figure.flat(subject)]
+    return sorted_out(runs)[0]
 
 
 def flat(runs: Sequence[RecordedRun]) -> dict[Figure, str]:
@@ -83,9 +83,18 @@ def flat(runs: Sequence[RecordedRun]) -> dict[Figure, str]:
     Raises:
         UserError: no run, or runs that are judged by different metrics.
     """
+    return sorted_out(runs)[1]
+
+
+def sorted_out(runs: Sequence[RecordedRun]) -> tuple[list[Figure], dict[Figure, str]]:
+    """Both at once.
+
+    Raises:
+        UserError: no run, or runs that are judged by different metrics.
+    """
     subject = Subject(runs)
-    found = ((figure, figure.flat(subject)) for figure in CATALOGUE.values() if not figure.lacks(subject))
-    return {figure: why for figure, why in found if why}
+    found = {figure: figure.flat(subject) for figure in CATALOGUE.values() if not figure.lacks(subject)}
+    return [figure for figure, why in found.items() if not why], {figure: why for figure, why in found.items() if why}
 
 
 def why_not(name: str, runs: Sequence[RecordedRun]) -> str:
@@ -99,7 +108,7 @@ def why_not(name: str, runs: Sequence[RecordedRun]) -> str:
 
 def draw(
     name: str,
-    runs: Sequence[RecordedRun],
+    runs: Sequence[RecordedRun] | Subject,
     *,
     against: Against = "version",
     on: On = "test",
@@ -115,7 +124,7 @@ def draw(
 
     Args:
         name: of the figure.
-        runs: one or more.
+        runs: one or more; or a subject that has read some of them already.
         against: the horizontal axis of curves; other figures have their own.
         on: the set that results are of, "test" or "validation".
         theme: "light" or "dark".
@@ -133,7 +142,7 @@ def draw(
     _check(figure, against, on, theme)
     lens = Lens(log=log, smooth=smooth, span=span, seeds=seeds)
     _check_lens(figure, lens)
-    subject = Subject(runs)
+    subject = runs if isinstance(runs, Subject) else Subject(runs)
     if missing := figure.lacks(subject):
         raise UserError(
             f"figure {name!r} has nothing to show: {missing.partition(';')[0]}",

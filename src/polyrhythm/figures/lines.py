@@ -63,11 +63,11 @@ def lines(
     shape: Any = "linear" if against == "version" else "step-after"
     x = along(against, lens) if axis is None else along(against, lens).title(axis)
     y, leaving, logarithmic, refused = upright(measure, rows, of, lens, after)
-    clip = bool(leaving or lens.span or options.live)
+    clip: dict[str, Any] = {"clip": True} if leaving or lens.span or options.live else {}
     few = len(rows) <= FEW * len(subject.methods) and against == "version" and options.width >= WIDE and lens.smooth < 2
     marks = chart(rows, options.width, height)
     tips = [*telling(x, measure), "n:Q"] if any(row.get("n", 1) > 1 for row in rows) else telling(x, measure)[:-1]
-    line = marks.mark_line(interpolate=shape, point={"size": 18} if few else False, **({"clip": True} if clip else {}))
+    line = marks.mark_line(interpolate=shape, point={"size": 18} if few else False, **clip)
     layers = [line.encode(x=x, y=y, color=color, strokeDash=dash, tooltip=tips)]
     wide = {row["method"] for row in rows if row["high"] > row["low"]}
     if wide:
@@ -143,7 +143,8 @@ def _meet(one: Sequence[tuple[float, float]], two: Sequence[tuple[float, float]]
         return False
     places = [places[i * (len(places) - 1) // _PLACES] for i in range(_PLACES + 1)]
     found = [[line[bisect.bisect_right(line, (x, math.inf)) - 1][1] for x in places] for line in (one, two)]
-    return sum(abs(a - b) <= near for a, b in zip(*found, strict=True)) > len(places) / 2
+    met: int = sum(abs(a - b) <= near for a, b in zip(*found, strict=True))
+    return met > len(places) / 2
 
 
 def in_dashes(styles: Mapping[str, Style], groups: Sequence[Sequence[str]]) -> tuple[dict[str, Style], list[str]]:

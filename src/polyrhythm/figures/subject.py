@@ -19,18 +19,19 @@ class Subject:
 
     Args:
         runs: in any order; those that differ in nothing but their seed are one method.
+        versions: what was read already, by the run's id; read into.
 
     Raises:
         UserError: nothing to draw, or runs that are judged by different metrics.
     """
 
-    def __init__(self, runs: Sequence[RecordedRun]) -> None:
+    def __init__(self, runs: Sequence[RecordedRun], versions: dict[str, list[dict[str, Any]]] | None = None) -> None:
         self.methods: Mapping[str, tuple[RecordedRun, ...]] = by_method(runs)
         """The runs of each method by seed, in the order of the methods' first runs."""
         self.runs = tuple(run for members in self.methods.values() for run in members)
         self.headline = self.runs[0].headline
         """The metric that "accuracy" stands for."""
-        self._versions: dict[str, list[dict[str, Any]]] = {}
+        self._versions = {} if versions is None else versions
         self._visits: dict[tuple[str, tuple[str, ...]], list[dict[str, Any]]] = {}
 
     @property
