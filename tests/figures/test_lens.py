@@ -238,3 +238,13 @@ def test_looks_beyond_the_eighth_differ_in_fills_and_shapes_too(folder: Path, ru
 def test_numbers_at_axes_have_no_prefix_below_a_thousand(runs: list[Run]) -> None:
     axis = layers(figures.draw("accuracy", runs, against="time"))[-1]["encoding"]["x"]["axis"]
     assert axis["labelExpr"] == "abs(datum.value) < 1000 ? format(datum.value, '~g') : format(datum.value, '~s')"
+
+
+def test_what_is_said_of_a_point_has_the_names_of_its_axes(runs: list[Run]) -> None:
+    tips = layers(figures.draw("accuracy", runs, against="time"))[-1]["encoding"]["tooltip"]
+    said = {tip["field"]: tip.get("title") for tip in tips}
+    assert (said["x"], said["y"]) == ("virtual time (s)", "accuracy on the test set")
+    every = {
+        tip["field"] for layer in layers(figures.draw("accuracy", runs)) for tip in layer["encoding"].get("tooltip", ())
+    }
+    assert {"method", "x", "y", "sd", "n"} <= every

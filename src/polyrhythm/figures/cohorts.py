@@ -75,7 +75,7 @@ def _critical(subject: Subject, options: Options) -> Chart:
             shape: Any = "step" if place == len(series) - 1 else "linear"
             line = chart(rows, width, 130).mark_line(color=look.colour, interpolate=shape)
             y = alt.Y("y:Q", title=title)
-            panel.append(alt.layer(back, line.encode(x=x.title(below), y=y, tooltip=told("x:Q", "y:Q"))))
+            panel.append(alt.layer(back, line.encode(x=x.title(below), y=y, tooltip=told("round", title))))
         panels.append(panel)
     if len(panels) <= COLUMN:
         return alt.vconcat(*itertools.chain(*panels))

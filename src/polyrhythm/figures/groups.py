@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from polyrhythm.base.metric_names import in_words
+from polyrhythm.figures.axes import AXES
 from polyrhythm.figures.bands import band
 from polyrhythm.figures.curves import range_of
 from polyrhythm.figures.figure import Chart, Figure, Options, needs
@@ -59,7 +60,9 @@ def _groups(subject: Subject, options: Options) -> Chart:
         heading = name if len(subject.methods) > 1 else ""
         marks = chart(rows, wide(len(subject.methods), options.width), 240, heading)
         area = marks.mark_area(opacity=0.18, clip=True).encode(x=x, y=alt.Y("low:Q"), y2="high:Q", color=color)
-        line = marks.mark_line().encode(x=x, y=y, color=color, tooltip=["group:N", *told("x:Q", "y:Q")])
+        line = marks.mark_line().encode(
+            x=x, y=y, color=color, tooltip=["group:N", *told(AXES[options.against], in_words(subject.headline))]
+        )
         panels.append(alt.layer(area, line) if len(members) > 1 else line)
     return panelled(panels)
 

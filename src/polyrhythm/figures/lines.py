@@ -103,8 +103,7 @@ def telling(x: Any, measure: str) -> list[Any]:
     """What is said of a point under the pointer."""
     import altair as alt
 
-    place, value = told("x:Q", "y:Q")
-    return ["method:N", place.title(x["title"]), value.title(measure or "mean"), alt.Tooltip("sd:Q", format=".3~g")]
+    return ["method:N", *told(x["title"], measure or "mean"), alt.Tooltip("sd:Q", format=".3~g")]
 
 
 def taken(drawn: Chart) -> list[str]:

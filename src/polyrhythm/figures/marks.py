@@ -83,11 +83,11 @@ def along(against: Against, lens: Lens = PLAIN) -> alt.X:
     return alt.X("x:Q", title=AXES[against], axis=axis, **placed)
 
 
-def told(x: str, y: str) -> tuple[alt.Tooltip, alt.Tooltip]:
-    """What is said of a point under the pointer."""
+def told(place: str, value: str) -> tuple[alt.Tooltip, alt.Tooltip]:
+    """What is said of a point, `x` and `y`, under the pointer: the titles of its axes and its numbers."""
     import altair as alt
 
-    return alt.Tooltip(x, format=",.4~g"), alt.Tooltip(y, format=".4~g")
+    return alt.Tooltip("x:Q", title=place, format=",.6~g"), alt.Tooltip("y:Q", title=value, format=".4~g")
 
 
 def seconds_axis() -> alt.Axis:

@@ -46,7 +46,8 @@ export class Reading {
     stage.addEventListener("pointerdown", (event) => this.pressed(event));
     stage.addEventListener("pointerup", (event) => this.released(event));
     stage.addEventListener("pointercancel", () => this.cancel());
-    stage.addEventListener("pointerleave", () => this.start || this.leave());
+    // A finger that is lifted leaves what it has shown.
+    stage.addEventListener("pointerleave", (event) => this.start || event.pointerType === "touch" || this.leave());
     stage.addEventListener("dblclick", () => this.along && this.here && chosen(null));
     stage.addEventListener("keydown", (event) => this.typed(event));
     stage.addEventListener("blur", () => this.leave());
