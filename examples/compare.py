@@ -39,7 +39,7 @@ def main(picture: str = "compare.svg", rounds: int = 40) -> None:
 def draw(points: list[dict[str, object]], names: list[str], picture: str) -> None:
     """One curve per method; the two bounds, first and last, are dashed."""
     dashes = [[5, 4] if name in (names[0], names[-1]) else [1, 0] for name in names]
-    legend = alt.Legend(orient="bottom", symbolSize=400)
+    legend = alt.Legend(orient="bottom", symbolSize=400, columns=2, columnPadding=40)
     chart = (
         alt.Chart(alt.InlineData(values=points), title="Digits, 20 clients, dirichlet(alpha=0.1)")
         .mark_line()
@@ -50,6 +50,7 @@ def draw(points: list[dict[str, object]], names: list[str], picture: str) -> Non
             strokeDash=alt.StrokeDash("method:N", title=None, scale=alt.Scale(domain=names, range=dashes)),
         )
         .properties(width=520, height=280)
+        .configure_axis(labelSeparation=8)
     )
     chart.save(picture)
 

@@ -32,6 +32,21 @@ def test_a_figure_is_drawn_into_a_file(folder: Path, tmp_path: Path, ending: str
     assert file.read_bytes().lstrip().startswith(head)
 
 
+def test_a_curve_is_looked_at_closely(folder: Path, tmp_path: Path) -> None:
+    file = tmp_path / "a.svg"
+    closer = ("--log", "xy", "--smooth", "3", "--span", "1", "2", "--seeds")
+    done = plot(folder, "mine", "--figure", "accuracy", *closer, "-o", str(file))
+    assert done.exit_code == 0, done.output
+    assert "mean of 3 neighbouring places" in file.read_text()
+    page = tmp_path / "a.html"
+    assert plot(folder, "mine", "--figure", "accuracy", "-o", str(page)).exit_code == 0
+    text = page.read_text()
+    assert '<html lang="en">' in text
+    assert "<title>Accuracy" in text
+    assert '"over_' in text  # it can be read, and a picture cannot
+    assert "over_" not in file.read_text()
+
+
 def test_without_a_figure_they_are_listed(folder: Path) -> None:
     done = plot(folder)
     assert done.exit_code == 0, done.output
@@ -40,6 +55,7 @@ def test_without_a_figure_they_are_listed(folder: Path) -> None:
     told = [json.loads(line) for line in plot(folder, "--json").output.splitlines()]
     assert {entry["figure"] for entry in told if entry["applies"]} >= {"accuracy", "participation", "labels"}
     assert all(entry["why_not"] for entry in told if not entry["applies"])
+    assert {entry["figure"] for entry in told if entry["flat"]} >= {"cohort", "rate"}
 
 
 @pytest.mark.parametrize(
@@ -49,6 +65,9 @@ def test_without_a_figure_they_are_listed(folder: Path) -> None:
         (["--figure", "accuracy", "-o", "a.jpg"], "a.jpg"),
         (["--figure", "accuracy", "--against", "tiem"], "did you mean 'time'"),
         (["--figure", "groups"], "evaluation.groups=true"),
+        (["--figure", "labels", "--smooth", "5"], "no curve"),
+        (["--figure", "accuracy", "--span", "5", "1"], "the first of them smaller"),
+        (["--figure", "accuracy", "--smooth", "0"], "smooth = 0"),
         (["--figure", "accuracy", "-o", "no/such/folder/a.svg"], "cannot be written"),
         (["-o", "a.svg"], "no figure"),
         (["nobody", "--figure", "accuracy"], "unknown run"),

@@ -152,5 +152,4 @@ def test_rows_of_a_figure_can_be_values_of_a_setting(tmp_path: Path) -> None:
 def test_what_is_drawn_quickly_is_what_altair_checks(folder: Path, name: str) -> None:
     """Without a look at Vega-Lite's schema while it is drawn; which it fits nevertheless."""
     chart = figures.draw(name, Run.all(folder))
-    assert figures.specification(chart) == chart.to_dict()
-    assert chart.datasets  # and it is left as it was
+    assert chart.to_dict() == chart.to_dict(validate=False)

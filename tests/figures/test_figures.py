@@ -66,8 +66,10 @@ def test_every_figure_that_applies_is_drawn_in_both_themes(folder: Path) -> None
     every = [run for members in runs.values() for run in members]
     applies = {figure.name for figure in figures.applicable(every)}
     of_own_tests = {"client_results", "fairness", "client_map", "device_gap"}
-    assert applies == set(figures.CATALOGUE) - {"groups", "budgets", "samples", "battery", "drift", *of_own_tests}
-    for name, theme in itertools.product(applies, THEMES):
+    none = {"groups", "budgets", "samples", "battery", "drift", "rate", *of_own_tests}
+    assert {figure.name: why for figure, why in figures.flat(every).items()} == {"rate": "0.1 in every version"}
+    assert applies == set(figures.CATALOGUE) - none
+    for name, theme in itertools.product(applies | {"rate"}, THEMES):
         assert rows(figures.draw(name, every, theme=theme)), name
 
 

@@ -47,7 +47,8 @@ def plot_runs(
     figures.check_file(path)
     for note in Comparison(runs, group_by=options.get("group_by")).notes:
         Screen(stderr=True).note(note)
-    figures.save(figures.draw(figure, runs, **options), path)
+    live = path.suffix.lower() == ".html"
+    figures.save(figures.draw(figure, runs, **options, live=live), path)
     if as_json:
         print_json({"figure": figure, "file": str(path), "runs": [run.id for run in runs]})
         return
@@ -63,13 +64,16 @@ def _a_figure(name: str, error: UserError) -> UserError:
 def _list(runs: Sequence[Run], *, as_json: bool) -> None:
     """What can be drawn of some runs, and why the rest cannot."""
     missing = {name: figures.why_not(name, runs) for name in figures.CATALOGUE}
+    flat = {figure.name: f"{why}, so it says nothing else" for figure, why in figures.flat(runs).items()}
     if as_json:
         for name, why in missing.items():
-            print_json({"figure": name, "applies": not why, "why_not": why, "about": figures.CATALOGUE[name].about})
+            said = {"applies": not why, "why_not": why, "flat": flat.get(name, "")}
+            print_json({"figure": name, **said, "about": figures.CATALOGUE[name].about})
         return
     screen = Screen(stderr=False)
     for title, names in (
-        ("these figures apply", [name for name, why in missing.items() if not why]),
+        ("these figures apply", [name for name, why in missing.items() if not why and name not in flat]),
+        ("these are of one value", list(flat)),
         ("these do not", [name for name, why in missing.items() if why]),
     ):
         table = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), show_header=False, title_justify="left")
@@ -77,6 +81,6 @@ def _list(runs: Sequence[Run], *, as_json: bool) -> None:
         table.add_column(no_wrap=True)
         table.add_column(overflow="fold")
         for name in names:
-            table.add_row(Text(name), Text(missing[name] or figures.CATALOGUE[name].about))
+            table.add_row(Text(name), Text(missing[name] or flat.get(name) or figures.CATALOGUE[name].about))
         if names:
             screen.print_table(table)

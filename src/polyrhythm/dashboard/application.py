@@ -21,21 +21,24 @@ from starlette.routing import Route
 
 from polyrhythm.base.errors import PolyrhythmError, UserError
 from polyrhythm.dashboard.access import Door
+from polyrhythm.dashboard.asking import lens_of, whole
 from polyrhythm.dashboard.drawing import Drawn, offered, script, set_of
 from polyrhythm.dashboard.listing import Listing
 from polyrhythm.dashboard.views import MOST, Standings, compared, details, row_of
+from polyrhythm.figures.page import FITTING
 from polyrhythm.results import Run
 from polyrhythm.runs.json_text import to_json
 from polyrhythm.runs.stop_request import ask_to_stop
 
 _STATIC = Path(__file__).parent / "static"
-_SERVED = frozenset(path.name for path in _STATIC.iterdir()) - {"page.html"}
+_SERVED = frozenset((*(path.name for path in _STATIC.iterdir()), FITTING.name)) - {"page.html"}
 _PAGES = {"/": ("runs", "Runs"), "/run": ("run", "Run"), "/compare": ("compare", "Comparison")}
 _AHEAD = '<link rel="modulepreload" href="/static/{}.js">'  # so that a page does not find out script by script
+_DRAWING = ("figures", "exploring", "reading", "fitting", "vega")  # what pages with figures load
 _LOOK = 1.0  # seconds between two looks
 _SURELY = 3.0  # seconds after which is looked for killed runs, which write nothing
 _SIGN = 15.0  # seconds after which a connection without news shows that it lives
-_OURS = frozenset({"name", "against", "on", "theme", "width", "group_by", "baseline"})
+_OURS = frozenset({"name", "against", "on", "theme", "width", "group_by", "baseline", "log"})
 Answer = Callable[[Request], Awaitable[Any]]
 
 
@@ -114,7 +117,8 @@ class _Dashboard:
     async def _figure(self, request: Request) -> Response:
         asked: dict[str, Any] = {key: value for key, value in request.query_params.items() if key in _OURS}
         if "width" in asked:
-            asked["width"] = _whole("width", asked["width"], 100, 4000)
+            asked["width"] = whole("width", asked["width"], 100, 4000)
+        asked |= lens_of(request.query_params)
 
         def draw() -> str:
             runs = self._chosen(request)
@@ -219,7 +223,7 @@ class _Dashboard:
 def _page(request: Request) -> Response:
     module, title = _PAGES[request.url.path]
     page = (_STATIC / "page.html").read_text(encoding="utf-8")
-    ahead = "".join(_AHEAD.format(name) for name in ("page", *(() if module == "runs" else ("figures", "vega"))))
+    ahead = "".join(_AHEAD.format(name) for name in ("page", *(() if module == "runs" else _DRAWING)))
     return HTMLResponse(page.replace("{module}", module).replace("{title}", title).replace("{ahead}", ahead))
 
 
@@ -230,7 +234,7 @@ async def _static(request: Request) -> Response:
         return Response(text, media_type="text/javascript", headers={"Cache-Control": "private, max-age=86400"})
     if name not in _SERVED:
         return Response("not found", status_code=HTTPStatus.NOT_FOUND)
-    return FileResponse(_STATIC / name, headers={"Cache-Control": "no-cache"})
+    return FileResponse(FITTING if name == FITTING.name else _STATIC / name, headers={"Cache-Control": "no-cache"})
 
 
 def _answered(answer: Answer) -> Callable[[Request], Awaitable[Response]]:
@@ -254,14 +258,3 @@ def _answered(answer: Answer) -> Callable[[Request], Awaitable[Response]]:
         return Response(to_json(value), status_code=status, media_type="application/json")
 
     return respond
-
-
-def _whole(name: str, text: str, least: int, most: int) -> int:
-    if text.isdecimal() and len(text) < 10 and least <= int(text) <= most:
-        return int(text)
-    raise UserError(
-        f"{name} = {text!r}",
-        expected=f"a whole number, {least} to {most}",
-        why="figures are drawn that large",
-        fix="leave it out",
-    )

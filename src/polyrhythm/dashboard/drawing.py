@@ -8,11 +8,13 @@ from typing import Any, cast, final, get_args
 
 from polyrhythm import figures
 from polyrhythm.base.errors import unknown
+from polyrhythm.figures.subject import Subject
 from polyrhythm.results import Run
 from polyrhythm.runs.costs import On
 from polyrhythm.runs.json_text import to_json
 
 _KEPT = 128  # figures that nothing has happened to since they were drawn
+_ROWS = 100_000  # versions that are held for the next figure
 
 
 @functools.cache
@@ -32,14 +34,18 @@ def warm_up() -> None:
 
 
 def offered(runs: Sequence[Run], group_by: str | None = None) -> list[dict[str, Any]]:
-    """The figures that have something to show for these runs.
+    """The figures that have something to show for these runs, and after them those that would say nothing, and why.
 
     Raises:
         UserError: no run, runs that are judged by different metrics, or no such setting.
     """
+    fine, flat = figures.sorted_out(Subject(runs, group_by))
     return [
-        {"name": f.name, "title": f.title, "about": f.about, "along": f.along, "judged": f.judged}
-        for f in figures.applicable(figures.Subject(runs, group_by))
+        {
+            **{"name": f.name, "title": f.title, "about": f.about, "flat": why},
+            **{"along": f.along, "judged": f.judged, "curved": f.curved},
+        }
+        for f, why in (*((f, "") for f in fine), *flat.items())
     ]
 
 
@@ -49,6 +55,7 @@ class Drawn:
 
     def __init__(self) -> None:
         self._kept: dict[tuple[Any, ...], str] = {}
+        self._read: tuple[Any, dict[str, list[dict[str, Any]]]] = (None, {})
 
     def figure(self, name: str, runs: Sequence[Run], stamp: str, settings: Mapping[str, Any]) -> str:
         """A figure's specification, with its data apart.
@@ -66,11 +73,20 @@ class Drawn:
         key = (name, tuple(run.id for run in runs), *sorted(settings.items()))
         found = self._kept.pop((*key, stamp), None)
         if found is None:
-            found = to_json(apart(figures.specification(figures.draw(name, runs, **settings))))
+            subject = Subject(runs, settings.get("group_by"), self._versions(runs, stamp))
+            asked = {name: value for name, value in settings.items() if name != "group_by"}
+            found = to_json(apart(figures.draw(name, subject, **asked).to_dict(validate=False)))
         self._kept[*key, stamp] = found  # the last one used is last
         while len(self._kept) > _KEPT:
             del self._kept[next(iter(self._kept))]
         return found
+
+    def _versions(self, runs: Sequence[Run], stamp: str) -> dict[str, list[dict[str, Any]]]:
+        """What was read for the figure before, if it was of the same runs: most of the time that one takes."""
+        key = (tuple(run.id for run in runs), stamp)
+        if self._read[0] != key or sum(map(len, self._read[1].values())) > _ROWS:
+            self._read = (key, {})
+        return self._read[1]
 
 
 def set_of(name: str) -> On:

@@ -116,6 +116,7 @@ def compared(
             {
                 **entry,
                 "colour": {theme: styles[name].colour for theme, styles in looks.items()},
+                "dash": looks["light"][name].dash,
                 "costs": _mean_costs(found.methods[name]),
                 "best": first is not None and first.shown and first.method == name,
                 "gain": None if gain is None else {**asdict(gain), "told": tables.gain(gain), "shown": gain.shown},

@@ -30,7 +30,9 @@ from polyrhythm.figures import (
 )
 from polyrhythm.figures.axes import AXES, Against
 from polyrhythm.figures.figure import Chart, Figure, Options
-from polyrhythm.figures.marks import quickly, titled
+from polyrhythm.figures.lens import LOGS, Lens, Log
+from polyrhythm.figures.live import settled
+from polyrhythm.figures.marks import titled, unchecked
 from polyrhythm.figures.saving import check_file, drawable, save
 from polyrhythm.figures.subject import Subject, colours
 from polyrhythm.figures.theme import THEMES, Theme, config
@@ -40,6 +42,7 @@ from polyrhythm.runs.recorded import RecordedRun
 __all__ = [
     "AXES",
     "CATALOGUE",
+    "LOGS",
     "Against",
     "Chart",
     "Figure",
@@ -51,8 +54,9 @@ __all__ = [
     "draw",
     "drawable",
     "find",
+    "flat",
     "save",
-    "specification",
+    "sorted_out",
     "why_not",
 ]
 
@@ -88,11 +92,32 @@ def find(name: str) -> Figure:
 def applicable(runs: Sequence[RecordedRun] | Subject) -> list[Figure]:
     """The figures that have something to show for these runs, in the order of the catalogue. Draws nothing.
 
+    Those that would show one value throughout are left out, and can be drawn all the same; `flat` says which.
+
+    Raises:
+        UserError: no run, or runs that are judged by different metrics.
+    """
+    return sorted_out(runs)[0]
+
+
+def flat(runs: Sequence[RecordedRun] | Subject) -> dict[Figure, str]:
+    """The figures that could be drawn of these runs and would say nothing, and the one value that they would show.
+
+    Raises:
+        UserError: no run, or runs that are judged by different metrics.
+    """
+    return sorted_out(runs)[1]
+
+
+def sorted_out(runs: Sequence[RecordedRun] | Subject) -> tuple[list[Figure], dict[Figure, str]]:
+    """Both at once.
+
     Raises:
         UserError: no run, or runs that are judged by different metrics.
     """
     subject = _subject(runs)
-    return [figure for figure in CATALOGUE.values() if not figure.lacks(subject)]
+    found = {figure: figure.flat(subject) for figure in CATALOGUE.values() if not figure.lacks(subject)}
+    return [figure for figure, why in found.items() if not why], {figure: why for figure, why in found.items() if why}
 
 
 def why_not(name: str, runs: Sequence[RecordedRun] | Subject) -> str:
@@ -114,6 +139,11 @@ def draw(
     width: int | None = None,
     group_by: str | None = None,
     baseline: str | None = None,
+    log: Log = "",
+    smooth: int = 1,
+    span: tuple[float, float] | None = None,
+    seeds: bool = False,
+    live: bool = False,
 ) -> Chart:
     """Draws a figure of some runs: seeds of one method as mean and band, each method in its colour.
 
@@ -126,12 +156,19 @@ def draw(
         width: of a panel, in pixels; None for what suits a page.
         group_by: the dotted key of a setting; then its values take the place of methods.
         baseline: the method that others are compared with, where a figure does that; None for the first.
+        log: which axes of curves are logarithmic, where their values allow it: "x", "y" or "xy".
+        smooth: how many neighbouring places each point of a curve is the mean of; what was recorded stays, faint.
+        span: where the horizontal axis of curves begins and ends.
+        seeds: whether each seed is drawn thin beside the mean of its method.
+        live: whether a reader can hide methods, zoom, and read values, where the figure is of lines; for pages.
 
     Raises:
         UserError: no such figure, axis, theme, setting or method, or nothing to show for these runs.
     """
     figure = find(name)
     _check(figure, against, on, theme)
+    lens = Lens(log=log, smooth=smooth, span=span, seeds=seeds)
+    _check_lens(figure, lens)
     subject = _subject(runs, group_by)
     if baseline is not None and baseline not in subject.methods:
         raise unknown("method", baseline, subject.methods, why="the others are compared with it")
@@ -143,24 +180,11 @@ def draw(
             fix=missing.partition(";")[2].strip() or "draw another figure; without a name, those that apply are listed",
         )
     given: dict[str, Any] = {} if width is None else {"width": width}
-    options = Options(against=against, on=on, theme=theme, baseline=baseline, **given)
-    with quickly() as rows:
+    options = Options(against=against, on=on, theme=theme, baseline=baseline, lens=lens, live=live, **given)
+    with unchecked():
         chart = figure.drawn(subject, options)
-        chart = chart.properties(title=titled(chart, figure.title)).configure(**config(theme))
-        chart.datasets = rows
-    return chart
-
-
-def specification(chart: Chart) -> dict[str, Any]:
-    """A figure that `draw` gave as plain values: what `chart.to_dict()` gives, in less time for many rows."""
-    from altair import Undefined
-
-    rows, chart.datasets = chart.datasets, Undefined
-    try:
-        found: dict[str, Any] = chart.to_dict(validate=False)
-    finally:
-        chart.datasets = rows
-    return {**found, "datasets": {**found.get("datasets", {}), **rows}}
+        chart = settled(chart) if live else chart
+        return chart.properties(title=titled(chart, figure.title)).configure(**config(theme))
 
 
 def _subject(runs: Sequence[RecordedRun] | Subject, group_by: str | None = None) -> Subject:
@@ -181,3 +205,17 @@ def _check(figure: Figure, against: str, on: str, theme: str) -> None:
         raise unknown("set", on, ("test", "validation"), why="results are of one of them")
     if theme not in THEMES:
         raise unknown("theme", theme, THEMES, why="it decides every colour")
+
+
+def _check_lens(figure: Figure, lens: Lens) -> None:
+    asked = {"log": bool(lens.log), "smooth": lens.smooth > 1, "span": lens.span is not None, "seeds": lens.seeds}
+    own = lens.span is not None or "x" in lens.log
+    if lens.plain or (figure.curved and (figure.along or not own)):
+        return
+    which = [f.name for f in CATALOGUE.values() if f.curved and (f.along or not own)]
+    raise UserError(
+        f"figure {figure.name!r} drawn with {', '.join(name for name, given in asked.items() if given)}",
+        expected=f"a curve: {', '.join(which)}",
+        why="this figure has a horizontal axis of its own" if figure.curved else "this figure is no curve",
+        fix="leave it out",
+    )

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from polyrhythm.figures.figure import Chart, Figure, Options, needs
-from polyrhythm.figures.marks import chart, hues, methods, named, seconds_axis
+from polyrhythm.figures.marks import chart, filled, hues, named, panelled, seconds_axis, wide
 from polyrhythm.figures.participation import fate
 from polyrhythm.figures.subject import Subject
 from polyrhythm.figures.theme import HUES
@@ -84,6 +84,7 @@ def _timeline(subject: Subject, options: Options) -> Chart:
     import altair as alt
 
     panels, drawn = [], {}
+    width = wide(len(subject.methods), options.width)
     for name, members in subject.methods.items():
         run = members[0]
         visits = sorted(subject.visits(run, *_COLUMNS, *_SPANS), key=lambda v: (v["started"], v["dispatch"]))
@@ -106,19 +107,19 @@ def _timeline(subject: Subject, options: Options) -> Chart:
         shown = [{**row, "to": min(row["to"], end)} for row in rows[name] if row["from"] < end]
         domain = alt.Scale(domain=[0, end], nice=False)
         heading = named(name, run, subject, note=note)
-        bars = chart(shown, options.width, height, heading).mark_rect().encode(
+        bars = chart(shown, width, height, heading).mark_rect().encode(
             x=alt.X("from:Q", title="virtual time (s)", scale=domain, axis=seconds_axis()),
             x2="to:Q",
             y=alt.Y("client:O", title="client", scale=alt.Scale(domain=clients, paddingInner=0.15)),
-            color=hues("doing", colours, options.theme),
+            color=hues("doing", colours, options.theme, above=len(subject.methods) > 1),
             tooltip=["client:O", "doing:N", alt.Tooltip("from:Q", format=".4~g"), alt.Tooltip("to:Q", format=".4~g")],
         )  # fmt: skip
         times = [{"from": row["time"]} for row in subject.versions(run) if 0 < row["time"] <= end]
-        rules = chart(thin(times, ("from",)), options.width, height).mark_rule(
+        rules = chart(thin(times, ("from",)), width, height).mark_rule(
             color=HUES["ink"][options.theme], size=0.6, opacity=0.5
         )
         panels.append(alt.layer(bars, rules.encode(x=alt.X("from:Q", scale=domain))))
-    return panels[0] if len(panels) == 1 else alt.vconcat(*panels)
+    return panelled(panels)
 
 
 def _part(until: float, end: float) -> str:
@@ -139,7 +140,7 @@ def _staleness(subject: Subject, options: Options) -> Chart:
             {"method": name, "place": place, "staleness": s, "share": n / total, "updates": n}
             for s, n in sorted(found.items())
         ]
-    color, _ = methods(subject.styles(options.theme), shown=len(subject.methods) > 1, stroke=False)
+    looks = filled(subject.styles(options.theme), shown=len(subject.methods) > 1)
     # By place, and not stacked: Vega-Lite writes the names in an order of bars into an expression, unescaped.
     extra = {"xOffset": alt.XOffset("place:O", scale=alt.Scale(domain=list(range(len(subject.methods)))))}
     values = list(range(max((row["staleness"] for row in rows), default=0) + 1))
@@ -147,7 +148,7 @@ def _staleness(subject: Subject, options: Options) -> Chart:
     bars: Any = chart(rows, options.width, 240).mark_bar().encode(
         x=x.axis(labelAngle=0, labelOverlap=True),
         y=alt.Y("share:Q", stack=None, title="share of updates", axis=alt.Axis(format="%")),
-        color=color,
+        **looks,
         order=alt.Order("place:Q"),
         tooltip=["method:N", "staleness:O", alt.Tooltip("share:Q", format=".2%"), "updates:Q"],
         **(extra if len(subject.methods) > 1 else {}),
@@ -166,7 +167,7 @@ def _buffer(subject: Subject, options: Options) -> Chart:
         cut = bisect.bisect_right([row["x"] for row in rows], end)
         look = subject.styles(options.theme)[name]
         heading = named(name, run, subject, note=_part(end, rows[-1]["x"]) if cut < len(rows) else "")
-        area = chart(thin(rows[:cut]), options.width, 110, heading).mark_area(
+        area = chart(thin(rows[:cut]), wide(len(subject.methods), options.width), 110, heading).mark_area(
             interpolate="step-after", color=look.colour, opacity=0.35, line={"color": look.colour, "strokeWidth": 1}
         )
         panels.append(
@@ -175,7 +176,12 @@ def _buffer(subject: Subject, options: Options) -> Chart:
                 y=alt.Y("y:Q", stack=None, title="updates waiting", axis=alt.Axis(tickMinStep=1, tickCount=5)),
             )
         )
-    return panels[0] if len(panels) == 1 else alt.vconcat(*panels)
+    return panelled(panels)
+
+
+def _never_stale(subject: Subject) -> str:
+    known = subject.has("versions", "staleness_max IS NOT NULL")
+    return "0 of every update" if known and not subject.has("versions", "staleness_max > 0") else ""
 
 
 _NO_UPDATE = "no update is in a version yet; wait for the first one"
@@ -200,6 +206,7 @@ FIGURES: Sequence[Figure] = (
         about="How many versions behind the model that they were added to the updates were, over all seeds.",
         lacks=lambda subject: _updates(subject) or _reports(subject),
         drawn=_staleness,
+        flat=_never_stale,
     ),
     Figure(
         name="buffer",

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from polyrhythm.base.metric_names import in_words
 from polyrhythm.figures.curves import column, curves
 from polyrhythm.figures.figure import Chart, Figure, Options, needs
-from polyrhythm.figures.marks import Range, chart, named, told
+from polyrhythm.figures.marks import COLUMN, Range, chart, named, panelled, told, wide
 from polyrhythm.figures.subject import Subject
 from polyrhythm.figures.theme import HUES
 from polyrhythm.figures.thinning import thin
@@ -52,12 +53,13 @@ def _cohort(subject: Subject, options: Options) -> Chart:
 def _critical(subject: Subject, options: Options) -> Chart:
     import altair as alt
 
-    panels: list[Any] = []
-    for name, members in subject.methods.items():
-        run = members[0]
+    watching = {
+        name: found for name, (run, *_) in subject.methods.items() if (found := detectors(subject.versions(run)))
+    }
+    panels, width = list[Any](), wide(len(watching), options.width)
+    for name, watched in watching.items():
+        run, panel = subject.methods[name][0], list[Any]()
         versions = subject.versions(run)
-        if not (watched := detectors(versions)):
-            continue
         shades = periods(versions)
         scale = alt.Scale(domain=[0, versions[-1]["version"] + 1], nice=False)
         x = alt.X("x:Q", title="round", scale=scale)
@@ -70,15 +72,23 @@ def _critical(subject: Subject, options: Options) -> Chart:
         for place, (title, points) in enumerate(series):
             below = "round" if place == len(series) - 1 else ""
             rows = thin([{"x": x, "y": y} for x, y in points if y is not None])
-            shade = chart(shades, options.width, 130, heading if place == 0 else "")
+            shade = chart(shades, width, 130, heading if place == 0 else "")
             back = shade.mark_rect(color=HUES["orange"][options.theme], opacity=0.22).encode(
                 x=alt.X("from:Q", scale=scale, title=below), x2="to:Q"
             )
             shape: Any = "step" if place == len(series) - 1 else "linear"
-            line = chart(rows, options.width, 130).mark_line(color=look.colour, interpolate=shape)
+            line = chart(rows, width, 130).mark_line(color=look.colour, interpolate=shape)
             y = alt.Y("y:Q", title=title)
-            panels.append(alt.layer(back, line.encode(x=x.title(below), y=y, tooltip=told("x:Q", "y:Q"))))
-    return alt.vconcat(*panels)
+            panel.append(alt.layer(back, line.encode(x=x.title(below), y=y, tooltip=told("round", title))))
+        panels.append(panel)
+    if len(panels) <= COLUMN:
+        return alt.vconcat(*itertools.chain(*panels))
+    return panelled([alt.vconcat(*panel) for panel in panels])
+
+
+def _one_cohort(subject: Subject) -> str:
+    cohort = subject.only("cohort", "version > 0")
+    return "" if cohort is None else f"{cohort:,} in every version"
 
 
 def _words(key: str) -> str:
@@ -93,7 +103,9 @@ FIGURES: Sequence[Figure] = (
         about="How many clients the server invited for each version; the band is one standard deviation over seeds.",
         lacks=needs("versions", "version > 0", "no version has been made yet; wait for the first one"),
         drawn=_cohort,
+        flat=_one_cohort,
         along=True,
+        curved=True,
     ),
     Figure(
         name="critical_periods",

@@ -9,7 +9,7 @@ from typing import Any
 from polyrhythm.figures.figure import Chart, Figure, Options
 from polyrhythm.figures.groups import settings
 from polyrhythm.figures.labels import bubbles
-from polyrhythm.figures.marks import along, chart, methods, named
+from polyrhythm.figures.marks import along, chart, methods, named, panelled, wide
 from polyrhythm.figures.subject import Subject
 from polyrhythm.figures.theme import HUES
 from polyrhythm.methods.order.pacing import Pacing
@@ -67,7 +67,7 @@ def _hardness(subject: Subject, options: Options) -> Chart:
             for row in found["versions"]
         ]
         x, title = along("version"), "loss of a training sample"
-        marks = chart(rows, options.width, 220, named(name, run, subject))
+        marks = chart(rows, wide(len(subject.methods), options.width), 220, named(name, run, subject))
         fans = [
             marks.mark_area(color=look.colour, opacity=0.2).encode(
                 x=x, y=alt.Y(f"q{low}:Q", title=title), y2=f"q{high}:Q"
@@ -76,7 +76,7 @@ def _hardness(subject: Subject, options: Options) -> Chart:
         ]
         middle = marks.mark_line(color=look.colour).encode(x=x, y=alt.Y("q50:Q", title=title))
         panels.append(alt.layer(*fans, middle))
-    return panels[0] if len(panels) == 1 else alt.vconcat(*panels)
+    return panelled(panels)
 
 
 def _samples(subject: Subject, options: Options) -> Chart:

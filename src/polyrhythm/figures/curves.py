@@ -10,15 +10,14 @@ from typing import Any
 from polyrhythm.base.errors import UserError
 from polyrhythm.base.metric_names import in_words, is_between_0_and_1
 from polyrhythm.figures.axes import SETS, Against
-from polyrhythm.figures.bands import Value, curves_of, mean, rests
+from polyrhythm.figures.bands import Value, curves_of, mean, rests, single
 from polyrhythm.figures.figure import Chart, Figure, Options, needs
-from polyrhythm.figures.marks import COUNT, LOSS, SHARE, Range, along, chart, methods, told, upright
+from polyrhythm.figures.lens import Log
+from polyrhythm.figures.lines import HEIGHT, lines, taken
+from polyrhythm.figures.marks import COUNT, LOSS, SHARE, Range
 from polyrhythm.figures.subject import Subject
 from polyrhythm.runs.costs import score
 
-WIDE = 400  # pixels of a panel that still has room for marks
-FEW = 50  # points that still leave room for a mark at each
-HEIGHT = 300
 COSTS: tuple[Against, ...] = ("time", "joules", "bytes")
 
 
@@ -31,6 +30,7 @@ def curves(
     *,
     against: Against | None = None,
     height: int = HEIGHT,
+    turns: bool = True,
 ) -> Chart:
     """One curve for each method, with its band where it has several seeds.
 
@@ -42,73 +42,34 @@ def curves(
         of: what the values can be.
         against: another horizontal axis than the options'.
         height: of the panel, pixels.
+        turns: whether lines on each other are told apart by dashes.
     """
     against = against or options.against
+    steps = {
+        name: curves_of([subject.versions(run) for run in members], value, against)
+        for name, members in subject.methods.items()
+    }
+    notes = list[str]()
+    if "x" in options.lens.log:
+        if all(curve[-1][0] <= 0 for curves in steps.values() for curve in curves):
+            log: Log = "y" if "y" in options.lens.log else ""
+            options = dataclasses.replace(options, lens=dataclasses.replace(options.lens, log=log))
+            notes.append("the horizontal axis is not logarithmic: all lies at 0")
+        elif any(curve[0][0] <= 0 for curves in steps.values() for curve in curves):
+            notes.append("what lies at 0 has no place on a logarithmic axis")
     rows, after = list[dict[str, Any]](), list[dict[str, Any]]()
     for name, members in subject.methods.items():
-        steps = curves_of([subject.versions(run) for run in members], value, against)
-        rows += [{"method": name, **point} for point in mean(steps)]
+        rows += [{"method": name, **point} for point in mean(steps[name], options.lens)]
+        apart = options.lens.seeds and len(members) > 1
         after += [
             {"method": name, "seed": run.seed, **point}
-            for run, points in zip(members, rests(steps), strict=False)  # none where one run says nothing
+            for run, points in zip(
+                members, (single if apart else rests)(steps[name], options.lens), strict=False
+            )  # none where one run says nothing
             for point in points
         ]
-    return lines(subject, rows, options, measure, against, of, after=after, height=height)
-
-
-def lines(
-    subject: Subject,
-    rows: Sequence[Mapping[str, Any]],
-    options: Options,
-    measure: str,
-    against: Against,
-    of: Range = Range(),  # noqa: B008
-    *,
-    after: Sequence[Mapping[str, Any]] = (),
-    height: int = HEIGHT,
-    axis: str | None = None,
-) -> Chart:
-    """The same from points that are known already: `method`, `x`, `y`, `low`, `high`.
-
-    Args:
-        subject: the runs.
-        rows: the points of the means.
-        options: how it is drawn.
-        measure: the title of the vertical axis.
-        against: the horizontal axis.
-        of: what the values can be.
-        after: points of single seeds behind the end of their mean: `method`, `seed`, `x`, `y`.
-        height: of the panel, pixels.
-        axis: another title of the horizontal axis.
-    """
-    import altair as alt
-
-    color, dash = methods(subject.styles(options.theme), shown=len(subject.methods) > 1)
-    # Against versions all seeds have the same places; elsewhere the mean itself is made of steps.
-    shape: Any = "linear" if against == "version" else "step-after"
-    x = along(against) if axis is None else along(against).title(axis)
-    y, leaving, logarithmic = upright(measure, rows, of)
-    tips = ["method:N", *told("x:Q", "y:Q")]
-    few = len(rows) <= FEW * len(subject.methods) and against == "version" and options.width >= WIDE
-    marks = chart(rows, options.width, height).mark_line(interpolate=shape, point={"size": 18} if few else False)
-    if leaving:
-        marks = marks.mark_line(interpolate=shape, clip=True)
-    layers = [marks.encode(x=x, y=y, color=color, strokeDash=dash, tooltip=tips)]
-    wide = {row["method"] for row in rows if row["high"] > row["low"]}
-    if wide and not logarithmic:
-        area = chart([row for row in rows if row["method"] in wide], options.width, height)
-        bands = area.mark_area(interpolate=shape, opacity=0.18, clip=True).encode(
-            x=x, y=alt.Y("low:Q", title=measure), y2="high:Q", color=color
-        )
-        layers.insert(0, bands)
-    if after:
-        alone = chart(after, options.width, height).mark_line(interpolate=shape, strokeWidth=0.8, clip=True)
-        tips = ["method:N", "seed:N", *told("x:Q", "y:Q")]
-        layers.append(alone.encode(x=x, y=y, color=color, detail="seed:N", tooltip=tips))
-    if leaving:
-        words = chart(leaving, options.width, height).mark_text(align="left", baseline="top", dx=4, fontSize=11)
-        layers.append(words.encode(x=x, y=y, text="said:N", color=color))
-    return layers[0] if len(layers) == 1 else alt.layer(*layers)
+    notes += ["thin: single seeds"] if options.lens.seeds and after else []
+    return lines(subject, rows, options, measure, against, of, after=after, height=height, notes=notes, turns=turns)
 
 
 def column(row: Mapping[str, Any], name: str, after: int = -1) -> float | None:
@@ -140,17 +101,19 @@ def _rate(subject: Subject, options: Options) -> Chart:
 def _costs(subject: Subject, options: Options) -> Chart:
     import altair as alt
 
-    narrow = dataclasses.replace(options, width=max(160, (options.width - 60) // len(COSTS)))
+    lens = dataclasses.replace(options.lens, span=None, log="y" if "y" in options.lens.log else "")
+    narrow = dataclasses.replace(options, width=max(160, (options.width - 60) // len(COSTS)), lens=lens)
     value = functools.partial(score, headline=subject.headline, on=options.on)
     _check_set(subject, options, value)
     measure = f"{in_words(subject.headline)} on the {SETS[options.on]}"
     of = range_of(subject)
-    return alt.hconcat(
-        *(
-            curves(subject, value, narrow, "" if place else measure, of, against=cost, height=240)
-            for place, cost in enumerate(COSTS)
-        )
-    )
+    panels = [
+        curves(subject, value, narrow, "" if place else measure, of, against=cost, height=240, turns=False)
+        for place, cost in enumerate(COSTS)
+    ]
+    notes = dict.fromkeys(line for panel in panels for line in taken(panel))
+    drawn: Chart = alt.hconcat(*panels)
+    return drawn.properties(title=alt.Title([*notes])) if notes else drawn
 
 
 def range_of(subject: Subject) -> Range:
@@ -169,6 +132,11 @@ def _check_set(subject: Subject, options: Options, value: Value) -> None:
     )
 
 
+def _one_rate(subject: Subject) -> str:
+    rate = subject.only("rate", "rate IS NOT NULL")
+    return "" if rate is None else f"{rate:g} in every version"
+
+
 _evaluated = needs(
     "versions",
     "test IS NOT NULL OR validation IS NOT NULL",
@@ -183,6 +151,7 @@ FIGURES: Sequence[Figure] = (
         lacks=_evaluated,
         drawn=_accuracy,
         along=True,
+        curved=True,
         judged=True,
     ),
     Figure(
@@ -192,6 +161,7 @@ FIGURES: Sequence[Figure] = (
         lacks=_evaluated,
         drawn=_loss,
         along=True,
+        curved=True,
         judged=True,
     ),
     Figure(
@@ -201,6 +171,7 @@ FIGURES: Sequence[Figure] = (
         lacks=needs("versions", "train_loss IS NOT NULL", "no client has trained yet"),
         drawn=_training,
         along=True,
+        curved=True,
     ),
     Figure(
         name="costs",
@@ -209,6 +180,7 @@ FIGURES: Sequence[Figure] = (
         lacks=_evaluated,
         drawn=_costs,
         judged=True,
+        curved=True,
     ),
     Figure(
         name="rate",
@@ -216,6 +188,8 @@ FIGURES: Sequence[Figure] = (
         about="The learning rate that clients were given.",
         lacks=needs("versions", "rate IS NOT NULL", "no report has been accepted yet"),
         drawn=_rate,
+        flat=_one_rate,
         along=True,
+        curved=True,
     ),
 )

@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from polyrhythm.figures.bands import band
-from polyrhythm.figures.curves import lines
 from polyrhythm.figures.figure import Chart, Figure, Options, needs
-from polyrhythm.figures.marks import COUNT, chart, methods, named
+from polyrhythm.figures.lines import lines
+from polyrhythm.figures.marks import COUNT, chart, methods, named, shaped
 from polyrhythm.figures.subject import Subject
 from polyrhythm.figures.theme import HUES
 from polyrhythm.figures.thinning import evenly, thin
@@ -60,7 +60,7 @@ def _epochs(subject: Subject, options: Options) -> Chart:
             for name, runs in rounds.items()
             for point in band(runs, lambda row: float(row[key]), "version")
         ]
-        return lines(subject, rows, half, measure, "version", COUNT, height=220, axis="round")
+        return lines(subject, rows, half, measure, "version", COUNT, height=220, axis="round", turns=False)
 
     rows, most = [], max(members[0].clients for members in subject.methods.values())
     for name, members in subject.methods.items():
@@ -68,9 +68,10 @@ def _epochs(subject: Subject, options: Options) -> Chart:
         few = evenly(range(len(made)), MOST_CLIENTS)
         rows += [{"method": name, "client": client, "epochs": made[client]} for client in few]
     shown = f"client ({MOST_CLIENTS} of {most:,} shown)" if most > MOST_CLIENTS else "client"
-    color, _ = methods(subject.styles(options.theme), shown=len(subject.methods) > 1)
+    styles = subject.styles(options.theme)
+    color, _ = methods(styles, shown=len(subject.methods) > 1)
     marks = chart(rows, options.width, 150)
-    dots = marks.mark_circle(size=45, opacity=0.9).encode(
+    dots = marks.mark_point(size=45, opacity=0.9, filled=True).encode(
         x=alt.X(
             "client:Q",
             title=shown,
@@ -79,6 +80,7 @@ def _epochs(subject: Subject, options: Options) -> Chart:
         ),
         y=alt.Y("epochs:Q", title="epochs in all (one seed)"),
         color=color,
+        **shaped(styles, color),
         tooltip=["method:N", "client:Q", alt.Tooltip("epochs:Q", format=".4~g")],
     )
     upper = alt.hconcat(panel("mean", "epochs of a visit"), panel("total", "epochs of all clients so far"))

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, final
 
 from polyrhythm.figures.axes import Against
+from polyrhythm.figures.lens import PLAIN, Lens
 from polyrhythm.figures.subject import Subject
 from polyrhythm.figures.theme import Theme
 from polyrhythm.runs.costs import On
@@ -27,6 +28,8 @@ class Options:
         theme: what it is drawn on.
         width: of a panel, in pixels.
         baseline: the method that others are compared with; None for the first.
+        lens: how closely curves are looked at.
+        live: whether a reader can explore it: hide methods, zoom, read values. For pages, never for pictures.
     """
 
     against: Against = "version"
@@ -34,6 +37,8 @@ class Options:
     theme: Theme = "light"
     width: int = 560
     baseline: str | None = None
+    lens: Lens = PLAIN
+    live: bool = False
 
 
 def needs(table: Table, condition: str, words: str) -> Callable[[Subject], str]:
@@ -54,6 +59,9 @@ class Figure:
         drawn: draws it.
         along: whether it is a curve, whose horizontal axis can be chosen.
         judged: whether it depends on the set that results are of.
+        curved: whether its curves can be smoothed, shown seed by seed, and over a logarithmic axis.
+        flat: why it says nothing of some runs although it could be drawn, such as one value throughout; "" if it
+            says something.
     """
 
     name: str
@@ -63,3 +71,5 @@ class Figure:
     drawn: Callable[[Subject, Options], Chart]
     along: bool = False
     judged: bool = False
+    curved: bool = False
+    flat: Callable[[Subject], str] = lambda _: ""

@@ -7,10 +7,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from polyrhythm.base.metric_names import in_words
+from polyrhythm.figures.axes import AXES
 from polyrhythm.figures.bands import band
 from polyrhythm.figures.curves import range_of
 from polyrhythm.figures.figure import Chart, Figure, Options, needs
-from polyrhythm.figures.marks import along, chart, grouped, told, upright
+from polyrhythm.figures.marks import along, chart, grouped, panelled, told, upright, wide
 from polyrhythm.figures.subject import Subject
 from polyrhythm.figures.theme import HUES
 from polyrhythm.runs.costs import On, score
@@ -55,13 +56,15 @@ def _groups(subject: Subject, options: Options) -> Chart:
             continue
         x = along(options.against)
         y = upright(in_words(subject.headline), rows, range_of(subject)).axis
-        color = grouped("group", list(names), hues)
+        color = grouped("group", list(names), hues, above=len(subject.methods) > 1)
         heading = name if len(subject.methods) > 1 else ""
-        marks = chart(rows, options.width, 240, heading)
+        marks = chart(rows, wide(len(subject.methods), options.width), 240, heading)
         area = marks.mark_area(opacity=0.18, clip=True).encode(x=x, y=alt.Y("low:Q"), y2="high:Q", color=color)
-        line = marks.mark_line().encode(x=x, y=y, color=color, tooltip=["group:N", *told("x:Q", "y:Q")])
+        line = marks.mark_line().encode(
+            x=x, y=y, color=color, tooltip=["group:N", *told(AXES[options.against], in_words(subject.headline))]
+        )
         panels.append(alt.layer(area, line) if len(members) > 1 else line)
-    return panels[0] if len(panels) == 1 else alt.vconcat(*panels)
+    return panelled(panels)
 
 
 def settings(config: Any, name: str) -> Iterator[Mapping[str, Any]]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
+import functools
+import math
 from collections.abc import Iterator, Mapping, Sequence
-from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, final
 
 from polyrhythm.figures.axes import AXES, Against
+from polyrhythm.figures.lens import PLAIN, Lens
 from polyrhythm.figures.theme import HUES, Style, Theme
 
 if TYPE_CHECKING:
@@ -19,38 +20,41 @@ if TYPE_CHECKING:
     from polyrhythm.runs.recorded import RecordedRun
 
 
+COLUMN = 3
+"""Panels that still stand under each other."""
+
+
 def chart(rows: Sequence[Mapping[str, Any]], width: float, height: float, title: str | list[str] = "") -> alt.Chart:
     """An empty chart over rows. They are given as values and not as a frame, so that no limit on rows bites."""
     import altair as alt
 
-    data: Any = alt.InlineData(values=list(rows))
-    if (held := _HELD.get()) is not None:
-        name = f"rows-{hashlib.sha256(repr(rows).encode()).hexdigest()[:16]}"
-        held[name], data = list(rows), alt.NamedData(name=name)
-
     above: dict[str, Any] = {"title": alt.Title(title, fontSize=12, fontWeight="normal")} if title else {}
-    return alt.Chart(data, width=width, height=height, **above)
+    return alt.Chart(_rows()(values=list(rows)), width=width, height=height, **above)
 
 
-_HELD: ContextVar[dict[str, list[Any]] | None] = ContextVar("held", default=None)
+@functools.cache
+def _rows() -> Any:
+    """Rows that no step of making a chart copies or checks: Altair does both at each, a second for ten thousand."""
+    import altair as alt
+
+    class Rows(alt.InlineData):
+        """Values that nobody changes."""
+
+        _class_is_valid_at_instantiation = False
+
+        def __deepcopy__(self, *_: Any) -> Rows:
+            return self
+
+    return Rows
 
 
 @contextlib.contextmanager
-def quickly() -> Iterator[dict[str, list[Any]]]:
-    """Draws in a third of the time: gives the rows of all charts that are made meanwhile, by name.
-
-    Altair copies a chart with its rows whenever something is added to it, and looks at each part against Vega-Lite's
-    schema; so the rows are kept apart, and it does not look.
-    """
+def unchecked() -> Iterator[None]:
+    """Charts that are made meanwhile are not held against Vega-Lite's schema part by part, a third of the time."""
     from altair.utils import schemapi
 
-    held: dict[str, list[Any]] = {}
-    before = _HELD.set(held)
-    try:
-        with schemapi.debug_mode(False):
-            yield held
-    finally:
-        _HELD.reset(before)
+    with schemapi.debug_mode(False):
+        yield
 
 
 def titled(drawn: Any, title: str) -> alt.Title:
@@ -64,30 +68,43 @@ def titled(drawn: Any, title: str) -> alt.Title:
     return alt.Title(title)
 
 
-def along(against: Against) -> alt.X:
+NUMBER = "abs(datum.value) < 1000 ? format(datum.value, '~g') : format(datum.value, '~s')"
+"""A number at an axis: as it is below a thousand, with k, M, G from there on; never with m or µ.
+
+Each label by itself: as the axis's format, all would have the prefix of the largest, and 0 would be 0M.
+"""
+
+
+def along(against: Against, lens: Lens = PLAIN) -> alt.X:
     """The horizontal axis of curves."""
     import altair as alt
 
     whole: dict[str, Any] = (
         {"tickMinStep": 1} if against in ("version", "client_updates", "visits", "local_steps") else {}
     )
-    # Each label by itself: as the axis's format, all would have the prefix of the largest, and 0 would be 0M.
-    axis = alt.Axis(labelExpr="format(datum.value, '~s')", tickCount=6, labelOverlap="greedy", **whole)
-    return alt.X("x:Q", title=AXES[against], axis=axis)
+    logarithmic = "x" in lens.log
+    axis = alt.Axis(labelExpr=NUMBER, tickCount=6, labelOverlap="greedy", **({} if logarithmic else whole))
+    scale: dict[str, Any] = {"type": "log"} if logarithmic else {}
+    if lens.span is not None and not (logarithmic and lens.span[1] <= 0):
+        start, end = lens.span
+        scale |= {"domainMax": end} if logarithmic and start <= 0 else {"domain": [start, end]}
+        scale |= {"nice": False} if logarithmic else {"nice": False, "zero": False}
+    placed: dict[str, Any] = {"scale": alt.Scale(**scale)} if scale else {}
+    return alt.X("x:Q", title=AXES[against], axis=axis, **placed)
 
 
-def told(x: str, y: str) -> tuple[alt.Tooltip, alt.Tooltip]:
-    """What is said of a point under the pointer."""
+def told(place: str, value: str) -> tuple[alt.Tooltip, alt.Tooltip]:
+    """What is said of a point, `x` and `y`, under the pointer: the titles of its axes and its numbers."""
     import altair as alt
 
-    return alt.Tooltip(x, format=",.4~g"), alt.Tooltip(y, format=".4~g")
+    return alt.Tooltip("x:Q", title=place, format=",.6~g"), alt.Tooltip("y:Q", title=value, format=".4~g")
 
 
 def seconds_axis() -> alt.Axis:
     """Of virtual seconds."""
     import altair as alt
 
-    return alt.Axis(labelExpr="format(datum.value, '~s')", tickCount=8)
+    return alt.Axis(labelExpr=NUMBER, tickCount=8)
 
 
 def named(method: str, run: RecordedRun, subject: Subject, *, note: str = "") -> str:
@@ -120,6 +137,39 @@ def methods(
     return color, alt.StrokeDash("method:N", title=None, scale=dashes, legend=legend)
 
 
+def filled(styles: Mapping[str, Style], *, shown: bool = True) -> dict[str, Any]:
+    """The channels of areas of methods: colours, and from the ninth on paler ones with an edge, told in one legend."""
+    import altair as alt
+
+    color, _ = methods(styles, shown=shown, stroke=False)
+    if all(look.fill == look.colour for look in styles.values()):
+        return {"color": color}
+    legend = alt.Legend(columns=_columns(list(styles)), symbolType="square", symbolStrokeWidth=1.5) if shown else None
+    fills, edges = (
+        alt.Scale(domain=list(styles), range=[getattr(look, of) for look in styles.values()])
+        for of in ("fill", "colour")
+    )
+    return {
+        "fill": alt.Fill("method:N", title=None, scale=fills, legend=legend),
+        "stroke": alt.Stroke("method:N", title=None, scale=edges, legend=legend),
+    }
+
+
+def shaped(styles: Mapping[str, Style], color: alt.Color) -> dict[str, Any]:
+    """The channel of points of methods that tells the ninth from the first; none where all are among the first.
+
+    Args:
+        styles: of the methods.
+        color: their channel, whose legend is that of the shapes, too.
+    """
+    import altair as alt
+
+    if all(look.shape == "circle" for look in styles.values()):
+        return {}
+    scale = alt.Scale(domain=list(styles), range=[look.shape for look in styles.values()])
+    return {"shape": alt.Shape("method:N", title=None, scale=scale, legend=color["legend"])}
+
+
 @final
 @dataclass(frozen=True, kw_only=True)
 class Range:
@@ -150,12 +200,16 @@ class Upright(NamedTuple):
     leaving: list[dict[str, Any]]
     """The curves that leave the picture: `method`, where, as `x` and `y`, and how far they go, as it is `said`."""
     logarithmic: bool
+    refused: str = ""
+    """Why it is not logarithmic although it should be."""
 
 
 def upright(
     measure: str,
     rows: Sequence[Mapping[str, Any]],
     of: Range = Range(),
+    lens: Lens = PLAIN,
+    after: Sequence[Mapping[str, Any]] = (),
 ) -> Upright:
     """The vertical axis of curves.
 
@@ -166,9 +220,13 @@ def upright(
         measure: its title.
         rows: what is drawn, with `x`, `y`, `low` and `high`, and its `method` where there are several.
         of: what the values can be.
+        lens: how closely they are looked at: a part of them has an axis of its own, and it may be logarithmic.
+        after: other points on the same axis, with `x` and `y`.
     """
     import altair as alt
 
+    if lens.span is not None:
+        rows = _seen(rows, lens)
     scale: dict[str, Any] = {"zero": of.zero}
     low, high = min((row["low"] for row in rows), default=0.0), max((row["high"] for row in rows), default=0.0)
     least = min((row["y"] for row in rows), default=0.0)
@@ -177,8 +235,16 @@ def upright(
     if of.most is not None and high > of.most:
         scale["domainMax"] = of.most
     leaving: list[dict[str, Any]] = []
-    logarithmic = False
-    if of.explodes and (wild := exploded(rows)):
+    logarithmic, refused = "y" in lens.log and least > 0, ""
+    others = [row["y"] for row in after if lens.shows(row["x"])]
+    if logarithmic and min(others, default=1.0) <= 0:
+        logarithmic = False
+    if "y" in lens.log and not logarithmic:
+        refused = "the vertical axis is not logarithmic: values of 0 or less have no place on one"
+    if logarithmic:
+        scale = {"type": "log", "nice": False}
+        low = least
+    elif of.explodes and (wild := exploded(rows)):
         calm = [row["high"] for row in rows if row.get("method") not in wild]
         if calm:
             scale["domainMax"] = high = max(calm)
@@ -187,10 +253,27 @@ def upright(
                 leaving.append({"method": name, "x": out["x"], "y": high, "said": f"↑ {highest:.2g}"})
         elif least > 0:
             scale, logarithmic = {"type": "log"}, True
+            low = least
+    if lens.span is not None and high > low and not leaving:
+        ends = [0.0] if of.zero and not logarithmic else []
+        least = max(scale.pop("domainMin", low), min([low, *others, *ends]))
+        most = min(scale.pop("domainMax", math.inf), max([high, *others, *ends]))
+        scale = {"nice": True, **{key: value for key, value in scale.items() if key != "zero"}, "domain": [least, most]}
     axis: dict[str, Any] = {}
     if high >= _LARGE or 0 < high < _FINE:
         axis["axis"] = alt.Axis(labelExpr="datum.value === 0 ? '0' : format(datum.value, '.1~e')")
-    return Upright(alt.Y("y:Q", title=measure, scale=alt.Scale(**scale), **axis), leaving, logarithmic)
+    return Upright(alt.Y("y:Q", title=measure, scale=alt.Scale(**scale), **axis), leaving, logarithmic, refused)
+
+
+def _seen(rows: Sequence[Mapping[str, Any]], lens: Lens) -> Sequence[Mapping[str, Any]]:
+    """The rows that a lens shows, and where each line comes in from the left; all of them if it shows none."""
+    found, before = list[Mapping[str, Any]](), dict[str, Mapping[str, Any]]()
+    for row in rows:
+        if lens.shows(row["x"]):
+            found.append(row)
+        elif lens.span is not None and row["x"] < lens.span[0]:
+            before[row.get("method", "")] = row
+    return [*before.values(), *found] if found or before else rows
 
 
 def exploded(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
@@ -201,23 +284,49 @@ def exploded(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     return {name: max(ys) for name, ys in curves.items() if max(ys) > _EXPLODED * max(abs(ys[0]), 1.0)}
 
 
-def grouped(field: str, names: Sequence[str], colours: Sequence[str]) -> alt.Color:
-    """One colour for each line that is no method, told below."""
+def in_turn(place: int, of: int, length: int) -> tuple[int, int]:
+    """The dashes of the line that lies as second, third, … on others, so that each shows for the same length in turn.
+
+    >>> [in_turn(place, 3, 5) for place in (1, 2)]
+    [(10, 5), (5, 10)]
+    """
+    return length * (of - place), length * place
+
+
+def grouped(field: str, names: Sequence[str], colours: Sequence[str], *, above: bool = False) -> alt.Color:
+    """One colour for each line that is no method, told below; above where it would be below many panels."""
     import altair as alt
 
-    legend = alt.Legend(columns=_columns(names), symbolType="stroke", symbolStrokeWidth=3, symbolOpacity=1)
+    where: dict[str, Any] = {"orient": "top"} if above else {}
+    legend = alt.Legend(columns=_columns(names), symbolType="stroke", symbolStrokeWidth=3, symbolOpacity=1, **where)
     scale = alt.Scale(domain=list(names), range=list(colours))
     return alt.Color(f"{field}:N", title=None, scale=scale, legend=legend)
 
 
-def hues(field: str, colours: Mapping[str, str], theme: Theme, *, title: str | None = None) -> alt.Color:
-    """One colour for each value of a field, told below."""
+def hues(
+    field: str, colours: Mapping[str, str], theme: Theme, *, title: str | None = None, above: bool = False
+) -> alt.Color:
+    """One colour for each value of a field, told below; above where it would be below many panels."""
     import altair as alt
 
     scale = alt.Scale(domain=list(colours), range=[HUES[hue][theme] for hue in colours.values()])
-    return alt.Color(
-        f"{field}:N", title=title, scale=scale, legend=alt.Legend(columns=_columns(list(colours)), symbolType="square")
-    )
+    where: dict[str, Any] = {"orient": "top"} if above else {}
+    legend = alt.Legend(columns=_columns(list(colours)), symbolType="square", **where)
+    return alt.Color(f"{field}:N", title=title, scale=scale, legend=legend)
+
+
+def wide(count: int, width: int) -> int:
+    """How wide each of so many panels is: half the room where they stand in two columns."""
+    return (width - 60) // 2 if count > COLUMN else width
+
+
+def panelled(panels: Sequence[Any]) -> Any:
+    """Panels of methods under each other; of many, in two columns."""
+    import altair as alt
+
+    if len(panels) == 1:
+        return panels[0]
+    return alt.concat(*panels, columns=2) if len(panels) > COLUMN else alt.vconcat(*panels)
 
 
 def _columns(names: Sequence[str]) -> int:

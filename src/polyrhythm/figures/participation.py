@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from polyrhythm.figures.figure import Chart, Figure, Options, needs
-from polyrhythm.figures.marks import chart, hues, named
+from polyrhythm.figures.marks import chart, hues, named, panelled, wide
 from polyrhythm.figures.subject import Subject
 from polyrhythm.figures.thinning import evenly
 
@@ -85,9 +85,10 @@ def _participation(subject: Subject, options: Options) -> Chart:
     found = {fate: hue for fate, hue in FATES.items() if fate in seen}
     coarse = any(cell["to"] - cell["from"] > 1 for cells in cells_of.values() for cell in cells)
     share: dict[str, Any] = {}
+    orient: dict[str, Any] = {"orient": "top"} if len(cells_of) > 1 else {}
     if coarse:
         shades = alt.Scale(domain=[0, 1], range=[0.08, 1])
-        legend = alt.Legend(format="%", values=[0.25, 0.5, 0.75, 1], symbolType="square", symbolStrokeWidth=0)
+        legend = alt.Legend(format="%", values=[0.25, 0.5, 0.75, 1], symbolType="square", symbolStrokeWidth=0, **orient)
         share["opacity"] = alt.Opacity("share:Q", title="share of a stretch's rounds", scale=shades, legend=legend)
     panels = []
     for name, cells in cells_of.items():
@@ -101,18 +102,18 @@ def _participation(subject: Subject, options: Options) -> Chart:
         height = min(360, max(80, 12 * len(clients)))
         often = [alt.Tooltip("share:Q", format=".0%", title="in")] if coarse else []
         panels.append(
-            chart(cells, options.width, height, named(name, run, subject, note=", ".join(notes)))
+            chart(cells, wide(len(cells_of), options.width), height, named(name, run, subject, note=", ".join(notes)))
             .mark_rect()
             .encode(
                 x=x,
                 x2="to:Q",
                 y=y,
-                color=hues("fate", found, options.theme),
+                color=hues("fate", found, options.theme, above=len(cells_of) > 1),
                 tooltip=["client:O", alt.Tooltip("rounds:N", title="round"), "fate:N", *often],
                 **share,
             )
         )
-    return panels[0] if len(panels) == 1 else alt.vconcat(*panels)
+    return panelled(panels)
 
 
 FIGURES: Sequence[Figure] = (

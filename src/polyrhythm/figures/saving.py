@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 from polyrhythm.base.errors import UserError
 from polyrhythm.base.output_file import check_output
 from polyrhythm.base.plain import plain
+from polyrhythm.figures.page import page
 
 if TYPE_CHECKING:
     import altair as alt
 
 FORMATS = (".png", ".svg", ".pdf", ".html")
-_LESS = "\ue000"  # stands for "<" until a page is text: of nobody's alphabet, and JSON writes it as six letters
 
 
 def check_file(path: Path | str) -> None:
@@ -52,12 +52,10 @@ def save(chart: alt.TopLevelMixin, path: Path | str) -> None:
     path = Path(path)
     ending = check_ending(path)
     try:
-        # inline: a page that loads its scripts from elsewhere is blank without a network. No name ends its script.
-        made = _like(chart, _LESS if ending == ".html" else "<")
         if ending == ".html":
-            path.write_text(made.to_html(inline=True).replace(r"\ue000", r"\u003c"), encoding="utf-8")
+            path.write_text(page(drawable(chart.to_dict())), encoding="utf-8")
         else:
-            made.save(str(path), scale_factor=2 if ending == ".png" else 1)
+            _like(chart).save(str(path), scale_factor=2 if ending == ".png" else 1)
     except OSError as error:
         raise UserError(
             f"{path} cannot be written: {error.strerror or error}",
@@ -67,24 +65,23 @@ def save(chart: alt.TopLevelMixin, path: Path | str) -> None:
         ) from error
 
 
-def drawable(value: Any, less: str = "<") -> Any:
+def drawable(value: Any) -> Any:
     """A specification whose texts can be drawn: what XML has no place for ends the program that draws, unannounced.
 
     Args:
         value: the specification, or a part of it.
-        less: what stands for "<".
     """
     if isinstance(value, str):
-        return plain(value).replace(_LESS, "\N{REPLACEMENT CHARACTER}").replace("<", less)
+        return plain(value)
     if isinstance(value, dict):
-        return {drawable(key, less): drawable(part, less) for key, part in value.items()}
-    return [drawable(part, less) for part in value] if isinstance(value, list) else value
+        return {drawable(key): drawable(part) for key, part in value.items()}
+    return [drawable(part) for part in value] if isinstance(value, list) else value
 
 
-def _like(chart: alt.TopLevelMixin, less: str) -> Any:
+def _like(chart: alt.TopLevelMixin) -> Any:
     """The chart, or one with the texts that can be drawn in place of its own."""
     import altair as alt
 
     specification = chart.to_dict()
-    texts = drawable(specification, less)
+    texts = drawable(specification)
     return chart if texts == specification else alt.Chart.from_dict(texts)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, final
 
 from polyrhythm.figures.theme import LOOKS, Style, Theme, style
-from polyrhythm.runs.database import any_record, read_records, read_runs
+from polyrhythm.runs.database import any_record, read_last_version, read_records, read_runs
 from polyrhythm.runs.grouping import by_method, method_of
 from polyrhythm.runs.recorded import RecordedRun
 from polyrhythm.runs.records import ClassResultsRecord
@@ -22,19 +22,25 @@ class Subject:
     Args:
         runs: in any order; those that differ in nothing but their seed are one method.
         group_by: the dotted key of a setting; then its values take the place of methods.
+        versions: what was read already, by the run's id; read into.
 
     Raises:
         UserError: nothing to draw, runs that are judged by different metrics, or no such setting.
     """
 
-    def __init__(self, runs: Sequence[RecordedRun], group_by: str | None = None) -> None:
+    def __init__(
+        self,
+        runs: Sequence[RecordedRun],
+        group_by: str | None = None,
+        versions: dict[str, list[dict[str, Any]]] | None = None,
+    ) -> None:
         self.group_by = group_by
         self.methods: Mapping[str, tuple[RecordedRun, ...]] = by_method(runs, group_by)
         """The runs of each method by seed, in the order of the methods' first runs."""
         self.runs = tuple(run for members in self.methods.values() for run in members)
         self.headline = self.runs[0].headline
         """The metric that "accuracy" stands for."""
-        self._versions: dict[str, list[dict[str, Any]]] = {}
+        self._versions = {} if versions is None else versions
         self._clients: dict[str, list[dict[str, Any]]] = {}
         self._of_clients: dict[str, ClientResults] = {}
         self._of_classes: dict[str, list[ClassResultsRecord]] = {}
@@ -81,6 +87,14 @@ class Subject:
         """Whether one of the runs has a record of which a condition in SQL holds; quick, whatever their length."""
         return any(any_record(run.folder, table, run.number, condition) for run in self.runs)
 
+    def only(self, column: str, condition: str = "1") -> Any:
+        """The value of a column that all versions have for which a condition in SQL holds; None if there are more."""
+        lasts = [read_last_version(run.folder, run.number) for run in self.runs]
+        values = {None if last is None else last[column] for last in lasts}
+        if len(values) != 1 or (value := values.pop()) is None:
+            return None
+        return None if self.has("versions", f"{condition} AND {column} IS NOT {float(value)!r}") else value
+
     def styles(self, theme: Theme) -> dict[str, Style]:
         """How each method looks: by its place among the methods of its folder, so alike in every figure."""
         if self._places is None:
@@ -105,10 +119,15 @@ def colours(runs: Sequence[RecordedRun] | Path | str, theme: Theme = "light") ->
         runs: the runs, or a folder with them.
         theme: what they are drawn on.
     """
+    return {run_id: look.colour for run_id, look in looks(runs, theme).items()}
+
+
+def looks(runs: Sequence[RecordedRun] | Path | str, theme: Theme = "light") -> dict[str, Style]:
+    """How each run looks, by its id. Arguments as for `colours`."""
     folders = {Path(runs)} if isinstance(runs, (Path, str)) else {run.folder for run in runs}
     wanted = None if isinstance(runs, (Path, str)) else {run.id for run in runs}
     return {
-        run_id: style(place, theme).colour
+        run_id: style(place, theme)
         for folder in sorted(folders)
         for run_id, place in _ranks(folder).items()
         if wanted is None or run_id in wanted

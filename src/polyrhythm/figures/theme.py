@@ -31,6 +31,9 @@ is black on one theme and white on the other is no colour that a reader could re
 
 _OF_METHODS = [hue for hue in HUES if hue not in ("grey", "ink")]
 _DASHES: tuple[tuple[int, ...], ...] = ((1, 0), (7, 3), (2, 2), (9, 3, 2, 3))
+_SHAPES = ("circle", "square", "triangle-up", "diamond")
+_FILLS = (1.0, 0.5, 0.2, 0.0)
+_PAPER: Mapping[Theme, str] = {"light": "#FFFFFF", "dark": "#15181C"}
 
 
 class Style(NamedTuple):
@@ -38,12 +41,28 @@ class Style(NamedTuple):
 
     colour: str
     dash: tuple[int, ...]
+    """Of lines."""
+    shape: str
+    """Of points."""
+    fill: str
+    """Of areas, whose edges have the colour: the paler, the later."""
 
 
 def style(place: int, theme: Theme = "light") -> Style:
-    """The look of the method that came first, second, … in a folder: eight colours, then dashes."""
-    hue = _OF_METHODS[place % len(_OF_METHODS)]
-    return Style(HUES[hue][theme], _DASHES[place // len(_OF_METHODS) % len(_DASHES)])
+    """The look of the method that came first, second, … in a folder: eight colours, then dashes, shapes and fills."""
+    hue, again = _OF_METHODS[place % len(_OF_METHODS)], place // len(_OF_METHODS) % len(_DASHES)
+    colour = HUES[hue][theme]
+    return Style(colour, _DASHES[again], _SHAPES[again], mixed(colour, _PAPER[theme], _FILLS[again]))
+
+
+def mixed(one: str, two: str, share: float) -> str:
+    """A shade between two, with a share of the first.
+
+    >>> mixed("#FF0000", "#FFFFFF", 0.5)
+    '#FF8080'
+    """
+    parts = ((int(one[i : i + 2], 16), int(two[i : i + 2], 16)) for i in (1, 3, 5))
+    return "#" + "".join(f"{round(share * a + (1 - share) * b):02X}" for a, b in parts)
 
 
 LOOKS = len(_OF_METHODS) * len(_DASHES)
@@ -57,13 +76,13 @@ def shades(hues: Sequence[str], theme: Theme) -> list[str]:
 
 def config(theme: Theme) -> dict[str, Any]:
     """Vega's configuration for a theme: background, text and grid; nothing of the data."""
-    paper, ink, faint, grid = {
-        "light": ("#FFFFFF", "#1A1A1A", "#555555", "#E4E4E4"),
-        "dark": ("#15181C", "#ECECEC", "#B4B4B4", "#31363C"),
+    ink, faint, grid = {
+        "light": ("#1A1A1A", "#555555", "#E4E4E4"),
+        "dark": ("#ECECEC", "#B4B4B4", "#31363C"),
     }[theme]
     text = {"labelColor": faint, "titleColor": ink, "labelFontSize": 11, "titleFontSize": 12}
     return {
-        "background": paper,
+        "background": _PAPER[theme],
         "font": "sans-serif",
         "padding": 10,
         "aria": False,  # descriptions of each mark for screen readers make a file thrice as large
@@ -76,12 +95,20 @@ def config(theme: Theme) -> dict[str, Any]:
             "anchor": "start",
             "offset": 10,
         },
-        "axis": {**text, "titleFontWeight": "normal", "gridColor": grid, "domainColor": faint, "tickColor": faint},
+        # What a picture was measured with is not always what it is shown with: room for a wider font.
+        "axis": {
+            **text,
+            "labelSeparation": 8,
+            "titleFontWeight": "normal",
+            "gridColor": grid,
+            "domainColor": faint,
+            "tickColor": faint,
+        },
         "legend": {
             **text,
             "orient": "bottom",
             "labelLimit": 0,
-            "columnPadding": 24,
+            "columnPadding": 32,
             "symbolSize": 120,
             "titleFontWeight": "normal",
         },

@@ -68,7 +68,7 @@ def _errors(subject: Subject, options: Options) -> Chart:
             color = grouped("strategy", list(STRATEGIES.values()), colours)
             heading = named(name, members[0], subject) if len(subject.methods) > 1 and panel == "error" else ""
             marks = chart(rows, half.width, 220, heading)
-            line = marks.mark_line().encode(x=x, y=y, color=color, tooltip=["strategy:N", *told("x:Q", "y:Q")])
+            line = marks.mark_line().encode(x=x, y=y, color=color, tooltip=["strategy:N", *told("round", title)])
             area = marks.mark_area(opacity=0.18, clip=True).encode(
                 x=x, y=alt.Y("low:Q", title=title), y2="high:Q", color=color
             )
@@ -89,6 +89,7 @@ FIGURES: Sequence[Figure] = (
         ),
         drawn=_similarity,
         along=True,
+        curved=True,
     ),
     Figure(
         name="estimation_error",

@@ -94,7 +94,7 @@ def _svg(name: str, subject: Subject, on: On, against: Against, theme: Theme, ba
     import vl_convert
 
     chart: Any = figures.draw(name, subject, against=against, on=on, theme=theme, width=_WIDTH, baseline=baseline)
-    specification = figures.drawable(figures.specification(chart))
+    specification = figures.drawable(chart.to_dict(validate=False))
     title = specification.pop("title", None)  # it stands above the picture
     inside = any("title" in layer for layer in specification.get("layer", ()))
     note = "" if inside or not isinstance(title, dict) else title.get("subtitle", "")

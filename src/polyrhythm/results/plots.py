@@ -18,7 +18,7 @@ class Plots:
     """Draws figures of some runs: `plot.accuracy()`, `plot.participation(save="who.svg")`, and so on.
 
     Each method takes the arguments of `figures.draw`, and `save`, a file to write. `plot.names` are those that have
-    something to show.
+    something to show. What is shown in a notebook, or saved as a page, can be explored.
 
     Args:
         runs: what is drawn.
@@ -43,6 +43,7 @@ class Plots:
         def drawn(*, save: Path | str | None = None, **options: Any) -> Chart:
             if save is not None:
                 figures.check_file(save)
+            options.setdefault("live", save is None or Path(save).suffix.lower() == ".html")
             chart = figures.draw(name, self._runs, **{**self._options, **options})
             if save is not None:
                 figures.save(chart, save)

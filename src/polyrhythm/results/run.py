@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, final
 
 from polyrhythm.base.consent import in_python
 from polyrhythm.base.errors import UserError, check_kind
+from polyrhythm.base.plain import plain
 from polyrhythm.runs.comparison import ComparedRuns
 from polyrhythm.runs.database import damaged_run, damaged_runs
 from polyrhythm.runs.recorded import RecordedRun
@@ -197,7 +198,7 @@ class Comparison(ComparedRuns[Run]):
     def __str__(self) -> str:
         from polyrhythm.results.in_text import comparison_text
 
-        return comparison_text(self)
+        return plain(comparison_text(self))
 
     def _repr_html_(self) -> str:
         from polyrhythm.results.notebook import comparison_html

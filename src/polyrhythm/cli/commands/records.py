@@ -82,13 +82,25 @@ def plot(
     theme: Annotated[Literal["light", "dark"], typer.Option("--theme", help="light or dark.")] = "light",
     baseline: Baseline = None,
     group_by: GroupBy = None,
+    log: Annotated[
+        Literal["", "x", "y", "xy"], typer.Option("--log", help="Logarithmic axes of curves: x, y or xy.")
+    ] = "",
+    smooth: Annotated[
+        int, typer.Option("--smooth", help="Neighbouring places that a curve's points are means of; the rest is faint.")
+    ] = 1,
+    span: Annotated[
+        tuple[float, float] | None,
+        typer.Option("--span", help="Where the horizontal axis of curves begins and ends.", show_default=False),
+    ] = None,
+    seeds: Annotated[bool, typer.Option("--seeds", help="Each seed as a thin line beside the mean.")] = False,
     out: Out = None,
     json: Json = False,
 ) -> None:
     """Draw a figure of runs; without --figure, list those that apply and why others do not."""
     from polyrhythm.cli.plotting import plot_runs
 
-    options = {"against": against, "on": on, "theme": theme, "baseline": baseline, "group_by": group_by}
+    options = {"against": against, "on": on, "theme": theme, "log": log, "smooth": smooth, "span": span, "seeds": seeds}
+    options |= {"baseline": baseline, "group_by": group_by}
     plot_runs(references or [], out or "runs", figure=figure, output=output, options=options, as_json=json)
 
 

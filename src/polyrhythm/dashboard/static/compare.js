@@ -1,5 +1,6 @@
 // Several runs beside each other: seeds of one method are one row, and one band in every figure.
-import { $, amount, ask, h, kept, listen, onTheme, say, score, start, tell, theme, trouble, words } from "./page.js";
+import { $, amount, ask, h, kept, listen, onTheme, say, score, start, tell, trouble, words } from "./page.js";
+import { Exploring, swatch } from "./exploring.js";
 import { Gallery } from "./figures.js";
 
 const address = new URLSearchParams(location.search);
@@ -14,10 +15,11 @@ const rows = h("select", { id: "group_by", onchange: () => { remember("group_by"
 const baseline = h("select", { id: "baseline", onchange: () => { remember("baseline", baseline.value); renew(); } });
 const asked = (select) => (select.options.length ? select.value : address.get(select.id) ?? "");
 const given = (select) => (asked(select) ? { [select.id]: asked(select) } : {});
+const exploring = new Exploring(across, { seeds: true });
 const gallery = new Gallery((about) => ({
   run: ids, ...given(rows), ...(about.along ? { against: across.value } : {}), ...(about.judged ? { on: on.value } : {}),
   ...(about.name === "differences" ? given(baseline) : {}),
-}));
+}), exploring);
 const table = h("div", { class: "scrolls", tabindex: 0, role: "region", "aria-label": "Table of methods" });
 const apart = h("div", { class: "scrolls", tabindex: 0, role: "region", "aria-label": "Table of settings that differ" });
 const verdict = h("p", { class: "verdict" });
@@ -47,6 +49,7 @@ async function show() {
     const bold = found.methods.some((method) => method.best) ? " Bold: the best, where the interval of its difference to the second leaves out 0." : "";
     told.textContent = (several ? "Mean ± sample standard deviation over seeds; costs are means." : "One seed each: a picture, not a finding.") + bold + paired + dagger;
     verdict.textContent = found.verdict;
+    exploring.know(found.methods);
     notes.replaceChildren(...found.notes.map((note) => h("li", {}, note)));
     draw();
     settings(found);
@@ -115,13 +118,11 @@ function order(name, label, down) {
 
 function line(method, costs) {
   const final = method.final_accuracy;
-  const swatch = h("span", { class: "swatch", "aria-hidden": "true" });
-  swatch.style.background = method.colour[theme()];
   const result = score(final.mean) + (final.sd === null ? "" : ` ± ${score(final.sd)}`);
   const { gain } = method;
   const p = gain && typeof gain.holm === "number" ? (gain.holm < 0.001 ? "< 0.001" : gain.holm.toFixed(3)) : "–";
   return h("tr", {},
-    h("th", { scope: "row" }, swatch, h("a", { href: `/run?${new URLSearchParams({ run: method.runs[0] })}` }, method.unfinished ? `${method.method} †` : method.method)),
+    h("th", { scope: "row" }, swatch(method), h("a", { href: `/run?${new URLSearchParams({ run: method.runs[0] })}` }, method.unfinished ? `${method.method} †` : method.method)),
     h("td", { class: "number" }, String(method.n)),
     h("td", { class: "number" }, method.best ? h("strong", {}, result) : result),
     last.methods.length > 1 ? [

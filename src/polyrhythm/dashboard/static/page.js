@@ -75,16 +75,21 @@ export function listen(address, heard) {
   open();
 }
 
-/** A choice that the address keeps, so that a link or a reload shows the same. */
+/** Writes choices into the address, so that a link or a reload shows the same; what is usual has no place there. */
+export function addressed(choices) {
+  const query = new URLSearchParams(location.search);
+  for (const [name, value] of Object.entries(choices)) {
+    query.delete(name);
+    for (const one of Array.isArray(value) ? value : [value]) if (one !== null && one !== "" && one !== false) query.append(name, one);
+  }
+  history.replaceState(null, "", `?${query}`);
+}
+
+/** A choice that the address keeps. */
 export function kept(select) {
   const usual = select.value, asked = new URLSearchParams(location.search).get(select.id);
   if ([...select.options].some((option) => option.value === asked)) select.value = asked;
-  select.addEventListener("change", () => {
-    const query = new URLSearchParams(location.search);
-    if (select.value === usual) query.delete(select.id);
-    else query.set(select.id, select.value);
-    history.replaceState(null, "", `?${query}`);
-  });
+  select.addEventListener("change", () => addressed({ [select.id]: select.value === usual ? null : select.value }));
   return select;
 }
 
@@ -133,7 +138,7 @@ export const called = (run) => run.name || run.method;
 export function score(value) {
   if (typeof value !== "number") return "–";
   const size = Math.abs(value);
-  return size >= 1e5 || (size > 0 && size < 5e-5) ? value.toExponential(2).replace("e+", "e") : value.toFixed(4);
+  return size >= 1e5 || (size > 0 && size < 5e-5) ? value.toExponential(2).replace(/e([+-])(\d)$/, "e$10$2") : value.toFixed(4);
 }
 export const whole = (value) => (typeof value === "number" ? value.toLocaleString("en") : "–");
 const METRICS = { r2: "R²", auc: "AUC", f1: "F1", rmse: "RMSE", mae: "MAE" };
@@ -151,8 +156,19 @@ export function ago(moment) {
 }
 
 const PREFIXES = ["n", "µ", "m", "", "k", "M", "G", "T", "P", "E"];
+const PREFIXED = ["B", "J", "FLOPs"]; // seconds have none, and what is counted is written in full
+
+/** Virtual seconds, as everywhere: hours from 10,000 s on. */
+function seconds(value) {
+  if (value < 999.5) return `${Number(value.toPrecision(3))} s`;
+  return value < 1e4 ? `${whole(Math.round(value))} s` : `${Number((value / 3600).toPrecision(4)).toLocaleString("en")} h`;
+}
+
+/** A number with its unit, in the same words as on the command line and in the report. */
 export function amount(value, unit) {
   if (typeof value !== "number") return "–";
+  if (unit === "s") return seconds(value);
+  if (!PREFIXED.includes(unit)) return `${Number(value.toFixed(1)).toLocaleString("en")} ${unit}`.trim();
   if (value === 0) return `0 ${unit}`;
   let step = Math.min(6, Math.max(-3, Math.floor(Math.log10(Math.abs(value)) / 3)));
   if (Number((value / 1000 ** step).toPrecision(3)) >= 1000 && step < 6) step += 1;

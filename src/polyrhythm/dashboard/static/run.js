@@ -1,5 +1,6 @@
 // The page of one run: how it stands, what it costs, its figures, what it was.
 import { $, ago, ask, h, kept, listen, problem, progress, say, score, shown, span, start, state, tell, trouble, whole, words } from "./page.js";
+import { Exploring } from "./exploring.js";
 import { Gallery } from "./figures.js";
 
 const id = new URLSearchParams(location.search).get("run") ?? "";
@@ -13,7 +14,7 @@ const costs = h("dl", { class: "pairs" });
 const across = kept(h("select", { id: "across", onchange: () => gallery.renew(true) }, Object.entries({
   version: "versions", client_updates: "client updates", samples: "samples", flops: "operations (FLOPs)", bytes: "traffic", time: "virtual time", joules: "energy", wall: "wall-clock time",
 }).map(([value, label]) => h("option", { value }, label))));
-const gallery = new Gallery((about) => ({ run: id, ...(about.along ? { against: across.value } : {}) }));
+const gallery = new Gallery((about) => ({ run: id, ...(about.along ? { against: across.value } : {}) }), new Exploring(across));
 const stop = h("button", { type: "button", class: "danger", hidden: true, onclick: end }, "Stop this run");
 
 const offering = gallery.offer({ run: id });
