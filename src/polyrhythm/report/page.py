@@ -46,7 +46,7 @@ def _template() -> Template:
 
     loader = FileSystemLoader(_HERE)
     found = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    found.filters["breakable"] = _breakable
+    found.filters |= {"breakable": _breakable, "stacked": _stacked}
     return found.get_template("page.html.jinja")
 
 
@@ -55,3 +55,10 @@ def _breakable(text: str) -> Markup:
     from markupsafe import Markup
 
     return Markup("<wbr>").join(_BREAKS.split(text))
+
+
+def _stacked(text: str) -> Markup:
+    """A number with its interval under it."""
+    from markupsafe import Markup
+
+    return Markup("<br>").join(text.replace(" [", "\n[").split("\n"))
