@@ -21,7 +21,7 @@ import polyrhythm as pr
 from polyrhythm import report
 from polyrhythm.base.errors import UserError
 from polyrhythm.report import latex, markdown
-from polyrhythm.results import result_tables
+from polyrhythm.results import Run, result_tables
 from polyrhythm.results.tables import Table, amounts, signed
 from polyrhythm.runs.paired import difference, student_t
 from polyrhythm.runs.result_rule import READINGS, read
@@ -173,6 +173,18 @@ def test_a_report_can_be_of_the_values_of_a_setting(folder: Path, tmp_path: Path
     text = report.write(folder, tmp_path / "r.md", group_by="recipe.work.epochs", baseline="epochs 3").read_text()
     assert "| epochs 1 | 3 |" in text
     assert "to epochs 3, paired by seed" in text
+
+
+def test_of_rows_that_pool_methods_each_is_run_again_and_nothing_is_called_shared(tmp_path: Path) -> None:
+    for epochs in (1, 2):
+        for batch in (5, 10):
+            recipe = pr.fedavg(cohort=2, epochs=epochs, batch=batch)
+            pr.run(experiment(recipe=recipe, rounds=2), out=tmp_path)
+    found = report.contents(Run.all(tmp_path), group_by="recipe.work.epochs")
+    assert len(found.recipes) == 4
+    (common,) = (one for section in found.sections for one in section.tables if one.name == "common")
+    assert dict(common.rows)["recipe.batch"] == "5, 10"  # in each row, and so no difference between them
+    assert any("also differ in recipe.batch" in notice for notice in found.notices)
 
 
 def test_a_page_of_small_runs_is_small(folder: Path, tmp_path: Path) -> None:

@@ -45,7 +45,7 @@ def test_what_differs_has_a_row_for_each_setting_and_a_value_for_each_method(rec
         "recipe.optimiser.lr": {one: "0.1", other: "0.2"},
         "validation": {one: None, other: "0.1"},
     }
-    assert found.keys == list(found.settings)
+    assert found.grouping_keys == list(found.settings)
 
 
 def test_a_recipe_from_python_and_one_from_a_file_have_the_same_keys() -> None:

@@ -126,7 +126,8 @@ def compared(
     return {
         **{"headline": found.headline, "methods": rows, "costs": heads, "notes": found.notes},
         **{"baseline": found.baseline, "verdict": verdict(found, on), "corrected": corrected_words(gains)},
-        **{"keys": found.keys, "settings": [[key, *values.values()] for key, values in found.settings.items()]},
+        "keys": found.grouping_keys,
+        "settings": [[key, *values.values()] for key, values in found.settings.items()],
     }
 
 

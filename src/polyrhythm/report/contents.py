@@ -131,7 +131,8 @@ def _title(found: Comparison) -> str:
     if len(names) == 1:
         return names[0]
     shown = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
-    return f"{len(names)} methods: {shown}" if len(names) > 5 else shown
+    rows = "methods" if found.group_by is None else f"values of {found.group_by}"
+    return f"{len(names)} {rows}: {shown}" if len(names) > 5 else shown
 
 
 def _about(found: Comparison) -> str:

@@ -49,7 +49,7 @@ def _template() -> Template:
     found = Environment(
         loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, finalize=_shown
     )
-    found.filters["breakable"] = _breakable
+    found.filters |= {"breakable": _breakable, "stacked": _stacked}
     return found.get_template("page.html.jinja")
 
 
@@ -63,3 +63,10 @@ def _breakable(text: str) -> Markup:
     from markupsafe import Markup
 
     return Markup("<wbr>").join(_BREAKS.split(plain(text)))
+
+
+def _stacked(text: str) -> Markup:
+    """A number with its interval under it."""
+    from markupsafe import Markup
+
+    return Markup("<br>").join(plain(text).replace(" [", "\n[").split("\n"))

@@ -12,8 +12,10 @@ from polyrhythm.base.errors import UserError
 from polyrhythm.config.written import as_toml, configuration_of
 from polyrhythm.results import Comparison, Run, tables
 from polyrhythm.results.tables import NONE, Table
+from polyrhythm.runs.grouping import by_method
 from polyrhythm.runs.result_rule import read
 from polyrhythm.runs.settings_apart import settings as settings_of
+from polyrhythm.runs.settings_apart import shared
 
 _PLACES = {"driver", "workers", "gpus", "checkpoint", "engine"}
 
@@ -40,12 +42,12 @@ class Recipe:
 
 def common(found: Comparison) -> Table:
     """The settings that all methods share; of one method all that it has."""
-    of = {name: settings_of(members[0].config) for name, members in found.methods.items()}
-    apart, first = found.settings, next(iter(of.values()))
-    lines = [(key, value or '""') for key, value in first.items() if key not in apart]
+    of, apart = [settings_of(run.config) for run in every(found)], found.settings
+    keys = [key for key in dict.fromkeys(key for one in of for key in one) if key not in apart]
+    lines = [(key, shared([one.get(key) for one in of]) or '""') for key in keys]
     return Table(
         name="common",
-        caption="What all of them share." if len(of) > 1 else "The configuration, with every default.",
+        caption="What all of them share." if len(found.methods) > 1 else "The configuration, with every default.",
         head=("setting", "value"),
         rows=tables.rows(lines),
         numbers=False,
@@ -129,8 +131,9 @@ def _machine(run: Run) -> dict[str, str]:
 
 
 def recipes(found: Comparison) -> tuple[Recipe, ...]:
-    """How each method is run again."""
-    return tuple(_recipe(name, members, place) for place, (name, members) in enumerate(found.methods.items(), 1))
+    """How each method is run again, also where rows are values of a setting."""
+    of = found.methods if found.group_by is None else by_method(every(found))
+    return tuple(_recipe(name, members, place) for place, (name, members) in enumerate(of.items(), 1))
 
 
 def _recipe(name: str, members: Sequence[Run], place: int) -> Recipe:

@@ -80,7 +80,7 @@ def gain(found: Difference) -> str:
     mean = signed(found.mean, digits=4)
     if found.low is None or found.high is None:
         return mean
-    interval = f"[{signed(found.low, digits=4)},\u00a0{signed(found.high, digits=4)}]"  # never broken
+    interval = f"[{signed(found.low, digits=4)}, {signed(found.high, digits=4)}]"
     return f"{mean} {interval}{HOLDS_ZERO if found.holds_zero else ''}"
 
 

@@ -74,7 +74,7 @@ class ComparedRuns(Generic[R]):
         return {key: dict(zip(self.methods, values, strict=True)) for key, values in found.items()}
 
     @property
-    def keys(self) -> list[str]:
+    def grouping_keys(self) -> list[str]:
         """The keys of all settings that the runs do not share: what they can be grouped by."""
         return varying(run.config for members in self.methods.values() for run in members)
 

@@ -59,7 +59,7 @@ def differing(rows: Sequence[Iterable[Config]]) -> dict[str, tuple[str | None, .
     """
     of = [[settings(config) for config in row] for row in rows]
     keys = dict.fromkeys(key for row in of for one in row for key in one)
-    found = {key: tuple(_shared([one.get(key) for one in row]) for row in of) for key in keys}
+    found = {key: tuple(shared([one.get(key) for one in row]) for row in of) for key in keys}
     return {key: values for key, values in found.items() if any(value != values[0] for value in values)}
 
 
@@ -106,8 +106,8 @@ def full_key(key: str) -> str:
     return f"recipe.{key.removeprefix('method.')}" if key.startswith("method.") else key
 
 
-def _shared(values: Sequence[str | None]) -> str | None:
-    """The value of all, or those of some."""
+def shared(values: Sequence[str | None]) -> str | None:
+    """The value that all have, or those of some."""
     several = list(dict.fromkeys(values))
     if len(several) == 1:
         return several[0]
