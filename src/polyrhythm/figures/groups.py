@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -38,6 +39,10 @@ def series(row: Mapping[str, Any], headline: str) -> dict[str, float]:
     return found | {words: own[f"{headline}_{k}"] for k, words in OWN.items() if f"{headline}_{k}" in own}
 
 
+def _of(group: str, headline: str, row: Mapping[str, Any]) -> float | None:
+    return series(row, headline).get(group)
+
+
 def _groups(subject: Subject, options: Options) -> Chart:
     import altair as alt
 
@@ -52,9 +57,7 @@ def _groups(subject: Subject, options: Options) -> Chart:
         rows = [
             {"group": group, **point}
             for group in names
-            for point in band(
-                versions, lambda row, g=group: series(row, subject.headline).get(g), options.against, lens
-            )  # type: ignore[misc]
+            for point in band(versions, functools.partial(_of, group, subject.headline), options.against, lens)
         ]
         if not rows:
             continue
