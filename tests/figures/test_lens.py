@@ -97,7 +97,8 @@ def test_a_logarithmic_axis_leaves_out_what_has_no_place_on_it(runs: list[Run]) 
     chart = figures.draw("accuracy", runs, log="x")
     assert min(row["x"] for row in rows(chart)) > 0
     assert "what lies at 0 has no place on a logarithmic axis" in text(chart)
-    assert layers(chart)[-1]["encoding"]["x"]["scale"]["type"] == "log"
+    assert layers(chart)[-1]["encoding"]["x"]["scale"] == {"type": "log", "nice": False}
+    assert "what lies at 0" not in text(figures.draw("accuracy", runs, log="x", span=(1, 4)))
     free = figures.draw("accuracy", runs, log="x", against="link_seconds")  # this fleet has no links
     assert "the horizontal axis is not logarithmic: all lies at 0" in text(free)
     assert "scale" not in layers(free)[-1]["encoding"]["x"]
@@ -213,6 +214,7 @@ def test_what_is_read_at_a_place_is_the_nearest_recorded_one() -> None:
     assert found[5]["a"] == "0.4 ± 0.01, n = 3, at 4"
     assert found[5]["b"] == "0.7, n = 1"
     assert found[0]["b"] == "0.7, n = 1, at 5"
+    assert said({"x": 1, "y": 0.5, "raw": 0.25, "sd": 0.5, "n": 2}, 1) == "0.25 ± 0.5, n = 2"  # as it was recorded
     assert said({"x": 1, "y": 1234567.0, "sd": None, "n": 1}, 1) == "1.235e+06, n = 1"
 
 
@@ -235,6 +237,15 @@ def test_looks_beyond_the_eighth_differ_in_fills_and_shapes_too(folder: Path, ru
     assert len({look.shape for look in (first, ninth, last)}) == 3
 
 
+def test_a_logarithmic_axis_is_written_at_1_2_and_5(runs: list[Run]) -> None:
+    def words(**options: Any) -> str:
+        axis = layers(figures.draw("accuracy", runs, log="x", **options))[-1]["encoding"]["x"]["axis"]
+        return str(axis["labelExpr"])
+
+    assert "[1, 2, 5]" in words()
+    assert "[1, 2, 5]" not in words(span=(3, 9))  # where two or three of them would be all
+
+
 def test_numbers_at_axes_have_no_prefix_below_a_thousand(runs: list[Run]) -> None:
     axis = layers(figures.draw("accuracy", runs, against="time"))[-1]["encoding"]["x"]["axis"]
     assert axis["labelExpr"] == "abs(datum.value) < 1000 ? format(datum.value, '~g') : format(datum.value, '~s')"
@@ -248,3 +259,17 @@ def test_what_is_said_of_a_point_has_the_names_of_its_axes(runs: list[Run]) -> N
         tip["field"] for layer in layers(figures.draw("accuracy", runs)) for tip in layer["encoding"].get("tooltip", ())
     }
     assert {"method", "x", "y", "sd", "n"} <= every
+
+
+def test_groups_are_looked_at_in_the_same_way(tmp_path: Path) -> None:
+    looks = pr.Evaluation(groups=True)
+    fleet = pr.Fleet(devices=pr.fleet.Tiers())
+    recipe = pr.fedavg(cohort=2, epochs=1, batch=5)
+    own = [
+        pr.run(experiment(recipe=recipe, seed=s, rounds=6, evaluation=looks, fleet=fleet), out=tmp_path) for s in (0, 1)
+    ]
+    chart = figures.draw("groups", own, span=(2, 4), smooth=3, log="xy")
+    assert "neighbouring" in text(chart)
+    assert all(layer["encoding"]["x"]["scale"]["domain"] == [2, 4] for layer in layers(chart))
+    assert layers(chart)[-1]["encoding"]["y"]["scale"]["type"] in ("log", None)
+    assert min(row["x"] for row in rows(chart)) > 0

@@ -21,15 +21,16 @@ Curve = list[tuple[float, float]]
 """Where a run was and what it was worth there, from left to right."""
 
 
-def band(runs: Sequence[Sequence[Row]], value: Value, against: Against) -> list[dict[str, Any]]:
+def band(runs: Sequence[Sequence[Row]], value: Value, against: Against, lens: Lens = PLAIN) -> list[dict[str, Any]]:
     """`mean` of the curves of a method's runs.
 
     Args:
         runs: the versions of each run.
         value: of a version.
         against: the horizontal axis.
+        lens: how closely it is looked at.
     """
-    return mean(curves_of(runs, value, against))
+    return mean(curves_of(runs, value, against), lens)
 
 
 def curves_of(runs: Sequence[Sequence[Row]], value: Value, against: Against) -> list[Curve]:

@@ -55,7 +55,7 @@ def curves(
             log: Log = "y" if "y" in options.lens.log else ""
             options = dataclasses.replace(options, lens=dataclasses.replace(options.lens, log=log))
             notes.append("the horizontal axis is not logarithmic: all lies at 0")
-        elif any(curve[0][0] <= 0 for curves in steps.values() for curve in curves):
+        elif any(curve[0][0] <= 0 and options.lens.reaches(0.0) for curves in steps.values() for curve in curves):
             notes.append("what lies at 0 has no place on a logarithmic axis")
     rows, after = list[dict[str, Any]](), list[dict[str, Any]]()
     for name, members in subject.methods.items():

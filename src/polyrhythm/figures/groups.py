@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -11,6 +12,7 @@ from polyrhythm.figures.axes import AXES
 from polyrhythm.figures.bands import band
 from polyrhythm.figures.curves import range_of
 from polyrhythm.figures.figure import Chart, Figure, Options, needs
+from polyrhythm.figures.lines import floored, smoothly
 from polyrhythm.figures.marks import along, chart, grouped, panelled, told, upright, wide
 from polyrhythm.figures.subject import Subject
 from polyrhythm.figures.theme import HUES
@@ -37,6 +39,10 @@ def series(row: Mapping[str, Any], headline: str) -> dict[str, float]:
     return found | {words: own[f"{headline}_{k}"] for k, words in OWN.items() if f"{headline}_{k}" in own}
 
 
+def _of(group: str, headline: str, row: Mapping[str, Any]) -> float | None:
+    return series(row, headline).get(group)
+
+
 def _groups(subject: Subject, options: Options) -> Chart:
     import altair as alt
 
@@ -45,25 +51,35 @@ def _groups(subject: Subject, options: Options) -> Chart:
         key for run in subject.runs for row in subject.versions(run) for key in series(row, subject.headline)
     )
     hues = [HUES[_HUES[i % len(_HUES)]][options.theme] for i in range(len(names))]
+    lens = options.lens
     for name, members in subject.methods.items():
         versions = [subject.versions(run) for run in members]
         rows = [
             {"group": group, **point}
             for group in names
-            for point in band(versions, lambda row, g=group: series(row, subject.headline).get(g), options.against)  # type: ignore[misc]
+            for point in band(versions, functools.partial(_of, group, subject.headline), options.against, lens)
         ]
         if not rows:
             continue
-        x = along(options.against)
-        y = upright(in_words(subject.headline), rows, range_of(subject)).axis
+        x = along(options.against, lens)
+        measure = in_words(subject.headline)
+        y, _, logarithmic, refused = upright(measure, rows, range_of(subject), lens)
         color = grouped("group", list(names), hues, above=len(subject.methods) > 1)
-        heading = name if len(subject.methods) > 1 else ""
-        marks = chart(rows, wide(len(subject.methods), options.width), 240, heading)
-        area = marks.mark_area(opacity=0.18, clip=True).encode(x=x, y=alt.Y("low:Q"), y2="high:Q", color=color)
-        line = marks.mark_line().encode(
-            x=x, y=y, color=color, tooltip=["group:N", *told(AXES[options.against], in_words(subject.headline))]
-        )
-        panels.append(alt.layer(area, line) if len(members) > 1 else line)
+        notes = [name] if len(subject.methods) > 1 else []
+        notes += ([smoothly(lens)] if lens.smooth > 1 else []) + ([refused] if refused else [])
+        size = (wide(len(subject.methods), options.width), 240)
+        marks = chart(rows, *size, "; ".join(notes))
+        tips = ["group:N", *told(AXES[options.against], measure)]
+        layers = [marks.mark_line(clip=lens.span is not None).encode(x=x, y=y, color=color, tooltip=tips)]
+        if lens.smooth > 1:
+            faint = marks.mark_line(strokeWidth=1, opacity=0.3, clip=True)
+            layers.insert(0, faint.encode(x=x, y=alt.Y("raw:Q", title=measure), color=color))
+        if len(members) > 1:
+            area = chart(floored(rows) if logarithmic else rows, *size).mark_area(opacity=0.18, clip=True)
+            layers.insert(
+                0, area.encode(x=x, y=alt.Y("low:Q", title=measure, scale=y["scale"]), y2="high:Q", color=color)
+            )
+        panels.append(layers[0] if len(layers) == 1 else alt.layer(*layers))
     return panelled(panels)
 
 
@@ -160,6 +176,7 @@ FIGURES: Sequence[Figure] = (
         ),
         drawn=_groups,
         along=True,
+        curved=True,
     ),
     Figure(
         name="budgets",

@@ -72,9 +72,13 @@ class Lens:
         start, end = self.span
         return start - (end - start), end + (end - start)
 
+    def reaches(self, x: float) -> bool:
+        """Whether a place is in the part that is shown."""
+        return self.span is None or self.span[0] <= x <= self.span[1]
+
     def shows(self, x: float) -> bool:
-        """Whether a place is to be seen."""
-        return (self.span is None or self.span[0] <= x <= self.span[1]) and (x > 0 or "x" not in self.log)
+        """Whether a place is to be seen: one at 0 has no place on a logarithmic axis."""
+        return self.reaches(x) and (x > 0 or "x" not in self.log)
 
 
 PLAIN = Lens()

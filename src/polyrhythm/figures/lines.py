@@ -10,6 +10,7 @@ from typing import Any
 
 from polyrhythm.figures.axes import Against
 from polyrhythm.figures.figure import Chart, Options
+from polyrhythm.figures.lens import Lens
 from polyrhythm.figures.live import explorable
 from polyrhythm.figures.marks import Range, along, chart, in_turn, methods, told, upright
 from polyrhythm.figures.subject import Subject
@@ -71,11 +72,8 @@ def lines(
     layers = [line.encode(x=x, y=y, color=color, strokeDash=dash, tooltip=tips)]
     wide = {row["method"] for row in rows if row["high"] > row["low"]}
     if wide:
-        floor = min((row["y"] for row in rows), default=0.0)
-        banded = [
-            {**row, "low": max(row["low"], floor)} if logarithmic else row for row in rows if row["method"] in wide
-        ]
-        area = chart(banded, options.width, height)
+        banded = [row for row in rows if row["method"] in wide]
+        area = chart(floored(banded) if logarithmic else banded, options.width, height)
         bands = area.mark_area(interpolate=shape, opacity=0.18, clip=True).encode(
             x=x, y=alt.Y("low:Q", title=measure, scale=y["scale"]), y2="high:Q",
             color=color,
@@ -84,7 +82,7 @@ def lines(
     if lens.smooth > 1:
         faint = marks.mark_line(interpolate=shape, strokeWidth=1, opacity=0.3, clip=True)
         layers.insert(len(layers) - 1, faint.encode(x=x, y=alt.Y("raw:Q", title=measure), color=color))
-        notes = [*notes, f"lines: mean of {lens.smooth} neighbouring places; faint: as recorded"]
+        notes = [*notes, smoothly(lens)]
     if after:
         alone = chart(after, options.width, height).mark_line(interpolate=shape, strokeWidth=0.8, clip=True)
         tips = ["method:N", "seed:N", *telling(x, measure)[1:3]]
@@ -97,6 +95,17 @@ def lines(
         layers = explorable(layers, rows, f"{against} {measure}", x, (options.width, height))
     drawn: Any = layers[0] if len(layers) == 1 else alt.layer(*layers)
     return drawn.properties(title=alt.Title(notes, fontSize=12, fontWeight="normal")) if notes else drawn
+
+
+def smoothly(lens: Lens) -> str:
+    """That lines are smoothed, in words."""
+    return f"lines: mean of {lens.smooth} neighbouring places; faint: as recorded"
+
+
+def floored(rows: Points) -> list[dict[str, Any]]:
+    """The rows of a band on a logarithmic axis: it ends where the lowest of the lines is."""
+    floor = min((row["y"] for row in rows), default=0.0)
+    return [{**row, "low": max(row["low"], floor)} for row in rows]
 
 
 def telling(x: Any, measure: str) -> list[Any]:

@@ -93,11 +93,13 @@ def nearest(places: Sequence[float], x: float) -> int:
 
 
 def said(point: Mapping[str, Any], x: float) -> str:
-    """Mean, deviation and number of seeds of a place; and where it is, if it is another one.
+    """Mean as recorded, deviation and number of seeds of a place; and where it is, if it is another one.
 
     >>> said({"x": 4, "y": 0.91234, "sd": 0.0123, "n": 3}, 5)
     '0.9123 ± 0.0123, n = 3, at 4'
     """
     sd = point.get("sd")
     spread = "" if sd is None else f" ± {sd:.3g}"
-    return f"{point['y']:.4g}{spread}, n = {point.get('n', 1)}" + ("" if point["x"] == x else f", at {point['x']:,.6g}")
+    return f"{point.get('raw', point['y']):.4g}{spread}, n = {point.get('n', 1)}" + (
+        "" if point["x"] == x else f", at {point['x']:,.6g}"
+    )

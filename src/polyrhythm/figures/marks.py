@@ -75,6 +75,12 @@ Each label by itself: as the axis's format, all would have the prefix of the lar
 """
 
 
+_DECADE = "datum.value / pow(10, floor(log(datum.value) / LN10 + 1e-9))"
+DECADES = f"indexof([1, 2, 5], round({_DECADE})) < 0 ? '' : {NUMBER}"
+"""The same at a logarithmic axis over many decades: at 1, 2, 5, 10 and so on, else 9 would stand and 10 would not."""
+_FAR = 12.0  # times its least value that an axis goes to, from where it shows decades
+
+
 def along(against: Against, lens: Lens = PLAIN) -> alt.X:
     """The horizontal axis of curves."""
     import altair as alt
@@ -83,12 +89,14 @@ def along(against: Against, lens: Lens = PLAIN) -> alt.X:
         {"tickMinStep": 1} if against in ("version", "client_updates", "visits", "local_steps") else {}
     )
     logarithmic = "x" in lens.log
-    axis = alt.Axis(labelExpr=NUMBER, tickCount=6, labelOverlap="greedy", **({} if logarithmic else whole))
-    scale: dict[str, Any] = {"type": "log"} if logarithmic else {}
+    far = logarithmic and (lens.span is None or lens.span[0] <= 0 or lens.span[1] / lens.span[0] >= _FAR)
+    words = DECADES if far else NUMBER
+    axis = alt.Axis(labelExpr=words, tickCount=6, labelOverlap="greedy", **({} if logarithmic else whole))
+    scale: dict[str, Any] = {"type": "log", "nice": False} if logarithmic else {}
     if lens.span is not None and not (logarithmic and lens.span[1] <= 0):
         start, end = lens.span
         scale |= {"domainMax": end} if logarithmic and start <= 0 else {"domain": [start, end]}
-        scale |= {"nice": False} if logarithmic else {"nice": False, "zero": False}
+        scale |= {} if logarithmic else {"nice": False, "zero": False}
     placed: dict[str, Any] = {"scale": alt.Scale(**scale)} if scale else {}
     return alt.X("x:Q", title=AXES[against], axis=axis, **placed)
 
@@ -262,6 +270,8 @@ def upright(
     axis: dict[str, Any] = {}
     if high >= _LARGE or 0 < high < _FINE:
         axis["axis"] = alt.Axis(labelExpr="datum.value === 0 ? '0' : format(datum.value, '.1~e')")
+    elif "y" in lens.log and logarithmic:
+        axis["axis"] = alt.Axis(labelExpr=DECADES if high >= _FAR * least else NUMBER, labelOverlap="greedy")
     return Upright(alt.Y("y:Q", title=measure, scale=alt.Scale(**scale), **axis), leaving, logarithmic, refused)
 
 

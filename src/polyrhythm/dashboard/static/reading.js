@@ -179,7 +179,8 @@ export class Reading {
     const body = found.map(({ name, row }) => {
       const mark = h("span", { class: "swatch" });
       if (colours) mark.style.background = colours(name);
-      const cells = [written(row.y), row.sd === null || row.sd === undefined ? "–" : written(row.sd), String(row.n ?? 1), row.x === near ? "" : place(row.x)];
+      // As it was recorded, also where the line is smoothed.
+      const cells = [written(row.raw ?? row.y), written(row.sd), String(row.n ?? 1), row.x === near ? "" : place(row.x)];
       return h("tr", {}, h("th", { scope: "row" }, colours && name ? mark : null, name || "value"), cells.map((text) => h("td", { class: "number" }, text)));
     });
     this.box.replaceChildren(h("table", {},
