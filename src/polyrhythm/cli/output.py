@@ -23,11 +23,16 @@ class Screen(Console):
         """Something that a reader of the results should know."""
         self.print(f"note: {text}", style="yellow", markup=False, highlight=False)
 
+    @property
+    def sees_no_width(self) -> bool:
+        """Whether nobody sees how wide it is: a pipe, a file."""
+        return not self.is_terminal and "COLUMNS" not in os.environ
+
     def print_table(self, table: Table) -> None:
         """A table: as wide as it is where nobody sees a width (a pipe, a file), and as lines where it does not fit."""
         widths = [_needs(column, least) for column in table.columns for least in (True, False)]
         frame = 3 * len(table.columns) + 1
-        if not self.is_terminal and "COLUMNS" not in os.environ:
+        if self.sees_no_width:
             before, self.width = self.width, max(self.width, sum(widths[1::2]) + frame)
             self.print(table)
             self.width = before

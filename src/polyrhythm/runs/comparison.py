@@ -11,6 +11,7 @@ from polyrhythm.base.errors import UserError, unknown
 from polyrhythm.base.settings import canonical_json
 from polyrhythm.runs import holes, match
 from polyrhythm.runs.costs import GOALS, On, reached, score_at
+from polyrhythm.runs.labelling import baseline_of
 from polyrhythm.runs.paired import Difference, difference, mean_and_spread
 from polyrhythm.runs.recorded import RecordedRun
 from polyrhythm.runs.result_rule import Reading, read
@@ -32,7 +33,7 @@ class ComparedRuns(Generic[R]):
     seeds, which flatters them.
 
     Args:
-        runs: in any order; methods come in the order of their first runs.
+        runs: in any order; methods come in the order of their first runs, that of the pinned run before all others.
 
     Raises:
         UserError: nothing to compare, or runs that are judged by different metrics.
@@ -156,14 +157,19 @@ class ComparedRuns(Generic[R]):
 def by_method(runs: Iterable[S]) -> dict[str, tuple[S, ...]]:
     """The runs of each method by seed, by the method's name; methods come in the order of their first runs.
 
+    The method of the run that is pinned in its folder comes before all others, as the baseline.
+
     Raises:
         UserError: nothing to compare, or runs that are judged by different metrics.
     """
     kept: dict[str, dict[int, S]] = {}
-    for run in sorted(runs, key=lambda run: run.id):
-        kept.setdefault(method_of(run.config, run.name), {})[run.seed] = run
+    runs = sorted(runs, key=lambda run: run.id)
+    for run in runs:
+        kept.setdefault(method_of(run.config, run.first_name), {})[run.seed] = run
     groups = [tuple(of_seed[seed] for seed in sorted(of_seed)) for of_seed in kept.values()]
     _check_headline(groups)
+    pinned = {baseline_of(folder) for folder in {run.folder for run in runs}}
+    groups.sort(key=lambda members: not any(run.id in pinned for run in members))
     return dict(zip(_names(groups), groups, strict=True))
 
 
