@@ -22,15 +22,18 @@ from starlette.routing import Route
 from polyrhythm.base.errors import PolyrhythmError, UserError
 from polyrhythm.dashboard.access import Door
 from polyrhythm.dashboard.drawing import Drawn, offered, script, set_of
+from polyrhythm.dashboard.labelling import asked_for, only_looks
 from polyrhythm.dashboard.listing import Listing
-from polyrhythm.dashboard.views import MOST, Standings, compared, details, row_of
+from polyrhythm.dashboard.views import MOST, Standings, compared, details, labelled, row_of
 from polyrhythm.results import Run
 from polyrhythm.runs.json_text import to_json
+from polyrhythm.runs.labelling import label
 from polyrhythm.runs.stop_request import ask_to_stop
 
 _STATIC = Path(__file__).parent / "static"
 _SERVED = frozenset(path.name for path in _STATIC.iterdir()) - {"page.html"}
 _PAGES = {"/": ("runs", "Runs"), "/run": ("run", "Run"), "/compare": ("compare", "Comparison")}
+_LOOKS = '<link rel="stylesheet" href="/static/order.css">'
 _AHEAD = '<link rel="modulepreload" href="/static/{}.js">'  # so that a page does not find out script by script
 _LOOK = 1.0  # seconds between two looks
 _SURELY = 3.0  # seconds after which is looked for killed runs, which write nothing
@@ -52,7 +55,7 @@ def application(
 
     Args:
         folder: the output folder of runs; need not be there yet.
-        control: whether runs may be stopped.
+        control: whether runs may be stopped and labelled.
         names: hosts by which it may be called, beside `localhost` and addresses in numbers.
         token: what a visitor must bring; nobody is asked if None.
         cookie: the name under which a browser keeps it.
@@ -87,6 +90,7 @@ class _Dashboard:
             Route("/api/figure", _answered(self._figure)),
             Route("/api/news", self._news),
             Route("/api/stop", _answered(self._stop), methods=["POST"]),
+            Route("/api/label", _answered(self._label), methods=["POST"]),
         ]
 
     async def _all(self, request: Request) -> dict[str, Any]:
@@ -98,7 +102,7 @@ class _Dashboard:
     async def _one(self, request: Request) -> dict[str, Any]:
         def read() -> dict[str, Any]:
             row = row_of(self._folder, request.query_params.get("run", ""))
-            return {**details(self._folder, row), **self._standings.of(row)}
+            return {**details(self._folder, row), **self._standings.of(row), **labelled(self._folder, row)}
 
         return {**await run_in_threadpool(read), "folder": str(self._folder), "control": self._control}
 
@@ -126,15 +130,23 @@ class _Dashboard:
 
     async def _stop(self, request: Request) -> dict[str, Any]:
         if not self._control:
-            raise UserError(
-                "this dashboard only looks",
-                expected="one that was started with --control",
-                why="whoever may look should not be able to end a run",
-                fix="start it with --control, or use `polyrhythm stop RUN`",
-            )
+            raise only_looks("polyrhythm stop RUN")
         row = await run_in_threadpool(row_of, self._folder, request.query_params.get("run", ""))
         await run_in_threadpool(ask_to_stop, Run(self._folder, row))
         return {"asked": row["run_id"]}
+
+    async def _label(self, request: Request) -> dict[str, Any]:
+        if not self._control:
+            raise only_looks("polyrhythm tag RUN --add TAG")
+        ids, change = await asked_for(request)
+
+        def write() -> None:
+            for run_id in ids:
+                row_of(self._folder, run_id)
+            label(self._folder, ids, change)
+
+        await run_in_threadpool(write)
+        return {"labelled": ids}
 
     def _chosen(self, request: Request) -> list[Run]:
         ids = list(dict.fromkeys(request.query_params.getlist("run")))
@@ -199,7 +211,8 @@ class _Dashboard:
 
         def look() -> Mapping[str, Any]:
             try:
-                return self._standings.of(row_of(self._folder, run_id))
+                row = row_of(self._folder, run_id)
+                return {**self._standings.of(row), **labelled(self._folder, row)}
             except UserError as error:
                 return {"problem": f"{error.found}; {error.fix}"}
 
@@ -219,7 +232,7 @@ def _page(request: Request) -> Response:
     module, title = _PAGES[request.url.path]
     page = (_STATIC / "page.html").read_text(encoding="utf-8")
     ahead = "".join(_AHEAD.format(name) for name in ("page", *(() if module == "runs" else ("figures", "vega"))))
-    return HTMLResponse(page.replace("{module}", module).replace("{title}", title).replace("{ahead}", ahead))
+    return HTMLResponse(page.replace("{module}", module).replace("{title}", title).replace("{ahead}", _LOOKS + ahead))
 
 
 async def _static(request: Request) -> Response:

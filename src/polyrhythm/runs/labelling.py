@@ -80,7 +80,7 @@ def _apply(connection: sqlite3.Connection, run_id: str, change: Change) -> None:
     """One run's share of a change."""
     execute = connection.execute
     for tag in change.add:
-        execute("INSERT OR IGNORE INTO tags (run_id, tag) VALUES (?, ?)", (run_id, tag))
+        execute("INSERT OR IGNORE INTO tags (run_id, tag) SELECT run_id, ? FROM runs WHERE run_id = ?", (tag, run_id))
     for tag in change.remove:
         execute("DELETE FROM tags WHERE run_id = ? AND tag = ?", (run_id, tag))
     execute(_THERE, (run_id,))

@@ -194,7 +194,7 @@ def ui(
     ] = "127.0.0.1",
     port: Annotated[int, typer.Option("--port", min=0, max=65535, help="0 for any that is free.")] = 8642,
     control: Annotated[
-        bool, typer.Option("--control", help="Runs may be stopped there, by whoever has the token.")
+        bool, typer.Option("--control", help="Runs may be stopped and labelled there, by whoever has the token.")
     ] = False,
     open_browser: Annotated[bool, typer.Option("--open", help="Open it in a browser.")] = False,
 ) -> None:
