@@ -49,6 +49,7 @@ from polyrhythm.models.catalogue import MODELS
 from polyrhythm.models.projection import with_projection
 from polyrhythm.models.tasks import TASKS
 from polyrhythm.runs.database_writer import Writer
+from polyrhythm.runs.labels import Labels
 from polyrhythm.runs.records import AnswerRecord, EventRecord, VersionRecord, VisitRecord
 from polyrhythm.runs.summary import Best, Summary
 from polyrhythm.studies.files.language import SEARCH
@@ -538,6 +539,8 @@ def _record() -> Iterator[str]:
         | dict(parsed(AnswerRecord).args)
         | {"clients": 'the answer, in order, as unsigned 32-bit integers, little-endian; null for "all"'},
         "events": {"run": "the run's number"} | dict(parsed(EventRecord).args),
+        "labels": {"run_id": "the run's id"} | {k: v for k, v in parsed(Labels).args.items() if k != "tags"},
+        "tags": {"run_id": "the run's id", "tag": "one of its tags"},
     }
     for name, columns in _columns().items():
         _same(columns, records[name], f"the table {name}")
