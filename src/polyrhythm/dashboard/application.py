@@ -21,10 +21,12 @@ from starlette.routing import Route
 
 from polyrhythm.base.errors import PolyrhythmError, UserError
 from polyrhythm.dashboard.access import Door
-from polyrhythm.dashboard.drawing import Drawn, offered, script, set_of
+from polyrhythm.dashboard.drawing import Drawn, of_trials, offered, offered_of_trials, script, set_of
 from polyrhythm.dashboard.labelling import asked_for, only_looks
 from polyrhythm.dashboard.listing import Listing
+from polyrhythm.dashboard.studies import StudyFiles, has_studies, studies
 from polyrhythm.dashboard.views import MOST, Standings, compared, details, labelled, row_of
+from polyrhythm.figures.trials import Trials
 from polyrhythm.results import Run
 from polyrhythm.runs.json_text import to_json
 from polyrhythm.runs.labelling import label
@@ -32,7 +34,10 @@ from polyrhythm.runs.stop_request import ask_to_stop
 
 _STATIC = Path(__file__).parent / "static"
 _SERVED = frozenset(path.name for path in _STATIC.iterdir()) - {"page.html"}
-_PAGES = {"/": ("runs", "Runs"), "/run": ("run", "Run"), "/compare": ("compare", "Comparison")}
+_PAGES = {
+    **{"/": ("runs", "Runs"), "/run": ("run", "Run"), "/compare": ("compare", "Comparison")},
+    **{"/studies": ("studies", "Studies"), "/study": ("study", "Study")},
+}
 _LOOKS = '<link rel="stylesheet" href="/static/order.css">'
 _AHEAD = '<link rel="modulepreload" href="/static/{}.js">'  # so that a page does not find out script by script
 _LOOK = 1.0  # seconds between two looks
@@ -86,6 +91,8 @@ class _Dashboard:
             Route("/api/runs", _answered(self._all)),
             Route("/api/run", _answered(self._one)),
             Route("/api/compare", _answered(self._compare)),
+            Route("/api/studies", _answered(self._studies)),
+            Route("/api/study", _answered(self._study)),
             Route("/api/figures", _answered(self._figures)),
             Route("/api/figure", _answered(self._figure)),
             Route("/api/news", self._news),
@@ -97,6 +104,7 @@ class _Dashboard:
         await self._look()
         runs = list(self._runs.values())
         about = {"folder": str(self._folder), "control": self._control}
+        about["studies"] = await run_in_threadpool(has_studies, self._folder)
         return {"serial": self._serial, "problem": self._problem, "runs": runs, **about}
 
     async def _one(self, request: Request) -> dict[str, Any]:
@@ -110,11 +118,30 @@ class _Dashboard:
         on = set_of(request.query_params.get("on", "test"))
         return await run_in_threadpool(lambda: compared(self._chosen(request), on))
 
+    async def _studies(self, request: Request) -> dict[str, Any]:
+        return {"studies": await run_in_threadpool(studies, self._folder), "folder": str(self._folder)}
+
+    async def _study(self, request: Request) -> dict[str, Any]:
+        place = request.query_params.get("study", "")
+        found = await run_in_threadpool(lambda: StudyFiles(self._folder, place).details())
+        return {**found, "folder": str(self._folder)}
+
     async def _figures(self, request: Request) -> list[dict[str, Any]]:
+        query = request.query_params
         async with self._drawing:
+            if "study" in query:
+                return await run_in_threadpool(lambda: offered_of_trials(self._trials(query)))
             return await run_in_threadpool(lambda: offered(self._chosen(request)))
 
+    def _trials(self, query: Mapping[str, str]) -> Trials:
+        return StudyFiles(self._folder, query.get("study", "")).trials(query.get("arm", ""))
+
     async def _figure(self, request: Request) -> Response:
+        if "study" in request.query_params:
+            query = request.query_params
+            async with self._drawing:
+                text = await run_in_threadpool(lambda: of_trials(self._trials(query), query))
+                return Response(text, media_type="application/json")
         asked: dict[str, Any] = {key: value for key, value in request.query_params.items() if key in _OURS}
         if "width" in asked:
             asked["width"] = _whole("width", asked["width"], 100, 4000)
@@ -231,7 +258,8 @@ class _Dashboard:
 def _page(request: Request) -> Response:
     module, title = _PAGES[request.url.path]
     page = (_STATIC / "page.html").read_text(encoding="utf-8")
-    ahead = "".join(_AHEAD.format(name) for name in ("page", *(() if module == "runs" else ("figures", "vega"))))
+    drawing = () if module in ("runs", "studies") else ("figures", "vega")
+    ahead = "".join(_AHEAD.format(name) for name in ("page", *drawing))
     return HTMLResponse(page.replace("{module}", module).replace("{title}", title).replace("{ahead}", _LOOKS + ahead))
 
 
