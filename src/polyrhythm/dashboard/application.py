@@ -24,6 +24,7 @@ from polyrhythm.dashboard.access import Door
 from polyrhythm.dashboard.drawing import Drawn, of_trials, offered, offered_of_trials, script, set_of
 from polyrhythm.dashboard.labelling import asked_for, only_looks
 from polyrhythm.dashboard.listing import Listing
+from polyrhythm.dashboard.live import live_of
 from polyrhythm.dashboard.studies import StudyFiles, has_studies, studies
 from polyrhythm.dashboard.views import MOST, Standings, compared, details, labelled, row_of
 from polyrhythm.figures.trials import Trials
@@ -90,6 +91,7 @@ class _Dashboard:
             Route("/static/{name}", _static),
             Route("/api/runs", _answered(self._all)),
             Route("/api/run", _answered(self._one)),
+            Route("/api/live", _answered(self._live)),
             Route("/api/compare", _answered(self._compare)),
             Route("/api/studies", _answered(self._studies)),
             Route("/api/study", _answered(self._study)),
@@ -113,6 +115,16 @@ class _Dashboard:
             return {**details(self._folder, row), **self._standings.of(row), **labelled(self._folder, row)}
 
         return {**await run_in_threadpool(read), "folder": str(self._folder), "control": self._control}
+
+    async def _live(self, request: Request) -> dict[str, Any]:
+        query = request.query_params
+        start = _whole("from", query["from"], 0, 10**9) if "from" in query else None
+
+        def read() -> dict[str, Any]:
+            row = row_of(self._folder, query.get("run", ""))
+            return live_of(self._folder, row["run_id"], going_on=row["status"] == "running", start=start)
+
+        return await run_in_threadpool(read)
 
     async def _compare(self, request: Request) -> dict[str, Any]:
         on = set_of(request.query_params.get("on", "test"))
@@ -302,6 +314,6 @@ def _whole(name: str, text: str, least: int, most: int) -> int:
     raise UserError(
         f"{name} = {text!r}",
         expected=f"a whole number, {least} to {most}",
-        why="figures are drawn that large",
+        why="nothing else is drawn or read",
         fix="leave it out",
     )

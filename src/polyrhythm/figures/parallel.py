@@ -56,7 +56,10 @@ def parallel(trials: Trials, theme: Theme = "light") -> Any:
         if place is not None
     ]
     ticks = [{"axis": i, "place": y, "label": text} for i, axis in enumerate(axes) for y, text in places[axis][1]]
-    heads = [{"axis": i, "label": axis, "low": 0.0, "high": 1.0, "place": 1.11} for i, axis in enumerate(axes)]
+    heads = [
+        {"axis": i, "label": axis, "low": 0.0, "high": 1.0, "place": 1.1 + 0.09 * (i % 2)}  # so that none meet
+        for i, axis in enumerate(axes)
+    ]
     x = alt.X("axis:Q", axis=None, scale=alt.Scale(domain=[-0.35, len(axes) - 0.4], nice=False))
     y = _y(alt, "place")
     extent = [0.0, 0.85] if theme == "light" else [0.25, 1.0]  # without what the background swallows
@@ -101,7 +104,7 @@ def parallel(trials: Trials, theme: Theme = "light") -> Any:
 
 
 def _y(alt: Any, name: str) -> Any:
-    return alt.Y(f"{name}:Q", axis=None, scale=alt.Scale(domain=[-0.06, 1.14], nice=False))
+    return alt.Y(f"{name}:Q", axis=None, scale=alt.Scale(domain=[-0.06, 1.24], nice=False))
 
 
 def _axis(axis: str, is_score: bool, trials: Sequence[Tried]) -> tuple[list[float | None], list[tuple[float, str]]]:

@@ -80,7 +80,7 @@ function cells() {
     return h("tr", {}, h("th", { scope: "row" }, cell.name || study.name), h("td", {}, runs.map(([seed, id]) => [run(id, `seed ${seed}`), " "]), all),
       h("td", { class: "reason" }, Object.entries(cell.failed).map(([seed, why]) => `seed ${seed}: ${why}`).join("; ")));
   });
-  compared.replaceChildren(...(some.length ? [h("table", {}, h("thead", {}, h("tr", {}, ["Cell", "Runs", "No result"].map((label) => h("th", { scope: "col" }, label)))), h("tbody", {}, some))] : [h("p", { class: "dim" }, "None yet.")]));
+  compared.replaceChildren(...(some.length ? [h("table", {}, h("thead", {}, h("tr", {}, ["Cell", "Runs", "No result"].map((label) => h("th", { scope: "col" }, label)))), h("tbody", {}, some))] : [h("p", { class: "dim" }, study.state === "running" ? "None yet." : "None.")]));
 }
 
 function take(answer) {
