@@ -183,6 +183,17 @@ def test_studies_with_scales_are_found_deeper(client: Client, there: Path) -> No
     assert client(there).get("/api/study", params={"study": "ccfl/table-2/quick"}).json()["apart"] is True
 
 
+def test_a_link_that_leads_elsewhere_is_no_study(client: Client, there: Path) -> None:
+    away = there.parent / "away"
+    (there / "studies" / "tune").rename(away)
+    (there / "studies" / "tune").symlink_to(away)
+    (there / "studies" / "other").mkdir()
+    (there / "studies" / "other" / "record.json").symlink_to(away / "record.json")
+    asking = client(there)
+    assert asking.get("/api/studies").json()["studies"] == []
+    assert asking.get("/api/study", params={"study": "tune"}).status_code == 400
+
+
 def test_without_a_run_database_a_study_has_no_times(there: Path) -> None:
     (there / FILE).unlink()
     details = StudyFiles(there, "tune").details()

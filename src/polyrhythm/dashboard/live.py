@@ -51,7 +51,7 @@ def _own(folder: Path, run_id: str, name: str) -> Path:
         OSError: a link leads elsewhere, or it is no file.
     """
     path = folder / run_id / name
-    if path.resolve() != folder.resolve() / run_id / name:
+    if Path(os.path.realpath(path)) != Path(os.path.realpath(folder)) / run_id / name:
         raise OSError(f"{path} leads elsewhere")
     check_file(path)
     return path
@@ -80,4 +80,5 @@ def _now(told: Any) -> dict[str, Any] | None:
         if isinstance(visit, list) and len(visit) == 4 and all(isinstance(one, (int, float)) for one in visit)
     ]
     time, many, wall = (v if isinstance(v := told.get(k), (int, float)) else None for k in ("time", "many", "wall"))
-    return {"clients": clients, "many": max(len(clients), int(min(many or 0, 1e9))), "time": time, "wall": wall}
+    others = int(many) if many is not None and 0 <= many <= 1e9 else 0
+    return {"clients": clients, "many": max(len(clients), others), "time": time, "wall": wall}

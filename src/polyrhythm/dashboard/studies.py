@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+import os
 import sqlite3
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -52,7 +53,10 @@ def has_studies(folder: Path) -> bool:
 
 def _places(folder: Path) -> Iterator[str]:
     root = folder / _FOLDER
-    found = {file.parent.relative_to(root).as_posix() for depth in _DEPTHS for file in root.glob(f"{depth}/{_RECORD}")}
+    own = Path(os.path.realpath(folder)) / _FOLDER  # a link that leads elsewhere is no study of this folder
+    files = (file for depth in _DEPTHS for file in root.glob(f"{depth}/{_RECORD}"))
+    places = ((file, file.parent.relative_to(root).as_posix()) for file in files)
+    found = [place for file, place in places if Path(os.path.realpath(file)) == own / place / _RECORD]
     yield from sorted(found)
 
 

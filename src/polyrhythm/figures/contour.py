@@ -11,7 +11,7 @@ import altair as alt
 from polyrhythm.figures.figure import Chart
 from polyrhythm.figures.theme import Theme, config
 from polyrhythm.figures.trial_marks import is_range, key_axis, nothing, points, ring, shape, titled, told
-from polyrhythm.figures.trials import Trials, Tried, is_number, is_spread, text_of
+from polyrhythm.figures.trials import Trials, Tried, as_text, is_number, is_spread
 
 _CELLS = 24  # of an interpolated picture, along each side
 _QUARTERS = 4  # of a range beside a list
@@ -74,7 +74,7 @@ def contour(trials: Trials, theme: Theme, x: str, y: str) -> Chart:
 def _binned(values: Sequence[Any]) -> list[str]:
     """Values to be listed; numbers that are too many for that in quarters, called by their ends."""
     if not is_range(values):
-        return [text_of(value) for value in values]
+        return [as_text(value) for value in values]
     order = sorted(values)
     ends = [order[round(i * (len(order) - 1) / _QUARTERS)] for i in range(_QUARTERS + 1)]
     place = [min(sum(value > end for end in ends[1:-1]), _QUARTERS - 1) for value in values]

@@ -9,7 +9,7 @@ from typing import Any
 from polyrhythm.base.errors import UserError
 from polyrhythm.figures.theme import HUES, Theme, config
 from polyrhythm.figures.trial_marks import settings_of, told
-from polyrhythm.figures.trials import Trials, Tried, is_number, is_spread, text_of
+from polyrhythm.figures.trials import Trials, Tried, as_text, is_number, is_spread
 
 _HEIGHT, _AXIS = 280, 130  # pixels; of the drawing, and from one axis to the next
 _TICKS = 5
@@ -112,9 +112,9 @@ def _axis(axis: str, is_score: bool, trials: Sequence[Tried]) -> tuple[list[floa
     values = [trial.score if is_score else trial.setting.get(axis) for trial in trials]
     known: list[Any] = [value for value in values if value is not None or not is_score]
     if not is_number(known):
-        names = list(dict.fromkeys(map(text_of, known)))
+        names = list(dict.fromkeys(map(as_text, known)))
         step = {name: (i + 0.5) / len(names) for i, name in enumerate(names)}
-        return [step.get(text_of(value)) for value in values], [(y, name) for name, y in step.items()]
+        return [step.get(as_text(value)) for value in values], [(y, name) for name, y in step.items()]
     low, high = min(known), max(known)
     log = not is_score and is_spread(known)
     scale = (lambda v: math.log(v)) if log else (lambda v: v)

@@ -12,7 +12,7 @@ import altair as alt
 from polyrhythm.base.errors import UserError
 from polyrhythm.figures.figure import Chart
 from polyrhythm.figures.theme import HUES, Theme, config
-from polyrhythm.figures.trials import Trials, Tried, is_number, is_spread, text_of
+from polyrhythm.figures.trials import Trials, Tried, as_text, is_number, is_spread
 
 WIDTH, HEIGHT = 420, 260
 LISTED = 6
@@ -38,7 +38,7 @@ def points(there: Sequence[Tried]) -> list[dict[str, Any]]:
 
 def settings_of(trial: Tried) -> dict[str, str]:
     """A trial's setting as columns of a row, which no other column is called like."""
-    return {f"set {key}": text_of(value) for key, value in trial.setting.items()}
+    return {f"set {key}": as_text(value) for key, value in trial.setting.items()}
 
 
 def marks(rows: Sequence[Mapping[str, Any]], trials: Trials, x: alt.X, theme: Theme) -> list[Any]:
@@ -96,8 +96,8 @@ def score_axis(trials: Trials, name: str = "y") -> alt.Y:
 def key_axis(kind: Any, name: str, key: str, values: Sequence[Any]) -> Any:
     """An axis of a key: many numbers as numbers, by their logarithms where they are spread; all else is listed."""
     if not is_range(values):
-        order = sorted(set(values)) if is_number(values) else list(dict.fromkeys(map(text_of, values)))
-        return kind(f"{name}:N", title=key, sort=[text_of(value) for value in order], axis=alt.Axis(labelAngle=0))
+        order = sorted(set(values)) if is_number(values) else list(dict.fromkeys(map(as_text, values)))
+        return kind(f"{name}:N", title=key, sort=[as_text(value) for value in order], axis=alt.Axis(labelAngle=0))
     spread = is_spread(values)
     plain = alt.Scale(zero=False, nice=False, padding=14)
     scale = alt.Scale(type="log", nice=False, padding=14) if spread else plain
@@ -117,7 +117,7 @@ def is_range(values: Sequence[Any]) -> bool:
 
 def on_axis(values: Sequence[Any]) -> list[Any]:
     """Values as `key_axis` places them."""
-    return list(values) if is_range(values) else [text_of(value) for value in values]
+    return list(values) if is_range(values) else [as_text(value) for value in values]
 
 
 def titled(layers: Sequence[Any], trials: Trials, of: str = "") -> Chart:

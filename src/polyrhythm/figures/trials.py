@@ -74,7 +74,7 @@ class Trials:
     @functools.cached_property
     def varied(self) -> tuple[str, ...]:
         """Those of which more than one value was tried."""
-        return tuple(k for k in self.keys if len({text_of(t.setting.get(k)) for t in self.tried}) > 1)
+        return tuple(k for k in self.keys if len({as_text(t.setting.get(k)) for t in self.tried}) > 1)
 
     @functools.cached_property
     def finished(self) -> tuple[Tried, ...]:
@@ -130,7 +130,7 @@ def is_spread(values: Sequence[float]) -> bool:
     return min(values) > 0 and max(values) / min(values) >= _LOG
 
 
-def text_of(value: Any) -> str:
+def as_text(value: Any) -> str:
     """A value as a text."""
     return value if isinstance(value, str) else to_json(value)
 
@@ -138,7 +138,7 @@ def text_of(value: Any) -> str:
 def _groups(values: Sequence[Any]) -> list[Hashable]:
     """The group of each value: equal ones together; of numbers with many values, quarters."""
     if not is_number(values) or len(set(values)) <= _BINS:
-        return [text_of(value) for value in values]
+        return [as_text(value) for value in values]
     ranks = _ranks(values)
     return [min(_BINS - 1, int(_BINS * (rank - 0.5) / len(values))) for rank in ranks]
 

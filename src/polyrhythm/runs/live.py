@@ -6,6 +6,9 @@ Nothing is computed from them, and where they cannot be written the run goes on 
 from __future__ import annotations
 
 import contextlib
+import errno
+import os
+import stat
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -132,7 +135,7 @@ class Live(Observer):
         """One line, if the log is not too long already."""
         moment = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
         line = "".join(sign if sign.isprintable() else " " for sign in text)
-        with contextlib.suppress(OSError), (self._path / LOG).open("a", encoding="utf-8") as log:
+        with contextlib.suppress(OSError), open(self._path / LOG, "a", encoding="utf-8", opener=_own) as log:
             if always or log.tell() < _LONGEST:
                 log.write(f"{moment}  {kind:<7}  {line}\n")
 
@@ -153,6 +156,16 @@ class Live(Observer):
         told = {"wall": time.time(), "time": at, "many": len(there), "clients": clients, "load": self._samples}
         with contextlib.suppress(OSError):
             write_whole(self._path / NOW, to_json(told).encode(), durable=False)
+
+
+def _own(path: str, flags: int) -> int:
+    """Opens a file of the run's own: in a folder from elsewhere its name may be a link to one of yours, or a pipe."""
+    handle = os.open(path, flags | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0), 0o666)
+    about = os.fstat(handle)
+    if not stat.S_ISREG(about.st_mode) or about.st_nlink > 1:
+        os.close(handle)
+        raise OSError(errno.EINVAL, "it is no file of its own", path)
+    return handle
 
 
 def _earlier(path: Path) -> list[list[float]]:

@@ -63,7 +63,8 @@ def text(value: object) -> str:
     """A setting as one writes it."""
     if not isinstance(value, dict) or "name" not in value:
         return str(value)
-    given = ", ".join(f"{key}={text(held)}" for key, held in value.items() if key != "name" and held not in (None, ""))
+    said = {key: held for key, held in value.items() if key != "name" and held not in (None, "", [])}
+    given = ", ".join(f"{key}={text(held)}" for key, held in said.items())
     return f"{label_of(str(value['name']))}({given})" if given else label_of(str(value["name"]))
 
 

@@ -16,7 +16,7 @@ export class Live {
     this.text = h("pre", { class: "log", tabindex: 0, "aria-label": "Log" });
     this.follow = h("input", { type: "checkbox", id: "follow" });
     this.follow.checked = true;
-    this.log = h("details", { open: true }, h("summary", {}, "Log"), h("div", { class: "tick" }, this.follow, h("label", { for: "follow" }, "Follow")), this.text);
+    this.log = h("details", {}, h("summary", {}, "Log"), h("div", { class: "tick" }, this.follow, h("label", { for: "follow" }, "Follow")), this.text);
     this.element = h("section", { "aria-labelledby": "h-live", hidden: true }, h("h2", { id: "h-live" }, "As it runs"), this.work, this.clients, this.load, this.log);
     setInterval(() => { if (this.running && !document.hidden) this.look(); }, EVERY);
   }
@@ -25,6 +25,7 @@ export class Live {
   show(status) {
     const before = this.running;
     this.running = status === "running";
+    if (before === null) this.log.open = this.running;
     if (before !== this.running) this.look();
   }
 
