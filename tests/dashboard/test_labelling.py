@@ -67,6 +67,18 @@ def test_whoever_may_labels_runs(client: Client, folder: Path) -> None:
     assert (run.name, run.note, run.tags, run.is_archived, run.is_pinned) == ("<b>", "n", (), False, True)
 
 
+def test_a_figure_has_the_name_that_a_run_has_now(client: Client, folder: Path) -> None:
+    runs, asking = Run.all(folder), client()
+    for run in runs:
+        run.rename("before")
+    query = {"run": [run.id for run in runs], "name": "accuracy"}
+    assert "before" in asking.get("/api/figure", params=query).text
+    for run in runs:
+        run.rename("after")
+    found = asking.get("/api/figure", params=query).text
+    assert ("after" in found, "before" in found) == (True, False)
+
+
 def test_who_only_looks_changes_nothing(client: Client, folder: Path) -> None:
     answer = ask(client(), {"runs": [Run.all(folder)[0].id], "add": ["x"]})
     assert (answer.status_code, answer.json()["error"]["found"]) == (400, "this dashboard only looks")

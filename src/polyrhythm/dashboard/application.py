@@ -161,7 +161,7 @@ class _Dashboard:
         def draw() -> str:
             runs = self._chosen(request)
             rows = [row_of(self._folder, run.id) for run in runs]
-            stamp = to_json([self._standings.of(row) for row in rows])
+            stamp = to_json([{**self._standings.of(row), **labelled(self._folder, row)} for row in rows])
             return self._drawn.figure(asked.pop("name", ""), runs, stamp, asked)
 
         async with self._drawing:
@@ -180,8 +180,10 @@ class _Dashboard:
         ids, change = await asked_for(request)
 
         def write() -> None:
+            known = {run["id"] for run in self._listing.runs()}
             for run_id in ids:
-                row_of(self._folder, run_id)
+                if run_id not in known:
+                    row_of(self._folder, run_id)  # says that there is none
             label(self._folder, ids, change)
 
         await run_in_threadpool(write)
