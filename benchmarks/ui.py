@@ -1,7 +1,8 @@
 """How long the dashboard's pages take: a list of 1,000 runs, and the page of one with 10,000 rounds.
 
 The runs are made up, and recorded as real ones are. A page is timed in Chromium, by its own clock, from the click to
-what its visitor came for: the rows, or the first figure. Each load is in a fresh context, so the browser has kept
+what its visitor came for: the rows, or the first figure; keys in the search box are timed from the stroke to the
+layout. Each load is in a fresh context, so the browser has kept
 nothing; the first of them is the server's first, too, and the median of all follows. One JSON line for each page.
 
     python benchmarks/ui.py
@@ -126,6 +127,32 @@ def timed(browser: Any, address: str, ready: str) -> float:
     return float(took) / 1000
 
 
+KEYS = """async () => {
+  const box = document.querySelector('#search'), took = [];
+  for (const text of ['s', 'sc', 'sca', 'scaf', 'scaff', 'scaffold', '', 'n', 'ni', 'nig', 'nigh', 'night', '']) {
+    await new Promise((done) => requestAnimationFrame(() => setTimeout(done)));
+    const begun = performance.now();
+    box.value = text;
+    box.dispatchEvent(new Event('input'));
+    document.body.offsetHeight;
+    took.push(performance.now() - begun);
+  }
+  return took;
+}"""
+"""Types into the search box; gives the milliseconds of each key until the list lies as it will be painted."""
+
+
+def typed(browser: Any, address: str) -> list[float]:
+    """Seconds of each key in the search box of a list."""
+    context = browser.new_context(viewport={"width": 1280, "height": 900})
+    page = context.new_page()
+    page.goto(address)
+    page.wait_for_selector("html[data-shown]", state="attached")
+    took = page.evaluate(KEYS)
+    context.close()
+    return [value / 1000 for value in took]
+
+
 def measure(folder: Path, run_id: str, runs: int, repeats: int) -> None:
     """Prints the times."""
     from playwright.sync_api import sync_playwright
@@ -147,6 +174,10 @@ def measure(folder: Path, run_id: str, runs: int, repeats: int) -> None:
                 print(
                     json.dumps({key: round(v, 3) if isinstance(v, float) else v for key, v in line.items()}), flush=True
                 )
+            keys = [key for _ in range(repeats) for key in typed(browser, address)]
+            line = {"page": f"a key in the search box of {runs:,} runs", "median_seconds": statistics.median(keys)}
+            line["longest_of_20"] = statistics.quantiles(keys, n=20)[-1]
+            print(json.dumps({k: round(v, 4) if isinstance(v, float) else v for k, v in line.items()}), flush=True)
             browser.close()
     finally:
         process.terminate()

@@ -49,6 +49,7 @@ from polyrhythm.models.catalogue import MODELS
 from polyrhythm.models.projection import with_projection
 from polyrhythm.models.tasks import TASKS
 from polyrhythm.runs.database_writer import Writer
+from polyrhythm.runs.labels import Labels
 from polyrhythm.runs.records import (
     AnswerRecord,
     ClassResultsRecord,
@@ -550,6 +551,8 @@ def _record() -> Iterator[str]:
         "clients": {"run": "the run's number"} | dict(parsed(ClientRecord).args),
         "client_results": {"run": "the run's number"} | dict(parsed(ClientResultsRecord).args),
         "class_results": {"run": "the run's number"} | dict(parsed(ClassResultsRecord).args),
+        "labels": {"run_id": "the run's id"} | {k: v for k, v in parsed(Labels).args.items() if k != "tags"},
+        "tags": {"run_id": "the run's id", "tag": "one of its tags"},
     }
     yield (
         "In the tables of results, columns with several numbers hold unsigned 32-bit integers, and scores and losses "

@@ -26,6 +26,8 @@ import polyrhythm as pr
 from polyrhythm import data
 from polyrhythm.cli.predicting import _rows
 from polyrhythm.config.configuration import configure
+from polyrhythm.dashboard.live import live_of
+from polyrhythm.dashboard.studies import StudyFiles
 from polyrhythm.data.sources import idx
 from polyrhythm.deployment.node_store import NodeStore
 from polyrhythm.experiments.difficulty import expert_about
@@ -33,8 +35,10 @@ from polyrhythm.experiments.runstate import CODEC
 from polyrhythm.models.weights import load_weights
 from polyrhythm.results import Run
 from polyrhythm.results.using import Use
-from polyrhythm.runs import portrait, stored
+from polyrhythm.runs import live, portrait, stored
 from polyrhythm.runs.checkpoints import reached
+from polyrhythm.runs.labelling import label
+from polyrhythm.runs.labels import Change
 from polyrhythm.runs.run_lock import _FILE as LOCK
 from polyrhythm.runs.run_lock import is_alive
 from polyrhythm.studies.files import reading
@@ -118,6 +122,21 @@ READERS: dict[str, Reader] = {
     "reached": Reader(("runs/checkpoints.py",), _in_folder(reached), ("checkpoint-1.safetensors",), lenient=True),
     "lock": Reader(("runs/run_lock.py",), _in_folder(is_alive), (LOCK,), lenient=True),
     "checkpoint": Reader(("runs/stored.py",), lambda path: stored.load(path, CODEC), ("x.safetensors",)),
+    "labels": Reader(
+        ("runs/labelling.py",), lambda path: label(path.parent, ["x"], Change(note="x")), ("runs.sqlite",)
+    ),
+    "load of a run": Reader(("runs/live.py",), live._earlier, ("now.json",), lenient=True),
+    "how a run goes": Reader(
+        ("dashboard/live.py",),
+        lambda path: live_of(path.parents[1], path.parent.name, going_on=True, start=None),
+        ("x/log.txt", "x/now.json"),
+        lenient=True,
+    ),
+    "trials in the dashboard": Reader(
+        ("dashboard/studies.py",),
+        lambda path: StudyFiles(path.parents[2], path.parent.name),
+        ("studies/t/record.json",),
+    ),
     "trials": Reader(("studies/running/trials.py",), _in_folder(trials.read), (trials.FILE,)),
     "rows to predict": Reader(("cli/predicting.py",), _rows, ("x.npy", "x.csv")),
     "pace": Reader(("deployment/node_store.py",), _in_folder(_pace), ("pace.json",), lenient=True),
@@ -135,7 +154,7 @@ NOT_FROM_ELSEWHERE: dict[str, str] = {
     **dict.fromkeys(("bench/bare.py", "bench/duel.py", "studies/page/pictures.py"), _OURS),
     **dict.fromkeys(("deployment/local/folder.py", "deployment/local/keys.py"), _FOLDER),
     **dict.fromkeys(("deployment/local/loopback.py", "deployment/local/processes.py"), _FOLDER),
-    **dict.fromkeys(("runs/environment.py",), _MACHINE),
+    **dict.fromkeys(("runs/environment.py", "runs/load.py"), _MACHINE),
     **dict.fromkeys(("runs/files.py", "runs/recorder.py", "runs/database_writer.py", "cli/encoding.py"), _WRITES),
     **dict.fromkeys(("cli/guard.py",), _WRITES),
     **dict.fromkeys(("core/training.py", "engines/around.py", "engines/proof.py", "engines/repeating.py"), _NO_FILE),

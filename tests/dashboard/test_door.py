@@ -8,6 +8,7 @@ import pytest
 
 from dashboard.conftest import Asking, Client
 from polyrhythm.dashboard.access import POLICY, is_loopback
+from polyrhythm.dashboard.application import application
 
 TOKEN = "a-token-of-43-characters"
 
@@ -105,3 +106,9 @@ def test_what_changes_something_must_come_from_here(client: Client, folder: Path
 )
 def test_loopback_is_known(host: str, expected: bool) -> None:
     assert is_loopback(host) is expected
+
+
+def test_only_two_addresses_take_anything(tmp_path: Path) -> None:
+    """All others answer to GET and HEAD alone."""
+    taking = {r.path for r in application(tmp_path).routes if set(r.methods) - {"GET", "HEAD"}}  # type: ignore[attr-defined]
+    assert taking == {"/api/stop", "/api/label"}

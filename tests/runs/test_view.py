@@ -10,13 +10,14 @@ from pathlib import Path
 import pytest
 
 import polyrhythm as pr
-from polyrhythm.cli.showing import _cells
+from polyrhythm.cli.columns import USUAL, Entry
 from polyrhythm.dashboard.listing import Listing
 from polyrhythm.dashboard.views import Standings, row_of
 from polyrhythm.results.tables import score
 from polyrhythm.runs import VersionRecord
 from polyrhythm.runs.costs import COSTS, TOTALS
 from polyrhythm.runs.database import FILE
+from polyrhythm.runs.labels import NONE
 from polyrhythm.runs.result_rule import NUMBERS
 from polyrhythm.runs.summary import Best, Summary
 from polyrhythm.runs.view import RunView
@@ -26,6 +27,12 @@ from small import experiment, logged
 @pytest.fixture
 def run(tmp_path: Path) -> pr.Run:
     return pr.run(experiment(rounds=6), out=tmp_path)
+
+
+def _cells(run: pr.Run) -> dict[str, str]:
+    """What the list of runs says of one."""
+    entry = Entry(run, NONE)
+    return {name: entry.cell(value) for name, value in USUAL.items()}
 
 
 def altered(run: pr.Run, statement: str) -> pr.Run:

@@ -80,6 +80,7 @@ def test_a_name_is_never_a_path(folder: Path, polyrhythm: Command) -> None:
         "best.safetensors",
         "checkpoint-00000000.safetensors",
         "labels.json",
+        "log.txt",
         "model.json",
     }
     assert os.stat(made).st_mode & 0o002 == 0

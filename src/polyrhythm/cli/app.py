@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from polyrhythm.cli.commands import bench, catalogue, flower, records, studies
+from polyrhythm.cli.commands import bench, catalogue, flower, labels, records, studies
 from polyrhythm.cli.commands.arguments import Json, Out, Run, Settings, Trusted
 from polyrhythm.cli.guard import guarded
 from polyrhythm.cli.options import ALL, EXECUTION, given, taking
@@ -21,7 +21,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-for group in (studies, records, bench, catalogue):  # in the order of the help
+for group in (studies, records, labels, bench, catalogue):  # in the order of the help
     app.add_typer(group.app)
 app.add_typer(flower.app, name="flower")
 

@@ -31,9 +31,14 @@ class Screen(Console):
         """Something that a reader of the results should know."""
         self.print(f"note: {text}", style="yellow", markup=False, highlight=False)
 
+    @property
+    def sees_no_width(self) -> bool:
+        """Whether nobody sees how wide it is: a pipe, a file."""
+        return not self.is_terminal and "COLUMNS" not in os.environ
+
     def print_table(self, table: Table) -> None:
         """A table: as wide as it is where nobody sees a width (a pipe, a file), and as lines where it does not fit."""
-        if self._endless:
+        if self.sees_no_width:
             before, self.width = self.width, max(self.width, _width(table, least=False))
             self.print(table)
             self.width = before
@@ -44,11 +49,7 @@ class Screen(Console):
 
     def fits(self, table: Table) -> bool:
         """Whether a table can be printed without breaking numbers and names."""
-        return self._endless or _width(table, least=True) <= self.width
-
-    @property
-    def _endless(self) -> bool:
-        return not self.is_terminal and "COLUMNS" not in os.environ
+        return self.sees_no_width or _width(table, least=True) <= self.width
 
     def _print_lines(self, table: Table) -> None:
         """Each row as lines, a cell in each."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,18 +14,17 @@ from rich.text import Text
 from polyrhythm.base.metric_names import in_words
 from polyrhythm.cli.consenting import modules_of
 from polyrhythm.cli.output import Screen
+from polyrhythm.cli.run_words import draw_scores
 from polyrhythm.data.collection import counted_targets
 from polyrhythm.experiments.experiment import Experiment
 from polyrhythm.experiments.prepared import Prepared
 from polyrhythm.fleet import Fleet
 from polyrhythm.results import Run, tables
-from polyrhythm.results.chart import curve, takes_unicode
 from polyrhythm.runs.comparison import spread
 from polyrhythm.runs.costs import decimals, lines
 from polyrhythm.runs.database import damaged_runs
 
 _WINDOW = 20  # versions in the summary's last20
-_SPAN = 0.05  # of the axis of a score, so that nothing looks like something
 
 
 def print_plan(console: Console, prepared: Prepared) -> None:
@@ -48,18 +46,6 @@ def print_plan(console: Console, prepared: Prepared) -> None:
             "seed": str(experiment.seed),
         },
     )
-
-
-def line_of(run: Run, summary: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """What `--json` says of a run: how it stands, what came of it, what it announced, and what its record lacks.
-
-    Args:
-        run: the run.
-        summary: what came of it; None for what its record says.
-    """
-    stands = {"run_id": run.id, "status": run.status, "reason": run.reason}
-    found = run.summary if summary is None else summary
-    return {**stands, **found, "notices": list(run.notices), "missing": list(run.missing)}
 
 
 def runs_of(references: Sequence[str], out: str, screen: Screen) -> list[Run]:
@@ -121,13 +107,6 @@ def print_spread(console: Console, summaries: Sequence[Mapping[str, Any]]) -> No
             "last 20": _over_seeds(means),
         },
     )
-
-
-def draw_scores(console: Console, run: Run) -> None:
-    """The curve of the headline metric, in characters."""
-    title = f"test {in_words(run.headline)}"
-    drawn = curve(run.scores, title=title, width=min(console.width, 80), least=_SPAN, unicode=takes_unicode(sys.stdout))
-    console.print(drawn, markup=False, highlight=False, soft_wrap=True)
 
 
 def how_to_show(run_id: str, out: str) -> str:

@@ -13,8 +13,9 @@ from polyrhythm.base.errors import PolyrhythmError, RunFailed
 from polyrhythm.cli.consenting import again_with
 from polyrhythm.cli.guard import INTERRUPTED, stopped_by_sigterm
 from polyrhythm.cli.output import Screen, print_json
-from polyrhythm.cli.run_display import how_to_go_on, how_to_show, line_of, print_plan, print_result, print_spread
+from polyrhythm.cli.run_display import how_to_go_on, how_to_show, print_plan, print_result, print_spread
 from polyrhythm.cli.run_warnings import Refused
+from polyrhythm.cli.run_words import line_of
 from polyrhythm.config.assembly import assemble
 from polyrhythm.config.keys import Configuration
 from polyrhythm.experiments.execution import Execution

@@ -1,4 +1,4 @@
-"""The commands that only look: runs, names, and who holds what."""
+"""The commands that list what there is: methods, models, data, and who holds what."""
 
 from __future__ import annotations
 
@@ -7,16 +7,11 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.padding import Padding
-from rich.table import Table
 from rich.text import Text
 
-from polyrhythm.base.errors import UserError
-from polyrhythm.cli.comparing import goal_lines
-from polyrhythm.cli.output import Screen, print_json
-from polyrhythm.cli.run_display import draw_scores, line_of
+from polyrhythm.cli.output import Screen
 from polyrhythm.config import names
 from polyrhythm.config.assembly import federations
 from polyrhythm.config.keys import Configuration
@@ -27,87 +22,6 @@ from polyrhythm.figures.labels import draw_labels
 from polyrhythm.methods.papers import Common
 from polyrhythm.models.catalogue import MODELS
 from polyrhythm.models.projection import with_projection
-from polyrhythm.results import Run
-from polyrhythm.runs.costs import CostToGoal, On, decimals
-from polyrhythm.runs.database import damaged_runs, suspects
-
-
-def show_run(reference: str | None, out: str, *, to: float | None = None, on: On = "test", as_json: bool) -> None:
-    """One run of a folder, the newest if none is named; with `to`, also what it took to get there on that set.
-
-    Raises:
-        UserError: there is no such run, or none at all.
-    """
-    run = _newest(out) if reference is None else Run.open(reference, out)
-    took = None if to is None else run.costs_to(to, on=on)
-    if as_json:
-        goal = (
-            {} if to is None else {"to": {"goal": to, "on": on, **(took or dict.fromkeys(CostToGoal.__annotations__))}}
-        )
-        print_json({**line_of(run), **goal})
-        return
-    screen = Screen()
-    screen.print(run)
-    for label, text in ({} if to is None else goal_lines(to, took)).items():
-        screen.print(f"{label}: {text}", highlight=False)
-    for notice in run.notices:
-        screen.note(notice)
-    draw_scores(screen, run)
-
-
-def _newest(out: str) -> Run:
-    if not (found := Run.all(out)):
-        raise UserError(
-            f"no run in {out}",
-            expected="one at least",
-            why="there is nothing to show",
-            fix="polyrhythm run, or give the output folder of your runs (--out FOLDER)",
-        )
-    return found[-1]
-
-
-def list_runs(out: str, *, as_json: bool) -> None:
-    """All runs of a folder."""
-    found, screen = Run.all(out), Screen(stderr=as_json)
-    damaged, odd = damaged_runs(Path(out)), suspects(Path(out))
-    damaged |= {run.id: damage for run in found if run.number in odd and (damage := run.checked())}
-    whole = [run for run in found if run.id not in damaged]
-    for run_id, damage in damaged.items():
-        screen.note(f"the record of the run {run_id} is damaged ({damage})")
-    if as_json:
-        for run in whole:
-            print_json({**line_of(run), "name": run.name})
-        for run_id, damage in damaged.items():
-            print_json({"run_id": run_id, "status": "damaged", "reason": damage})
-        return
-    table = Table(box=SIMPLE_HEAD, pad_edge=False)
-    for column in _COLUMNS:
-        number = column in ("rounds", "final", "last 20")
-        table.add_column(
-            column, overflow="fold", no_wrap=column in ("run", "status"), justify="right" if number else "left"
-        )
-    for run in whole:
-        cells = _cells(run)
-        table.add_row(*(Text(cells[column]) for column in _COLUMNS))
-    for run_id in damaged:
-        table.add_row(*(Text({"run": run_id, "status": "damaged"}.get(column, "–")) for column in _COLUMNS))
-    screen.print_table(table)
-
-
-_COLUMNS = ("run", "name", "method", "status", "rounds", "final", "last 20")
-
-
-def _cells(run: Run) -> dict[str, str]:
-    view = run.view
-    return {
-        "run": run.id,
-        "name": run.name,
-        "method": run.recipe,
-        "status": view.standing,
-        "rounds": str(view.summary.get("rounds", "–")),
-        "final": _number(view.numbers["final_accuracy"]),
-        "last 20": _number(view.numbers["last20_mean"]),
-    }
 
 
 def list_methods() -> None:
@@ -195,7 +109,3 @@ def _text(value: object) -> str:
     if value == "":
         return '""'
     return str(value).lower() if isinstance(value, bool) or value is None else str(value)
-
-
-def _number(value: object) -> str:
-    return decimals(value) if isinstance(value, float) else "–"

@@ -76,7 +76,7 @@ def configuration_of(
     def where(key: str) -> str:
         return "the command line" if key in given else f"the record of {run.id}"
 
-    values = fitting({**written, **given, "out": str(run.folder), "name": run.name}, where, wrong)
+    values = fitting({**written, **given, "out": str(run.folder), "name": run.first_name}, where, wrong)
     wrong.refuse()
     made = made_of(values, where, wrong)
     wrong.refuse()

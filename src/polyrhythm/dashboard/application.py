@@ -22,17 +22,26 @@ from starlette.routing import Route
 from polyrhythm.base.errors import PolyrhythmError, UserError
 from polyrhythm.dashboard.access import Door
 from polyrhythm.dashboard.asking import lens_of, whole
-from polyrhythm.dashboard.drawing import Drawn, offered, script, set_of
+from polyrhythm.dashboard.drawing import Drawn, of_trials, offered, offered_of_trials, script, set_of
+from polyrhythm.dashboard.labelling import asked_for, only_looks
 from polyrhythm.dashboard.listing import Listing
-from polyrhythm.dashboard.views import MOST, Standings, compared, details, row_of
+from polyrhythm.dashboard.live import live_of
+from polyrhythm.dashboard.studies import StudyFiles, has_studies, studies
+from polyrhythm.dashboard.views import MOST, Standings, compared, details, labelled, row_of
 from polyrhythm.figures.page import FITTING
+from polyrhythm.figures.trials import Trials
 from polyrhythm.results import Run
 from polyrhythm.runs.json_text import to_json
+from polyrhythm.runs.labelling import label
 from polyrhythm.runs.stop_request import ask_to_stop
 
 _STATIC = Path(__file__).parent / "static"
 _SERVED = frozenset((*(path.name for path in _STATIC.iterdir()), FITTING.name)) - {"page.html"}
-_PAGES = {"/": ("runs", "Runs"), "/run": ("run", "Run"), "/compare": ("compare", "Comparison")}
+_PAGES = {
+    **{"/": ("runs", "Runs"), "/run": ("run", "Run"), "/compare": ("compare", "Comparison")},
+    **{"/studies": ("studies", "Studies"), "/study": ("study", "Study")},
+}
+_LOOKS = '<link rel="stylesheet" href="/static/order.css">'
 _AHEAD = '<link rel="modulepreload" href="/static/{}.js">'  # so that a page does not find out script by script
 _DRAWING = ("figures", "exploring", "reading", "fitting", "vega")  # what pages with figures load
 _LOOK = 1.0  # seconds between two looks
@@ -55,7 +64,7 @@ def application(
 
     Args:
         folder: the output folder of runs; need not be there yet.
-        control: whether runs may be stopped.
+        control: whether runs may be stopped and labelled.
         names: hosts by which it may be called, beside `localhost` and addresses in numbers.
         token: what a visitor must bring; nobody is asked if None.
         cookie: the name under which a browser keeps it.
@@ -85,36 +94,70 @@ class _Dashboard:
             Route("/static/{name}", _static),
             Route("/api/runs", _answered(self._all)),
             Route("/api/run", _answered(self._one)),
+            Route("/api/live", _answered(self._live)),
             Route("/api/compare", _answered(self._compare)),
+            Route("/api/studies", _answered(self._studies)),
+            Route("/api/study", _answered(self._study)),
             Route("/api/figures", _answered(self._figures)),
             Route("/api/figure", _answered(self._figure)),
             Route("/api/news", self._news),
             Route("/api/stop", _answered(self._stop), methods=["POST"]),
+            Route("/api/label", _answered(self._label), methods=["POST"]),
         ]
 
     async def _all(self, request: Request) -> dict[str, Any]:
         await self._look()
         runs = list(self._runs.values())
         about = {"folder": str(self._folder), "control": self._control}
+        about["studies"] = await run_in_threadpool(has_studies, self._folder)
         return {"serial": self._serial, "problem": self._problem, "runs": runs, **about}
 
     async def _one(self, request: Request) -> dict[str, Any]:
         def read() -> dict[str, Any]:
             row = row_of(self._folder, request.query_params.get("run", ""))
-            return {**details(self._folder, row), **self._standings.of(row)}
+            return {**details(self._folder, row), **self._standings.of(row), **labelled(self._folder, row)}
 
         return {**await run_in_threadpool(read), "folder": str(self._folder), "control": self._control}
+
+    async def _live(self, request: Request) -> dict[str, Any]:
+        query = request.query_params
+        start = whole("from", query["from"], 0, 10**9) if "from" in query else None
+
+        def read() -> dict[str, Any]:
+            row = row_of(self._folder, query.get("run", ""))
+            return live_of(self._folder, row["run_id"], going_on=row["status"] == "running", start=start)
+
+        return await run_in_threadpool(read)
 
     async def _compare(self, request: Request) -> dict[str, Any]:
         asked = request.query_params
         on, rows = set_of(asked.get("on", "test")), {key: asked.get(key) for key in ("group_by", "baseline")}
         return await run_in_threadpool(lambda: compared(self._chosen(request), on, **rows))
 
+    async def _studies(self, request: Request) -> dict[str, Any]:
+        return {"studies": await run_in_threadpool(studies, self._folder), "folder": str(self._folder)}
+
+    async def _study(self, request: Request) -> dict[str, Any]:
+        place = request.query_params.get("study", "")
+        found = await run_in_threadpool(lambda: StudyFiles(self._folder, place).details())
+        return {**found, "folder": str(self._folder)}
+
     async def _figures(self, request: Request) -> list[dict[str, Any]]:
+        query = request.query_params
         async with self._drawing:
-            return await run_in_threadpool(lambda: offered(self._chosen(request), request.query_params.get("group_by")))
+            if "study" in query:
+                return await run_in_threadpool(lambda: offered_of_trials(self._trials(query)))
+            return await run_in_threadpool(lambda: offered(self._chosen(request), query.get("group_by")))
+
+    def _trials(self, query: Mapping[str, str]) -> Trials:
+        return StudyFiles(self._folder, query.get("study", "")).trials(query.get("arm", ""))
 
     async def _figure(self, request: Request) -> Response:
+        if "study" in request.query_params:
+            query = request.query_params
+            async with self._drawing:
+                text = await run_in_threadpool(lambda: of_trials(self._trials(query), query))
+                return Response(text, media_type="application/json")
         asked: dict[str, Any] = {key: value for key, value in request.query_params.items() if key in _OURS}
         if "width" in asked:
             asked["width"] = whole("width", asked["width"], 100, 4000)
@@ -123,7 +166,7 @@ class _Dashboard:
         def draw() -> str:
             runs = self._chosen(request)
             rows = [row_of(self._folder, run.id) for run in runs]
-            stamp = to_json([self._standings.of(row) for row in rows])
+            stamp = to_json([{**self._standings.of(row), **labelled(self._folder, row)} for row in rows])
             return self._drawn.figure(asked.pop("name", ""), runs, stamp, asked)
 
         async with self._drawing:
@@ -131,15 +174,25 @@ class _Dashboard:
 
     async def _stop(self, request: Request) -> dict[str, Any]:
         if not self._control:
-            raise UserError(
-                "this dashboard only looks",
-                expected="one that was started with --control",
-                why="whoever may look should not be able to end a run",
-                fix="start it with --control, or use `polyrhythm stop RUN`",
-            )
+            raise only_looks("polyrhythm stop RUN")
         row = await run_in_threadpool(row_of, self._folder, request.query_params.get("run", ""))
         await run_in_threadpool(ask_to_stop, Run(self._folder, row))
         return {"asked": row["run_id"]}
+
+    async def _label(self, request: Request) -> dict[str, Any]:
+        if not self._control:
+            raise only_looks("polyrhythm tag RUN --add TAG")
+        ids, change = await asked_for(request)
+
+        def write() -> None:
+            known = {run["id"] for run in self._listing.runs()}
+            for run_id in ids:
+                if run_id not in known:
+                    row_of(self._folder, run_id)  # says that there is none
+            label(self._folder, ids, change)
+
+        await run_in_threadpool(write)
+        return {"labelled": ids}
 
     def _chosen(self, request: Request) -> list[Run]:
         ids = list(dict.fromkeys(request.query_params.getlist("run")))
@@ -204,7 +257,8 @@ class _Dashboard:
 
         def look() -> Mapping[str, Any]:
             try:
-                return self._standings.of(row_of(self._folder, run_id))
+                row = row_of(self._folder, run_id)
+                return {**self._standings.of(row), **labelled(self._folder, row)}
             except UserError as error:
                 return {"problem": f"{error.found}; {error.fix}"}
 
@@ -223,8 +277,9 @@ class _Dashboard:
 def _page(request: Request) -> Response:
     module, title = _PAGES[request.url.path]
     page = (_STATIC / "page.html").read_text(encoding="utf-8")
-    ahead = "".join(_AHEAD.format(name) for name in ("page", *(() if module == "runs" else _DRAWING)))
-    return HTMLResponse(page.replace("{module}", module).replace("{title}", title).replace("{ahead}", ahead))
+    drawing = () if module in ("runs", "studies") else _DRAWING
+    ahead = "".join(_AHEAD.format(name) for name in ("page", *drawing))
+    return HTMLResponse(page.replace("{module}", module).replace("{title}", title).replace("{ahead}", _LOOKS + ahead))
 
 
 async def _static(request: Request) -> Response:

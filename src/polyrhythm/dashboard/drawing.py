@@ -8,7 +8,10 @@ from typing import Any, cast, final, get_args
 
 from polyrhythm import figures
 from polyrhythm.base.errors import unknown
+from polyrhythm.figures import trial_figures
 from polyrhythm.figures.subject import Subject
+from polyrhythm.figures.theme import THEMES
+from polyrhythm.figures.trials import Trials
 from polyrhythm.results import Run
 from polyrhythm.runs.costs import On
 from polyrhythm.runs.json_text import to_json
@@ -47,6 +50,30 @@ def offered(runs: Sequence[Run], group_by: str | None = None) -> list[dict[str, 
         }
         for f, why in (*((f, "") for f in fine), *flat.items())
     ]
+
+
+def offered_of_trials(trials: Trials) -> list[dict[str, Any]]:
+    """The figures that have something to show of some trials."""
+    found = []
+    for name in trial_figures.offered(trials):
+        kind, _, key = name.partition("-")
+        title, about = trial_figures.ABOUT[kind]
+        found.append({"name": name, "title": f"{title}: {key}" if key else title, "about": about})
+    return found
+
+
+def of_trials(trials: Trials, asked: Mapping[str, str]) -> str:
+    """A figure of trials, with its data apart.
+
+    Raises:
+        UserError: no such figure, key, axis or theme, or it has nothing to show.
+    """
+    theme = asked.get("theme", "light")
+    if theme not in THEMES:
+        raise unknown("theme", theme, THEMES, why="colours are those of one")
+    keys = {key: asked[key] for key in ("against", "x", "y") if asked.get(key)}
+    chart = trial_figures.drawn(asked.get("name", ""), trials, theme=theme, **keys)
+    return to_json(apart(chart.to_dict(validate=False)))
 
 
 @final

@@ -9,17 +9,20 @@ from typing import Any, final
 
 from polyrhythm.base.metric_names import is_between_0_and_1
 from polyrhythm.runs.database import FILE, reading
+from polyrhythm.runs.labels import NONE, Labels, labels_in
 from polyrhythm.runs.view import as_it_stands
 
 POINTS = 32
 """Of a small curve, at most."""
 
+_NOTE = 200  # characters of a note that are searched
 _PATIENCE = 0.3  # seconds; a page that says "locked" is better than one that hangs
 _RUNS = """
 SELECT number, run_id AS id, name, status, reason, started, ended, seed, rounds, headline, recipe,
     CASE WHEN json_valid(config) THEN json_extract(config, '$.data') END AS data,
     CASE WHEN json_valid(config) THEN json_extract(config, '$.method') END AS method,
     CASE WHEN json_valid(config) THEN json_type(config, '$.method') END AS written,
+    CASE WHEN json_valid(config) THEN json_extract(config, '$.clients') END AS clients,
     (SELECT max(version) FROM versions WHERE run = number) AS version
 FROM runs ORDER BY number
 """
@@ -75,15 +78,20 @@ class Listing:
                 return []
             connection.row_factory = sqlite3.Row
             connection.text_factory = lambda found: found.decode(errors="replace")
-            return [self._run(connection, dict(row)) for row in connection.execute(_RUNS).fetchall()]
+            labels = labels_in(connection)
+            rows = connection.execute(_RUNS).fetchall()
+            return [self._run(connection, dict(row), labels.get(row["id"], NONE)) for row in rows]
 
-    def _run(self, connection: sqlite3.Connection, row: dict[str, Any]) -> dict[str, Any]:
+    def _run(self, connection: sqlite3.Connection, row: dict[str, Any], labels: Labels) -> dict[str, Any]:
         written, method = row.pop("written"), row.pop("method")
         again = connection.execute
         row = as_it_stands(self.folder, row["id"], row, lambda: dict(again(_END, (row["number"],)).fetchone()))
         curve = self._curve(connection, row)
         return {
             **row,
+            "name": labels.name or row["name"],
+            **labels.plain(),
+            "note": labels.note[:_NOTE],
             "method": method if written == "text" else row["recipe"],
             "score": curve[-1] if curve else None,
             "curve": curve,

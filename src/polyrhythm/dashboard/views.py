@@ -17,6 +17,8 @@ from polyrhythm.runs import result_rule
 from polyrhythm.runs.checkpoints import checkpoints, version_of
 from polyrhythm.runs.costs import COSTS, On, Row
 from polyrhythm.runs.database import read_last_version, read_run, read_versions
+from polyrhythm.runs.labelling import labels_of
+from polyrhythm.runs.settings_text import made_of
 from polyrhythm.runs.view import RunView, as_it_stands
 
 MOST = 60
@@ -88,12 +90,19 @@ def details(folder: Path, row: Mapping[str, Any]) -> dict[str, Any]:
     path, method = Run(folder, dict(row)).path, row["config"].get("method")
     return {
         "id": row["run_id"],
+        "name": row["called"],
         "method": method if isinstance(method, str) else row["recipe"],
-        **{name: row[name] for name in ("name", "seed", "headline", "started", "clients", "parameters")},
+        "made_of": made_of(row, path),
+        **{name: row[name] for name in ("seed", "headline", "started", "clients", "parameters")},
         **{name: row[name] for name in ("config", "notices", "libraries", "machine")},
         "weights": [which for which in ("best", "final") if (path / f"{which}.safetensors").is_file()],
         "checkpoints": [version_of(file) for file in reversed(checkpoints(path))],
     }
+
+
+def labelled(folder: Path, row: Mapping[str, Any]) -> dict[str, Any]:
+    """What is said of a run: `called`, and its `labels`."""
+    return {"name": row["called"], "first_name": row["name"], "labels": labels_of(folder, row["run_id"]).plain()}
 
 
 def compared(

@@ -31,7 +31,7 @@ def same_experiment(experiment: Experiment, out: Path | str, *, on_nodes: bool =
     if not (Path(out) / FILE).is_file():
         return None
     digest = digest_of(experiment.describe())
-    runs = (run for run in reversed(Run.all(out)) if run.config_digest == digest)
+    runs = (run for run in reversed(Run.all(out, archived=True)) if run.config_digest == digest)
     return next((run for run in runs if run.on_nodes == on_nodes), None)
 
 
@@ -39,7 +39,8 @@ def lost_runs(out: Path | str) -> tuple[str, ...]:
     """Runs of a folder with which nobody can go on, as their record is missing or damaged; in words."""
     out = Path(out)
     there = (out / FILE).is_file()
-    known, damaged = ({run.id for run in Run.all(out)}, damaged_runs(out)) if there else (set[str](), dict[str, str]())
+    known = {run.id for run in Run.all(out, archived=True)} if there else set[str]()
+    damaged = damaged_runs(out) if there else dict[str, str]()
     folders = sorted({path.parent.name for path in out.glob("*/checkpoint-*.safetensors")} - known - damaged.keys())
     return (
         *(f"the record of the run {name} is damaged ({damage})" for name, damage in damaged.items()),

@@ -19,6 +19,7 @@ from polyrhythm.experiments.usable import Usable, maker
 from polyrhythm.results import Run
 from polyrhythm.results.run import remember
 from polyrhythm.runs.checkpointing import Keeper
+from polyrhythm.runs.live import Live
 from polyrhythm.runs.observer import Observer
 from polyrhythm.runs.recorder import Recorder
 from polyrhythm.runs.stop_request import Stopping
@@ -154,7 +155,7 @@ class Launch:
             self._observers.append(UpdateLog(lambda: recorder.path, CODEC))
         if tracking is not None:
             self._observers += trackers(tracking, Path(out), lambda: recorder.run_id, say)
-        self._observers.append(Stopping(lambda: recorder.path))
+        self._observers += [Stopping(lambda: recorder.path), Live(lambda: recorder.path)]
 
     def carry_out(self, observers: Sequence[Observer] = (), *, backend: Backend | None = None) -> dict[str, Any]:
         """Carries it out, and gives its summary; the arguments and errors are those of `session.carry_out`."""

@@ -28,6 +28,7 @@ from polyrhythm.experiments.runstate import RunState, check_origin, origin
 from polyrhythm.experiments.version_records import VersionRecords
 from polyrhythm.methods.mechanism import Model
 from polyrhythm.models.flops import Cost, count
+from polyrhythm.runs.at_work import AtWork
 from polyrhythm.runs.ledger import Ledger, Part
 from polyrhythm.runs.observer import Enough, Observer, Start, using
 from polyrhythm.runs.records import AnswerRecord, Plan, RunStatus
@@ -149,6 +150,7 @@ class _Session:
         self.prepared, self.experiment, self.observers = prepared, experiment, observers
         self.event_hooks, self.answer_hooks = using("event", observers), using("answer", observers)
         self.client_hooks, self.class_hooks = using("client_results", observers), using("class_results", observers)
+        self.work_hooks = using("at_work", observers)
         self.start_hooks, self.checkpoint_hooks = using("started", observers), using("at_rest", observers)
         self.engine = prepared.chosen.engine
         self.initial = prepared.initial
@@ -258,6 +260,8 @@ class _Session:
                 return reason
         self.ledger.sent((a.client for a in moment.turn.assignments), moment.time)
         self._events = number + 1
+        for observer in self.work_hooks:
+            observer.at_work(moment.time, functools.partial(self._at_work, moment))
         if new:
             self._rest(moment.turn.state.version)
         if self.wish.to_end:
@@ -340,6 +344,14 @@ class _Session:
     def _under_way(self, now: float) -> Iterator[Underway]:
         """Visits that set out before now, and are not over."""
         return (visit for visit in self.driver.under_way() if visit.started < now)
+
+    def _at_work(self, moment: SimulationStep) -> list[AtWork]:
+        """Visits under way, and those that are about to begin."""
+        sent = [AtWork(a.client, a.dispatch, a.version, moment.time) for a in moment.turn.assignments]
+        new = {visit.dispatch for visit in sent}
+        there = [(visit.assignment, visit.started) for visit in self.driver.under_way()]
+        older = (AtWork(a.client, a.dispatch, a.version, since) for a, since in there if a.dispatch not in new)
+        return [*older, *sent]
 
     def _parts(self, now: float) -> Iterator[Part]:
         """What those have done by now."""

@@ -12,6 +12,8 @@ from polyrhythm.base.errors import UserError, check_kind
 from polyrhythm.base.plain import plain
 from polyrhythm.runs.comparison import ComparedRuns
 from polyrhythm.runs.database import damaged_run, damaged_runs
+from polyrhythm.runs.labelling import label, labels_of
+from polyrhythm.runs.labels import Change
 from polyrhythm.runs.recorded import RecordedRun
 
 if TYPE_CHECKING:
@@ -38,6 +40,70 @@ class Run(RecordedRun):
     """
 
     _made: Made | None = None
+
+    @property
+    def tags(self) -> tuple[str, ...]:
+        """Its tags, in alphabetical order."""
+        return labels_of(self.folder, self.id).tags
+
+    @property
+    def note(self) -> str:
+        """What its owner notes of it: `run.note = "diverged with lr 1"`, and `""` for nothing."""
+        return labels_of(self.folder, self.id).note
+
+    @note.setter
+    def note(self, text: str) -> None:
+        self._label(Change(note=text))
+
+    @property
+    def is_archived(self) -> bool:
+        """Whether lists leave it out."""
+        return labels_of(self.folder, self.id).archived is not None
+
+    @property
+    def is_pinned(self) -> bool:
+        """Whether it is the baseline of its folder."""
+        return labels_of(self.folder, self.id).pinned
+
+    def tag(self, *add: str, remove: Sequence[str] = ()) -> None:
+        """Adds and removes tags.
+
+        Args:
+            add: tags that it has from now on.
+            remove: tags that it has no longer.
+
+        Raises:
+            UserError: a tag that is none, or a record that may only be read.
+        """
+        self._label(Change(add=add, remove=(remove,) if isinstance(remove, str) else remove))
+
+    def rename(self, name: str) -> None:
+        """Gives it another name; `""` for the one that it began with. Its record and its digests stay as they are.
+
+        Raises:
+            UserError: a name that is none, or a record that may only be read.
+        """
+        self._label(Change(name=name))
+        self._known = {**self._known, "called": name or self.first_name}
+
+    def archive(self, *, undo: bool = False) -> None:
+        """Has lists leave it out, until that is undone. Nothing is deleted, and by its id it is found as before.
+
+        Raises:
+            UserError: a record that may only be read.
+        """
+        self._label(Change(archived=not undo))
+
+    def pin(self, *, undo: bool = False) -> None:
+        """Makes it the baseline of its folder, in place of any other: comparisons begin with its method.
+
+        Raises:
+            UserError: a record that may only be read.
+        """
+        self._label(Change(pinned=not undo))
+
+    def _label(self, change: Change) -> None:
+        label(self.folder, [self.id], change)
 
     def model(
         self,
@@ -228,7 +294,7 @@ def compare(
 
 
 def whole_runs(folder: Path | str) -> list[Run]:
-    """The runs of a folder; warns of those whose row is damaged.
+    """The runs of a folder, without those in its archive; warns of those whose row is damaged.
 
     Raises:
         UserError: there is no run database, it cannot be read, or all rows are damaged.

@@ -33,7 +33,8 @@ class ComparedRuns(Generic[R]):
     seed; the mean over them counts as one, and pairs are of runs that differ in nothing but that setting.
 
     Args:
-        runs: in any order; methods come in the order of their first runs, values by size.
+        runs: in any order; methods come in the order of their first runs, that of the pinned run before all
+            others, and values by size.
         group_by: the dotted key of a setting, such as "recipe.optimiser.lr".
         baseline: the method, or the row, that the others are compared with; None for the first.
 

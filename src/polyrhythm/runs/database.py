@@ -18,7 +18,8 @@ from polyrhythm.base.errors import UserError
 from polyrhythm.runs import schema as schemas
 from polyrhythm.runs.decoding import Damage, as_text, check_kinds, decoded
 from polyrhythm.runs.disk_faults import is_locked
-from polyrhythm.runs.schema import COLUMNS, JSON, RECORDS, Table, select
+from polyrhythm.runs.labels import NONE, labels_in
+from polyrhythm.runs.schema import COLUMNS, JSON, LABELS, RECORDS, Table, select
 
 FILE = "runs.sqlite"
 LOG = f"{FILE}-wal"
@@ -205,7 +206,10 @@ def _rows(folder: Path, query: str, values: tuple[Any, ...]) -> list[dict[str, A
 
 
 def _rows_of_runs(folder: Path, run_id: str | None = None) -> list[tuple[dict[str, Any], str]]:
-    """Of each run its row, of one that is damaged its id and name alone, and what is damaged in it."""
+    """Of each run its row, of one that is damaged its id and name alone, and what is damaged in it.
+
+    Beside the columns a row has what the run is `called` now, and whether it is `archived`.
+    """
     found = list[tuple[dict[str, Any], str]]()
     with reading(folder) as connection:
         if connection is None:
@@ -213,6 +217,7 @@ def _rows_of_runs(folder: Path, run_id: str | None = None) -> list[tuple[dict[st
         connection.row_factory = sqlite3.Row
         connection.text_factory = as_text
         query = "SELECT * FROM runs WHERE run_id = coalesce(?, run_id) ORDER BY number"
+        labels = labels_in(connection)
         for number, row in enumerate(connection.execute(query, (run_id,)), start=1):
             run, name = (text if isinstance(text := row[key], str) else "" for key in ("run_id", "name"))
             try:
@@ -221,7 +226,8 @@ def _rows_of_runs(folder: Path, run_id: str | None = None) -> list[tuple[dict[st
             except Damage as damage:
                 found.append(({"run_id": run or f"in row {number}", "name": name}, str(damage)))
             else:
-                found.append((whole, ""))
+                of_run = labels.get(run, NONE)
+                found.append((whole | {"called": of_run.name or name, "archived": bool(of_run.archived)}, ""))
     return found
 
 
@@ -257,7 +263,7 @@ def check_schema(connection: sqlite3.Connection, path: Path) -> None:
             fix="use the version of polyrhythm that wrote it, or another output folder (--out FOLDER)",
         )
     found = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-    if gone := sorted({"runs", *RECORDS} - found):
+    if gone := sorted({"runs", *RECORDS, *LABELS} - found):
         raise damaged(path, f"no table {gone[0]}")
 
 

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from polyrhythm.base.errors import UserError
 from polyrhythm.base.settings import canonical_json
 from polyrhythm.runs import match
+from polyrhythm.runs.labelling import baseline_of
 from polyrhythm.runs.recorded import RecordedRun
 from polyrhythm.runs.settings_apart import NOT_SET, check_key, flat, full_key, settings, value_of
 
@@ -21,6 +22,8 @@ _WRITTEN = ("method", "fleet", "task")  # in words, what `resolved` holds in ful
 def by_method(runs: Iterable[S], group_by: str | None = None) -> dict[str, tuple[S, ...]]:
     """The runs of each row by seed, by the row's name: those of a method, in the order of the methods' first runs.
 
+    The method of the run that is pinned in its folder comes before all others, as the baseline.
+
     Args:
         runs: in any order; of two of one method and seed the later counts.
         group_by: the dotted key of a setting; then a row is of a value of it, whatever else its runs differ in. Trials
@@ -30,10 +33,13 @@ def by_method(runs: Iterable[S], group_by: str | None = None) -> dict[str, tuple
         UserError: nothing to compare, runs that are judged by different metrics, or no such setting.
     """
     kept: dict[str, dict[int, S]] = {}
-    for run in sorted(runs, key=lambda run: run.id):
-        kept.setdefault(method_of(run.config, run.name), {})[run.seed] = run
+    runs = sorted(runs, key=lambda run: run.id)
+    for run in runs:
+        kept.setdefault(method_of(run.config, run.first_name), {})[run.seed] = run
     groups = [tuple(of_seed[seed] for seed in sorted(of_seed)) for of_seed in kept.values()]
     _check_headline(groups)
+    pinned = {baseline_of(folder) for folder in {run.folder for run in runs}}
+    groups.sort(key=lambda members: not any(run.id in pinned for run in members))
     if group_by is None:
         return dict(zip(_names(groups), groups, strict=True))
     return _by_value([run for members in groups for run in members], group_by)
@@ -44,7 +50,7 @@ def method_of(config: Mapping[str, Any], name: str = "") -> str:
 
     Args:
         config: of a run.
-        name: what it is called; the trials of a search are called by a number.
+        name: what it was called when it began; the trials of a search are called by a number.
     """
     kept = {key: value for key, value in config.items() if key not in _OF_NO_METHOD}
     return canonical_json({**kept, "trial": True} if is_trial(name) else kept)
@@ -77,7 +83,7 @@ def _by_value(runs: Sequence[S], key: str) -> dict[str, tuple[S, ...]]:
         if place == len(grounds):
             grounds.append(run)
         value = value_of(run.config, key)
-        found.setdefault((NOT_SET if value is None else value, is_trial(run.name), place), []).append(run)
+        found.setdefault((NOT_SET if value is None else value, is_trial(run.first_name), place), []).append(run)
     word = key.rpartition(".")[2].replace("_", " ")
     called = match.names([run.config for run in grounds])
     named: dict[str, tuple[S, ...]] = {}

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, final
 
+from polyrhythm.runs.at_work import AtWork
 from polyrhythm.runs.records import (
     AnswerRecord,
     ClassResultsRecord,
@@ -106,6 +107,15 @@ class Observer:
             version: the last one.
             state: gives all that the run is now; valid until this returns.
             surely: whether it must be kept however short a time ago it was kept before.
+        """
+
+    def at_work(self, time: float, visits: Callable[[], Sequence[AtWork]]) -> None:
+        """The server has decided, and visits go on until it hears something again.
+
+        Args:
+            time: virtual seconds since the run began.
+            visits: gives those that are under way, those that have just been sent out included; valid until this
+                returns.
         """
 
     def why_end(self) -> str:

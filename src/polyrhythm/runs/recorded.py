@@ -8,15 +8,16 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 from polyrhythm.base.errors import UserError, check_kind, unknown
 from polyrhythm.base.input_file import check_file
-from polyrhythm.base.metric_names import in_words
 from polyrhythm.base.plain import plain
 from polyrhythm.runs import costs, holes
 from polyrhythm.runs.checkpoints import checkpoints, version_of
 from polyrhythm.runs.costs import CostToGoal, On
 from polyrhythm.runs.database import checked, damaged_run, damaged_runs, read_records, read_run, read_runs
 from polyrhythm.runs.frames import costs_frame
+from polyrhythm.runs.labelling import labels_of
 from polyrhythm.runs.recorded_tables import RecordedTables
-from polyrhythm.runs.settings_text import settings_lines
+from polyrhythm.runs.settings_text import made_of
+from polyrhythm.runs.shown import numbers_of, table_of
 from polyrhythm.runs.unknown_run import unknown_run
 from polyrhythm.runs.view import RunView, Status, as_it_stands, names_a_folder
 
@@ -24,12 +25,6 @@ if TYPE_CHECKING:
     import pandas as pd
     from rich.table import Table as RichTable
     from torch import Tensor
-
-
-_SHOWN = (
-    *("rounds", "final_accuracy", "best_accuracy", "best_by", "last20_mean", "last20_sd"),
-    *("client_updates", "local_steps", "samples", "wall_seconds", "digest"),
-)
 
 
 class RecordedRun(RecordedTables):
@@ -76,6 +71,8 @@ class RecordedRun(RecordedTables):
     def find(cls, reference: str, folder: Path | str = "runs") -> list[Self]:
         """All runs with this id, else with this name, else with this beginning of their ids; oldest first.
 
+        Of a name those in the archive count only if no others have it.
+
         Raises:
             UserError: no run fits, or only one whose row is damaged.
         """
@@ -83,7 +80,8 @@ class RecordedRun(RecordedTables):
         rows = read_runs(folder)
         for fits in (
             [row for row in rows if row["run_id"] == reference],
-            [row for row in rows if row["name"] == reference],
+            [row for row in rows if row["called"] == reference and not row["archived"]],
+            [row for row in rows if row["called"] == reference],
             [row for row in rows if reference and row["run_id"].startswith(reference)],
         ):
             if fits:
@@ -93,14 +91,18 @@ class RecordedRun(RecordedTables):
         raise unknown_run(reference, folder, rows)
 
     @classmethod
-    def all(cls, folder: Path | str = "runs") -> list[Self]:
+    def all(cls, folder: Path | str = "runs", *, archived: bool = False) -> list[Self]:
         """The runs of an output folder, oldest first, without those whose row is damaged.
+
+        Args:
+            folder: the output folder.
+            archived: whether those in the archive are wanted, too.
 
         Raises:
             UserError: there is no run database, or it cannot be read.
         """
         folder = Path(folder)
-        return [cls(folder, row) for row in read_runs(folder)]
+        return [cls(folder, row) for row in read_runs(folder) if archived or not row["archived"]]
 
     @property
     def id(self) -> str:
@@ -114,7 +116,12 @@ class RecordedRun(RecordedTables):
 
     @property
     def name(self) -> str:
-        """What the user called it."""
+        """What it is called: as it was renamed, else as it began."""
+        return str(self._row["called"])
+
+    @property
+    def first_name(self) -> str:
+        """What it was called when it began, by which a study knows its runs."""
         return str(self._row["name"])
 
     @property
@@ -330,36 +337,24 @@ class RecordedRun(RecordedTables):
             ) from error
 
     def __rich__(self) -> RichTable:
-        from rich.table import Table as RichTable
-        from rich.text import Text
-
-        # As plain text: names and reasons may hold what rich would take for markup.
-        title = Text(f"{self.id} {self.name}".strip())
-        table = RichTable(title=title, show_header=False, title_justify="left")
-        table.add_column(style="dim")
-        table.add_column(overflow="fold")
         view = self.view
-        known = {**view.summary, **view.numbers}
-        accuracy = in_words(self.headline)  # which `accuracy` in the names of a summary stands for
-        words = {name: name.replace("accuracy", accuracy).replace("_", " ") for name in _SHOWN}
-        shown = {words[name]: _short(known[name]) for name in _SHOWN if known.get(name) is not None}
         weights = ", ".join(which for which in ("best", "final") if (self.path / f"{which}.safetensors").is_file())
         there = ", ".join(str(version_of(path)) for path in reversed(checkpoints(self.path)))
+        said = labels_of(self.folder, self.id)
         lines = {
             "status": f"{view.standing}: {self.reason}" if self.reason else view.standing,
             "method": self.recipe,
-            **settings_lines(self.config),
+            **made_of(self._row, self.path),
+            **said.lines(self.first_name),
             "started": self.started,
-            **shown,
+            **numbers_of(view, self.headline),
             **view.said_of_tests,
             **view.costs,
             "weights": weights or "none yet",
             "checkpoints": f"of version {there}" if there else "none",
             **({"record": holes.in_words(view.missing)} if view.missing else {}),
         }
-        for label, value in lines.items():
-            table.add_row(label, Text(value))
-        return table
+        return table_of(f"{self.id} {self.name}".strip(), lines)
 
     def __str__(self) -> str:
         from rich.console import Console
@@ -368,9 +363,3 @@ class RecordedRun(RecordedTables):
         with console.capture() as captured:
             console.print(self)
         return plain(captured.get().rstrip(), "")
-
-
-def _short(value: object) -> str:
-    if isinstance(value, float):
-        return costs.decimals(value)
-    return f"{value:,}" if isinstance(value, int) else str(value)

@@ -77,7 +77,17 @@ def _created(table: Table) -> str:
     return f"CREATE TABLE {table} ({run}, {columns}, PRIMARY KEY (run, {ORDER[table]})) WITHOUT ROWID"
 
 
-STATEMENTS = (_RUNS, *map(_created, RECORDS), "CREATE INDEX visits_of_client ON visits (run, client)")
+# By id and not by number: no row of a run that was removed hands its labels on to another.
+LABELS: Mapping[str, str] = {
+    "labels": "CREATE TABLE labels (run_id TEXT PRIMARY KEY, name TEXT, note TEXT NOT NULL DEFAULT '', archived TEXT, "
+    "pinned INTEGER UNIQUE CHECK (pinned = 1)) WITHOUT ROWID",
+    "tags": "CREATE TABLE tags (run_id TEXT NOT NULL, tag TEXT NOT NULL, PRIMARY KEY (run_id, tag)) WITHOUT ROWID",
+}
+"""What makes the tables of what people say of runs."""
+STATEMENTS = (
+    *(_RUNS, *map(_created, RECORDS), *LABELS.values()),
+    "CREATE INDEX visits_of_client ON visits (run, client)",
+)
 """What makes the tables in an empty file."""
 
 

@@ -44,7 +44,7 @@ def _near(reference: str, rows: Sequence[Mapping[str, Any]]) -> list[str]:
     ids = [str(row["run_id"]) for row in rows]
     if (end := Path(reference).name) != reference and end in ids:
         return [end]
-    names = list(dict.fromkeys(str(row["name"]) for row in rows if row["name"]))
+    names = list(dict.fromkeys(str(row["called"]) for row in rows if row["called"]))
     by_case = {name.lower(): name for name in names}
     close = difflib.get_close_matches(reference.lower(), by_case, n=3, cutoff=_NEAR)
     return [by_case[name] for name in close] or difflib.get_close_matches(reference, ids, n=3, cutoff=_NEAR)
@@ -53,7 +53,7 @@ def _near(reference: str, rows: Sequence[Mapping[str, Any]]) -> list[str]:
 def _listed(rows: Sequence[Mapping[str, Any]]) -> str:
     if not rows:
         return "a run, of which there is none yet"
-    newest = [f"{row['run_id']} ({row['name']})" if row["name"] else str(row["run_id"]) for row in rows[-_MOST:]]
+    newest = [f"{row['run_id']} ({row['called']})" if row["called"] else str(row["run_id"]) for row in rows[-_MOST:]]
     more = f", and {len(rows) - _MOST:,} older ones" if len(rows) > _MOST else ""
     return f"an id, its beginning, or a name: {', '.join(reversed(newest))}{more}"
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, final
 from polyrhythm.base import html
 from polyrhythm.base.errors import UserError, unknown
 from polyrhythm.base.metric_names import in_words
+from polyrhythm.figures.trials import Trials, Tried
 from polyrhythm.results import Run
 from polyrhythm.studies.page.findings import Findings
 from polyrhythm.studies.planning import FOLDER
@@ -150,20 +151,62 @@ class StudyResult:
         rows = [{**{key: row[key] for key in kept}, **row["setting"]} for row in self.rows()]
         return pd.DataFrame(rows)
 
-    def plot(self, arm: str | None = None, *, theme: Theme = "light") -> Chart:
-        """Parallel coordinates of an arm's trials: a line for each, an axis for each key, and one for the score.
+    def tried(self, arm: str | None = None) -> Trials:
+        """The trials of an arm, as figures are drawn of them; of the only one if None.
+
+        Raises:
+            UserError: no such arm.
+        """
+        self.best(arm)
+        arm = self.arms[0] if arm is None else arm
+        trials = [
+            Tried(
+                number=trial.number,
+                setting=dict(trial.setting),
+                state=trial.state,
+                score=trial.score,
+                reason=trial.reason,
+                runs={str(seed): run for seed, run in trial.runs.items()},
+                same_as=trial.same_as,
+            )
+            for trial in self.record.of(arm)
+        ]
+        return Trials(f"{self.name}{f', {arm}' if arm else ''}", self.headline, tuple(trials))
+
+    def importance(self, arm: str | None = None) -> dict[str, float]:
+        """How much each key matters: the share of the variance of trials' ranks that its values explain alone.
+
+        What groups of values would explain by chance is taken off, and what two keys do together is in neither share.
+        Empty with less than ten finished trials.
 
         Args:
             arm: of which; the only one if None.
+
+        Raises:
+            UserError: no such arm.
+        """
+        return {key: found.share for key, found in self.tried(arm).importance().items()}
+
+    def plot(
+        self, arm: str | None = None, *, figure: str = "parallel", x: str = "", y: str = "", theme: Theme = "light"
+    ) -> Chart:
+        """A figure of an arm's trials.
+
+        Args:
+            arm: of which; the only one if None.
+            figure: "parallel", a line for each trial over an axis for each key and one for the score; "history";
+                "importance"; "contour"; or "slice-KEY".
+            x, y: the keys of a contour; the two that matter most if empty.
             theme: "light" or "dark".
 
         Raises:
-            UserError: no such arm, or nothing to draw yet.
+            UserError: no such arm, figure or key, or nothing to draw yet.
         """
-        from polyrhythm.studies.page.trials_figure import parallel
+        from polyrhythm.figures.parallel import parallel
+        from polyrhythm.figures.trial_figures import drawn
 
-        self.best(arm)
-        return parallel(self.record, self.arms[0] if arm is None else arm, theme)
+        trials = self.tried(arm)
+        return parallel(trials, theme) if figure == "parallel" else drawn(figure, trials, theme=theme, x=x, y=y)
 
     def __repr__(self) -> str:
         tried = f"{len(self.trials):,} trials, " if self.arms else ""

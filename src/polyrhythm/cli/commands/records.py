@@ -25,7 +25,7 @@ def show(
     json: Json = False,
 ) -> None:
     """Show a run, or the newest: what it was, how it went, what it cost, its curve."""
-    from polyrhythm.cli.showing import show_run
+    from polyrhythm.cli.run_showing import show_run
 
     show_run(reference, out or "runs", to=to, on=on, as_json=json)
 
@@ -149,11 +149,46 @@ def predict(
 
 @app.command()
 @guarded
-def runs(out: Out = None, json: Json = False) -> None:
-    """List the runs of a folder, oldest first."""
-    from polyrhythm.cli.showing import list_runs
+def runs(
+    tag: Annotated[list[str] | None, typer.Option("--tag", help="Only those with this tag. May be repeated.")] = None,
+    status: Annotated[
+        Literal["running", "finished", "stopped", "failed", "killed"] | None,
+        typer.Option("--status", help="Only those that stand so."),
+    ] = None,
+    method: Annotated[str, typer.Option("--method", help="Only those with this in their method.")] = "",
+    data: Annotated[str, typer.Option("--data", help="Only those with this in their data.")] = "",
+    search: Annotated[
+        str, typer.Option("--search", help='Words in any order, as in the dashboard: "scaffold seed 2".')
+    ] = "",
+    archived: Annotated[bool, typer.Option("--archived", help="Those in the archive, too.")] = False,
+    sort: Annotated[
+        str, typer.Option("--sort", metavar="COLUMN", help="By this column; -COLUMN for the greatest first.")
+    ] = "",
+    columns: Annotated[
+        str,
+        typer.Option(
+            "--columns",
+            metavar="A,B,…",
+            help="Also seed, data, clients, model, tags, note, … or any setting by its path; +A,B for more columns.",
+        ),
+    ] = "",
+    out: Out = None,
+    json: Json = False,
+) -> None:
+    """List the runs of a folder, oldest first, without those in its archive."""
+    from polyrhythm.cli.listing import Wanted, list_runs
 
-    list_runs(out or "runs", as_json=json)
+    wanted = Wanted(
+        tags=tag or (),
+        status=status,
+        method=method,
+        data=data,
+        search=search,
+        archived=archived,
+        sort=sort,
+        columns=columns,
+    )
+    list_runs(out or "runs", wanted, as_json=json)
 
 
 @app.command("stop")
@@ -179,7 +214,7 @@ def ui(
     ] = "127.0.0.1",
     port: Annotated[int, typer.Option("--port", min=0, max=65535, help="0 for any that is free.")] = 8642,
     control: Annotated[
-        bool, typer.Option("--control", help="Runs may be stopped there, by whoever has the token.")
+        bool, typer.Option("--control", help="Runs may be stopped and labelled there, by whoever has the token.")
     ] = False,
     open_browser: Annotated[bool, typer.Option("--open", help="Open it in a browser.")] = False,
 ) -> None:

@@ -2,6 +2,8 @@
 import { $, ago, ask, h, kept, listen, problem, progress, say, score, shown, span, start, state, tell, trouble, whole, words } from "./page.js";
 import { Exploring } from "./exploring.js";
 import { Gallery } from "./figures.js";
+import { Labels } from "./labels.js";
+import { Live } from "./live.js";
 
 const id = new URLSearchParams(location.search).get("run") ?? "";
 const main = $("main");
@@ -10,6 +12,8 @@ let run = null;
 const place = h("div");
 const head = h("div");
 const numbers = h("dl", { class: "tiles" });
+let labels = null;
+const live = new Live(id);
 const costs = h("dl", { class: "pairs" });
 const across = kept(h("select", { id: "across", onchange: () => gallery.renew(true) }, Object.entries({
   version: "versions", client_updates: "client updates", samples: "samples", flops: "operations (FLOPs)", bytes: "traffic", time: "virtual time", joules: "energy", wall: "wall-clock time",
@@ -23,7 +27,9 @@ try {
   run = await ask("/api/run", { run: id });
   document.title = `${run.name || run.method} – Polyrhythm`;
   tell(run.folder);
-  main.append(place, head, numbers,
+  labels = new Labels(id, run.control);
+  const made = h("dl", { class: "made" }, Object.entries(run.made_of).map(([name, text]) => h("div", {}, h("dt", {}, name), h("dd", {}, text))));
+  main.append(place, head, made, labels.element, numbers, live.element,
     h("section", { "aria-labelledby": "h-figures" },
       h("div", { class: "title" }, h("h2", { id: "h-figures" }, "Figures"), h("div", { class: "inline" }, h("label", { for: "across" }, "over"), across)),
       gallery.element),
@@ -53,6 +59,8 @@ if (run) {
 }
 
 function show() {
+  labels.show(run);
+  live.show(run.status);
   const left = run.status === "running" && run.rounds && run.version ? (run.wall / run.version) * (run.rounds - run.version) : null;
   const facts = [`seed ${run.seed}`, `started ${ago(run.started)}`];
   if (run.status === "running" && run.version) facts.push(`${(run.version / run.wall).toPrecision(3)} versions/s`);

@@ -121,7 +121,7 @@ def _earlier(job: Job, experiment: Experiment) -> Run | None:
     """The newest run of a job."""
     if not (Path(job.out) / FILE).is_file():
         return None
-    called = [run for run in Run.all(job.out) if run.name == job.name and run.seed == job.seed]
+    called = [run for run in Run.all(job.out, archived=True) if run.first_name == job.name and run.seed == job.seed]
     if not called:
         return None
     digest = digest_of(experiment.describe())
