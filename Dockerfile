@@ -1,5 +1,6 @@
 # syntax=docker/dockerfile:1
 #   docker build --target cpu --tag polyrhythm .
+#   mkdir -p runs && chmod a+w runs    # in which the container's user, polyrhythm, writes
 #   docker run --rm --volume "$PWD/runs:/home/polyrhythm/runs" polyrhythm run --rounds 3
 #   docker run --rm --volume "$PWD/runs:/home/polyrhythm/runs" --publish 127.0.0.1:8642:8642 polyrhythm ui runs --host 0.0.0.0
 # In .dockerignore .git is left out: --build-arg COMMIT="$(git rev-parse HEAD)" has `polyrhythm --version` name the commit.
