@@ -123,7 +123,7 @@ def test_a_stretch_that_is_dragged_over_is_zoomed_into_and_there_is_a_way_back(c
     page.reload()
     page.locator(f"{ACCURACY} .marks").wait_for()
     assert start <= min(ticks(page)) <= max(ticks(page)) <= end
-    page.get_by_role("button", name="Accuracy: all of the axis").click()
+    page.get_by_role("button", name="Reset zoom of Accuracy").click()
     until(page, lambda: ticks(page) == whole, "no way back")
     assert asked(page) == {}
 

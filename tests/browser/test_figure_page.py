@@ -51,6 +51,10 @@ def test_a_page_has_a_title_and_a_language_and_nothing_of_a_run_acts_in_it(opene
     page = opened()
     assert page.title() == "Accuracy – Polyrhythm"
     assert page.evaluate("document.documentElement.lang") == "en"
+    assert page.get_by_role("heading", name="Accuracy").count() == 1
+    assert page.get_by_role("figure", name="Accuracy").count() == 1
+    assert page.locator("summary").get_attribute("aria-label") == "Save this figure"
+    assert page.locator("#figure svg:not([aria-hidden=true])").count() == 0
     assert NASTY in page.locator("#figure").text_content() or page.locator("#figure canvas").count()
 
 

@@ -24,6 +24,7 @@ body {{ margin: 0; background: {paper}; color: {ink}; font: 14px/1.45 system-ui,
 main {{ max-width: 1000px; margin: 0 auto; padding: 12px; }}
 #figure {{ margin: 0; overflow-x: auto; touch-action: pan-y; }}
 #figure.vega-embed {{ display: block; padding: 0; }}
+h1 {{ position: absolute; width: 1px; height: 1px; margin: 0; overflow: hidden; clip-path: inset(50%); }}
 p {{ font-size: 13px; margin: 4px 10px; }}
 #vg-tooltip-element {{ max-width: 90vw; }}
 #vg-tooltip-element td.value {{ max-width: none; }}
@@ -31,7 +32,7 @@ p {{ font-size: 13px; margin: 4px 10px; }}
 </style>
 </head>
 <body>
-<main><figure id="figure" aria-label="{title}"></figure>{hint}</main>
+<main><h1>{title}</h1><figure id="figure" aria-label="{title}"></figure>{hint}</main>
 <script>{bundle}</script>
 <script type="module">
 {fitting}
@@ -44,6 +45,10 @@ async function draw() {{
   wide = width;
   const options = {{ actions: {{ export: true, source: false, compiled: false, editor: false }}, theme: undefined }};
   await vegaEmbed(place, fitted(specification, width), {{ ...options, tooltip: {{ theme: "{scheme}" }} }});
+  for (const part of place.querySelectorAll("svg, canvas")) part.setAttribute("aria-hidden", "true");
+  for (const [name, text] of [["role", "figure"], ["aria-label", {label}]]) place.setAttribute(name, text);
+  place.removeAttribute("aria-roledescription");
+  place.querySelector("summary")?.setAttribute("aria-label", "Save this figure");
 }}
 draw();
 addEventListener("resize", draw);
@@ -68,6 +73,7 @@ def page(specification: Mapping[str, Any]) -> str:
     dark = int(ground[1:3], 16) < 128
     return _PAGE.format(
         title=html.escape(str(title) or "Figure"),
+        label=json.dumps(str(title) or "Figure").replace("<", "\\u003c"),
         scheme="dark" if dark else "light",
         paper=ground,
         ink="#ECECEC" if dark else "#1A1A1A",

@@ -25,7 +25,7 @@ class Picture {
     this.stage = h("div", { class: "stage" }, this.frame);
     this.reading = new Reading(this.stage, about, (span) => exploring.span(span));
     this.note = h("p", { class: "dim", role: "status" });
-    this.all = h("button", { type: "button", class: "quiet", hidden: true, "aria-label": `${about.title}: all of the axis`, onclick: () => exploring.span(null) }, "Reset zoom");
+    this.all = h("button", { type: "button", class: "quiet", hidden: true, "aria-label": `Reset zoom of ${about.title}`, onclick: () => exploring.span(null) }, "Reset zoom");
     const take = (kind, made) => h("button", { type: "button", class: "quiet", "aria-label": `${about.title} as ${kind}`, onclick: () => this.take(kind, made) }, kind);
     this.tools = h("div", { class: "tools", hidden: true },
       take("SVG", async (view) => new Blob([await view.toSVG()], { type: "image/svg+xml" })),
