@@ -87,7 +87,7 @@ except pr.RunFailed as error:
 
 
 def test_a_cluster_that_is_lost_while_a_model_is_measured_ends_the_run_in_words(tmp_path: Path) -> None:
-    """Ray ends a process that has lost its raylet for 15 s without a word."""
+    """Ray may end a process that has lost its raylet for 15 s, without a word."""
     file = tmp_path / "measuring.py"
     file.write_text(MEASURING)
     done = subprocess.run(
