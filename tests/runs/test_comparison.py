@@ -203,9 +203,9 @@ def test_costs_are_three_panels(folder: Path, tmp_path: Path, ending: str) -> No
 def test_a_run_is_drawn_against_what_it_cost(folder: Path) -> None:
     run = next(iter(pr.compare(folder).methods.values()))[0]
     for against in ("time", "joules", "bytes", "client_updates", "compute_seconds"):
-        drawn = values(run.plot.accuracy(against=against))
+        drawn = values(run.plot.accuracy(against=against, live=False))
         assert [v["x"] for v in drawn] == sorted(v["x"] for v in drawn)
     history = run.history
-    assert [v["x"] for v in values(run.plot.accuracy(against="bytes"))] == list(
+    assert [v["x"] for v in values(run.plot.accuracy(against="bytes", live=False))] == list(
         history["bytes_up"] + history["bytes_down"]
     )

@@ -17,7 +17,7 @@ from polyrhythm.base.metric_names import in_words
 from polyrhythm.cli.output import Screen, print_json
 from polyrhythm.cli.run_display import runs_of
 from polyrhythm.figures import check_file
-from polyrhythm.results import Comparison, in_text, result_tables, tables
+from polyrhythm.results import Comparison, fairness_tables, in_text, result_tables, tables
 from polyrhythm.results.chart import takes_unicode
 from polyrhythm.results.verdict import best, verdict
 from polyrhythm.runs.costs import COSTS, On, amount, seconds
@@ -63,6 +63,9 @@ def compare_runs(
         )
         screen.print_table(_as_rich(apart))
         screen.print(apart.caption, style="dim", markup=False, highlight=False)
+    if (fair := fairness_tables.clients(found)) is not None:
+        screen.print(fair.caption, markup=False, highlight=False)
+        screen.print_table(_as_rich(fair))
     _print_settings(screen, found, everything=all_settings)
     screen.print(verdict(found, on), markup=False, highlight=False)
     dagger = f"; {tables.UNFINISHED}" if any(found.unfinished.values()) else ""

@@ -61,6 +61,7 @@ class Standings:
             **{name: value for name, value in numbers.items() if name != "final_accuracy"},
             "digest": view.summary.get("digest"),
             "costs": view.costs,
+            "said": view.said_of_tests,
         }
         if view.last is None:
             return {**told, "version": None}

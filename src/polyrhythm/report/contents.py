@@ -9,7 +9,7 @@ from typing import final
 from polyrhythm.base.errors import UserError
 from polyrhythm.report import record
 from polyrhythm.report.record import Recipe
-from polyrhythm.results import Comparison, Run, result_tables
+from polyrhythm.results import Comparison, Run, fairness_tables, result_tables
 from polyrhythm.results.tables import Table
 from polyrhythm.results.verdict import verdict
 from polyrhythm.runs.costs import On
@@ -92,6 +92,8 @@ def contents(
         "results": (
             result_tables.accuracy(found, on, level),
             result_tables.differences(found, found.baseline, on, level),
+            fairness_tables.clients(found),
+            fairness_tables.classes(found),
         ),
         "costs": (result_tables.costs(found), result_tables.took(found, on, to), result_tables.faults(found)),
         "setup": (result_tables.settings(found), record.common(found)),

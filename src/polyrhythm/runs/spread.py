@@ -124,13 +124,14 @@ def of_clients(folder: Path, number: int, *, last: bool = False) -> ClientResult
     )
 
 
-def of_classes(folder: Path, number: int, classes: int) -> list[ClassResultsRecord]:
+def of_classes(folder: Path, number: int, classes: int, *, last: bool = False) -> list[ClassResultsRecord]:
     """What is on record of classes, version by version.
 
     Args:
         folder: the output folder.
         number: of the run.
         classes: how many there are.
+        last: whether only the newest of its versions is wanted.
     """
     with _readable(folder, "class_results"):
         return [
@@ -140,7 +141,7 @@ def of_classes(folder: Path, number: int, classes: int) -> list[ClassResultsReco
                 right=_all(unpacked(row["right"]), classes),
                 confusion=None if row["confusion"] is None else _all(unpacked(row["confusion"]), classes**2),
             )
-            for row in read_records(folder, "class_results", number)
+            for row in read_records(folder, "class_results", number, last=1 if last else None)
         ]
 
 

@@ -84,7 +84,7 @@ function show() {
     ["wall time", run.wall === undefined ? "–" : span(run.wall)],
   ].filter(Boolean);
   numbers.replaceChildren(...tiles.map(([name, value, more]) => h("div", {}, h("dt", {}, name), h("dd", {}, h("span", { class: "number" }, value), more ? h("span", { class: "dim" }, more) : null))));
-  costs.replaceChildren(...Object.entries(run.costs).flatMap(([name, text]) => [h("dt", {}, name), h("dd", {}, text)]));
+  costs.replaceChildren(...Object.entries({ ...run.costs, ...run.said }).flatMap(([name, text]) => [h("dt", {}, name), h("dd", {}, text)]));
   if (run.status === "running" && run.rounds) say(`${Math.floor((10 * (run.version ?? 0)) / run.rounds) * 10} percent done`);
   else say(`${run.status}${run.reason ? `: ${run.reason}` : ""}`);
 }
