@@ -104,8 +104,18 @@ class OnRay(Elsewhere):
         self._coming[actor.problem.remote()] = actor
 
     def _look(self, timeout: float | None) -> None:
-        if self._watch is not None:
-            self._watch.check()
+        if self._watch is None:
+            self._talk(timeout)
+            return
+        self._watch.check()
+        try:
+            self._talk(timeout)
+        except Exception:
+            self._watch.check()  # whatever Ray raises when one of its processes has just died, in words
+            raise
+
+    def _talk(self, timeout: float | None) -> None:
+        """Gives visits to actors, hears what they say, and gives them others."""
         self._hand_out()
         for what in self._ready(timeout):
             if what in self._coming:
