@@ -274,19 +274,3 @@ def test_a_picture_has_a_line_for_each_trial(tmp_path: Path, theme: Any) -> None
     assert drawn.count('"trial": 4,') == 3  # two keys and the score
     figures.save(found.plot(theme=theme), tmp_path / "trials.svg")
     assert "validation accuracy" in (tmp_path / "trials.svg").read_text()
-
-
-def test_a_picture_says_of_every_trial_what_became_of_it_and_marks_the_best(tmp_path: Path) -> None:
-    found = pr.study(tune(space={"lr": (0.001, 0.01, 0.1)}), out=tmp_path, workers=1)
-    one, two, three = found.record.of(found.arms[0])
-    one.state, two.state, two.score, three.score = "pruned", "failed", None, 0.9
-    drawn = found.plot().to_dict()
-    assert drawn["title"]["text"].endswith(": 3 trials")
-    assert drawn["title"]["subtitle"] == [
-        "1 finished; thick: the best of them",
-        "1 pruned, dashed: their score is of fewer rounds, or of fewer seeds",
-        "1 failed: not drawn without a score",
-    ]
-    every = [row for values in drawn["datasets"].values() for row in values]
-    assert {row["trial"] for row in every if row.get("best")} == {3}
-    assert "best: 3" in {row.get("label") for row in every}

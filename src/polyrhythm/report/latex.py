@@ -11,7 +11,16 @@ from polyrhythm.report.contents import Contents
 from polyrhythm.results import tables
 from polyrhythm.results.tables import Table
 
-_SHOWN = ("results", "differences", "fairness", "classes", "costs", "goal", "faults", "settings")  # what belongs into a paper
+_SHOWN = (
+    "results",
+    "differences",
+    "fairness",
+    "classes",
+    "costs",
+    "goal",
+    "faults",
+    "settings",
+)  # what belongs into a paper
 _OF_METHODS = ("cost", "fault", "class")  # heads of tables that have a column for each method
 TEXT_WIDTH = 345.0
 """Points between the margins of LaTeX's article, the narrowest of its classes with one column."""

@@ -197,18 +197,25 @@ def _unit(results: Results, claim: Claim) -> str:
 
 
 def _interval(found: Difference) -> str:
-    if found.low is None or found.high is None:
+    if (ends := _ends(found)) is None:
         return ""
-    return f" [{signed(found.low, digits=2)}, {signed(found.high, digits=2)}]"
+    return f" [{signed(ends[0], digits=2)}, {signed(ends[1], digits=2)}]"
+
+
+def _ends(found: Difference) -> tuple[float, float] | None:
+    """Of the interval; both at the mean where several seeds differ by the same; None for one seed."""
+    if found.low is None or found.high is None:
+        return (found.mean, found.mean) if found.n > 1 and found.mean is not None else None
+    return found.low, found.high
 
 
 def _decided(found: Difference, limit: float) -> Verdict:
     """Whether a mean is above a limit, and whether chance alone could have brought it there."""
     assert found.mean is not None
     above = found.mean > limit
-    if found.low is None or found.high is None:
+    if (ends := _ends(found)) is None:
         return "holds, one seed" if above else "differs, one seed"
-    if found.low <= limit <= found.high:
+    if ends[0] <= limit <= ends[1]:
         return "holds on average" if above else "not decided"
     return "holds" if above else "differs"
 
