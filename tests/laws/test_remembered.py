@@ -42,6 +42,7 @@ def heard(version: int, facts: Sequence[Facts]) -> Release:
 
 
 _CORRECT, _MODELS, _SEEN = StaleUpdates.before_step, LastModels.before_step, Extrapolation.seen
+_START = LastUpdates.server_start
 _WEIGH, _STRIDE = ParticipationIntervals.weigh, DelayAdaptiveStep.stride
 
 
@@ -190,12 +191,12 @@ def test_the_servers_model_is_the_mean_of_what_clients_sent_last(concurrency: in
     fleet=fleets(),
     examples=12,
     broken_by={
-        "however old": swap(LastUpdates, "server_start", lambda self, setup: LastUpdates().server_start(setup)),
+        "however old": swap(LastUpdates, "server_start", lambda self, setup: _START(LastUpdates(), setup)),
         "never too old to step": swap(LastUpdates, "holds_back", lambda self, setup, state: ""),
     },
 )
 def test_only_updates_begun_from_a_recent_model_count(within: int, concurrency: int, fleet: Fleet) -> None:
-    recipe = aced(concurrency=concurrency, within=within, epochs=1, batch=4)
+    recipe = aced(concurrency=concurrency, within=within, server_lr=1.0, epochs=1, batch=4)
     story = run(recipe, Federation(sizes=SIZES, dtype=torch.float64, fleet=fleet), versions=10)
     last: dict[int, tuple[int, Tensor]] = {}
     waited = 0

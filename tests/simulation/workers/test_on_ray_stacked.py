@@ -99,8 +99,10 @@ def test_who_carries_groups_out_changes_nothing(
 
 
 def test_whom_a_client_lies_beside_may_change_its_bits() -> None:
-    digests = {run(driver="inline", stack=size, **SCAFFOLD)[0]["digest"] for size in (1, 3)}
-    assert len(digests) == 2
+    """Else the law above would say nothing; on some processors the products of one and of three matrices are alike."""
+    digests = {run(driver="inline", stack=size, **SCAFFOLD)[0]["digest"] for size in (1, 2, 3, 6)}
+    if len(digests) == 1:
+        pytest.skip("this processor multiplies one matrix and several to the same bits")
 
 
 @pytest.mark.parametrize(
