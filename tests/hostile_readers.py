@@ -150,7 +150,7 @@ _OURS, _MACHINE, _WRITES, _NO_FILE, _FOLDER = (
     "a folder of its own",
 )
 NOT_FROM_ELSEWHERE: dict[str, str] = {
-    **dict.fromkeys(("data/sources/digits.py", "dashboard/application.py", "report/page.py"), _OURS),
+    **dict.fromkeys(("data/sources/digits.py", "dashboard/application.py", "report/page.py", "figures/page.py"), _OURS),
     **dict.fromkeys(("bench/bare.py", "bench/duel.py", "studies/page/pictures.py"), _OURS),
     **dict.fromkeys(("deployment/local/folder.py", "deployment/local/keys.py"), _FOLDER),
     **dict.fromkeys(("deployment/local/loopback.py", "deployment/local/processes.py"), _FOLDER),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -164,13 +165,18 @@ def test_in_a_pipe_each_run_is_a_line_and_nothing_that_trains_is_loaded(folder: 
         "finally: print(sorted({'torch', 'pandas', 'altair', 'numpy'} & set(sys.modules)), file=sys.stderr)"
     )
     pr.Run.all(folder)[0].rename(LONG)
+    without = {key: value for key, value in os.environ.items() if key not in ("COLUMNS", "LINES")}  # readline sets them
     for command in (["runs"], ["show"], ["tag", "drift", "--add", "x"], ["note", LONG]):
         done = subprocess.run(
-            [sys.executable, "-c", code, *command, "--out", str(folder)], capture_output=True, text=True, check=False
+            [sys.executable, "-c", code, *command, "--out", str(folder)],
+            capture_output=True,
+            text=True,
+            check=False,
+            env=without,
         )
         assert (done.returncode, done.stderr.splitlines()[-1]) == (0, "[]"), (command, done.stderr)
         if command == ["runs"]:
-            assert sum(LONG in line and "fedavg" in line for line in done.stdout.splitlines()) == 1
+            assert sum(LONG in line and "fedavg" in line for line in done.stdout.splitlines()) == 1, done.stdout
             assert sum("drift" in line and "scaffold" in line for line in done.stdout.splitlines()) == 3
 
 

@@ -87,7 +87,7 @@ def _critical(subject: Subject, options: Options) -> Chart:
 
 
 def _one_cohort(subject: Subject) -> str:
-    cohort = subject.only("cohort", "version > 0")
+    cohort = subject.only("cohort", after=0)
     return "" if cohort is None else f"{cohort:,} in every version"
 
 

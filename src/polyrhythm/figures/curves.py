@@ -133,7 +133,7 @@ def _check_set(subject: Subject, options: Options, value: Value) -> None:
 
 
 def _one_rate(subject: Subject) -> str:
-    rate = subject.only("rate", "rate IS NOT NULL")
+    rate = subject.only("rate")
     return "" if rate is None else f"{rate:g} in every version"
 
 

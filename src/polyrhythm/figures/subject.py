@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, final
 
 from polyrhythm.figures.theme import LOOKS, Style, Theme, style
-from polyrhythm.runs.database import any_record, read_last_version, read_records, read_runs
+from polyrhythm.runs.database import any_record, read_records, read_runs, read_versions
 from polyrhythm.runs.grouping import by_method, method_of
 from polyrhythm.runs.recorded import RecordedRun
 from polyrhythm.runs.records import ClassResultsRecord
@@ -87,13 +87,20 @@ class Subject:
         """Whether one of the runs has a record of which a condition in SQL holds; quick, whatever their length."""
         return any(any_record(run.folder, table, run.number, condition) for run in self.runs)
 
-    def only(self, column: str, condition: str = "1") -> Any:
-        """The value of a column that all versions have for which a condition in SQL holds; None if there are more."""
-        lasts = [read_last_version(run.folder, run.number) for run in self.runs]
-        values = {None if last is None else last[column] for last in lasts}
-        if len(values) != 1 or (value := values.pop()) is None:
-            return None
-        return None if self.has("versions", f"{condition} AND {column} IS NOT {float(value)!r}") else value
+    def only(self, column: str, *, after: int = -1) -> Any:
+        """The value of a column that all versions after one have, but those that have none; None if there are several.
+
+        Args:
+            column: of versions; one that is read without much work, a number.
+            after: the version.
+        """
+        values = set[Any]()
+        for run in self.runs:
+            for row in read_versions(run.folder, run.number, after + 1, (column,)):
+                values.add(row[column])
+                if len(values - {None}) > 1:
+                    return None
+        return next(iter(values - {None}), None)
 
     def styles(self, theme: Theme) -> dict[str, Style]:
         """How each method looks: by its place among the methods of its folder, so alike in every figure."""

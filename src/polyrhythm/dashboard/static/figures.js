@@ -112,9 +112,12 @@ function asCsv(data, span) {
   return [columns, ...rows.map((row) => columns.map((column) => row[column]))].map((line) => `${line.map(cell).join(",")}\r\n`).join("");
 }
 
+/** How figures are looked at that cannot be explored: as they are. */
+const WHOLE = { settings: (_, given) => given, span() {}, shown: () => null, hide() {}, element: [] };
+
 /** All figures that apply. `settings` gives what a figure is asked for with. */
 export class Gallery {
-  constructor(settings, exploring) {
+  constructor(settings, exploring = WHOLE) {
     this.settings = (about) => exploring.settings(about, settings(about));
     this.exploring = exploring;
     exploring.changed = () => this.renew(true);
