@@ -14,7 +14,7 @@ import torch
 from polyrhythm.base.errors import UserError
 from polyrhythm.figures import save as save_chart
 from polyrhythm.results import Run
-from polyrhythm.runs import Plan, VersionRecord, recorder
+from polyrhythm.runs import Plan, VersionRecord, naming
 from polyrhythm.runs.recorder import Recorder
 
 MakePlan = Callable[..., Plan]
@@ -25,7 +25,7 @@ IDS = {"20260301-101500-2a7k": "first", "20260301-101501-9b3c": "twice", "202603
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, make_plan: MakePlan, make_version: MakeVersion) -> Path:
     for run_id, name in IDS.items():
-        monkeypatch.setattr(recorder, "_new_id", lambda run_id=run_id: run_id)
+        monkeypatch.setattr(naming, "new_id", lambda run_id=run_id: run_id)
         kept = Recorder(tmp_path)
         kept.begin(make_plan(name=name))
         for number in range(4):
@@ -58,7 +58,7 @@ def test_what_fits_no_run_is_refused(folder: Path, reference: str) -> None:
 
 
 def test_an_exact_id_wins_over_a_name(folder: Path, monkeypatch: pytest.MonkeyPatch, make_plan: MakePlan) -> None:
-    monkeypatch.setattr(recorder, "_new_id", lambda: "20260303-000000-2222")
+    monkeypatch.setattr(naming, "new_id", lambda: "20260303-000000-2222")
     kept = Recorder(folder)
     kept.begin(make_plan(name="20260301-101500-2a7k"))
     kept.end("finished", "", {})

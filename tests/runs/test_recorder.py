@@ -20,7 +20,7 @@ from torch import nn
 
 from polyrhythm.base.errors import RunFailed
 from polyrhythm.results import Run
-from polyrhythm.runs import Plan, VersionRecord, VisitRecord, database_writer, disk_faults, files, recorder
+from polyrhythm.runs import Plan, VersionRecord, VisitRecord, database_writer, disk_faults, files, naming, recorder
 from polyrhythm.runs.files import write_whole
 from polyrhythm.runs.recorder import Recorder
 
@@ -271,7 +271,7 @@ def test_ids_sort_by_time_and_never_meet(tmp_path: Path, make_plan: MakePlan) ->
 
 def test_a_taken_id_is_not_used_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, make_plan: MakePlan) -> None:
     ids = iter(["same", "same", "other"])
-    monkeypatch.setattr(recorder, "_new_id", lambda: next(ids))
+    monkeypatch.setattr(naming, "new_id", lambda: next(ids))
     for _ in range(2):
         kept = Recorder(tmp_path)
         kept.begin(make_plan())

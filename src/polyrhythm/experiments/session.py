@@ -150,7 +150,7 @@ class _Session:
         self.prepared, self.experiment, self.observers = prepared, experiment, observers
         self.event_hooks, self.answer_hooks = using("event", observers), using("answer", observers)
         self.client_hooks, self.class_hooks = using("client_results", observers), using("class_results", observers)
-        self.work_hooks = using("at_work", observers)
+        self.work_hooks, self.member_hooks = using("at_work", observers), using("members", observers)
         self.start_hooks, self.checkpoint_hooks = using("started", observers), using("at_rest", observers)
         self.engine = prepared.chosen.engine
         self.initial = prepared.initial
@@ -220,10 +220,9 @@ class _Session:
                 observer.goes_on(self.versions.server.version, self.versions.state_dict)
         for observer in self.start_hooks:
             observer.started(self._begin())
-        if listeners := using("members", self.observers):
-            everybody = members(self.experiment, self.versions.measured)
-            for observer in listeners:
-                observer.members(everybody)
+        everybody = members(self.experiment, self.versions.measured) if self.member_hooks else ()
+        for observer in self.member_hooks:
+            observer.members(everybody)
         # No moment may be held while the next one is made: a version's updates go before the next visits begin.
         heard = map(self._hear, itertools.count(self._events), self.driver.moments(self.start))
         reason = next(filter(None, heard), "all rounds made")

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Any, final
 
 from polyrhythm.base.errors import RunFailed, UserError
-from polyrhythm.runs import holes, run_lock
+from polyrhythm.runs import holes, naming, run_lock
 from polyrhythm.runs.checkpointing import Keeper
 from polyrhythm.runs.checkpoints import checkpoints, version_of
 from polyrhythm.runs.database_writer import Cut, Writer
@@ -36,7 +34,6 @@ from polyrhythm.runs.records import (
 from polyrhythm.runs.summary import Best
 
 _PAUSE = 0.05  # seconds between two tries when a run ends
-_LETTERS = "23456789abcdefghjkmnpqrstuvwxyz"  # in order, and none that look alike
 
 
 @final
@@ -155,7 +152,7 @@ class Recorder(Observer):
         # Locked before its row is there, so that nobody takes it for a killed run.
         self._lock = run_lock.hold(self.path)
         try:
-            writer.start({"run_id": self.run_id, **row_of(plan), "started": _now(), "notices": self._notices})
+            writer.start({"run_id": self.run_id, **row_of(plan), "started": naming.now(), "notices": self._notices})
         except BaseException:
             run_lock.release(self.path, self._lock)
             self._lock = None
@@ -194,7 +191,7 @@ class Recorder(Observer):
 
     def _new_folder(self) -> str:
         while True:
-            run_id = _new_id()
+            run_id = naming.new_id()
             try:
                 (self.folder / run_id).mkdir()
             except FileExistsError:
@@ -306,7 +303,7 @@ class Recorder(Observer):
                 writer.finish(
                     status=status,
                     reason=reason + self._failed + self._waited(writer.waits),
-                    ended=_now(),
+                    ended=naming.now(),
                     summary={"run_id": self.run_id, **summary, "recorded": dict(writer.written)},
                 )
             finally:
@@ -397,17 +394,3 @@ def going_on(run_id: str) -> UserError:
         why="two processes would write one record",
         fix="wait for it, or end its process first",
     )
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="milliseconds")
-
-
-def _new_id() -> str:
-    """Such as `20260301-142530-7kx3`: the time in UTC, two characters of its thousandths, two of chance."""
-    milliseconds = time.time_ns() // 1_000_000
-    base = len(_LETTERS)
-    step = milliseconds % 1000 * base**2 // 1000  # sorts two runs of one second; 961 steps
-    moment = datetime.fromtimestamp(milliseconds // 1000, UTC).strftime("%Y%m%d-%H%M%S")
-    chance = "".join(secrets.choice(_LETTERS) for _ in range(2))
-    return f"{moment}-{_LETTERS[step // base]}{_LETTERS[step % base]}{chance}"
