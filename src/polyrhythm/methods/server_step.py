@@ -102,8 +102,8 @@ class Extrapolation(ServerStep):
     Departures: the authors' code adds |S| times epsilon; this is the paper's formula. What the paper reports is the
     mean of its last two models; here it is the last one.
 
-    Reference: Jhunjhunwala, Wang, Joshi, "FedExP: Speeding Up Federated Averaging via Extrapolation", ICLR 2023, eq.
-    (8) and Algorithm 1.
+    Reference: Jhunjhunwala, Wang, Joshi, "FedExP: Speeding Up Federated Averaging via Extrapolation", ICLR 2023,
+    Algorithm 1.
     """
 
     lr: Positive = 1.0

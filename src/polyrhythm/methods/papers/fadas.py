@@ -1,6 +1,6 @@
 """FADAS: AMSGrad at the server on a buffer of late updates, slower where they are very late.
 
-Wang, Wang, Cao, Chen, "FADAS: Towards Federated Adaptive Asynchronous Optimization", ICML 2024, Algorithm 1.
+Wang, Wang, Lu, Chen, "FADAS: Towards Federated Adaptive Asynchronous Optimization", ICML 2024.
 """
 
 from __future__ import annotations

@@ -3,7 +3,8 @@
 Jhunjhunwala, Sharma, Nagarkatti, Joshi, "FedVARP: Tackling the Variance Due to Partial Client Participation in
 Federated Learning", UAI 2022. Rodio, Neglia, "FedStale: Leveraging Stale Client Updates in Federated Learning", ECAI
 2024. Wang, Cao, Wu, Chen, Chen, "Tackling the Data Heterogeneity in Asynchronous Federated Learning with Cached Update
-Calibration", ICLR 2024 (CA2FL). Chang et al., "ACE: All-Client Engagement in Asynchronous Federated Learning", 2025.
+Calibration", ICLR 2024 (CA2FL). Chang et al., "Mitigating Participation Imbalance Bias in Asynchronous
+Federated Learning", 2025, arXiv 2511.19066 (ACE, ACED).
 Iakovidou, Kim, "Asynchronous Federated Stochastic Optimization for Heterogeneous Objectives Under Arbitrary Delays",
 2024 (AREA).
 """

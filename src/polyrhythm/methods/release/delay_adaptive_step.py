@@ -22,8 +22,10 @@ class DelayAdaptiveStep(ReleaseModifier):
     Args:
         delay: versions up to which an update is not late.
 
-    Reference: Wang, Wang, Cao, Chen, "FADAS: Towards Federated Adaptive Asynchronous Optimization", ICML 2024,
-    Algorithm 1, as in the authors' code.
+    Departures: this is the rule of the authors' code, lr / delay; the paper is quoted with min(lr, 1 / delay), which
+    changes nothing at rates as small as its own.
+
+    Reference: Wang, Wang, Lu, Chen, "FADAS: Towards Federated Adaptive Asynchronous Optimization", ICML 2024.
     """
 
     delay: Count = 1

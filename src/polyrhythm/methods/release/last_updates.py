@@ -42,8 +42,8 @@ class LastUpdates(ReleaseModifier):
     Departures: the papers have every client at one rate and one number of steps; divide by them (`per_step`) for
     AFA-CS.
 
-    Reference (`within`): Chang et al., "ACE: All-Client Engagement in Asynchronous Federated Learning", 2025 (ACED);
-    without it, on a buffer of one, this is its ACE.
+    Reference (`within`): Chang et al., "Mitigating Participation Imbalance Bias in Asynchronous Federated Learning",
+    2025, arXiv 2511.19066 (ACED); without it, on a buffer of one, this is its ACE.
 
     Reference: Gu, Huang, Zhang, Huang, "Fast Federated Learning in the Presence of Arbitrary Device Unavailability",
     NeurIPS 2021, Algorithm 1 (MIFA); Yang, Zhang, Khanduri, Liu, "Anarchic Federated Learning", ICML 2022, Algorithm 2
