@@ -61,6 +61,20 @@ def dealt(data: Collection, sizes: list[int], **changes: Any) -> Federation:
     return Federation(**values | changes)
 
 
+def opposed() -> Federation:
+    """Two clients that hold opposite labels, in training and in tests of their own."""
+    data = collection(classes=2)
+    inputs, targets = data.train.batch(torch.arange(60))
+    flipped = ArraySamples(inputs, torch.cat([targets[:30], 1 - targets[30:]]))
+    tests = ArraySamples(torch.cat([inputs[:9], inputs[30:39]]), torch.cat([targets[:9], 1 - targets[30:39]]))
+    return dealt(
+        data,
+        [30, 30],
+        shares=Shares.of(flipped, np.arange(60), np.array([30, 30])),
+        local_tests=Shares.of(tests, np.arange(18), np.array([9, 9])),
+    )
+
+
 def experiment(**changes: Any) -> pr.Experiment:
     """Three versions of FedAvg with two of four clients."""
     values: dict[str, Any] = {

@@ -6,14 +6,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 
 import polyrhythm as pr
 import small
 from polyrhythm.core import client, measuring
-from polyrhythm.data.federation import Shares
 from polyrhythm.data.holding import Holding
 from polyrhythm.experiments.difficulty import expert_losses
 from polyrhythm.experiments.estimate import estimate
@@ -34,16 +32,7 @@ from worker_models import Hazy
 
 def test_alone_a_client_is_tested_on_its_own_samples_with_its_own_model() -> None:
     """Two clients that learn opposite labels are right about their own tests, and only about those."""
-    data = collection(classes=2)
-    inputs, targets = data.train.batch(torch.arange(60))
-    flipped = pr.data.ArraySamples(inputs, torch.cat([targets[:30], 1 - targets[30:]]))
-    tests = pr.data.ArraySamples(torch.cat([inputs[:9], inputs[30:39]]), torch.cat([targets[:9], 1 - targets[30:39]]))
-    split = dealt(
-        data,
-        [30, 30],
-        shares=Shares.of(flipped, np.arange(60), np.array([30, 30])),
-        local_tests=Shares.of(tests, np.arange(18), np.array([9, 9])),
-    )
+    split = small.opposed()
     recipe = pr.local_only(cohort=2, epochs=20, batch=10, lr=0.5)
     _, log = logged(federation=split, recipe=recipe, rounds=1)
     assert log.versions[-1].clients is not None

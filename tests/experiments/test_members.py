@@ -14,11 +14,10 @@ from torch import Tensor, nn
 
 import polyrhythm as pr
 import small
-from polyrhythm.data.federation import Shares
 from polyrhythm.experiments.evaluation import FEW_CLASSES
 from polyrhythm.runs.holes import missing
 from polyrhythm.runs.records import ClassResultsRecord, ClientResultsRecord
-from small import collection, dealt, federation
+from small import collection, federation
 
 TIERS = pr.Fleet(devices=pr.fleet.Tiers())
 
@@ -114,20 +113,11 @@ def test_none_is_kept_where_none_is_wanted(tmp_path: Path) -> None:
 
 def test_alone_each_is_measured_with_its_own_model_and_classes_over_all_models(tmp_path: Path) -> None:
     recipe = pr.local_only(cohort=2, epochs=20, batch=10, lr=0.5)
-    data = collection(classes=2)
-    inputs, targets = data.train.batch(torch.arange(60))
-    flipped = pr.data.ArraySamples(inputs, torch.cat([targets[:30], 1 - targets[30:]]))
-    tests = pr.data.ArraySamples(torch.cat([inputs[:9], inputs[30:39]]), torch.cat([targets[:9], 1 - targets[30:39]]))
-    split = dealt(
-        data,
-        [30, 30],
-        shares=Shares.of(flipped, np.arange(60), np.array([30, 30])),
-        local_tests=Shares.of(tests, np.arange(18), np.array([9, 9])),
-    )
+    split = small.opposed()
     run = pr.run(small.experiment(federation=split, recipe=recipe, rounds=1), out=tmp_path)
     assert run.client_results.loc[1]["accuracy"].min() > 0.8
     last = run.class_results.loc[1]
-    assert last["present"].sum() == 2 * len(data.test)
+    assert last["present"].sum() == 2 * len(split.test)
     assert last["right"].sum() / last["present"].sum() == pytest.approx(run.history.loc[1, "test_accuracy"])
 
 

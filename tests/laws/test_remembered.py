@@ -42,7 +42,7 @@ def heard(version: int, facts: Sequence[Facts]) -> Release:
 
 
 _CORRECT, _MODELS, _SEEN = StaleUpdates.before_step, LastModels.before_step, Extrapolation.seen
-_START = LastUpdates.server_start
+_REMEMBER = LastUpdates.before_step
 _WEIGH, _STRIDE = ParticipationIntervals.weigh, DelayAdaptiveStep.stride
 
 
@@ -185,13 +185,18 @@ def test_the_servers_model_is_the_mean_of_what_clients_sent_last(concurrency: in
         assert LastModels().measures(after.parts["last_models"]) == {"remembered": len(sent)}
 
 
+def _as_if_fresh(self: LastUpdates, setup: Setup, state: Any, release: Release, mean: Tensor) -> Any:
+    reports = tuple(replace(r, version=release.version) for r in release.reports)
+    return _REMEMBER(self, setup, state, replace(release, reports=reports), mean)
+
+
 @law(
     within=st.integers(0, 4),
     concurrency=st.integers(1, 6),
     fleet=fleets(),
     examples=12,
     broken_by={
-        "however old": swap(LastUpdates, "server_start", lambda self, setup: _START(LastUpdates(), setup)),
+        "by when it came": swap(LastUpdates, "before_step", _as_if_fresh),
         "never too old to step": swap(LastUpdates, "holds_back", lambda self, setup, state: ""),
     },
 )
@@ -240,6 +245,19 @@ def test_the_server_goes_further_the_more_the_updates_differ(trial: Trial, epsil
         assert after.parts["server_extrapolation"]["factor"] == pytest.approx(factor, rel=1e-6)
     if trial.common.get("cohort") == 1:
         assert not went_further
+
+
+@law(
+    trial=trials(),
+    epsilon=st.sampled_from((0.0, 1e-3)),
+    broken_by={
+        "five times as wide": swap(Extrapolation, "seen", lambda *given: {"square": 5 * _SEEN(*given)["square"]})
+    },
+)
+def test_of_a_single_update_the_step_is_that_of_plain_averaging(trial: Trial, epsilon: float) -> None:
+    trial = trial.but(cohort=1)
+    plain = trial.recipe(Equal())
+    assert alike(run(fedexp(epsilon=epsilon, **trial.common), trial.federation), run(plain, trial.federation))
 
 
 @law(

@@ -15,7 +15,7 @@ from typing import Literal, Unpack
 
 from polyrhythm.methods.papers.common import Common, at_work, recipe, rolling
 from polyrhythm.methods.recipe import Recipe
-from polyrhythm.methods.release.base import Buffer
+from polyrhythm.methods.release.base import Buffer, ReleaseModifier
 from polyrhythm.methods.release.last_models import LastModels
 from polyrhythm.methods.release.last_updates import LastUpdates
 from polyrhythm.methods.release.stale_updates import StaleUpdates
@@ -56,16 +56,7 @@ def ca2fl(
         server_lr: server learning rate.
         common: settings of every recipe, see `Common`.
     """
-    return rolling(
-        recipe(
-            "ca2fl",
-            at_work("ca2fl", concurrency, common),
-            sharing=Equal(),
-            release=Buffer(size=buffer),
-            modifiers=(StaleUpdates(),),
-            server_step=Sgd(lr=server_lr),
-        )
-    )
+    return _late("ca2fl", concurrency, common, StaleUpdates(), buffer, server_lr)
 
 
 def ace(
@@ -84,7 +75,7 @@ def ace(
             clients at work; with 1 the digits diverge.
         common: settings of every recipe, see `Common`.
     """
-    return _every_arrival("ace", concurrency, common, LastUpdates(unheard=unheard), server_lr)
+    return _late("ace", concurrency, common, LastUpdates(unheard=unheard), 1, server_lr)
 
 
 def aced(
@@ -99,7 +90,7 @@ def aced(
             clients at work; with 1 the digits diverge.
         common: settings of every recipe, see `Common`.
     """
-    return _every_arrival("aced", concurrency, common, LastUpdates(within=within), server_lr)
+    return _late("aced", concurrency, common, LastUpdates(within=within), 1, server_lr)
 
 
 def area(*, concurrency: int | None = None, buffer: int = 1, **common: Unpack[Common]) -> Recipe:
@@ -110,25 +101,18 @@ def area(*, concurrency: int | None = None, buffer: int = 1, **common: Unpack[Co
         buffer: updates per version.
         common: settings of every recipe, see `Common`.
     """
-    return rolling(
-        recipe(
-            "area",
-            at_work("area", concurrency, common),
-            sharing=Equal(),
-            release=Buffer(size=buffer),
-            modifiers=(LastModels(),),
-        )
-    )
+    return _late("area", concurrency, common, LastModels(), buffer, 1.0)
 
 
-def _every_arrival(
-    title: str, concurrency: int | None, common: Common, memory: LastUpdates, server_lr: float
+def _late(
+    title: str, concurrency: int | None, common: Common, memory: ReleaseModifier, buffer: int, server_lr: float
 ) -> Recipe:
+    """A recipe that steps on so many updates, whoever is still at work, and on what it remembers."""
     made = recipe(
         title,
         at_work(title, concurrency, common),
         sharing=Equal(),
-        release=Buffer(size=1),
+        release=Buffer(size=buffer),
         modifiers=(memory,),
         server_step=Sgd(lr=server_lr),
     )

@@ -4,17 +4,38 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, final
+from typing import Literal, final
 
 import torch
 from immutables import Map
 from torch import Tensor
 
-from polyrhythm.base.messages import State
+from polyrhythm.base.messages import Report, State
 from polyrhythm.base.settings import Whole
 from polyrhythm.base.sums import weighted_sum
 from polyrhythm.methods.mechanism import Release, Setup
 from polyrhythm.methods.release.base import ReleaseModifier
+
+
+def remembered(state: State, release: Release, dtype: torch.dtype) -> State:
+    """A state with what a release says of its clients: `last`, scale_i * update_i / rate_i by client, and its `total`.
+
+    Of a client that is heard twice the later dispatch counts.
+    """
+    last, newest = state["last"], dict[int, Tensor]()
+    for report, scale in zip(release.reports, release.scales, strict=True):  # in dispatch order
+        if report.update is not None and _says_something(report):
+            newest[report.client] = report.update.to(dtype) * (scale / report.rate)
+    changes = [g.double() - last[client] if client in last else g.double() for client, g in newest.items()]
+    for client, g in newest.items():
+        last = last.set(client, g)
+    total = state["total"] + weighted_sum(changes, [1.0] * len(changes)) if changes else state["total"]
+    return {**state, "last": last, "total": total}
+
+
+def _says_something(report: Report) -> bool:
+    """Without a rate nothing was learned, and nothing can be divided by it."""
+    return report.update is not None and report.rate > 0
 
 
 @final
@@ -64,22 +85,17 @@ class LastUpdates(ReleaseModifier):
         return start if self.within is None else {**start, "begun": Map(), "counted": 0}
 
     def before_step(self, setup: Setup, state: State, release: Release, mean: Tensor) -> tuple[State, Tensor]:
-        last, newest, begun = state["last"], {}, state.get("begun")
-        # In dispatch order, so the later of two. Without a rate nothing was learned, and nothing can be divided by it.
-        for report, scale in zip(release.reports, release.scales, strict=True):
-            if report.update is not None and report.rate > 0:
-                newest[report.client] = report.update.to(mean.dtype) * (scale / report.rate)
-                begun = None if begun is None else begun.set(report.client, report.version)
-        changes = [g.double() - last[client] if client in last else g.double() for client, g in newest.items()]
-        for client, g in newest.items():
-            last = last.set(client, g)
-        total = state["total"] + weighted_sum(changes, [1.0] * len(changes)) if changes else state["total"]
-        known: dict[str, Any] = {"last": last, "total": total, "missing": setup.holders - len(last)}
-        if begun is None:
-            return {**state, **known}, (total * (release.rate / setup.holders)).to(mean.dtype)
-        recent = [last[client] for client in sorted(begun) if release.version - begun[client] <= (self.within or 0)]
+        state = remembered(state, release, mean.dtype)
+        last = state["last"]
+        state = {**state, "missing": setup.holders - len(last)}
+        if self.within is None:
+            return state, (state["total"] * (release.rate / setup.holders)).to(mean.dtype)
+        begun = state["begun"]
+        for report in filter(_says_something, release.reports):
+            begun = begun.set(report.client, report.version)
+        recent = [last[client] for client in sorted(begun) if release.version - begun[client] <= self.within]
         mean = weighted_sum(recent, [release.rate / len(recent)] * len(recent)) if recent else mean
-        return {**state, **known, "begun": begun, "counted": len(recent)}, mean.to(release.weights.dtype)
+        return {**state, "begun": begun, "counted": len(recent)}, mean.to(release.weights.dtype)
 
     def holds_back(self, setup: Setup, state: State) -> str:
         if self.unheard == "wait" and state["missing"] > 0:

@@ -14,6 +14,7 @@ from polyrhythm.base.messages import State
 from polyrhythm.base.sums import weighted_sum
 from polyrhythm.methods.mechanism import Release, Setup
 from polyrhythm.methods.release.base import ReleaseModifier
+from polyrhythm.methods.release.last_updates import remembered
 
 
 @final
@@ -58,20 +59,13 @@ class StaleUpdates(ReleaseModifier):
     def before_step(self, setup: Setup, state: State, release: Release, mean: Tensor) -> tuple[State, Tensor]:
         if not self.beta:
             return state, mean
-        last, newest = state["last"], {}
+        last = state["last"]
         heard = [(last[r.client], s) for r, s in zip(release.reports, release.shares, strict=True) if r.client in last]
         if len(last):  # else there is nothing to correct by, and 0 is not added
             known = weighted_sum([h.double() for h, _ in heard], [s for _, s in heard]) if heard else 0.0
             bracket = state["total"] / setup.holders - known
             mean = torch.add(mean, bracket.to(mean.dtype), alpha=self.beta * release.rate)
-        for report, scale in zip(release.reports, release.scales, strict=True):
-            if report.update is not None and report.rate > 0:
-                newest[report.client] = report.update.to(mean.dtype) * (scale / report.rate)
-        changes = [h.double() - last[client] if client in last else h.double() for client, h in newest.items()]
-        for client, h in newest.items():
-            last = last.set(client, h)
-        total = state["total"] + weighted_sum(changes, [1.0] * len(changes)) if changes else state["total"]
-        return {**state, "last": last, "total": total}, mean
+        return remembered(state, release, mean.dtype), mean
 
     def measures(self, state: State) -> Mapping[str, float]:
         return {"remembered": float(len(state["last"]))} if state else {}
