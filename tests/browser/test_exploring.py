@@ -329,6 +329,7 @@ def test_figures_of_one_value_are_named_and_drawn_on_demand(address: str, folder
     assert page.locator("#figure-cohort").count() == 0
     page.get_by_role("button", name="draw Cohort all the same").click()
     page.locator("#figure-cohort .marks").wait_for(state="attached")
+    assert page.locator("#figure-cohort").evaluate("f => f.getBoundingClientRect().top < innerHeight")
     assert "Cohort" not in page.locator(".flat").inner_text()
 
 

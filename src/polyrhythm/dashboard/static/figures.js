@@ -146,7 +146,7 @@ export class Gallery {
     const found = await ask("/api/figures", parameters);
     const offered = found.filter((about) => !about.flat || this.wanted.has(about.name));
     const left = found.filter((about) => !offered.includes(about));
-    const anyway = (about) => h("button", { type: "button", class: "quiet link", "aria-label": `draw ${about.title} all the same`, onclick: () => { this.wanted.add(about.name); this.offer(parameters); } }, about.title);
+    const anyway = (about) => h("button", { type: "button", class: "quiet link", "aria-label": `draw ${about.title} all the same`, onclick: () => this.want(about.name, parameters) }, about.title);
     this.flat.replaceChildren(...(left.length ? ["Left out, since they would say nothing else: ", ...left.flatMap((about, i) => [i ? "; " : "", anyway(about), ` (${about.flat})`]), "."] : []));
     const known = new Map(this.pictures.map((picture) => [picture.about.name, picture]));
     this.pictures = offered.map((about) => known.get(about.name) ?? new Picture(about, this.settings, this.exploring));
@@ -158,6 +158,13 @@ export class Gallery {
     const elements = this.pictures.map((picture) => picture.element);
     if (elements.length !== this.grid.children.length || elements.some((element, i) => element !== this.grid.children[i])) this.grid.replaceChildren(...elements);
     return offered;
+  }
+
+  /** Shows a figure that was left out, where it stands among the others: often far above what asked for it. */
+  async want(name, parameters) {
+    this.wanted.add(name);
+    await this.offer(parameters);
+    this.pictures.find((picture) => picture.about.name === name)?.element.scrollIntoView({ block: "center" });
   }
 
   /** Draws all there is, on paper's colours, before it is printed. */
