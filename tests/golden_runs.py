@@ -246,6 +246,7 @@ RECIPES: Mapping[str, dict[str, Any]] = {
     "fedavg": {"recipe": BASE},
     "fedavgm": {"recipe": pr.fedavgm(**SMALL)},
     "fedbuff": {"recipe": pr.fedbuff(concurrency=4, buffer=2, epochs=2, batch=5), "fleet": TIERS, "rounds": 6},
+    "fedcm": {"recipe": pr.fedcm(**SMALL, alpha=0.5)},
     "fedcl": {"recipe": pr.fedcl(**SMALL), "rounds": 6},
     "feddyn": {"recipe": pr.feddyn(**SMALL)},
     "fedexp": {"recipe": pr.fedexp(**SMALL)},
@@ -270,6 +271,9 @@ PARTS: Mapping[str, dict[str, Any]] = {
     "buffer": {"recipe": BUFFERED, "fleet": TIERS},
     "by_samples": {"recipe": pr.ccfl(cohort=3, batch=5) | pr.parts.by_samples()},
     "client_curriculum": {"recipe": BASE | pr.parts.client_curriculum()},
+    "client_momentum": {
+        "recipe": BASE | pr.parts.client_momentum(alpha=0.5) | pr.parts.local_sgd(momentum=0.9, clip=1.0),
+    },
     "clip_updates": {"recipe": BASE | pr.parts.clip_updates(times=0.9, refuse=1.3), "rounds": 6},
     "compress_int8": {"recipe": BASE | pr.parts.compress_int8()},
     "compress_top_k": {"recipe": BASE | pr.parts.compress_top_k(share=0.3)},

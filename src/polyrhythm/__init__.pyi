@@ -46,6 +46,7 @@ from .methods.papers import fedavg as fedavg
 from .methods.papers import fedavgm as fedavgm
 from .methods.papers import fedbuff as fedbuff
 from .methods.papers import fedcl as fedcl
+from .methods.papers import fedcm as fedcm
 from .methods.papers import feddyn as feddyn
 from .methods.papers import fedexp as fedexp
 from .methods.papers import fednova as fednova

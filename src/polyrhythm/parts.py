@@ -1,5 +1,6 @@
 """Every part that can be piped onto a recipe, under the name it has in TOML and on the command line."""
 
+from polyrhythm.methods.client_momentum import ClientMomentum as client_momentum
 from polyrhythm.methods.compression import Int8 as compress_int8
 from polyrhythm.methods.compression import Lossless as lossless
 from polyrhythm.methods.compression import TopK as compress_top_k
@@ -72,6 +73,7 @@ __all__ = [
     "buffer",
     "by_samples",
     "client_curriculum",
+    "client_momentum",
     "clip_updates",
     "compress_int8",
     "compress_top_k",

@@ -12,6 +12,7 @@ import numpy as np
 
 from polyrhythm.base.errors import UserError
 from polyrhythm.base.settings import Settings
+from polyrhythm.methods.client_momentum import ClientMomentum
 from polyrhythm.methods.compression import Int8, Lossless, TopK
 from polyrhythm.methods.correction import (
     ControlVariates,
@@ -106,6 +107,7 @@ QUESTIONS: Mapping[str, Sequence[Parts]] = {
         (DynamicRegularisation(),),
         (_MOON,),
         (ControlVariates(), Prox(mu=0.1), _MOON),
+        (ClientMomentum(alpha=0.5), Prox(mu=0.1)),
         (ControlVariates(), VarianceReduction()),
     ),
     "weighing": (

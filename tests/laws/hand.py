@@ -76,6 +76,7 @@ def train(
     clip: float | None = None,
     shift: Tensor | None = None,
     term: Term | None = None,
+    factor: float = 1.0,
 ) -> None:
     """Trains a module in place on batches of positions.
 
@@ -88,6 +89,7 @@ def train(
         clip: largest norm of the task's gradient; only without `term`.
         shift: a vector [P] added to every gradient, after clipping.
         term: added to the loss.
+        factor: of every gradient, after clipping and before what is added.
     """
     assert clip is None or term is None
     parameters = dict(module.named_parameters())
@@ -101,6 +103,9 @@ def train(
         loss.backward()  # type: ignore[no-untyped-call]
         if clip is not None:
             nn.utils.clip_grad_norm_(module.parameters(), clip)
+        for parameter in module.parameters() if factor != 1.0 else ():
+            assert parameter.grad is not None
+            parameter.grad.mul_(factor)
         if shift is not None:
             for name, part in layout.named(shift).items():
                 gradient = parameters[name].grad

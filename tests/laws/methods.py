@@ -35,6 +35,9 @@ class Trained:
 class Method:
     """FedAvg by samples; the others override what they do differently."""
 
+    factor = 1.0
+    """Of every gradient."""
+
     def shift(self, client: int) -> Tensor | None:
         """What is added to every gradient of a client, [P]."""
         return None
@@ -79,6 +82,7 @@ def follow(trial: Trial, method: Method, *parts: Settings, versions: int = 4) ->
                 clip=recipe.optimiser.clip,
                 shift=method.shift(client),
                 term=method.term(client, received.eval()),
+                factor=method.factor,
             )
             update = flat(module, layout) - weights
             held = len(shards[client])
@@ -143,6 +147,22 @@ class Scaffold(Method):
             changes.append(after - before)
         self.control = self.control + torch.stack(changes).sum(0) / len(self.trial.federation.sizes)
         return plainly(visits)
+
+
+@final
+class FedCM(Method):
+    """m is the mean direction of the last version, a mean over clients of equal weight."""
+
+    def __init__(self, trial: Trial, alpha: float) -> None:
+        self.trial, self.factor, self.m = trial, alpha, trial.federation.engine().layout.zeros()
+
+    def shift(self, client: int) -> Tensor:
+        return (1 - self.factor) * self.m
+
+    def step(self, visits: Sequence[Trained]) -> Tensor:
+        mean = plainly(visits)
+        self.m = -mean / (sum(path(self.trial, v.steps) for v in visits) / len(visits))
+        return mean
 
 
 @final

@@ -220,6 +220,7 @@ def test_every_net_is_the_same(net: str) -> None:
     broken_by={
         "no shift": jobs(lambda job: {"push": job.push and Push(pull=job.push.pull)}),
         "no pull": jobs(lambda job: {"push": job.push and Push(shift=job.push.shift)}),
+        "no factor": jobs(lambda job: {"push": job.push and dataclasses.replace(job.push, factor=1.0)}),
         "one rate": jobs(lambda job: {"rates": job.rates[:1] * len(job.rates)}),
     },
 )

@@ -20,6 +20,7 @@ from polyrhythm.base.vectors import Spans
 from polyrhythm.core import training
 from polyrhythm.core.path import Path
 from polyrhythm.methods import correction
+from polyrhythm.methods.client_momentum import ClientMomentum
 from polyrhythm.methods.correction import ControlVariates, DynamicRegularisation, Prox, VarianceReduction
 from polyrhythm.methods.papers import feddyn, scaffold, vrl_sgd
 from polyrhythm.methods.recipe import Recipe
@@ -107,7 +108,9 @@ def _any_step(self: Any, rate: float, computed: Any, samples: int, cursor: Any) 
 
 @law(
     federation=FEDERATIONS,
-    part=st.sampled_from((Prox(mu=0.1), ControlVariates(), VarianceReduction(), DynamicRegularisation())),
+    part=st.sampled_from(
+        (Prox(mu=0.1), ClientMomentum(alpha=0.5), ControlVariates(), VarianceReduction(), DynamicRegularisation())
+    ),
     weight_decay=st.sampled_from((0.0, 0.1)),
     broken_by={
         "nothing is idle": nothing_is_idle,

@@ -13,6 +13,7 @@ from torch import Tensor
 from polyrhythm.base.flat_model import FlatModel
 from polyrhythm.core import local_step, training
 from polyrhythm.engines.torch import TorchEngine
+from polyrhythm.methods.client_momentum import ClientMomentum
 from polyrhythm.methods.correction import (
     ControlVariates,
     DynamicRegularisation,
@@ -29,13 +30,14 @@ from polyrhythm.methods.weighing import Equal, NormalisedAveraging
 
 from .hand import buffers_of, flat, loaded, optimiser_of, train
 from .law import law, swap
-from .methods import FedDyn, FedNova, FedProx, Moon, Scaffold, VrlSgd, follow
+from .methods import FedCM, FedDyn, FedNova, FedProx, Moon, Scaffold, VrlSgd, follow
 from .trials import Trial, trials
 from .world import Federation, near, run, same
 
 # What mutants wrap.
 _FINISH = ControlVariates.finish
 _AFTER = ControlVariates.after_step
+_FOLLOWED = ClientMomentum.before_step
 _TERM = ModelContrast.term
 _FROZEN = TorchEngine.frozen
 _OPEN = TorchEngine.open
@@ -133,6 +135,29 @@ def _over_the_cohort(self: ControlVariates, setup: Any, state: Any, release: Any
 def test_scaffold_is_its_algorithm(trial: Trial) -> None:
     trial = in_double(trial, weight_decay=0, nesterov=False)
     follow(trial, Scaffold(trial), Equal(), ControlVariates())
+
+
+def _of_one_step(self: ClientMomentum, setup: Any, state: Any, release: Any, mean: Tensor) -> Any:
+    reports = tuple(replace(r, travel=r.rate) for r in release.reports)
+    return _FOLLOWED(self, setup, state, replace(release, reports=reports), mean)
+
+
+@law(
+    trial=METHODS,
+    broken_by={
+        "a whole gradient beside it": swap(
+            ClientMomentum,
+            "push",
+            lambda self, setup, state, brief: Push(shift=brief.get("momentum", setup.zeros()) * (1 - self.alpha)),
+        ),
+        "no momentum": swap(ClientMomentum, "push", lambda self, setup, state, brief: Push(factor=self.alpha)),
+        "K is one": swap(ClientMomentum, "before_step", _of_one_step),
+    },
+)
+def test_fedcm_is_its_algorithm(trial: Trial) -> None:
+    """Also where clients clip, or have momentum of their own."""
+    trial = in_double(trial, weight_decay=0, nesterov=False)
+    follow(trial, FedCM(trial, 0.3), Equal(), ClientMomentum(alpha=0.3))
 
 
 @law(

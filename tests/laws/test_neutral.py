@@ -15,6 +15,7 @@ from polyrhythm.core import local_step, training
 from polyrhythm.engines import torch as torch_engine
 from polyrhythm.engines.torch import TorchEngine
 from polyrhythm.methods import together
+from polyrhythm.methods.client_momentum import ClientMomentum
 from polyrhythm.methods.correction import (
     ControlVariates,
     DynamicRegularisation,
@@ -102,6 +103,22 @@ def test_moon_is_fedavg_until_a_client_comes_back(trial: Trial) -> None:
     versions = -(-len(trial.federation.sizes) // trial.common["cohort"])
     moon = run(trial.recipe(sweep, ModelContrast(mu=2, layer="features")), trial.federation, versions=versions)
     assert alike(moon, run(trial.recipe(sweep), trial.federation, versions=versions))
+
+
+@law(
+    trial=trials(),
+    sharing=SHARINGS,
+    broken_by={
+        "alpha of 1 is a little less": swap(
+            ClientMomentum, "push", lambda self, setup, state, brief: Push(factor=self.alpha * (1 - 1e-6))
+        ),
+    },
+)
+def test_a_whole_gradient_leaves_no_room_for_momentum(trial: Trial, sharing: Equal | None) -> None:
+    parts = [] if sharing is None else [sharing]
+    story = run(trial.recipe(*parts, ClientMomentum(alpha=1)), trial.federation)
+    assert alike(story, run(trial.recipe(*parts), trial.federation))
+    assert not any(assignment.briefs for assignment in story.assignments.values())
 
 
 @law(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from laws.test_asynchrony import SIZES
 from laws.world import Federation, run
 from polyrhythm.base.messages import Report
 from polyrhythm.core.versions import facts_of
+from polyrhythm.methods.client_momentum import ClientMomentum
 from polyrhythm.methods.mechanism import Release, Setup
 from polyrhythm.methods.papers import ace, aced, area, ca2fl, fadas, fedexp, fedvarp
 from polyrhythm.methods.participation_intervals import ParticipationIntervals
@@ -155,3 +157,19 @@ def test_of_differing_clients_it_does_go_further() -> None:
 )
 def test_the_papers_are_made_of_these_parts(recipe: Recipe, parts: set[str]) -> None:
     assert {modifier.label() for modifier in recipe.modifiers} == parts
+
+
+def test_client_momentum_by_hand() -> None:
+    """FedCM, b = 8, rate and alpha 1/2, one step: x = 2, then 9/2."""
+    part, state, x = ClientMomentum(alpha=0.5), dict[str, Any](), torch.zeros(1, dtype=torch.float64)
+    story = []
+    for version in range(2):
+        push = part.push(SETUP, {}, part.brief(SETUP, state, 0))
+        assert push is not None
+        direction = push.factor * (x - 8) + (0 if push.shift is None else push.shift)
+        told = replace(report(0, 0.0, version)[0], update=-0.5 * direction, travel=0.5)
+        release = Release(version=version, reports=(told,), shares=(1.0,), scales=(1.0,), weights=x)
+        state, mean = part.before_step(SETUP, state, release, -0.5 * direction)
+        x = x + mean
+        story.append(float(x))
+    assert story == [2, 9 / 2]

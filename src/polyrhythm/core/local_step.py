@@ -127,8 +127,9 @@ class LocalSteps:
             away = self._away = torch.sub(weights, rule.start, out=self._away)
         # Plain SGD, whose pushes then go to the weights.
         straight = self.descends and rule.optimiser.plain
+        factor = 1.0 if push is None else push.factor
         if straight and not rule.gradient_squares:
-            computed = self.descend(inputs, targets, positions, rule, rate)
+            computed = self.descend(inputs, targets, positions, rule, rate * factor)
             untouched = kept_parts(computed.unused, weights, moments) if push is not None else []
             _add(weights, push, away, -rate)
         else:
@@ -140,8 +141,10 @@ class LocalSteps:
             if rule.gradient_squares:
                 computed = replace_unchecked(computed, gradient_square=squared_norm(gradient))
             if not straight:
+                if factor != 1.0:
+                    gradient.mul_(factor)
                 _add(gradient, push, away, 1.0)
-            optimiser.step_(weights, gradient, rate, moments)
+            optimiser.step_(weights, gradient, rate * factor if straight else rate, moments)
             if straight:  # the same bits, looked at or not
                 _add(weights, push, away, -rate)
         for part, before in untouched:

@@ -160,6 +160,10 @@ class _Cohort:
         self._pushed = any(job.push is not None for job in jobs)
         pulls = [0.0 if job.push is None else job.push.pull for job in jobs]
         self._pull = torch.tensor(pulls, dtype=self._weights.dtype, device=device)[:, None]
+        factors = [1.0 if job.push is None else job.push.factor for job in jobs]
+        self._factor = None
+        if any(factor != 1.0 for factor in factors):
+            self._factor = torch.tensor(factors, dtype=self._weights.dtype, device=device)[:, None]
         shifts = [None if job.push is None else job.push.shift for job in jobs]
         self._shift = None
         if any(shift is not None for shift in shifts):
@@ -212,6 +216,8 @@ class _Cohort:
             clip_(gradient, self._optimiser.clip)
         self._look(now, losses.double(), shares > 0, gradient)
         if self._pushed:
+            if self._factor is not None:
+                gradient.mul_(self._factor[now])
             gradient.addcmul_(weights - self._start[now], self._pull[now])
             if self._shift is not None:
                 gradient.add_(self._shift[now])

@@ -1,12 +1,13 @@
 """In which direction does a client train?
 
-A correction is affine in the weights, pull * (w - w0) + shift added to each local gradient, or a loss term added to the
-task's loss on each batch. Corrections chain: pulls and shifts add up, loss terms add up. The order inside a step is
-gradient, clip, corrections, weight decay, momentum, step.
+A correction is affine in the weights, factor * g + pull * (w - w0) + shift in place of each local gradient g, or a loss
+term added to the task's loss on each batch. Corrections chain: factors multiply; pulls, shifts and loss terms add up.
+The order inside a step is gradient, clip, corrections, weight decay, momentum, step.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol, final
@@ -25,10 +26,11 @@ from polyrhythm.methods.mechanism import Mechanism, Need, Outcome, Release, Setu
 @final
 @dataclass(frozen=True, kw_only=True)
 class Push:
-    """What is added to every gradient of a visit: pull * (w - w0) + shift, with shift [P] or none."""
+    """What becomes of every gradient g of a visit: factor * g + pull * (w - w0) + shift, with shift [P] or none."""
 
     pull: float = 0.0
     shift: Tensor | None = None
+    factor: float = 1.0
 
 
 DRIFT = "which path of a client is its drift"
@@ -81,7 +83,7 @@ def chain(pushes: Sequence[Push]) -> Push | None:
     total = shifts[0] if shifts else None
     for shift in shifts[1:]:
         total = total + shift if total is not None else shift
-    return Push(pull=sum(p.pull for p in pushes), shift=total)
+    return Push(pull=sum(p.pull for p in pushes), shift=total, factor=math.prod(p.factor for p in pushes))
 
 
 @final
@@ -98,7 +100,7 @@ class Prox(Correction):
     Reference: Li et al., "Federated Optimization in Heterogeneous Networks", MLSys 2020, eq. (2).
 
     >>> Prox(mu=0.1).push(None, {}, {})
-    Push(pull=0.1, shift=None)
+    Push(pull=0.1, shift=None, factor=1.0)
     """
 
     mu: NonNegative = 0.01

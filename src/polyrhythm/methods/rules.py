@@ -28,7 +28,7 @@ def _one_memory_of_drift(recipe: Answers) -> None:
         first, second = memories[0].label(), memories[1].label()
         raise UserError(
             f"{first} and {second} in one recipe",
-            expected="at most one of control_variates, variance_reduction and dynamic_regularisation",
+            expected="at most one of control_variates, variance_reduction, dynamic_regularisation and client_momentum",
             why="each learns the client's drift from the path it took, and would take the other's correction for drift",
             fix=f"keep {first} or {second}",
         )

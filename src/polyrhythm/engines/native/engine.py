@@ -30,7 +30,7 @@ from polyrhythm.engines.native.passes import Passes, arrays, goals, rows
 from polyrhythm.engines.native.program import Dropout, Program
 from polyrhythm.engines.native.reading import program_of
 from polyrhythm.engines.torch import TorchEngine
-from polyrhythm.methods.correction import Correction, ModelContrast, Which
+from polyrhythm.methods.correction import Correction, ModelContrast, Push, Which
 from polyrhythm.methods.local.optimisers import LocalAdam, LocalSgd
 from polyrhythm.methods.mechanism import Model
 from polyrhythm.models.tally import Tally
@@ -118,11 +118,17 @@ class NativeEngine(LocalSteps):
         moments = moments_of(job)
         if known is None or moments is None or any(type(term) is not ModelContrast for term in job.terms[:1]):
             return None
-        if len(job.terms) > 1:
+        factor = 1.0 if job.push is None else job.push.factor
+        if len(job.terms) > 1 or (factor != 1.0 and (factor <= 0 or type(job.optimiser) is not LocalSgd)):
             return None
         inputs, targets, held = known
-        optimiser, push, order = job.optimiser, job.push, job.positions
+        optimiser, order = job.optimiser, job.positions
+        # Under SGD, steps by factor * g + rest are steps by g + rest / factor at a rate that is factor times as high.
+        push = job.push if job.push is None or factor == 1.0 else divided(job.push)
         shift = None if push is None else push.shift
+        for moment in job.moments.values() if factor != 1.0 else ():
+            assert isinstance(moment, Tensor)
+            moment.div_(factor)
         seen = self.forward_samples
         watch, pair = self._watched(job)
         contrast = self._contrast(job)
@@ -134,10 +140,10 @@ class NativeEngine(LocalSteps):
             **goals(self.program, targets),
             order=order if held is None else held[order],
             ends=job.ends,
-            rates=np.array(job.rates, dtype=np.float32),
+            rates=np.array([rate * factor for rate in job.rates], dtype=np.float32),
             first=job.first,
             pull=0.0 if push is None else push.pull,
-            decay=optimiser.weight_decay,
+            decay=optimiser.weight_decay / factor,
             **moments,
             clip=optimiser.clip or 0.0,
             gradient_squares=job.gradient_squares,
@@ -146,6 +152,9 @@ class NativeEngine(LocalSteps):
             still=not self.one_mode,
             contrast=contrast,
         )
+        for moment in job.moments.values() if factor != 1.0 else ():
+            assert isinstance(moment, Tensor)
+            moment.mul_(factor)
         self._torch.stepped()
         self._step += len(job.rates)
         if isinstance(optimiser, LocalAdam):
@@ -351,6 +360,11 @@ def moments_of(job: Job) -> dict[str, Any] | None:
         }
         return {**none, **vectors, **adam, "taken": given["steps"]}
     return None
+
+
+def divided(push: Push) -> Push:
+    """A push with its factor taken out."""
+    return Push(pull=push.pull / push.factor, shift=None if push.shift is None else push.shift / push.factor)
 
 
 def slopes_of(terms: Sequence[Correction], view: View, current: dict[str, Tensor]) -> dict[str, Tensor]:

@@ -20,6 +20,7 @@ from polyrhythm.methods.papers.fedau import fedau
 from polyrhythm.methods.papers.fedavg import fedavg
 from polyrhythm.methods.papers.fedbuff import fedbuff
 from polyrhythm.methods.papers.fedcl import fedcl
+from polyrhythm.methods.papers.fedcm import fedcm
 from polyrhythm.methods.papers.feddyn import feddyn
 from polyrhythm.methods.papers.fedexp import fedexp
 from polyrhythm.methods.papers.fednova import fednova
@@ -61,6 +62,7 @@ __all__ = [
     "fedavgm",
     "fedbuff",
     "fedcl",
+    "fedcm",
     "feddyn",
     "fedexp",
     "fednova",
