@@ -35,7 +35,10 @@ from .methods.papers import cc_fedsgd as cc_fedsgd
 from .methods.papers import cc_fedyogi as cc_fedyogi
 from .methods.papers import ccfl as ccfl
 from .methods.papers import centralised as centralised
+from .methods.papers import clustered_sampling as clustered_sampling
 from .methods.papers import curriculum_fl as curriculum_fl
+from .methods.papers import divfl as divfl
+from .methods.papers import f3ast as f3ast
 from .methods.papers import fadas as fadas
 from .methods.papers import fedadagrad as fedadagrad
 from .methods.papers import fedadam as fedadam

@@ -22,9 +22,12 @@ from polyrhythm.methods.order.base import Shuffled as shuffled
 from polyrhythm.methods.participation.base import Sweep as sweep
 from polyrhythm.methods.participation.base import Uniform as uniform
 from polyrhythm.methods.participation.client_curriculum import ClientCurriculum as client_curriculum
+from polyrhythm.methods.participation.cluster_sampling import ClusterSampling as cluster_sampling
 from polyrhythm.methods.participation.critical_periods import CriticalPeriods as critical_periods
 from polyrhythm.methods.participation.critical_periods import RandomResize as random_resize
+from polyrhythm.methods.participation.diverse_sampling import DiverseSampling as diverse_sampling
 from polyrhythm.methods.participation.loss_sampling import LossSampling as loss_sampling
+from polyrhythm.methods.participation.rate_sampling import RateSampling as rate_sampling
 from polyrhythm.methods.participation.rolling import OnArrival as on_arrival
 from polyrhythm.methods.participation.rolling import Rolling as rolling
 from polyrhythm.methods.participation.sampled_staleness import SampledStaleness as sampled_staleness
@@ -53,6 +56,7 @@ from polyrhythm.methods.server_step import Extrapolation as server_extrapolation
 from polyrhythm.methods.server_step import Momentum as server_momentum
 from polyrhythm.methods.server_step import Sgd as server_sgd
 from polyrhythm.methods.server_step import Yogi as server_yogi
+from polyrhythm.methods.weighing import AsInvited as as_invited
 from polyrhythm.methods.weighing import BySamples as by_samples
 from polyrhythm.methods.weighing import Equal as equal
 from polyrhythm.methods.weighing import NormalisedAveraging as normalised_averaging
@@ -69,12 +73,14 @@ from polyrhythm.methods.work.skip_and_estimate import SkipSilently as skip_silen
 from polyrhythm.methods.work.stop_on_drift import StopOnDrift as stop_on_drift
 
 __all__ = [
+    "as_invited",
     "budget_steps",
     "buffer",
     "by_samples",
     "client_curriculum",
     "client_momentum",
     "clip_updates",
+    "cluster_sampling",
     "compress_int8",
     "compress_top_k",
     "constant",
@@ -84,6 +90,7 @@ __all__ = [
     "curriculum",
     "deadline",
     "delay_adaptive_step",
+    "diverse_sampling",
     "dynamic_regularisation",
     "epochs",
     "equal",
@@ -109,6 +116,7 @@ __all__ = [
     "prox",
     "random_epochs",
     "random_resize",
+    "rate_sampling",
     "rolling",
     "sampled_staleness",
     "server_adagrad",

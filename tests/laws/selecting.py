@@ -35,6 +35,9 @@ class Present:
     def present(self, clients: tuple[int, ...]) -> tuple[int, ...]:
         return tuple(c for c in clients if c not in self.away)
 
+    def samples(self) -> tuple[int, ...]:
+        return self._open.samples()
+
     def all(self) -> tuple[int, ...]:
         return self._open.all()
 

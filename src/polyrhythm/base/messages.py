@@ -193,6 +193,9 @@ class Roster(Protocol):
     def present(self, clients: tuple[int, ...]) -> tuple[int, ...]:
         """Those of the named clients that are present, in the order given."""
 
+    def samples(self) -> tuple[int, ...]:
+        """The samples that each eligible client declared when it joined, in the order of `all`. O(population)."""
+
     def all(self) -> tuple[int, ...]:
         """Every eligible client, in order. O(population): only for policies that must see everybody."""
 
@@ -209,7 +212,7 @@ class Model:
 @final
 @dataclass(frozen=True, kw_only=True)
 class Facts:
-    """What a weighing may know of one update in a release."""
+    """What a weighing may know of one update in a release; `weight` is what it counts by why it was invited."""
 
     dispatch: int
     client: int
@@ -219,3 +222,4 @@ class Facts:
     pull: float
     rate: float
     staleness: int
+    weight: float = 1.0

@@ -92,7 +92,8 @@ class Versions:
         self, state: ServerState, reports: tuple[Report, ...], refused: Refused
     ) -> tuple[str, list[float] | None, list[Facts]]:
         """Why there is no step with some reports, if there is none; their shares; what weighing knows of them."""
-        facts = [facts_of(state.version, r) for r in reports]
+        invited, part = self.recipe.participation, state.parts[self.recipe.inviting.key]
+        facts = [facts_of(state.version, r, invited.weight(self.setup, part, r.client)) for r in reports]
         normalised = shares(self.recipe.sharing.claims(facts)) if facts else None
         if normalised is None or len(reports) < self.recipe.releasing.least:
             return self._why_skipped(state, reports, refused), normalised, facts
@@ -127,7 +128,8 @@ class Versions:
         self, state: ServerState, reports: tuple[Report, ...], facts: list[Facts], weights: list[float]
     ) -> Release:
         """The reports of a version, and what each of them counts."""
-        scales = [1.0] * len(reports)
+        whole = self.recipe.participation.whole(self.setup, state.parts[self.recipe.inviting.key])
+        scales = [self.recipe.sharing.total(facts, whole)] * len(reports)
         for key, scaling in self.recipe.of(Scaling):
             factors = scaling.weigh(self.setup, state.parts[key], state.version, facts, weights)
             scales = [a * b for a, b in zip(scales, factors, strict=True)]
@@ -218,7 +220,7 @@ def _reasons(refused: Refused, most: int = 3) -> str:
     return "; ".join(words) + (f" and {more} more" if more > 0 else "")
 
 
-def facts_of(version: int, report: Report) -> Facts:
+def facts_of(version: int, report: Report, weight: float = 1.0) -> Facts:
     """What weighing may know of a report in a release of a version."""
     assert 0 <= report.version <= version, f"an update of version {report.version} in a release of version {version}"
     return new_unchecked(
@@ -231,6 +233,7 @@ def facts_of(version: int, report: Report) -> Facts:
         pull=report.pull,
         rate=report.rate,
         staleness=version - report.version,
+        weight=weight,
     )
 
 

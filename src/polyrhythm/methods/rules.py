@@ -157,6 +157,17 @@ def _places_are_filled_for_a_buffer(recipe: Answers) -> None:
         )
 
 
+def _cohorts_are_chosen_whole(recipe: Answers) -> None:
+    if recipe.filling and recipe.participation.of_rounds:
+        chosen = recipe.participation.label()
+        raise UserError(
+            f"{recipe.filling} with {chosen}",
+            expected="rounds, or a buffer without it",
+            why=f"places are filled one by one, and {chosen} weighs the clients of a cohort against each other",
+            fix=f"leave {recipe.filling} out, or invite by uniform, loss_sampling or utility_sampling",
+        )
+
+
 def _rounds_are_over_selected(recipe: Answers) -> None:
     if not any(isinstance(p, OverSelect) for p in recipe.parts()):
         return
@@ -263,6 +274,7 @@ RULES: Rules = (
 # What the next part on the pipe may still put right, so it is asked of the whole.
 OF_THE_WHOLE: Rules = (
     _places_are_filled_for_a_buffer,
+    _cohorts_are_chosen_whole,
     _rounds_are_over_selected,
     _memory_is_of_clients,
     _enough_can_report,

@@ -27,6 +27,10 @@ class Sharing(Mechanism):
         """One non-negative number per update; all zero means that the release counts for nothing and is skipped."""
         raise NotImplementedError
 
+    def total(self, facts: Sequence[Facts], whole: float | None) -> float:
+        """What the shares count together: 1, unless the claims are parts of a whole of which not all was heard."""
+        return 1.0
+
 
 @final
 @dataclass(frozen=True, kw_only=True)
@@ -48,6 +52,26 @@ class Equal(Sharing):
 
     def claims(self, facts: Sequence[Facts]) -> list[float]:
         return [1.0 for _ in facts]
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class AsInvited(Sharing):
+    """Shares that follow from how clients are chosen, so that the mean is not biased towards who is chosen often.
+
+    share_i * scale_i = weight_i / sum of weights, with the weights that the participation gives: for how many clients
+    one stands (`diverse_sampling`), how often it was drawn (`cluster_sampling`), what it holds over the chance that it
+    had (`rate_sampling`, `norm_sampling`). These last are parts of a whole that not only those heard make up, so they
+    are divided by it, and their sum is 1 in the mean only.
+
+    With any other participation every weight is 1: exactly `equal`. No state.
+    """
+
+    def claims(self, facts: Sequence[Facts]) -> list[float]:
+        return [f.weight for f in facts]
+
+    def total(self, facts: Sequence[Facts], whole: float | None) -> float:
+        return 1.0 if whole is None else math.fsum(f.weight for f in facts) / whole
 
 
 def shares(claims: Sequence[float]) -> list[float] | None:

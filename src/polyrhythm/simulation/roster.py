@@ -21,10 +21,11 @@ class Answer:
 
     Args:
         question: what was asked.
-        clients: the answer; for "all", which never changes, left empty.
+        clients: the answer; for "all", which never changes, left empty. For "samples" these are samples, of each client
+            in order, and only where they are not those of the answer before.
     """
 
-    question: Literal["draw", "present", "all"]
+    question: Literal["draw", "present", "all", "samples"]
     clients: tuple[int, ...] = ()
 
 
@@ -85,6 +86,9 @@ class OpenRoster:
     def present(self, clients: tuple[int, ...]) -> tuple[int, ...]:
         return clients
 
+    def samples(self) -> tuple[int, ...]:
+        return _held(self._eligible, self._held)
+
     def all(self) -> tuple[int, ...]:
         return tuple(int(c) for c in self._eligible)
 
@@ -103,6 +107,7 @@ class WorldRoster:
     def __init__(self, world: Presence) -> None:
         self._world = world
         self._answers: list[Answer] = []
+        self._samples: tuple[int, ...] | None = None
         self.now = 0.0
 
     def answers(self) -> tuple[Answer, ...]:
@@ -143,6 +148,13 @@ class WorldRoster:
             there = tuple(c for c in clients if self._world.span(c, self.now)[0])
         self._answers.append(new_unchecked(Answer, question="present", clients=there))
         return there
+
+    def samples(self) -> tuple[int, ...]:
+        held = _held(self._world.eligible, self._world.num_samples)
+        if held != self._samples:
+            self._samples = held
+            self._answers.append(new_unchecked(Answer, question="samples", clients=held))
+        return held
 
     def all(self) -> tuple[int, ...]:
         self._answers.append(new_unchecked(Answer, question="all"))
@@ -185,6 +197,10 @@ def _drawn_by_samples(
 
     places = proportionally(sums, generator, wanted)
     return tuple(int(eligible[place]) for place in itertools.islice(places, count))
+
+
+def _held(eligible: Sequence[int], num_samples: Sequence[int] | None) -> tuple[int, ...]:
+    return tuple(1 if num_samples is None else int(num_samples[client]) for client in eligible)
 
 
 def _summed(eligible: Sequence[int], num_samples: Sequence[int] | None) -> list[float]:

@@ -12,8 +12,11 @@ from polyrhythm.methods.papers.client_centric import (
     cc_fedsgd,
     cc_fedyogi,
 )
+from polyrhythm.methods.papers.clustered_sampling import clustered_sampling
 from polyrhythm.methods.papers.common import Common
 from polyrhythm.methods.papers.curriculum_fl import curriculum_fl
+from polyrhythm.methods.papers.divfl import divfl
+from polyrhythm.methods.papers.f3ast import f3ast
 from polyrhythm.methods.papers.fadas import fadas
 from polyrhythm.methods.papers.fedasync import fedasync
 from polyrhythm.methods.papers.fedau import fedau
@@ -51,7 +54,10 @@ __all__ = [
     "cc_fedyogi",
     "ccfl",
     "centralised",
+    "clustered_sampling",
     "curriculum_fl",
+    "divfl",
+    "f3ast",
     "fadas",
     "fedadagrad",
     "fedadam",

@@ -156,6 +156,19 @@ class Participation(OfParticipation):
         """May learn from a measuring visit."""
         return state
 
+    def weight(self, setup: Setup, state: State, client: int) -> float:
+        """What an update of a client counts by why it was invited, where the recipe's shares are `as_invited`."""
+        return 1.0
+
+    def whole(self, setup: Setup, state: State) -> float | None:
+        """What all weights make up, of which those heard are a part; None where those heard are all there is."""
+        return None
+
+    @property
+    def of_rounds(self) -> bool:
+        """Whether it must invite a whole cohort at a time, so that places cannot be filled one by one."""
+        return False
+
     @property
     def size(self) -> int:
         """How many clients one version invites, as far as the settings say."""
