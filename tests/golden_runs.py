@@ -236,7 +236,10 @@ RECIPES: Mapping[str, dict[str, Any]] = {
     "cc_fedyogi": {"recipe": pr.cc_fedyogi(cohort=3, batch=5, spread=1)},
     "ccfl": {"recipe": pr.ccfl(cohort=3, steps=3, batch=5), "rounds": 6},
     "centralised": {"recipe": pr.centralised(epochs=1, batch=10, momentum=0.9)},
+    "clustered_sampling": {"recipe": pr.clustered_sampling(**SMALL)},
     "curriculum_fl": {"recipe": pr.curriculum_fl(**SMALL)},
+    "divfl": {"recipe": pr.divfl(**SMALL)},
+    "f3ast": {"recipe": pr.f3ast(**SMALL, beta=0.2), "fleet": COMES_AND_GOES, "rounds": 6},
     "fadas": {"recipe": pr.fadas(concurrency=4, buffer=1, epochs=1, batch=5), "fleet": TIERS, "rounds": 10},
     "fedadagrad": {"recipe": pr.fedadagrad(**SMALL)},
     "fedadam": {"recipe": pr.fedadam(**SMALL)},
@@ -267,6 +270,7 @@ RECIPES: Mapping[str, dict[str, Any]] = {
 """By the name of the recipe."""
 
 PARTS: Mapping[str, dict[str, Any]] = {
+    "as_invited": {"recipe": BASE | pr.parts.as_invited() | pr.parts.cluster_sampling(cohort=5)},
     "budget_steps": {"recipe": BASE | pr.parts.budget_steps()},
     "buffer": {"recipe": BUFFERED, "fleet": TIERS},
     "by_samples": {"recipe": pr.ccfl(cohort=3, batch=5) | pr.parts.by_samples()},
@@ -275,6 +279,7 @@ PARTS: Mapping[str, dict[str, Any]] = {
         "recipe": BASE | pr.parts.client_momentum(alpha=0.5) | pr.parts.local_sgd(momentum=0.9, clip=1.0),
     },
     "clip_updates": {"recipe": BASE | pr.parts.clip_updates(times=0.9, refuse=1.3), "rounds": 6},
+    "cluster_sampling": {"recipe": BASE | pr.parts.cluster_sampling(by="updates"), "rounds": 6},
     "compress_int8": {"recipe": BASE | pr.parts.compress_int8()},
     "compress_top_k": {"recipe": BASE | pr.parts.compress_top_k(share=0.3)},
     "constant": {"recipe": BASE | pr.parts.cosine() | pr.parts.constant()},
@@ -284,6 +289,7 @@ PARTS: Mapping[str, dict[str, Any]] = {
     "curriculum": {"recipe": BASE | pr.parts.curriculum(score="local", least=4)},
     "delay_adaptive_step": {"recipe": BUFFERED | pr.parts.delay_adaptive_step(), "fleet": TIERS},
     "deadline": {"recipe": BASE | pr.parts.deadline(seconds=0.1), "fleet": TIERS},
+    "diverse_sampling": {"recipe": BASE | pr.parts.diverse_sampling(), "fleet": COMES_AND_GOES, "rounds": 6},
     "dynamic_regularisation": {"recipe": BASE | pr.parts.dynamic_regularisation(alpha=0.05) | pr.parts.prox(mu=0.1)},
     "epochs": {"recipe": BASE | pr.parts.epochs(epochs=1.5)},
     "equal": {"recipe": BASE | pr.parts.equal()},
@@ -317,6 +323,7 @@ PARTS: Mapping[str, dict[str, Any]] = {
     "prox": {"recipe": BASE | pr.parts.prox(mu=1.0)},
     "random_epochs": {"recipe": BASE | pr.parts.random_epochs(epochs=2, spread=1)},
     "random_resize": {"recipe": BASE | pr.parts.random_resize(up=0.5, down=0.5)},
+    "rate_sampling": {"recipe": BASE | pr.parts.rate_sampling(beta=0.5), "rounds": 6},
     "rolling": {
         "recipe": BASE | pr.parts.rolling(concurrency=3, once_per_buffer=True) | pr.parts.buffer(size=3),
         "fleet": TIERS,
@@ -519,6 +526,7 @@ COMMANDS: Mapping[str, tuple[str, ...]] = {
 """Arguments of the command line; where they do not begin with a command, those of a short run by its method."""
 
 FOLLOWS = {
+    *("recipe divfl", "part cluster_sampling", "part diverse_sampling"),
     *("recipe alt", "recipe fedcl", "recipe oort", "recipe power_of_choice", "recipe tifl"),
     *(
         "part client_curriculum",
@@ -580,7 +588,7 @@ WAYS: Mapping[str, tuple[str, ...]] = {
     "killed and resumed": (
         *("recipe scaffold", "recipe fedbuff", "recipe ccfl", "recipe mifa", "recipe oort", "recipe alt"),
         *("rolling, coming and going", "all kinds of faults", "memories in files", "optimisers that are kept"),
-        *("part compress_int8", "part client_curriculum", "batch normalisation"),
+        *("part compress_int8", "part client_curriculum", "batch normalisation", "recipe f3ast", "recipe divfl"),
     ),
     "stopped and resumed": (
         *("recipe scaffold", "recipe fedasync", "recipe tifl", "recipe fedcl", "part on_arrival", "part deadline"),
@@ -589,6 +597,7 @@ WAYS: Mapping[str, tuple[str, ...]] = {
     "finished and extended": ("recipe fedavg", "recipe feddyn", "recipe fedbuff", "part server_adam"),
     "replayed": (
         *("recipe fedavg", "recipe scaffold", "recipe fedbuff", "recipe afl", "recipe mifa", "all kinds of faults"),
+        *("recipe f3ast", "recipe divfl"),
         *("rolling, coming and going", "a deadline, faults and over-selection", "part compress_top_k"),
     ),
     "verified": ("recipe ccfl", "recipe cc_fedadam", "part on_arrival", "recipe local_only", "stacked engine"),

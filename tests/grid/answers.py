@@ -25,8 +25,11 @@ from polyrhythm.methods.order.base import Curriculum, Shuffled
 from polyrhythm.methods.papers import fedavg
 from polyrhythm.methods.participation.base import Sweep, Uniform
 from polyrhythm.methods.participation.client_curriculum import ClientCurriculum
+from polyrhythm.methods.participation.cluster_sampling import ClusterSampling
 from polyrhythm.methods.participation.critical_periods import CriticalPeriods, FisherTrace, RandomResize
+from polyrhythm.methods.participation.diverse_sampling import DiverseSampling
 from polyrhythm.methods.participation.loss_sampling import LossSampling
+from polyrhythm.methods.participation.rate_sampling import RateSampling
 from polyrhythm.methods.participation.rolling import Rolling
 from polyrhythm.methods.participation.sampled_staleness import SampledStaleness
 from polyrhythm.methods.participation.tier_sampling import TierSampling
@@ -41,7 +44,7 @@ from polyrhythm.methods.release.last_updates import LastUpdates
 from polyrhythm.methods.release.robust import ClipUpdates, GeometricMedian, Median, TrimmedMean
 from polyrhythm.methods.release.stale_updates import StaleUpdates
 from polyrhythm.methods.server_step import Adagrad, Adam, AMSGrad, Extrapolation, Momentum, Sgd, Yogi
-from polyrhythm.methods.weighing import BySamples, Equal, NormalisedAveraging, PerStep, Staleness
+from polyrhythm.methods.weighing import AsInvited, BySamples, Equal, NormalisedAveraging, PerStep, Staleness
 from polyrhythm.methods.work.base import Epochs, RandomEpochs, Steps
 from polyrhythm.methods.work.partial_work import PartialWork
 from polyrhythm.methods.work.skip_and_estimate import BudgetSteps, SkipAndEstimate, SkipAndResendModel, SkipSilently
@@ -76,6 +79,10 @@ QUESTIONS: Mapping[str, Sequence[Parts]] = {
         (UtilitySampling(cohort=2, exploration=0.2, set_aside=1), RandomResize()),
         (TierSampling(cohort=2, tiers=2),),
         (TierSampling(cohort=2, tiers=2, interval=1, credits=2), SampledStaleness(max_delay=2)),
+        (ClusterSampling(cohort=3),),
+        (ClusterSampling(cohort=2, by="updates", measure="l1"), CriticalPeriods()),
+        (RateSampling(cohort=3, beta=0.2),),
+        (DiverseSampling(cohort=2), SampledStaleness(max_delay=2)),
         (Uniform(cohort=2), CriticalPeriods(), Rolling()),
         (Sweep(cohort=3), Rolling(once_per_buffer=True), SampledStaleness(max_delay=2)),
     ),
@@ -113,6 +120,7 @@ QUESTIONS: Mapping[str, Sequence[Parts]] = {
     "weighing": (
         (BySamples(),),
         (Equal(),),
+        (AsInvited(),),
         (NormalisedAveraging(),),
         (PerStep(),),
         (Equal(), PerStep(divide="travel")),

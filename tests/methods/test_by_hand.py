@@ -10,6 +10,8 @@ import pytest
 import torch
 from torch import Tensor
 
+from laws.selecting import Present, call, setup, who
+from laws.selecting import report as told
 from laws.test_asynchrony import SIZES
 from laws.world import Federation, run
 from polyrhythm.base.messages import Report
@@ -17,6 +19,10 @@ from polyrhythm.core.versions import facts_of
 from polyrhythm.methods.client_momentum import ClientMomentum
 from polyrhythm.methods.mechanism import Release, Setup
 from polyrhythm.methods.papers import ace, aced, area, ca2fl, fadas, fedexp, fedvarp
+from polyrhythm.methods.participation.cluster_sampling import ClusterSampling, distances, poured
+from polyrhythm.methods.participation.diverse_sampling import DiverseSampling
+from polyrhythm.methods.participation.rate_sampling import RateSampling
+from polyrhythm.methods.participation.ward import merged
 from polyrhythm.methods.participation_intervals import ParticipationIntervals
 from polyrhythm.methods.recipe import Recipe
 from polyrhythm.methods.release.base import ReleaseModifier
@@ -173,3 +179,70 @@ def test_client_momentum_by_hand() -> None:
         x = x + mean
         story.append(float(x))
     assert story == [2, 9 / 2]
+
+
+def test_bins_by_hand() -> None:
+    """p = (1/2, 1/4, 1/4) in two bins: (1, 0, 0) and (0, 1/2, 1/2); with p = 1/4 and two alike pairs, one pair each."""
+    assert poured([[0, 1, 2]], {0: 2, 1: 1, 2: 1}, 2) == [{0: 4}, {1: 2, 2: 2}]
+    pairs = [torch.tensor(v) for v in ((1.0, 0.0), (0.0, 2.0), (3.0, 0.3), (0.1, 1.0))]
+    for measure in ("angle", "l1", "l2"):
+        groups = merged(distances(pairs if measure == "angle" else _scaled(pairs), measure), [2] * 4, 4, 2)
+        assert groups == [[0, 2], [1, 3]]
+        assert poured(groups, dict.fromkeys(range(4), 1), 2) == [{0: 2, 2: 2}, {1: 2, 3: 2}]
+
+
+def _scaled(updates: Sequence[Tensor]) -> list[Tensor]:
+    return [update / update.norm() for update in updates]
+
+
+def test_distances_by_hand() -> None:
+    one, other = torch.tensor([3.0, 0.0]), torch.tensor([0.0, 4.0])
+    for measure, away in (("angle", torch.pi / 2), ("l1", 7.0), ("l2", 5.0)):
+        found = distances([one, None, other, torch.zeros(2)], measure)
+        assert found[0, 2] == found[2, 0] == pytest.approx(away)
+        assert found[[1, 3]].sum() == found.trace() == 0
+
+
+def test_ward_by_hand() -> None:
+    """Points 0, 1, 4, 9: first 0 and 1; then 4 joins them at 7^2 / 3 before 9 joins 4 at 25; by weight not at all."""
+    points = torch.tensor([[0.0], [1.0], [4.0], [9.0]]).double()
+    away = torch.cdist(points, points).numpy()
+    assert merged(away, [1] * 4, 4, 3) == [[0, 1], [2], [3]]
+    assert merged(away, [1] * 4, 4, 2) == [[0, 1, 2], [3]]
+    assert merged(away, [1] * 4, 2, 2) == [[0, 1], [2], [3]]
+    assert merged(away, [1] * 4, 1, 1) == [[0], [1], [2], [3]]
+
+
+def test_clients_that_stand_for_others_by_hand() -> None:
+    """DivFL: g = (0, 1, 10): client 1 stands for 0 as well, then client 2 for itself."""
+    policy, fixed, roster = DiverseSampling(cohort=2), setup(3), Present([1, 1, 1])
+    state, asked = policy.invite(fixed, policy.server_start(fixed), call(roster))
+    assert sorted(who(asked)) == [0, 1, 2]
+    for client, g in enumerate((0.0, 1.0, 10.0)):
+        state = policy.accept(fixed, state, told(client, update=torch.tensor([g / 4]), steps=2, rate=0.125))
+    state, asked = policy.invite(fixed, state, call(roster, 1))
+    assert who(asked) == [1, 2]
+    assert [policy.weight(fixed, state, client) for client in (1, 2)] == [2, 1]
+
+
+def test_rates_by_hand() -> None:
+    """F3AST, p = (1/2, 1/4, 1/4), beta 1/2, one of three: 0, 1, 2 are asked, and count 3/4, 3/7, 6/13."""
+    policy, fixed, roster = RateSampling(cohort=1, beta=0.5), setup(3), Present([2, 1, 1])
+    state, counted, rates = policy.server_start(fixed), list[float](), list[list[float]]()
+    for version in range(3):
+        state, asked = policy.invite(fixed, state, call(roster, version))
+        assert who(asked) == [version]
+        rates.append([state["rates"][client] for client in range(3)])
+        whole = policy.whole(fixed, state)
+        assert whole == 4
+        counted.append(policy.weight(fixed, state, version) / whole)
+    third = [[2 / 3, 1 / 6, 1 / 6], [1 / 3, 7 / 12, 1 / 12], [1 / 6, 7 / 24, 13 / 24]]
+    assert [pytest.approx(row) for row in third] == rates
+    assert counted == pytest.approx([3 / 4, 3 / 7, 6 / 13])
+
+
+def test_a_large_client_is_drawn_for_every_bin_that_it_fills() -> None:
+    policy, fixed = ClusterSampling(cohort=4), setup(3)
+    for version in range(9):
+        state, _ = policy.invite(fixed, policy.server_start(fixed), call(Present([6, 1, 1]), version))
+        assert policy.weight(fixed, state, 0) == 3

@@ -22,6 +22,7 @@ from polyrhythm.base.settings import Settings
 from polyrhythm.base.sums import combine_buffers
 from polyrhythm.core.batches import cut
 from polyrhythm.data import ArraySamples
+from polyrhythm.methods.client_momentum import ClientMomentum
 from polyrhythm.methods.compression import Int8, TopK
 from polyrhythm.methods.correction import (
     ControlVariates,
@@ -33,10 +34,13 @@ from polyrhythm.methods.correction import (
 from polyrhythm.methods.mechanism import Visit
 from polyrhythm.methods.order.base import Curriculum, Progress
 from polyrhythm.methods.papers import fedavg, local_only
-from polyrhythm.methods.participation.base import Participation
+from polyrhythm.methods.participation.base import Participation, Uniform
 from polyrhythm.methods.participation.client_curriculum import ClientCurriculum
+from polyrhythm.methods.participation.cluster_sampling import ClusterSampling
 from polyrhythm.methods.participation.critical_periods import CriticalPeriods, FisherTrace, RandomResize
+from polyrhythm.methods.participation.diverse_sampling import DiverseSampling
 from polyrhythm.methods.participation.loss_sampling import LossSampling
+from polyrhythm.methods.participation.rate_sampling import RateSampling
 from polyrhythm.methods.participation.rolling import OnArrival, Rolling
 from polyrhythm.methods.participation.sampled_staleness import SampledStaleness
 from polyrhythm.methods.participation.tier_sampling import TierSampling
@@ -51,7 +55,7 @@ from polyrhythm.methods.release.last_updates import LastUpdates
 from polyrhythm.methods.release.robust import ClipUpdates, GeometricMedian, Median, TrimmedMean
 from polyrhythm.methods.release.stale_updates import StaleUpdates
 from polyrhythm.methods.server_step import Adam, Extrapolation, Momentum, Sgd
-from polyrhythm.methods.weighing import Equal, NormalisedAveraging, PerStep, Staleness
+from polyrhythm.methods.weighing import AsInvited, Equal, NormalisedAveraging, PerStep, Staleness
 from polyrhythm.methods.work.base import RandomEpochs, Steps
 from polyrhythm.methods.work.budgets import Listed
 from polyrhythm.methods.work.partial_work import PartialWork
@@ -324,10 +328,18 @@ def test_only_visits_that_trained_tell_of_a_client() -> None:
     assert {c: entry[1] for c, entry in state["profiles"].items()} == {0: 3, 1: 1, 2: 3, 3: 1}
 
 
-@row("power of choice, Oort, TiFL × clients that are away")
+@row("power of choice, Oort, TiFL, `cluster_sampling`, `rate_sampling`, `diverse_sampling` × clients that are away")
 @pytest.mark.parametrize(
     "policy",
-    [LossSampling(cohort=2, d=3), UtilitySampling(cohort=2), TierSampling(cohort=2, tiers=2)],
+    [
+        LossSampling(cohort=2, d=3),
+        UtilitySampling(cohort=2),
+        TierSampling(cohort=2, tiers=2),
+        ClusterSampling(cohort=2),
+        ClusterSampling(cohort=2, by="updates"),
+        RateSampling(cohort=2),
+        DiverseSampling(cohort=2),
+    ],
     ids=lambda part: part.label(),
 )
 def test_who_is_chosen_is_there(policy: Participation) -> None:
@@ -349,6 +361,54 @@ def test_who_is_chosen_is_there(policy: Participation) -> None:
     )
     assert chosen
     assert set(chosen) <= {2, 3, 4}
+
+
+@row("client momentum × FedNova, per-step weighing, staleness", "client momentum × clipping, weight decay, prox")
+@pytest.mark.parametrize("scaling", [None, NormalisedAveraging(), PerStep(), Staleness()], ids=str)
+def test_momentum_is_a_mean_direction_however_updates_are_scaled(scaling: Any) -> None:
+    recipe = fedavg(batch=BATCH, clip=0.5, weight_decay=0.1) | Equal() | Prox(mu=0.3) | ClientMomentum(alpha=0.4)
+    recipe = recipe if scaling is None else recipe | scaling
+    federation = Federation(dtype=torch.float64, fleet=UNEQUAL)
+    story = run(recipe | Rolling(concurrency=4) | Buffer(size=2), federation, versions=5)
+    for released, after in zip(story.released, story.states[1:], strict=True):
+        assert released.release is not None
+        counted = [s * c for s, c in zip(released.release.shares, released.release.scales, strict=True)]
+        travel = sum(c * r.travel for c, r in zip(counted, released.release.reports, strict=True))
+        way = sum((c * u for c, u in zip(counted, released.release.updates(), strict=True)), torch.zeros(1))
+        assert near(after.parts["client_momentum"]["momentum"], -way / travel, 1e-10)
+        if isinstance(scaling, PerStep):
+            steps = [r.update / r.steps for r in released.release.reports if r.update is not None]
+            mean = sum(r.travel / r.steps for r in released.release.reports)
+            assert near(after.parts["client_momentum"]["momentum"], -sum(steps) / mean, 1e-10)
+
+
+@row("`as_invited` × a client that is lost", "`as_invited` × any other participation")
+@pytest.mark.parametrize("policy", [ClusterSampling(), DiverseSampling(), RateSampling(beta=0.5), Uniform()], ids=str)
+def test_who_is_lost_is_made_up_for_or_missed(policy: Participation) -> None:
+    def happening(assignment: Assignment, report: Report) -> Event:
+        first = assignment.dispatch % 2 == 0
+        return report if first else Lost(dispatch=report.dispatch, reason="the line is dead")
+
+    story = play(fedavg(cohort=4, batch=BATCH) | policy | AsInvited(), Federation(), happening=happening)
+    for released in story.released:
+        release = released.release
+        assert release is not None
+        assert sum(release.shares) == pytest.approx(1)
+        total = 1.0 if not isinstance(policy, RateSampling) else sum(s.num_samples for s in release.reports) / 33
+        assert release.scales == pytest.approx((total,) * len(release.reports))
+        if isinstance(policy, Uniform):
+            assert set(release.shares) == {1 / len(release.reports)}
+
+
+@row("`cluster_sampling`, `diverse_sampling` × a skipped visit")
+@pytest.mark.parametrize("policy", [ClusterSampling(by="updates"), DiverseSampling()], ids=lambda part: part.label())
+def test_what_is_sent_again_says_nothing_new_of_a_client(policy: Participation) -> None:
+    story = play(fedavg(cohort=4, batch=BATCH) | policy | ODD_ONES_SKIP, Federation(sizes=(8, 8, 8, 8)))
+    assert skipped(story)
+    for report in story.reports.values():
+        if not report.fresh:
+            then, after = (story.states[report.version + i].parts[policy.label()]["last"] for i in (0, 1))
+            assert same(then[report.client], after[report.client])
 
 
 @row("power of choice × a candidate that does not answer")
@@ -547,6 +607,12 @@ WHOLE: dict[str, tuple[Callable[[], Recipe], str]] = {
     "a correction by samples": (lambda: EVERYBODY | StaleUpdates(), "not heard yet"),
     "last models by samples": (lambda: EVERYBODY | LastModels(), "not heard yet"),
     "intervals by samples": (lambda: EVERYBODY | ParticipationIntervals(), "not heard yet"),
+    "bins and rolling": (lambda: EVERYBODY | ClusterSampling() | Rolling() | Buffer(), "one by one"),
+    "rates and rolling": (lambda: EVERYBODY | RateSampling() | Rolling() | Buffer(), "one by one"),
+    "clients that stand for others and rolling": (
+        lambda: EVERYBODY | Rolling() | Buffer() | DiverseSampling(),
+        "one by one",
+    ),
     "too many reports": (lambda: EVERYBODY | MinReports(count=5), "every version would be skipped"),
 }
 
@@ -554,6 +620,7 @@ WHOLE: dict[str, tuple[Callable[[], Recipe], str]] = {
 @row(
     "`rolling` × a release that waits for everybody",
     "`over_select` × `buffer`, `rolling`",
+    "`cluster_sampling`, `rate_sampling`, `diverse_sampling` × `rolling`",
     "`last_updates`, `last_models`, `stale_updates`, `participation_intervals` × shares by samples",
     "`min_reports` × a smaller cohort",
 )
@@ -593,6 +660,11 @@ def test_on_arrival_takes_the_place_of_rolling() -> None:
 REFUSED: dict[str, tuple[Callable[[], Recipe], str]] = {
     "control variates and VRL-SGD": (lambda: EVERYBODY | ControlVariates() | VarianceReduction(), "other's correction"),
     "VRL-SGD and FedDyn": (lambda: EVERYBODY | VarianceReduction() | DynamicRegularisation(), "other's correction"),
+    "client momentum and control variates": (
+        lambda: EVERYBODY | ClientMomentum() | ControlVariates(),
+        "other's correction",
+    ),
+    "client momentum and local Adam": (lambda: fedavg(optimiser="adam") | ClientMomentum(), "Adam's path"),
     "local Adam": (lambda: fedavg(optimiser="adam") | ControlVariates(), "Adam's path"),
     "kept momentum": (lambda: fedavg(momentum=0.9, keep_state=True) | NormalisedAveraging(), "earlier"),
     "FedNova twice": (lambda: EVERYBODY | NormalisedAveraging() | NormalisedAveraging(), "squared"),
@@ -633,7 +705,7 @@ REFUSED: dict[str, tuple[Callable[[], Recipe], str]] = {
 @row(
     "the same × local Adam",
     "the same × momentum kept over visits",
-    "two of control variates, VRL-SGD, FedDyn",
+    "two of control variates, VRL-SGD, FedDyn, client momentum",
     "FedNova twice",
     "`skip_and_resend_model` × per-step weighing",
     "compression × `skip_and_resend_model`",

@@ -61,7 +61,6 @@ class LoggedRoster:
 
     def __init__(self, population: int, clients: Sequence[int], answers: Mapping[int, Sequence[Answer]]) -> None:
         self.population, self._clients, self._answers = population, tuple(clients), answers
-        self._samples: tuple[int, ...] = ()
         self.hears(0)
 
     @property
@@ -70,7 +69,7 @@ class LoggedRoster:
 
     def hears(self, number: int) -> None:
         """The next questions are asked in this event."""
-        self._number, self._left = number, list(reversed(self._answers.get(number, ())))
+        self._number, self._next = number, iter(self._answers.get(number, ()))
 
     def draw(self, count: int, generator: Integers, exclude: Container[int]) -> tuple[int, ...]:
         return self._answer("draw").clients
@@ -82,16 +81,14 @@ class LoggedRoster:
         return self._answer("present").clients
 
     def samples(self) -> tuple[int, ...]:
-        if self._left and self._left[-1].question == "samples":
-            self._samples = self._left.pop().clients
-        return self._samples
+        return self._answer("samples").clients
 
     def all(self) -> tuple[int, ...]:
         self._answer("all")
         return self._clients
 
     def _answer(self, question: str) -> Answer:
-        answer = self._left.pop() if self._left else None
+        answer = next(self._next, None)
         if answer is None or answer.question != question:
             raise RunFailed(
                 f"event {self._number}: the server asks {question!r}, where the log has "

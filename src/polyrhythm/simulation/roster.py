@@ -21,8 +21,7 @@ class Answer:
 
     Args:
         question: what was asked.
-        clients: the answer; for "all", which never changes, left empty. For "samples" these are samples, of each client
-            in order, and only where they are not those of the answer before.
+        clients: the answer; for "all", which never changes, left empty. For "samples" the samples of each, in order.
     """
 
     question: Literal["draw", "present", "all", "samples"]
@@ -107,7 +106,6 @@ class WorldRoster:
     def __init__(self, world: Presence) -> None:
         self._world = world
         self._answers: list[Answer] = []
-        self._samples: tuple[int, ...] | None = None
         self.now = 0.0
 
     def answers(self) -> tuple[Answer, ...]:
@@ -151,9 +149,7 @@ class WorldRoster:
 
     def samples(self) -> tuple[int, ...]:
         held = _held(self._world.eligible, self._world.num_samples)
-        if held != self._samples:
-            self._samples = held
-            self._answers.append(new_unchecked(Answer, question="samples", clients=held))
+        self._answers.append(new_unchecked(Answer, question="samples", clients=held))
         return held
 
     def all(self) -> tuple[int, ...]:

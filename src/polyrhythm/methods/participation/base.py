@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Collection, Container, Iterable
+from collections.abc import Collection, Container, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import final
 
@@ -78,6 +78,18 @@ class InvitationContext:
             found += self.roster.present(some)
             asked *= 2
         return tuple(found[:count])
+
+    def samples(self, known: Mapping[int, int]) -> tuple[Mapping[int, int], tuple[int, ...]]:
+        """The samples of every eligible client, and those that are there and not busy; O(population).
+
+        Args:
+            known: what this gave before. The roster is asked anew only where a client is there that is not in it.
+        """
+        everybody = self.roster.all()
+        there = self.there(everybody, len(everybody))
+        if not all(known.get(client) for client in there):
+            known = dict(zip(everybody, self.roster.samples(), strict=True))
+        return known, there
 
 
 @final

@@ -64,20 +64,21 @@ class ClusterSampling(Participation):
         return self.by == "updates"
 
     def server_start(self, setup: Setup) -> State:
-        return {"drawn": {}} if self.by == "samples" else {"drawn": {}, "last": setup.table()}
+        start: State = {"held": {}, "drawn": {}}
+        return start if self.by == "samples" else {**start, "last": setup.table()}
 
     def invite(self, setup: Setup, state: State, context: InvitationContext) -> tuple[State, Invitations]:
-        held = dict(zip(context.roster.all(), context.roster.samples(), strict=True))
-        there = {c: held[c] for c in context.there(held, len(held)) if held[c]}
-        places = min(context.places(self.size), len(there))
-        if not places:
-            return state, ()
+        places = context.places(self.size)
+        held, free = context.samples(state["held"])
+        there = {client: held[client] for client in free}
+        if not places or not there:
+            return {**state, "held": held}, ()
         bins = poured(self._groups(state, there, places), there, places)
         draws, drawn = context.stream(setup, "bins"), Counter[int]()
         for held_in in bins:
             clients, masses = zip(*held_in.items(), strict=True)
             drawn[clients[int(draws.choice(len(clients), p=np.array(masses) / sum(masses)))]] += 1
-        return {**state, "drawn": dict(drawn)}, to_train(drawn)
+        return {**state, "held": held, "drawn": dict(drawn)}, to_train(drawn)
 
     def _groups(self, state: State, there: Mapping[int, int], places: int) -> list[list[int]]:
         """Clients in the order in which they are poured, in groups that begin a bin each; only one where none does."""

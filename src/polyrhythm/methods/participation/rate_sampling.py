@@ -53,12 +53,12 @@ class RateSampling(Participation):
         places = context.places(self.size)
         if not places:
             return state, ()
-        held = dict(zip(context.roster.all(), context.roster.samples(), strict=True))
+        held, there = context.samples(state["held"])
         first = min(1.0, self.size / len(held))
         rates = {client: state["rates"].get(client, first) for client in held}
         wanted = {client: n / rates[client] if rates[client] else math.inf for client, n in held.items()}
-        ranked = sorted(held, key=lambda client: (-wanted[client], client))
-        invited = frozenset(chosen := context.there(ranked, places))
+        chosen = sorted(there, key=lambda client: (-wanted[client], client))[:places]
+        invited = frozenset(chosen)
         rates = {c: (1 - self.beta) * rate + self.beta * (c in invited) for c, rate in rates.items()}
         return {"rates": rates, "held": held}, to_train(chosen)
 
