@@ -23,6 +23,7 @@ from polyrhythm.figures.effort import per_client, per_round
 from polyrhythm.figures.groups import _HUES, cells, series
 from polyrhythm.figures.participation import FATES, fate, raster
 from polyrhythm.figures.subject import Subject
+from polyrhythm.figures.repainting import by_night, numbered
 from polyrhythm.figures.theme import HUES, THEMES, config, style
 from polyrhythm.figures.updates import errors
 from polyrhythm.methods.work.budgets import SlowShare
@@ -55,6 +56,13 @@ def rows(chart: Chart) -> list[dict[str, Any]]:
     return [row for values in chart.to_dict()["datasets"].values() for row in values]
 
 
+def svg(chart: Chart) -> str:
+    """A chart as a picture."""
+    vl_convert = pytest.importorskip("vl_convert")
+    found: str = vl_convert.vegalite_to_svg(figures.drawable(chart.to_dict()))
+    return found
+
+
 def visit(client: int = 0, version: int = 0, **changes: Any) -> dict[str, Any]:
     given = {"dispatch": 0, "client": client, "version": version, "status": "trained", "reason": "", "finished": 0.0}
     given |= {"down_seconds": 0.0, "compute_seconds": 1.0, "up_seconds": 0.0}
@@ -71,6 +79,27 @@ def test_every_figure_that_applies_is_drawn_in_both_themes(folder: Path) -> None
     assert applies == set(figures.CATALOGUE) - none
     for name, theme in itertools.product(applies | {"rate"}, THEMES):
         assert rows(figures.draw(name, every, theme=theme)), name
+
+
+def test_pictures_by_night_are_those_that_would_be_drawn(folder: Path) -> None:
+    every = [run for members in pr.compare(folder).methods.values() for run in members]
+    again = list[str]()
+    for figure in figures.applicable(every):
+        light, dark = (numbered(svg(figures.draw(figure.name, every, theme=theme))) for theme in THEMES)
+        found = by_night(light)
+        assert found in (None, dark), figure.name
+        again += [figure.name] if found is None else []
+    assert set(again) <= {"classes", "class_map", "confusion", "labels", "samples"}
+
+
+def test_only_paint_is_changed_by_night() -> None:
+    words = '<text fill="#1A1A1A" x="1"> fill="#FFFFFF" #0D629E</text>'
+    assert by_night(words) == words.replace("#1A1A1A", "#ECECEC")
+    assert by_night('<path fill="#123456"/>') is by_night('<path fill="url(#gradient_0)"/>') is None
+    assert by_night('<path fill="none" stroke="#BBBBBB"/>') == '<path fill="none" stroke="#6E6E6E"/>'
+    assert numbered('<g id="clip7"/><g clip-path="url(#clip7)"/><g id="clip9"/><text>url(#clip7)</text>') == (
+        '<g id="clip0"/><g clip-path="url(#clip0)"/><g id="clip1"/><text>url(#clip7)</text>'
+    )
 
 
 def test_what_does_not_apply_says_what_is_missing_and_what_to_do(folder: Path) -> None:

@@ -10,6 +10,7 @@ from polyrhythm.figures.axes import SETS
 from polyrhythm.figures.figure import Chart, Figure, Options
 from polyrhythm.figures.marks import chart
 from polyrhythm.figures.subject import Subject
+from polyrhythm.figures.theme import PAPER, WORDS
 from polyrhythm.runs import match
 from polyrhythm.runs.comparison import ComparedRuns
 from polyrhythm.runs.costs import On
@@ -102,7 +103,7 @@ def _drawn(subject: Subject, options: Options) -> Chart:
     ]
     known = [row for row in rows if row["mean"] is not None]
     states = [one for one in STATES if any(row["state"] == one for row in known)]
-    ink, paper = {"light": ("#1A1A1A", "#FFFFFF"), "dark": ("#ECECEC", "#15181C")}[options.theme]
+    ink, paper = WORDS[options.theme], PAPER[options.theme]
     legend = alt.Legend(columns=1, symbolStrokeWidth=2, symbolOpacity=1) if states else None
     looks = [STATES[one] for one in states]
     shape = alt.Scale(domain=states, range=[shape for shape, _ in looks])

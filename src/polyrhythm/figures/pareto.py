@@ -11,6 +11,7 @@ from polyrhythm.figures.axes import AXES, SETS, Against, across
 from polyrhythm.figures.figure import Chart, Figure, Options
 from polyrhythm.figures.marks import chart, methods
 from polyrhythm.figures.subject import Subject
+from polyrhythm.figures.theme import ASIDE
 from polyrhythm.figures.time_to import panels
 from polyrhythm.runs import match
 from polyrhythm.runs.comparison import spread
@@ -74,7 +75,7 @@ def _panel(subject: Subject, options: Options, against: Against, named: bool) ->
         alt.Tooltip("y:Q", format=".4f", title=in_words(subject.headline)),
         alt.Tooltip("n:Q", title="runs"),
     ]
-    grey = {"light": "#777777", "dark": "#A0A0A0"}[options.theme]
+    grey = ASIDE[options.theme]
     front = sorted((row for row in rows if row["front"]), key=lambda row: row["x"])
     layers = [
         chart(front, *size).mark_line(interpolate="step-after", strokeDash=[4, 3], color=grey).encode(x=x, y=y),

@@ -33,7 +33,12 @@ _OF_METHODS = [hue for hue in HUES if hue not in ("grey", "ink")]
 _DASHES: tuple[tuple[int, ...], ...] = ((1, 0), (7, 3), (2, 2), (9, 3, 2, 3))
 _SHAPES = ("circle", "square", "triangle-up", "diamond")
 _FILLS = (1.0, 0.5, 0.2, 0.0)
-_PAPER: Mapping[Theme, str] = {"light": "#FFFFFF", "dark": "#15181C"}
+PAPER: Mapping[Theme, str] = {"light": "#FFFFFF", "dark": "#15181C"}
+WORDS: Mapping[Theme, str] = {"light": "#1A1A1A", "dark": "#ECECEC"}
+ASIDE: Mapping[Theme, str] = {"light": "#777777", "dark": "#A0A0A0"}
+"""Of what goes along with the data, and is none of it."""
+_FAINT: Mapping[Theme, str] = {"light": "#555555", "dark": "#B4B4B4"}
+_GRID: Mapping[Theme, str] = {"light": "#E4E4E4", "dark": "#31363C"}
 
 
 class Style(NamedTuple):
@@ -52,7 +57,7 @@ def style(place: int, theme: Theme = "light") -> Style:
     """The look of the method that came first, second, … in a folder: eight colours, then dashes, shapes and fills."""
     hue, again = _OF_METHODS[place % len(_OF_METHODS)], place // len(_OF_METHODS) % len(_DASHES)
     colour = HUES[hue][theme]
-    return Style(colour, _DASHES[again], _SHAPES[again], mixed(colour, _PAPER[theme], _FILLS[again]))
+    return Style(colour, _DASHES[again], _SHAPES[again], mixed(colour, PAPER[theme], _FILLS[again]))
 
 
 def mixed(one: str, two: str, share: float) -> str:
@@ -69,6 +74,13 @@ LOOKS = len(_OF_METHODS) * len(_DASHES)
 """How many methods have a look of their own."""
 
 
+def counterparts() -> dict[str, str]:
+    """Each colour of the light theme with the one that stands for it on the dark theme."""
+    pairs = [(of["light"], of["dark"]) for of in (*HUES.values(), PAPER, WORDS, ASIDE, _FAINT, _GRID)]
+    fills = [(style(place, "light").fill, style(place, "dark").fill) for place in range(LOOKS)]
+    return dict(pairs) | dict(fills)
+
+
 def shades(hues: Sequence[str], theme: Theme) -> list[str]:
     """The shades of some hues on a theme."""
     return [HUES[hue][theme] for hue in hues]
@@ -76,13 +88,10 @@ def shades(hues: Sequence[str], theme: Theme) -> list[str]:
 
 def config(theme: Theme) -> dict[str, Any]:
     """Vega's configuration for a theme: background, text and grid; nothing of the data."""
-    ink, faint, grid = {
-        "light": ("#1A1A1A", "#555555", "#E4E4E4"),
-        "dark": ("#ECECEC", "#B4B4B4", "#31363C"),
-    }[theme]
+    ink, faint, grid = WORDS[theme], _FAINT[theme], _GRID[theme]
     text = {"labelColor": faint, "titleColor": ink, "labelFontSize": 11, "titleFontSize": 12}
     return {
-        "background": _PAPER[theme],
+        "background": PAPER[theme],
         "font": "sans-serif",
         "padding": 10,
         "aria": False,  # descriptions of each mark for screen readers make a file thrice as large

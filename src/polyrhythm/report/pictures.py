@@ -10,6 +10,7 @@ from urllib.parse import quote
 
 from polyrhythm import figures
 from polyrhythm.figures import Against, Figure, Subject, Theme
+from polyrhythm.figures.repainting import by_night, numbered
 from polyrhythm.results import Run
 from polyrhythm.runs.costs import On
 
@@ -71,10 +72,8 @@ def pictures(
 
 
 def _picture(figure: Figure, subject: Subject, on: On, against: Against, baseline: str | None) -> Picture:
-    def drawn(theme: Theme) -> tuple[str, str]:
-        return _svg(figure.name, subject, on, against, theme, baseline)
-
-    (light, note), (dark, _) = drawn("light"), drawn("dark")
+    light, note = _svg(figure.name, subject, on, against, "light", baseline)
+    dark = by_night(light) or _svg(figure.name, subject, on, against, "dark", baseline)[0]
     width, height = _size(light)
     return Picture(
         name=figure.name if against == "version" else f"{figure.name}-{against}",
@@ -99,7 +98,7 @@ def _svg(name: str, subject: Subject, on: On, against: Against, theme: Theme, ba
     inside = any("title" in layer for layer in specification.get("layer", ()))
     note = "" if inside or not isinstance(title, dict) else title.get("subtitle", "")
     version = ".".join(altair.SCHEMA_VERSION.lstrip("v").split(".")[:2])
-    return shorter(vl_convert.vegalite_to_svg(specification, vl_version=version)), note
+    return numbered(shorter(vl_convert.vegalite_to_svg(specification, vl_version=version))), note
 
 
 def shorter(svg: str) -> str:
