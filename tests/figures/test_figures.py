@@ -20,10 +20,11 @@ from polyrhythm.figures.clock import joined, spans, staleness, waiting
 from polyrhythm.figures.cohorts import detectors, periods
 from polyrhythm.figures.curricula import in_use, pacing
 from polyrhythm.figures.effort import per_client, per_round
+from polyrhythm.figures.ends import named_ends
 from polyrhythm.figures.groups import _HUES, cells, series
 from polyrhythm.figures.participation import FATES, fate, raster
-from polyrhythm.figures.subject import Subject
 from polyrhythm.figures.repainting import by_night, numbered
+from polyrhythm.figures.subject import Subject
 from polyrhythm.figures.theme import HUES, THEMES, config, style
 from polyrhythm.figures.updates import errors
 from polyrhythm.methods.work.budgets import SlowShare
@@ -90,6 +91,34 @@ def test_pictures_by_night_are_those_that_would_be_drawn(folder: Path) -> None:
         assert found in (None, dark), figure.name
         again += [figure.name] if found is None else []
     assert set(again) <= {"classes", "class_map", "confusion", "labels", "samples"}
+
+
+def points(**lines: float) -> list[dict[str, Any]]:
+    ends = [(name, 1, y) for name, y in lines.items()]
+    return [{"method": m, "x": x, "y": y, "low": y, "high": y} for m, x, y in [(m, 0, 0.5) for m in lines] + ends]
+
+
+def test_names_stand_at_the_ends_of_lines_and_never_on_each_other() -> None:
+    # 100 pixels from 0 to 1: b and c are 1 pixel apart, and move to 14; a is far from both.
+    rows = points(a=1.0, b=0.10, c=0.11, d=0.0)
+    found = {row["method"]: (row["x"], 100 * row["y"] - below) for row, below in named_ends(rows, 100)}
+    assert found == {name: (1, pytest.approx(at)) for name, at in {"a": 100, "d": -7, "b": 7, "c": 21}.items()}
+    assert named_ends(points(a=1.0), 100) == []
+    assert named_ends(points(**{f"m{i}": i / 7 for i in range(7)}), 100) == []
+    assert named_ends(points(a=1.0, b=0.2)[:-1], 100) == []
+    assert named_ends(points(**{"a": 1.0, "b" * 33: 0.2}), 100) == []
+    decades = {row["method"]: below for row, below in named_ends(points(a=0.5, b=0.005), 100, logarithmic=True)}
+    assert decades == {"a": 0, "b": 0}
+
+
+def test_lines_are_named_at_their_ends_instead_of_below(folder: Path) -> None:
+    runs = [*Run.find("curriculum", folder), *Run.find("ccfl", folder)]
+    drawn = json.dumps(figures.draw("loss", runs, against="version").to_dict())
+    assert '"text": {"field": "method"' in drawn
+    assert '"legend": {"columns"' not in drawn
+    narrow = json.dumps(figures.draw("loss", runs, width=300).to_dict())
+    assert '"text": {"field": "method"' not in narrow
+    assert '"legend": {"columns"' in narrow
 
 
 def test_only_paint_is_changed_by_night() -> None:

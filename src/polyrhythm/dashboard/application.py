@@ -6,7 +6,7 @@ import asyncio
 import sys
 import time
 import traceback
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any, final
@@ -22,7 +22,7 @@ from starlette.routing import Route
 from polyrhythm.base.errors import PolyrhythmError, UserError
 from polyrhythm.dashboard.access import Door
 from polyrhythm.dashboard.asking import lens_of, whole
-from polyrhythm.dashboard.drawing import Drawn, of_trials, offered, offered_of_trials, script, set_of
+from polyrhythm.dashboard.drawing import Drawn, of_trials, offered_of_trials, script, set_of
 from polyrhythm.dashboard.labelling import asked_for, only_looks
 from polyrhythm.dashboard.listing import Listing
 from polyrhythm.dashboard.live import live_of
@@ -142,12 +142,22 @@ class _Dashboard:
         found = await run_in_threadpool(lambda: StudyFiles(self._folder, place).details())
         return {**found, "folder": str(self._folder)}
 
-    async def _figures(self, request: Request) -> list[dict[str, Any]]:
+    async def _figures(self, request: Request) -> list[dict[str, Any]] | Response:
         query = request.query_params
+
+        def find() -> str:
+            runs = self._chosen(request)
+            return self._drawn.offered(runs, self._stamped(runs), query.get("group_by"))
+
         async with self._drawing:
             if "study" in query:
                 return await run_in_threadpool(lambda: offered_of_trials(self._trials(query)))
-            return await run_in_threadpool(lambda: offered(self._chosen(request), query.get("group_by")))
+            return Response(await run_in_threadpool(find), media_type="application/json")
+
+    def _stamped(self, runs: Sequence[Run]) -> str:
+        """What changes when one of some runs has gone on, or is called otherwise."""
+        rows = [row_of(self._folder, run.id) for run in runs]
+        return to_json([{**self._standings.of(row), **labelled(self._folder, row)} for row in rows])
 
     def _trials(self, query: Mapping[str, str]) -> Trials:
         return StudyFiles(self._folder, query.get("study", "")).trials(query.get("arm", ""))
@@ -165,9 +175,7 @@ class _Dashboard:
 
         def draw() -> str:
             runs = self._chosen(request)
-            rows = [row_of(self._folder, run.id) for run in runs]
-            stamp = to_json([{**self._standings.of(row), **labelled(self._folder, row)} for row in rows])
-            return self._drawn.figure(asked.pop("name", ""), runs, stamp, asked)
+            return self._drawn.figure(asked.pop("name", ""), runs, self._stamped(runs), asked)
 
         async with self._drawing:
             return Response(await run_in_threadpool(draw), media_type="application/json")

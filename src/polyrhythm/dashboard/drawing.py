@@ -36,22 +36,6 @@ def warm_up() -> None:
     script()
 
 
-def offered(runs: Sequence[Run], group_by: str | None = None) -> list[dict[str, Any]]:
-    """The figures that have something to show for these runs, and after them those that would say nothing, and why.
-
-    Raises:
-        UserError: no run, runs that are judged by different metrics, or no such setting.
-    """
-    fine, flat = figures.sorted_out(Subject(runs, group_by))
-    return [
-        {
-            **{"name": f.name, "title": f.title, "about": f.about, "flat": why},
-            **{"along": f.along, "judged": f.judged, "curved": f.curved},
-        }
-        for f, why in (*((f, "") for f in fine), *flat.items())
-    ]
-
-
 def offered_of_trials(trials: Trials) -> list[dict[str, Any]]:
     """The figures that have something to show of some trials."""
     found = []
@@ -78,7 +62,7 @@ def of_trials(trials: Trials, asked: Mapping[str, str]) -> str:
 
 @final
 class Drawn:
-    """Figures as JSON, kept until their runs have gone on."""
+    """Figures as JSON, and which there are, kept until their runs have gone on."""
 
     def __init__(self) -> None:
         self._kept: dict[tuple[Any, ...], str] = {}
@@ -103,7 +87,36 @@ class Drawn:
             subject = Subject(runs, settings.get("group_by"), self._versions(runs, stamp))
             asked = {name: value for name, value in settings.items() if name != "group_by"}
             found = to_json(apart(figures.draw(name, subject, **asked).to_dict(validate=False)))
-        self._kept[*key, stamp] = found  # the last one used is last
+        return self._keep((*key, stamp), found)
+
+    def offered(self, runs: Sequence[Run], stamp: str, group_by: str | None = None) -> str:
+        """The figures that have something to show of runs, and after them those that would say nothing, and why.
+
+        Args:
+            runs: what they are of.
+            stamp: changes when one of them has gone on.
+            group_by: the setting whose values are the rows; None of methods.
+
+        Raises:
+            UserError: no run, runs that are judged by different metrics, or no such setting.
+        """
+        key = (tuple(run.id for run in runs), group_by, stamp)
+        found = self._kept.pop(key, None)
+        if found is None:
+            fine, flat = figures.sorted_out(Subject(runs, group_by, self._versions(runs, stamp)))
+            found = to_json(
+                [
+                    {
+                        **{"name": f.name, "title": f.title, "about": f.about, "flat": why},
+                        **{"along": f.along, "judged": f.judged, "curved": f.curved},
+                    }
+                    for f, why in (*((f, "") for f in fine), *flat.items())
+                ]
+            )
+        return self._keep(key, found)
+
+    def _keep(self, key: tuple[Any, ...], found: str) -> str:
+        self._kept[key] = found  # the last one used is last
         while len(self._kept) > _KEPT:
             del self._kept[next(iter(self._kept))]
         return found

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from polyrhythm.figures.axes import Against
+from polyrhythm.figures.ends import named_ends
 from polyrhythm.figures.figure import Chart, Options
 from polyrhythm.figures.lens import Lens
 from polyrhythm.figures.live import explorable
@@ -22,6 +23,7 @@ HEIGHT = 300
 _NEAR = 0.007  # of what is drawn from top to bottom: about the width of a line
 _PLACES = 60  # at which two lines are compared
 _DASH = 7  # pixels
+_LINE = 13  # pixels from one line of small words to the next
 
 Points = Sequence[Mapping[str, Any]]
 
@@ -59,11 +61,13 @@ def lines(
 
     lens = options.lens
     styles, together = in_dashes(subject.styles(options.theme), alike(rows) if turns else [])
-    color, dash = methods(styles, shown=len(subject.methods) > 1)
     # Against versions all seeds have the same places; elsewhere the mean itself is made of steps.
     shape: Any = "linear" if against == "version" else "step-after"
     x = along(against, lens) if axis is None else along(against, lens).title(axis)
     y, leaving, logarithmic, refused = upright(measure, rows, of, lens, after)
+    wordy = not (options.live or lens.span or leaving) and options.width >= WIDE
+    ends = named_ends(rows, height, logarithmic=logarithmic) if wordy else []
+    color, dash = methods(styles, shown=len(subject.methods) > 1 and not ends)
     clip: dict[str, Any] = {"clip": True} if leaving or lens.span or options.live else {}
     few = len(rows) <= FEW * len(subject.methods) and against == "version" and options.width >= WIDE and lens.smooth < 2
     marks = chart(rows, options.width, height)
@@ -87,9 +91,15 @@ def lines(
         alone = chart(after, options.width, height).mark_line(interpolate=shape, strokeWidth=0.8, clip=True)
         tips = ["method:N", "seed:N", *telling(x, measure)[1:3]]
         layers.append(alone.encode(x=x, y=y, color=color, detail="seed:N", tooltip=tips))
-    if leaving:
-        words = chart(leaving, options.width, height).mark_text(align="left", baseline="top", dx=4, fontSize=11)
+    # Each below the one before: methods diverge at the same place.
+    for i, row in enumerate(leaving):
+        words = chart([row], options.width, height).mark_text(
+            align="left", baseline="top", dx=4, dy=_LINE * i, fontSize=11
+        )
         layers.append(words.encode(x=x, y=y, text="said:N", color=color))
+    for last, below in ends:
+        words = chart([last], options.width, height).mark_text(align="left", baseline="middle", dx=6, dy=below)
+        layers.append(words.encode(x=x, y=y, text="method:N", color=color))
     notes = [*notes, *([refused] if refused else []), *together]
     if options.live:
         layers = explorable(layers, rows, f"{against} {measure}", x, (options.width, height))
