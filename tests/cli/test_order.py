@@ -86,6 +86,19 @@ def test_the_archive_is_left_out_until_it_is_asked_for(polyrhythm: Command, fold
     assert len(listed(polyrhythm, folder)) == 6
 
 
+def test_runs_are_deleted_only_by_who_is_sure(polyrhythm: Command, folder: Path) -> None:
+    out = ("--out", str(folder))
+    refused = polyrhythm("delete", "plain", *out)
+    assert refused.code == 2
+    assert "nobody can be asked whether to delete 3 runs" in refused.err
+    assert "polyrhythm delete plain --yes" in refused.err
+    assert len(listed(polyrhythm, folder)) == 6
+    assert "deleted 3 runs" in polyrhythm("delete", "plain", "--yes", *out).out
+    assert listed(polyrhythm, folder, "--archived") == ["drift 0", "drift 1", "drift 2"]
+    assert "drift" in polyrhythm("compare", *out).out
+    assert polyrhythm("delete", "plain", "--yes", *out).code == 2
+
+
 def test_comparisons_begin_with_the_baseline(polyrhythm: Command, folder: Path) -> None:
     out = ("--out", str(folder))
 
@@ -181,7 +194,7 @@ def test_in_a_pipe_each_run_is_a_line_and_nothing_that_trains_is_loaded(folder: 
 
 
 def test_what_commands_are_called_elsewhere_is_known(polyrhythm: Command) -> None:
-    assert "polyrhythm archive night" in polyrhythm("delete", "night").err
+    assert "polyrhythm delete night" in polyrhythm("rm", "night").err
 
 
 def test_show_names_data_partition_split_model_and_fleet(polyrhythm: Command, tmp_path: Path) -> None:

@@ -72,6 +72,7 @@ WITHOUT_IT: dict[str, list[str]] = {
     "rename": ["rename theirs theirs"],
     "pin": ["pin theirs"],
     "archive": ["archive theirs", "archive theirs --undo"],
+    "delete": ["delete theirs --yes"],
     "ui": ["ui runs"],
     "schema": ["schema"],
     "methods": ["methods"],

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -9,6 +11,7 @@ import typer
 
 from polyrhythm.base.errors import UserError
 from polyrhythm.results import Run
+from polyrhythm.runs.deleting import delete, size_of
 from polyrhythm.runs.labelling import label, labels_of, read_labels
 from polyrhythm.runs.labels import Change
 
@@ -64,6 +67,33 @@ def archive_runs(references: Sequence[str], out: str, *, undo: bool) -> None:
     label(Path(out), [run.id for run in runs], Change(archived=not undo))
     for run in runs:
         typer.echo(f"{_called(run)} is {'back in the lists' if undo else 'in the archive'}")
+
+
+def delete_runs(references: Sequence[str], out: str, *, sure: bool) -> None:
+    """Removes runs for good, after asking.
+
+    Raises:
+        UserError: no such run, one goes on, nobody can be asked, or a record that may only be read.
+    """
+    runs = _named(references, out)
+    names = ", ".join(_called(run) for run in runs[:5]) + (f" and {len(runs) - 5} more" if len(runs) > 5 else "")
+    files = sum(size_of(run.folder / run.id) for run in runs)
+    what = (
+        f"{len(runs)} {'run' if len(runs) == 1 else 'runs'}, {files / 1e6:,.1f} MB of files beside the record: {names}"
+    )
+    if not sure:
+        if not sys.stdin.isatty():
+            raise UserError(
+                f"nobody can be asked whether to delete {what}",
+                expected="--yes, or a terminal",
+                why="what is deleted cannot be had back",
+                fix=f"polyrhythm delete {shlex.join(references)} --yes; `polyrhythm archive` only hides runs",
+            )
+        if not typer.confirm(f"Delete {what}?"):
+            typer.echo("nothing was deleted")
+            return
+    delete(Path(out), [run.id for run in runs])
+    typer.echo(f"deleted {what}")
 
 
 def pin_run(reference: str, out: str, *, undo: bool) -> None:

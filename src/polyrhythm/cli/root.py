@@ -23,7 +23,7 @@ _VERY_NEAR, _NEAR = 0.85, 0.6
 _EXTRA = re.compile(r"Got unexpected extra arguments? ?\(?s?\)? ?\(?(.*?)\)?$")
 _CALLED = {
     **{"help": "--help", "version": "--version", "list": "runs", "ls": "runs", "train": "run", "dashboard": "ui"},
-    **{"delete": "archive", "remove": "archive", "rm": "archive", "hide": "archive", "baseline": "pin", "mv": "rename"},
+    **{"remove": "delete", "rm": "delete", "hide": "archive", "baseline": "pin", "mv": "rename"},
 }
 """What commands are called elsewhere."""
 _MISUSED = {

@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from polyrhythm.base.plain import plain
+from polyrhythm.figures import Subject
 from polyrhythm.report.contents import Contents
-from polyrhythm.report.pictures import pictures
+from polyrhythm.report.pictures import left_out, pictures
 
 if TYPE_CHECKING:
     from jinja2 import Template
@@ -31,11 +32,11 @@ def page(contents: Contents, told: Callable[[int, int], None] = lambda done, of:
     """
     style = (_HERE / "page.css").read_text()
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+    subject = Subject(contents.runs, contents.group_by)
     return _template().render(
         contents=contents,
-        pictures=list(
-            pictures(contents.runs, contents.on, group_by=contents.group_by, baseline=contents.baseline, told=told)
-        ),
+        pictures=list(pictures(subject, contents.on, baseline=contents.baseline, told=told)),
+        left_out=left_out(subject),
         style=style,
         policy=f"default-src 'none'; img-src data:; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'",
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, final
 from urllib.parse import quote
@@ -11,7 +11,6 @@ from urllib.parse import quote
 from polyrhythm import figures
 from polyrhythm.figures import Against, Figure, Subject, Theme
 from polyrhythm.figures.repainting import by_night, numbered
-from polyrhythm.results import Run
 from polyrhythm.runs.costs import On
 
 _WIDTH = 360  # of a panel: as wide as a phone, so that nothing is shrunk there
@@ -45,23 +44,20 @@ class Picture:
 
 
 def pictures(
-    runs: Sequence[Run],
+    subject: Subject,
     on: On,
     *,
-    group_by: str | None = None,
     baseline: str | None = None,
     told: Callable[[int, int], None] = lambda done, of: None,
 ) -> Iterator[Picture]:
     """All figures that have something to show for these runs.
 
     Args:
-        runs: what is drawn.
-        on: the set that they are judged on.
-        group_by: the setting whose values are the rows; None of methods.
+        subject: what is drawn.
+        on: the set that it is judged on.
         baseline: the method that the others are compared with.
         told: hears how many are done of how many.
     """
-    subject = figures.Subject(runs, group_by)
     wanted: list[tuple[Figure, Against]] = [(figure, "version") for figure in figures.applicable(subject)]
     if not any(figure.name == "costs" for figure, _ in wanted):
         wanted += [(figure, axis) for figure, _ in wanted if figure.name == "accuracy" for axis in _AXES]
@@ -69,6 +65,12 @@ def pictures(
         told(done, len(wanted))
         yield _picture(figure, subject, on, against, baseline)
     told(len(wanted), len(wanted))
+
+
+def left_out(subject: Subject) -> str:
+    """The figures that would show one value throughout, and that value, in words; "" if there is none."""
+    flat = "; ".join(f"{figure.title} ({why})" for figure, why in figures.flat(subject).items())
+    return f"Left out, since they would say nothing else: {flat}." if flat else ""
 
 
 def _picture(figure: Figure, subject: Subject, on: On, against: Against, baseline: str | None) -> Picture:

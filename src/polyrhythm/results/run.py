@@ -12,6 +12,7 @@ from polyrhythm.base.errors import UserError, check_kind
 from polyrhythm.base.plain import plain
 from polyrhythm.runs.comparison import ComparedRuns
 from polyrhythm.runs.database import damaged_run, damaged_runs
+from polyrhythm.runs.deleting import delete
 from polyrhythm.runs.labelling import label, labels_of
 from polyrhythm.runs.labels import Change
 from polyrhythm.runs.recorded import RecordedRun
@@ -93,6 +94,14 @@ class Run(RecordedRun):
             UserError: a record that may only be read.
         """
         self._label(Change(archived=not undo))
+
+    def delete(self) -> None:
+        """Removes it for good: rows, labels, weights and checkpoints.
+
+        Raises:
+            UserError: it goes on, or a record that may only be read.
+        """
+        delete(self.folder, [self.id])
 
     def pin(self, *, undo: bool = False) -> None:
         """Makes it the baseline of its folder, in place of any other: comparisons begin with its method.

@@ -1,4 +1,4 @@
-"""Commands that keep order among recorded runs: what they write stands beside the record, and never changes it."""
+"""Commands that keep order among recorded runs: labels stand beside the record, and never change it."""
 
 from __future__ import annotations
 
@@ -69,6 +69,19 @@ def archive(references: Runs, undo: Undo = False, out: Out = None) -> None:
     from polyrhythm.cli.labelling import archive_runs
 
     archive_runs(references, out or "runs", undo=undo)
+
+
+@app.command("delete")
+@guarded
+def delete(
+    references: Runs,
+    sure: Annotated[bool, typer.Option("--yes", "-y", help="Without asking.")] = False,
+    out: Out = None,
+) -> None:
+    """Remove runs for good, with their weights and checkpoints. Asks first; `polyrhythm archive` only hides them."""
+    from polyrhythm.cli.labelling import delete_runs
+
+    delete_runs(references, out or "runs", sure=sure)
 
 
 @app.command("pin")
