@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import sqlite3
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ import small
 from dashboard.conftest import Client
 from polyrhythm.dashboard import studies as of_studies
 from polyrhythm.dashboard.studies import StudyFiles
-from polyrhythm.runs.database import FILE
+from polyrhythm.runs.database import FILE, read_runs
 from polyrhythm.runs.run_lock import hold, release
 from polyrhythm.studies import Search, Study, StudyResult
 
@@ -135,6 +136,24 @@ def test_a_study_that_goes_on_says_how_long_it_may_take(client: Client, there: P
     took = [t["ended"] - t["started"] for t in answer["arms"][0]["trials"] if t["ended"] is not None]
     assert (answer["state"], answer["over"], len(took)) == ("running", 3, 3)
     assert answer["left"] == pytest.approx(3 * sum(took) / 3)
+
+
+def test_runs_to_be_compared_are_waited_for_like_trials(client: Client, there: Path) -> None:
+    path, asking = there / "studies" / "tune", client(there)
+    runs = json.loads((path / "record.json").read_text())["runs"]
+    ((cell, (seed, run)),) = [(cell, next(iter(of.items()))) for cell, of in runs.items()]
+    record(there, wanted=4, runs={cell: {seed: run}}, failed={cell: {"9": "the loss is nan"}})
+    answer = asking.get("/api/study", params={"study": "tune"}).json()
+    assert (answer["state"], answer["compared"], answer["without"], answer["wanted"]) == ("stopped", 1, 1, 4)
+    (path / ".going-on").mkdir()
+    lock = hold(path / ".going-on")
+    left = asking.get("/api/study", params={"study": "tune"}).json()["left"]
+    release(path / ".going-on", lock)
+    (row,) = [row for row in read_runs(there) if row["run_id"] == run]
+    took = datetime.fromisoformat(row["ended"]) - datetime.fromisoformat(row["started"])
+    assert left == pytest.approx(2 * took.total_seconds())  # the third and the fourth
+    record(there, wanted=2)
+    assert asking.get("/api/study", params={"study": "tune"}).json()["state"] == "finished"
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import functools
 import math
 import os
 import sqlite3
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -82,6 +82,7 @@ class StudyFiles:
             self.name, self.headline = str(told["name"]), str(told["headline"])
             self._arms = {str(name): _arm(arm) for name, arm in told["arms"].items()}
             self._trials = [_tried(trial) for trial in told["trials"]]
+            self._wanted = int(told.get("wanted", 0))
             self._cells = {key: {str(c): dict(of) for c, of in told[key].items()} for key in ("runs", "failed")}
         except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
             raise UserError(
@@ -104,6 +105,7 @@ class StudyFiles:
         """How far it is: trials that are over, of how many; the best score; how long it may take."""
         over = [trial for _, trial in self._trials if trial.state != "waiting"]
         many = sum(arm["many"] for arm in self._arms.values())
+        compared, failed = (sum(map(len, self._cells[key].values())) for key in ("runs", "failed"))
         going_on = run_lock.is_alive(self._path / ".going-on")
         scores = [t.score for arm in self._arms for t in self.trials(arm).finished if t.score is not None]
         return {
@@ -112,16 +114,28 @@ class StudyFiles:
             "over": len(over),
             "failed": sum(trial.state == "failed" for trial in over),
             "best": max(scores, default=None),
-            "compared": sum(map(len, self._cells["runs"].values())),
-            "state": "running" if going_on else "finished" if len(over) >= many else "stopped",
-            "left": self._left(many - len(over)) if going_on else None,
+            "compared": compared,
+            "without": failed,
+            "wanted": self._wanted,
+            "state": "running" if going_on else "finished" if self._all_over(len(over), many) else "stopped",
+            "left": self._left(many - len(over), self._wanted - compared - failed) if going_on else None,
         }
 
-    def _left(self, trials: int) -> float | None:
-        """Seconds until the last trial is over, by the mean of those that are and as many at once as now."""
+    def _all_over(self, trials: int, many: int) -> bool:
+        return trials >= many and sum(len(of) for key in self._cells.values() for of in key.values()) >= self._wanted
+
+    def _left(self, trials: int, runs: int) -> float | None:
+        """Seconds until all is over, by the means of trials and of runs that are, and as many at once as now."""
         took = [t.ended - t.started for _, t in self._timed if t.ended is not None and t.started is not None]
-        at_once = sum(row.status == "running" for row in self._rows.values()) or 1
-        return None if not took or not trials else trials * sum(took) / len(took) / at_once
+        theirs = self._theirs if runs > 0 else {}
+        known = _durations(theirs.values()) or _durations(self._rows.values())
+        if (trials > 0 and not took) or (runs > 0 and not known):
+            return None
+        seconds = (trials * sum(took) / len(took) if trials > 0 else 0.0) + (
+            runs * sum(known) / len(known) if runs > 0 else 0.0
+        )
+        at_once = sum(row.status == "running" for row in {**self._rows, **theirs}.values()) or 1
+        return seconds / at_once or None
 
     def details(self) -> dict[str, Any]:
         """All of it."""
@@ -166,20 +180,34 @@ class StudyFiles:
     def _read(self) -> dict[str, _Row]:
         """When the runs were made that are called like trials; nothing where nobody knows."""
         prefixes = tuple(f"{arm['called']}/" if arm["called"] else "" for arm in self._arms.values())
-        found = dict[str, _Row]()
-        try:
-            with reading(self._runs_in) as connection:
-                rows = [] if connection is None else _all(connection)
-        except UserError:
-            return {}
-        for run_id, name, status, started, ended in rows:
-            if not str(name).startswith(prefixes):
-                continue
-            if status == "running":
-                row = {"status": status}
-                status = as_it_stands(self._runs_in, str(run_id), row, lambda: {})["status"]
-            found[str(run_id)] = _Row(str(name), str(status), _seconds(started), _seconds(ended))
-        return found
+        return _rows(self._runs_in, lambda run_id, name: name.startswith(prefixes))
+
+    @functools.cached_property
+    def _theirs(self) -> dict[str, _Row]:
+        """When the runs were made that are compared, as far as they are over; nothing where nobody knows."""
+        ids = {str(run_id) for of in self._cells["runs"].values() for run_id in of.values()}
+        return _rows(self._path if self.apart else self._folder, lambda run_id, name: run_id in ids)
+
+
+def _rows(folder: Path, wanted: Callable[[str, str], bool]) -> dict[str, _Row]:
+    """When the runs of a folder were made, of those whose id and name are wanted."""
+    found = dict[str, _Row]()
+    try:
+        with reading(folder) as connection:
+            rows = [] if connection is None else _all(connection)
+    except UserError:
+        return {}
+    for run_id, name, status, started, ended in rows:
+        if not wanted(str(run_id), str(name)):
+            continue
+        if status == "running":
+            status = as_it_stands(folder, str(run_id), {"status": status}, lambda: {})["status"]
+        found[str(run_id)] = _Row(str(name), str(status), _seconds(started), _seconds(ended))
+    return found
+
+
+def _durations(rows: Iterable[_Row]) -> list[float]:
+    return [row.ended - row.started for row in rows if row.ended is not None and row.started is not None]
 
 
 def _all(connection: sqlite3.Connection) -> list[tuple[Any, ...]]:

@@ -15,10 +15,10 @@ function line(study) {
   return h("tr", {},
     h("th", { scope: "row" }, h("a", { href: `/study?${new URLSearchParams({ study: study.study })}` }, study.name), study.study === study.name ? null : h("span", { class: "dim" }, ` ${study.study}`)),
     h("td", {}, state(study.state)),
-    h("td", {}, progress({ version: study.over, rounds: study.trials, status: study.state })),
+    h("td", {}, study.trials ? progress({ version: study.over, rounds: study.trials, status: study.state }) : "none"),
     h("td", { class: "number" }, whole(study.failed)),
     h("td", { class: "number" }, study.best === null ? "–" : `${score(study.best)} ${words(study.headline)}`),
-    h("td", { class: "number" }, whole(study.compared)),
+    h("td", { class: "number" }, study.wanted ? `${whole(study.compared)} of ${whole(study.wanted)}` : whole(study.compared)),
     h("td", { class: "number" }, study.left === null ? "–" : span(study.left)));
 }
 

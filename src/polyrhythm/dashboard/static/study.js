@@ -36,13 +36,15 @@ function pick() {
 }
 
 function show() {
-  const facts = [`${whole(study.over)} of ${whole(study.trials)} trials are over`];
+  const facts = study.trials ? [`${whole(study.over)} of ${whole(study.trials)} trials are over`] : [];
+  const made = study.compared + study.without;
+  if (study.wanted) facts.push(`${whole(made)} of ${whole(study.wanted)} runs to compare are over`);
   if (study.failed) facts.push(`${whole(study.failed)} failed`);
   if (study.left !== null) facts.push(`about ${span(study.left)} left, by the mean of those that are over`);
   head.replaceChildren(
     h("div", { class: "title" }, h("h1", {}, study.name), state(study.state)),
     h("p", { class: "dim" }, h("a", { href: "/studies" }, "Studies"), "  ·  ", h("a", { href: "/" }, "Runs")),
-    h("div", { class: "far" }, progress({ version: study.over, rounds: study.trials, status: study.state }), h("span", { class: "dim" }, facts.join(" · "))));
+    h("div", { class: "far" }, progress({ version: study.over + made, rounds: study.trials + study.wanted, status: study.state }), h("span", { class: "dim" }, facts.join(" · "))));
   say(facts[0]);
 }
 

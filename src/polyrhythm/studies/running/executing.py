@@ -106,7 +106,8 @@ def _opened(plan: Plan, folder: Path) -> Record:
         )
     kept = {key for key, arm in there.items() if key in record.arms and record.arms[key].called == arm.called}
     trials = [trial for trial in record.trials if trial.arm in kept]
-    return Record(name=name, headline=record.headline, arms=there, trials=trials)
+    wanted = len(plan.cells) * len(plan.seeds)
+    return Record(name=name, headline=record.headline, arms=there, trials=trials, wanted=wanted)
 
 
 def _going_on(plan: Plan) -> UserError:

@@ -90,6 +90,7 @@ class Record:
         trials: those that were chosen so far.
         runs: the ids of the runs that are compared, by cell and seed.
         failed: why others of them have no result, likewise.
+        wanted: how many runs are to be compared, all seeds of all cells.
     """
 
     name: str
@@ -98,6 +99,7 @@ class Record:
     trials: list[Trial] = field(default_factory=list)
     runs: dict[str, dict[int, str]] = field(default_factory=dict)
     failed: dict[str, dict[int, str]] = field(default_factory=dict)
+    wanted: int = 0
 
     def of(self, arm: str) -> list[Trial]:
         """The trials of an arm, in order."""
