@@ -2,7 +2,7 @@
 
 The runs are made up, and recorded as real ones are. A page is timed in Chromium, by its own clock, from the click to
 what its visitor came for: the rows, or the first figure; keys in the search box are timed from the stroke to the
-layout. Each load is in a fresh context, so the browser has kept
+layout. After the pages comes a report, as a whole command. Each load is in a fresh context, so the browser has kept
 nothing; the first of them is the server's first, too, and the median of all follows. One JSON line for each page.
 
     python benchmarks/ui.py
@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import os
 import re
 import statistics
 import subprocess
@@ -184,6 +185,34 @@ def measure(folder: Path, run_id: str, runs: int, repeats: int) -> None:
         process.wait()
 
 
+def report(repeats: int) -> None:
+    """Prints the seconds of `polyrhythm report` as a whole command, of 20 runs of six methods, 100 rounds each."""
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        for number in range(20):
+            record(folder, number, 100, visits=True)
+        command = [
+            sys.executable,
+            "-m",
+            "polyrhythm",
+            "report",
+            "--out",
+            str(folder),
+            "-o",
+            str(folder / "report.html"),
+        ]
+        wall, processor = list[float](), list[float]()
+        for _ in range(repeats):
+            begun, used = time.perf_counter(), os.times()
+            subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+            now = os.times()
+            wall.append(time.perf_counter() - begun)
+            processor.append(now.children_user + now.children_system - used.children_user - used.children_system)
+        line = {"page": "report of 20 runs", "first_seconds": wall[0], "median_seconds": statistics.median(wall)}
+        line["median_processor_seconds"] = statistics.median(processor)
+        print(json.dumps({k: round(v, 2) if isinstance(v, float) else v for k, v in line.items()}), flush=True)
+
+
 def main() -> None:
     """Makes the runs and measures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -205,6 +234,7 @@ def main() -> None:
             json.dumps({"runs": chosen.runs, "rounds": chosen.rounds, "long": chosen.long, "bytes": size}), flush=True
         )
         measure(folder, long, chosen.runs, chosen.repeats)
+    report(min(3, chosen.repeats))
 
 
 if __name__ == "__main__":
