@@ -248,6 +248,7 @@ RECIPES: Mapping[str, dict[str, Any]] = {
     "fedau": {"recipe": pr.fedau(**SMALL, cutoff=2), "rounds": 6},
     "fedavg": {"recipe": BASE},
     "fedavgm": {"recipe": pr.fedavgm(**SMALL)},
+    "fedawe": {"recipe": pr.fedawe(**SMALL), "fleet": COMES_AND_GOES, "rounds": 6},
     "fedbuff": {"recipe": pr.fedbuff(concurrency=4, buffer=2, epochs=2, batch=5), "fleet": TIERS, "rounds": 6},
     "fedcm": {"recipe": pr.fedcm(**SMALL, alpha=0.5)},
     "fedcl": {"recipe": pr.fedcl(**SMALL), "rounds": 6},
@@ -301,6 +302,11 @@ PARTS: Mapping[str, dict[str, Any]] = {
     "lossless": {"recipe": BASE | pr.parts.compress_int8() | pr.parts.lossless()},
     "median": {"recipe": BASE | pr.parts.median()},
     "last_models": {"recipe": BASE | pr.parts.equal() | pr.parts.last_models()},
+    "last_received": {
+        "recipe": BASE | pr.parts.last_received() | pr.parts.from_current(scaled=False),
+        "fleet": COMES_AND_GOES,
+        "rounds": 6,
+    },
     "last_updates": {"recipe": BASE | pr.parts.equal() | pr.parts.last_updates(unheard="wait")},
     "min_reports": {"recipe": BASE | pr.parts.min_reports(count=2), "fleet": TIERS | pr.fleet.Faults(lost=0.5)},
     "model_contrast": {
@@ -589,6 +595,7 @@ WAYS: Mapping[str, tuple[str, ...]] = {
         *("recipe scaffold", "recipe fedbuff", "recipe ccfl", "recipe mifa", "recipe oort", "recipe alt"),
         *("rolling, coming and going", "all kinds of faults", "memories in files", "optimisers that are kept"),
         *("part compress_int8", "part client_curriculum", "batch normalisation", "recipe f3ast", "recipe divfl"),
+        *("recipe fedawe",),
     ),
     "stopped and resumed": (
         *("recipe scaffold", "recipe fedasync", "recipe tifl", "recipe fedcl", "part on_arrival", "part deadline"),
@@ -597,7 +604,7 @@ WAYS: Mapping[str, tuple[str, ...]] = {
     "finished and extended": ("recipe fedavg", "recipe feddyn", "recipe fedbuff", "part server_adam"),
     "replayed": (
         *("recipe fedavg", "recipe scaffold", "recipe fedbuff", "recipe afl", "recipe mifa", "all kinds of faults"),
-        *("recipe f3ast", "recipe divfl"),
+        *("recipe f3ast", "recipe divfl", "recipe fedawe"),
         *("rolling, coming and going", "a deadline, faults and over-selection", "part compress_top_k"),
     ),
     "verified": ("recipe ccfl", "recipe cc_fedadam", "part on_arrival", "recipe local_only", "stacked engine"),

@@ -47,6 +47,7 @@ from .methods.papers import fedasync as fedasync
 from .methods.papers import fedau as fedau
 from .methods.papers import fedavg as fedavg
 from .methods.papers import fedavgm as fedavgm
+from .methods.papers import fedawe as fedawe
 from .methods.papers import fedbuff as fedbuff
 from .methods.papers import fedcl as fedcl
 from .methods.papers import fedcm as fedcm

@@ -26,6 +26,7 @@ from polyrhythm.methods.participation.cluster_sampling import ClusterSampling as
 from polyrhythm.methods.participation.critical_periods import CriticalPeriods as critical_periods
 from polyrhythm.methods.participation.critical_periods import RandomResize as random_resize
 from polyrhythm.methods.participation.diverse_sampling import DiverseSampling as diverse_sampling
+from polyrhythm.methods.participation.last_received import LastReceived as last_received
 from polyrhythm.methods.participation.loss_sampling import LossSampling as loss_sampling
 from polyrhythm.methods.participation.rate_sampling import RateSampling as rate_sampling
 from polyrhythm.methods.participation.rolling import OnArrival as on_arrival
@@ -98,6 +99,7 @@ __all__ = [
     "from_current",
     "geometric_median",
     "last_models",
+    "last_received",
     "last_updates",
     "local_adam",
     "local_sgd",

@@ -28,6 +28,7 @@ from polyrhythm.methods.participation.client_curriculum import ClientCurriculum
 from polyrhythm.methods.participation.cluster_sampling import ClusterSampling
 from polyrhythm.methods.participation.critical_periods import CriticalPeriods, FisherTrace, RandomResize
 from polyrhythm.methods.participation.diverse_sampling import DiverseSampling
+from polyrhythm.methods.participation.last_received import LastReceived
 from polyrhythm.methods.participation.loss_sampling import LossSampling
 from polyrhythm.methods.participation.rate_sampling import RateSampling
 from polyrhythm.methods.participation.rolling import Rolling
@@ -83,6 +84,7 @@ QUESTIONS: Mapping[str, Sequence[Parts]] = {
         (ClusterSampling(cohort=2, by="updates", measure="l1"), CriticalPeriods()),
         (RateSampling(cohort=3, beta=0.2),),
         (DiverseSampling(cohort=2), SampledStaleness(max_delay=2)),
+        (Uniform(cohort=3), LastReceived()),
         (Uniform(cohort=2), CriticalPeriods(), Rolling()),
         (Sweep(cohort=3), Rolling(once_per_buffer=True), SampledStaleness(max_delay=2)),
     ),
@@ -125,6 +127,7 @@ QUESTIONS: Mapping[str, Sequence[Parts]] = {
         (PerStep(),),
         (Equal(), PerStep(divide="travel")),
         (Staleness(), PerStep()),
+        (Staleness(rule="catch_up"),),
         (NormalisedAveraging(), PerStep()),
         (Equal(), ParticipationIntervals(cutoff=2)),
     ),
@@ -132,6 +135,7 @@ QUESTIONS: Mapping[str, Sequence[Parts]] = {
         (WhenAll(),),
         (Buffer(size=2),),
         (Buffer(size=2), FromCurrent(), MinReports(count=1)),
+        (WhenAll(), FromCurrent(scaled=False)),
         (WhenAll(), Equal(), LastUpdates()),
         (WhenAll(), Equal(), StaleUpdates(beta=0.5)),
         (Buffer(size=2), Equal(), LastModels(), DelayAdaptiveStep()),

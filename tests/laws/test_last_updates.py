@@ -56,6 +56,7 @@ def by_hand(rule: Rule, a: float, b: float, staleness: int) -> float:
     return {
         "hinge": 1 / (a * over + 1),
         "cutoff": 0.0 if over else 1.0,
+        "catch_up": 1.0 + staleness,
         "delay_adaptive": min(1.0, b / staleness) if staleness else 1.0,
     }[rule]
 

@@ -27,10 +27,12 @@ from polyrhythm.methods.participation_intervals import ParticipationIntervals
 from polyrhythm.methods.recipe import Recipe
 from polyrhythm.methods.release.base import ReleaseModifier
 from polyrhythm.methods.release.delay_adaptive_step import DelayAdaptiveStep
+from polyrhythm.methods.release.from_current import FromCurrent
 from polyrhythm.methods.release.last_models import LastModels
 from polyrhythm.methods.release.last_updates import LastUpdates
 from polyrhythm.methods.release.stale_updates import StaleUpdates
 from polyrhythm.methods.server_step import Extrapolation
+from polyrhythm.methods.weighing import Staleness
 
 SETUP = Setup(size=1, dtype=torch.float64, population=3, total_rounds=None, seed=0)
 B = (0.0, 4.0, 8.0)
@@ -246,3 +248,18 @@ def test_a_large_client_is_drawn_for_every_bin_that_it_fills() -> None:
     for version in range(9):
         state, _ = policy.invite(fixed, policy.server_start(fixed), call(Present([6, 1, 1]), version))
         assert policy.weight(fixed, state, 0) == 3
+
+
+def test_who_was_away_by_hand() -> None:
+    """FedAWE, b = (-2, 4), clients {1}, {1}, {0, 1} there: x = 2, 3, 1/4."""
+    x, story, scale = torch.zeros(1, dtype=torch.float64), list[float](), Staleness(rule="catch_up").scale
+    heard: list[list[tuple[int, float, int]]] = [[(1, 0.0, 0)], [(1, 2.0, 1)], [(0, 0.0, 0), (1, 3.0, 2)]]
+    for version, visits in enumerate(heard):
+        reports, bases = zip(*(report(*one, target=(-2.0, 4.0)[one[0]]) for one in visits), strict=True)
+        shares, scales = (1 / len(visits),) * len(visits), tuple(scale(version - r.version) for r in reports)
+        release = Release(version=version, reports=reports, shares=shares, scales=scales, weights=x, bases=bases)
+        mean = sum((s * c * r.update for s, c, r in zip(shares, scales, reports, strict=True)), torch.zeros(1))
+        _, mean = FromCurrent(scaled=False).before_step(SETUP, {}, release, mean)
+        x = x + mean
+        story.append(float(x))
+    assert story == [2, 3, 1 / 4]

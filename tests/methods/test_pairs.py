@@ -39,6 +39,7 @@ from polyrhythm.methods.participation.client_curriculum import ClientCurriculum
 from polyrhythm.methods.participation.cluster_sampling import ClusterSampling
 from polyrhythm.methods.participation.critical_periods import CriticalPeriods, FisherTrace, RandomResize
 from polyrhythm.methods.participation.diverse_sampling import DiverseSampling
+from polyrhythm.methods.participation.last_received import LastReceived
 from polyrhythm.methods.participation.loss_sampling import LossSampling
 from polyrhythm.methods.participation.rate_sampling import RateSampling
 from polyrhythm.methods.participation.rolling import OnArrival, Rolling
@@ -411,6 +412,18 @@ def test_what_is_sent_again_says_nothing_new_of_a_client(policy: Participation) 
             assert same(then[report.client], after[report.client])
 
 
+@row("`last_received` × a client that is lost, or refused", "`last_received` × a client that skips")
+def test_who_was_not_heard_has_no_new_model() -> None:
+    def happening(assignment: Assignment, report: Report) -> Event:
+        lost = report.client == 3 and assignment.version < 2
+        return Lost(dispatch=report.dispatch, reason="the line is dead") if lost else report
+
+    story = play(EVERYBODY | LastReceived() | ODD_ONES_SKIP, Federation(), happening=happening, versions=4)
+    assert skipped(story)
+    for client, expected in ((0, [0, 1, 2, 3]), (1, [0, 1, 2, 3]), (3, [0, 0, 0, 3])):
+        assert [story.assignments[d].version for d in story.visits(client)] == expected
+
+
 @row("power of choice × a candidate that does not answer")
 def test_a_candidate_without_an_answer_comes_last() -> None:
     policy, fixed, roster = LossSampling(cohort=3, d=5), selecting.setup(9), selecting.Present([5] * 9)
@@ -676,6 +689,7 @@ REFUSED: dict[str, tuple[Callable[[], Recipe], str]] = {
     "two times": (lambda: EVERYBODY | PartialWork() | PartialWork(seconds=1.0), "contradict"),
     "two cuts": (lambda: EVERYBODY | BudgetSteps() | BudgetSteps(), "contradict"),
     "two sizes": (lambda: EVERYBODY | CriticalPeriods() | RandomResize(), "contradict"),
+    "old models by chance and by absence": (lambda: EVERYBODY | SampledStaleness() | LastReceived(), "contradict"),
     "two stalenesses": (lambda: EVERYBODY | SampledStaleness() | SampledStaleness(), "contradict"),
     "turns by versions and old versions": (
         lambda: EVERYBODY | SampledStaleness() | SkipSilently(schedule="round_robin"),
@@ -713,6 +727,7 @@ REFUSED: dict[str, tuple[Callable[[], Recipe], str]] = {
     "`on_arrival` × critical periods, random resizing",
     "`last_updates`, `last_models`, `stale_updates` × one another, FedDyn, `from_current`",
     "`local_only` × anything exchanged",
+    "`last_received` × `sampled_staleness`",
 )
 @pytest.mark.parametrize("pair", REFUSED)
 def test_it_is_refused_when_it_is_put_together(pair: str) -> None:

@@ -16,7 +16,7 @@ from polyrhythm.base.messages import Facts, State
 from polyrhythm.base.settings import NonNegative, Positive
 from polyrhythm.methods.mechanism import Mechanism, Need, Setup
 
-Rule = Literal["polynomial", "hinge", "cutoff", "delay_adaptive", "constant"]
+Rule = Literal["polynomial", "hinge", "cutoff", "delay_adaptive", "catch_up", "constant"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -162,7 +162,7 @@ class PerStep(Scaling):
 @final
 @dataclass(frozen=True, kw_only=True)
 class Staleness(Scaling):
-    """Scales an update down by its staleness t: versions between the one that it was made from and the server's.
+    """Scales an update by its staleness t: versions between the one that it was made from and the server's.
 
     | rule | scale | a | b |
     | --- | --- | --- | --- |
@@ -170,7 +170,11 @@ class Staleness(Scaling):
     | hinge | 1 if t <= b, else 1 / (a * (t - b) + 1) | 10 | 4 |
     | cutoff | 1 if t <= b, else 0 | | 4 |
     | delay_adaptive | 1 if t <= b, else b / t | | must be given |
+    | catch_up | 1 + t | | |
     | constant | 1 | | |
+
+    All but one scale down what is old. "catch_up" is for clients that were away (`last_received`): one update counts
+    for all the versions that it comes after.
 
     A scale, not a share: a version of stale updates is a small step, it is not made up for by the others. So an update
     that is cut off still counts in a buffer, and keeps its share. rule = "constant" is exactly no scaling; so is every
@@ -189,8 +193,9 @@ class Staleness(Scaling):
         UserError: a setting that the rule does not have, or lacks.
 
     Reference: polynomial, hinge: Xie, Koyejo, Gupta, "Asynchronous Federated Optimization", 2019, section 5.2;
-    delay_adaptive: Koloskova, Stich, Jaggi, "Sharper Convergence Guarantees for Asynchronous SGD for Distributed and
-    Federated Learning", NeurIPS 2022.
+    catch_up: Xiang, Ioannidis, Yeh, Joe-Wong, Su, "Efficient Federated Learning against Heterogeneous and
+    Non-stationary Client Unavailability", NeurIPS 2024; delay_adaptive: Koloskova, Stich, Jaggi, "Sharper Convergence
+    Guarantees for Asynchronous SGD for Distributed and Federated Learning", NeurIPS 2022.
     """
 
     rule: Rule = "polynomial"
@@ -223,6 +228,8 @@ class Staleness(Scaling):
         """The scale of one update."""
         has = _DEFAULTS[self.rule]
         a, b = ((has.get(n) or 0.0) if own is None else own for n, own in (("a", self.a), ("b", self.b)))
+        if self.rule == "catch_up":
+            return 1.0 + staleness
         if self.rule == "constant" or (self.rule != "polynomial" and staleness <= b):
             return 1.0
         if self.rule == "polynomial":
@@ -237,6 +244,7 @@ _DEFAULTS: dict[Rule, dict[str, float | None]] = {
     "hinge": {"a": 10.0, "b": 4.0},
     "cutoff": {"b": 4.0},
     "delay_adaptive": {"b": None},
+    "catch_up": {},
     "constant": {},
 }
 """The settings of each rule; None where there is no default."""

@@ -21,6 +21,7 @@ from polyrhythm.methods.papers.fadas import fadas
 from polyrhythm.methods.papers.fedasync import fedasync
 from polyrhythm.methods.papers.fedau import fedau
 from polyrhythm.methods.papers.fedavg import fedavg
+from polyrhythm.methods.papers.fedawe import fedawe
 from polyrhythm.methods.papers.fedbuff import fedbuff
 from polyrhythm.methods.papers.fedcl import fedcl
 from polyrhythm.methods.papers.fedcm import fedcm
@@ -66,6 +67,7 @@ __all__ = [
     "fedau",
     "fedavg",
     "fedavgm",
+    "fedawe",
     "fedbuff",
     "fedcl",
     "fedcm",

@@ -23,11 +23,21 @@ class FromCurrent(ReleaseModifier):
     (1 - lr * scale) x + lr * scale * w_K. A stale client draws the server back to where it started from; `staleness`
     says how much.
 
+    With scaled = false it is D + sum_i share_i * (w0_i - x): the server moves to the mean of the models w0_i that its
+    clients had, and from there along their updates, however much these are scaled.
+
     Neutral situation: nothing stale, where it is exactly nothing. No state of its own, no extra bytes; the server keeps
     the models that somebody under way was sent: one vector per version in use.
 
-    Reference: Xie, Koyejo, Gupta, "Asynchronous Federated Optimization", 2019, Algorithm 1.
+    Args:
+        scaled: whether the way back to what a client was sent counts by its scale, too.
+
+    Reference: Xie, Koyejo, Gupta, "Asynchronous Federated Optimization", 2019, Algorithm 1; scaled = false: Xiang,
+    Ioannidis, Yeh, Joe-Wong, Su, "Efficient Federated Learning against Heterogeneous and Non-stationary Client
+    Unavailability", NeurIPS 2024.
     """
+
+    scaled: bool = True
 
     decides = "from where an update is measured"
     of_a_release = True
@@ -38,7 +48,8 @@ class FromCurrent(ReleaseModifier):
 
     def before_step(self, setup: Setup, state: State, release: Release, mean: Tensor) -> tuple[State, Tensor]:
         counted = zip(release.reports, release.bases, release.shares, release.scales, strict=True)
-        stale = [(base, share * scale) for r, base, share, scale in counted if r.version < release.version]
+        weighed = ((r, base, share * scale if self.scaled else share) for r, base, share, scale in counted)
+        stale = [(base, weight) for r, base, weight in weighed if r.version < release.version]
         if not stale:
             return state, mean
         current = release.weights.to(mean.dtype)
