@@ -165,7 +165,7 @@ MORE = {
     "partial_work": ("partial_work",),
     "curriculum": ("curriculum_fl", "curriculum", "pacing"),
     "client_curriculum": ("client_curriculum",),
-    "selection": ("power_of_choice", "oort", "tifl", "clustered_sampling", "divfl", "f3ast"),
+    "selection": ("power_of_choice", "oort", "tifl", "clustered_sampling", "divfl", "f3ast", "optimal_sampling"),
     "client_centric": (
         *("cc_fedavg", "cc_fedsgd", "cc_fedadagrad", "cc_fedadam", "cc_fedams", "cc_fedyogi"),
         *("random_epochs", "per_step", "buffer", "sampled_staleness"),

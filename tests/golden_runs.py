@@ -263,6 +263,7 @@ RECIPES: Mapping[str, dict[str, Any]] = {
     "mifa": {"recipe": pr.mifa(**SMALL)},
     "moon": {"recipe": pr.moon(**SMALL, layer="logits"), "model": layers},
     "oort": {"recipe": pr.oort(**SMALL), "fleet": TIERS, "rounds": 6},
+    "optimal_sampling": {"recipe": pr.optimal_sampling(cohort=5, uploads=2, epochs=2, batch=5), "rounds": 6},
     "power_of_choice": {"recipe": pr.power_of_choice(**SMALL)},
     "scaffold": {"recipe": pr.scaffold(**SMALL)},
     "tifl": {"recipe": pr.tifl(cohort=2, epochs=1, batch=5), "fleet": TIERS, "federation": held_out, "rounds": 6},
@@ -312,6 +313,10 @@ PARTS: Mapping[str, dict[str, Any]] = {
     "model_contrast": {
         "recipe": BASE | pr.parts.model_contrast(layer="logits") | pr.parts.prox(mu=0.1),
         "model": layers,
+    },
+    "norm_sampling": {
+        "recipe": BASE | pr.parts.norm_sampling(rescalings=4, uploads=1) | pr.parts.control_variates(),
+        "fleet": TIERS | pr.fleet.Faults(dropout=0.2, lost=0.2),
     },
     "normalised_averaging": {"recipe": BASE | pr.parts.normalised_averaging() | pr.parts.local_sgd(momentum=0.9)},
     "on_arrival": {"recipe": BASE | pr.parts.on_arrival(most=3) | pr.parts.buffer(size=2), "fleet": COMES_AND_GOES},
@@ -532,6 +537,7 @@ COMMANDS: Mapping[str, tuple[str, ...]] = {
 """Arguments of the command line; where they do not begin with a command, those of a short run by its method."""
 
 FOLLOWS = {
+    *("recipe optimal_sampling", "part norm_sampling"),
     *("recipe divfl", "part cluster_sampling", "part diverse_sampling"),
     *("recipe alt", "recipe fedcl", "recipe oort", "recipe power_of_choice", "recipe tifl"),
     *(
@@ -588,6 +594,7 @@ WAYS: Mapping[str, tuple[str, ...]] = {
     "in processes": (
         *("recipe scaffold", "recipe fedbuff", "recipe ccfl", "recipe moon", "recipe alt", "part curriculum"),
         *("part compress_top_k", "part partial_work", "all kinds of faults", "native engine"),
+        "recipe optimal_sampling",
     ),
     "in threads": ("native engine", "native engine, rolling", "model lenet5"),
     "on Ray": ("recipe scaffold", "recipe fedbuff", "recipe alt", "part critical_periods", "part curriculum"),
@@ -595,7 +602,7 @@ WAYS: Mapping[str, tuple[str, ...]] = {
         *("recipe scaffold", "recipe fedbuff", "recipe ccfl", "recipe mifa", "recipe oort", "recipe alt"),
         *("rolling, coming and going", "all kinds of faults", "memories in files", "optimisers that are kept"),
         *("part compress_int8", "part client_curriculum", "batch normalisation", "recipe f3ast", "recipe divfl"),
-        *("recipe fedawe",),
+        *("recipe fedawe", "recipe optimal_sampling"),
     ),
     "stopped and resumed": (
         *("recipe scaffold", "recipe fedasync", "recipe tifl", "recipe fedcl", "part on_arrival", "part deadline"),
@@ -604,11 +611,11 @@ WAYS: Mapping[str, tuple[str, ...]] = {
     "finished and extended": ("recipe fedavg", "recipe feddyn", "recipe fedbuff", "part server_adam"),
     "replayed": (
         *("recipe fedavg", "recipe scaffold", "recipe fedbuff", "recipe afl", "recipe mifa", "all kinds of faults"),
-        *("recipe f3ast", "recipe divfl", "recipe fedawe"),
+        *("recipe f3ast", "recipe divfl", "recipe fedawe", "recipe optimal_sampling"),
         *("rolling, coming and going", "a deadline, faults and over-selection", "part compress_top_k"),
     ),
     "verified": ("recipe ccfl", "recipe cc_fedadam", "part on_arrival", "recipe local_only", "stacked engine"),
-    "on nodes": ("recipe fedavg", "recipe scaffold", "part compress_int8"),
-    "on Flower": ("recipe fedavg", "recipe scaffold", "part compress_int8"),
+    "on nodes": ("recipe fedavg", "recipe optimal_sampling", "recipe scaffold", "part compress_int8"),
+    "on Flower": ("recipe fedavg", "recipe optimal_sampling", "recipe scaffold", "part compress_int8"),
 }
 """Which runs are also carried out in other ways, to the same numbers."""

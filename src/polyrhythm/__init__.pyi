@@ -62,6 +62,7 @@ from .methods.papers import local_only as local_only
 from .methods.papers import mifa as mifa
 from .methods.papers import moon as moon
 from .methods.papers import oort as oort
+from .methods.papers import optimal_sampling as optimal_sampling
 from .methods.papers import power_of_choice as power_of_choice
 from .methods.papers import scaffold as scaffold
 from .methods.papers import tifl as tifl

@@ -28,6 +28,7 @@ from polyrhythm.methods.participation.critical_periods import RandomResize as ra
 from polyrhythm.methods.participation.diverse_sampling import DiverseSampling as diverse_sampling
 from polyrhythm.methods.participation.last_received import LastReceived as last_received
 from polyrhythm.methods.participation.loss_sampling import LossSampling as loss_sampling
+from polyrhythm.methods.participation.norm_sampling import NormSampling as norm_sampling
 from polyrhythm.methods.participation.rate_sampling import RateSampling as rate_sampling
 from polyrhythm.methods.participation.rolling import OnArrival as on_arrival
 from polyrhythm.methods.participation.rolling import Rolling as rolling
@@ -108,6 +109,7 @@ __all__ = [
     "median",
     "min_reports",
     "model_contrast",
+    "norm_sampling",
     "normalised_averaging",
     "on_arrival",
     "over_select",

@@ -30,6 +30,7 @@ from polyrhythm.methods.participation.critical_periods import CriticalPeriods, F
 from polyrhythm.methods.participation.diverse_sampling import DiverseSampling
 from polyrhythm.methods.participation.last_received import LastReceived
 from polyrhythm.methods.participation.loss_sampling import LossSampling
+from polyrhythm.methods.participation.norm_sampling import NormSampling
 from polyrhythm.methods.participation.rate_sampling import RateSampling
 from polyrhythm.methods.participation.rolling import Rolling
 from polyrhythm.methods.participation.sampled_staleness import SampledStaleness
@@ -83,6 +84,8 @@ QUESTIONS: Mapping[str, Sequence[Parts]] = {
         (ClusterSampling(cohort=3),),
         (ClusterSampling(cohort=2, by="updates", measure="l1"), CriticalPeriods()),
         (RateSampling(cohort=3, beta=0.2),),
+        (NormSampling(cohort=3, uploads=1),),
+        (NormSampling(cohort=3, uploads=2, rescalings=4), SampledStaleness(max_delay=2)),
         (DiverseSampling(cohort=2), SampledStaleness(max_delay=2)),
         (Uniform(cohort=3), LastReceived()),
         (Uniform(cohort=2), CriticalPeriods(), Rolling()),

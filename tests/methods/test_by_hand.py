@@ -21,6 +21,7 @@ from polyrhythm.methods.mechanism import Release, Setup
 from polyrhythm.methods.papers import ace, aced, area, ca2fl, fadas, fedexp, fedvarp
 from polyrhythm.methods.participation.cluster_sampling import ClusterSampling, distances, poured
 from polyrhythm.methods.participation.diverse_sampling import DiverseSampling
+from polyrhythm.methods.participation.norm_sampling import chances
 from polyrhythm.methods.participation.rate_sampling import RateSampling
 from polyrhythm.methods.participation.ward import merged
 from polyrhythm.methods.participation_intervals import ParticipationIntervals
@@ -263,3 +264,19 @@ def test_who_was_away_by_hand() -> None:
         x = x + mean
         story.append(float(x))
     assert story == [2, 3, 1 / 4]
+
+
+@pytest.mark.parametrize(
+    ("lengths", "uploads", "expected"),
+    [
+        ((1, 1, 8), 2, (1 / 2, 1 / 2, 1)),
+        ((1, 2, 3, 4), 2, (0.2, 0.4, 0.6, 0.8)),
+        ((4, 0, 0), 2, (1, 0, 0)),
+        ((0, 0, 0), 2, (2 / 3, 2 / 3, 2 / 3)),
+        ((5, 1), 3, (1, 1)),
+    ],
+)
+def test_chances_by_hand(lengths: tuple[float, ...], uploads: int, expected: tuple[float, ...]) -> None:
+    for rescalings in (None, 4):
+        assert chances(lengths, uploads, rescalings) == pytest.approx(expected)
+    assert chances((1, 1, 8), 2, 1) == pytest.approx((0.5, 0.5, 1))

@@ -41,6 +41,7 @@ from polyrhythm.methods.participation.critical_periods import CriticalPeriods, F
 from polyrhythm.methods.participation.diverse_sampling import DiverseSampling
 from polyrhythm.methods.participation.last_received import LastReceived
 from polyrhythm.methods.participation.loss_sampling import LossSampling
+from polyrhythm.methods.participation.norm_sampling import NormSampling
 from polyrhythm.methods.participation.rate_sampling import RateSampling
 from polyrhythm.methods.participation.rolling import OnArrival, Rolling
 from polyrhythm.methods.participation.sampled_staleness import SampledStaleness
@@ -329,7 +330,10 @@ def test_only_visits_that_trained_tell_of_a_client() -> None:
     assert {c: entry[1] for c, entry in state["profiles"].items()} == {0: 3, 1: 1, 2: 3, 3: 1}
 
 
-@row("power of choice, Oort, TiFL, `cluster_sampling`, `rate_sampling`, `diverse_sampling` × clients that are away")
+@row(
+    "power of choice, Oort, TiFL, `cluster_sampling`, `rate_sampling`, `diverse_sampling`, `norm_sampling` × clients "
+    "that are away"
+)
 @pytest.mark.parametrize(
     "policy",
     [
@@ -340,6 +344,7 @@ def test_only_visits_that_trained_tell_of_a_client() -> None:
         ClusterSampling(cohort=2, by="updates"),
         RateSampling(cohort=2),
         DiverseSampling(cohort=2),
+        NormSampling(cohort=2),
     ],
     ids=lambda part: part.label(),
 )
@@ -422,6 +427,54 @@ def test_who_was_not_heard_has_no_new_model() -> None:
     assert skipped(story)
     for client, expected in ((0, [0, 1, 2, 3]), (1, [0, 1, 2, 3]), (2, [0, 0, 0, 3])):
         assert [story.assignments[d].version for d in story.visits(client)] == expected
+
+
+@row("`norm_sampling` × a client that would skip", "`norm_sampling` × a rehearsal that is lost")
+@pytest.mark.parametrize("lost", [False, True])
+def test_who_says_no_length_is_not_drawn(lost: bool) -> None:
+    def happening(assignment: Assignment, report: Report) -> Event:
+        dead = lost and assignment.kind == "rehearse" and assignment.client == 2
+        return Lost(dispatch=report.dispatch, reason="the line is dead") if dead else report
+
+    recipe = fedavg(batch=BATCH) | NormSampling(cohort=4, uploads=2) | AsInvited()
+    story = play(recipe if lost else recipe | ALL_SKIP, Federation(), happening=happening)
+    rehearsed = [d for d, a in story.assignments.items() if a.kind == "rehearse"]
+    assert len(rehearsed) == 12
+    told = {d: story.reports[d].measures for d in rehearsed}
+    if lost:
+        assert not any(a.client == 2 and a.kind == "train" for a in story.assignments.values())
+        return
+    for dispatch in rehearsed:
+        assignment = story.assignments[dispatch]
+        assert ("norm" in told[dispatch]) == (assignment.visit == 0)  # later it would send its movement again
+
+
+@row("`norm_sampling` × compression")
+def test_a_length_is_that_of_what_would_be_sent() -> None:
+    story = play(fedavg(batch=BATCH) | NormSampling(cohort=4, uploads=2) | TopK(share=0.2), Federation())
+    pairs = 0
+    for dispatch, assignment in story.assignments.items():
+        if assignment.kind == "train":
+            before = [d for d in story.visits(assignment.client) if d < dispatch]
+            told, update = story.reports[before[-1]].measures["norm"], story.reports[dispatch].update
+            assert update is not None
+            assert told == pytest.approx(float(update.norm()))
+            pairs += 1
+    assert pairs > 3
+
+
+@row("costs × a rehearsal")
+def test_a_rehearsal_costs_its_work_and_one_number() -> None:
+    _, log = logged(recipe=fedavg(cohort=4, epochs=1, batch=5) | NormSampling(uploads=2), rounds=3)
+    by = {status: [v for v in log.visits if v.status == status] for status in ("measured", "trained")}
+    assert len(by["measured"]) == 12
+    for visit in by["measured"]:
+        assert visit.bytes_up == 8
+        for again in by["trained"]:
+            if (again.client, again.version) == (visit.client, visit.version):
+                work = (again.steps, again.samples, again.flops, again.bytes_down)
+                assert work == (visit.steps, visit.samples, visit.flops, visit.bytes_down)
+        assert visit.steps > 0
 
 
 @row("power of choice × a candidate that does not answer")
@@ -621,6 +674,7 @@ WHOLE: dict[str, tuple[Callable[[], Recipe], str]] = {
     "last models by samples": (lambda: EVERYBODY | LastModels(), "not heard yet"),
     "intervals by samples": (lambda: EVERYBODY | ParticipationIntervals(), "not heard yet"),
     "bins and rolling": (lambda: EVERYBODY | ClusterSampling() | Rolling() | Buffer(), "one by one"),
+    "rehearsals and rolling": (lambda: EVERYBODY | NormSampling() | Rolling() | Buffer(), "one by one"),
     "rates and rolling": (lambda: EVERYBODY | RateSampling() | Rolling() | Buffer(), "one by one"),
     "clients that stand for others and rolling": (
         lambda: EVERYBODY | Rolling() | Buffer() | DiverseSampling(),
@@ -633,7 +687,7 @@ WHOLE: dict[str, tuple[Callable[[], Recipe], str]] = {
 @row(
     "`rolling` × a release that waits for everybody",
     "`over_select` × `buffer`, `rolling`",
-    "`cluster_sampling`, `rate_sampling`, `diverse_sampling` × `rolling`",
+    "`cluster_sampling`, `rate_sampling`, `diverse_sampling`, `norm_sampling` × `rolling`",
     "`last_updates`, `last_models`, `stale_updates`, `participation_intervals` × shares by samples",
     "`min_reports` × a smaller cohort",
 )

@@ -246,6 +246,7 @@ def test_recipes_share_their_defaults_and_differ_by_what_makes_the_method(name: 
         "divfl": {"participation", "sharing"},
         "f3ast": {"participation", "sharing"},
         "fedawe": {"sharing", "scalings", "modifiers"},
+        "optimal_sampling": {"participation", "sharing"},
         "fedcm": {"corrections", "sharing"},
         "fedexp": {"sharing", "server_step"},
         "fedstale": {"sharing", "modifiers"},

@@ -19,7 +19,7 @@ from polyrhythm.base.vectors import Buffers, Spans
 State = Mapping[str, Any]
 """A mechanism's state, brief or extra: tensors, numbers, strings, lists and dicts of them. Never changed in place."""
 
-Kind = Literal["train", "measure"]
+Kind = Literal["train", "measure", "rehearse"]
 
 SubstituteKind = Literal["", "movement", "model", "silence"]
 """What a client sent instead of training: its last movement, its last local model, or nothing; "" if it trained."""
@@ -36,7 +36,8 @@ class Assignment:
         visit: how many training assignments this client had before: names its random draws.
         accepted: the last visit of this client that the server accepted, -1 for none. The client's state of any later
             visit was never accepted and is dropped.
-        kind: "train", or "measure": forward passes at the given version, which touch no client state.
+        kind: "train"; "measure": forward passes at the given version; or "rehearse": all that training would do next,
+            of which only the length of the update is told. The latter two touch no client state.
         version: the server version that the weights are.
         total_rounds: how many versions the run will have, None if nobody knows (then no part may need it).
         weights: [P].
@@ -122,6 +123,11 @@ class Report:
     def fresh(self) -> bool:
         """Whether this visit trained."""
         return self.kind == "train" and not self.substitute
+
+    @property
+    def stepped(self) -> bool:
+        """Whether local steps were taken in it, of which an update may not have come."""
+        return self.fresh or self.kind == "rehearse"
 
     @cached
     def norm(self) -> float | None:

@@ -14,7 +14,7 @@ from polyrhythm.base.streams import stream
 from polyrhythm.core.client_state import ClientState
 from polyrhythm.core.measuring import measuring
 from polyrhythm.core.protocols import ClientData, Done, Engine, takes_jobs
-from polyrhythm.core.reports import report_on
+from polyrhythm.core.reports import rehearsed, report_on
 from polyrhythm.core.training import Result, Training, Visiting
 from polyrhythm.core.visit_plan import VisitPlan, plan_visit
 from polyrhythm.methods.mechanism import Model, Setup
@@ -78,7 +78,8 @@ def visiting(
         plan = plan_visit(recipe, setup, state, assignment, data, engine)
     if assignment.kind == "measure":
         return state, measured(recipe, assignment, data, engine, plan)
-    return (yield from Training(recipe, setup, state, assignment, data, engine, plan).run())
+    trained, report = yield from Training(recipe, setup, state, assignment, data, engine, plan).run()
+    return (trained, report) if assignment.kind == "train" else (state, rehearsed(assignment, report))
 
 
 def measured(recipe: Recipe, assignment: Assignment, data: ClientData, engine: Engine, plan: VisitPlan) -> Report:

@@ -41,6 +41,24 @@ def substitute_on(assignment: Assignment, num_samples: int, substitute: Substitu
     )
 
 
+def rehearsed(assignment: Assignment, report: Report) -> Report:
+    """What is told of a visit that trained and keeps its update to itself: how long that is, and how much was done.
+
+    Of a client that would not train but send something else nothing is told.
+    """
+    if report.update is None or report.substitute:
+        return report_on(assignment, report.num_samples)
+    return report_on(
+        assignment,
+        report.num_samples,
+        steps=report.steps,
+        samples=report.samples,
+        forward_samples=report.forward_samples,
+        gradient_samples=report.gradient_samples,
+        measures={"norm": report.norm},
+    )
+
+
 def foreseen(assignment: Assignment, plan: VisitPlan) -> Report:
     """What can be told of a report before the work is done: one of as much work, with no content."""
     num_samples, instead = plan.visit.num_samples, plan.work.substitute

@@ -175,11 +175,12 @@ class Server:
             briefs: dict[str, State] = {}
             if invitation.kind == "train":
                 training += 1
+                if past is not None:
+                    past[version] = weights
+            if invitation.kind != "measure":
                 for part_key, mechanism in briefing:
                     if brief := mechanism.brief(setup, state.parts[part_key], client):
                         briefs[part_key] = brief
-                if past is not None:
-                    past[version] = weights
             assignments.append(
                 new_unchecked(
                     Assignment,
@@ -220,7 +221,7 @@ class Server:
         wrong = on_arrival(recipe, flight, report)
         if flight.given_up:
             return _landed(state, report.dispatch, flight), refusal(report, wrong)
-        if wrong is None and flight.kind == "measure":
+        if wrong is None and flight.kind != "train":
             parts = self._measured(state.parts, report)
             return _landed(state, report.dispatch, flight, parts=parts), _acceptance(report)
         silent = report.substitute == "silence"

@@ -92,13 +92,15 @@ def plan_visit(
         epoch_steps=len(sizes),
         least=2 if fold else 1,
     )
+    trains = assignment.kind == "train"
     if assignment.kind == "measure":
         samples = min(num_samples, assignment.samples or num_samples)
         return new_unchecked(VisitPlan, visit=visit, work=_NOTHING, forward_samples=samples)
     work = _wanted(recipe, setup, state, assignment, visit)
     if work.substitute is not None:
         sends, packed = _substitute_size(recipe, state, work, engine)
-        return new_unchecked(VisitPlan, visit=visit, work=work, sends=sends, packed=packed, sure=True)
+        sends, packed = sends and trains, packed if trains else None
+        return new_unchecked(VisitPlan, visit=visit, work=work, sends=sends, packed=packed, sure=trains)
     ahead = ahead_of(recipe, state, data, engine, visit, work, sizes)
     work = fitting(work, ahead, pace)
     steps = work.steps
@@ -109,10 +111,10 @@ def plan_visit(
         samples=ahead.samples(steps) - ahead.measured,
         forward_samples=ahead.forward_samples(steps) if steps else 0,
         gradient_samples=ahead.measured if steps else 0,
-        sends=True,
-        packed=recipe.compression.size(engine.layout),
-        vectors=recipe.extra_vectors if steps else 0,
-        sure=work.stop is None and recipe.foreseeable,
+        sends=trains,
+        packed=recipe.compression.size(engine.layout) if trains else None,
+        vectors=recipe.extra_vectors if steps and trains else 0,
+        sure=trains and work.stop is None and recipe.foreseeable,
     )
 
 

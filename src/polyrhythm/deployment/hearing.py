@@ -72,7 +72,7 @@ class Hearing:
             raise Malformed(f"a report after {answer.seconds:g} seconds of work")
         self._check_counts(report, num_samples)
         self._check_measures(report)
-        if report.kind == "measure":
+        if report.kind != "train":
             _check_bare(report)
         else:
             self._check_vectors(report)
@@ -87,9 +87,9 @@ class Hearing:
                 f"a report of {report.num_samples:,} samples held, where it has declared {num_samples:,}", "samples"
             )
         steps, samples = report.steps, report.samples
-        if report.fresh and not steps <= samples <= steps * num_samples:
+        if report.stepped and not steps <= samples <= steps * num_samples:
             raise Malformed(f"a report of {steps:,} steps on {samples:,} samples, of {num_samples:,}", "samples")
-        if not report.fresh and (samples or report.gradient_samples):
+        if not report.stepped and (samples or report.gradient_samples):
             raise Malformed(f"a report of {samples:,} samples where it did not train", "samples")
         if report.age > report.version or (report.age and not report.substitute):
             raise Malformed(f"a report {report.age:,} versions old", "samples")
@@ -103,6 +103,8 @@ class Hearing:
         needed, needs = set[str](), self._recipe.needs()
         if report.kind == "measure":
             needed = {"loss", "expert_loss"} if "expert" in needs else {"loss"}
+        elif report.kind == "rehearse":
+            needed = {"norm"} if report.steps else set()
         elif report.fresh:
             needed = {*(_MEASURED & needs)} if report.steps else set()
             if strange := report.measures.keys() - (_MEASURED & needs) - _STOPPED:
@@ -176,10 +178,12 @@ class Hearing:
 
 
 def _check_bare(report: Report) -> None:
-    """Refuses more than measures from a visit that measures."""
+    """Refuses more than measures from a visit that measures or rehearses."""
     more = (report.update, report.loss, report.packed, report.checksum)
     if any(part is not None for part in more) or report.buffers or report.extras or report.idle or report.substitute:
         raise Malformed("more than measures from a visit that measures")
+    if report.kind == "rehearse":
+        return
     if report.steps or not all(getattr(report, name) == 0 for name in _NUMBERS):
         raise Malformed("training in a visit that measures")
     if report.forward_samples > report.num_samples:

@@ -174,7 +174,7 @@ _FIELDS: Mapping[type, Mapping[str, tuple[type, ...]]] = {
     },
 }
 _WORDS = {
-    "kind": ("train", "measure"),
+    "kind": ("train", "measure", "rehearse"),
     "substitute": ("", "movement", "model", "silence"),
 }
 _PLAIN = (bool, int, float, str, bytes, _NONE, Tensor, np.ndarray, np.generic)

@@ -87,7 +87,7 @@ class DryRun:
             verdict = moment.turn.verdict
             heard = isinstance(moment.event, Report) and (verdict is None or verdict.accepted)
             self.updates += heard and report.kind == "train" and report.fresh
-            self.steps += int(done * report.steps) if report.fresh else 0
+            self.steps += int(done * report.steps) if report.stepped else 0
             self.samples += int(done * report.samples)
             self.flops += spent.flops
             self.bytes_up += spent.bytes_up

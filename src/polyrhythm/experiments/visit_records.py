@@ -20,7 +20,7 @@ def over(moment: SimulationStep, report: Report) -> VisitRecord:
     """
     verdict = moment.turn.verdict
     lost, accepted = isinstance(moment.event, Lost), verdict is None or verdict.accepted
-    status: VisitStatus = "measured" if report.kind == "measure" else "trained" if report.fresh else "skipped"
+    status: VisitStatus = "measured" if report.kind != "train" else "trained" if report.fresh else "skipped"
     if lost or not accepted:
         status = "lost" if lost else "late" if moment.late else "dropped"
     read = accepted or (verdict is not None and verdict.fault in READ)
@@ -51,7 +51,7 @@ def part(visit: Underway, now: float) -> Part:
     """What a visit under way has done by now."""
     spent, done = _by(visit, now)
     report = visit.report
-    return Part(int(done * report.steps) if report.fresh else 0, int(done * report.samples), spent)
+    return Part(int(done * report.steps) if report.stepped else 0, int(done * report.samples), spent)
 
 
 def event(number: int, moment: SimulationStep) -> EventRecord:
@@ -93,7 +93,7 @@ def _record(
         status=status,
         reason=reason,
         fault=fault,
-        steps=int(done * report.steps) if report.fresh else 0,
+        steps=int(done * report.steps) if report.stepped else 0,
         epochs=done * report.samples / report.num_samples if report.num_samples else 0.0,
         samples=int(done * report.samples),
         num_samples=report.num_samples,

@@ -61,7 +61,7 @@ class AsInvited(Sharing):
 
     share_i * scale_i = weight_i / sum of weights, with the weights that the participation gives: for how many clients
     one stands (`diverse_sampling`), how often it was drawn (`cluster_sampling`), what it holds over the chance that it
-    had (`rate_sampling`). These last are parts of a whole that not only those heard make up, so they
+    had (`rate_sampling`, `norm_sampling`). These last are parts of a whole that not only those heard make up, so they
     are divided by it, and their sum is 1 in the mean only.
 
     With any other participation every weight is 1: exactly `equal`. No state.

@@ -73,7 +73,7 @@ class Meter:
 
     def _sent_up(self, report: Report) -> int:
         """What a report costs on the wire; a bare word that a client skips is one byte."""
-        if report.kind == "measure":
+        if report.kind != "train":
             return bytes_of(report.measures, self._layout)
         if report.update is None:
             return 1

@@ -33,6 +33,7 @@ from polyrhythm.methods.papers.fedprox import fedprox
 from polyrhythm.methods.papers.mifa import mifa
 from polyrhythm.methods.papers.moon import moon
 from polyrhythm.methods.papers.oort import oort
+from polyrhythm.methods.papers.optimal_sampling import optimal_sampling
 from polyrhythm.methods.papers.power_of_choice import power_of_choice
 from polyrhythm.methods.papers.scaffold import scaffold
 from polyrhythm.methods.papers.stale import ace, aced, area, ca2fl, fedstale, fedvarp
@@ -82,6 +83,7 @@ __all__ = [
     "mifa",
     "moon",
     "oort",
+    "optimal_sampling",
     "power_of_choice",
     "scaffold",
     "tifl",

@@ -110,7 +110,7 @@ class Invitation:
 
     Args:
         client: whom.
-        kind: "train", or "measure".
+        kind: "train", "measure", or "rehearse": to train, and tell no more than how long the update is.
         version: of `model`; None for the server's current version.
         model: an older version to work on; None for the current one.
         samples: how many of its samples a client measures on, drawn by chance; None for all.
@@ -165,7 +165,7 @@ class Participation(OfParticipation):
         raise NotImplementedError
 
     def measured(self, setup: Setup, state: State, report: Report) -> State:
-        """May learn from a measuring visit."""
+        """May learn from a visit that measured or rehearsed: `measures` of the task, or "norm"."""
         return state
 
     def weight(self, setup: Setup, state: State, client: int) -> float:

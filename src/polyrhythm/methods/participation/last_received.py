@@ -42,7 +42,7 @@ class LastReceived(ParticipationModifier):
             models[context.version] = {"weights": context.weights, "buffers": list(context.buffers)}
         changed = []
         for invitation in invitations:
-            if invitation.kind == "train":
+            if invitation.kind != "measure":
                 version = min(v for v in models if v >= since.get(invitation.client, 0))
                 model = Model(weights=models[version]["weights"], buffers=tuple(models[version]["buffers"]))
                 invitation = replace(invitation, version=version, model=model)

@@ -44,7 +44,7 @@ class SampledStaleness(ParticipationModifier):
         named = context.occasion or (context.version,)
         delayed = []
         for invitation in invitations:
-            if invitation.kind == "train":
+            if invitation.kind != "measure":
                 drawn = stream(setup.seed, "delay", *named, invitation.client).integers(len(models))
                 old = models[-1 - int(drawn)]
                 model = Model(weights=old["weights"], buffers=tuple(old["buffers"]))
