@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
-import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -15,7 +15,7 @@ import pytest
 
 import polyrhythm as pr
 import small
-from browser.conftest import PHONE
+from browser.conftest import PHONE, until
 from polyrhythm.results import Run
 
 pytest.importorskip("starlette", reason="polyrhythm[ui] is not installed")
@@ -46,25 +46,18 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def serve(folder: Path) -> Iterator[Serve]:
-    """Gives the address of a dashboard with some options, one for all tests that ask for the same."""
-    started: dict[tuple[str, ...], tuple[subprocess.Popen[str], str]] = {}
+    """Gives the address of a dashboard that may control runs or not, one for all tests that ask for the same."""
+    from browser.serving import dashboard
 
-    def start(*options: str) -> str:
-        if options not in started:
-            command = [sys.executable, "-m", "polyrhythm", "ui", str(folder), "--port", "0", *options]
-            process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-            assert process.stdout is not None
-            address = next(found[0] for line in process.stdout if (found := re.search(r"http://\S+", line)))
-            started[options] = process, address
-        return started[options][1]
+    started = dict[bool, str]()
+    with contextlib.ExitStack() as running:
 
-    yield start
-    for process, _ in started.values():
-        process.terminate()
-        assert process.wait(30) in (0, -15)
-        assert process.stdout is not None
-        assert "Traceback" not in process.stdout.read()
-        process.stdout.close()
+        def start(*, control: bool = False) -> str:
+            if control not in started:
+                started[control] = running.enter_context(dashboard(folder, control=control))
+            return started[control]
+
+        yield start
 
 
 @pytest.fixture
@@ -112,11 +105,8 @@ def test_a_curve_grows_while_its_run_trains(serve: Serve, long_run: str, page: A
     figure.locator("svg.marks, canvas").wait_for()
     curve = figure.locator("g.mark-line path, .mark-symbol path").first
     first, version = curve.get_attribute("d"), page.locator(".far .number").inner_text()
-    for _ in range(100):
-        page.wait_for_timeout(100)
-        if curve.get_attribute("d") != first and page.locator(".far .number").inner_text() != version:
-            return
-    pytest.fail("the curve stayed as it was")
+    until(page, lambda: curve.get_attribute("d") != first, lambda: "the curve stayed as it was")
+    until(page, lambda: page.locator(".far .number").inner_text() != version, lambda: "its number stayed as it was")
 
 
 def test_runs_are_compared(serve: Serve, page: Any) -> None:
@@ -137,7 +127,7 @@ def test_runs_are_compared(serve: Serve, page: Any) -> None:
 
 def test_a_run_is_stopped(serve: Serve, long_run: str, page: Any, folder: Path) -> None:
     page.on("dialog", lambda dialog: dialog.accept())
-    address = serve("--control")
+    address = serve(control=True)
     assert "token=" in address
     page.goto(address)
     page.get_by_role("link", name="a long one").first.wait_for()
@@ -302,7 +292,7 @@ def test_a_comparison_says_what_differs_and_what_is_shown(serve: Serve, page: An
 def test_rows_can_be_values_of_a_setting(serve: Serve, page: Any, folder: Path) -> None:
     page.goto(f"{serve()}compare?" + "&".join(f"run={run.id}" for run in Run.all(folder)[:4]))
     page.locator("table.methods tbody tr").nth(1).wait_for()
-    page.get_by_label("Rows").select_option("recipe.sharing.name")
+    page.get_by_label("Rows", exact=True).select_option("recipe.sharing.name")
     page.locator("table.methods a", has_text="name Equal").wait_for()
     assert "group_by=recipe.sharing.name" in page.url
     page.locator("#figure-accuracy text", has_text="name Equal").first.wait_for()

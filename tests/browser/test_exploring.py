@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import io
-import re
-import subprocess
-import sys
 import urllib.parse
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,6 +13,7 @@ import pytest
 
 import polyrhythm as pr
 import small
+from browser import conftest
 from polyrhythm.results import Run
 
 pytest.importorskip("starlette", reason="polyrhythm[ui] is not installed")
@@ -43,14 +41,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def address(folder: Path) -> Iterator[str]:
     """Of a dashboard of it."""
-    command = [sys.executable, "-m", "polyrhythm", "ui", str(folder), "--port", "0"]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    assert process.stdout is not None
-    yield next(found[0] for line in process.stdout if (found := re.search(r"http://\S+", line)))
-    process.terminate()
-    assert process.wait(30) in (0, -15)
-    assert "Traceback" not in process.stdout.read()
-    process.stdout.close()
+    from browser.serving import dashboard
+
+    with dashboard(folder) as address:
+        yield address
 
 
 @pytest.fixture
@@ -75,11 +69,7 @@ def asked(page: Any) -> dict[str, list[str]]:
 
 
 def until(page: Any, holds: Callable[[], bool], what: str) -> None:
-    for _ in range(150):
-        if holds():
-            return
-        page.wait_for_timeout(100)
-    pytest.fail(f"{what}: {asked(page)}")
+    conftest.until(page, holds, lambda: f"{what}: {asked(page)}")
 
 
 def ticks(page: Any, figure: str = ACCURACY, *, upright: bool = False) -> list[float]:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import re
+import contextlib
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +12,7 @@ import pytest
 
 import polyrhythm as pr
 import small
+from browser.conftest import until
 from polyrhythm.runs.database_writer import Writer
 
 pytest.importorskip("starlette", reason="polyrhythm[ui] is not installed")
@@ -25,23 +24,18 @@ MANY = 450
 
 @pytest.fixture(scope="module")
 def serve() -> Iterator[Serve]:
-    """Gives the address of a dashboard of a folder, with some options."""
-    started: list[subprocess.Popen[str]] = []
+    """Gives the address of a dashboard of a folder, one for all tests that ask for the same."""
+    from browser.serving import dashboard
 
-    def start(folder: Path, *options: str) -> str:
-        command = [sys.executable, "-m", "polyrhythm", "ui", str(folder), "--port", "0", *options]
-        started.append(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True))
-        output = started[-1].stdout
-        assert output is not None
-        return next(found[0] for line in output if (found := re.search(r"http://\S+", line)))
+    started = dict[tuple[Path, bool], str]()
+    with contextlib.ExitStack() as running:
 
-    yield start
-    for process in started:
-        process.terminate()
-        assert process.wait(30) in (0, -15)
-        assert process.stdout is not None
-        assert "Traceback" not in process.stdout.read()
-        process.stdout.close()
+        def start(folder: Path, *, control: bool = False) -> str:
+            if (folder, control) not in started:
+                started[folder, control] = running.enter_context(dashboard(folder, control=control))
+            return started[folder, control]
+
+        yield start
 
 
 @pytest.fixture(scope="module")
@@ -116,7 +110,7 @@ def test_tags_and_archive_of_a_list_are_seen_by_all(serve: Serve, folder: Path, 
 
 def test_runs_are_labelled_in_a_dashboard_that_may(serve: Serve, folder: Path, page: Any) -> None:
     ids = [run.id for run in pr.Run.all(folder)]
-    address = serve(folder, "--control")
+    address = serve(folder, control=True)
     page.goto(address)
     page.get_by_role("link", name="night 0").wait_for()
     for run_id in ids[:2]:
@@ -182,12 +176,12 @@ def test_a_long_list_is_drawn_bit_by_bit_and_what_stays_is_not_drawn_again(serve
     page.get_by_label("Search").fill("rather long name")
     assert page.evaluate("[...document.querySelectorAll('tbody tr')].filter((row) => row.known).length") > 90
     page.get_by_label("Search").fill("")
-    for _ in range(30):
-        if rows(page).count() == MANY:
-            break
+
+    def whole() -> bool:
         page.mouse.wheel(0, 20000)
-        page.wait_for_timeout(100)
-    assert rows(page).count() == MANY
+        return bool(rows(page).count() == MANY)
+
+    until(page, whole, lambda: rows(page).count())
     page.get_by_label("Search").fill("scaffold seed 2")
     page.wait_for_timeout(100)
     assert set(page.locator("td.of-method .dim").all_inner_texts()) == {"seed 2"}

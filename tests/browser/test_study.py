@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
-import subprocess
-import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -36,14 +33,10 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     for trial in record["trials"][:2]:
         trial |= {"state": "failed", "score": None, "reason": "<img src=x onerror=alert(1)>"}
     path.write_text(json.dumps(record))
-    command = [sys.executable, "-m", "polyrhythm", "ui", str(folder), "--port", "0"]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    assert process.stdout is not None
-    yield next(found[0] for line in process.stdout if (found := re.search(r"http://\S+", line)))
-    process.terminate()
-    assert process.wait(30) in (0, -15)
-    assert "Traceback" not in process.stdout.read()
-    process.stdout.close()
+    from browser.serving import dashboard
+
+    with dashboard(folder) as address:
+        yield address
 
 
 def opened(page: Any, address: str) -> None:
