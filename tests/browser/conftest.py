@@ -25,7 +25,7 @@ def until(page: Any, holds: Callable[[], bool], what: Callable[[], object]) -> N
 
 @pytest.fixture(scope="package")
 def browser() -> Iterator[Any]:
-    """Chromium, driven by Playwright; for this folder's tests, since Playwright keeps an event loop running meanwhile."""
+    """Chromium, driven by Playwright; for this folder, since Playwright keeps an event loop running meanwhile."""
     sync = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
     path = shutil.which("chromium") or shutil.which("chromium-browser")
     if path is None:

@@ -16,7 +16,7 @@ from polyrhythm.dashboard import serving
 
 @contextlib.contextmanager
 def dashboard(folder: Path, *, control: bool = False) -> Iterator[str]:
-    """The address of a dashboard of a folder. It listens until the block ends; what goes wrong in it is raised there."""
+    """The address of a dashboard of a folder. It listens until the block ends, which raises what went wrong."""
     servers, heard, made = list[Any](), queue.Queue[Any](), serving._Server
 
     def keeping(*given: Any) -> Any:

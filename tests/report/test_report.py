@@ -12,7 +12,7 @@ import sys
 import tomllib
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from scipy import stats
@@ -41,6 +41,23 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
             held = federation(validation=0.2)
             pr.run(experiment(recipe=recipe, seed=seed, rounds=25, name=name, federation=held), out=out)
     return out
+
+
+class Page(NamedTuple):
+    """A page that was written, and what was told meanwhile."""
+
+    text: str
+    told: list[tuple[int, int]]
+
+
+@pytest.fixture(scope="module")
+def page(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Page:
+    """The page on all of them, written once: its figures take seconds."""
+    heard: list[tuple[int, int]] = []
+    file = tmp_path_factory.mktemp("page") / "report.html"
+    written = report.write(folder, file, told=lambda done, of: heard.append((done, of)))
+    assert written == file
+    return Page(written.read_text(), heard)
 
 
 class Tags(html.parser.HTMLParser):
@@ -124,8 +141,8 @@ def test_a_diverged_run_has_no_last_20() -> None:
     assert read(rows, "accuracy", "best") == 0.5
 
 
-def test_the_page_is_well_formed_and_nothing_in_it_is_markup_of_a_run(folder: Path, tmp_path: Path) -> None:
-    text = report.write(folder, tmp_path / "report.html").read_text()
+def test_the_page_is_well_formed_and_nothing_in_it_is_markup_of_a_run(page: Page) -> None:
+    text = page.text
     tags = Tags(text).found
     assert not [
         tag for tag, _ in tags if tag in ("script", "iframe", "object", "embed", "form", "link") and tag != "link"
@@ -140,8 +157,8 @@ def test_the_page_is_well_formed_and_nothing_in_it_is_markup_of_a_run(folder: Pa
     assert "script-src" not in policy
 
 
-def test_the_page_has_landmarks_headings_and_captions(folder: Path, tmp_path: Path) -> None:
-    tags = Tags(report.write(folder, tmp_path / "report.html").read_text()).found
+def test_the_page_has_landmarks_headings_and_captions(page: Page) -> None:
+    tags = Tags(page.text).found
     names = [tag for tag, _ in tags]
     assert names.count("h1") == names.count("main") == names.count("header") == names.count("footer") == 1
     assert names.count("caption") == names.count("table")
@@ -152,19 +169,17 @@ def test_the_page_has_landmarks_headings_and_captions(folder: Path, tmp_path: Pa
     assert {v[1:] for _, attrs in tags if (v := attrs.get("href")) and v.startswith("#")} <= set(ids)
 
 
-def test_every_language_begins_with_the_sentence_that_sums_up(folder: Path, tmp_path: Path) -> None:
+def test_every_language_begins_with_the_sentence_that_sums_up(folder: Path, page: Page, tmp_path: Path) -> None:
     told = pr.compare(folder).verdict
     assert "ends highest, final accuracy" in told
-    page = report.write(folder, tmp_path / "r.html").read_text()
-    assert f'<p class="verdict">{html.escape(told, quote=False)[:9]}' in page
-    assert page.index('class="verdict"') < page.index("<nav")
+    assert f'<p class="verdict">{html.escape(told, quote=False)[:9]}' in page.text
+    assert page.text.index('class="verdict"') < page.text.index("<nav")
     assert markdown.escaped(told) in report.write(folder, tmp_path / "r.md").read_text()
     assert f"% {latex.escaped(told)}" in report.write(folder, tmp_path / "r.tex").read_text()
 
 
-def test_it_says_how_many_figures_are_drawn(folder: Path, tmp_path: Path) -> None:
-    heard: list[tuple[int, int]] = []
-    report.write(folder, tmp_path / "r.html", told=lambda done, of: heard.append((done, of)))
+def test_it_says_how_many_figures_are_drawn(page: Page) -> None:
+    heard = page.told
     assert heard == [(done, len(heard) - 1) for done in range(len(heard))]
     assert len(heard) > 5
 
@@ -187,8 +202,8 @@ def test_of_rows_that_pool_methods_each_is_run_again_and_nothing_is_called_share
     assert any("also differ in recipe.batch" in notice for notice in found.notices)
 
 
-def test_a_page_of_small_runs_is_small(folder: Path, tmp_path: Path) -> None:
-    assert report.write(folder, tmp_path / "report.html").stat().st_size < 3e6
+def test_a_page_of_small_runs_is_small(page: Page) -> None:
+    assert len(page.text.encode()) < 3e6
 
 
 def test_markdown_tables_keep_their_columns(folder: Path, tmp_path: Path) -> None:

@@ -112,9 +112,9 @@ def _safe_loads(tree: ast.AST) -> set[ast.expr]:
     }
 
 
-@pytest.mark.parametrize("file", FILES, ids=place)
-def test_nothing_that_is_read_can_run_code(file: Path) -> None:
-    assert {(place(file), name) for name in findings(file.read_text())} <= ALLOWED
+def test_nothing_that_is_read_can_run_code() -> None:
+    assert len(FILES) > 500
+    assert {(place(file), name) for file in FILES for name in findings(file.read_text())} - ALLOWED == set()
 
 
 def test_what_is_allowed_is_there() -> None:
@@ -160,18 +160,25 @@ def test_the_check_allows(source: str) -> None:
     assert not list(findings(source))
 
 
-@pytest.mark.parametrize("file", [f for f in FILES if f.is_relative_to(SOURCE)], ids=place)
-def test_pickles_and_the_environment_are_read_in_named_places(file: Path) -> None:
-    tree = ast.parse(file.read_text())
-    modules = {a.name for n in ast.walk(tree) if isinstance(n, ast.Import) for a in n.names}
-    modules |= {str(n.module) for n in ast.walk(tree) if isinstance(n, ast.ImportFrom)}
-    if modules & {"pickle", "marshal", "shelve", "dill", "cloudpickle", "joblib"}:
-        assert place(file) in MAY_IMPORT_PICKLE | MAY_WRITE_PICKLES
-    names = {dotted(n) for n in ast.walk(tree) if isinstance(n, (ast.Attribute, ast.Name))}
-    if place(file) in MAY_WRITE_PICKLES:
-        assert {name for name in names if name.startswith("pickle")} == {"pickle", "pickle.dumps"}
-    if names & {"os.environ", "os.getenv", "environ", "getenv", "os.environb"}:
-        assert place(file) in MAY_READ_THE_ENVIRONMENT
+def test_pickles_and_the_environment_are_read_in_named_places() -> None:
+    of_pickles, of_environment = set[str](), set[str]()
+    for file in FILES:
+        if not file.is_relative_to(SOURCE):
+            continue
+        tree = ast.parse(file.read_text())
+        modules = {a.name for n in ast.walk(tree) if isinstance(n, ast.Import) for a in n.names}
+        modules |= {str(n.module) for n in ast.walk(tree) if isinstance(n, ast.ImportFrom)}
+        if modules & {"pickle", "marshal", "shelve", "dill", "cloudpickle", "joblib"}:
+            of_pickles.add(place(file))
+        names = {dotted(n) for n in ast.walk(tree) if isinstance(n, (ast.Attribute, ast.Name))}
+        if place(file) in MAY_WRITE_PICKLES:
+            assert {name for name in names if name.startswith("pickle")} == {"pickle", "pickle.dumps"}, place(file)
+        if names & {"os.environ", "os.getenv", "environ", "getenv", "os.environb"}:
+            of_environment.add(place(file))
+    assert of_pickles
+    assert of_environment
+    assert of_pickles - MAY_IMPORT_PICKLE - MAY_WRITE_PICKLES == set()
+    assert of_environment - MAY_READ_THE_ENVIRONMENT == set()
 
 
 # Queries: whatever a user may give is a parameter.
