@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from pathlib import Path
 from typing import Any
 
 from polyrhythm.report.markdown import escaped
 from polyrhythm.studies.definition import PAPERS, SHORT
+from polyrhythm.studies.files.catalogue import catalogue
+from polyrhythm.studies.files.needs import in_words
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "docs" / "results"
@@ -44,8 +46,8 @@ def _index(pages: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     yield ""
     yield (
         "Each line is a page with the paper's numbers beside ours, what it claims and what came out, what it cost, and "
-        "the command that made it. [How to make one](../studies.md), and what the verdicts mean. Made by "
-        "`python docs/make_results.py` from the pages themselves."
+        "the command that made it. [How to make one](../studies.md), and what the verdicts mean. What nobody has run "
+        "yet stands below, paper by paper. Made by `python docs/make_results.py` from the pages and the studies."
     )
     for paper, words in PAPERS.items():
         own = [page for page in pages if page["paper"] == paper]
@@ -58,6 +60,22 @@ def _index(pages: Sequence[Mapping[str, Any]]) -> Iterator[str]:
             what = f"[{escaped(page['title'])}]({page['page']}.md)"
             verdict = escaped(page["verdict"] or "–")
             yield f"| {_items(page)} | {what} | {page['scale']} | {len(page['seeds'])} | {verdict} |"
+        yield from _without_a_page(paper, {item for page in own for item in page["items"]})
+
+
+def _without_a_page(paper: str, there: Set[str]) -> Iterator[str]:
+    """What of a paper nobody has run and committed yet, and what it waits for."""
+    left = [study for study in catalogue().values() if study.paper == paper and not there.issuperset(study.items)]
+    if not left:
+        return
+    yield from ("", "No page yet:", "")
+    yield "| item | what | made by | at its own size it waits for |"
+    yield "| --- | --- | --- | --- |"
+    for study in left:
+        missing = escaped(", ".join(item for item in study.items if item not in there))
+        made = "–" if study.unknown else f"`polyrhythm study {study.name}`"
+        waits = study.unknown or in_words(study, everywhere=True) or "somebody who runs it"
+        yield f"| {missing} | {escaped(study.title)} | {made} | {escaped(waits)} |"
 
 
 def _items(page: Mapping[str, Any]) -> str:

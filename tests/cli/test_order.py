@@ -179,7 +179,7 @@ def test_in_a_pipe_each_run_is_a_line_and_nothing_that_trains_is_loaded(folder: 
     )
     pr.Run.all(folder)[0].rename(LONG)
     without = {key: value for key, value in os.environ.items() if key not in ("COLUMNS", "LINES")}  # readline sets them
-    for command in (["runs"], ["show"], ["tag", "drift", "--add", "x"], ["note", LONG]):
+    for command in (["runs"], ["show"], ["tag", "drift", "--add", "x"], ["note", LONG], ["compare"], ["plot"]):
         done = subprocess.run(
             [sys.executable, "-c", code, *command, "--out", str(folder)],
             capture_output=True,

@@ -14,8 +14,8 @@ from rich.table import Table
 from rich.text import Text
 
 from polyrhythm.base.metric_names import in_words
+from polyrhythm.cli.named_runs import runs_of
 from polyrhythm.cli.output import Screen, print_json
-from polyrhythm.cli.run_display import runs_of
 from polyrhythm.figures import check_file
 from polyrhythm.results import Comparison, fairness_tables, in_text, result_tables, tables
 from polyrhythm.results.chart import takes_unicode

@@ -12,8 +12,8 @@ from rich.text import Text
 
 from polyrhythm import figures
 from polyrhythm.base.errors import UserError
+from polyrhythm.cli.named_runs import runs_of
 from polyrhythm.cli.output import Screen, print_json
-from polyrhythm.cli.run_display import runs_of
 from polyrhythm.results import Comparison, Run
 
 

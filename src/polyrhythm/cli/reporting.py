@@ -9,8 +9,8 @@ from typing import Any
 from rich.progress import BarColumn, Progress, TextColumn
 
 from polyrhythm import report
+from polyrhythm.cli.named_runs import runs_of
 from polyrhythm.cli.output import Screen
-from polyrhythm.cli.run_display import runs_of
 
 
 def report_runs(

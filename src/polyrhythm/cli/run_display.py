@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from rich.console import Console
@@ -12,8 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from polyrhythm.base.metric_names import in_words
-from polyrhythm.cli.consenting import modules_of
-from polyrhythm.cli.output import Screen
+from polyrhythm.cli.named_runs import how_to_show
 from polyrhythm.cli.run_words import draw_scores
 from polyrhythm.data.collection import counted_targets
 from polyrhythm.experiments.experiment import Experiment
@@ -22,7 +19,6 @@ from polyrhythm.fleet import Fleet
 from polyrhythm.results import Run, tables
 from polyrhythm.runs.comparison import spread
 from polyrhythm.runs.costs import decimals, lines
-from polyrhythm.runs.database import damaged_runs
 
 _WINDOW = 20  # versions in the summary's last20
 
@@ -46,26 +42,6 @@ def print_plan(console: Console, prepared: Prepared) -> None:
             "seed": str(experiment.seed),
         },
     )
-
-
-def runs_of(references: Sequence[str], out: str, screen: Screen) -> list[Run]:
-    """The runs that are named, or all of a folder, each once; says which are left out as their record is damaged.
-
-    Their versions are read here, and not again.
-
-    Raises:
-        UserError: no run fits, or there is no run database.
-    """
-    runs = [run for reference in references for run in Run.find(reference, out)] if references else Run.all(out)
-    damaged = dict[str, str]()
-    meant: Sequence[str | None] = references or [None]
-    for reference in meant:
-        damaged |= damaged_runs(Path(out), reference)
-    unique = list({run.id: run for run in runs}.values())
-    damaged |= {run.id: damage for run in unique if (damage := run.checked())}
-    for run_id, damage in damaged.items():
-        screen.note(f"the run {run_id} is left out: its record is damaged ({damage})")
-    return [run for run in unique if run.id not in damaged]
 
 
 def print_result(console: Console, run: Run, summary: Mapping[str, Any], out: str) -> None:
@@ -107,17 +83,6 @@ def print_spread(console: Console, summaries: Sequence[Mapping[str, Any]]) -> No
             "last 20": _over_seeds(means),
         },
     )
-
-
-def how_to_show(run_id: str, out: str) -> str:
-    """The command that shows a run again."""
-    return f"polyrhythm show {run_id}{'' if out == 'runs' else f' --out {shlex.quote(out)}'}"
-
-
-def how_to_go_on(run: Run, out: str) -> str:
-    """The command that goes on with a run."""
-    trusted = "".join(f" --trust {module}" for module in modules_of(run.config))
-    return f"polyrhythm resume {run.id}{'' if out == 'runs' else f' --out {shlex.quote(out)}'}{trusted}"
 
 
 def print_rows(console: Console, rows: Mapping[str, str]) -> None:

@@ -12,8 +12,9 @@ import typer
 from polyrhythm.base.errors import PolyrhythmError, RunFailed
 from polyrhythm.cli.consenting import again_with
 from polyrhythm.cli.guard import INTERRUPTED, stopped_by_sigterm
+from polyrhythm.cli.named_runs import how_to_go_on, how_to_show
 from polyrhythm.cli.output import Screen, print_json
-from polyrhythm.cli.run_display import how_to_go_on, how_to_show, print_plan, print_result, print_spread
+from polyrhythm.cli.run_display import print_plan, print_result, print_spread
 from polyrhythm.cli.run_warnings import Refused
 from polyrhythm.cli.run_words import line_of
 from polyrhythm.config.assembly import assemble

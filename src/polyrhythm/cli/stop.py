@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 
+from polyrhythm.cli.named_runs import how_to_go_on
 from polyrhythm.cli.output import Screen, print_json
-from polyrhythm.cli.run_display import how_to_go_on
 from polyrhythm.results import Run
 from polyrhythm.runs.stop_request import ask_to_stop
 

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from polyrhythm.base.errors import UserError
-from polyrhythm.data.federation import Federation
-from polyrhythm.data.picture import label_counts
 
 if TYPE_CHECKING:
     import altair as alt
+
+    from polyrhythm.data.federation import Federation
 
 
 def bubbles(found: Mapping[str, Any], *, colour: str, width: float = 200) -> alt.Chart:
@@ -65,6 +65,8 @@ def label_chart(federation: Federation) -> alt.Chart:
 
     Without classes the sizes are drawn as bars.
     """
+    from polyrhythm.data.picture import label_counts  # with torch, which figures of a record do without
+
     return bubbles(label_counts(federation), colour=_BLUE)
 
 

@@ -31,11 +31,16 @@ def slow(of: Study) -> bool:
     return any(_inner(call) in _SLOW for call in _calls(of, "model", "mlp"))
 
 
-def in_words(of: Study) -> str:
-    """What the paper's scale needs beside what is here; "" if nothing."""
+def in_words(of: Study, *, everywhere: bool = False) -> str:
+    """What the paper's scale needs beside what is here; "" if nothing.
+
+    Args:
+        of: the study.
+        everywhere: whether its words are for a reader elsewhere: then what is here does not matter.
+    """
     if of.unknown:
         return ""
-    lacking = [f"{name}, which is not here" for name, here in data(of).items() if not here]
+    lacking = [] if everywhere else [f"{name}, which is not here" for name, here in data(of).items() if not here]
     return "; ".join(lacking + (["days, or a GPU"] if slow(of) else []))
 
 
